@@ -1,0 +1,201 @@
+"""The kinds of primitives: what the compiler must know of an operation, and nothing more.
+
+Every ``Primitive`` carries one of these. The compiler, ``loops`` and ``codegen`` dispatch on the kind and never
+on an operation's name, so that a new operation fuses by construction. Typing, printing and derivative slots
+belong to the primitive itself (``core.primitive``); a kind holds only what lowering and the reference
+interpreter use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Params = dict[str, Any]
+Avals = Sequence[Any]  # ShapedArray, kept untyped here: kinds stand below avals in the ladder
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """One output element from the operands' elements at the same index (or from 0-d operands)."""
+
+    scalar: Callable[..., Any]  # scalar(emit, *values, **params) -> value; see core.emit
+    reference: Callable[..., Any]  # reference(*numpy_arrays, **params) -> numpy array
+    cost: float = 1.0  # about how many vector instructions a lane-vector costs; guides fusion and threading
+
+
+@dataclass(frozen=True, slots=True)
+class DimMap:
+    """Where one operand dimension takes its index from: ``start + step * out_index[out_dim]``.
+
+    ``out_dim`` None means the constant ``start`` (a dimension of extent 1, or a squeezed one).
+    """
+
+    out_dim: int | None
+    start: int = 0
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Output index -> operand index, affine per dimension (broadcast, transpose, slice, rev, squeeze).
+
+    One ``DimMap`` per operand dimension; output dimensions that no operand dimension names are broadcast.
+    """
+
+    index_map: Callable[[Any, Any, Params], tuple[DimMap, ...]]  # (operand aval, out aval, params)
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reshape:
+    """Same elements in row-major order under another shape: an alias of a materialised operand."""
+
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A region of the output filled from operand ``operand``: out[start + step * i] = operand[index_map(i)].
+
+    ``start``, ``step`` and ``extent`` have one entry per output dimension; regions may not overlap unless
+    ``fill`` is True, in which case the region is written first. A 0-d operand is broadcast over the region.
+    """
+
+    operand: int
+    start: tuple[int, ...]
+    step: tuple[int, ...]
+    extent: tuple[int, ...]
+    index_map: tuple[DimMap, ...]
+    fill: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assemble:
+    """The output is put together from regions of the operands (concatenate, pad)."""
+
+    pieces: Callable[[Avals, Any, Params], tuple[Piece, ...]]
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Generate:
+    """No array operand; an element is a function of its index along one dimension (iota)."""
+
+    dimension: Callable[[Params], int]
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicSlice:
+    """A view whose start is read at run time: operands (array, *starts), clamped as lax.dynamic_slice does."""
+
+    sizes: Callable[[Avals, Any, Params], tuple[int, ...]]
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicUpdateSlice:
+    """operands (array, update, *starts): the array with the update written at the clamped start."""
+
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """Combine the elements along ``axes`` into accumulators, in the fixed tree of docs/NUMERICS.md.
+
+    ``accumulators(in_avals, params)`` gives (dtype, identity) for each accumulator.
+    ``prepare(emit, values, index, **params)`` turns the operand elements (and the int64 position along the one
+    reduced axis, for argmin/argmax) into one value per accumulator.
+    ``combine(emit, left, right, **params)`` is associative up to rounding; both are tuples of values.
+    ``finish(emit, accs, **params)`` gives the outputs (a rounding to bfloat16, the index of argmax).
+    """
+
+    axes: Callable[[Params], tuple[int, ...]]
+    accumulators: Callable[[Avals, Params], tuple[tuple[np.dtype, Any], ...]]
+    prepare: Callable[..., tuple[Any, ...]]
+    combine: Callable[..., tuple[Any, ...]]
+    finish: Callable[..., tuple[Any, ...]]
+    reference: Callable[..., Any]  # NumPy semantics; the tree itself is run by the reference interpreter
+    needs_index: bool = False
+    operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
+
+
+@dataclass(frozen=True, slots=True)
+class Cumulative:
+    """Running combination along one axis, in index order (reverse: from the end). Same slots as Reduction."""
+
+    axis: Callable[[Params], int]
+    reverse: Callable[[Params], bool]
+    accumulators: Callable[[Avals, Params], tuple[tuple[np.dtype, Any], ...]]
+    combine: Callable[..., tuple[Any, ...]]
+    finish: Callable[..., tuple[Any, ...]]
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """dot_general: params carry dimension_numbers and preferred_element_type."""
+
+    reference: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class External:
+    """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays."""
+
+    call: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy)."""
+
+    barrier: bool = False  # fusion does not cross a barrier
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Rewritten into other primitives before fuse (random bits, key wrapping): ``expand(*args, **params)``.
+
+    ``expand`` is traced on the operands' avals by the simplify stage, which inlines the result.
+    """
+
+    expand: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """One plan instruction with a side effect: ``call(*numpy_arrays, **params)``."""
+
+    call: Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Higher:
+    """Carries jaxprs. ``inline(params)`` gives the ClosedJaxpr to splice in place of the equation, or None."""
+
+    inline: Callable[[Params], Any]
+
+
+Kind = (
+    Elementwise
+    | View
+    | Reshape
+    | Assemble
+    | Generate
+    | DynamicSlice
+    | DynamicUpdateSlice
+    | Reduction
+    | Cumulative
+    | Contraction
+    | External
+    | Identity
+    | Resolve
+    | Effect
+    | Higher
+)

@@ -1,0 +1,179 @@
+"""Loops: the form between kernels and machine code, one ``Nest`` for one compiled function.
+
+Grammar (everything a compiled function may do):
+
+    nest      parallel dimensions, then reduced dimensions; one of them carries the vector lanes
+    setup     once per call:            statements on 0-d values
+    phases    once per parallel point:  before (statements), then a loop over the reduced dimensions running body
+                                        and feeding reductions, whose results the next phase may use
+    statement Load | Store | RowLoad | RowStore | Param | IndexOf | Apply | Scan
+
+Sizes are never in the text of a nest: extents, run-time strides and scalar literals are parameters, so that one
+machine code serves every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is
+int64 in elements. A nest without reduced dimensions has exactly one phase, run at every parallel point.
+
+Parameter block (``const int64_t* params``), 8-byte slots in this order:
+    extents of the dimensions; run-time strides, operand by operand and dimension by dimension where the class is
+    RUNTIME; scalar parameters (complex128 takes two slots; others the low bytes of one).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from weft.core import kinds
+
+RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous) and RUNTIME
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """One loop. ``role``: parallel (independent points) or reduced (walked inside a phase, in tree order)."""
+
+    role: Literal["parallel", "reduced"]
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A buffer and how its address moves: one stride class per dimension of the nest.
+
+    The base pointer already includes every constant offset. ``in`` operands never alias ``out`` ones except
+    element for element (in-place reuse); alignment is that of the dtype only.
+    """
+
+    dtype: np.dtype
+    role: Literal["in", "out"]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    out: int
+    operand: int
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    operand: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowStore:
+    """Keep a body value for a later phase in row buffer ``row`` (scratch, one slot per reduced index and lane)."""
+
+    row: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowLoad:
+    out: int
+    row: int
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """Scalar parameter number ``index`` (a literal of the program), as a value of ``dtype``."""
+
+    out: int
+    index: int
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOf:
+    """The current index along dimension ``dim``, converted to ``dtype`` (iota; argmax's position)."""
+
+    out: int
+    dim: int
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """out = kind.scalar(emit, *args, **params); ``name`` and ``params`` only label it and enter the cache key."""
+
+    out: int
+    name: str
+    kind: kinds.Elementwise
+    params: tuple[tuple[str, Any], ...]
+    args: tuple[int, ...]
+    dtype: np.dtype  # of the result
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """outs = running combination of ``args`` along the (single, serial) reduced dimension, in index order."""
+
+    outs: tuple[int, ...]
+    name: str
+    kind: kinds.Cumulative
+    params: tuple[tuple[str, Any], ...]
+    args: tuple[int, ...]
+    accumulators: tuple[tuple[np.dtype, Any], ...]
+    dtypes: tuple[np.dtype, ...]
+
+
+Statement = Load | Store | RowStore | RowLoad | Param | IndexOf | Apply | Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """outs (parallel-level values) = the tree over the phase's reduced dimensions of the body values ``args``.
+
+    tree (docs/NUMERICS.md):
+      lanes       last reduced dimension in blocks of 8192; inside a block 32 lane accumulators, element i goes to
+                  lane i % 32; lanes fold by halves (l + 16, l + 8, ...); block results are combined in order,
+                  starting from the identity; outer reduced dimensions in order.
+      rows        last reduced dimension in blocks of 256 walked in order from the identity; block results are
+                  combined in order, starting from the identity; outer reduced dimensions in order.
+    """
+
+    outs: tuple[int, ...]
+    name: str
+    kind: kinds.Reduction
+    params: tuple[tuple[str, Any], ...]
+    args: tuple[int, ...]
+    index: int | None  # body value with the position, when kind.needs_index
+    accumulators: tuple[tuple[np.dtype, Any], ...]
+    dtypes: tuple[np.dtype, ...]
+    tree: Literal["lanes", "rows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """before: once per parallel point, ahead of the loop. body: at every reduced point. Then the reductions.
+
+    A phase with an empty body and no reductions runs ``before`` only (the last scalars of a row and their stores).
+    """
+
+    before: tuple[Statement, ...] = ()
+    body: tuple[Statement, ...] = ()
+    reductions: tuple[Reduce, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """One compiled function.
+
+    ``vector``: the dimension whose index runs across lanes. A reduced vector dimension is the row form (lanes
+    fold at the end of a phase); a parallel one makes every accumulator a vector. None: a 0-d program.
+    ``split``: a full reduction (no parallel dimension, one phase with reductions) may be cut at block borders:
+    called with mode 0 it leaves each block's accumulators in the partial buffer, called with mode 1 it combines
+    them in order and runs the remaining phases.
+    """
+
+    dims: tuple[Dim, ...]
+    operands: tuple[Operand, ...]
+    scalars: tuple[np.dtype, ...]
+    rows: tuple[np.dtype, ...]
+    vector: int | None
+    width: int
+    split: bool
+    setup: tuple[Statement, ...]
+    phases: tuple[Phase, ...]
+    name: str = field(default="kernel", compare=False)
