@@ -1,0 +1,49 @@
+# Two commands a newcomer needs: `make demo` and `make test`. Both set up everything they use in .venv.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check install --quiet
+NATIVE := pyproject.toml CMakeLists.txt $(wildcard weft/runtime/src/*)
+
+.PHONY: demo test check unit bench clean help
+
+help:  ## list the commands
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+demo: $(VENV)/built  ## set up everything and run the tour
+	$(PY) -m weft tour
+
+test: check unit  ## set up everything and run what CI runs
+
+check: $(VENV)/tested  ## lint, format, types
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m pyright --pythonpath $(PY)
+
+unit: $(VENV)/tested  ## the test suite on two processes
+	$(PY) -m pytest -n 2 --dist worksteal
+
+bench: $(VENV)/tested  ## weft beside the peers that are installed
+	$(PY) benchmarks/run.py
+
+$(VENV)/python-ready:
+	@test -n "$(PYTHON)" || { echo "weft needs Python 3.11 or newer with the venv module (Debian: apt install python3-venv)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
+	@touch $@
+
+# One editable install with the extras of the command at hand; a second run reuses it.
+$(VENV)/built: $(VENV)/python-ready $(NATIVE)
+	@echo "building weft (about a minute the first time)"
+	$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/tested: $(VENV)/python-ready $(NATIVE)
+	@echo "building weft with its test extras (a few minutes the first time)"
+	$(PIP) -e '.[demo,test]'
+	@touch $@ $(VENV)/built
+
+clean:  ## remove the environment and everything built
+	rm -rf $(VENV) build dist
