@@ -1,0 +1,193 @@
+"""The architecture as a test: import ladders, file and function sizes, names, documentation of every file.
+
+The ladders are those of docs/ARCHITECTURE.md. A module may import from its own rung's package and from lower
+rungs, never from higher ones; imports stand at the top of a file; third-party libraries that cost start-up time
+are reached through ``weft.lazy`` only.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "weft"
+SOURCES = sorted(PACKAGE.rglob("*.py"))
+NATIVE = sorted((PACKAGE / "runtime" / "src").glob("*.[ch]*"))
+
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 60
+
+# The user's ladder: a module's rung is that of its longest matching prefix.
+RUNGS: dict[str, int] = {
+    "weft.lazy": 0,
+    "weft.runtime": 0,
+    "weft.errors": 1,
+    "weft.config": 1,
+    "weft.dtypes": 1,
+    "weft.tree": 1,
+    "weft.tree_util": 1,
+    "weft.target": 1,
+    "weft.core": 2,
+    "weft.operations": 3,
+    "weft.transforms": 4,
+    "weft.higher": 5,
+    "weft.array": 6,
+    "weft.numpy": 7,
+    "weft.random": 8,
+    "weft.nn": 9,
+    "weft.scipy": 9,
+    "weft.image": 9,
+    "weft.ops": 9,
+    "weft.lax": 10,
+    "weft.debug": 10,
+    "weft.experimental": 10,
+    "weft.inspect": 10,
+    "weft.stages": 10,
+    "weft.api": 10,
+    "weft": 11,
+}
+
+# The compiler's ladder stands beside the user's: what each of its packages may import.
+COMPILER_MAY: dict[str, set[str]] = {
+    "weft.loops": {"weft.loops"},
+    "weft.codegen": {"weft.loops", "weft.codegen"},
+    "weft.compiler": {"weft.loops", "weft.codegen", "weft.compiler", "weft.operations", "weft.higher"},
+}
+COMPILER_BASE = {"weft.lazy", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.target", "weft.core"}
+COMPILER_USERS = {"weft.inspect", "weft.stages", "weft.api", "weft"}
+
+ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn"}
+FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base"}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def package_of(module: str) -> str:
+    """The ladder entry that owns a module."""
+    best = "weft"
+    for entry in (*RUNGS, *COMPILER_MAY):
+        if (module == entry or module.startswith(entry + ".")) and len(entry) > len(best):
+            best = entry
+    return best
+
+
+def imported_modules(path: Path, tree: ast.AST) -> Iterator[tuple[str, ast.stmt]]:
+    package = module_name(path) if path.name == "__init__.py" else module_name(path).rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, node
+        elif isinstance(node, ast.ImportFrom):
+            prefix = node.module or ""
+            if node.level:
+                parents = package.split(".")[: len(package.split(".")) - node.level + 1]
+                prefix = ".".join([*parents, *([prefix] if prefix else [])])
+            for alias in node.names:
+                full = f"{prefix}.{alias.name}"
+                is_module = (ROOT / Path(*full.split("."))).with_suffix(".py").exists() or (
+                    ROOT / Path(*full.split(".")) / "__init__.py"
+                ).exists()
+                yield full if is_module else prefix, node
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def is_type_checking(test: ast.expr) -> bool:
+    return (isinstance(test, ast.Name) and test.id == "TYPE_CHECKING") or (
+        isinstance(test, ast.Attribute) and test.attr == "TYPE_CHECKING"
+    )
+
+
+def typing_only_lines(tree: ast.Module) -> set[int]:
+    """Lines of imports for the type checker alone, which the ladders do not bind."""
+    lines: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and is_type_checking(node.test):
+            lines.update(child.lineno for child in ast.walk(node) if isinstance(child, ast.stmt))
+    return lines
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_imports_follow_the_ladders(path: Path) -> None:
+    module, tree = module_name(path), parse(path)
+    owner, typing_only = package_of(module), typing_only_lines(tree)
+    for target, node in imported_modules(path, tree):
+        if node.lineno in typing_only or not (target == "weft" or target.startswith("weft.")):
+            continue
+        other = package_of(target)
+        where = f"{path.relative_to(ROOT)}:{node.lineno} imports {target}"
+        if owner in COMPILER_MAY:
+            assert other in COMPILER_MAY[owner] | COMPILER_BASE, where
+        elif other in COMPILER_MAY:
+            assert owner in COMPILER_USERS, where
+        else:
+            assert other == owner or RUNGS[other] <= RUNGS[owner], f"{where}: an arrow up the ladder"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_imports_stand_at_the_top(path: Path) -> None:
+    tree = parse(path)
+    if module_name(path) in {"weft", "weft.lazy"}:
+        return  # the two places that import on demand
+    top = {id(node) for node in tree.body}
+    for node in tree.body:
+        if isinstance(node, ast.If) and is_type_checking(node.test):
+            top.update(id(child) for child in node.body)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            assert id(node) in top, f"{path.relative_to(ROOT)}:{node.lineno}: an import hidden in a block"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_slow_libraries_are_reached_through_lazy(path: Path) -> None:
+    module, tree = module_name(path), parse(path)
+    typing_only = typing_only_lines(tree)
+    for target, node in imported_modules(path, tree):
+        root = target.split(".")[0]
+        if root in ONLY_THROUGH_LAZY and node.lineno not in typing_only:
+            assert module == "weft.lazy", f"{path.relative_to(ROOT)}:{node.lineno} imports {target}"
+        if target == "weft.runtime._native":
+            assert module == "weft.runtime", f"{path.relative_to(ROOT)}:{node.lineno} imports the native module"
+        assert root not in {"jax", "jaxlib"}, f"{path.relative_to(ROOT)}:{node.lineno}: JAX is an oracle of tests only"
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_file_size(path: Path) -> None:
+    lines = path.read_text().count("\n")
+    assert lines <= MAX_FILE_LINES, f"{lines} lines; a file has one subject and at most {MAX_FILE_LINES} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_function_size(path: Path) -> None:
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            body = node.body[1:] if ast.get_docstring(node) else node.body
+            lines = (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0
+            assert lines <= MAX_FUNCTION_LINES, f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_names_and_docstrings(path: Path) -> None:
+    assert path.stem not in FORBIDDEN_NAMES, f"{path.relative_to(ROOT)}: the name says nothing of the subject"
+    assert ast.get_docstring(parse(path)), f"{path.relative_to(ROOT)} opens without a docstring"
+
+
+def test_every_file_has_its_sentence() -> None:
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text()
+    names = [str(p.relative_to(ROOT)) for p in [*SOURCES, *NATIVE]]
+    missing = [name for name in names if f"`{name}`" not in text]
+    assert not missing, f"docs/ARCHITECTURE.md has no sentence for {missing}"
+    known = set(names)
+    for line in text.splitlines():
+        if line.startswith("- `weft/"):
+            named = line.split("`")[1]
+            assert named in known, f"docs/ARCHITECTURE.md describes {named}, which does not exist"
