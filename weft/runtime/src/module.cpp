@@ -1,0 +1,38 @@
+// The extension module weft.runtime._native: refuses interpreters it cannot serve, then collects its parts.
+#include <nanobind/nanobind.h>
+
+#include <stdexcept>
+
+#define WEFT_IMPORTS_NUMPY
+#include "numpy_api.h"
+
+#include "module.h"
+
+namespace nb = nanobind;
+
+namespace {
+
+// The native layer keeps process-wide tables guarded by the one GIL of the main interpreter.
+void require_supported_interpreter() {
+#ifdef Py_GIL_DISABLED
+  throw std::runtime_error("[weft] free-threaded Python is not supported yet; use a build of Python with the GIL");
+#endif
+  if (PyInterpreterState_Get() != PyInterpreterState_Main())
+    throw std::runtime_error("[weft] weft cannot be imported in a subinterpreter; import it in the main interpreter");
+}
+
+using Registration = int (*)(PyObject*);
+
+constexpr Registration kRegistrations[] = {
+    weft::register_buffer, weft::register_aval, weft::register_array, weft::register_dlpack,
+    weft::register_pytree, weft::register_exec, weft::register_jit,
+};
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+  require_supported_interpreter();
+  if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
+  for (Registration registration : kRegistrations)
+    if (registration(module.ptr()) < 0) throw nb::python_error();
+}
