@@ -1,0 +1,113 @@
+"""The tour's main job: run every part, print it with rich, write ``tour.html``.
+
+In: where the report goes. Out: the exit status; 0 when every part ran and every answer agreed with NumPy's.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import weft
+from weft import lazy
+from weft.tour import digits, programs, report
+
+LARGEST_ERROR = 1e-4  # of float32 programs, relative to the answers' root mean square
+
+
+def duration(seconds: float) -> str:
+    """A time with three digits and its unit."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
+
+
+def print_stages(console: Any, stages: programs.Stages) -> None:
+    console.print(lazy.rich_panel.Panel(stages.jaxpr, title="jaxpr of sum(x**2 + sin(x))", title_align="left"))
+    console.print(lazy.rich_panel.Panel(stages.kernel.strip(), title="fused into", title_align="left"))
+    table = lazy.rich_table.Table("stage", "milliseconds", title=f"on the way to {stages.kernels} kernel")
+    for name, milliseconds in stages.milliseconds.items():
+        table.add_row(name, f"{milliseconds:.2f}")
+    console.print(table)
+    console.print(
+        f"a warm call on 1,000,000 elements takes {duration(stages.warm)}, NumPy {duration(stages.numpy)}: "
+        f"[bold]{stages.numpy / stages.warm:.1f} times faster[/bold]\n"
+    )
+
+
+def print_comparisons(console: Any, rows: list[programs.Comparison]) -> None:
+    table = lazy.rich_table.Table("program", "size", "first call", "warm", "eager", "NumPy", "NumPy / warm", "error")
+    for row in rows:
+        table.add_row(
+            row.name,
+            f"{row.size:,}",
+            *(duration(t) for t in (row.cold, row.warm, row.eager, row.numpy)),
+            f"{row.numpy / row.warm:.2f}",
+            f"{row.largest_error:.1e}",
+        )
+    console.print(table)
+
+
+def print_misses(console: Any, misses: list[programs.Miss]) -> None:
+    for miss in misses:
+        verdict = "[yellow]traces[/yellow]" if miss.traced else "[green]reuses[/green]"
+        console.print(f"  {miss.call:32} {verdict}")
+        for line in miss.explanation:
+            console.print(line, style="dim", markup=False, highlight=False)
+
+
+def print_digits(console: Any, result: digits.Digits) -> None:
+    console.print(
+        f"  {result.images} images, {digits.COMPONENTS} components by {digits.ITERATIONS} steps of power iteration\n"
+        f"  accuracy on the held-out third: weft [bold]{result.accuracy:.4f}[/bold], NumPy {result.accuracy_numpy:.4f}"
+        f" ({result.disagreements} labels differ)\n"
+        f"  first run {duration(result.first)}, again {duration(result.warm)}, NumPy {duration(result.numpy)}\n"
+    )
+
+
+def run(target: Path) -> int:
+    """Run the whole tour and write the report to ``target``."""
+    console = lazy.rich_console.Console()
+    begin = time.perf_counter()
+    console.print(f"[bold]weft {weft.__version__}[/bold] on {weft.devices()[0]}\n")
+
+    console.rule("(a) from Python to one fused kernel", align="left")
+    with console.status("tracing and compiling"):
+        stages = programs.stages_of_a_program()
+    print_stages(console, stages)
+
+    console.rule("(b) cold, warm and eager beside NumPy", align="left")
+    products = []
+    for row in lazy.rich_progress.track(programs.matrix_products(), "matrix products", total=4, console=console):
+        products.append(row)
+    selu = programs.selu_on_a_million()
+    print_comparisons(console, [*products, selu])
+
+    console.rule("(c) what traces again, and why", align="left")
+    misses = programs.what_retraces()
+    print_misses(console, misses)
+
+    console.rule("(d) an error and its cure", align="left")
+    error, cure = programs.the_error_and_its_cure()
+    console.print(error, style="red", markup=False, highlight=False)
+    console.print(cure, style="green", markup=False, highlight=False)
+
+    console.rule("(e) handwritten digits", align="left")
+    with console.status("fitting and classifying"):
+        result = digits.classify_digits()
+    print_digits(console, result)
+
+    target.write_text(report.page(stages, products, selu, misses, (error, cure), result), encoding="utf-8")
+    console.print(f"{time.perf_counter() - begin:.1f} s in all; the report with its plots is at {target.resolve()}")
+    return verdict(console, [*products, selu], result)
+
+
+def verdict(console: Any, rows: list[programs.Comparison], result: digits.Digits) -> int:
+    wrong = [f"{row.name} {row.size}" for row in rows if not row.largest_error <= LARGEST_ERROR]
+    if result.accuracy != result.accuracy_numpy:
+        wrong.append("digits")
+    if wrong:
+        console.print(f"[red]answers differ from NumPy's: {', '.join(wrong)}[/red]")
+    return 1 if wrong else 0
