@@ -1,0 +1,82 @@
+// Array: an immutable dense row-major array, an aval and a buffer. Not tracked by the cycle collector: it holds
+// nothing that could refer back to it.
+#pragma once
+
+#include "aval.h"
+#include "buffer.h"
+
+namespace weft {
+
+struct Array {
+  PyObject_HEAD
+  ShapedArray* aval;  // owned
+  Buffer* buffer;     // owned; nullptr once deleted or donated
+  PyObject* weakrefs;
+};
+
+extern PyTypeObject* ArrayType;
+
+constexpr int kFreeArrays = 512;
+extern Array* free_arrays[kFreeArrays];  // dead objects, each still owning its reference to the type
+extern int free_array_count;
+
+Array* array_new_object();  // owned uninitialised object, or nullptr with MemoryError set
+
+inline bool is_array(PyObject* object) { return Py_TYPE(object) == ArrayType; }
+
+// Owned Array. Borrows aval, steals buffer (also when it fails).
+inline Array* array_new(ShapedArray* aval, Buffer* buffer) {
+  Array* array;
+  if (free_array_count > 0) {
+    array = free_arrays[--free_array_count];
+    _Py_NewReference(reinterpret_cast<PyObject*>(array));
+  } else {
+    array = array_new_object();
+    if (array == nullptr) {
+      buffer_release(buffer);
+      return nullptr;
+    }
+  }
+  Py_INCREF(aval);
+  array->aval = aval;
+  array->buffer = buffer;
+  array->weakrefs = nullptr;
+  return array;
+}
+
+// Owned Array with uninitialised contents; MemoryError if the size is too large.
+Array* array_allocate(ShapedArray* aval);
+
+// Sets RuntimeError("Array has been deleted with shape=float32[3].") and returns nullptr.
+PyObject* set_deleted_error(const Array* array);
+
+// Gives up the array's buffer (donation, delete); the buffer lives on while others hold it.
+inline void array_drop_buffer(Array* array) {
+  if (Buffer* buffer = std::exchange(array->buffer, nullptr)) buffer_release(buffer);
+}
+
+// Borrowed buffer, ready for the host to read, or nullptr with a Python error set. GIL held.
+inline Buffer* array_ready_buffer(Array* array) {
+  if (array->buffer == nullptr) {
+    set_deleted_error(array);
+    return nullptr;
+  }
+  // The wait lets other threads run, one of which may delete the array: check again.
+  if (array->buffer->pending != nullptr) {
+    Buffer* buffer = buffer_retain(array->buffer);
+    int status = buffer_wait(buffer);
+    bool still_there = array->buffer == buffer;
+    buffer_release(buffer);
+    if (status < 0) return nullptr;
+    if (!still_there) {
+      set_deleted_error(array);
+      return nullptr;
+    }
+  }
+  return array->buffer;
+}
+
+// Owned Array with a copy of the ndarray's elements; aval's shape and dtype must be the ndarray's.
+Array* array_from_numpy(PyObject* ndarray, ShapedArray* aval);
+
+}  // namespace weft

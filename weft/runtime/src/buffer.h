@@ -1,0 +1,84 @@
+// Buffer: one block of memory with its readiness event, counted apart from the Arrays that share it.
+//
+// A Buffer is born with one reference, owned by whoever allocated it. It dies when the last reference goes; its
+// block then returns to the free lists. Allocation and release need no GIL; the functions that wait do.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "python.h"
+
+namespace weft {
+
+// Completion of the stream task that writes a buffer. Counted by hand: each pending buffer owns one reference.
+class Event {
+ public:
+  virtual bool done() const noexcept = 0;
+  // GIL held on entry and return; releases it meanwhile and wakes for signals. 0, or -1 with the task's error (or
+  // KeyboardInterrupt) set. May be called again after a failure and then fails again.
+  virtual int wait() = 0;
+  virtual void retain() noexcept = 0;
+  virtual void release() noexcept = 0;
+
+ protected:
+  ~Event() = default;
+};
+
+struct alignas(64) Buffer {
+  std::atomic<int32_t> references;
+  int16_t size_class;  // index of the free list, or kExternal
+  char* data;          // 64-byte aligned, never null; right behind this header unless external
+  int64_t nbytes;      // what was asked for
+  int64_t capacity;    // what the block holds, >= nbytes, a multiple of 64
+  // Null when ready. Set before the buffer is visible to Python, cleared only with the GIL held; owns a reference.
+  Event* pending;
+  void (*release_owner)(void* owner);  // external memory only: called once, without any lock of ours, GIL or not
+  void* owner;
+};
+static_assert(sizeof(Buffer) == 64);
+
+constexpr int16_t kExternal = -1;
+constexpr int64_t kAlignment = 64;
+
+// Owned buffer of nbytes >= 0 uninitialised bytes, or nullptr if memory (or the limit) does not allow it.
+Buffer* buffer_allocate(int64_t nbytes) noexcept;
+
+// Owned buffer over memory of somebody else; release_owner(owner) is called when the buffer dies. nullptr (owner
+// untouched) if out of memory.
+Buffer* buffer_wrap(void* data, int64_t nbytes, void (*release_owner)(void*), void* owner) noexcept;
+
+void buffer_destroy(Buffer* buffer) noexcept;  // the last reference is gone; called by buffer_release only
+
+// Sets MemoryError with sizes for a failed buffer_allocate(nbytes) and returns nullptr. GIL held.
+PyObject* set_memory_error(int64_t nbytes);
+
+inline Buffer* buffer_retain(Buffer* buffer) noexcept {
+  buffer->references.fetch_add(1, std::memory_order_relaxed);
+  return buffer;
+}
+
+inline void buffer_release(Buffer* buffer) noexcept {
+  // Only a holder can add a reference: a count of one cannot rise behind our back, so no locked instruction is needed.
+  if (buffer->references.load(std::memory_order_acquire) == 1 ||
+      buffer->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+    buffer_destroy(buffer);
+}
+
+// True if the caller's reference is the only one: the memory may be reused in place (unless it is external).
+inline bool buffer_is_exclusive(const Buffer* buffer) noexcept {
+  return buffer->references.load(std::memory_order_acquire) == 1 && buffer->size_class != kExternal;
+}
+
+inline bool buffer_is_ready(const Buffer* buffer) noexcept {
+  return buffer->pending == nullptr || buffer->pending->done();
+}
+
+int buffer_wait_pending(Buffer* buffer);
+
+// Waits until the buffer may be read by the host. GIL held. 0, or -1 with a Python error set.
+inline int buffer_wait(Buffer* buffer) {
+  return buffer->pending == nullptr ? 0 : buffer_wait_pending(buffer);
+}
+
+}  // namespace weft
