@@ -1,8 +1,432 @@
-// Stub: nothing is registered yet.
+// The caching allocator: per-thread free lists for small blocks, one bounded list for large ones.
+//
+// Blocks up to 64 KiB come from malloc and are kept in per-thread lists; a larger block is its own mapping (huge
+// pages where possible) and is kept, up to a bound over all of them, least recently freed dropped first. So a program
+// that allocates the same sizes again and again makes no system call and takes no page fault.
+#include "buffer.h"
+
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+
 #include "module.h"
 
 namespace weft {
+namespace {
 
-int register_buffer(PyObject*) { return 0; }
+constexpr int64_t kHeaderBytes = sizeof(Buffer);
+constexpr int64_t kSmallBytes = 64 << 10;
+constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kPage = 4096;
+constexpr int64_t kThreadListBytes = 512 << 10;  // kept per size class and thread
+constexpr int kThreadListBlocks = 256;
+constexpr int64_t kCountFlush = 1 << 20;  // small blocks are counted per thread and reported in steps of this
+constexpr int kSmallClasses = 36;
+constexpr int kClasses = 232;
+
+// ---- size classes: multiples of 64 up to 512, then four per doubling (at most a quarter is wasted) ----
+
+int class_of(int64_t nbytes) {
+  if (nbytes <= 512) return nbytes <= 64 ? 0 : static_cast<int>((nbytes - 1) >> 6);
+  int log = 63 - __builtin_clzll(static_cast<uint64_t>(nbytes - 1));  // >= 9
+  return 8 + (log - 9) * 4 + static_cast<int>(((nbytes - 1) >> (log - 2)) & 3);
+}
+
+int64_t class_capacity(int size_class) {
+  if (size_class < 8) return (size_class + 1) * int64_t{64};
+  int log = 9 + (size_class - 8) / 4;
+  return (int64_t{1} << log) + (((size_class - 8) % 4) + 1) * (int64_t{1} << (log - 2));
+}
+
+// ---- limits ----
+
+int64_t physical_bytes() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+
+// The memory limit of our control group, or the given default if there is none.
+int64_t cgroup_bytes(int64_t otherwise) {
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::FILE* file = std::fopen(path, "r");
+    if (file == nullptr) continue;
+    long long value = 0;
+    int fields = std::fscanf(file, "%lld", &value);
+    std::fclose(file);
+    if (fields == 1 && value > 0) return std::min<int64_t>(otherwise, value);
+  }
+  return otherwise;
+}
+
+// WEFT_MEMORY_LIMIT as bytes, with an optional suffix K, M, G or T; 0 if unset or unreadable.
+int64_t limit_from_environment() {
+  const char* text = std::getenv("WEFT_MEMORY_LIMIT");
+  if (text == nullptr || *text == 0) return 0;
+  char* end = nullptr;
+  double value = std::strtod(text, &end);
+  for (const char* suffix = "KMGT"; *suffix != 0 && *end != 0; ++suffix) {
+    value *= 1024;
+    if ((*end & ~0x20) == *suffix) return static_cast<int64_t>(std::min(value, 9e18));
+  }
+  return *end == 0 && value > 0 ? static_cast<int64_t>(std::min(value, 9e18)) : 0;
+}
+
+
+// Links of a retained large block, stored in its data area (which is at least 64 KiB).
+struct Links {
+  Buffer* class_next;
+  Buffer* older;
+  Buffer* newer;
+};
+Links* links(Buffer* buffer) { return reinterpret_cast<Links*>(buffer->data); }
+
+// Everything shared between threads. Never destroyed: threads may outlive static destructors.
+struct Shared {
+  std::mutex mutex;
+  Buffer* large[kClasses] = {};
+  Buffer* oldest = nullptr;
+  Buffer* newest = nullptr;
+  int64_t retained_bytes = 0;
+  int64_t retain_limit = 0;
+  int64_t limit = 0;
+  bool limit_is_users = false;
+  std::atomic<int64_t> live_bytes{0};    // large blocks exactly, small ones to within kCountFlush per thread
+  std::atomic<int64_t> mappings_made{0};  // large blocks taken from the system since start
+};
+
+Shared& shared() {
+  static Shared* instance = [] {
+    auto* made = new Shared;
+    int64_t memory = cgroup_bytes(physical_bytes());
+    int64_t users = limit_from_environment();
+    made->limit = users > 0 ? users : memory;
+    made->limit_is_users = users > 0;
+    made->retain_limit = std::min<int64_t>({made->limit / 4, memory / 8, int64_t{2} << 30});
+    pthread_atfork([] { shared().mutex.lock(); }, [] { shared().mutex.unlock(); }, [] { shared().mutex.unlock(); });
+    return made;
+  }();
+  return *instance;
+}
+
+// ---- small blocks ----
+
+struct ThreadCache {
+  Buffer* head[kSmallClasses] = {};
+  int32_t count[kSmallClasses] = {};
+  int64_t uncounted_bytes = 0;
+
+  ~ThreadCache();
+};
+
+// The pointer is read on every call, so it uses the cheap TLS model; the owner only runs the destructor.
+__attribute__((tls_model("initial-exec"))) thread_local ThreadCache* thread_cache = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local bool thread_is_ending = false;
+
+ThreadCache::~ThreadCache() {
+  for (Buffer*& list : head)
+    while (list != nullptr) {
+      Buffer* next = static_cast<Buffer*>(list->owner);
+      std::free(list);
+      list = next;
+    }
+  shared().live_bytes.fetch_add(uncounted_bytes, std::memory_order_relaxed);
+}
+
+struct ThreadCacheOwner {
+  ThreadCache* cache = nullptr;
+  ~ThreadCacheOwner() {
+    thread_is_ending = true;
+    thread_cache = nullptr;
+    delete cache;
+  }
+};
+thread_local ThreadCacheOwner thread_cache_owner;
+
+// Borrowed cache of this thread, or nullptr while the thread is ending or memory is out.
+ThreadCache* my_cache() {
+  if (thread_cache == nullptr && !thread_is_ending) {
+    thread_cache = new (std::nothrow) ThreadCache;
+    thread_cache_owner.cache = thread_cache;
+  }
+  return thread_cache;
+}
+
+void count_small(ThreadCache* cache, int64_t bytes) {
+  if (cache == nullptr) {
+    shared().live_bytes.fetch_add(bytes, std::memory_order_relaxed);
+    return;
+  }
+  cache->uncounted_bytes += bytes;
+  if (cache->uncounted_bytes > kCountFlush || cache->uncounted_bytes < -kCountFlush) {
+    shared().live_bytes.fetch_add(cache->uncounted_bytes, std::memory_order_relaxed);
+    cache->uncounted_bytes = 0;
+  }
+}
+
+Buffer* allocate_small(int size_class) noexcept {
+  ThreadCache* cache = my_cache();
+  int64_t capacity = class_capacity(size_class);
+  Buffer* buffer;
+  if (cache != nullptr && cache->head[size_class] != nullptr) {
+    buffer = cache->head[size_class];
+    cache->head[size_class] = static_cast<Buffer*>(buffer->owner);
+    --cache->count[size_class];
+  } else {
+    Shared& all = shared();
+    if (all.live_bytes.load(std::memory_order_relaxed) + capacity > all.limit) return nullptr;
+    buffer = static_cast<Buffer*>(std::aligned_alloc(kAlignment, kHeaderBytes + capacity));
+    if (buffer == nullptr) return nullptr;
+    buffer->size_class = static_cast<int16_t>(size_class);
+    buffer->data = reinterpret_cast<char*>(buffer) + kHeaderBytes;
+    buffer->capacity = capacity;
+  }
+  count_small(cache, capacity);
+  return buffer;
+}
+
+void free_small(Buffer* buffer) noexcept {
+  ThreadCache* cache = my_cache();
+  int size_class = buffer->size_class;
+  count_small(cache, -buffer->capacity);
+  if (cache == nullptr || cache->count[size_class] >= kThreadListBlocks ||
+      cache->count[size_class] * buffer->capacity >= kThreadListBytes) {
+    std::free(buffer);
+    return;
+  }
+  buffer->owner = cache->head[size_class];
+  cache->head[size_class] = buffer;
+  ++cache->count[size_class];
+}
+
+// ---- large blocks ----
+
+int64_t mapping_bytes(int64_t capacity) { return (kHeaderBytes + capacity + kPage - 1) & ~(kPage - 1); }
+
+void unmap(Buffer* buffer) noexcept { munmap(static_cast<void*>(buffer), mapping_bytes(buffer->capacity)); }
+
+// A new mapping, 2 MiB aligned with huge pages asked for if it is large enough to profit.
+Buffer* map_block(int64_t capacity) noexcept {
+  int64_t bytes = mapping_bytes(capacity);
+  bool huge = bytes >= kHugePage;
+  int64_t reserve = huge ? bytes + kHugePage : bytes;
+  void* raw = mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  auto start = reinterpret_cast<uintptr_t>(raw);
+  if (huge) {
+    uintptr_t aligned = (start + kHugePage - 1) & ~uintptr_t(kHugePage - 1);
+    if (aligned > start) munmap(raw, aligned - start);
+    uintptr_t end = start + reserve;
+    if (end > aligned + bytes) munmap(reinterpret_cast<void*>(aligned + bytes), end - aligned - bytes);
+    start = aligned;
+    madvise(reinterpret_cast<void*>(start), bytes, MADV_HUGEPAGE);
+  }
+  return reinterpret_cast<Buffer*>(start);
+}
+
+// Takes a retained block out of the least-recently-freed chain. Lock held.
+void unlink_retained(Shared& all, Buffer* buffer) {
+  Links* own = links(buffer);
+  (own->older ? links(own->older)->newer : all.oldest) = own->newer;
+  (own->newer ? links(own->newer)->older : all.newest) = own->older;
+  all.retained_bytes -= buffer->capacity;
+}
+
+// Owned chain (through class_next) of retained blocks dropped so that at most keep bytes remain. Lock held.
+Buffer* drop_retained(Shared& all, int64_t keep) {
+  Buffer* dropped = nullptr;
+  while (all.retained_bytes > keep && all.oldest != nullptr) {
+    Buffer* victim = all.oldest;
+    Buffer** slot = &all.large[victim->size_class];
+    while (*slot != victim) slot = &links(*slot)->class_next;
+    *slot = links(victim)->class_next;
+    unlink_retained(all, victim);
+    links(victim)->class_next = dropped;
+    dropped = victim;
+  }
+  return dropped;
+}
+
+void unmap_chain(Buffer* chain) noexcept {
+  while (chain != nullptr) {
+    Buffer* next = links(chain)->class_next;
+    unmap(chain);
+    chain = next;
+  }
+}
+
+Buffer* allocate_large(int size_class) noexcept {
+  Shared& all = shared();
+  int64_t capacity = class_capacity(size_class);
+  Buffer* dropped = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    if (Buffer* found = all.large[size_class]) {
+      all.large[size_class] = links(found)->class_next;
+      unlink_retained(all, found);
+      all.live_bytes.fetch_add(capacity, std::memory_order_relaxed);
+      return found;
+    }
+    int64_t live = all.live_bytes.load(std::memory_order_relaxed);
+    if (capacity > all.limit - live) return nullptr;
+    dropped = drop_retained(all, all.limit - live - capacity);
+    all.live_bytes.fetch_add(capacity, std::memory_order_relaxed);
+  }
+  unmap_chain(dropped);
+  Buffer* buffer = map_block(capacity);
+  if (buffer == nullptr) {  // the system is short: give back everything retained and try once more
+    {
+      std::lock_guard<std::mutex> lock(all.mutex);
+      dropped = drop_retained(all, 0);
+    }
+    unmap_chain(dropped);
+    buffer = map_block(capacity);
+  }
+  if (buffer == nullptr) {
+    all.live_bytes.fetch_sub(capacity, std::memory_order_relaxed);
+    return nullptr;
+  }
+  all.mappings_made.fetch_add(1, std::memory_order_relaxed);
+  buffer->size_class = static_cast<int16_t>(size_class);
+  buffer->data = reinterpret_cast<char*>(buffer) + kHeaderBytes;
+  buffer->capacity = capacity;
+  return buffer;
+}
+
+void free_large(Buffer* buffer) noexcept {
+  Shared& all = shared();
+  all.live_bytes.fetch_sub(buffer->capacity, std::memory_order_relaxed);
+  if (buffer->capacity > all.retain_limit) {
+    unmap(buffer);
+    return;
+  }
+  Buffer* dropped;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    *links(buffer) = {all.large[buffer->size_class], all.newest, nullptr};
+    all.large[buffer->size_class] = buffer;
+    (all.newest ? links(all.newest)->newer : all.oldest) = buffer;
+    all.newest = buffer;
+    all.retained_bytes += buffer->capacity;
+    dropped = drop_retained(all, all.retain_limit);
+  }
+  unmap_chain(dropped);
+}
+
+std::string bytes_text(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  int unit = 0;
+  for (; bytes >= 1024 && unit < 6; ++unit) bytes /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+  return text;
+}
+
+// ---- Python ----
+
+PyObject* memory_stats(PyObject*, PyObject*) {
+  Shared& all = shared();
+  int64_t retained;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    retained = all.retained_bytes;
+  }
+  int64_t live = all.live_bytes.load() + (thread_cache ? thread_cache->uncounted_bytes : 0);
+  return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "live_bytes", (long long)live, "retained_bytes", (long long)retained,
+                       "retain_limit_bytes", (long long)all.retain_limit, "limit_bytes", (long long)all.limit,
+                       "mappings_made", (long long)all.mappings_made.load());
+}
+
+PyObject* trim_memory(PyObject*, PyObject*) {
+  Shared& all = shared();
+  Buffer* dropped;
+  {
+    std::lock_guard<std::mutex> lock(all.mutex);
+    dropped = drop_retained(all, 0);
+  }
+  unmap_chain(dropped);
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kMethods[] = {
+    {"memory_stats", memory_stats, METH_NOARGS,
+     "memory_stats() -> dict of live, retained and limit bytes, and the mappings made since start."},
+    {"trim_memory", trim_memory, METH_NOARGS, "trim_memory(): give retained large blocks back to the system."},
+    {},
+};
+
+}  // namespace
+
+Buffer* buffer_allocate(int64_t nbytes) noexcept {
+  if (nbytes < 0 || nbytes > (int64_t{1} << 56)) return nullptr;
+  int size_class = class_of(nbytes);
+  Buffer* buffer = size_class < kSmallClasses ? allocate_small(size_class) : allocate_large(size_class);
+  if (buffer == nullptr) return nullptr;
+  buffer->references.store(1, std::memory_order_relaxed);
+  buffer->nbytes = nbytes;
+  buffer->pending = nullptr;
+  return buffer;
+}
+
+Buffer* buffer_wrap(void* data, int64_t nbytes, void (*release_owner)(void*), void* owner) noexcept {
+  auto* buffer = static_cast<Buffer*>(std::aligned_alloc(kAlignment, kHeaderBytes));
+  if (buffer == nullptr) return nullptr;
+  buffer->references.store(1, std::memory_order_relaxed);
+  buffer->size_class = kExternal;
+  buffer->data = static_cast<char*>(data);
+  buffer->nbytes = nbytes;
+  buffer->capacity = nbytes;
+  buffer->pending = nullptr;
+  buffer->release_owner = release_owner;
+  buffer->owner = owner;
+  return buffer;
+}
+
+void buffer_destroy(Buffer* buffer) noexcept {
+  if (Event* event = buffer->pending) event->release();
+  if (buffer->size_class == kExternal) {
+    buffer->release_owner(buffer->owner);
+    std::free(buffer);
+  } else if (buffer->size_class < kSmallClasses) {
+    free_small(buffer);
+  } else {
+    free_large(buffer);
+  }
+}
+
+int buffer_wait_pending(Buffer* buffer) {
+  Event* event = buffer->pending;
+  event->retain();
+  int status = event->wait();
+  // Another thread may have cleared it while we waited; a failed event stays, to fail again at the next use.
+  if (status == 0 && buffer->pending == event) {
+    buffer->pending = nullptr;
+    event->release();
+  }
+  event->release();
+  return status;
+}
+
+PyObject* set_memory_error(int64_t nbytes) {
+  Shared& all = shared();
+  std::string text = "[allocate] " + bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) +
+                     " bytes) requested, " + bytes_text(static_cast<double>(all.live_bytes.load())) +
+                     " in use, the limit is " + bytes_text(static_cast<double>(all.limit)) +
+                     (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)");
+  PyErr_SetString(PyExc_MemoryError, text.c_str());
+  return nullptr;
+}
+
+int register_buffer(PyObject* module) {
+  static_assert(sizeof(Links) <= kSmallBytes);
+  if (class_capacity(class_of(kSmallBytes)) != kSmallBytes || class_of(kSmallBytes) != kSmallClasses - 1) {
+    PyErr_SetString(PyExc_SystemError, "[allocate] size classes do not meet at the border of small blocks");
+    return -1;
+  }
+  return PyModule_AddFunctions(module, kMethods);
+}
 
 }  // namespace weft
