@@ -72,8 +72,7 @@ class Torch:
     """PyTorch eager, or through torch.compile."""
 
     def __init__(self, name: str) -> None:
-        import torch
-
+        torch = importlib.import_module("torch")
         self.module, self.compiled = torch, name == "torch.compile"
         self.version = torch.__version__
         torch.set_grad_enabled(False)

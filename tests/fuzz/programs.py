@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from hypothesis import strategies as st
 
@@ -100,8 +101,6 @@ def _array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.n
 
 def np_dtype(name: str) -> np.dtype:
     if name == "bfloat16":
-        import ml_dtypes
-
         return np.dtype(ml_dtypes.bfloat16)
     return np.dtype(name)
 
