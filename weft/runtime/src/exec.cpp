@@ -1,8 +1,319 @@
-// Stub: nothing is registered yet.
+// Running plans: outputs are allocated or shared, steps run in order, temporaries live in one arena block.
+#include "exec.h"
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include "helpers.h"
 #include "module.h"
+#include "pool.h"
 
 namespace weft {
 
-int register_exec(PyObject*) { return 0; }
+PyTypeObject* ExecutableType = nullptr;
+
+namespace {
+
+constexpr double kInlineNs = 20000;  // shorter programs keep the GIL
+constexpr int32_t kStackSlots = 64;
+constexpr int32_t kStackDynamic = 16;
+
+// An array that is on the stack unless it is large.
+template <class T, int32_t kStack>
+class Small {
+ public:
+  explicit Small(int32_t count) : data_(count <= kStack ? stack_ : new T[size_t(count)]) {}
+  ~Small() {
+    if (data_ != stack_) delete[] data_;
+  }
+  Small(const Small&) = delete;
+  Small& operator=(const Small&) = delete;
+  T* data() { return data_; }
+  T& operator[](int32_t i) { return data_[i]; }
+
+ private:
+  T stack_[kStack];
+  T* data_;
+};
+
+bool donation_possible(const Plan& plan, const Operand* operands, const bool* donated, const OutputPlan& output) {
+  const Operand& operand = operands[output.source];
+  if (donated == nullptr || !donated[output.source] || operand.buffer == nullptr) return false;
+  if (!buffer_is_exclusive(operand.buffer) || operand.buffer->capacity < output.nbytes) return false;
+  int32_t uses = 0;  // f(x, x): the other operand still reads it
+  for (int32_t i = 0; i < plan.n_inputs; ++i) uses += operands[i].buffer == operand.buffer;
+  return uses == 1;
+}
+
+// Owned buffer for one output, or nullptr if there is no memory.
+Buffer* make_output(const Plan& plan, const Operand* operands, const bool* donated, Buffer* const* outputs, const OutputPlan& output) {
+  switch (output.kind) {
+    case OutputKind::fresh:
+      return buffer_allocate(output.nbytes);
+    case OutputKind::output:
+      return buffer_retain(outputs[output.source]);
+    case OutputKind::donated:
+      if (donation_possible(plan, operands, donated, output)) return buffer_retain(operands[output.source].buffer);
+      return buffer_allocate(output.nbytes);
+    case OutputKind::input: {
+      const Operand& operand = operands[output.source];
+      if (operand.buffer != nullptr) return buffer_retain(operand.buffer);
+      Buffer* copy = buffer_allocate(output.nbytes);
+      if (copy != nullptr) std::copy_n(operand.data, output.nbytes, copy->data);
+      return copy;
+    }
+  }
+  return nullptr;
+}
+
+int wait_for_inputs(const Plan& plan, const Operand* operands) {
+  for (int32_t i = 0; i < plan.n_inputs; ++i)
+    if (operands[i].buffer != nullptr && buffer_wait(operands[i].buffer) < 0) return -1;
+  return 0;
+}
+
+// Runs the steps; on an error a Python error is set. `keep` says that the GIL stays held.
+int run_steps(const Plan& plan, Frame& frame, bool keep) {
+  if (!keep) frame.suspended = PyEval_SaveThread();
+  Status status = Status::ok;
+  for (const auto& step : plan.steps) {
+    status = step->run(frame);
+    if (status != Status::ok) break;
+  }
+  if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
+  if (status == Status::ok) return 0;
+  if (status == Status::no_memory) PyErr_NoMemory();
+  return -1;
+}
+
+int run_with_buffers(const Plan& plan, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
+  int32_t n_outputs = int32_t(plan.outputs.size()), made = 0;
+  for (; made < n_outputs; ++made) {
+    outputs[made] = make_output(plan, operands, donated, outputs, plan.outputs[size_t(made)]);
+    if (outputs[made] == nullptr) break;
+  }
+  Buffer* arena = nullptr;
+  int status = made == n_outputs ? 0 : -1;
+  if (status < 0) set_memory_error(plan.outputs[size_t(made)].nbytes);
+  if (status == 0 && plan.arena_bytes > 0 && (arena = buffer_allocate(plan.arena_bytes)) == nullptr) {
+    set_memory_error(plan.arena_bytes);
+    status = -1;
+  }
+  if (status == 0 && !plan.steps.empty()) {
+    Small<char*, kStackSlots> slots(plan.n_slots());
+    Small<Buffer*, kStackSlots> owners(plan.n_slots());
+    Small<int64_t, kStackDynamic> dynamic(plan.n_dynamic);
+    int32_t slot = 0;
+    for (int32_t i = 0; i < plan.n_inputs; ++i, ++slot) {
+      slots[slot] = operands[i].data;
+      owners[slot] = operands[i].buffer;
+    }
+    for (int32_t i = 0; i < n_outputs; ++i, ++slot) {
+      slots[slot] = outputs[i]->data;
+      owners[slot] = outputs[i];
+    }
+    for (const auto& temp : plan.temps) {
+      slots[slot] = arena == nullptr ? nullptr : arena->data + temp.first;
+      owners[slot++] = arena;
+    }
+    Frame frame{slots.data(), owners.data(), dynamic.data()};
+    status = run_steps(plan, frame, keep);
+  }
+  if (arena != nullptr) buffer_release(arena);
+  if (status < 0)
+    for (int32_t i = 0; i < made; ++i) buffer_release(outputs[i]);
+  return status;
+}
+
+// Other threads may run meanwhile: everything is held by references of our own.
+int run_held(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
+  const Plan& plan = *executable->plan;
+  // An operand's buffer is retained only if it is not to be given away: exclusiveness counts references.
+  for (int32_t i = 0; i < plan.n_inputs; ++i)
+    if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_retain(operands[i].buffer);
+  Py_INCREF(executable);
+  int status = wait_for_inputs(plan, operands);
+  if (status == 0) status = run_with_buffers(plan, operands, donated, outputs, keep);
+  for (int32_t i = 0; i < plan.n_inputs; ++i)
+    if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_release(operands[i].buffer);
+  Py_DECREF(executable);
+  return status;
+}
+
+}  // namespace
+
+int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
+  const Plan& plan = *executable->plan;
+  bool ready = true;
+  for (int32_t i = 0; i < plan.n_inputs; ++i)
+    ready = ready && (operands[i].buffer == nullptr || operands[i].buffer->pending == nullptr);
+  bool keep = plan.cost_ns <= kInlineNs;
+  if (ready && keep && !plan.has_python) return run_with_buffers(plan, operands, donated, outputs, true);
+  return run_held(executable, operands, donated, outputs, keep);
+}
+
+int executable_check_input(const Executable* executable, int32_t i, const Array* array) {
+  if (array->buffer == nullptr) {
+    set_deleted_error(array);
+    return -1;
+  }
+  const Plan& plan = *executable->plan;
+  if (plan.in_avals.empty() || array->buffer->nbytes >= plan.in_avals[size_t(i)]->nbytes) return 0;
+  Ref given = steal(aval_text(array->aval, true)), wanted = steal(aval_text(plan.in_avals[size_t(i)], true));
+  if (given && wanted)
+    PyErr_Format(PyExc_TypeError, "[%U] input %d is %U, but the program was compiled for %U", executable->name, int(i), given.get(), wanted.get());
+  return -1;
+}
+
+namespace {
+
+PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"n_inputs", "outputs", "temps", "arena_bytes", "instructions", "name", "in_avals", nullptr};
+  Py_ssize_t n_inputs, arena_bytes;
+  PyObject *outputs, *temps, *instructions, *name, *in_avals = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nOOnOU|O", const_cast<char**>(names), &n_inputs, &outputs, &temps,
+                                   &arena_bytes, &instructions, &name, &in_avals))
+    return nullptr;
+  Ref none = steal(PyTuple_New(0));
+  if (!none) return nullptr;
+  try {
+    std::unique_ptr<Plan> plan = plan_from_python(n_inputs, outputs, temps, arena_bytes, instructions, in_avals == nullptr ? none.get() : in_avals);
+    if (!plan) return nullptr;
+    Executable* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
+    if (self == nullptr) return nullptr;
+    self->plan = plan.release();
+    self->name = Py_NewRef(name);
+    return reinterpret_cast<PyObject*>(self);
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+}
+
+void executable_dealloc(PyObject* self) {
+  Executable* executable = reinterpret_cast<Executable*>(self);
+  if (executable->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
+  delete executable->plan;
+  Py_XDECREF(executable->name);
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+bool read_donated(PyObject* donated, Py_ssize_t count, std::unique_ptr<bool[]>* out) {
+  if (donated == nullptr || donated == Py_None) return true;
+  Ref flags = steal(PySequence_Fast(donated, "[run] donated must be a sequence of bool"));
+  if (!flags) return false;
+  if (PySequence_Fast_GET_SIZE(flags.get()) != count) {
+    PyErr_Format(PyExc_ValueError, "[run] %zd flags of donation for %zd inputs", PySequence_Fast_GET_SIZE(flags.get()), count);
+    return false;
+  }
+  *out = std::make_unique<bool[]>(size_t(count) + 1);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    int truth = PyObject_IsTrue(PySequence_Fast_GET_ITEM(flags.get(), i));
+    if (truth < 0) return false;
+    (*out)[size_t(i)] = truth != 0;
+  }
+  return true;
+}
+
+PyObject* wrap_outputs(const Plan& plan, Buffer** outputs) {
+  Py_ssize_t count = Py_ssize_t(plan.outputs.size());
+  Ref list = steal(PyList_New(count));
+  Py_ssize_t i = 0;
+  for (; list && i < count; ++i) {
+    Array* array = array_new(plan.outputs[size_t(i)].aval, outputs[i]);
+    if (array == nullptr) {
+      ++i;
+      list = Ref();
+      break;
+    }
+    PyList_SET_ITEM(list.get(), i, reinterpret_cast<PyObject*>(array));
+  }
+  for (; i < count; ++i) buffer_release(outputs[i]);
+  return list.release();
+}
+
+PyObject* executable_run_method(PyObject* self, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"args", "donated", nullptr};
+  PyObject *arrays, *donated = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", const_cast<char**>(names), &arrays, &donated)) return nullptr;
+  Executable* executable = reinterpret_cast<Executable*>(self);
+  const Plan& plan = *executable->plan;
+  // A tuple of our own: nobody else can change it while other threads run.
+  Ref inputs = steal(PySequence_Tuple(arrays));
+  if (!inputs) return nullptr;
+  if (PyTuple_GET_SIZE(inputs.get()) != plan.n_inputs) {
+    PyErr_Format(PyExc_TypeError, "[%U] takes %d inputs, but %zd were given", executable->name, int(plan.n_inputs), PyTuple_GET_SIZE(inputs.get()));
+    return nullptr;
+  }
+  std::unique_ptr<bool[]> flags;
+  if (!read_donated(donated, plan.n_inputs, &flags)) return nullptr;
+  Small<Operand, kStackSlots> operands(plan.n_inputs);
+  for (int32_t i = 0; i < plan.n_inputs; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(inputs.get(), i);
+    if (!is_array(item)) {
+      PyErr_Format(PyExc_TypeError, "[%U] input %d is %R, not an Array", executable->name, int(i), item);
+      return nullptr;
+    }
+    const Array* array = reinterpret_cast<Array*>(item);
+    if (executable_check_input(executable, i, array) < 0) return nullptr;
+    operands[i] = {array->buffer->data, array->buffer};
+  }
+  Small<Buffer*, kStackSlots> outputs(int32_t(plan.outputs.size()));
+  std::vector<Buffer*> given_up;  // donated arrays lose their buffers before anything else can run
+  for (int32_t i = 0; flags && i < plan.n_inputs; ++i) {
+    Array* array = reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs.get(), i));
+    if (flags[size_t(i)] && array->buffer != nullptr) given_up.push_back(std::exchange(array->buffer, nullptr));
+  }
+  int status = executable_run(executable, operands.data(), flags.get(), outputs.data());
+  for (Buffer* buffer : given_up) buffer_release(buffer);
+  return status < 0 ? nullptr : wrap_outputs(plan, outputs.data());
+}
+
+const Plan& plan_of(PyObject* self) { return *reinterpret_cast<Executable*>(self)->plan; }
+
+PyObject* get_n_kernels(PyObject* self, void*) { return PyLong_FromLongLong(plan_of(self).n_kernels); }
+PyObject* get_n_inputs(PyObject* self, void*) { return PyLong_FromLong(plan_of(self).n_inputs); }
+PyObject* get_temp_bytes(PyObject* self, void*) { return PyLong_FromLongLong(plan_of(self).arena_bytes); }
+PyObject* get_cost_ns(PyObject* self, void*) { return PyFloat_FromDouble(plan_of(self).cost_ns); }
+
+PyMethodDef kMethods[] = {
+    {"run", reinterpret_cast<PyCFunction>(executable_run_method), METH_VARARGS | METH_KEYWORDS,
+     "run(args, donated=None) -> list of Arrays. Donated Arrays are deleted."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyMemberDef kMembers[] = {
+    {"name", T_OBJECT, offsetof(Executable, name), READONLY, "What the program is called."},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Executable, weakrefs), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyGetSetDef kGetSet[] = {
+    {"n_kernels", get_n_kernels, nullptr, "Number of kernel instructions.", nullptr},
+    {"n_inputs", get_n_inputs, nullptr, "Number of inputs.", nullptr},
+    {"temp_bytes", get_temp_bytes, nullptr, "Bytes of temporaries that one run holds.", nullptr},
+    {"cost_ns", get_cost_ns, nullptr, "Estimated time of one run on one thread.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyType_Slot kSlots[] = {
+    {Py_tp_doc, const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=())")},
+    {Py_tp_new, reinterpret_cast<void*>(executable_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
+    {Py_tp_methods, kMethods},
+    {Py_tp_members, kMembers},
+    {Py_tp_getset, kGetSet},
+    {0, nullptr},
+};
+PyType_Spec kSpec = {"weft.runtime.Executable", sizeof(Executable), 0, Py_TPFLAGS_DEFAULT, kSlots};
+
+}  // namespace
+
+int register_exec(PyObject* module) {
+  ExecutableType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
+  if (ExecutableType == nullptr) return -1;
+  if (PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(ExecutableType)) < 0) return -1;
+  if (register_kernel(module) < 0 || register_helpers(module) < 0 || register_pool(module) < 0) return -1;
+  return register_gemm(module);
+}
 
 }  // namespace weft

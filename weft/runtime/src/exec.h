@@ -1,0 +1,36 @@
+// Executable: a plan and how to run it. Called by Python (run) and by JitFunction (executable_run).
+#pragma once
+
+#include <memory>
+
+#include "array.h"
+#include "plan.h"
+
+namespace weft {
+
+struct Executable {
+  PyObject_HEAD
+  Plan* plan;      // owned
+  PyObject* name;  // owned str
+  PyObject* weakrefs;
+};
+
+extern PyTypeObject* ExecutableType;
+
+inline bool is_executable(PyObject* object) { return Py_TYPE(object) == ExecutableType; }
+
+// One operand of a call. buffer is nullptr for a host scalar, whose bytes at data live until the call returns.
+struct Operand {
+  char* data;
+  Buffer* buffer;  // borrowed
+};
+
+// Runs the plan. GIL held on entry and return; released meanwhile for long programs. operands: n_inputs, each at least
+// as large as in_avals says and not deleted. donated: nullptr, or a flag per input: its buffer may be reused; the
+// caller has taken it out of its Array and owns that reference. outputs receives one owned buffer per output. 0, or -1 with an error set.
+int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs);
+
+// Checks an Array against input i of the plan; 0, or -1 with an error set (deleted, or of another size).
+int executable_check_input(const Executable* executable, int32_t i, const Array* array);
+
+}  // namespace weft

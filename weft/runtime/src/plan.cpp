@@ -1,0 +1,186 @@
+// Builds a Plan from the tuples the compiler writes. Every index is checked here, so that running needs no checks.
+#include "plan.h"
+
+#include <cstring>
+#include <string>
+
+namespace weft {
+namespace {
+
+bool plan_error(const char* format, long long a = 0, long long b = 0) {
+  PyErr_Format(PyExc_ValueError, format, a, b);
+  return false;
+}
+
+bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* out) {
+  if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) < 3) return plan_error("[executable] output %lld is not an output spec", (long long)position);
+  const char* kind = PyUnicode_Check(PyTuple_GET_ITEM(spec, 0)) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(spec, 0)) : "";
+  if (kind == nullptr) return false;
+  bool fresh = std::strcmp(kind, "new") == 0, donated = std::strcmp(kind, "donated") == 0;
+  bool input = std::strcmp(kind, "input") == 0, output = std::strcmp(kind, "output") == 0;
+  if (!(fresh || donated || input || output)) return plan_error("[executable] output %lld is of an unknown kind", (long long)position);
+  if (donated && PyTuple_GET_SIZE(spec) != 4) return plan_error("[executable] output %lld is not an output spec", (long long)position);
+  Py_ssize_t first = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 1), PyExc_OverflowError);
+  if (first == -1 && PyErr_Occurred()) return false;
+  out->kind = fresh ? OutputKind::fresh : donated ? OutputKind::donated : input ? OutputKind::input : OutputKind::output;
+  out->source = fresh ? -1 : int32_t(first);
+  out->nbytes = first;
+  if (donated) {
+    out->nbytes = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 2), PyExc_OverflowError);
+    if (out->nbytes == -1 && PyErr_Occurred()) return false;
+  }
+  PyObject* aval = PyTuple_GET_ITEM(spec, PyTuple_GET_SIZE(spec) - 1);
+  if (!is_shaped_array(aval)) return plan_error("[executable] output %lld has no aval", (long long)position);
+  int64_t aval_bytes = reinterpret_cast<ShapedArray*>(aval)->nbytes;
+  if (aval_bytes < 0) return plan_error("[executable] output %lld is too large", (long long)position);
+  if ((input || donated) && (first < 0 || first >= plan.n_inputs)) return plan_error("[executable] output %lld names input %lld", (long long)position, first);
+  if (output && (first < 0 || size_t(first) >= position)) return plan_error("[executable] output %lld names output %lld", (long long)position, first);
+  if (fresh || donated) {
+    if (out->nbytes < aval_bytes) return plan_error("[executable] output %lld has %lld bytes, too few for its aval", (long long)position, out->nbytes);
+  } else {
+    out->nbytes = aval_bytes;
+    int64_t source = output ? plan.outputs[size_t(first)].nbytes : plan.in_avals.empty() ? aval_bytes : plan.in_avals[size_t(first)]->nbytes;
+    if (source < aval_bytes) return plan_error("[executable] output %lld shares a smaller buffer", (long long)position);
+  }
+  out->aval = reinterpret_cast<ShapedArray*>(Py_NewRef(aval));
+  return true;
+}
+
+bool read_temps(PyObject* temps, Plan* plan) {
+  Ref sequence = steal(PySequence_Fast(temps, "[executable] temps must be a sequence"));
+  if (!sequence) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
+    long long offset, nbytes;
+    PyObject* item = PySequence_Fast_GET_ITEM(sequence.get(), i);
+    if (!PyTuple_Check(item)) return plan_error("[executable] temporary %lld is not (offset, nbytes)", i);
+    if (!PyArg_ParseTuple(item, "LL;[executable] a temporary is (offset, nbytes)", &offset, &nbytes)) return false;
+    if (offset < 0 || nbytes < 0 || offset > plan->arena_bytes || nbytes > plan->arena_bytes - offset)
+      return plan_error("[executable] temporary %lld lies outside the arena", i);
+    plan->temps.emplace_back(offset, nbytes);
+  }
+  return true;
+}
+
+std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
+  if (!PyTuple_Check(instruction) || PyTuple_GET_SIZE(instruction) < 1 || !PyUnicode_Check(PyTuple_GET_ITEM(instruction, 0))) {
+    PyErr_SetString(PyExc_ValueError, "[executable] an instruction is a tuple that begins with its name");
+    return nullptr;
+  }
+  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(instruction, 0));
+  if (name == nullptr) return nullptr;
+  Ref fields = steal(PyTuple_GetSlice(instruction, 1, PyTuple_GET_SIZE(instruction)));
+  if (!fields) return nullptr;
+  if (std::strcmp(name, "kernel") == 0) return make_kernel_step(fields.get(), places);
+  if (std::strcmp(name, "offset") == 0) return make_offset_step(fields.get(), places);
+  if (std::strcmp(name, "gemm") == 0) return make_gemm_step(fields.get(), places);
+  if (std::strcmp(name, "copy") == 0) return make_copy_step(fields.get(), places);
+  if (std::strcmp(name, "fill") == 0) return make_fill_step(fields.get(), places);
+  if (std::strcmp(name, "python") == 0) return make_python_step(fields.get(), places);
+  PyErr_Format(PyExc_ValueError, "[executable] unknown instruction %s", name);
+  return nullptr;
+}
+
+bool read_in_avals(PyObject* in_avals, Plan* plan) {
+  Ref sequence = steal(PySequence_Fast(in_avals, "[executable] in_avals must be a sequence"));
+  if (!sequence) return false;
+  Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence.get());
+  if (count == 0) return true;
+  if (count != plan->n_inputs) return plan_error("[executable] %lld in_avals for %lld inputs", count, plan->n_inputs);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* aval = PySequence_Fast_GET_ITEM(sequence.get(), i);
+    if (!is_shaped_array(aval) || reinterpret_cast<ShapedArray*>(aval)->nbytes < 0)
+      return plan_error("[executable] in_avals[%lld] is not a ShapedArray of a possible size", i);
+    plan->in_avals.push_back(reinterpret_cast<ShapedArray*>(Py_NewRef(aval)));
+  }
+  return true;
+}
+
+}  // namespace
+
+Plan::~Plan() {
+  for (ShapedArray* aval : in_avals) Py_DECREF(aval);
+  for (OutputPlan& output : outputs) Py_XDECREF(output.aval);
+}
+
+bool PlaceReader::check(const Place& place, int64_t nbytes) const {
+  if (place.slot < 0 || place.slot >= plan_.n_slots()) return plan_error("[executable] an instruction names slot %lld", place.slot);
+  if (place.offset < 0) return plan_error("[executable] negative offset %lld into slot %lld", place.offset, place.slot);
+  int64_t dynamic = 0;
+  if (place.dynamic >= 0) {
+    if (size_t(place.dynamic) >= largest_.size() || largest_[size_t(place.dynamic)] < 0)
+      return plan_error("[executable] dynamic offset %lld is used before it is computed", place.dynamic);
+    dynamic = largest_[size_t(place.dynamic)];
+  }
+  int64_t size = slot_bytes_[size_t(place.slot)], end;
+  if (size < 0) return true;
+  if (__builtin_add_overflow(place.offset, dynamic, &end) || (nbytes > 0 && __builtin_add_overflow(end, nbytes, &end)) || end > size)
+    return plan_error("[executable] an instruction reaches byte %lld of slot %lld, which is smaller", place.offset, place.slot);
+  return true;
+}
+
+bool PlaceReader::place(PyObject* object, int64_t nbytes, Place* out) const {
+  long long offset;
+  if (!PyTuple_Check(object)) return plan_error("[executable] a place is (slot, offset, dynamic)");
+  if (!PyArg_ParseTuple(object, "iLi;[executable] a place is (slot, offset, dynamic)", &out->slot, &offset, &out->dynamic)) return false;
+  out->offset = offset;
+  return check(*out, nbytes);
+}
+
+bool PlaceReader::typed_place(PyObject* object, Place* out, ShapedArray** aval) const {
+  long long offset;
+  PyObject* type;
+  if (!PyTuple_Check(object)) return plan_error("[executable] a place is (slot, offset, aval)");
+  if (!PyArg_ParseTuple(object, "iLO;[executable] a place is (slot, offset, aval)", &out->slot, &offset, &type)) return false;
+  if (!is_shaped_array(type)) return plan_error("[executable] a place is (slot, offset, aval)");
+  *aval = reinterpret_cast<ShapedArray*>(type);
+  out->offset = offset;
+  out->dynamic = -1;
+  return check(*out, (*aval)->nbytes);
+}
+
+void PlaceReader::note_dynamic(int32_t id, int64_t largest) {
+  if (size_t(id) >= largest_.size()) largest_.resize(size_t(id) + 1, -1);
+  int64_t& known = largest_[size_t(id)];
+  if (largest > known) known = largest;
+}
+
+std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps, Py_ssize_t arena_bytes,
+                                       PyObject* instructions, PyObject* in_avals) {
+  auto plan = std::make_unique<Plan>();
+  if (n_inputs < 0 || n_inputs > 10'000'000 || arena_bytes < 0) {
+    plan_error("[executable] n_inputs and arena_bytes must not be negative");
+    return nullptr;
+  }
+  plan->n_inputs = int32_t(n_inputs);
+  plan->arena_bytes = arena_bytes;
+  if (!read_in_avals(in_avals, plan.get())) return nullptr;
+  Ref specs = steal(PySequence_Fast(outputs, "[executable] outputs must be a sequence"));
+  if (!specs) return nullptr;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(specs.get()); ++i) {
+    OutputPlan output{};
+    if (!read_output(PySequence_Fast_GET_ITEM(specs.get(), i), *plan, plan->outputs.size(), &output)) return nullptr;
+    plan->outputs.push_back(output);
+  }
+  if (!read_temps(temps, plan.get())) return nullptr;
+
+  std::vector<int64_t> slot_bytes(size_t(n_inputs), -1);
+  for (size_t i = 0; i < plan->in_avals.size(); ++i) slot_bytes[i] = plan->in_avals[i]->nbytes;
+  for (const OutputPlan& output : plan->outputs) slot_bytes.push_back(output.nbytes);
+  for (const auto& temp : plan->temps) slot_bytes.push_back(temp.second);
+  PlaceReader places(*plan, std::move(slot_bytes));
+
+  Ref list = steal(PySequence_Fast(instructions, "[executable] instructions must be a sequence"));
+  if (!list) return nullptr;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
+    std::unique_ptr<Step> step = read_step(PySequence_Fast_GET_ITEM(list.get(), i), places);
+    if (!step) return nullptr;
+    plan->cost_ns += step->cost_ns();
+    plan->n_kernels += step->is_kernel();
+    plan->has_python = plan->has_python || step->is_python();
+    plan->steps.push_back(std::move(step));
+  }
+  plan->n_dynamic = places.n_dynamic();
+  return plan;
+}
+
+}  // namespace weft

@@ -1,0 +1,109 @@
+// The compiled program as native data: what each slot is and the flat list of steps that run over them.
+//
+// Slots are numbered inputs, outputs, temporaries. A step reads and writes memory through places (slot, byte offset,
+// dynamic offset); places are checked against the slot's size when the plan is built, kernels' extents are the
+// compiler's promise. A plan is immutable; its Python references are released with the GIL held.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "aval.h"
+#include "buffer.h"
+#include "kernel.h"
+
+namespace weft {
+
+enum class Status { ok, no_memory, python_error };
+
+// Everything one run of a plan needs. Lives on the stack of the caller, or in a stream task.
+struct Frame {
+  char** slots;       // base address per slot
+  Buffer** owners;    // buffer per slot, or nullptr (host scalars); borrowed for the length of the run
+  int64_t* dynamic;   // byte offsets computed by offset steps
+  PyThreadState* suspended = nullptr;  // the caller's thread state while it has released the GIL
+  bool on_stream = false;              // no thread state: a stream thread runs this
+  PyObject* error = nullptr;           // owned exception of a Python step that failed on a stream
+};
+
+struct Place {
+  int32_t slot;
+  int32_t dynamic;  // or -1
+  int64_t offset;
+
+  char* address(const Frame& frame) const {
+    return frame.slots[slot] + offset + (dynamic >= 0 ? frame.dynamic[dynamic] : 0);
+  }
+};
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  // May be called without the GIL. python_error: the error is set and the GIL held again (suspended is cleared), or,
+  // on a stream, the exception is in frame.error.
+  virtual Status run(Frame& frame) const = 0;
+  virtual double cost_ns() const { return 0; }
+  virtual bool is_kernel() const { return false; }
+  virtual bool is_python() const { return false; }
+};
+
+enum class OutputKind { fresh, input, output, donated };
+
+struct OutputPlan {
+  OutputKind kind;
+  int32_t source;  // input or output it shares
+  int64_t nbytes;
+  ShapedArray* aval;  // owned; nullptr for shared outputs without one of their own
+};
+
+struct Plan {
+  int32_t n_inputs = 0;
+  int32_t n_dynamic = 0;
+  std::vector<ShapedArray*> in_avals;  // owned; empty if not given
+  std::vector<OutputPlan> outputs;
+  std::vector<std::pair<int64_t, int64_t>> temps;  // (offset, nbytes) in the arena
+  int64_t arena_bytes = 0;
+  std::vector<std::unique_ptr<Step>> steps;
+  double cost_ns = 0;
+  int64_t n_kernels = 0;
+  bool has_python = false;
+
+  int32_t n_slots() const { return n_inputs + int32_t(outputs.size()) + int32_t(temps.size()); }
+  ~Plan();
+};
+
+// Owned plan, or nullptr with a Python error set. See Executable for the arguments.
+std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps, Py_ssize_t arena_bytes,
+                                       PyObject* instructions, PyObject* in_avals);
+
+// Reads the fields of one instruction, checking places against slot sizes. Methods return false with an error set.
+class PlaceReader {
+ public:
+  PlaceReader(const Plan& plan, std::vector<int64_t> slot_bytes) : plan_(plan), slot_bytes_(std::move(slot_bytes)) {}
+
+  // object = (slot, offset, dynamic); nbytes < 0: unknown length.
+  bool place(PyObject* object, int64_t nbytes, Place* out) const;
+  // object = (slot, offset, aval)
+  bool typed_place(PyObject* object, Place* out, ShapedArray** aval) const;
+  bool check(const Place& place, int64_t nbytes) const;
+  void note_dynamic(int32_t id, int64_t largest);
+  int32_t n_dynamic() const { return int32_t(largest_.size()); }
+
+ private:
+  const Plan& plan_;
+  std::vector<int64_t> slot_bytes_;  // -1: unknown
+  std::vector<int64_t> largest_;     // largest value of each dynamic offset, -1: not defined yet
+};
+
+// Builders of one step from the fields after its name; nullptr with a Python error set.
+std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_offset_step(PyObject* fields, PlaceReader& places);
+std::unique_ptr<Step> make_copy_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_fill_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_python_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places);
+
+int register_gemm(PyObject* module);  // set_blas_loader
+
+}  // namespace weft

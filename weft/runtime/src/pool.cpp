@@ -1,0 +1,428 @@
+// Chunk-claiming thread pool. See pool.h; PROTOTYPES in the design notes explain the constants.
+//
+// `claim` holds epoch << 32 | next chunk. A new job first closes the claim word (next = kClosed), then writes the
+// job, then opens it: a late worker either sees the closed word or another epoch and claims nothing.
+#include "pool.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <climits>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace weft {
+namespace {
+
+constexpr int kMaxThreads = 256;
+constexpr int kSpin = 250;                  // pauses before sleeping, about 6 us
+constexpr double kAwakeThresholdNs = 4000;  // break-even 2.3 us measured with spinning workers
+constexpr double kAsleepThresholdNs = 40000;
+constexpr uint32_t kClosed = 0xffffffffu;
+constexpr int kStarvedRuns = 4;          // long jobs in a row of which no worker took a chunk
+constexpr int64_t kLongRunNs = 300'000;
+constexpr int64_t kUnpinnedNs = 1'000'000'000;
+
+inline void pause_cpu() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  asm volatile("yield");
+#endif
+}
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void futex_wake(std::atomic<uint32_t>* word, int count) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+}
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  std::vector<int> cpus;
+  if (sched_getaffinity(getpid(), sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  return cpus;
+}
+
+// CPUs that the control group's quota allows, or a large number.
+int cgroup_limit() {
+  double quota = 0, period = 0;
+  if (FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
+    int read = std::fscanf(file, "%lf %lf", &quota, &period);  // "max 100000" reads nothing
+    std::fclose(file);
+    if (read == 2 && quota > 0 && period > 0) return std::max(1, int(std::ceil(quota / period)));
+    return kMaxThreads;
+  }
+  auto number = [](const char* path) {
+    double value = -1;
+    if (FILE* file = std::fopen(path, "r")) {
+      if (std::fscanf(file, "%lf", &value) != 1) value = -1;
+      std::fclose(file);
+    }
+    return value;
+  };
+  quota = number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+  period = number("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+  return quota > 0 && period > 0 ? std::max(1, int(std::ceil(quota / period))) : kMaxThreads;
+}
+
+int default_threads() {
+  if (const char* text = std::getenv("WEFT_NUM_THREADS")) {
+    char* end = nullptr;
+    long count = std::strtol(text, &end, 10);
+    if (end != text && *end == 0 && count >= 1) return int(std::min<long>(count, kMaxThreads));
+  }
+  int cpus = std::max(1, int(allowed_cpus().size()));
+  return std::min({cpus, cgroup_limit(), kMaxThreads});
+}
+
+struct Job {
+  std::atomic<ChunkFunction> function{nullptr};
+  std::atomic<void*> context{nullptr};
+  std::atomic<int64_t> total{0}, grain{1};
+  std::atomic<uint32_t> chunks{0};
+};
+
+struct JobView {
+  ChunkFunction function;
+  void* context;
+  int64_t total, grain;
+  uint32_t chunks;
+};
+
+thread_local bool t_inside_job = false;
+
+// One set of workers. Replaced by set_threads, abandoned (never freed) in a forked child.
+class Pool {
+ public:
+  explicit Pool(int threads) : threads_(threads) {}
+
+  int threads() const { return threads_; }
+  bool awake() const { return started_.load(std::memory_order_acquire) && sleepers_.load(std::memory_order_relaxed) == 0; }
+
+  void run(const JobView& job) {
+    if (t_inside_job || !run_mutex_.try_lock()) {
+      job.function(job.context, 0, job.total);
+      return;
+    }
+    std::lock_guard<std::mutex> lock(run_mutex_, std::adopt_lock);
+    if (!started_.load(std::memory_order_relaxed)) start();
+    place_workers();
+    bool may_be_long = job.chunks > 2;
+    int64_t begin = may_be_long ? now_ns() : 0;
+    uint32_t epoch = publish(job);
+    if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&epoch_, int(std::min<uint32_t>(job.chunks, INT_MAX)));
+    t_inside_job = true;
+    uint32_t own = drain(epoch, job);
+    t_inside_job = false;
+    for (int spins = 0; done_.load(std::memory_order_acquire) != job.chunks; ++spins) {
+      if (spins < 2000) pause_cpu();
+      else sched_yield();
+    }
+    if (may_be_long) note_share(own == job.chunks, begin);
+  }
+
+  // No job may be running and none may start any more.
+  void stop() {
+    std::lock_guard<std::mutex> lock(run_mutex_);
+    stopping_.store(true, std::memory_order_release);
+    epoch_.fetch_add(1, std::memory_order_seq_cst);
+    futex_wake(&epoch_, INT_MAX);
+    for (Worker& worker : workers_) worker.thread.join();
+    workers_.clear();
+  }
+
+ private:
+  struct Worker {
+    std::thread thread;
+    int cpu = -1;  // pinned to, or -1
+  };
+
+  void start() {
+    cpus_ = allowed_cpus();
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);  // signals are for Python's threads
+    for (int i = 1; i < threads_; ++i) {
+      try {
+        Worker worker;
+        worker.thread = std::thread([this] { work(); });
+        workers_.push_back(std::move(worker));
+      } catch (const std::system_error&) {
+        break;  // fewer workers: the caller drains the rest
+      }
+    }
+    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    started_.store(true, std::memory_order_release);
+    pinning_ = int(cpus_.size()) >= threads_;
+  }
+
+  uint32_t publish(const JobView& job) {
+    uint32_t epoch = epoch_.load(std::memory_order_relaxed) + 1;
+    claim_.store(uint64_t(epoch) << 32 | kClosed, std::memory_order_seq_cst);
+    job_.function.store(job.function, std::memory_order_release);
+    job_.context.store(job.context, std::memory_order_release);
+    job_.total.store(job.total, std::memory_order_release);
+    job_.grain.store(job.grain, std::memory_order_release);
+    job_.chunks.store(job.chunks, std::memory_order_release);
+    done_.store(0, std::memory_order_relaxed);
+    claim_.store(uint64_t(epoch) << 32, std::memory_order_release);
+    epoch_.store(epoch, std::memory_order_seq_cst);
+    return epoch;
+  }
+
+  // Claims and runs chunks of the given epoch until none is left; returns how many.
+  uint32_t drain(uint32_t epoch, const JobView& job) {
+    uint32_t taken = 0;
+    uint64_t claim = claim_.load(std::memory_order_acquire);
+    for (;;) {
+      uint32_t chunk = uint32_t(claim);
+      if (uint32_t(claim >> 32) != epoch || chunk == kClosed || chunk >= job.chunks) return taken;
+      if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      int64_t units = (job.total + job.grain - 1) / job.grain;
+      int64_t low = job.grain * int64_t((__int128)units * chunk / job.chunks);
+      int64_t high = std::min(job.total, job.grain * int64_t((__int128)units * (chunk + 1) / job.chunks));
+      if (low < high) job.function(job.context, low, high);
+      ++taken;
+      done_.fetch_add(1, std::memory_order_release);
+      claim = claim_.load(std::memory_order_acquire);
+    }
+  }
+
+  void work() {
+    t_inside_job = true;  // a job started from a chunk runs inline
+    uint32_t seen = 0;
+    for (;;) {
+      uint32_t epoch;
+      for (int spins = 0; (epoch = epoch_.load(std::memory_order_acquire)) == seen; ++spins) {
+        if (spins < kSpin) {
+          pause_cpu();
+          continue;
+        }
+        sleepers_.fetch_add(1, std::memory_order_seq_cst);
+        if (epoch_.load(std::memory_order_seq_cst) == seen) futex_wait(&epoch_, seen);
+        sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+        spins = 0;
+      }
+      seen = epoch;
+      if (stopping_.load(std::memory_order_acquire)) return;
+      JobView job{job_.function.load(std::memory_order_acquire), job_.context.load(std::memory_order_acquire),
+                  job_.total.load(std::memory_order_acquire), job_.grain.load(std::memory_order_acquire),
+                  job_.chunks.load(std::memory_order_acquire)};
+      drain(epoch, job);
+    }
+  }
+
+  void pin(Worker& worker, int cpu) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (cpu >= 0) CPU_SET(cpu, &set);
+    else for (int allowed : cpus_) CPU_SET(allowed, &set);
+    bool ok = pthread_setaffinity_np(worker.thread.native_handle(), sizeof(set), &set) == 0;
+    worker.cpu = ok ? cpu : -1;
+  }
+
+  // Gives every worker a CPU of its own that is not the caller's; a system call only when the caller has moved.
+  void place_workers() {
+    if (!pinning_) {
+      if (unpinned_until_ == 0 || now_ns() < unpinned_until_) return;
+      pinning_ = true;
+      unpinned_until_ = 0;
+      caller_cpu_ = -1;
+    }
+    int cpu = sched_getcpu();
+    if (cpu == caller_cpu_) return;
+    caller_cpu_ = cpu;
+    for (Worker& worker : workers_) {
+      if (worker.cpu >= 0 && worker.cpu != cpu) continue;
+      worker.cpu = -1;
+      pin(worker, free_cpu(cpu));
+    }
+  }
+
+  int free_cpu(int caller) const {
+    for (int cpu : cpus_) {
+      bool taken = cpu == caller;
+      for (const Worker& worker : workers_) taken = taken || worker.cpu == cpu;
+      if (!taken) return cpu;
+    }
+    return -1;
+  }
+
+  // Pinned workers that get no chunk of long jobs share their CPU with someone: let the system place them for a while.
+  void note_share(bool alone, int64_t begin) {
+    int64_t end = now_ns();
+    if (end - begin < kLongRunNs) return;
+    starved_ = alone ? starved_ + 1 : 0;
+    if (!pinning_ || starved_ < kStarvedRuns) return;
+    for (Worker& worker : workers_) pin(worker, -1);
+    pinning_ = false;
+    starved_ = 0;
+    unpinned_until_ = end + kUnpinnedNs;
+  }
+
+  const int threads_;
+  std::mutex run_mutex_;
+  std::atomic<bool> started_{false}, stopping_{false};
+  std::vector<Worker> workers_;
+  std::vector<int> cpus_;
+  bool pinning_ = false;
+  int caller_cpu_ = -1;
+  int starved_ = 0;
+  int64_t unpinned_until_ = 0;
+  Job job_;
+  alignas(64) std::atomic<uint32_t> epoch_{0};
+  alignas(64) std::atomic<uint64_t> claim_{kClosed};
+  alignas(64) std::atomic<uint32_t> done_{0};
+  alignas(64) std::atomic<uint32_t> sleepers_{0};
+};
+
+std::atomic<Pool*> g_pool{nullptr};
+std::atomic<int> g_threads{0};  // 0: not decided yet
+
+// Threads in a job hold a reader's count, so that set_threads can wait for them.
+std::atomic<int> g_users{0};
+std::mutex* g_change = new std::mutex;
+
+void forget_in_child() {
+  g_pool.store(nullptr);  // its threads are gone; the memory is left alone
+  g_users.store(0);
+  g_change = new std::mutex;
+  t_inside_job = false;
+}
+
+Pool* acquire_pool() {
+  for (;;) {
+    g_users.fetch_add(1, std::memory_order_seq_cst);
+    if (Pool* pool = g_pool.load(std::memory_order_seq_cst)) return pool;
+    g_users.fetch_sub(1, std::memory_order_seq_cst);  // set_threads waits for users while it holds g_change
+    std::lock_guard<std::mutex> lock(*g_change);
+    if (g_pool.load() != nullptr) continue;
+    static std::once_flag registered;
+    std::call_once(registered, [] { pthread_atfork(nullptr, nullptr, forget_in_child); });
+    g_pool.store(new Pool(pool_threads()));
+  }
+}
+void leave_pool() { g_users.fetch_sub(1, std::memory_order_seq_cst); }
+
+void set_threads(int count) {
+  std::lock_guard<std::mutex> lock(*g_change);
+  g_threads.store(count);
+  Pool* old = g_pool.exchange(nullptr);
+  if (old == nullptr) return;
+  old->stop();  // waits for the job that runs
+  while (g_users.load(std::memory_order_seq_cst) != 0) sched_yield();
+  delete old;
+}
+
+struct Scratch {
+  void* data = nullptr;
+  int64_t bytes = 0;
+  ~Scratch() { std::free(data); }
+};
+thread_local Scratch t_scratch;
+
+PyObject* pool_set_threads(PyObject*, PyObject* argument) {
+  long count = PyLong_AsLong(argument);
+  if (count == -1 && PyErr_Occurred()) return nullptr;
+  if (count < 1 || count > kMaxThreads) {
+    PyErr_Format(PyExc_ValueError, "[threads] the number of threads must be between 1 and %d, not %ld", kMaxThreads, count);
+    return nullptr;
+  }
+  Py_BEGIN_ALLOW_THREADS;
+  set_threads(int(count));
+  Py_END_ALLOW_THREADS;
+  Py_RETURN_NONE;
+}
+
+PyObject* pool_get_threads(PyObject*, PyObject*) { return PyLong_FromLong(pool_threads()); }
+
+PyMethodDef kPoolMethods[] = {
+    {"set_threads", pool_set_threads, METH_O | METH_STATIC, "set_threads(n): threads that one computation may use."},
+    {"get_threads", pool_get_threads, METH_NOARGS | METH_STATIC, "Threads that one computation may use."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyType_Slot kPoolSlots[] = {
+    {Py_tp_doc, const_cast<char*>("The thread pool shared by all computations of the process.")},
+    {Py_tp_methods, kPoolMethods},
+    {0, nullptr},
+};
+PyType_Spec kPoolSpec = {"weft.runtime.Pool", sizeof(PyObject), 0,
+                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kPoolSlots};
+
+}  // namespace
+
+int pool_threads() {
+  int count = g_threads.load(std::memory_order_relaxed);
+  if (count == 0) {
+    count = default_threads();
+    int expected = 0;
+    if (!g_threads.compare_exchange_strong(expected, count)) count = expected;
+  }
+  return count;
+}
+
+bool pool_worth(double cost_ns) {
+  if (cost_ns < kAwakeThresholdNs || t_inside_job || pool_threads() == 1) return false;
+  if (cost_ns >= kAsleepThresholdNs) return true;
+  Pool* pool = acquire_pool();
+  bool awake = pool->awake();
+  leave_pool();
+  return awake;
+}
+
+void pool_run(ChunkFunction function, void* context, int64_t total, int64_t grain, double cost_ns) {
+  int threads = pool_threads();
+  if (total <= 0) return;
+  if (grain < 1) grain = 1;
+  int64_t units = (total + grain - 1) / grain;
+  // About four chunks a thread even out a late start; a chunk shorter than a microsecond does not pay.
+  int64_t chunks = std::min<int64_t>({units, int64_t(threads) * 4, std::max<int64_t>(threads, int64_t(std::min(cost_ns, 1e15) / 1000))});
+  if (threads == 1 || chunks <= 1 || t_inside_job) {
+    function(context, 0, total);
+    return;
+  }
+  Pool* pool = acquire_pool();
+  pool->run({function, context, total, grain, uint32_t(chunks)});
+  leave_pool();
+}
+
+void* thread_scratch(int64_t bytes) {
+  if (bytes > t_scratch.bytes) {
+    std::free(t_scratch.data);
+    t_scratch.bytes = (bytes + 4095) & ~int64_t{4095};
+    t_scratch.data = std::aligned_alloc(64, size_t(t_scratch.bytes));
+    if (t_scratch.data == nullptr) t_scratch.bytes = 0;
+  }
+  return t_scratch.data;
+}
+
+int register_pool(PyObject* module) {
+  PyObject* type = PyType_FromSpec(&kPoolSpec);
+  if (type == nullptr) return -1;
+  if (PyModule_AddObject(module, "Pool", type) == 0) return 0;
+  Py_DECREF(type);
+  return -1;
+}
+
+}  // namespace weft

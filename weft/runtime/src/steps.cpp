@@ -1,0 +1,532 @@
+// The steps of a plan that are not matrix products: kernels, dynamic offsets, copies, fills, Python callbacks.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "array.h"
+#include "helpers.h"
+#include "numpy_api.h"
+#include "plan.h"
+#include "pool.h"
+
+namespace weft {
+namespace {
+
+constexpr int kStackOperands = 24;
+
+enum class Split { none, first, vector, blocks };
+
+int64_t align_up(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
+
+// A loop nest in machine code, and around it the outer dimensions that the code does not walk itself.
+class KernelStep final : public Step {
+ public:
+  ~KernelStep() override { Py_XDECREF(kernel); }
+
+  Status run(Frame& frame) const override {
+    void* stack[kStackOperands];
+    std::vector<void*> heap;
+    void** bases = stack;
+    size_t count = operands.size();
+    if (count > kStackOperands) {
+      heap.resize(count);
+      bases = heap.data();
+    }
+    for (size_t i = 0; i < count; ++i) bases[i] = operands[i].address(frame);
+    if (outer_count == 1) return run_nest(bases, cost);
+    return outer_count == 0 ? Status::ok : run_outer(bases);
+  }
+  double cost_ns() const override { return cost; }
+  bool is_kernel() const override { return true; }
+
+  Kernel* kernel = nullptr;  // owned
+  KernelFunction function = nullptr;
+  std::vector<Place> operands;
+  std::vector<int64_t> params;
+  std::vector<int64_t> outer_extents;  // outermost first
+  std::vector<int64_t> outer_strides;  // bytes, dimension by dimension, one per operand
+  int64_t outer_count = 1;
+  Split split = Split::none;
+  int64_t extent = 0, grain = 1;
+  double cost = 0;
+  int64_t scratch_bytes = 0, partial_bytes = 0;
+  int64_t full_first = 0, full_vector = 0;
+
+ private:
+  struct Chunks {
+    const KernelStep* step;
+    void* const* bases;
+    char* partial;
+    std::atomic<bool> failed{false};
+  };
+
+  bool scratch(char** out) const {
+    int64_t bytes = align_up(scratch_bytes) + partial_bytes;
+    *out = bytes == 0 ? nullptr : static_cast<char*>(thread_scratch(bytes));
+    return bytes == 0 || *out != nullptr;
+  }
+
+  void call(void* const* bases, int64_t low, int64_t high, int64_t mode, char* partial, char* memory) const {
+    int64_t range[6] = {0, full_first, 0, full_vector, mode, reinterpret_cast<int64_t>(partial)};
+    if (split == Split::first) {
+      range[0] = low;
+      range[1] = high;
+    } else if (split != Split::none) {
+      range[2] = low;
+      range[3] = high;
+    }
+    function(bases, params.data(), helper_table(), range, memory);
+  }
+
+  static void run_chunk(void* context, int64_t low, int64_t high) {
+    Chunks* chunks = static_cast<Chunks*>(context);
+    char* memory;
+    if (!chunks->step->scratch(&memory)) {
+      chunks->failed.store(true);
+      return;
+    }
+    chunks->step->call(chunks->bases, low, high, 0, chunks->partial, memory);
+  }
+
+  // The nest at one outer point, cut along its split range if that is worth it.
+  Status run_nest(void* const* bases, double nest_cost) const {
+    char* memory;
+    if (!scratch(&memory)) return Status::no_memory;
+    char* partial = partial_bytes == 0 ? nullptr : memory + align_up(scratch_bytes);
+    if (split == Split::none) {
+      call(bases, 0, 0, 0, partial, memory);
+      return Status::ok;
+    }
+    if (extent > 0) {
+      if (extent > grain && pool_worth(nest_cost)) {
+        Chunks chunks{this, bases, partial};
+        pool_run(run_chunk, &chunks, extent, grain, nest_cost);
+        if (chunks.failed.load()) return Status::no_memory;
+      } else {
+        call(bases, 0, extent, 0, partial, memory);
+      }
+    }
+    if (split == Split::blocks) call(bases, 0, extent, 1, partial, memory);
+    return Status::ok;
+  }
+
+  struct OuterChunks {
+    const KernelStep* step;
+    void* const* bases;
+    bool parallel;
+    std::atomic<Status> status{Status::ok};
+  };
+
+  Status run_outer(void* const* bases) const {
+    OuterChunks chunks{this, bases, false};
+    if ((split == Split::none || outer_count >= 2 * pool_threads()) && pool_worth(cost)) {
+      chunks.parallel = true;
+      pool_run(run_outer_chunk, &chunks, outer_count, 1, cost);
+    } else {
+      run_outer_chunk(&chunks, 0, outer_count);
+    }
+    return chunks.status.load();
+  }
+
+  static void run_outer_chunk(void* context, int64_t low, int64_t high) {
+    OuterChunks* chunks = static_cast<OuterChunks*>(context);
+    Status status = chunks->step->walk(chunks->bases, low, high, chunks->parallel);
+    if (status != Status::ok) chunks->status.store(status);
+  }
+
+  // An odometer over the outer dimensions; only the operand addresses move.
+  Status walk(void* const* bases, int64_t low, int64_t high, bool parallel) const {
+    size_t rank = outer_extents.size(), count = operands.size();
+    std::vector<void*> addresses(bases, bases + count);
+    std::vector<int64_t> index(rank);
+    int64_t rest = low;
+    for (size_t d = rank; d-- > 0;) {
+      index[d] = rest % outer_extents[d];
+      rest /= outer_extents[d];
+      for (size_t i = 0; i < count; ++i) addresses[i] = static_cast<char*>(addresses[i]) + index[d] * outer_strides[d * count + i];
+    }
+    // Inside a parallel walk the nest stays whole: pool jobs do not nest, and its cost is below the threshold.
+    double nest_cost = parallel ? 0 : cost / double(outer_count);
+    for (int64_t point = low; point < high; ++point) {
+      if (Status status = run_nest(addresses.data(), nest_cost); status != Status::ok) return status;
+      for (size_t d = rank; d-- > 0;) {
+        const int64_t* strides = &outer_strides[d * count];
+        bool carry = ++index[d] == outer_extents[d];
+        int64_t moves = carry ? 1 - outer_extents[d] : 1;
+        for (size_t i = 0; i < count; ++i) addresses[i] = static_cast<char*>(addresses[i]) + moves * strides[i];
+        if (!carry) break;
+        index[d] = 0;
+      }
+    }
+    return Status::ok;
+  }
+};
+
+// Reads scalar indices, clamps them, and sums index * stride into one dynamic byte offset.
+class OffsetStep final : public Step {
+ public:
+  struct Term {
+    Place place;
+    char dtype;
+    int64_t largest, stride;
+  };
+
+  Status run(Frame& frame) const override {
+    int64_t sum = 0;
+    for (const Term& term : terms) sum += clamped(term, term.place.address(frame)) * term.stride;
+    frame.dynamic[id] = sum;
+    return Status::ok;
+  }
+
+  int32_t id = 0;
+  std::vector<Term> terms;
+
+ private:
+  template <class T>
+  static int64_t clamp(const char* address, int64_t largest) {
+    T value;
+    std::memcpy(&value, address, sizeof(T));
+    if (value < T(0)) return 0;
+    return uint64_t(value) > uint64_t(largest) ? largest : int64_t(value);
+  }
+  static int64_t clamped(const Term& term, const char* address) {
+    switch (term.dtype) {
+      case 'b': return clamp<int8_t>(address, term.largest);
+      case 'h': return clamp<int16_t>(address, term.largest);
+      case 'i': return clamp<int32_t>(address, term.largest);
+      case 'l':
+      case 'q': return clamp<int64_t>(address, term.largest);
+      case 'B':
+      case '?': return clamp<uint8_t>(address, term.largest);
+      case 'H': return clamp<uint16_t>(address, term.largest);
+      case 'I': return clamp<uint32_t>(address, term.largest);
+      default: return clamp<uint64_t>(address, term.largest);
+    }
+  }
+};
+
+struct MoveJob {
+  char* to;
+  const char* from;  // nullptr: fill
+  int byte;
+};
+
+void move_chunk(void* context, int64_t low, int64_t high) {
+  const MoveJob* job = static_cast<const MoveJob*>(context);
+  if (job->from != nullptr) std::memmove(job->to + low, job->from + low, size_t(high - low));
+  else std::memset(job->to + low, job->byte, size_t(high - low));
+}
+
+void move_bytes(MoveJob job, int64_t nbytes, double cost) {
+  bool overlapping = job.from != nullptr && job.from < job.to + nbytes && job.to < job.from + nbytes;
+  if (!overlapping && pool_worth(cost)) pool_run(move_chunk, &job, nbytes, 4096, cost);
+  else if (nbytes > 0) move_chunk(&job, 0, nbytes);
+}
+
+class CopyStep final : public Step {
+ public:
+  Status run(Frame& frame) const override {
+    move_bytes({to.address(frame), from.address(frame), 0}, nbytes, cost_ns());
+    return Status::ok;
+  }
+  double cost_ns() const override { return double(nbytes) * 0.1; }
+  Place to, from;
+  int64_t nbytes;
+};
+
+class FillStep final : public Step {
+ public:
+  Status run(Frame& frame) const override {
+    move_bytes({to.address(frame), nullptr, byte}, nbytes, cost_ns());
+    return Status::ok;
+  }
+  double cost_ns() const override { return double(nbytes) * 0.05; }
+  Place to;
+  int64_t nbytes;
+  int byte;
+};
+
+struct TypedPlace {
+  Place place;
+  ShapedArray* aval;  // owned
+};
+
+void release_view(PyObject* capsule) { buffer_release(static_cast<Buffer*>(PyCapsule_GetPointer(capsule, "weft.buffer"))); }
+
+PyArray_Descr* descr_of(const ShapedArray* aval) {  // owned
+  if (aval->type_number == kExtendedType || !PyArray_DescrCheck(aval->dtype)) {
+    PyErr_SetString(PyExc_TypeError, "[executable] a callback cannot take or return an extended dtype");
+    return nullptr;
+  }
+  return reinterpret_cast<PyArray_Descr*>(Py_NewRef(aval->dtype));
+}
+
+// A Python callable on whole arrays. Runs with the GIL held, whichever thread it is on.
+class PythonStep final : public Step {
+ public:
+  ~PythonStep() override {
+    Py_XDECREF(callable);
+    for (TypedPlace& place : in) Py_DECREF(place.aval);
+    for (TypedPlace& place : out) Py_DECREF(place.aval);
+  }
+
+  Status run(Frame& frame) const override {
+    PyGILState_STATE state{};
+    if (frame.suspended != nullptr) PyEval_RestoreThread(frame.suspended);
+    else if (frame.on_stream) state = PyGILState_Ensure();
+    bool ok = call(frame);
+    if (frame.suspended != nullptr) {
+      frame.suspended = ok ? PyEval_SaveThread() : nullptr;
+    } else if (frame.on_stream) {
+      if (!ok) frame.error = take_exception();
+      PyGILState_Release(state);
+    }
+    return ok ? Status::ok : Status::python_error;
+  }
+  bool is_python() const override { return true; }
+
+  PyObject* callable = nullptr;  // owned
+  std::vector<TypedPlace> in, out;
+
+ private:
+  static PyObject* take_exception() {
+    PyObject *type, *value, *traceback;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != nullptr && value != nullptr) PyException_SetTraceback(value, traceback);
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    return value;
+  }
+
+  static PyObject* view_of(const Frame& frame, const TypedPlace& typed) {
+    PyArray_Descr* descr = descr_of(typed.aval);
+    if (descr == nullptr) return nullptr;
+    char* data = typed.place.address(frame);
+    Buffer* owner = frame.owners[typed.place.slot];
+    npy_intp extents[kMaxRank];
+    for (int d = 0; d < typed.aval->ndim; ++d) extents[d] = typed.aval->extents[d];
+    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, typed.aval->ndim, extents, nullptr, owner != nullptr ? data : nullptr, 0, nullptr);
+    if (view == nullptr) return nullptr;
+    PyArrayObject* array = reinterpret_cast<PyArrayObject*>(view);
+    if (owner == nullptr) {
+      std::memcpy(PyArray_DATA(array), data, size_t(typed.aval->nbytes));
+    } else {
+      PyObject* capsule = PyCapsule_New(buffer_retain(owner), "weft.buffer", release_view);
+      if (capsule == nullptr) buffer_release(owner);
+      if (capsule == nullptr || PyArray_SetBaseObject(array, capsule) < 0) {
+        Py_DECREF(view);
+        return nullptr;
+      }
+    }
+    PyArray_CLEARFLAGS(array, NPY_ARRAY_WRITEABLE);
+    return view;
+  }
+
+  bool store(const Frame& frame, const TypedPlace& typed, PyObject* result, size_t position) const {
+    PyArray_Descr* descr = descr_of(typed.aval);
+    if (descr == nullptr) return false;
+    Ref array = steal(PyArray_FromAny(result, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr));
+    if (!array) return false;
+    PyArrayObject* values = reinterpret_cast<PyArrayObject*>(array.get());
+    bool same = PyArray_NDIM(values) == typed.aval->ndim;
+    for (int d = 0; same && d < typed.aval->ndim; ++d) same = PyArray_DIM(values, d) == typed.aval->extents[d];
+    if (!same) {
+      Ref shape = steal(PyObject_GetAttrString(array.get(), "shape"));
+      Ref wanted = steal(aval_text(typed.aval, true));
+      if (shape && wanted)
+        PyErr_Format(PyExc_ValueError, "[callback] result %zd of %R has shape %R, but %U was promised", Py_ssize_t(position), callable, shape.get(), wanted.get());
+      return false;
+    }
+    std::memcpy(typed.place.address(frame), PyArray_DATA(values), size_t(typed.aval->nbytes));
+    return true;
+  }
+
+  bool call(Frame& frame) const {
+    Ref args = steal(PyTuple_New(Py_ssize_t(in.size())));
+    if (!args) return false;
+    for (size_t i = 0; i < in.size(); ++i) {
+      PyObject* view = view_of(frame, in[i]);
+      if (view == nullptr) return false;
+      PyTuple_SET_ITEM(args.get(), Py_ssize_t(i), view);
+    }
+    Ref result = steal(PyObject_CallObject(callable, args.get()));
+    if (!result) return false;
+    if (out.empty()) return true;
+    if (out.size() == 1 && !PyTuple_Check(result.get()) && !PyList_Check(result.get())) return store(frame, out[0], result.get(), 0);
+    Ref items = steal(PySequence_Fast(result.get(), "[callback] a callback with several results returns a sequence"));
+    if (!items) return false;
+    if (size_t(PySequence_Fast_GET_SIZE(items.get())) != out.size()) {
+      PyErr_Format(PyExc_ValueError, "[callback] %R returned %zd results, but %zd were promised", callable,
+                   PySequence_Fast_GET_SIZE(items.get()), Py_ssize_t(out.size()));
+      return false;
+    }
+    for (size_t i = 0; i < out.size(); ++i)
+      if (!store(frame, out[i], PySequence_Fast_GET_ITEM(items.get(), Py_ssize_t(i)), i)) return false;
+    return true;
+  }
+};
+
+bool invalid(const char* message) {
+  PyErr_SetString(PyExc_ValueError, message);
+  return false;
+}
+
+bool read_outer(PyObject* outer, KernelStep* step) {
+  for (Py_ssize_t d = 0; d < PyTuple_GET_SIZE(outer); ++d) {
+    long long extent;
+    PyObject* strides;
+    PyObject* dimension = PyTuple_GET_ITEM(outer, d);
+    if (!PyTuple_Check(dimension) || !PyArg_ParseTuple(dimension, "LO!", &extent, &PyTuple_Type, &strides)) {
+      PyErr_Clear();
+      return invalid("[executable] an outer dimension is (extent, strides)");
+    }
+    if (extent < 0 || size_t(PyTuple_GET_SIZE(strides)) != step->operands.size())
+      return invalid("[executable] an outer dimension needs one stride per operand");
+    if (__builtin_mul_overflow(step->outer_count, int64_t(extent), &step->outer_count)) return invalid("[executable] too many outer points");
+    step->outer_extents.push_back(extent);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(strides); ++i) {
+      long long stride = PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
+      if (stride == -1 && PyErr_Occurred()) return false;
+      step->outer_strides.push_back(stride);
+    }
+  }
+  return true;
+}
+
+bool read_split(const char* name, KernelStep* step) {
+  static constexpr const char* names[] = {"none", "first", "vector", "blocks"};
+  for (int i = 0; i < 4; ++i) {
+    if (std::strcmp(name, names[i]) != 0) continue;
+    step->split = Split(i);
+    return true;
+  }
+  return invalid("[executable] a split is none, first, vector or blocks");
+}
+
+bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<TypedPlace>* out) {
+  Ref items = steal(PySequence_Fast(sequence, "[executable] places must be a sequence"));
+  if (!items) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    TypedPlace typed{};
+    if (!places.typed_place(PySequence_Fast_GET_ITEM(items.get(), i), &typed.place, &typed.aval)) return false;
+    Py_INCREF(typed.aval);
+    out->push_back(typed);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& places) {
+  PyObject *kernel, *operands, *outer, *full = nullptr;
+  Py_buffer params;
+  const char* split;
+  long long extent, grain, scratch_bytes, partial_bytes;
+  double cost;
+  if (!PyArg_ParseTuple(fields, "O!O!y*O!sLLdLL|O;[executable] a kernel instruction has 11 fields after its name", KernelType,
+                        &kernel, &PyTuple_Type, &operands, &params, &PyTuple_Type, &outer, &split, &extent, &grain, &cost,
+                        &scratch_bytes, &partial_bytes, &full))
+    return nullptr;
+  auto step = std::make_unique<KernelStep>();
+  step->params.resize(size_t(params.len + 7) / 8);
+  std::memcpy(step->params.data(), params.buf, size_t(params.len));
+  PyBuffer_Release(&params);
+  long long first = step->params.empty() ? 0 : step->params[0], vector = extent;
+  if (full != nullptr && (!PyTuple_Check(full) || !PyArg_ParseTuple(full, "LL", &first, &vector))) {
+    if (!PyErr_Occurred()) invalid("[executable] the full range is (first, vector)");
+    return nullptr;
+  }
+  step->kernel = reinterpret_cast<Kernel*>(Py_NewRef(kernel));
+  step->function = step->kernel->function;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands); ++i) {
+    Place place;
+    if (!places.place(PyTuple_GET_ITEM(operands, i), -1, &place)) return nullptr;
+    step->operands.push_back(place);
+  }
+  if (!read_outer(outer, step.get()) || !read_split(split, step.get())) return nullptr;
+  if (extent < 0 || scratch_bytes < 0 || partial_bytes < 0 || scratch_bytes > (int64_t{1} << 46) || partial_bytes > (int64_t{1} << 46) || std::isnan(cost)) {
+    invalid("[executable] a kernel instruction has a negative or impossible size");
+    return nullptr;
+  }
+  step->extent = extent;
+  step->grain = std::max<int64_t>(grain, 1);
+  step->cost = std::clamp(cost, 0.0, 1e18);
+  step->scratch_bytes = scratch_bytes;
+  step->partial_bytes = partial_bytes;
+  step->full_first = first;
+  step->full_vector = vector;
+  return step;
+}
+
+std::unique_ptr<Step> make_offset_step(PyObject* fields, PlaceReader& places) {
+  PyObject* terms;
+  auto step = std::make_unique<OffsetStep>();
+  if (!PyArg_ParseTuple(fields, "iO!;[executable] offset takes (id, terms)", &step->id, &PyTuple_Type, &terms)) return nullptr;
+  if (step->id < 0 || step->id > 1'000'000) {
+    invalid("[executable] a dynamic offset has a wrong number");
+    return nullptr;
+  }
+  int64_t largest = 0;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(terms); ++i) {
+    OffsetStep::Term term{};
+    long long offset, most, stride;
+    int dtype;
+    if (!PyTuple_Check(PyTuple_GET_ITEM(terms, i)) ||
+        !PyArg_ParseTuple(PyTuple_GET_ITEM(terms, i), "iLCLL", &term.place.slot, &offset, &dtype, &most, &stride)) {
+      if (!PyErr_Occurred()) invalid("[executable] an offset term is (slot, offset, dtype, largest, stride)");
+      return nullptr;
+    }
+    term.place.offset = offset;
+    term.place.dynamic = -1;
+    term.dtype = dtype < 128 ? char(dtype) : '\0';
+    term.largest = most;
+    term.stride = stride;
+    static constexpr char kinds[] = "bhilqBHILQ?";
+    static constexpr int64_t sizes[] = {1, 2, 4, 8, 8, 1, 2, 4, 8, 8, 1};
+    const char* kind = term.dtype == '\0' ? nullptr : std::strchr(kinds, term.dtype);
+    int64_t reach;
+    if (kind == nullptr || most < 0 || __builtin_mul_overflow(int64_t(most), int64_t(stride), &reach) ||
+        __builtin_add_overflow(largest, std::max<int64_t>(reach, 0), &largest)) {
+      invalid("[executable] an offset term has a wrong dtype or bound");
+      return nullptr;
+    }
+    if (!places.check(term.place, sizes[kind - kinds])) return nullptr;
+    step->terms.push_back(term);
+  }
+  places.note_dynamic(step->id, largest);
+  return step;
+}
+
+std::unique_ptr<Step> make_copy_step(PyObject* fields, const PlaceReader& places) {
+  PyObject *to, *from;
+  long long nbytes;
+  if (!PyArg_ParseTuple(fields, "OOL;[executable] copy takes (to, from, nbytes)", &to, &from, &nbytes)) return nullptr;
+  auto step = std::make_unique<CopyStep>();
+  step->nbytes = nbytes;
+  if (nbytes < 0) invalid("[executable] a copy of negative length");
+  if (nbytes < 0 || !places.place(to, nbytes, &step->to) || !places.place(from, nbytes, &step->from)) return nullptr;
+  return step;
+}
+
+std::unique_ptr<Step> make_fill_step(PyObject* fields, const PlaceReader& places) {
+  PyObject* to;
+  long long nbytes;
+  auto step = std::make_unique<FillStep>();
+  if (!PyArg_ParseTuple(fields, "OLi;[executable] fill takes (to, nbytes, byte)", &to, &nbytes, &step->byte)) return nullptr;
+  step->nbytes = nbytes;
+  if (nbytes < 0) invalid("[executable] a fill of negative length");
+  if (nbytes < 0 || !places.place(to, nbytes, &step->to)) return nullptr;
+  return step;
+}
+
+std::unique_ptr<Step> make_python_step(PyObject* fields, const PlaceReader& places) {
+  PyObject *callable, *in, *out;
+  if (!PyArg_ParseTuple(fields, "OOO;[executable] python takes (callable, in, out)", &callable, &in, &out)) return nullptr;
+  auto step = std::make_unique<PythonStep>();
+  step->callable = Py_NewRef(callable);
+  if (!read_typed(in, places, &step->in) || !read_typed(out, places, &step->out)) return nullptr;
+  return step;
+}
+
+}  // namespace weft
