@@ -1,0 +1,103 @@
+"""What the code being written works on: places in the loops, and copies (vectors of a tile) of every value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.lanes import V
+from weft.codegen.memory import Mask, Memory
+from weft.loops import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the loops the code being written stands."""
+
+    pointers: dict[int, str]  # operand -> address at the current indices, the vector dimension's excepted
+    indices: dict[int, str]  # dimension -> index
+    row: str = "0"  # linear index over the reduced dimensions entered so far
+
+
+@dataclass(slots=True)
+class Copy:
+    """One vector (or scalar) for which statements are emitted."""
+
+    emit: Emitter
+    memory: Memory
+    values: dict[int, Value]
+    index: str | None = None  # along the vector dimension; None where that dimension is not entered
+    mask: Mask | None = None
+    slot: int = 0  # first lane within the tile
+    states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> running accumulators
+
+
+def arguments(statement: ir.Statement) -> tuple[int, ...]:
+    """The values a statement uses."""
+    if isinstance(statement, ir.Apply | ir.Scan):
+        return statement.args
+    if isinstance(statement, ir.Store | ir.RowStore):
+        return (statement.value,)
+    return ()
+
+
+def uses(phase: ir.Phase) -> set[int]:
+    """Values used in the loop of a phase."""
+    used = {n for s in phase.body for n in arguments(s)}
+    for reduction in phase.reductions:
+        used.update(reduction.args)
+        if reduction.index is not None:
+            used.add(reduction.index)
+    return used
+
+
+def cost(statements: Iterable[ir.Statement]) -> float:
+    """About how many vector instructions the statements take."""
+    total = 0.0
+    for s in statements:
+        total += s.kind.cost if isinstance(s, ir.Apply) else 1.0
+    return total
+
+
+def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
+    """index, index + 1, ... as ``dtype``; in 32 bits where the dtype has no more."""
+    lanes = emit.lanes
+    if elements.of(dtype).kind in "iu" and elements.of(dtype).bits <= 32:
+        short = V(lanes, "i32", lanes.splat(lanes.writer.op(f"trunc i64 {index} to i32"), "i32").text)
+        return emit.convert(Value(elements.INT32, (short + lanes.iota("i32"),)), dtype)
+    wide = lanes.splat(index, "i64")
+    wide = wide + lanes.iota("i64") if lanes.width > 1 else wide
+    return emit.settle(emit.convert(Value(elements.INT64, (wide,)), dtype))
+
+
+def apply(statement: ir.Apply, copy: Copy) -> Value:
+    """The value of a primitive, rounded once to its dtype."""
+    args = [copy.values[n] for n in statement.args]
+    result = statement.kind.scalar(copy.emit, *args, **dict(statement.params))
+    return copy.emit.settle(result)
+
+
+def scan(statement: ir.Scan, copy: Copy) -> None:
+    """One step of a running combination; the state is carried by the enclosing loop."""
+    emit, params = copy.emit, dict(statement.params)
+    state = copy.states[statement.outs[0]]
+    args = tuple(
+        emit.convert(copy.values[n], np.dtype(dtype))
+        for n, (dtype, _) in zip(statement.args, statement.accumulators, strict=True)
+    )
+    state = tuple(emit.settle(v) for v in statement.kind.combine(emit, state, args, **params))
+    copy.states[statement.outs[0]] = state
+    for out, value in zip(statement.outs, statement.kind.finish(emit, state, **params), strict=True):
+        copy.values[out] = emit.settle(value)
+
+
+def fresh(
+    base: Copy, values: dict[int, Value], index: str | None = None, mask: Mask | None = None, slot: int = 0
+) -> Copy:
+    """A copy with its own emitter, as every loop body needs: what an emitter remembers must dominate its uses."""
+    emit = Emitter(base.emit.lanes, base.emit.table, base.emit.helpers)
+    return Copy(emit, base.memory, dict(values), index, mask, slot, dict(base.states))

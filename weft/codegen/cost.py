@@ -1,0 +1,43 @@
+"""What a nest needs and what it takes: scratch memory for row buffers, an estimate of its time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.codegen import copies, elements
+from weft.codegen.nest import ROW_LANES, ROW_PADDING
+from weft.loops import ir
+
+NS_PER_INSTRUCTION = 0.19  # of one whole vector
+NS_PER_BYTE = 0.011  # out of the second-level cache
+
+
+def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
+    """Bytes of scratch one call needs when the dimensions have these extents."""
+    if not nest.rows:
+        return 0
+    columns = nest.vector is None or nest.dims[nest.vector].role == "parallel"
+    count = ROW_LANES if columns else 1
+    for dim, extent in zip(nest.dims, extents, strict=True):
+        if dim.role == "reduced":
+            count *= extent
+    sizes = (elements.of(dtype).bytes * elements.of(dtype).parts for dtype in nest.rows)
+    return sum(((count + ROW_PADDING) * size + 63) & ~63 for size in sizes)
+
+
+def cost(nest: ir.Nest) -> float:
+    """About how many nanoseconds one point of the whole space (parallel and reduced) takes on one core."""
+    reduced = any(dim.role == "reduced" for dim in nest.dims)
+    lanes = nest.width if nest.vector is not None else 1
+    total = 0.0
+    for phase in nest.phases:
+        statements = phase.body if reduced else (*phase.before, *phase.body)
+        total += copies.cost(statements) * NS_PER_INSTRUCTION / lanes
+        total += sum(2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions)
+        for s in statements:
+            if isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):
+                operand = nest.operands[s.operand]
+                element = elements.of(operand.dtype)
+                strided = nest.vector is not None and operand.strides[nest.vector] == ir.RUNTIME
+                total += element.bytes * element.parts * NS_PER_BYTE + (0.5 if strided else 0.0)
+    return total

@@ -1,0 +1,336 @@
+"""The emitter of machine code: scalar expressions of ``core.emit`` written as LLVM vectors of W lanes.
+
+A ``Value`` is a dtype and one or two (complex) registers of ``lanes.V``. A value of a half precision is float32 in
+its register; ``loose`` says that it has not been rounded to its dtype yet: that happens once, when the primitive's
+expression is done (``settle``) or where the exact bits are needed. One emitter serves one straight run of code:
+``memo`` shares work between functions of one operand (sin and cos reduce the argument once).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.codegen import complex_math, convert, elements, floats, integers, vector_math
+from weft.codegen.lanes import Lanes, V
+
+FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One operand of an expression."""
+
+    dtype: np.dtype
+    parts: tuple[V, ...]
+    loose: bool = False
+
+    @property
+    def part(self) -> V:
+        return self.parts[0]
+
+
+class Emitter:
+    """Implements ``core.emit.Emit``."""
+
+    def __init__(self, lanes: Lanes, table: str = "%table", helpers: Sequence[str] = ()) -> None:
+        self.lanes = lanes
+        self.table = table
+        self.helpers = helpers
+        self.memo: dict[Any, Any] = {}
+
+    # values
+
+    def value(self, dtype: np.dtype, *parts: V) -> Value:
+        """A freshly computed value: loose if its dtype is smaller than its register, wrapped if a narrow integer."""
+        kind = elements.of(dtype).kind
+        if kind == "n":
+            return Value(dtype, (integers.wrap(parts[0], elements.of(dtype)),))
+        return Value(dtype, parts, kind == "h")
+
+    def settle(self, x: Value) -> Value:
+        """x rounded to its dtype."""
+        return Value(x.dtype, (floats.round_to(x.part, x.dtype),)) if x.loose else x
+
+    def const(self, value: Any, dtype: np.dtype) -> Value:
+        dtype = np.dtype(dtype)
+        element = elements.of(dtype)
+        number = np.asarray(value, dtype)
+        if element.kind == "c":
+            parts = (number.real, number.imag)
+        elif element.kind == "h":
+            parts = (number.astype(np.float32),)
+        else:
+            parts = (number[()],)
+        return Value(dtype, tuple(self.lanes.constant(p, element.register) for p in parts))
+
+    def convert(self, x: Value, dtype: np.dtype) -> Value:
+        dtype = np.dtype(dtype)
+        return x if dtype == x.dtype else convert.convert(self, self.settle(x), dtype)
+
+    def bitcast(self, x: Value, dtype: np.dtype) -> Value:
+        dtype = np.dtype(dtype)
+        return x if dtype == x.dtype else convert.bitcast(self, self.settle(x), dtype)
+
+    # arithmetic
+
+    def add(self, x: Value, y: Value) -> Value:
+        if len(x.parts) == 2:
+            return self.value(x.dtype, x.parts[0] + y.parts[0], x.parts[1] + y.parts[1])
+        return self.value(x.dtype, x.part | y.part if x.part.element == "i1" else x.part + y.part)
+
+    def sub(self, x: Value, y: Value) -> Value:
+        if len(x.parts) == 2:
+            return self.value(x.dtype, x.parts[0] - y.parts[0], x.parts[1] - y.parts[1])
+        return self.value(x.dtype, x.part - y.part)
+
+    def mul(self, x: Value, y: Value) -> Value:
+        if len(x.parts) == 2:
+            return self.value(x.dtype, *complex_math.multiply(x.parts, y.parts))
+        return self.value(x.dtype, x.part & y.part if x.part.element == "i1" else x.part * y.part)
+
+    def div(self, x: Value, y: Value) -> Value:
+        if len(x.parts) == 2:
+            return self.value(x.dtype, *complex_math.divide(x.parts, y.parts))
+        element = elements.of(x.dtype)
+        if element.kind in "fh":
+            return self.value(x.dtype, x.part / y.part)
+        return self.value(x.dtype, integers.divide(x.part, y.part, element.signed))
+
+    def rem(self, x: Value, y: Value) -> Value:
+        element = elements.of(x.dtype)
+        if element.kind in "fh":
+            return self.value(x.dtype, floats.remainder(self, x.part, y.part))
+        return self.value(x.dtype, integers.remainder(x.part, y.part, element.signed))
+
+    def neg(self, x: Value) -> Value:
+        parts = tuple(-p for p in x.parts)
+        return Value(x.dtype, parts, x.loose) if elements.of(x.dtype).kind == "h" else self.value(x.dtype, *parts)
+
+    def abs(self, x: Value) -> Value:
+        element = elements.of(x.dtype)
+        if element.kind == "c":
+            return self.value(elements.real_of(x.dtype), complex_math.magnitude(*x.parts))
+        if element.kind in "fh":
+            return Value(x.dtype, (x.part.abs(),), x.loose)
+        if not element.signed:
+            return x
+        return self.value(x.dtype, x.part.intrinsic("smax", -x.part))
+
+    def sign(self, x: Value) -> Value:
+        element, lanes, v = elements.of(x.dtype), self.lanes, x.part
+        if element.kind == "c":
+            return self.value(x.dtype, *complex_math.sign(*x.parts))
+        if element.kind in "fh":
+            keep = v.eq(0.0) | v.isnan()
+            return Value(x.dtype, (lanes.select(keep, v, v.like(1.0).copysign(v)),), x.loose)
+        if not element.signed:
+            return self.value(x.dtype, v.intrinsic("umin", 1))
+        return self.value(x.dtype, v.intrinsic("smin", 1).intrinsic("smax", -1))
+
+    def _extremum(self, x: Value, y: Value, float_name: str, int_name: str) -> Value:
+        element = elements.of(x.dtype)
+        if element.kind == "c":
+            left = complex_math.lexicographic(x.parts, y.parts, "gt" if int_name == "max" else "lt")
+            return self.select(Value(elements.BOOL, (left,)), y, x)
+        if element.kind == "b":
+            return Value(x.dtype, (x.part | y.part if int_name == "max" else x.part & y.part,))
+        if element.kind in "fh":
+            return Value(x.dtype, (x.part.intrinsic(float_name, y.part),), x.loose or y.loose)
+        return Value(x.dtype, (x.part.intrinsic(("s" if element.signed else "u") + int_name, y.part),))
+
+    def max(self, x: Value, y: Value) -> Value:
+        return self._extremum(x, y, "maximum", "max")
+
+    def min(self, x: Value, y: Value) -> Value:
+        return self._extremum(x, y, "minimum", "min")
+
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        if elements.of(x.dtype).kind in "fh":
+            return self.value(x.dtype, x.part.fma(y.part, z.part))
+        return self.add(self.mul(x, y), z)
+
+    def integer_pow(self, x: Value, y: int) -> Value:
+        """Square and multiply from the lowest bit; a negative power is the reciprocal of the positive one."""
+        if y == 0:
+            return self.const(1, x.dtype)
+        result, square, n = None, x, abs(y)
+        while True:
+            if n & 1:
+                result = square if result is None else self.mul(result, square)
+            n >>= 1
+            if not n:
+                break
+            square = self.mul(square, square)
+        assert result is not None
+        return self.div(self.const(1, x.dtype), result) if y < 0 else result
+
+    def pow(self, x: Value, y: Value) -> Value:
+        element = elements.of(x.dtype)
+        if element.kind in "biun":
+            return self.value(x.dtype, integers.power(x.part, y.part, elements.of(y.dtype)))
+        if element.kind == "c":
+            y = self.convert(y, x.dtype)
+            return self.value(x.dtype, *complex_math.power(self, x.parts, y.parts))
+        return self.function("pow", x, self.convert(y, x.dtype))
+
+    # comparison
+
+    def compare(self, direction: str, x: Value, y: Value) -> Value:
+        x, y = self.settle(x), self.settle(y)
+        element = elements.of(x.dtype)
+        if direction.endswith("_to"):
+            a, b = (floats.total_order(v.part) if element.kind in "fh" else v.part for v in (x, y))
+            result = a.compare(integers.predicate(direction[:-3], element.signed or element.kind in "fh"), b)
+        elif element.kind == "c":
+            result = complex_math.compare(direction, x.parts, y.parts)
+        elif element.kind in "fh":
+            result = x.part.compare(FLOAT_PREDICATES[direction], y.part)
+        else:
+            result = x.part.compare(integers.predicate(direction, element.signed), y.part)
+        return Value(elements.BOOL, (result,))
+
+    def select(self, which: Value, on_false: Value, on_true: Value) -> Value:
+        parts = tuple(self.lanes.select(which.part, t, f) for t, f in zip(on_true.parts, on_false.parts, strict=True))
+        return Value(on_true.dtype, parts, on_true.loose or on_false.loose)
+
+    def is_finite(self, x: Value) -> Value:
+        if elements.of(x.dtype).kind not in "fhc":
+            return self.const(True, elements.BOOL)
+        x = self.settle(x)
+        finite = x.part.abs() < float("inf")
+        for part in x.parts[1:]:
+            finite = finite & (part.abs() < float("inf"))
+        return Value(elements.BOOL, (finite,))
+
+    # bits
+
+    def and_(self, x: Value, y: Value) -> Value:
+        return Value(x.dtype, (x.part & y.part,))
+
+    def or_(self, x: Value, y: Value) -> Value:
+        return Value(x.dtype, (x.part | y.part,))
+
+    def xor(self, x: Value, y: Value) -> Value:
+        return Value(x.dtype, (x.part ^ y.part,))
+
+    def not_(self, x: Value) -> Value:
+        return self.value(x.dtype, ~x.part)
+
+    def shift_left(self, x: Value, y: Value) -> Value:
+        element = elements.of(x.dtype)
+        shifted = self.lanes.select(y.part.compare("ult", element.bits), x.part << y.part, 0)
+        return self.value(x.dtype, shifted)
+
+    def shift_right_logical(self, x: Value, y: Value) -> Value:
+        element = elements.of(x.dtype)
+        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
+        return self.value(x.dtype, self.lanes.select(y.part.compare("ult", element.bits), v.lshr(y.part), 0))
+
+    def shift_right_arithmetic(self, x: Value, y: Value) -> Value:
+        element = elements.of(x.dtype)
+        count = y.part.intrinsic("umin", element.bits - 1)
+        if element.signed:
+            return self.value(x.dtype, x.part >> count)
+        v = x.part << (8 - element.bits) >> (8 - element.bits) if element.kind == "n" else x.part
+        return self.value(x.dtype, v >> count)
+
+    def population_count(self, x: Value) -> Value:
+        element = elements.of(x.dtype)
+        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
+        return self.value(x.dtype, v.intrinsic("ctpop"))
+
+    def clz(self, x: Value) -> Value:
+        element = elements.of(x.dtype)
+        v = x.part & ((1 << element.bits) - 1) if element.kind == "n" else x.part
+        count = integers.leading_zeros(v)
+        return self.value(x.dtype, count - (8 - element.bits) if element.kind == "n" else count)
+
+    # rounding and float structure
+
+    def floor(self, x: Value) -> Value:
+        return self.value(x.dtype, x.part.floor())
+
+    def ceil(self, x: Value) -> Value:
+        return self.value(x.dtype, x.part.intrinsic("ceil"))
+
+    def round_half_even(self, x: Value) -> Value:
+        return self.value(x.dtype, x.part.rint())
+
+    def round_half_away(self, x: Value) -> Value:
+        return self.value(x.dtype, floats.round_half_away(x.part))
+
+    def nextafter(self, x: Value, y: Value) -> Value:
+        x, y = self.settle(x), self.settle(y)
+        bits = floats.next_bits(floats.encode(x.part, x.dtype), floats.encode(y.part, y.dtype), x.part, y.part)
+        return Value(x.dtype, (floats.decode(bits, x.dtype),))
+
+    def reduce_precision(self, x: Value, exponent_bits: int, mantissa_bits: int) -> Value:
+        x = self.settle(x)
+        parts = tuple(floats.reduce_precision(p, exponent_bits, mantissa_bits) for p in x.parts)
+        return self.value(x.dtype, *parts)
+
+    # complex parts
+
+    def complex(self, re: Value, im: Value) -> Value:
+        return Value(elements.complex_of(re.dtype), (re.part, im.part))
+
+    def real(self, x: Value) -> Value:
+        return Value(elements.real_of(x.dtype), (x.parts[0],)) if len(x.parts) == 2 else x
+
+    def imag(self, x: Value) -> Value:
+        if len(x.parts) == 1:
+            return self.const(0, x.dtype)
+        return Value(elements.real_of(x.dtype), (x.parts[1],))
+
+    def conj(self, x: Value) -> Value:
+        return Value(x.dtype, (x.parts[0], -x.parts[1])) if len(x.parts) == 2 else x
+
+    # functions
+
+    def function(self, name: str, *args: Value) -> Value:
+        dtype = args[0].dtype
+        key = (name, *(p.text for a in args for p in a.parts), dtype)
+        found = self.memo.get(key)
+        if found is None:
+            if len(args[0].parts) == 2:
+                parts = complex_math.function(self, name, *(a.parts for a in args))
+            elif name == "square":
+                parts = (args[0].part * args[0].part,)
+            else:
+                parts = (vector_math.function(self, name, *(a.part for a in args)),)
+            found = self.memo[key] = self.value(dtype, *parts)
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        """``emit.sin(x)`` is ``emit.function("sin", x)``."""
+        if name.startswith("_") or name not in vector_math.NAMES:
+            raise AttributeError(name)
+        return lambda *args: self.function(name, *args)
+
+    # runtime helpers
+
+    def helper(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> list[V]:
+        """Call a table function on whole vectors; ``outputs`` are (element, how many vectors of it)."""
+        writer, lanes = self.lanes.writer, self.lanes
+        index = self.helpers.index(name)
+        pointers = []
+        for argument in arguments:
+            pointers.append(writer.alloca(lanes.type(argument.element)))
+            writer.line(f"store {lanes.type(argument.element)} {argument.text}, ptr {pointers[-1]}, align 64")
+        pointers += ["null"] * (2 - len(arguments))
+        boxes = [writer.alloca(f"[{count} x {lanes.type(element)}]") for element, count in outputs]
+        slot = writer.element("ptr", self.table, str(index))
+        function = writer.op(f"load ptr, ptr {slot}, align 8")
+        texts = ", ".join(f"ptr {p}" for p in (*pointers, *boxes, *["null"] * (2 - len(boxes))))
+        writer.line(f"call void {function}({texts}, i64 {lanes.width})")
+        results = []
+        for box, (element, count) in zip(boxes, outputs, strict=True):
+            for k in range(count):
+                p = writer.element(element, box, str(k * lanes.width))
+                align = "64" if k == 0 else str(4 if element in ("float", "i32") else 8)
+                results.append(V(lanes, element, writer.op(f"load {lanes.type(element)}, ptr {p}, align {align}")))
+        return results

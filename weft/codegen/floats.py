@@ -1,0 +1,126 @@
+"""The structure of floats: half precisions, rounding to fewer bits, total order, next value, remainder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.lanes import FLOAT_BITS, V
+
+if TYPE_CHECKING:
+    from weft.codegen.emitter import Emitter
+
+MANTISSA = {"float": 23, "double": 52}
+EXPONENT = {"float": 8, "double": 11}
+
+
+def _sign(element: str) -> int:
+    return -(1 << (FLOAT_BITS[element] - 1))
+
+
+def round_to(x: V, dtype: np.dtype) -> V:
+    """A float32 rounded to a smaller type and back, to nearest even; NaN stays NaN, subnormals are kept."""
+    if dtype == elements.FLOAT16:
+        return x.cast("fptrunc", "half").cast("fpext", "float")
+    if dtype != elements.BFLOAT16:
+        raise TypeError(f"[codegen] arithmetic on {dtype.name} is not supported; convert it to float32 first.")
+    bits = x.bits()
+    # in integers: the processor's own conversion flushes subnormals
+    rounded = (bits + (bits.lshr(16) & 1) + 0x7FFF) & -0x10000
+    return x.lanes.select(x.isnan(), (bits & -0x10000) | 0x400000, rounded).as_float()
+
+
+def encode(x: V, dtype: np.dtype) -> V:
+    """The bits, as an integer of the dtype's size, of a float32 that is exact in the dtype (or of the float itself)."""
+    if dtype == elements.BFLOAT16:
+        return x.bits().lshr(16).cast("trunc", "i16")
+    if dtype == elements.FLOAT16:
+        return x.cast("fptrunc", "half").cast("bitcast", "i16")
+    if dtype not in (elements.FLOAT32, elements.FLOAT64):
+        raise TypeError(f"[codegen] storing {dtype.name} is not supported.")
+    return x.bits()
+
+
+def decode(bits: V, dtype: np.dtype) -> V:
+    """The inverse of ``encode``."""
+    if dtype == elements.BFLOAT16:
+        return (bits.cast("zext", "i32") << 16).as_float()
+    if dtype == elements.FLOAT16:
+        return bits.cast("bitcast", "half").cast("fpext", "float")
+    if dtype not in (elements.FLOAT32, elements.FLOAT64):
+        raise TypeError(f"[codegen] loading {dtype.name} is not supported.")
+    return bits.as_float()
+
+
+def narrow_odd(x: V) -> V:
+    """float64 to float32 rounded to odd, so that a later rounding to a smaller type is the only one."""
+    lanes = x.lanes
+    near = x.f32()
+    back = near.f64()
+    bits = near.bits()
+    inward = lanes.select(back.abs() > x.abs(), bits - 1, bits)
+    odd = lanes.select(back.ne(x) & x.eq(x), inward | 1, bits)
+    return odd.as_float()
+
+
+def total_order(x: V) -> V:
+    """An integer whose signed order is that of the bits: -NaN < -inf < ... < -0 < +0 < ... < inf < NaN."""
+    bits = x.bits()
+    return bits ^ ((bits >> (FLOAT_BITS[x.element] - 1)).lshr(1))
+
+
+def next_bits(a: V, b: V, x: V, y: V) -> V:
+    """Bits of the neighbour of x (bits a) towards y (bits b); a and b may be shorter than x and y."""
+    lanes, width = a.lanes, int(a.element[1:])
+    sign = -(1 << (width - 1))
+    toward_zero = (y.abs() < x.abs()) | ((a ^ b) < 0)
+    stepped = a + lanes.select(toward_zero, lanes.constant(-1, a.element), 1)
+    stepped = lanes.select(x.eq(0.0), (b & sign) | 1, stepped)
+    stepped = lanes.select(x.eq(y), b, stepped)
+    nan = {16: a | b | 0x7FFF, 32: a | 0x7FC00000, 64: a | 0x7FF8000000000000}[width]
+    return lanes.select(x.compare("uno", y), nan, stepped)
+
+
+def round_half_away(x: V) -> V:
+    t = x.trunc()
+    away = (x - t).abs() >= 0.5
+    step = x.like(1.0).copysign(x)
+    # copysign again: trunc(-0.4) is -0.0 already, and a whole number keeps its sign
+    return x.lanes.select(away, t + step, t)
+
+
+def reduce_precision(x: V, exponent_bits: int, mantissa_bits: int) -> V:
+    """Round to nearest even with fewer bits; overflow gives inf, what would be subnormal gives a signed zero."""
+    lanes, element = x.lanes, x.element
+    mantissa, exponent, width = MANTISSA[element], EXPONENT[element], FLOAT_BITS[element]
+    bits = x.bits()
+    sign = bits & _sign(element)
+    drop = mantissa - mantissa_bits
+    if drop > 0:
+        bits = (bits + (bits.lshr(drop) & 1) + ((1 << (drop - 1)) - 1)) & -(1 << drop)
+    if exponent_bits < exponent:
+        bias, small_bias = (1 << (exponent - 1)) - 1, (1 << (exponent_bits - 1)) - 1
+        magnitude = bits & ~_sign(element) & ((1 << width) - 1)
+        inf = ((1 << exponent) - 1) << mantissa
+        largest = (bias + small_bias) << mantissa | ((1 << mantissa) - (1 << max(drop, 0)))
+        least = (bias - small_bias + 1) << mantissa
+        bits = lanes.select(magnitude > largest, sign | inf, bits)
+        bits = lanes.select(magnitude < least, sign, bits)
+    return lanes.select(x.isnan(), x, bits.as_float())
+
+
+def remainder(emit: Emitter, x: V, y: V) -> V:
+    """C's fmod, exact. The quotient of a fast lane is below 2**22 (2**51), so that one fma gives the remainder."""
+    lanes = x.lanes
+    a, b = x.abs(), y.abs()
+    limit, name = (2.0**22, "fmod_f32") if x.element == "float" else (2.0**51, "fmod_f64")
+    least = 2.0**-100 if x.element == "float" else 2.0**-900
+    quotient = (a / b).trunc()
+    rest = (-quotient).fma(b, a)
+    rest = lanes.select(rest < 0.0, rest + b, rest)
+    rest = lanes.select(rest >= b, rest - b, rest).copysign(x)
+    # huge quotients, tiny divisors, zero, infinities and NaN
+    slow = ~((quotient < limit) & (b < float("inf")) & (b > least))
+    return lanes.cold(slow, lambda: emit.helper(name, (x, y), ((x.element, 1),)), rest)[0]

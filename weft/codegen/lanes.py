@@ -1,0 +1,272 @@
+"""Vectors of W lanes (W = 1: scalars) with operators, the language in which vector math is written.
+
+``Lanes`` brings the width, ``V`` is a value with a known LLVM element type. Nothing is reassociated or
+contracted: ``x * y + z`` is a rounded product and a rounded sum, ``x.fma(y, z)`` is one rounding. Shift right is
+arithmetic; ``lshr`` is logical. Comparisons are ordered (false on NaN) on floats, signed on integers.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.codegen.writer import Writer
+
+FLOAT_BITS = {"float": 32, "double": 64}
+INT_OF = {"float": "i32", "double": "i64"}
+FLOAT_OF = {"i32": "float", "i64": "double"}
+SUFFIX = {"float": "f32", "double": "f64"}
+BYTES = {"i1": 1, "i8": 1, "i16": 2, "half": 2, "i32": 4, "float": 4, "i64": 8, "double": 8, "ptr": 8}
+
+
+def literal(value: Any, element: str) -> str:
+    """LLVM text of a scalar constant. Floats are written as the hex of a double, which is exact."""
+    if element == "float" or element == "double":
+        number = float(np.float32(value)) if element == "float" else float(value)
+        if math.isnan(number):
+            return "0x7FF8000000000000"
+        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
+    if element == "i1":
+        return "true" if value else "false"
+    return str(int(value))
+
+
+class V:
+    """One value: W lanes of an LLVM element type."""
+
+    __slots__ = ("lanes", "element", "text")
+
+    def __init__(self, lanes: Lanes, element: str, text: str) -> None:
+        self.lanes = lanes
+        self.element = element
+        self.text = text
+
+    def _other(self, y: V | float | int) -> str:
+        return y.text if isinstance(y, V) else self.lanes.constant_text(y, self.element)
+
+    def binary(self, op: str, y: V | float | int) -> V:
+        lanes = self.lanes
+        text = f"{op} {lanes.type(self.element)} {self.text}, {self._other(y)}"
+        return V(lanes, self.element, lanes.writer.op(text))
+
+    def _arithmetic(self, op: str, y: V | float | int) -> V:
+        return self.binary("f" + op if self.element in FLOAT_BITS else op, y)
+
+    def __add__(self, y: V | float | int) -> V:
+        return self._arithmetic("add", y)
+
+    def __sub__(self, y: V | float | int) -> V:
+        return self._arithmetic("sub", y)
+
+    def __mul__(self, y: V | float | int) -> V:
+        return self._arithmetic("mul", y)
+
+    def __truediv__(self, y: V | float | int) -> V:
+        return self.binary("fdiv", y)
+
+    def __radd__(self, y: float | int) -> V:
+        return self.like(y)._arithmetic("add", self)
+
+    def __rsub__(self, y: float | int) -> V:
+        return self.like(y)._arithmetic("sub", self)
+
+    def __rmul__(self, y: float | int) -> V:
+        return self.like(y)._arithmetic("mul", self)
+
+    def __rtruediv__(self, y: float | int) -> V:
+        return self.like(y).binary("fdiv", self)
+
+    def __neg__(self) -> V:
+        if self.element in FLOAT_BITS:
+            return V(self.lanes, self.element, self.lanes.writer.op(f"fneg {self.lanes.type(self.element)} {self.text}"))
+        return self.like(0) - self
+
+    def __and__(self, y: V | int) -> V:
+        return self.binary("and", y)
+
+    def __or__(self, y: V | int) -> V:
+        return self.binary("or", y)
+
+    def __xor__(self, y: V | int) -> V:
+        return self.binary("xor", y)
+
+    def __invert__(self) -> V:
+        return self.binary("xor", True if self.element == "i1" else -1)
+
+    def __lshift__(self, y: V | int) -> V:
+        return self.binary("shl", y)
+
+    def __rshift__(self, y: V | int) -> V:
+        return self.binary("ashr", y)
+
+    def lshr(self, y: V | int) -> V:
+        return self.binary("lshr", y)
+
+    def like(self, value: float | int) -> V:
+        """A constant of this value's type."""
+        return self.lanes.constant(value, self.element)
+
+    def compare(self, predicate: str, y: V | float | int) -> V:
+        lanes = self.lanes
+        op = "fcmp" if self.element in FLOAT_BITS else "icmp"
+        return V(lanes, "i1", lanes.writer.op(f"{op} {predicate} {lanes.type(self.element)} {self.text}, {self._other(y)}"))
+
+    def _ordered(self, name: str, y: V | float | int) -> V:
+        return self.compare(("o" if self.element in FLOAT_BITS else "s") + name, y)
+
+    def __lt__(self, y: V | float | int) -> V:
+        return self._ordered("lt", y)
+
+    def __le__(self, y: V | float | int) -> V:
+        return self._ordered("le", y)
+
+    def __gt__(self, y: V | float | int) -> V:
+        return self._ordered("gt", y)
+
+    def __ge__(self, y: V | float | int) -> V:
+        return self._ordered("ge", y)
+
+    def eq(self, y: V | float | int) -> V:
+        return self.compare("oeq" if self.element in FLOAT_BITS else "eq", y)
+
+    def ne(self, y: V | float | int) -> V:
+        return self.compare("une" if self.element in FLOAT_BITS else "ne", y)
+
+    def isnan(self) -> V:
+        return self.compare("uno", self)
+
+    def cast(self, op: str, element: str) -> V:
+        lanes = self.lanes
+        text = f"{op} {lanes.type(self.element)} {self.text} to {lanes.type(element)}"
+        return V(lanes, element, lanes.writer.op(text))
+
+    def bits(self) -> V:
+        """The same bits as an integer."""
+        return self.cast("bitcast", INT_OF[self.element])
+
+    def as_float(self) -> V:
+        return self.cast("bitcast", FLOAT_OF[self.element])
+
+    def f64(self) -> V:
+        return self.cast("fpext", "double")
+
+    def f32(self) -> V:
+        return self.cast("fptrunc", "float")
+
+    def to_float(self, element: str) -> V:
+        return self.cast("sitofp", element)
+
+    def intrinsic(self, name: str, *others: V | float | int) -> V:
+        """``llvm.<name>`` on values of this type."""
+        lanes = self.lanes
+        type_ = lanes.type(self.element)
+        arguments = [(type_, self.text), *((type_, self._other(y)) for y in others)]
+        return V(lanes, self.element, lanes.writer.call(f"llvm.{name}.{lanes.suffix(self.element)}", type_, arguments))
+
+    def fma(self, y: V | float, z: V | float) -> V:
+        return self.intrinsic("fma", y, z)
+
+    def abs(self) -> V:
+        return self.intrinsic("fabs")
+
+    def sqrt(self) -> V:
+        return self.intrinsic("sqrt")
+
+    def rint(self) -> V:
+        return self.intrinsic("rint")
+
+    def floor(self) -> V:
+        return self.intrinsic("floor")
+
+    def trunc(self) -> V:
+        return self.intrinsic("trunc")
+
+    def copysign(self, y: V) -> V:
+        return self.intrinsic("copysign", y)
+
+    def polynomial(self, coefficients: Sequence[float | V]) -> V:
+        """Horner with fma, highest power first."""
+        first = coefficients[0]
+        result = first if isinstance(first, V) else self.like(first)
+        for c in coefficients[1:]:
+            result = result.fma(self, c)
+        return result
+
+
+class Lanes:
+    """``width`` lanes over a writer."""
+
+    __slots__ = ("writer", "width")
+
+    def __init__(self, writer: Writer, width: int) -> None:
+        self.writer = writer
+        self.width = width
+
+    def type(self, element: str) -> str:
+        return element if self.width == 1 else f"<{self.width} x {element}>"
+
+    def suffix(self, element: str) -> str:
+        name = SUFFIX.get(element, element)
+        return name if self.width == 1 else f"v{self.width}{name}"
+
+    def constant_text(self, value: Any, element: str) -> str:
+        text = literal(value, element)
+        return text if self.width == 1 else f"splat ({element} {text})"
+
+    def constant(self, value: Any, element: str) -> V:
+        return V(self, element, self.constant_text(value, element))
+
+    def iota(self, element: str) -> V:
+        """0, 1, ..., W - 1."""
+        if self.width == 1:
+            return V(self, element, "0")
+        return V(self, element, "<" + ", ".join(f"{element} {k}" for k in range(self.width)) + ">")
+
+    def splat(self, scalar: str, element: str) -> V:
+        """One scalar in every lane."""
+        if self.width == 1:
+            return V(self, element, scalar)
+        if not scalar.startswith("%"):
+            return V(self, element, f"splat ({element} {scalar})")
+        type_, writer = self.type(element), self.writer
+        one = writer.op(f"insertelement {type_} poison, {element} {scalar}, i64 0")
+        zeros = f"<{self.width} x i32> zeroinitializer"
+        return V(self, element, writer.op(f"shufflevector {type_} {one}, {type_} poison, {zeros}"))
+
+    def select(self, condition: V, yes: V | float | int, no: V | float | int) -> V:
+        element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]
+        a, b = (v.text if isinstance(v, V) else self.constant_text(v, element) for v in (yes, no))
+        t = self.type(element)
+        return V(self, element, self.writer.op(f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}"))
+
+    def any(self, mask: V) -> str:
+        """A scalar i1: does any lane hold."""
+        if self.width == 1:
+            return mask.text
+        name = f"llvm.vector.reduce.or.v{self.width}i1"
+        return self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
+
+    def cold(self, mask: V, slow: Any, *fast: V) -> list[V]:
+        """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block is entered only if any lane holds."""
+
+        def block() -> list[str]:
+            return [self.select(mask, s, f).text for s, f in zip(slow(), fast, strict=True)]
+
+        types = [self.type(f.element) for f in fast]
+        texts = self.writer.when(self.any(mask), block, types, [f.text for f in fast])
+        return [V(self, f.element, t) for f, t in zip(fast, texts, strict=True)]
+
+    def shuffle(self, x: str, y: str, element: str, indices: Sequence[int], width: int) -> str:
+        """Lanes of two ``width``-vectors by number (y's follow x's)."""
+        t = f"<{width} x {element}>"
+        picks = ", ".join(f"i32 {k}" for k in indices)
+        return self.writer.op(f"shufflevector {t} {x}, {t} {y}, <{len(indices)} x i32> <{picks}>")
+
+    def extract(self, x: V, lane: int) -> str:
+        if self.width == 1:
+            return x.text
+        return self.writer.op(f"extractelement {self.type(x.element)} {x.text}, i64 {lane}")

@@ -1,0 +1,267 @@
+"""Memory access of one vector: contiguous, broadcast, strided; whole or masked; any dtype.
+
+A mask is the first ``count`` lanes. Where the target has no masked access for an element size, the lanes are copied
+one by one through a stack buffer, so that no element outside the operand is ever touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from weft.codegen import elements, floats
+from weft.codegen.emitter import Value
+from weft.codegen.lanes import Lanes, V
+from weft.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Mask:
+    """The first ``count`` lanes (an i64 name; none if it is not positive) and the same as a vector of i1."""
+
+    count: str
+    lanes: V
+
+
+def first_lanes(lanes: Lanes, remaining: str) -> Mask:
+    """The lanes below ``remaining``."""
+    writer = lanes.writer
+    count = writer.minimum_index(remaining, str(lanes.width))
+    short = writer.op(f"trunc i64 {count} to i32")
+    return Mask(count, lanes.iota("i32") < lanes.splat(short, "i32"))
+
+
+def whole(dtype: np.dtype) -> str:
+    """LLVM integer type of one element in memory, complex numbers in one piece."""
+    element = elements.of(dtype)
+    return f"i{8 * element.bytes * element.parts}"
+
+
+def alignment(dtype: np.dtype) -> int:
+    return elements.of(dtype).bytes
+
+
+class Memory:
+    """Loads and stores of ``Value``s at a pointer."""
+
+    def __init__(self, lanes: Lanes, target: Target) -> None:
+        self.lanes = lanes
+        self.writer = lanes.writer
+        self.target = target
+
+    # between registers and memory
+
+    def _arrive(self, dtype: np.dtype, v: V) -> V:
+        element = elements.of(dtype)
+        if element.kind == "b":
+            return v.ne(0)
+        return floats.decode(v, dtype) if element.kind == "h" else v
+
+    def _leave(self, dtype: np.dtype, v: V) -> V:
+        element = elements.of(dtype)
+        if element.kind == "b":
+            return v.cast("zext", "i8")
+        return floats.encode(v, dtype) if element.kind == "h" else v
+
+    def _join(self, dtype: np.dtype, text: str, width: int) -> Value:
+        """Value from the vector of memory words (one lane: from scalars)."""
+        element, lanes = elements.of(dtype), self.lanes
+        if element.parts == 1:
+            return Value(dtype, (self._arrive(dtype, V(lanes, element.memory, text)),))
+        pairs = text
+        if element.register == "float":
+            pairs = self.writer.op(f"bitcast {lanes.type('i64')} {text} to <{2 * width} x float>")
+        picks = (range(0, 2 * width, 2), range(1, 2 * width, 2))
+        parts = (lanes.shuffle(pairs, "poison", element.register, p, 2 * width) for p in picks)
+        return Value(dtype, tuple(V(lanes, element.register, p) for p in parts))
+
+    def _pack(self, value: Value) -> tuple[str, str]:
+        """(LLVM type, text) of the vector to store."""
+        element, lanes, width = elements.of(value.dtype), self.lanes, self.lanes.width
+        if element.parts == 1:
+            return lanes.type(element.memory), self._leave(value.dtype, value.part).text
+        order = [k // 2 + (k % 2) * width for k in range(2 * width)]
+        text = lanes.shuffle(value.parts[0].text, value.parts[1].text, element.register, order, width)
+        type_ = f"<{2 * width} x {element.register}>"
+        if element.register == "float":
+            return lanes.type("i64"), self.writer.op(f"bitcast {type_} {text} to {lanes.type('i64')}")
+        return type_, text
+
+    def _vector_type(self, dtype: np.dtype) -> tuple[str, str]:
+        """(LLVM type, intrinsic suffix) of a whole vector in memory."""
+        element, width = elements.of(dtype), self.lanes.width
+        if element.parts == 1:
+            return self.lanes.type(element.memory), self.lanes.suffix(element.memory)
+        if element.register == "float":
+            return self.lanes.type("i64"), self.lanes.suffix("i64")
+        return f"<{2 * width} x double>", f"v{2 * width}f64"
+
+    def _mask(self, dtype: np.dtype, mask: Mask) -> tuple[str, str]:
+        """(LLVM type, text) of a mask as wide as the memory vector."""
+        if elements.of(dtype).parts == 2 and elements.of(dtype).register == "double":
+            width = self.lanes.width
+            picks = [k // 2 for k in range(2 * width)]
+            return f"<{2 * width} x i1>", self.lanes.shuffle(mask.lanes.text, "poison", "i1", picks, width)
+        return self.lanes.type("i1"), mask.lanes.text
+
+    def _masked_natively(self, dtype: np.dtype) -> bool:
+        element = elements.of(dtype)
+        return min(element.bytes * element.parts, 8) in self.target.masked_bytes
+
+    # scalars
+
+    def load_scalar(self, dtype: np.dtype, pointer: str) -> Value:
+        """One element, as a value of one lane."""
+        element, one = elements.of(dtype), Lanes(self.writer, 1)
+        parts = []
+        for k in range(element.parts):
+            p = self.writer.element(element.memory, pointer, str(k))
+            text = self.writer.op(f"load {element.memory}, ptr {p}, align {element.bytes}")
+            parts.append(Memory(one, self.target)._arrive(dtype, V(one, element.memory, text)))
+        return Value(dtype, tuple(parts))
+
+    def store_scalar(self, value: Value, pointer: str) -> None:
+        element = elements.of(value.dtype)
+        for k, part in enumerate(value.parts):
+            p = self.writer.element(element.memory, pointer, str(k))
+            text = self._leave(value.dtype, part).text
+            self.writer.line(f"store {element.memory} {text}, ptr {p}, align {element.bytes}")
+
+    def splat(self, value: Value) -> Value:
+        """A one-lane value in every lane."""
+        parts = tuple(self.lanes.splat(p.text, p.element) for p in value.parts)
+        return Value(value.dtype, parts, value.loose)
+
+    # contiguous
+
+    def load(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> Value:
+        """Lanes at consecutive elements."""
+        if self.lanes.width == 1:
+            return self.load_scalar(dtype, pointer)
+        if mask is not None and not self._masked_natively(dtype):
+            return self._load_through_buffer(dtype, pointer, "1", mask)
+        type_, suffix = self._vector_type(dtype)
+        if mask is None:
+            text = self.writer.op(f"load {type_}, ptr {pointer}, align {alignment(dtype)}")
+        else:
+            arguments = [(f"ptr align {alignment(dtype)}", pointer), self._mask(dtype, mask), (type_, "zeroinitializer")]
+            text = self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, arguments)
+        return self._join(dtype, text, self.lanes.width)
+
+    def store(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
+        if self.lanes.width == 1:
+            self.store_scalar(value, pointer)
+            return
+        dtype = value.dtype
+        if mask is not None and not self._masked_natively(dtype):
+            self._store_through_buffer(value, pointer, "1", mask)
+            return
+        type_, text = self._pack(value)
+        if mask is None:
+            self.writer.line(f"store {type_} {text}, ptr {pointer}, align {alignment(dtype)}")
+        else:
+            suffix = self._vector_type(dtype)[1]
+            arguments = [(type_, text), (f"ptr align {alignment(dtype)}", pointer), self._mask(dtype, mask)]
+            self.writer.call(f"llvm.masked.store.{suffix}.p0", "void", arguments)
+
+    # strided
+
+    def load_strided(self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None) -> Value:
+        """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...)."""
+        if self.lanes.width == 1:
+            return self.load_scalar(dtype, pointer)
+        element = elements.of(dtype)
+        native = element.bytes * min(element.parts, 2) in (*self.target.gather_bytes, 16)
+        if mask is not None and not (native and self.target.gather_bytes):
+            return self._load_through_buffer(dtype, pointer, stride, mask)
+        if native and self.target.gather_bytes:
+            return self._gather(dtype, pointer, offsets, mask)
+        return self._load_one_by_one(dtype, pointer, stride)
+
+    def _pointers(self, dtype: np.dtype, pointer: str, offsets: V) -> str:
+        return self.writer.op(f"getelementptr {whole(dtype)}, ptr {pointer}, {self.lanes.type('i64')} {offsets.text}")
+
+    def _gather(self, dtype: np.dtype, pointer: str, offsets: V, mask: Mask | None) -> Value:
+        element, lanes = elements.of(dtype), self.lanes
+        pointers = self._pointers(dtype, pointer, offsets)
+        some = mask.lanes.text if mask else lanes.constant_text(True, "i1")
+        align = alignment(dtype)
+        if element.parts == 2 and element.register == "double":
+            parts = []
+            for k in range(2):
+                shifted = pointers if k == 0 else self._next_double(pointers)
+                parts.append(self._gather_words("double", shifted, some, align))
+            return Value(dtype, tuple(V(lanes, "double", p) for p in parts))
+        word = "i64" if element.parts == 2 else element.memory
+        return self._join(dtype, self._gather_words(word, pointers, some, align), lanes.width)
+
+    def _next_double(self, pointers: str) -> str:
+        return self.writer.op(f"getelementptr double, {self.lanes.type('ptr')} {pointers}, i64 1")
+
+    def _gather_words(self, word: str, pointers: str, mask: str, align: int) -> str:
+        type_, lanes = self.lanes.type(word), self.lanes
+        name = f"llvm.masked.gather.{lanes.suffix(word)}.v{lanes.width}p0"
+        arguments = [(f"{lanes.type('ptr')} align {align}", pointers), (lanes.type("i1"), mask), (type_, "zeroinitializer")]
+        return self.writer.call(name, type_, arguments)
+
+    def _load_one_by_one(self, dtype: np.dtype, pointer: str, stride: str) -> Value:
+        element, lanes, writer = elements.of(dtype), self.lanes, self.writer
+        texts, p = ["poison"] * element.parts, pointer
+        for lane in range(lanes.width):
+            for k in range(element.parts):
+                q = writer.element(element.memory, p, str(k))
+                word = writer.op(f"load {element.memory}, ptr {q}, align {element.bytes}")
+                texts[k] = writer.op(
+                    f"insertelement {lanes.type(element.memory)} {texts[k]}, {element.memory} {word}, i64 {lane}"
+                )
+            if lane + 1 < lanes.width:
+                p = writer.element(whole(dtype), p, stride)
+        return Value(dtype, tuple(self._arrive(dtype, V(lanes, element.memory, t)) for t in texts))
+
+    def store_strided(self, value: Value, pointer: str, stride: str, offsets: V, mask: Mask | None) -> None:
+        if self.lanes.width == 1:
+            self.store_scalar(value, pointer)
+            return
+        dtype = value.dtype
+        element = elements.of(dtype)
+        if element.parts == 1 and element.bytes in self.target.gather_bytes:
+            self._scatter(value, pointer, offsets, mask)
+        else:
+            self._store_through_buffer(value, pointer, stride, mask)
+
+    def _scatter(self, value: Value, pointer: str, offsets: V, mask: Mask | None) -> None:
+        lanes, element = self.lanes, elements.of(value.dtype)
+        pointers = self._pointers(value.dtype, pointer, offsets)
+        some = mask.lanes.text if mask else lanes.constant_text(True, "i1")
+        v = self._leave(value.dtype, value.part)
+        name = f"llvm.masked.scatter.{lanes.suffix(v.element)}.v{lanes.width}p0"
+        target = (f"{lanes.type('ptr')} align {element.bytes}", pointers)
+        self.writer.call(name, "void", [(lanes.type(v.element), v.text), target, (lanes.type("i1"), some)])
+
+    # one lane at a time, through the stack
+
+    def _copy(self, word: str, source: str, source_stride: str, sink: str, sink_stride: str, count: str, align: int) -> None:
+        writer = self.writer
+
+        def body(k: str, _: list[str]) -> list[str]:
+            p = writer.element(word, source, writer.index("mul", k, source_stride))
+            q = writer.element(word, sink, writer.index("mul", k, sink_stride))
+            writer.line(f"store {word} {writer.op(f'load {word}, ptr {p}, align {align}')}, ptr {q}, align {align}")
+            return []
+
+        writer.loop("0", count, 1, [], body)
+
+    def _load_through_buffer(self, dtype: np.dtype, pointer: str, stride: str, mask: Mask) -> Value:
+        type_, _ = self._vector_type(dtype)
+        buffer = self.writer.alloca(type_)
+        self.writer.line(f"store {type_} zeroinitializer, ptr {buffer}, align 64")
+        self._copy(whole(dtype), pointer, stride, buffer, "1", mask.count, alignment(dtype))
+        return self.load(dtype, buffer)
+
+    def _store_through_buffer(self, value: Value, pointer: str, stride: str, mask: Mask | None) -> None:
+        type_, text = self._pack(value)
+        buffer = self.writer.alloca(type_)
+        self.writer.line(f"store {type_} {text}, ptr {buffer}, align 64")
+        count = mask.count if mask else str(self.lanes.width)
+        self._copy(whole(value.dtype), buffer, "1", pointer, stride, count, alignment(value.dtype))

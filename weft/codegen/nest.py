@@ -1,0 +1,246 @@
+"""A ``loops.ir.Nest`` becomes the text of one LLVM function.
+
+    void k(void* const* operands, const int64_t* params, const void* const* table, const int64_t* range, void* scratch)
+
+Parallel dimensions are serial loops inside the given range. If the vector dimension is parallel, tiles of vectors
+run through all phases together (``columns``); if it is reduced, every phase is a vector loop along it and the rest
+of a parallel point is scalar (``rows``). A ``Copy`` is one vector of such a tile: its own emitter and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from weft.codegen import columns, elements, rows
+from weft.codegen.copies import Copy, Place, apply, index_value, scan
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.lanes import Lanes, V
+from weft.codegen.memory import Memory, whole
+from weft.codegen.writer import Writer
+from weft.loops import ir
+from weft.target import Target
+
+PARAMETERS = (
+    "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"
+    " ptr noalias readonly %range, ptr noalias %scratch"
+)
+ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
+ROW_PADDING = 64  # whole vectors may be stored past the end
+
+
+class NestWriter:
+    """Writes one function. ``text()`` gives the module."""
+
+    def __init__(self, nest: ir.Nest, target: Target, helpers: Sequence[str] = ()) -> None:
+        self.nest = nest
+        self.target = target
+        self.helpers = helpers
+        self.writer = Writer()
+        self.width = nest.width if nest.vector is not None else 1
+        self.scalar = Lanes(self.writer, 1)
+        self.lanes = Lanes(self.writer, self.width)
+        self.extents: list[str] = []
+        self.strides: dict[tuple[int, int], str] = {}
+        self.offsets: dict[tuple[int, int], V] = {}
+        self.row_bases: list[str] = []
+        self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
+
+    def text(self, symbol: str = "k") -> str:
+        place = self._entry()
+        scalars = self.copy(self.scalar, {})
+        self.run(self.nest.setup, [scalars], place)
+        if self.nest.vector is not None and self.nest.dims[self.nest.vector].role == "reduced":
+            body = rows.RowWriter(self)
+        else:
+            body = columns.ColumnWriter(self)
+        body.write(place, scalars)
+        return self.writer.text(symbol, PARAMETERS)
+
+    # entry
+
+    def param(self, slot: int) -> str:
+        return self.writer.op(f"load i64, ptr {self.writer.element('i64', '%params', str(slot))}, align 8")
+
+    def range(self, slot: int) -> str:
+        return self.writer.op(f"load i64, ptr {self.writer.element('i64', '%range', str(slot))}, align 8")
+
+    def _entry(self) -> Place:
+        nest, writer = self.nest, self.writer
+        self.extents = [self.param(d) for d in range(len(nest.dims))]
+        slot, pointers = len(nest.dims), {}
+        for k, operand in enumerate(nest.operands):
+            pointers[k] = writer.op(f"load ptr, ptr {writer.element('ptr', '%operands', str(k))}, align 8")
+            for d, stride in enumerate(operand.strides):
+                if stride == ir.RUNTIME:
+                    self.strides[k, d] = self.param(slot)
+                    slot += 1
+                    if d == nest.vector and self.width > 1:
+                        splat = self.lanes.splat(self.strides[k, d], "i64")
+                        self.offsets[k, d] = splat * self.lanes.iota("i64")
+        self._scalar_slots = slot
+        if nest.rows:
+            self._row_bases()
+        return Place(pointers, {})
+
+    def _row_bases(self) -> None:
+        writer = self.writer
+        count = str(ROW_LANES if self.columns else 1)
+        for d in self.reduced:
+            count = writer.index("mul", count, self.extents[d])
+        count = writer.index("add", count, str(ROW_PADDING))
+        base = "%scratch"
+        for dtype in self.nest.rows:
+            self.row_bases.append(base)
+            size = writer.index("mul", count, str(elements.of(dtype).bytes * elements.of(dtype).parts))
+            size = writer.index("and", writer.index("add", size, "63"), "-64")
+            base = writer.element("i8", base, size)
+
+    @property
+    def columns(self) -> bool:
+        """Is the vector dimension parallel (or absent)?"""
+        return self.nest.vector is None or self.nest.dims[self.nest.vector].role == "parallel"
+
+    # places
+
+    def copy(self, lanes: Lanes, values: dict[int, Value]) -> Copy:
+        return Copy(Emitter(lanes, "%table", self.helpers), Memory(lanes, self.target), values)
+
+    def enter(self, place: Place, dim: int, index: str, operands: Iterable[int]) -> Place:
+        """The place inside the loop over ``dim``."""
+        pointers = dict(place.pointers)
+        for k in operands:
+            stride = self.nest.operands[k].strides[dim]
+            if stride:
+                step = index if stride == 1 else self.writer.index("mul", index, self.strides[k, dim])
+                pointers[k] = self.writer.element(whole(self.nest.operands[k].dtype), pointers[k], step)
+        row = place.row
+        if self.nest.rows and self.nest.dims[dim].role == "reduced":
+            row = self.writer.index("add", self.writer.index("mul", row, self.extents[dim]), index)
+        return Place(pointers, {**place.indices, dim: index}, row)
+
+    def parallel(self, place: Place, dims: Sequence[int], inner: Callable[[Place], None]) -> None:
+        """Serial loops over ``dims``, the first dimension of the nest within the given range."""
+        if not dims:
+            inner(place)
+            return
+        dim, operands = dims[0], range(len(self.nest.operands))
+        low, high = (self.range(0), self.range(1)) if dim == 0 else ("0", self.extents[dim])
+
+        def body(index: str, _: list[str]) -> list[str]:
+            self.parallel(self.enter(place, dim, index, operands), dims[1:], inner)
+            return []
+
+        self.writer.loop(low, high, 1, [], body)
+
+    # statements
+
+    def run(self, statements: Sequence[ir.Statement], copies: list[Copy], place: Place) -> None:
+        """Emit the statements for every copy, statement by statement, so that the copies interleave."""
+        for statement in statements:
+            if isinstance(statement, ir.Apply):
+                for copy in copies:
+                    copy.values[statement.out] = apply(statement, copy)
+            elif isinstance(statement, ir.Load):
+                self._load(statement, copies, place)
+            elif isinstance(statement, ir.Store):
+                self._store(statement, copies, place)
+            elif isinstance(statement, ir.RowLoad | ir.RowStore):
+                self._row(statement, copies, place)
+            elif isinstance(statement, ir.Param):
+                value = self._param(statement)
+                for copy in copies:
+                    copy.values[statement.out] = copy.memory.splat(value)
+            elif isinstance(statement, ir.IndexOf):
+                self._index(statement, copies, place)
+            else:
+                for copy in copies:
+                    scan(statement, copy)
+
+    def stride(self, operand: int, copy: Copy) -> int:
+        """Stride class of an operand along the copy's lanes."""
+        if copy.index is None or self.nest.vector is None:
+            return 0
+        return self.nest.operands[operand].strides[self.nest.vector]
+
+    def hoist(self, statements: Sequence[ir.Statement], copy: Copy, place: Place) -> dict[int, Value]:
+        """Values of the loads that do not move along the vector dimension, loaded ahead of its loop."""
+        assert self.nest.vector is not None
+        hoisted = {}
+        for s in statements:
+            if isinstance(s, ir.Load) and not self.nest.operands[s.operand].strides[self.nest.vector]:
+                hoisted[s.out] = copy.memory.load_scalar(self.nest.operands[s.operand].dtype, place.pointers[s.operand])
+        return hoisted
+
+    def _load(self, s: ir.Load, copies: list[Copy], place: Place) -> None:
+        operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
+        shared: Value | None = None
+        for copy in copies:
+            stride = self.stride(s.operand, copy)
+            if s.out in copy.values:
+                continue
+            if not stride:
+                shared = shared or copy.memory.splat(copy.memory.load_scalar(operand.dtype, pointer))
+                copy.values[s.out] = shared
+                continue
+            assert copy.index is not None and self.nest.vector is not None
+            if stride == 1:
+                p = writer.element(whole(operand.dtype), pointer, copy.index)
+                copy.values[s.out] = copy.memory.load(operand.dtype, p, copy.mask)
+                continue
+            key = s.operand, self.nest.vector
+            p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
+            offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
+            copy.values[s.out] = copy.memory.load_strided(operand.dtype, p, self.strides[key], offsets, copy.mask)
+
+    def _store(self, s: ir.Store, copies: list[Copy], place: Place) -> None:
+        operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
+        for copy in copies:
+            value = copy.values[s.value]
+            stride = self.stride(s.operand, copy)
+            if copy.index is None:
+                copy.memory.store_scalar(value, pointer)
+            elif stride == 1:
+                p = writer.element(whole(operand.dtype), pointer, copy.index)
+                copy.memory.store(value, p, copy.mask)
+            elif stride == ir.RUNTIME:
+                assert self.nest.vector is not None
+                key = s.operand, self.nest.vector
+                p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
+                offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
+                copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask)
+            else:
+                raise ValueError(f"[codegen] store to operand {s.operand} does not move along the vector dimension")
+
+    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Copy], place: Place) -> None:
+        dtype, writer = self.nest.rows[s.row], self.writer
+        for copy in copies:
+            position = place.row
+            if self.columns:
+                position = writer.index("add", writer.index("mul", position, str(ROW_LANES)), str(copy.slot))
+            elif copy.index is not None:
+                assert self.nest.vector is not None
+                position = writer.index("mul", position, self.extents[self.nest.vector])
+                position = writer.index("add", position, copy.index)
+            p = writer.element(whole(dtype), self.row_bases[s.row], position)
+            if isinstance(s, ir.RowLoad):
+                copy.values[s.out] = copy.memory.load(dtype, p)
+            else:
+                copy.memory.store(copy.values[s.value], p)
+
+    def _param(self, s: ir.Param) -> Value:
+        dtypes = self.nest.scalars[: s.index]
+        slot = self._scalar_slots + sum(2 if d == elements.COMPLEX128 else 1 for d in dtypes)
+        p = self.writer.element("i64", "%params", str(slot))
+        return Memory(self.scalar, self.target).load_scalar(s.dtype, p)
+
+    def _index(self, s: ir.IndexOf, copies: list[Copy], place: Place) -> None:
+        shared: Value | None = None
+        for copy in copies:
+            if s.dim == self.nest.vector and copy.index is not None:
+                copy.values[s.out] = index_value(copy.emit, copy.index, s.dtype)
+            else:
+                if shared is None:
+                    one = Emitter(self.scalar)
+                    shared = one.convert(Value(elements.INT64, (V(self.scalar, "i64", place.indices[s.dim]),)), s.dtype)
+                    shared = copy.memory.splat(one.settle(shared))
+                copy.values[s.out] = shared

@@ -1,0 +1,106 @@
+"""The reduction tree of docs/NUMERICS.md in code: accumulators, their combination, the fold of 32 lanes.
+
+The bits do not depend on the vector width: "lanes" keeps 32 lane accumulators in 32 / W vectors and folds them by
+halves, as if they were one vector of 32; a lane outside the operand never changes an accumulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.lanes import Lanes, V
+from weft.codegen.memory import Mask
+from weft.loops import ir
+
+LANES = 32
+BLOCK_LANES = 8192
+BLOCK_ROWS = 256
+
+Accumulators = tuple[Value, ...]  # of one reduction
+
+
+def identities(reduction: ir.Reduce | ir.Scan, emit: Emitter) -> Accumulators:
+    return tuple(emit.const(identity, np.dtype(dtype)) for dtype, identity in reduction.accumulators)
+
+
+def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
+    results = reduction.kind.combine(emit, left, right, **dict(reduction.params))
+    return tuple(emit.settle(v) for v in results)
+
+
+def step(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None) -> Accumulators:
+    """Accumulators after one more element in each lane."""
+    args = tuple(values[n] for n in reduction.args)
+    index = None if reduction.index is None else values[reduction.index]
+    prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
+    new = combine(reduction, emit, accs, tuple(emit.settle(v) for v in prepared))
+    if mask is None:
+        return new
+    return tuple(_where(mask, n, old) for n, old in zip(new, accs, strict=True))
+
+
+def _where(mask: Mask, new: Value, old: Value) -> Value:
+    lanes = mask.lanes.lanes
+    return Value(new.dtype, tuple(lanes.select(mask.lanes, n, o) for n, o in zip(new.parts, old.parts, strict=True)))
+
+
+def finish(reduction: ir.Reduce, emit: Emitter, accs: Accumulators) -> tuple[Value, ...]:
+    results = reduction.kind.finish(emit, accs, **dict(reduction.params))
+    return tuple(emit.settle(v) for v in results)
+
+
+def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Accumulators:
+    """32 lane accumulators, in 32 / W vectors, to one scalar each: l with l + 16, then l + 8, ..."""
+    while len(vectors) > 1:
+        half = len(vectors) // 2
+        vectors = [combine(reduction, emit, vectors[k], vectors[k + half]) for k in range(half)]
+    accs, lanes = vectors[0], emit.lanes
+    while lanes.width > 1:
+        half = lanes.width // 2
+        narrow = Lanes(lanes.writer, half)
+        left = tuple(_part(v, lanes, narrow, 0) for v in accs)
+        right = tuple(_part(v, lanes, narrow, half) for v in accs)
+        accs = combine(reduction, Emitter(narrow, emit.table, emit.helpers), left, right)
+        lanes = narrow
+    return accs
+
+
+def _part(value: Value, wide: Lanes, narrow: Lanes, start: int) -> Value:
+    parts = []
+    for p in value.parts:
+        if narrow.width == 1:
+            parts.append(V(narrow, p.element, wide.extract(p, start)))
+        else:
+            picks = range(start, start + narrow.width)
+            parts.append(V(narrow, p.element, wide.shuffle(p.text, "poison", p.element, picks, wide.width)))
+    return Value(value.dtype, tuple(parts))
+
+
+# carrying values through loops
+
+
+def flatten(values: Sequence[Value]) -> list[tuple[str, str]]:
+    """(LLVM type, text) of every register."""
+    return [(p.lanes.type(p.element), p.text) for v in values for p in v.parts]
+
+
+def rebuild(values: Sequence[Value], texts: Sequence[str]) -> list[Value]:
+    """The same values with other texts."""
+    rest = iter(texts)
+    return [Value(v.dtype, tuple(V(p.lanes, p.element, next(rest)) for p in v.parts)) for v in values]
+
+
+def flat_accs(accs: Sequence[Accumulators]) -> list[Value]:
+    return [v for group in accs for v in group]
+
+
+def group_accs(reductions: Sequence[ir.Reduce], values: Sequence[Value]) -> list[Accumulators]:
+    """The inverse of ``flat_accs`` for one set of accumulators per reduction."""
+    groups, at = [], 0
+    for r in reductions:
+        groups.append(tuple(values[at : at + len(r.accumulators)]))
+        at += len(r.accumulators)
+    return groups

@@ -1,0 +1,286 @@
+"""Nests whose lanes run along the last reduced dimension: a scalar point, each phase a vector loop.
+
+    for parallel dims: for phase: before (scalar); splat; for outer reduced dims:
+        for block of 8192: 32 lane accumulators over the block; fold; total = combine(total, block)
+
+The 32 accumulators are 32 / W vectors. Light bodies step over 32 elements with one body per vector; heavy ones are
+written once and the accumulators rotate, which after a multiple of 32 elements puts them back in their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from weft.codegen import copies, elements, reduce_tree
+from weft.codegen.copies import Copy, Place
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.memory import first_lanes
+from weft.codegen.reduce_tree import BLOCK_LANES, LANES, Accumulators
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+SMALL_BODY = 10.0
+LARGE_BODY = 24.0
+PARTIAL_BYTES = 16  # a slot of the partial buffer
+
+
+class RowWriter:
+    """Writes the loops of one nest."""
+
+    def __init__(self, parent: NestWriter) -> None:
+        assert parent.nest.vector is not None
+        self.parent = parent
+        self.nest = parent.nest
+        self.writer = parent.writer
+        self.vector = parent.nest.vector
+        self.outer_reduced = [d for d in parent.reduced if d != self.vector]
+
+    def write(self, place: Place, scalars: Copy) -> None:
+        if self.nest.split:
+            self._split(place, scalars)
+            return
+        outer = [d for d, dim in enumerate(self.nest.dims) if dim.role == "parallel"]
+        self.parent.parallel(place, outer, lambda inner: self._point(inner, copies.fresh(scalars, scalars.values)))
+
+    def _point(self, place: Place, point: Copy, first_phase: int = 0) -> None:
+        for phase in self.nest.phases[first_phase:]:
+            self.parent.run(phase.before, [point], place)
+            if phase.reductions:
+                totals = self._reduce(phase, point, place)
+                self._finish(phase, point, totals)
+            elif phase.body:
+                self._map(phase, point, place)
+
+    def _finish(self, phase: ir.Phase, point: Copy, totals: list[Accumulators]) -> None:
+        for reduction, accs in zip(phase.reductions, totals, strict=True):
+            outs = reduce_tree.finish(reduction, point.emit, accs)
+            point.values.update(zip(reduction.outs, outs, strict=True))
+
+    # pieces
+
+    def _wide(self, phase: ir.Phase, point: Copy) -> Copy:
+        """A copy of W lanes that knows the scalars the body uses."""
+        base = self.parent.copy(self.parent.lanes, {})
+        wanted = copies.uses(phase)
+        base.values = {n: base.memory.splat(v) for n, v in point.values.items() if n in wanted}
+        return base
+
+    def _hoisted(self, phase: ir.Phase, base: Copy, place: Place) -> Copy:
+        hoisted = self.parent.hoist(phase.body, base, place)
+        values = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
+        return Copy(base.emit, base.memory, values)
+
+    def _operands(self, phase: ir.Phase) -> list[int]:
+        return sorted({s.operand for s in phase.body if isinstance(s, ir.Load | ir.Store)})
+
+    def _maskable(self, phase: ir.Phase) -> bool:
+        target = self.parent.target
+        for k in self._operands(phase):
+            operand = self.nest.operands[k]
+            element, stride = elements.of(operand.dtype), operand.strides[self.vector]
+            size = min(element.bytes * element.parts, 8)
+            if stride and size not in (target.masked_bytes if stride == 1 else target.gather_bytes):
+                return False
+        return True
+
+    # a phase without reductions
+
+    def _map(self, phase: ir.Phase, point: Copy, place: Place) -> None:
+        base = self._wide(phase, point)
+        self._outer(phase, place, 0, lambda inner: self._map_row(phase, base, inner))
+
+    def _outer(self, phase: ir.Phase, place: Place, depth: int, inner: Callable[[Place], None]) -> None:
+        if depth == len(self.outer_reduced):
+            inner(place)
+            return
+        dim, operands = self.outer_reduced[depth], self._operands(phase)
+
+        def body(index: str, _: list[str]) -> list[str]:
+            self._outer(phase, self.parent.enter(place, dim, index, operands), depth + 1, inner)
+            return []
+
+        self.writer.loop("0", self.parent.extents[dim], 1, [], body)
+
+    def _map_row(self, phase: ir.Phase, base: Copy, place: Place) -> None:
+        writer, width = self.writer, self.parent.width
+        base = self._hoisted(phase, base, place)
+        low, high = "0", self.parent.extents[self.vector]
+        total = copies.cost(phase.body)
+        if total < LARGE_BODY or not self._maskable(phase):
+            unroll = 2 if total <= SMALL_BODY else 1
+            main = writer.index("and", high, str(-width * unroll))
+
+            def whole(index: str, _: list[str]) -> list[str]:
+                tile = []
+                for u in range(unroll):
+                    tile.append(copies.fresh(base, base.values, writer.index("add", index, str(u * width))))
+                self.parent.run(phase.body, tile, place)
+                return []
+
+            writer.loop(low, main, width * unroll, [], whole)
+            low = main
+
+        def masked(index: str, _: list[str]) -> list[str]:
+            mask = first_lanes(self.parent.lanes, writer.index("sub", high, index))
+            self.parent.run(phase.body, [copies.fresh(base, base.values, index, mask)], place)
+            return []
+
+        writer.loop(low, high, width, [], masked)
+
+    # a phase with reductions
+
+    def _reduce(self, phase: ir.Phase, point: Copy, place: Place) -> list[Accumulators]:
+        base = self._wide(phase, point)
+        totals = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
+        return self._totals(phase, base, place, 0, totals)
+
+    def _carry(
+        self,
+        phase: ir.Phase,
+        bounds: tuple[str, str, int],
+        totals: list[Accumulators],
+        body: Callable[[str, list[Accumulators]], list[Accumulators]],
+    ) -> list[Accumulators]:
+        """A loop that carries the accumulators of every reduction of the phase."""
+        values = reduce_tree.flat_accs(totals)
+
+        def inner(index: str, texts: list[str]) -> list[str]:
+            groups = reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
+            return [t for _, t in reduce_tree.flatten(reduce_tree.flat_accs(body(index, groups)))]
+
+        texts = self.writer.loop(*bounds, reduce_tree.flatten(values), inner)
+        return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
+
+    def _totals(
+        self, phase: ir.Phase, base: Copy, place: Place, depth: int, totals: list[Accumulators]
+    ) -> list[Accumulators]:
+        """Totals after the reduced dimensions from number ``depth`` inwards."""
+        if depth < len(self.outer_reduced):
+            dim, operands = self.outer_reduced[depth], self._operands(phase)
+
+            def outer(index: str, inner: list[Accumulators]) -> list[Accumulators]:
+                return self._totals(phase, base, self.parent.enter(place, dim, index, operands), depth + 1, inner)
+
+            return self._carry(phase, ("0", self.parent.extents[dim], 1), totals, outer)
+        base = self._hoisted(phase, base, place)
+
+        def block(start: str, inner: list[Accumulators]) -> list[Accumulators]:
+            return self._combine(phase, inner, self._block(phase, base, place, start))
+
+        return self._carry(phase, ("0", self.parent.extents[self.vector], BLOCK_LANES), totals, block)
+
+    def _combine(self, phase: ir.Phase, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
+        emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
+        return [
+            reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)
+        ]
+
+    def _block(self, phase: ir.Phase, base: Copy, place: Place, start: str) -> list[Accumulators]:
+        """Folded accumulators of one block of at most 8192 elements."""
+        writer, width = self.writer, self.parent.width
+        per_block = LANES // width
+        stop = writer.index("add", start, str(BLOCK_LANES))
+        stop = writer.minimum_index(stop, self.parent.extents[self.vector])
+        vectors = [[reduce_tree.identities(r, base.emit) for r in phase.reductions] for _ in range(per_block)]
+        length = writer.index("sub", stop, start)
+        total = copies.cost(phase.body)
+        low = start
+        if total < LARGE_BODY or not self._maskable(phase):
+            low = writer.index("add", start, writer.index("and", length, str(-LANES)))
+            group = per_block if total <= SMALL_BODY else 1
+            vectors = self._sweep(phase, base, place, (start, low), vectors, group, None)
+        rounded = writer.index("and", writer.index("add", length, str(LANES - 1)), str(-LANES))
+        vectors = self._sweep(phase, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
+        emit = base.emit
+        return [
+            reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)
+        ]
+
+    def _sweep(
+        self,
+        phase: ir.Phase,
+        base: Copy,
+        place: Place,
+        bounds: tuple[str, str],
+        vectors: list[list[Accumulators]],
+        group: int,
+        stop: str | None,
+    ) -> list[list[Accumulators]]:
+        """``group`` vectors a step over a multiple of 32 elements; lanes from ``stop`` on are masked."""
+        writer, width, size = self.writer, self.parent.width, len(phase.reductions)
+        flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
+
+        def split(values: list[Value]) -> list[list[Accumulators]]:
+            per = len(values) // len(vectors)
+            return [
+                reduce_tree.group_accs(phase.reductions, values[k * per : (k + 1) * per]) for k in range(len(vectors))
+            ]
+
+        def body(index: str, texts: list[str]) -> list[str]:
+            now = split(reduce_tree.rebuild(flat, texts))
+            tile = []
+            for u in range(group):
+                at = writer.index("add", index, str(u * width))
+                mask = None if stop is None else first_lanes(self.parent.lanes, writer.index("sub", stop, at))
+                tile.append(copies.fresh(base, base.values, at, mask))
+            self.parent.run(phase.body, tile, place)
+            new = [
+                [
+                    reduce_tree.step(phase.reductions[k], c.emit, c.values, accs[k], c.mask)
+                    for k in range(size)
+                ]
+                for c, accs in zip(tile, now, strict=False)
+            ]
+            following = [*now[group:], *new]
+            return [t for groups in following for _, t in reduce_tree.flatten(reduce_tree.flat_accs(groups))]
+
+        texts = writer.loop(*bounds, width * group, reduce_tree.flatten(flat), body)
+        return split(reduce_tree.rebuild(flat, texts))
+
+    # split nests
+
+    def _split(self, place: Place, scalars: Copy) -> None:
+        """Mode 0: accumulators of blocks lov..hiv to the partial buffer. Mode 1: combine all, run the other phases."""
+        parent, writer, phase = self.parent, self.writer, self.nest.phases[0]
+        point = copies.fresh(scalars, scalars.values)
+        parent.run(phase.before, [point], place)
+        low, high, mode = parent.range(2), parent.range(3), parent.range(4)
+        partial = writer.op(f"inttoptr i64 {parent.range(5)} to ptr")
+        length = parent.extents[self.vector]
+        count = writer.op(f"lshr i64 {writer.index('add', length, str(BLOCK_LANES - 1))}, {BLOCK_LANES.bit_length() - 1}")
+        blocks, finish, done = (writer.fresh_label() for _ in range(3))
+        writer.branch_if(writer.compare_index("eq", mode, "0"), blocks, finish)
+        writer.label(blocks)
+        base = self._hoisted(phase, self._wide(phase, point), place)
+
+        def block(index: str, _: list[str]) -> list[str]:
+            accs = self._block(phase, base, place, writer.index("mul", index, str(BLOCK_LANES)))
+            for k, value in enumerate(reduce_tree.flat_accs(accs)):
+                point.memory.store_scalar(value, self._slot(partial, count, k, index))
+            return []
+
+        writer.loop(low, high, 1, [], block)
+        writer.branch(done)
+        writer.label(finish)
+        identities = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
+
+        def add(index: str, totals: list[Accumulators]) -> list[Accumulators]:
+            loaded = [
+                point.memory.load_scalar(v.dtype, self._slot(partial, count, k, index))
+                for k, v in enumerate(reduce_tree.flat_accs(identities))
+            ]
+            return self._combine(phase, totals, reduce_tree.group_accs(phase.reductions, loaded))
+
+        totals = self._carry(phase, ("0", count, 1), identities, add)
+        self._finish(phase, point, totals)
+        self._point(place, point, 1)
+        writer.branch(done)
+        writer.label(done)
+
+    def _slot(self, partial: str, count: str, accumulator: int, block: str) -> str:
+        row = self.writer.index("mul", count, str(accumulator))
+        at = self.writer.index("mul", self.writer.index("add", row, block), str(PARTIAL_BYTES))
+        return self.writer.element("i8", partial, at)

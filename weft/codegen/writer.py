@@ -1,0 +1,162 @@
+"""Text of one LLVM function under construction: instructions, labels, loops, declarations.
+
+Every LLVM pattern the compiler can emit passes through this module and ``lanes``; nothing else writes IR text.
+A writer knows types only as strings. Declarations appear when first used, constants are operands and need none.
+
+    w = Writer(); w.loop("0", "%n", 4, [("float", "0.0")], body)
+    # br / phi / guarded do-while, returns the carried values after the loop
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+Carried = Sequence[tuple[str, str]]  # (type, initial value)
+
+
+class Writer:
+    """Instructions of one function in order; ``block`` is the label of the block being filled."""
+
+    __slots__ = ("lines", "block", "declarations", "allocas", "_count", "cold_branches")
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.block = "entry"
+        self.declarations: dict[str, str] = {}
+        self.allocas: list[str] = []
+        self.cold_branches = False
+        self._count = 0
+
+    def name(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def op(self, text: str) -> str:
+        """Emit an instruction that gives a value, return its name."""
+        self._count += 1
+        result = f"%v{self._count}"
+        self.lines.append(f"{result} = {text}")
+        return result
+
+    def line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def label(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def fresh_label(self) -> str:
+        self._count += 1
+        return f"b{self._count}"
+
+    def branch(self, label: str) -> None:
+        self.lines.append(f"br label %{label}")
+
+    def branch_if(self, condition: str, yes: str, no: str, cold: bool = False) -> None:
+        """``cold`` says that ``yes`` is hardly ever taken."""
+        self.cold_branches = self.cold_branches or cold
+        self.lines.append(f"br i1 {condition}, label %{yes}, label %{no}" + (", !prof !0" if cold else ""))
+
+    def alloca(self, type_: str) -> str:
+        """Stack memory for the whole call, aligned to 64 bytes."""
+        self._count += 1
+        result = f"%v{self._count}"
+        self.allocas.append(f"{result} = alloca {type_}, align 64")
+        return result
+
+    def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
+        """Call an LLVM intrinsic, declaring it on first use."""
+        if name not in self.declarations:
+            types = ", ".join(t for t, _ in arguments)
+            self.declarations[name] = f"declare {result} @{name}({types})"
+        text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})"
+        if result == "void":
+            self.lines.append(text)
+            return ""
+        return self.op(text)
+
+    def phi(self, type_: str, *incoming: tuple[str, str]) -> str:
+        """Incoming values as (value, label)."""
+        return self.op(f"phi {type_} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
+
+    # 64-bit index arithmetic; literal operands fold
+
+    def index(self, op: str, x: str, y: str) -> str:
+        if op in ("add", "sub") and y == "0":
+            return x
+        if op == "add" and x == "0":
+            return y
+        if op == "mul" and "0" in (x, y):
+            return "0"
+        if op == "mul" and "1" in (x, y):
+            return y if x == "1" else x
+        return self.op(f"{op} i64 {x}, {y}")
+
+    def compare_index(self, op: str, x: str, y: str) -> str:
+        return self.op(f"icmp {op} i64 {x}, {y}")
+
+    def choose_index(self, condition: str, yes: str, no: str) -> str:
+        return self.op(f"select i1 {condition}, i64 {yes}, i64 {no}")
+
+    def minimum_index(self, x: str, y: str) -> str:
+        return self.choose_index(self.compare_index("slt", x, y), x, y)
+
+    def element(self, type_: str, pointer: str, index: str) -> str:
+        """Pointer to element ``index``."""
+        return pointer if index == "0" else self.op(f"getelementptr {type_}, ptr {pointer}, i64 {index}")
+
+    def loop(
+        self,
+        low: str,
+        high: str,
+        step: int | str,
+        carried: Carried,
+        body: Callable[[str, list[str]], Sequence[str]],
+    ) -> list[str]:
+        """``for i in range(low, high, step)``, signed, with values carried from one iteration to the next.
+
+        ``body(i, values)`` emits one iteration and returns the next values. The loop is skipped if empty.
+        """
+        head, done = self.fresh_label(), self.fresh_label()
+        before = self.block
+        self.branch_if(self.compare_index("slt", low, high), head, done)
+        self.label(head)
+        at = len(self.lines)
+        index = self.name()
+        values = [self.name() for _ in carried]
+        following = body(index, values)
+        latch = self.block
+        next_index = self.op(f"add nsw i64 {index}, {step}")
+        self.branch_if(self.compare_index("slt", next_index, high), head, done)
+        phis = [f"{index} = phi i64 [ {low}, %{before} ], [ {next_index}, %{latch} ]"]
+        for (type_, initial), value, new in zip(carried, values, following, strict=True):
+            phis.append(f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]")
+        self.lines[at:at] = phis
+        self.label(done)
+        return [
+            self.phi(type_, (initial, before), (new, latch))
+            for (type_, initial), new in zip(carried, following, strict=True)
+        ]
+
+    def when(self, condition: str, cold: Callable[[], Sequence[str]], types: Sequence[str], otherwise: Sequence[str]) -> list[str]:
+        """Values of ``cold()`` if the (rare) condition holds, else ``otherwise``."""
+        slow, join = self.fresh_label(), self.fresh_label()
+        fast = self.block
+        self.branch_if(condition, slow, join, cold=True)
+        self.label(slow)
+        values = cold()
+        end = self.block
+        self.branch(join)
+        self.label(join)
+        return [
+            self.phi(t, (no, fast), (yes, end)) for t, yes, no in zip(types, values, otherwise, strict=True)
+        ]
+
+    def text(self, symbol: str, parameters: str) -> str:
+        """The module: one function ``symbol`` and what it declares."""
+        parts = [f"define void @{symbol}({parameters}) nounwind {{", "entry:", *self.allocas, *self.lines, "ret void", "}"]
+        parts.extend(self.declarations.values())
+        if self.cold_branches:
+            parts.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
+        parts.append("")
+        return "\n".join(parts)
