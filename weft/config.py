@@ -1,0 +1,303 @@
+"""Options: what they are called, what they accept, and which value holds on the current thread.
+
+An option has a process-wide value (``weft.config.update``, an environment variable ``WEFT_<NAME>``) and may be
+overlaid by a context manager (``with weft.enable_x64(True)``), which only its own thread sees. Names are accepted
+with or without JAX's ``jax_`` prefix. The values of all options that affect tracing or code are interned as one
+tuple whose id, the token, is part of every cache key; leaving a context restores the token.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import threading
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from weft import runtime
+
+_DOT_PRECISIONS = (
+    None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32",
+    "F16_F16_F16", "F16_F16_F32", "BF16_BF16_BF16", "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
+    "BF16_BF16_F32_X9", "TF32_TF32_F32", "TF32_TF32_F32_X3", "F32_F32_F32", "F64_F64_F64",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: ``kind`` bool, int, str or object; ``choices`` when only some values are legal."""
+
+    name: str
+    default: Any
+    kind: type
+    meaning: str
+    choices: tuple[Any, ...] | None = None
+    in_key: bool = False  # affects tracing or code, hence part of the token
+
+
+def _option(*args: Any, **kwargs: Any) -> tuple[str, Option]:
+    option = Option(*args, **kwargs)
+    return option.name, option
+
+
+# Options shared with JAX, then weft's own (at most 15).
+OPTIONS: dict[str, Option] = dict((
+    _option("enable_x64", False, bool, "64-bit types are available", in_key=True),
+    _option("numpy_dtype_promotion", "standard", str, "implicit dtype promotion", ("standard", "strict"), True),
+    _option("numpy_rank_promotion", "allow", str, "implicit rank promotion", ("allow", "warn", "raise"), True),
+    _option("default_device", None, object, "device of uncommitted computations", in_key=True),
+    _option("default_matmul_precision", None, object, "precision of contractions", _DOT_PRECISIONS, True),
+    _option("disable_jit", False, bool, "run jitted functions operation by operation", in_key=True),
+    _option("debug_nans", False, bool, "raise when a result holds a NaN", in_key=True),
+    _option("debug_infs", False, bool, "raise when a result holds an infinity", in_key=True),
+    _option("log_compiles", False, bool, "log a line for each trace and compilation"),
+    _option("explain_cache_misses", False, bool, "say why a jitted call missed the cache"),
+    _option("check_tracer_leaks", False, bool, "raise when a traced function leaks a traced value", in_key=True),
+    _option("traceback_filtering", "auto", str, "how weft's own frames are hidden from tracebacks",
+            ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")),
+    _option("default_prng_impl", "threefry2x32", str, "generator behind random.key", ("threefry2x32",), True),
+    _option("threefry_partitionable", True, bool, "random bits by position rather than by halves", in_key=True),
+    _option("random_seed_offset", 0, int, "added to every integer seed", in_key=True),
+    _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
+    _option("softmax_custom_jvp", True, bool, "softmax carries its own derivative", in_key=True),
+    _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
+    _option("compilation_cache_dir", None, object, "folder of the kernel cache on disk"),
+    _option("compilation_cache_max_size", -1, int, "bytes the kernel cache on disk may hold, -1 for no bound"),
+    _option("tracer_error_num_traceback_frames", 5, int, "frames shown for a leaked value"),
+    _option("pprint_use_color", False, bool, "colours in printed jaxprs (never used)"),
+    # weft's own
+    _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
+    _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
+    _option("show", "", str, "stages to print, a comma-separated list of words"),
+    _option("dump", "", str, "folder into which every form of every program is written"),
+    _option("skip", "", str, "stages to leave out, a comma-separated list of words", in_key=True),
+    _option("check", False, bool, "verify the program after every stage"),
+    _option("compile", "inline", str, "where LLVM runs", ("inline", "isolated")),
+    _option("num_threads", 0, int, "size of the thread pool, 0 for the machine's"),
+    _option("cache_bytes", 256 << 20, int, "bytes of machine code kept in the process"),
+))  # fmt: skip
+
+# JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.
+INERT: dict[str, Any] = {
+    "allow_f16_reductions": True, "array_garbage_collection_guard": "allow", "auto_pcast": False,
+    "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
+    "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
+    "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
+    "compiler_detailed_logging_min_ops": 10, "compiler_enable_remat_pass": True,
+    "cpu_enable_async_dispatch": True, "custom_vjp3": False, "debug_key_reuse": False,
+    "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
+    "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
+    "embedded_constants_max_bytes": -1, "enable_compilation_cache": True, "enable_pgle": False,
+    "exec_time_optimization_effort": 0.0, "explicit_x64_dtypes": "allow",
+    "high_dynamic_range_gumbel": False, "hlo_source_file_canonicalization_regex": None,
+    "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True,
+    "legacy_prng_key": "allow", "log_checkpoint_residuals": False, "logging_level": "",
+    "memory_fitting_effort": 0.0, "memory_fitting_level": "O2", "mutable_array_checks": True,
+    "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
+    "persistent_cache_min_compile_time_secs": 1.0, "persistent_cache_min_entry_size_bytes": 0,
+    "platform_name": "", "platforms": None, "raise_persistent_cache_errors": False, "remat3": False,
+    "scan3": False, "send_traceback_to_runtime": False, "source_url_schema": None, "thread_guard": False,
+    "traceback_in_locations_limit": 10, "transfer_guard": None, "transfer_guard_device_to_device": None,
+    "transfer_guard_device_to_host": None, "transfer_guard_host_to_device": None,
+    "use_direct_linearize": True, "use_magma": None, "use_shardy_partitioner": True,
+    "use_simplified_jaxpr_constants": False,
+}  # fmt: skip
+
+_KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
+_TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
+
+
+class _Thread(threading.local):
+    """The overlay of the current thread: option name -> value, and how many contexts are open."""
+
+    def __init__(self) -> None:
+        self.overlay: dict[str, Any] = {}
+
+
+_thread = _Thread()
+_values: dict[str, Any] = {}
+_tokens: dict[tuple[Any, ...], int] = {}
+_lock = threading.RLock()
+
+
+def _no_dispatcher(token: int) -> None:
+    """Stands in for the native dispatcher where the runtime was built without it."""
+
+
+_set_default_token = getattr(runtime, "set_default_config_token", _no_dispatcher)
+_set_thread_token = getattr(runtime, "set_config_token", _no_dispatcher)
+
+
+def _canonical(name: str) -> str:
+    """The table's name for ``name``; an unknown one raises AttributeError with close matches."""
+    short = name[4:] if name.startswith("jax_") else name[5:] if name.startswith("weft_") else name
+    if short in OPTIONS or short in INERT:
+        return short
+    close = difflib.get_close_matches(short, [*OPTIONS, *INERT], n=3)
+    hint = f". Did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
+    raise AttributeError(f"Unrecognized config option: {name}{hint}")
+
+
+def _checked(name: str, value: Any) -> Any:
+    """``value`` as option ``name`` stores it; ValueError or TypeError when it is not legal."""
+    option = OPTIONS.get(name)
+    if option is None:
+        if name in ("platforms", "platform_name") and value not in (None, "", "cpu"):
+            raise NotImplementedError(f"[config] {name}={value!r}: weft runs on the CPU; use 'cpu' or None")
+        return value
+    if option.choices is not None and value not in option.choices:
+        legal = [choice for choice in option.choices if choice is not None]
+        none_or = "None or " if None in option.choices else ""
+        raise ValueError(f"[config] new value of {name} must be {none_or}in {legal}, got {value!r}")
+    if option.kind is bool:
+        return _as_bool(name, value)
+    if option.kind is int and (isinstance(value, bool) or not isinstance(value, int)):
+        raise TypeError(f"[config] {name} takes an int, got {value!r}")
+    if option.kind is str and not isinstance(value, str):
+        raise TypeError(f"[config] {name} takes a str, got {value!r}")
+    return value
+
+
+def _as_bool(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int) and value in (0, 1):
+        return bool(value)
+    if isinstance(value, str) and value.lower() in _TRUE:
+        return True
+    if isinstance(value, str) and value.lower() in _FALSE:
+        return False
+    raise ValueError(f"[config] {name} takes True or False, got {value!r}")
+
+
+def _from_environment(option: Option) -> Any:
+    text = os.environ.get(f"WEFT_{option.name.upper()}")
+    if text is None:
+        return option.default
+    if option.kind is int:
+        return int(text)
+    return _checked(option.name, text)
+
+
+def _intern(values: tuple[Any, ...]) -> int:
+    with _lock:
+        return _tokens.setdefault(values, len(_tokens))
+
+
+def _install_token() -> None:
+    """Tell the native dispatcher which configuration the current thread runs under."""
+    overlay = _thread.overlay
+    _set_thread_token(token() if overlay else -1)
+
+
+def token() -> int:
+    """The id of the interned tuple of values, on this thread, of all options that affect tracing or code."""
+    overlay = _thread.overlay
+    return _intern(tuple(overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES))
+
+
+def read(name: str) -> Any:
+    """The value of an option on the current thread."""
+    short = _canonical(name)
+    overlay = _thread.overlay
+    return overlay[short] if short in overlay else _values[short]
+
+
+def update(name: str, value: Any) -> None:
+    """Set an option for the process (threads inside a context of the same option keep the context's value)."""
+    short = _canonical(name)
+    checked = _checked(short, value)
+    with _lock:
+        _values[short] = checked
+        _set_default_token(_intern(tuple(_values[key] for key in _KEY_NAMES)))
+    if _thread.overlay:
+        _install_token()
+
+
+def values() -> dict[str, Any]:
+    """Every option and its value on the current thread."""
+    return {**_values, **_thread.overlay}
+
+
+def x64_enabled() -> bool:
+    overlay = _thread.overlay
+    return overlay["enable_x64"] if "enable_x64" in overlay else _values["enable_x64"]
+
+
+@contextmanager
+def _overlaid(name: str, value: Any) -> Iterator[None]:
+    overlay = _thread.overlay
+    missing = name not in overlay
+    saved = overlay.get(name)
+    overlay[name] = value
+    _install_token()
+    try:
+        yield
+    finally:
+        if missing:
+            del overlay[name]
+        else:
+            overlay[name] = saved
+        _install_token()
+
+
+def context(name: str, value: Any) -> Any:
+    """A context manager (and decorator) under which option ``name`` has ``value`` on the current thread."""
+    short = _canonical(name)
+    return _overlaid(short, _checked(short, value))
+
+
+def _context_function(name: str, *defaults: Any) -> Callable[..., Any]:
+    def enter(new_val: Any = defaults[0] if defaults else ..., /) -> Any:
+        if new_val is ...:
+            raise TypeError(f"[{name}] the context manager takes the new value as its argument")
+        return context(name, new_val)
+
+    enter.__name__ = enter.__qualname__ = name
+    meaning = OPTIONS[name].meaning if name in OPTIONS else "accepted, without effect"
+    enter.__doc__ = f"Context manager for the config option ``{name}``: {meaning}."
+    return enter
+
+
+CONTEXTS: dict[str, Callable[..., Any]] = {
+    name: _context_function(name)
+    for name in (
+        "enable_x64", "numpy_dtype_promotion", "numpy_rank_promotion", "default_device", "debug_nans", "debug_infs",
+        "log_compiles", "explain_cache_misses", "check_tracer_leaks", "default_matmul_precision", "enable_checks",
+        "default_prng_impl", "threefry_partitionable", "enable_custom_prng", "softmax_custom_jvp",
+        "share_equal_functions", "fast", "legacy_prng_key", "debug_key_reuse", "transfer_guard",
+        "transfer_guard_device_to_device", "transfer_guard_device_to_host", "transfer_guard_host_to_device",
+        "allow_f16_reductions", "thread_guard", "array_garbage_collection_guard",
+    )
+}  # fmt: skip
+CONTEXTS["checking_leaks"] = _context_function("check_tracer_leaks", True)
+CONTEXTS["disable_jit"] = _context_function("disable_jit", True)
+
+
+class _ConfigModule(types.ModuleType):
+    """Options also read as attributes, and are set as attributes: ``weft.config.share_equal_functions = False``."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return read(name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__ or name.startswith("__"):
+            super().__setattr__(name, value)
+        else:
+            update(name, value)
+
+
+def _start() -> None:
+    _values.update(INERT)
+    _values.update({name: _from_environment(option) for name, option in OPTIONS.items()})
+    _set_default_token(token())
+
+
+_start()
+sys.modules[__name__].__class__ = _ConfigModule

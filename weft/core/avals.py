@@ -1,0 +1,142 @@
+"""Abstract values: the type a concrete value has inside a program.
+
+    get_aval(2.5)                      f32[], weak
+    get_aval(np.float64(2.5))          f32[]              (f64[] with x64)
+    get_aval(weft array of shape 3)    f32[3]
+
+Python scalars are weakly typed. A NumPy dtype that is not available (64 bits without x64) is narrowed silently.
+Anything that is neither an array nor a scalar raises TypeError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes, runtime
+from weft.runtime import ShapedArray
+
+_INT32 = (-(2**31), 2**31 - 1)
+_INT64 = (-(2**63), 2**63 - 1)
+
+
+def scalar_aval(kind: type) -> ShapedArray:
+    """The aval of a Python bool, int, float or complex."""
+    return ShapedArray((), dtypes.scalar_dtype(kind), weak_type=kind is not bool)
+
+
+def _bool_aval(value: bool) -> ShapedArray:
+    return scalar_aval(bool)
+
+
+def _int_aval(value: int) -> ShapedArray:
+    aval = scalar_aval(int)
+    low, high = _INT64 if aval.dtype.itemsize == 8 else _INT32
+    if not low <= value <= high:
+        raise OverflowError(f"Python int {value} too large to convert to {aval.dtype.name}")
+    return aval
+
+
+def _float_aval(value: float) -> ShapedArray:
+    return scalar_aval(float)
+
+
+def _complex_aval(value: complex) -> ShapedArray:
+    return scalar_aval(complex)
+
+
+def _array_aval(value: Any) -> ShapedArray:
+    return value.aval
+
+
+def _numpy_aval(value: np.ndarray | np.generic) -> ShapedArray:
+    dtype = value.dtype
+    if not dtypes.is_supported(dtype):
+        raise TypeError(
+            f"Value {value!r} with dtype {dtype} is not a valid JAX array type. "
+            "Only arrays of numeric types are supported by JAX."
+        )
+    return ShapedArray(value.shape, dtypes.canonicalize_dtype(dtype))
+
+
+# Exact type -> aval. core.trace adds its tracers, random its keys.
+pytype_avals: dict[type, Callable[[Any], Any]] = {
+    bool: _bool_aval,
+    int: _int_aval,
+    float: _float_aval,
+    complex: _complex_aval,
+    runtime.Array: _array_aval,
+    np.ndarray: _numpy_aval,
+    **{scalar: _numpy_aval for scalar in dtypes.SCALAR_TYPES},
+}
+
+
+def find_rule(value: Any) -> Callable[[Any], Any] | None:
+    """The rule that types ``value``, by its exact type or the first base that has one."""
+    rule = pytype_avals.get(type(value))
+    if rule is not None:
+        return rule
+    for base in type(value).__mro__[1:]:
+        if base in pytype_avals:
+            return pytype_avals[base]
+    return _numpy_aval if isinstance(value, (np.ndarray, np.generic)) else None
+
+
+def get_aval(value: Any) -> Any:
+    """The aval of an array, a traced value or a scalar."""
+    rule = find_rule(value)
+    if rule is None:
+        raise TypeError(f"Value {value!r} of type {type(value)} is not a valid JAX type")
+    return rule(value)
+
+
+def typeof(value: Any) -> Any:
+    """The type of a value, as printed jaxprs show it: shape, dtype and weakness."""
+    return get_aval(value)
+
+
+def is_valid(value: Any) -> bool:
+    """Whether ``value`` may be an operand of a primitive."""
+    rule = find_rule(value)
+    if rule is None:
+        return False
+    try:
+        rule(value)
+    except TypeError:
+        return False
+    return True
+
+
+def short_dtype_name(dtype: Any) -> str:
+    """float32 -> f32, uint8 -> u8, bool -> bool; an extended dtype names itself."""
+    name = dtype.name
+    if dtypes.is_extended(dtype):
+        return name
+    for long, short in (("float", "f"), ("uint", "u"), ("int", "i"), ("complex", "c")):
+        name = name.replace(long, short)
+    return name
+
+
+def short_text(aval: Any) -> str:
+    """``f32[3,4]``, as in printed jaxprs."""
+    if not hasattr(aval, "dtype"):
+        return aval.str_short(short_dtypes=True)
+    return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
+
+
+def long_text(aval: Any) -> str:
+    """``float32[3,4]``, as in error messages; weakness is not shown."""
+    if not hasattr(aval, "dtype"):
+        return str(aval)
+    return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
+
+
+class _ShortNames(dict[Any, str]):
+    def __missing__(self, dtype: Any) -> str:
+        name = self[dtype] = short_dtype_name(dtype)
+        return name
+
+
+_short_dtype_names = _ShortNames()

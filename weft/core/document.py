@@ -1,0 +1,113 @@
+"""Documents: text with optional line breaks, laid out to a width (Wadler, "A prettier printer", 2003).
+
+A document is a string, a ``Break``, or a ``Concat``, ``Nest`` or ``Group`` of documents. A group whose content fits
+on the rest of the line is printed flat, each break as its flat text; otherwise its own breaks become newlines,
+indented by the enclosing nests. Whether a group fits is decided by the group alone, not by what follows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A newline, or ``flat`` when its group is printed flat."""
+
+    flat: str = " "
+
+
+@dataclass(frozen=True, slots=True)
+class Concat:
+    parts: tuple[Document, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """Newlines inside are indented by ``indent`` more columns."""
+
+    indent: int
+    body: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    body: Document
+
+
+Document = str | Break | Concat | Nest | Group
+
+# A break that turns into a newline only when the next word would not fit: filling, as in running text.
+SOFT_BREAK = Group(Break())
+
+
+def concat(*parts: Document) -> Document:
+    return Concat(parts)
+
+
+def nest(indent: int, body: Document) -> Document:
+    return Nest(indent, body)
+
+
+def group(body: Document) -> Document:
+    return Group(body)
+
+
+def join(separator: Document, parts: Iterable[Document]) -> Document:
+    """The parts with the separator between each two."""
+    joined: list[Document] = []
+    for part in parts:
+        if joined:
+            joined.append(separator)
+        joined.append(part)
+    return Concat(tuple(joined))
+
+
+def _fits(body: Document, room: int) -> bool:
+    """Whether ``body``, printed flat, takes at most ``room`` columns."""
+    pending: list[Document] = [body]
+    while pending and room >= 0:
+        part = pending.pop()
+        if isinstance(part, str):
+            room -= len(part)
+        elif isinstance(part, Break):
+            room -= len(part.flat)
+        elif isinstance(part, Concat):
+            pending.extend(reversed(part.parts))
+        else:
+            pending.append(part.body)
+    return room >= 0
+
+
+def layout(body: Document, width: int = 80) -> str:
+    """The document as text, lines at most ``width`` columns where the breaks allow it."""
+    out: list[str] = []
+    column = 0
+    pending: list[tuple[int, bool, Document]] = [(0, False, body)]
+    while pending:
+        indent, flat, part = pending.pop()
+        if isinstance(part, str):
+            out.append(part)
+            newline = part.rfind("\n")
+            column = column + len(part) if newline < 0 else len(part) - newline - 1
+        elif isinstance(part, Break):
+            if flat:
+                out.append(part.flat)
+                column += len(part.flat)
+            else:
+                out.append("\n" + " " * indent)
+                column = indent
+        elif isinstance(part, Concat):
+            pending.extend((indent, flat, inner) for inner in reversed(part.parts))
+        elif isinstance(part, Nest):
+            pending.append((indent + part.indent, flat, part.body))
+        else:
+            pending.append((indent, flat or _fits(part.body, width - column), part.body))
+    return "".join(out)
+
+
+def bracketed(opening: str, parts: Sequence[Document], closing: str, separator: Document = Break()) -> Document:
+    """``opening`` parts ``closing``, on one line or each part on its own line, indented by two."""
+    inner = concat(Break(""), join(separator, parts))
+    return group(concat(opening, nest(2, inner), Break(""), closing))

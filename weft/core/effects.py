@@ -1,0 +1,48 @@
+"""Effects: what an equation does besides giving its outputs.
+
+A jaxpr and each of its equations carry a frozenset of effects. An equation with an effect is kept by dead-code
+elimination, never merged with an equal one, and never crossed by fusion; equations whose effects are ordered keep
+their program order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+class Effect:
+    """Base class: instances are compared by equality, so that equal effects of two equations are one effect."""
+
+    ordered = False
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class NamedEffect(Effect):
+    """An effect known by its name alone (callbacks, debug prints)."""
+
+    def __init__(self, name: str, ordered: bool = False) -> None:
+        self.name = name
+        self.ordered = ordered
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedEffect) and (self.name, self.ordered) == (other.name, other.ordered)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.ordered))
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Effects = frozenset[Effect]
+no_effects: Effects = frozenset()
+debug_effect = NamedEffect("Debug")
+ordered_debug_effect = NamedEffect("OrderedDebug", ordered=True)
+callback_effect = NamedEffect("IO")
+ordered_callback_effect = NamedEffect("OrderedIO", ordered=True)
+
+
+def join(*groups: Iterable[Effect]) -> Effects:
+    return no_effects.union(*groups)

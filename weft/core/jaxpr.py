@@ -1,0 +1,293 @@
+"""The grammar of programs.
+
+    Jaxpr       ::= { lambda Var* ; Var* . let Eqn* in Atom* }     constvars; invars; equations; outvars
+    Eqn         ::= Var* = Primitive[params] Atom*
+    Atom        ::= Var | Literal
+    ClosedJaxpr ::= (Jaxpr, value for each constvar)
+
+Every variable is bound once, before it is used, and has an aval. ``DropVar`` stands for an output nobody reads.
+A Literal is a scalar written into the program. Jaxprs are never changed once made: passes build new ones.
+Sharing is by identity: two equations that hold the same Jaxpr object call the same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import effects as effects_module
+from weft.core import source_info as source_info_module
+from weft.core.avals import long_text
+from weft.core.effects import Effects, no_effects
+
+# Installed by core.printer, which reads the classes below.
+_printer: dict[str, Callable[..., str]] = {}
+
+
+class Var:
+    """A variable: known by identity, typed by its aval."""
+
+    __slots__ = ("__weakref__", "aval")
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{long_text(self.aval)}"
+
+
+class DropVar(Var):
+    """The binder of an output that is never read; printed ``_``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+class Literal:
+    """A scalar constant inside a program. ``val`` is a Python or NumPy scalar, or a 0-d ndarray.
+
+    Unhashable, as in JAX: literals are values, never keys of an environment.
+    """
+
+    __slots__ = ("aval", "val")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, val: Any, aval: Any) -> None:
+        self.val = val
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Literal({literal_text(self.val)})"
+
+
+Atom = Var | Literal
+
+
+def literal_text(value: Any) -> str:
+    """A literal's value as printed: the Python scalar's own text."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        return str(value.item()) if value.ndim == 0 else str(value)
+    return str(value)
+
+
+class DebugInfo:
+    """What was traced: by whom, which function at which line, the path of each argument leaf.
+
+    ``arg_names`` may be given as a callable, which is called when an error text or a report needs the names.
+    """
+
+    __slots__ = ("_arg_names", "_result_paths", "func_src_info", "traced_for")
+
+    def __init__(
+        self,
+        traced_for: str = "jit",
+        func_src_info: str = "<unknown>",
+        arg_names: Sequence[str] | Callable[[], Sequence[str]] | None = None,
+        result_paths: Sequence[str] | Callable[[], Sequence[str]] | None = None,
+    ) -> None:
+        self.traced_for = traced_for
+        self.func_src_info = func_src_info
+        self._arg_names = arg_names
+        self._result_paths = result_paths
+
+    @property
+    def func_name(self) -> str:
+        return self.func_src_info.split(" at ")[0]
+
+    @property
+    def arg_names(self) -> tuple[str, ...] | None:
+        if callable(self._arg_names):
+            self._arg_names = tuple(self._arg_names())
+        return None if self._arg_names is None else tuple(self._arg_names)
+
+    @property
+    def result_paths(self) -> tuple[str, ...] | None:
+        if callable(self._result_paths):
+            self._result_paths = tuple(self._result_paths())
+        return None if self._result_paths is None else tuple(self._result_paths)
+
+    def with_result_paths(self, paths: Sequence[str] | Callable[[], Sequence[str]]) -> DebugInfo:
+        return DebugInfo(self.traced_for, self.func_src_info, self._arg_names, paths)
+
+    def __repr__(self) -> str:
+        return (
+            f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
+            f"arg_names={self.arg_names!r}, result_paths={self.result_paths!r})"
+        )
+
+
+class JaxprEqn:
+    """One equation. ``source`` is the captured position (see ``core.source_info``) or None."""
+
+    __slots__ = ("effects", "invars", "outvars", "params", "primitive", "source")
+
+    def __init__(
+        self,
+        invars: Sequence[Atom],
+        outvars: Sequence[Var],
+        primitive: Any,
+        params: dict[str, Any],
+        effects: Effects = no_effects,
+        source: source_info_module.Captured | None = None,
+    ) -> None:
+        self.invars = invars
+        self.outvars = outvars
+        self.primitive = primitive
+        self.params = params
+        self.effects = effects
+        self.source = source
+
+    @property
+    def source_info(self) -> source_info_module.SourceInfo:
+        return source_info_module.SourceInfo(self.source)
+
+    def replace(self, **changes: Any) -> JaxprEqn:
+        """A copy with some fields changed."""
+        given = {name: getattr(self, name) for name in JaxprEqn.__slots__}
+        return JaxprEqn(**{**given, **changes})
+
+    def __repr__(self) -> str:
+        return _printer["eqn"](self)
+
+
+class Jaxpr:
+    """An open program: ``constvars`` are inputs whose values a ClosedJaxpr supplies."""
+
+    __slots__ = ("__weakref__", "_memo", "constvars", "debug_info", "effects", "eqns", "invars", "outvars")
+
+    def __init__(
+        self,
+        constvars: Sequence[Var],
+        invars: Sequence[Var],
+        outvars: Sequence[Atom],
+        eqns: Sequence[JaxprEqn],
+        effects: Effects = no_effects,
+        debug_info: DebugInfo | None = None,
+    ) -> None:
+        self.constvars = list(constvars)
+        self.invars = list(invars)
+        self.outvars = list(outvars)
+        self.eqns = list(eqns)
+        self.effects = effects
+        self.debug_info = debug_info
+        self._memo: dict[str, Any] = {}
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return [v.aval for v in self.outvars]
+
+    def memoize(self, key: str, make: Callable[[Jaxpr], Any]) -> Any:
+        """A fact derived from this jaxpr, computed once and dropped with it."""
+        if key not in self._memo:
+            self._memo[key] = make(self)
+        return self._memo[key]
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        """A copy with some fields changed."""
+        names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info")
+        return Jaxpr(**{**{name: getattr(self, name) for name in names}, **changes})
+
+    def pretty_print(self, **settings: Any) -> str:
+        return _printer["jaxpr"](self, **settings)
+
+    def __str__(self) -> str:
+        return self.pretty_print()
+
+    __repr__ = __str__
+
+
+class ClosedJaxpr:
+    """A program with the values of its constvars."""
+
+    __slots__ = ("__weakref__", "consts", "jaxpr")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
+        if len(consts) != len(jaxpr.constvars):
+            raise TypeError(f"[ClosedJaxpr] {len(jaxpr.constvars)} constvars but {len(consts)} values")
+        self.jaxpr = jaxpr
+        self.consts = list(consts)
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return self.jaxpr.in_avals
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return self.jaxpr.out_avals
+
+    @property
+    def literals(self) -> list[Any]:
+        return self.consts
+
+    @property
+    def eqns(self) -> list[JaxprEqn]:
+        return self.jaxpr.eqns
+
+    @property
+    def effects(self) -> Effects:
+        return self.jaxpr.effects
+
+    def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
+        return ClosedJaxpr(jaxpr or self.jaxpr, self.consts if consts is None else consts)
+
+    def map_jaxpr(self, transform: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        return ClosedJaxpr(transform(self.jaxpr), self.consts)
+
+    def pretty_print(self, **settings: Any) -> str:
+        return _printer["jaxpr"](self.jaxpr, **settings)
+
+    def __str__(self) -> str:
+        return self.pretty_print()
+
+    __repr__ = __str__
+
+
+def jaxprs_in(value: Any) -> Iterator[Jaxpr]:
+    """The jaxprs in a parameter's value: itself, or inside a tuple or list."""
+    if isinstance(value, Jaxpr):
+        yield value
+    elif isinstance(value, ClosedJaxpr):
+        yield value.jaxpr
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from jaxprs_in(item)
+
+
+def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The jaxprs an equation carries, in the order of its parameters."""
+    for value in params.values():
+        if isinstance(value, (Jaxpr, ClosedJaxpr, tuple, list)):
+            yield from jaxprs_in(value)
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The jaxprs directly inside a jaxpr's equations."""
+    for eqn in jaxpr.eqns:
+        yield from jaxprs_in_params(eqn.params)
+
+
+def joined_effects(eqns: Sequence[JaxprEqn]) -> Effects:
+    """The union of the equations' effects."""
+    return effects_module.join(*(eqn.effects for eqn in eqns if eqn.effects))
+
+
+def name_unused_outputs(jaxpr: Jaxpr) -> Jaxpr:
+    """The same program with DropVars where an equation's output is never read (outermost level only)."""
+    used = {v for v in jaxpr.outvars if isinstance(v, Var)}
+    for eqn in jaxpr.eqns:
+        used.update(v for v in eqn.invars if type(v) is Var)
+    eqns = [
+        eqn
+        if all(v in used for v in eqn.outvars)
+        else eqn.replace(outvars=[v if v in used else DropVar(v.aval) for v in eqn.outvars])
+        for eqn in jaxpr.eqns
+    ]
+    return jaxpr.replace(eqns=eqns)

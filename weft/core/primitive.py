@@ -1,0 +1,142 @@
+"""Primitive: an operation of the language, known by name, typed by its abstract evaluation.
+
+``bind`` hands its operands to the current trace. A primitive's kind (``core.kinds``) says how it is lowered; its
+derivative and batching rules have a slot each, given or None. Abstract evaluation is memoised per operand avals and
+parameters, so that a rule runs once per distinct use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import config, errors
+from weft.core import avals as avals_module
+from weft.core import trace as trace_module
+from weft.core.effects import Effects, no_effects
+from weft.core.jaxpr import Atom, Literal
+
+_MEMO_BOUND = 4096  # abstract evaluations remembered per primitive; the memo starts anew when full
+
+registry: dict[str, Primitive] = {}
+_state = trace_module.state
+
+
+class Primitive:
+    """One operation. See ``def_abstract_eval`` for what makes it usable."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: Any = None,
+        multiple_results: bool = False,
+        *,
+        memoize: bool = True,
+        print_params: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    ) -> None:
+        self.name = name
+        self.kind = kind
+        self.multiple_results = multiple_results
+        self.print_params = print_params  # the parameters as printed
+        self.print_rule: Callable[..., Any] | None = None  # (eqn, context, settings) -> Document
+        self.jvp: Any = None
+        self.transpose: Any = None
+        self.batch: Any = None
+        self.partials: Any = None
+        self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
+        self._abstract_eval: Callable[..., Any] | None = None
+        self._effectful = False
+        self._memo: dict[Any, Any] | None = {} if memoize else None
+        self._fold: Callable[..., Any] | None = None
+        self._forward: Callable[..., Any] | None = None
+        registry[name] = self
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Apply the operation: an Array or Tracer, or a list of them with ``multiple_results``."""
+        return _state.trace.process(self, args, params)
+
+    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """``rule(*avals, **params)`` gives the result's aval (a sequence of them with ``multiple_results``)."""
+        self._abstract_eval = rule
+        self._effectful = False
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """``rule(*avals, **params)`` gives (result avals, set of effects)."""
+        self._abstract_eval = rule
+        self._effectful = True
+        return rule
+
+    def def_fold(self, rule: Callable[[list[Any], dict[str, Any]], Any]) -> None:
+        """``rule(values, params)``, asked while tracing when all operands are literals: the result's value as a
+        Python or NumPy scalar of the result's dtype, or NotImplemented."""
+        self._fold = rule
+        self.shortcut = self._shortcut
+
+    def def_forward(self, rule: Callable[[tuple[Any, ...], dict[str, Any]], int | None]) -> None:
+        """``rule(avals, params)``: the index of the operand that is the result already, or None."""
+        self._forward = rule
+        self.shortcut = self._shortcut
+
+    def _shortcut(self, atoms: list[Atom], params: dict[str, Any]) -> Atom | None:
+        """The atom that stands for the result without an equation, if there is one."""
+        if self._forward is not None:
+            index = self._forward(tuple(atom.aval for atom in atoms), params)
+            if index is not None:
+                return atoms[index]
+        if self._fold is not None and all(isinstance(atom, Literal) for atom in atoms):
+            value = self._fold([atom.val for atom in atoms], params)  # type: ignore[union-attr]
+            if value is not NotImplemented:
+                aval, _ = self.typed(tuple(atom.aval for atom in atoms), params)
+                return Literal(value, aval)
+        return None
+
+    def typed(self, in_avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Effects]:
+        """(result aval or tuple of them, effects), from the memo when seen before."""
+        memo = self._memo
+        if memo is None:
+            return self._type(in_avals, params)
+        key = (in_avals, config.x64_enabled(), *params.items()) if params else (in_avals, config.x64_enabled())
+        try:
+            found = memo.get(key)
+        except TypeError:  # an unhashable parameter
+            return self._type(in_avals, params)
+        if found is None:
+            found = self._type(in_avals, params)
+            if len(memo) >= _MEMO_BOUND:
+                memo.clear()
+            memo[key] = found
+        return found
+
+    def _type(self, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+        if self._abstract_eval is None:
+            raise NotImplementedError(f"Abstract evaluation for '{self.name}' not implemented")
+        out = self._abstract_eval(*in_avals, **params)
+        out, effects = out if self._effectful else (out, no_effects)
+        return (tuple(out) if self.multiple_results else out), frozenset(effects)
+
+    def abstract_eval(self, *in_avals: Any, **params: Any) -> Any:
+        """The result's aval (a tuple with ``multiple_results``)."""
+        return self.typed(in_avals, params)[0]
+
+    def is_effectful(self, params: dict[str, Any]) -> bool:
+        """Whether an equation with these parameters may carry an effect."""
+        return self._effectful
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> Any:
+        return _lookup, (self.name,)
+
+
+def _lookup(name: str) -> Primitive:
+    if name not in registry:
+        raise errors.InternalError(f"unknown primitive {name!r}")
+    return registry[name]
+
+
+def result_avals(primitive: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
+    """The result avals of a bind on concrete or traced operands, always as a tuple."""
+    out, _ = primitive.typed(tuple(avals_module.get_aval(x) for x in operands), params)
+    return out if primitive.multiple_results else (out,)

@@ -1,0 +1,224 @@
+"""Jaxprs as text, character for character as JAX prints them.
+
+    { lambda a:f32[3]; b:f32[3]. let c:f32[3] = add b a in (c,) }
+
+Variables are named a, b, ..., z, ba, bb, ... in the order of printing. A jaxpr object that several equations hold is
+printed once, before the rest (``let f = {...} in``), and referred to by the name of its function. The inner jaxpr of
+a jit equation takes over the names of the equation's operands and results.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.core import document
+from weft.core import jaxpr as jaxpr_module
+from weft.core.avals import short_text
+from weft.core.document import SOFT_BREAK, Break, Document, concat, group, join, nest
+from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What is shown."""
+
+    source_info: bool = False
+    print_shapes: bool = True
+    custom_pp_eqn_rules: bool = True
+    name_stack: bool = False
+    print_effects: bool = False
+
+
+@dataclass(slots=True)
+class Context:
+    """Names given so far: of variables, and of the jaxprs that are printed once ahead of the rest."""
+
+    names: dict[Var, str] = field(default_factory=dict)
+    shared: dict[Jaxpr, str] = field(default_factory=dict)
+    n_fresh: int = 0
+
+    def name(self, v: Var) -> str:
+        known = self.names.get(v)
+        if known is None:
+            known = self.names[v] = "_" if type(v) is DropVar else letters(self.n_fresh)
+            self.n_fresh += type(v) is not DropVar
+        return known
+
+    def suggest(self, unnamed: Sequence[Atom], like: Sequence[Atom]) -> None:
+        """Give variables without a name the name of their counterpart, unless another of them has it already."""
+        taken: set[str] = set()
+        for v, counterpart in zip(unnamed, like):
+            if isinstance(v, Literal) or isinstance(counterpart, Literal) or v in self.names:
+                continue
+            name = self.name(counterpart)
+            if name not in taken:
+                taken.add(name)
+                self.names[v] = name
+
+
+def letters(index: int) -> str:
+    """0 -> a, 25 -> z, 26 -> ba, 702 -> bba: the number in base 26."""
+    text = ""
+    while True:
+        index, digit = divmod(index, 26)
+        text = chr(ord("a") + digit) + text
+        if index == 0:
+            return text
+
+
+def atom_text(atom: Atom, context: Context) -> str:
+    if isinstance(atom, Literal):
+        return f"{jaxpr_module.literal_text(atom.val)}:{short_text(atom.aval)}"
+    return context.name(atom)
+
+
+def _variables(variables: Sequence[Var], context: Context, settings: Settings, separator: str = "") -> Document:
+    """Binders with their types, filled into lines."""
+    texts = [
+        f"{context.name(v)}:{short_text(v.aval)}" if settings.print_shapes else context.name(v) for v in variables
+    ]
+    return nest(2, group(join(concat(separator, SOFT_BREAK), texts)))
+
+
+def _value(value: Any, context: Context, settings: Settings) -> Document:
+    """A parameter's value; jaxprs are printed, or named when they are shared."""
+    if isinstance(value, ClosedJaxpr):
+        value = value.jaxpr
+    if isinstance(value, Jaxpr):
+        return context.shared.get(value) or _jaxpr(value, context, settings)
+    if type(value) in (tuple, list) and value and all(isinstance(item, (Jaxpr, ClosedJaxpr)) for item in value):
+        return document.bracketed("(", [_value(item, context, settings) for item in value], ")")
+    return printed_value(value)
+
+
+def printed_value(value: Any) -> str:
+    """A parameter that is no jaxpr, as text."""
+    if isinstance(value, np.dtype):
+        return value.name
+    return str(value)
+
+
+def params_document(names: Sequence[str], params: dict[str, Any], context: Context, settings: Settings) -> Document:
+    """``[a=1 b=2]``, on one line or one parameter a line; nothing when there is none."""
+    if not names:
+        return ""
+    pairs = [concat(f"{name}=", _value(params[name], context, settings)) for name in names]
+    return document.bracketed("[", pairs, "]")
+
+
+def _eqn(eqn: JaxprEqn, context: Context, settings: Settings) -> Document:
+    rule = getattr(eqn.primitive, "print_rule", None)
+    if rule is not None and settings.custom_pp_eqn_rules:
+        return rule(eqn, context, settings)
+    params = eqn.params
+    hook = getattr(eqn.primitive, "print_params", None)
+    if hook is not None and settings.custom_pp_eqn_rules:
+        params = hook(params)
+    return eqn_document(eqn, sorted(params), params, context, settings)
+
+
+def eqn_document(
+    eqn: JaxprEqn, names: Sequence[str], params: dict[str, Any], context: Context, settings: Settings
+) -> Document:
+    """``outputs = primitive[params] operands``."""
+    left = _variables(eqn.outvars, context, settings)
+    label = eqn.primitive.name
+    if settings.name_stack and eqn.source_info.name_stack:
+        label = f"{'/'.join(eqn.source_info.name_stack)}:{label}"
+    right = concat(label, params_document(names, params, context, settings), _operands(eqn, context))
+    whole = concat(left, " = ", right) if eqn.outvars else right
+    return concat(whole, f" # {eqn.source_info}") if settings.source_info else whole
+
+
+def _operands(eqn: JaxprEqn, context: Context) -> Document:
+    texts = [atom_text(atom, context) for atom in eqn.invars]
+    return concat(" ", nest(2, group(join(SOFT_BREAK, texts))))
+
+
+def _jaxpr(jaxpr: Jaxpr, context: Context, settings: Settings) -> Document:
+    constvars = _variables(jaxpr.constvars, context, settings)
+    invars = _variables(jaxpr.invars, context, settings)
+    eqns = [_eqn(eqn, context, settings) for eqn in jaxpr.eqns]
+    outvars = [atom_text(atom, context) for atom in jaxpr.outvars]
+    results = concat("(", nest(2, group(join(concat(",", SOFT_BREAK), outvars))), ",)" if len(outvars) == 1 else ")")
+    effects = ""
+    if settings.print_effects and jaxpr.effects:
+        effects = f" : {{ {', '.join(sorted(map(str, jaxpr.effects)))} }}"
+    body = concat(
+        "{ lambda ", constvars, "; ", invars, ". let",
+        nest(2, concat(Break(), join(Break("; "), eqns))), Break(),
+        "in ", results, effects,
+    )  # fmt: skip
+    return group(concat(nest(2, body), " }"))
+
+
+def _shared_jaxprs(jaxpr: Jaxpr) -> dict[Jaxpr, str]:
+    """The jaxprs that are held more than once, breadth first, with a unique name each."""
+    counts: dict[Jaxpr, int] = {}
+    names: dict[Jaxpr, str] = {}
+    pending = deque([jaxpr])
+    while pending:
+        current = pending.popleft()
+        counts[current] = counts.get(current, 0) + 1
+        for eqn in current.eqns:
+            name = eqn.params.get("name")
+            for inner in jaxpr_module.jaxprs_in_params(eqn.params):
+                pending.append(inner)
+                if isinstance(name, str):
+                    names.setdefault(inner, name.strip("<>"))
+    shared: dict[Jaxpr, str] = {}
+    seen: dict[str, int] = {}
+    for inner, count in counts.items():
+        if count > 1:
+            name = names.get(inner, "jaxpr")
+            repeats = seen[name] = seen.get(name, -1) + 1
+            shared[inner] = f"{name}{repeats}" if repeats else name
+    return shared
+
+
+def document_of(jaxpr: Jaxpr, settings: Settings) -> Document:
+    """The whole program, shared inner jaxprs ahead of it."""
+    context = Context(shared=_shared_jaxprs(jaxpr))
+    parts: list[Document] = []
+    for inner, name in context.shared.items():
+        definition = concat(f"let {name} = ", _jaxpr(inner, context, settings), " in")
+        parts.append(definition)
+    parts.append(_jaxpr(jaxpr, context, settings))
+    return join("\n", parts)
+
+
+def print_jaxpr(jaxpr: Jaxpr, *, width: int = 80, **settings: Any) -> str:
+    """The text of a jaxpr; keyword arguments as in ``Settings``."""
+    settings.pop("use_color", None)
+    return document.layout(document_of(jaxpr, Settings(**settings)), width)
+
+
+def print_eqn(eqn: JaxprEqn, *, width: int = 80, **settings: Any) -> str:
+    """The text of one equation, its variables named on their own."""
+    return document.layout(_eqn(eqn, Context(), Settings(**settings)), width)
+
+
+def jit_rule(hidden: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[..., Document]:
+    """The print rule of equations that call one jaxpr: its variables take over the caller's names.
+
+    ``hidden`` gives the parameters that are shown; ``name`` comes first.
+    """
+
+    def rule(eqn: JaxprEqn, context: Context, settings: Settings) -> Document:
+        inner = eqn.params["jaxpr"].jaxpr
+        if inner not in context.shared:
+            context.suggest(inner.invars, eqn.invars)
+            context.suggest(inner.outvars, eqn.outvars)
+        params = hidden(eqn.params)
+        names = ["name", *sorted(name for name in params if name != "name")]
+        return eqn_document(eqn, names, params, context, settings)
+
+    return rule
+
+
+jaxpr_module._printer.update(jaxpr=print_jaxpr, eqn=print_eqn)

@@ -1,0 +1,94 @@
+"""What a traced value depends on, told for error messages.
+
+``Origin`` is computed only when an error is raised: the function being traced and its line, the paths of the
+arguments behind the value, or, when it depends on none, the operations that made it, and the user's line at which
+the value was needed.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.core import source_info
+from weft.core.jaxpr import DebugInfo, JaxprEqn, Literal, Var
+
+_N_OPERATIONS_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a traced value comes from and where it was needed."""
+
+    text: str  # the sentence of the message
+    function: str | None
+    traced_for: str
+    arg_paths: tuple[str, ...]
+    needed_at: str
+
+
+def needed_at() -> str:
+    """``file:line (function): source text`` of the user's innermost frame."""
+    frame = source_info.user_frame(sys._getframe(1))
+    if frame is None:
+        return ""
+    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
+    place = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
+    return f"{place}: {text}" if text else place
+
+
+def ancestors(v: Var, eqns: Sequence[JaxprEqn]) -> tuple[set[Var], list[JaxprEqn]]:
+    """The variables ``v`` depends on (itself included), and the equations between, in program order."""
+    reached = {v}
+    between: list[JaxprEqn] = []
+    for eqn in reversed(eqns):
+        if any(out in reached for out in eqn.outvars):
+            between.append(eqn)
+            reached.update(atom for atom in eqn.invars if isinstance(atom, Var))
+    return reached, between[::-1]
+
+
+def listed(items: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b, and c``."""
+    if len(items) <= 2:
+        return " and ".join(items)
+    return f"{', '.join(items[:-1])}, and {items[-1]}"
+
+
+def traced_function(debug_info: DebugInfo) -> str:
+    return f"The error occurred while tracing the function {debug_info.func_src_info} for {debug_info.traced_for}."
+
+
+def describe(value: Any, invars: Sequence[Var], eqns: Sequence[JaxprEqn], debug_info: DebugInfo | None) -> Origin | None:
+    """The origin of variable ``value`` in a program being recorded."""
+    if debug_info is None:
+        return None
+    paths: tuple[str, ...] = ()
+    reached, between = ({value}, []) if isinstance(value, Literal) else ancestors(value, eqns)
+    names = debug_info.arg_names
+    if names is not None:
+        paths = tuple(names[index] for index, v in enumerate(invars) if v in reached and index < len(names))
+    text = traced_function(debug_info)
+    if paths:
+        many = len(paths) > 1
+        text += (
+            " This concrete value was not available in Python because it depends on the "
+            f"value{'s' if many else ''} of the argument{'s' if many else ''} {listed(paths)}."
+        )
+    elif between:
+        text += _operations(between)
+    return Origin(text, debug_info.func_name, debug_info.traced_for, paths, needed_at())
+
+
+def _operations(eqns: Sequence[JaxprEqn]) -> str:
+    """The operations that made a value which depends on no argument."""
+    lines = [
+        f"  operation {eqn!r}\n    from line {source_info.summarize(eqn.source)}" for eqn in eqns[:_N_OPERATIONS_SHOWN]
+    ]
+    text = " This value became a tracer due to JAX operations on these lines:\n\n" + "\n\n".join(lines)
+    if len(eqns) > _N_OPERATIONS_SHOWN:
+        text += "\n\n(Additional originating lines are not shown.)"
+    return text

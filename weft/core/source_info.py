@@ -1,0 +1,133 @@
+"""Where in the user's program something happened, captured cheaply and resolved only when somebody asks.
+
+While tracing, ``capture`` stores the code object and the instruction offset of the nearest frame outside weft, and
+the open name scopes: a tuple, no traceback and no line number. ``SourceInfo`` turns it into ``file:line:column
+(function)`` for error texts, printers and profiles.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import CodeType, FrameType
+from typing import NamedTuple
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_is_internal: dict[str, bool] = {}
+
+Captured = tuple[CodeType, int, tuple[str, ...]]
+
+
+class _Scopes(threading.local):
+    names: tuple[str, ...] = ()
+
+
+_scopes = _Scopes()
+
+
+def is_internal(filename: str) -> bool:
+    """Whether a file belongs to weft itself (or is registered as such)."""
+    known = _is_internal.get(filename)
+    if known is None:
+        known = _is_internal[filename] = filename.startswith((_PACKAGE, "<frozen")) or _STDLIB_GLUE.get(filename, False)
+    return known
+
+
+_STDLIB_GLUE = {os.path.join(os.path.dirname(os.__file__), name): True for name in ("contextlib.py", "functools.py")}
+
+
+def register_exclusion(filename: str) -> None:
+    """Treat the frames of ``filename`` as weft's own, in error texts and tracebacks."""
+    _is_internal[filename] = True
+
+
+def user_frame(frame: FrameType | None) -> FrameType | None:
+    """The nearest frame outside weft, from ``frame`` outwards."""
+    while frame is not None and (_is_internal.get(name := frame.f_code.co_filename) or is_internal(name)):
+        frame = frame.f_back
+    return frame
+
+
+def capture(depth: int = 1) -> Captured | None:
+    """The user's position; ``depth`` counts frames of weft that may be skipped without looking."""
+    frame = user_frame(sys._getframe(depth))
+    return None if frame is None else (frame.f_code, frame.f_lasti, _scopes.names)
+
+
+class Frame(NamedTuple):
+    """One resolved position."""
+
+    file_name: str
+    function_name: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file_name}:{self.line}:{self.column} ({self.function_name})"
+
+
+def resolve(code: CodeType, instruction: int) -> Frame:
+    """File, function, line and column (as JAX counts them) of an instruction."""
+    line = column = None
+    for index, position in enumerate(code.co_positions()):
+        if index == instruction // 2:
+            line, _, column, _ = position
+            break
+    return Frame(code.co_filename, code.co_qualname, line or code.co_firstlineno, column or 0)
+
+
+class SourceInfo:
+    """The position and name scopes of an equation; empty when it was made by a pass."""
+
+    __slots__ = ("captured",)
+
+    def __init__(self, captured: Captured | None = None) -> None:
+        self.captured = captured
+
+    @property
+    def frame(self) -> Frame | None:
+        return None if self.captured is None else resolve(self.captured[0], self.captured[1])
+
+    @property
+    def name_stack(self) -> tuple[str, ...]:
+        return () if self.captured is None else self.captured[2]
+
+    def __str__(self) -> str:
+        frame = self.frame
+        return "" if frame is None else str(frame)
+
+    def __repr__(self) -> str:
+        return f"SourceInfo({self})"
+
+
+def summarize(captured: Captured | None) -> str:
+    """``file:line:column (function)`` or ``<unknown>``."""
+    return "<unknown>" if captured is None else str(resolve(captured[0], captured[1]))
+
+
+def user_frames(frame: FrameType | None, limit: int) -> list[Frame]:
+    """The innermost ``limit`` frames outside weft, outermost first."""
+    found: list[Frame] = []
+    while frame is not None and len(found) < limit:
+        if not is_internal(frame.f_code.co_filename):
+            found.append(resolve(frame.f_code, frame.f_lasti))
+        frame = frame.f_back
+    return found[::-1]
+
+
+@contextmanager
+def name_scope(name: str) -> Iterator[None]:
+    """Equations recorded inside carry ``name`` (see ``weft.named_scope``)."""
+    saved = _scopes.names
+    _scopes.names = (*saved, name)
+    try:
+        yield
+    finally:
+        _scopes.names = saved
+
+
+def current_scopes() -> tuple[str, ...]:
+    return _scopes.names

@@ -1,0 +1,355 @@
+"""Tracing: what ``Primitive.bind`` does is decided by the current trace of the thread.
+
+Without a trace, bind evaluates (``EvalTrace``, through a hook the compiler installs). ``trace_to_jaxpr`` runs a
+function on tracers, each of which carries only an aval, under a ``DynamicJaxprTrace`` that records one equation per
+bind. Operands that are no tracers of the trace become literals (scalars) or constvars (arrays, and traced values of
+enclosing traces). The previous trace is always restored, also after an exception.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft import config, dtypes, errors, runtime
+from weft.core import avals as avals_module
+from weft.core import provenance, source_info
+from weft.core.avals import get_aval
+from weft.core.jaxpr import Atom, ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, joined_effects
+from weft.core.tracer import Tracer
+
+
+Evaluate = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Trace:
+    """An interpretation of primitives. ``valid`` turns False when the traced call has returned."""
+
+    __slots__ = ("__weakref__", "valid")
+
+    def __init__(self) -> None:
+        self.valid = True
+
+    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class EvalTrace(Trace):
+    """No tracing: a primitive runs at once on concrete operands."""
+
+    __slots__ = ("evaluate",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.evaluate: Evaluate | None = None
+
+    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        for x in args:
+            if isinstance(x, Tracer):
+                raise escaped_tracer(x)
+        if self.evaluate is None:
+            raise errors.InternalError("no evaluator is installed", stage="evaluate", node=primitive.name)
+        return self.evaluate(primitive, args, params)
+
+
+EVAL = EvalTrace()
+
+
+class _State(threading.local):
+    """The current trace of each thread."""
+
+    def __init__(self) -> None:
+        self.trace: Trace = EVAL
+
+
+state = _State()
+
+
+def _no_dispatcher(tracing: bool) -> None:
+    """Stands in for the native dispatcher where the runtime was built without it."""
+
+
+_set_tracing = getattr(runtime, "set_tracing", _no_dispatcher)
+
+
+def install_evaluate(evaluate: Evaluate) -> None:
+    """Set what runs a primitive on concrete operands: ``evaluate(primitive, args, params)``."""
+    EVAL.evaluate = evaluate
+
+
+def current() -> Trace:
+    """The trace under which bind works on this thread."""
+    return state.trace
+
+
+def is_tracing() -> bool:
+    return state.trace is not EVAL
+
+
+@contextmanager
+def set_current(trace: Trace) -> Iterator[None]:
+    """Work under ``trace``; the trace before is restored however the block ends."""
+    before = state.trace
+    state.trace = trace
+    _set_tracing(trace is not EVAL)
+    try:
+        yield
+    finally:
+        state.trace = before
+        _set_tracing(before is not EVAL)
+
+
+def eval_context() -> Any:
+    """Inside, operations on concrete values run at once although a function is being traced."""
+    return set_current(EVAL)
+
+
+# -- recording a jaxpr ------------------------------------------------------------------------------------------------
+
+
+class DynamicJaxprTracer(Tracer):
+    """A value of the program being recorded: ``val`` is its variable, or a Literal when it was folded."""
+
+    __slots__ = ("source", "val")
+
+    def __init__(self, trace: Trace, aval: Any, val: Atom, source: source_info.Captured | None) -> None:
+        self._trace = trace
+        self.aval = aval
+        self.val = val
+        self.source = source
+
+    _repr_name = "JitTracer"
+
+    def _origin(self) -> provenance.Origin | None:
+        return self._trace.origin(self.val)  # type: ignore[attr-defined]
+
+
+class DynamicJaxprTrace(Trace):
+    """Records the equations of one function."""
+
+    __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars")
+
+    def __init__(self, debug_info: DebugInfo | None) -> None:
+        super().__init__()
+        self.debug_info = debug_info
+        self.invars: list[Var] = []
+        self.eqns: list[JaxprEqn] = []
+        self.constvars: list[Var] = []
+        self.consts: list[Any] = []
+        self.const_vars: dict[int, Var] = {}  # id of a captured value -> its constvar; self.consts keeps it alive
+
+    def new_arg(self, aval: Any) -> DynamicJaxprTracer:
+        v = Var(aval)
+        self.invars.append(v)
+        return DynamicJaxprTracer(self, aval, v, None)
+
+    def atom(self, value: Any) -> Atom:
+        """The variable or literal that stands for ``value`` in this program."""
+        if isinstance(value, DynamicJaxprTracer) and value._trace is self:
+            return value.val
+        make = _LITERALS.get(type(value))
+        if make is not None:
+            literal = make(value)
+            if literal is not None:
+                return literal
+        return self.constant(value)
+
+    def constant(self, value: Any) -> Var:
+        """The constvar of a captured array, or of a value of an enclosing trace."""
+        v = self.const_vars.get(id(value))
+        if v is None:
+            if isinstance(value, Tracer) and not value._trace.valid:
+                raise escaped_tracer(value)
+            aval = get_aval(value)
+            v = self.const_vars[id(value)] = Var(aval)
+            self.constvars.append(v)
+            self.consts.append(value)
+        return v
+
+    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        if not self.valid:
+            raise errors.InternalError("a finished trace is still current", stage="trace", node=primitive.name)
+        invars = [
+            x.val if type(x) is DynamicJaxprTracer and x._trace is self else self.atom(x)
+            for x in args
+        ]  # fmt: skip
+        shortcut = primitive.shortcut
+        if shortcut is not None:
+            atom = shortcut(invars, params)
+            if atom is not None:
+                return DynamicJaxprTracer(self, atom.aval, atom, None)
+        out_aval, effects = primitive.typed(tuple([v.aval for v in invars]), params)
+        source = source_info.capture(2)
+        if not primitive.multiple_results:
+            v = Var(out_aval)
+            self.eqns.append(JaxprEqn(invars, [v], primitive, params, effects, source))
+            return DynamicJaxprTracer(self, out_aval, v, source)
+        outvars = [Var(aval) for aval in out_aval]
+        self.eqns.append(JaxprEqn(invars, outvars, primitive, params, effects, source))
+        return [DynamicJaxprTracer(self, v.aval, v, source) for v in outvars]
+
+    def origin(self, atom: Atom) -> provenance.Origin | None:
+        return provenance.describe(atom, self.invars, self.eqns, self.debug_info)
+
+    def to_jaxpr(self, outvars: Sequence[Atom]) -> ClosedJaxpr:
+        """The recorded program; nothing may be recorded afterwards."""
+        self.valid = False
+        effects = joined_effects(self.eqns)
+        jaxpr = Jaxpr(self.constvars, self.invars, outvars, self.eqns, effects, self.debug_info)
+        consts = self.consts
+        self.eqns, self.invars, self.constvars, self.consts, self.const_vars = [], [], [], [], {}
+        return ClosedJaxpr(jaxpr, consts)
+
+
+def _python_literal(value: Any) -> Literal:
+    return Literal(value, get_aval(value))
+
+
+def _numpy_literal(value: Any) -> Literal | None:
+    """A NumPy scalar or 0-d ndarray, converted to the dtype it has in programs."""
+    if value.ndim != 0:
+        return None
+    aval = get_aval(value)
+    return Literal(np.asarray(value, dtype=aval.dtype), aval)
+
+
+_LITERALS: dict[type, Callable[[Any], Literal | None]] = {
+    **{kind: _python_literal for kind in (bool, int, float, complex)},
+    **{kind: _numpy_literal for kind in (np.ndarray, *dtypes.SCALAR_TYPES)},
+}
+
+
+def trace_to_jaxpr(
+    fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any], debug_info: DebugInfo | None = None
+) -> tuple[ClosedJaxpr, list[Any]]:
+    """Record ``fun``, which takes and gives flat lists, on values of the given avals.
+
+    Gives the program and the avals of its results. The program's constants are the values ``fun`` captured, in
+    order of first use; a Tracer among them belongs to the enclosing trace (see ``higher.calls.close_over``).
+    """
+    trace = DynamicJaxprTrace(debug_info)
+    in_tracers = [trace.new_arg(aval) for aval in in_avals]
+    try:
+        with set_current(trace):
+            outs = list(fun(*in_tracers))
+            outvars = [_output_atom(trace, out, index) for index, out in enumerate(outs)]
+        closed = trace.to_jaxpr(outvars)
+    finally:
+        trace.valid = False
+    out_avals = [v.aval for v in outvars]
+    if config.read("check_tracer_leaks"):
+        reference = weakref.ref(trace)
+        del trace, in_tracers, outs
+        _check_leaks(reference, closed, debug_info)
+    return closed, out_avals
+
+
+def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
+    """The atom of a result, or the TypeError of a result that is no array."""
+    if isinstance(out, DynamicJaxprTracer) and out._trace is trace:
+        return out.val
+    if not avals_module.is_valid(out):
+        info = trace.debug_info
+        traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"
+        paths = info.result_paths if info else None
+        place = f" at output component {paths[index]}" if paths and index < len(paths) and paths[index] else ""
+        raise TypeError(f"{traced} returned a value of type {type(out)}{place}, which is not a valid JAX type")
+    return trace.atom(out)
+
+
+# -- values that outlive their trace ----------------------------------------------------------------------------------
+
+
+def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
+    """The error for a traced value that is used when its trace is no longer current."""
+    kind = type(tracer).__name__
+    info = getattr(tracer._trace, "debug_info", None)
+    text = (
+        "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
+        f"to an intermediate value with type {avals_module.long_text(tracer.aval)} wrapped in a {kind} to escape the scope of the "
+        "transformation.\nJAX transformations require that functions explicitly return their outputs, and disallow "
+        "saving intermediate values to global state."
+    )
+    if info is not None:
+        text += (
+            f"\nThe function being traced when the value leaked was {info.func_src_info} traced for {info.traced_for}."
+        )
+    source = getattr(tracer, "source", None)
+    rule = "-" * 30
+    if source is not None:
+        text += f"\n{rule}\nThe leaked intermediate value was created on line {source_info.summarize(source)}.\n{rule}"
+    elif info is not None:
+        text += f"\n{rule}\nThe leaked value is an argument of {info.func_name}.\n{rule}"
+    needed = provenance.needed_at()
+    text += f"\nIt was used at {needed}." if needed else ""
+    function = info.func_name if info is not None else "the function"
+    text += (
+        f"\nWays out:\n  * return the value from {function}, and use what the call gives back"
+        "\n  * find where it leaks: with weft.checking_leaks(): ... (or WEFT_CHECK_TRACER_LEAKS=1)"
+    )
+    return errors.UnexpectedTracerError(text)
+
+
+def _check_leaks(reference: weakref.ref[Any], closed: ClosedJaxpr, debug_info: DebugInfo | None) -> None:
+    """Raise if anything still holds a traced value of a finished trace."""
+    trace = reference()
+    if trace is None:
+        return
+    del trace
+    gc.collect()
+    trace = reference()
+    if trace is None:
+        return
+    leaked = [holder for holder in gc.get_referrers(trace) if isinstance(holder, Tracer)]
+    if not leaked:
+        return
+    lines = [f"Leaked trace {trace!r}. Leaked tracer(s):", ""]
+    for tracer in leaked:
+        lines.append(repr(tracer))
+        if debug_info is not None:
+            lines.append(provenance.traced_function(debug_info))
+        source = getattr(tracer, "source", None)
+        lines.append(f"It was created on line {source_info.summarize(source)}." if source else "It is an argument.")
+        lines.extend(_holders(tracer, leaked))
+        lines.append("")
+    raise Exception("\n".join(lines))
+
+
+def _holders(tracer: Tracer, leaked: list[Any]) -> list[str]:
+    """Who refers to a leaked tracer, one line each."""
+    ignored = (leaked, sys._getframe(), sys._getframe(1))
+    found = []
+    for holder in gc.get_referrers(tracer):
+        if any(holder is known for known in ignored) or type(holder).__name__ == "frame":
+            continue
+        found.append(f"<{type(tracer).__name__} {id(tracer)}> is referred to by {_holder_name(holder, tracer)}")
+    return found
+
+
+def _holder_name(holder: Any, tracer: Tracer) -> str:
+    place = ""
+    if isinstance(holder, dict):
+        keys = [key for key, value in holder.items() if value is tracer]
+        place = f"[{keys[0]!r}]" if keys else ""
+    elif isinstance(holder, (list, tuple)):
+        place = next((f"[{index}]" for index, value in enumerate(holder) if value is tracer), "")
+    names = [
+        f"{module}.{name}"
+        for module, loaded in list(sys.modules.items())
+        for name, value in list(getattr(loaded, "__dict__", {}).items())
+        if value is holder and not module.startswith("weft")
+    ]
+    named = f" ({names[0]})" if names else ""
+    return f"<{type(holder).__name__} {id(holder)}>{place}{named}"
+
+
