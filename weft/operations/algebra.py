@@ -1,0 +1,141 @@
+"""Real terms: emitter values with operators, so that a longer scalar expression reads as algebra.
+
+    x, y = term(emit, a), term(emit, b)
+    (x * x + y * y).sqrt().value
+
+Numbers beside a term become constants of its dtype. Comparisons give ``Condition``s, for ``where(cond, x, y)``.
+Nothing is reassociated: the expression is evaluated as written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A bool value with the logical operators."""
+
+    emit: Any
+    value: Any
+
+    def __and__(self, other: Condition) -> Condition:
+        return Condition(self.emit, self.emit.and_(self.value, other.value))
+
+    def __or__(self, other: Condition) -> Condition:
+        return Condition(self.emit, self.emit.or_(self.value, other.value))
+
+    def __invert__(self) -> Condition:
+        return Condition(self.emit, self.emit.not_(self.value))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """A real (float or integer) value of an emitter."""
+
+    emit: Any
+    value: Any
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.value.dtype
+
+    def lift(self, other: Any) -> Any:
+        """The emitter value of another term, or of a number as a constant of this dtype."""
+        return other.value if isinstance(other, Term) else self.emit.const(other, self.dtype)
+
+    def constant(self, number: Any) -> Term:
+        return Term(self.emit, self.emit.const(number, self.dtype))
+
+    def __add__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.add(self.value, self.lift(other)))
+
+    def __radd__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.add(self.lift(other), self.value))
+
+    def __sub__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.sub(self.value, self.lift(other)))
+
+    def __rsub__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.sub(self.lift(other), self.value))
+
+    def __mul__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.mul(self.value, self.lift(other)))
+
+    def __rmul__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.mul(self.lift(other), self.value))
+
+    def __truediv__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.div(self.value, self.lift(other)))
+
+    def __rtruediv__(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.div(self.lift(other), self.value))
+
+    def __neg__(self) -> Term:
+        return Term(self.emit, self.emit.neg(self.value))
+
+    def __abs__(self) -> Term:
+        return Term(self.emit, self.emit.abs(self.value))
+
+    def compare(self, direction: str, other: Any) -> Condition:
+        return Condition(self.emit, self.emit.compare(direction, self.value, self.lift(other)))
+
+    def __lt__(self, other: Any) -> Condition:
+        return self.compare("lt", other)
+
+    def __le__(self, other: Any) -> Condition:
+        return self.compare("le", other)
+
+    def __gt__(self, other: Any) -> Condition:
+        return self.compare("gt", other)
+
+    def __ge__(self, other: Any) -> Condition:
+        return self.compare("ge", other)
+
+    def equals(self, other: Any) -> Condition:
+        return self.compare("eq", other)
+
+    def differs(self, other: Any) -> Condition:
+        return self.compare("ne", other)
+
+    def is_nan(self) -> Condition:
+        return self.differs(self)
+
+    def is_infinite(self) -> Condition:
+        return abs(self).equals(np.inf)
+
+    def is_finite(self) -> Condition:
+        return Condition(self.emit, self.emit.is_finite(self.value))
+
+    def call(self, name: str, *others: Any) -> Term:
+        """A function of the vector math library: ``x.call("sin")``, ``y.call("atan2", x)``."""
+        return Term(self.emit, self.emit.function(name, self.value, *(self.lift(o) for o in others)))
+
+    def sqrt(self) -> Term:
+        return self.call("sqrt")
+
+    def max(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.max(self.value, self.lift(other)))
+
+    def min(self, other: Any) -> Term:
+        return Term(self.emit, self.emit.min(self.value, self.lift(other)))
+
+    def copysign(self, sign: Term) -> Term:
+        """The magnitude of this term with the sign bit of ``sign``."""
+        bits = np.dtype(f"uint{8 * self.dtype.itemsize}")
+        top = 1 << (8 * self.dtype.itemsize - 1)
+        emit = self.emit
+        magnitude = emit.and_(emit.bitcast(self.value, bits), emit.const(top - 1, bits))
+        negative = emit.and_(emit.bitcast(sign.value, bits), emit.const(top, bits))
+        return Term(emit, emit.bitcast(emit.or_(magnitude, negative), self.dtype))
+
+
+def where(condition: Condition, yes: Term | float, no: Term | float) -> Term:
+    """``yes`` where the condition holds, else ``no``; at least one of them is a term."""
+    model = yes if isinstance(yes, Term) else no
+    assert isinstance(model, Term)
+    emit = condition.emit
+    return Term(emit, emit.select(condition.value, model.lift(no), model.lift(yes)))

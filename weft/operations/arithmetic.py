@@ -1,0 +1,427 @@
+"""Arithmetic on elements: add, sub, mul, div, rem, powers, max and min, signs, rounding.
+
+Integers wrap; integer division truncates, by zero it gives -1 (remainder: the dividend); max and min propagate
+NaN. Complex numbers are computed from their parts (complex_math). See elementwise.py for how a block reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import runtime
+from weft.operations import complex_math, logic, references, settings
+from weft.operations.elementwise import (
+    ANY,
+    COMPLEX,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    REAL,
+    SIGNED,
+    broadcast_shape,
+    category,
+    check_dtype,
+    constant,
+    elementwise,
+)
+
+Array = Any
+ArrayLike = Any
+
+
+def is_complex(value: Any) -> bool:
+    return value.dtype.kind == "c"
+
+
+def by_parts(real: Callable[..., Any], pairs: Callable[..., Any]) -> Callable[..., Any]:
+    """A scalar expression that takes the complex form for complex operands."""
+    complex_form = complex_math.on_pairs(pairs)
+
+    def scalar(emit: Any, *values: Any, **params: Any) -> Any:
+        return (complex_form if is_complex(values[0]) else real)(emit, *values, **params)
+
+    return scalar
+
+
+neg_p = elementwise(
+    "neg",
+    NUMBER,
+    scalar=by_parts(lambda emit, x: emit.neg(x), complex_math.neg),
+    partials=None,  # linear: its own derivative
+    reference=np.negative,
+)
+
+
+def neg(x: ArrayLike) -> Array:
+    """Elementwise negation; integers wrap."""
+    return neg_p.bind(x)
+
+
+add_p = elementwise(
+    "add",
+    NUMBER,
+    NUMBER,
+    scalar=by_parts(lambda emit, x, y: emit.add(x, y), complex_math.add),
+    partials=None,  # linear in each operand
+    reference=np.add,
+)
+
+
+def add(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise sum of two arrays of one dtype."""
+    return add_p.bind(x, y)
+
+
+sub_p = elementwise(
+    "sub",
+    NUMBER,
+    NUMBER,
+    scalar=by_parts(lambda emit, x, y: emit.sub(x, y), complex_math.sub),
+    partials=None,  # linear in each operand
+    reference=np.subtract,
+)
+
+
+def sub(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise difference of two arrays of one dtype."""
+    return sub_p.bind(x, y)
+
+
+def _mul_scalar(emit: Any, x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    if out_dtype is not None:
+        x, y = emit.convert(x, np.dtype(out_dtype)), emit.convert(y, np.dtype(out_dtype))
+    return by_parts(lambda emit, x, y: emit.mul(x, y), complex_math.mul)(emit, x, y)
+
+
+def _mul_result(x: np.dtype, y: np.dtype, *, out_dtype: Any = None) -> np.dtype:
+    return x if out_dtype is None else np.dtype(out_dtype)
+
+
+def _mul_reference(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    if out_dtype is not None:
+        x, y = references.convert(x, out_dtype), references.convert(y, out_dtype)
+    return np.multiply(x, y)
+
+
+mul_p = elementwise(
+    "mul",
+    NUMBER,
+    NUMBER,
+    scalar=_mul_scalar,
+    partials=(lambda out, x, y, **_: y, lambda out, x, y, **_: x),
+    reference=_mul_reference,
+    result=_mul_result,
+    hide=("out_dtype",),
+)
+
+
+def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
+    """Elementwise product; ``out_dtype`` computes and returns it in another dtype."""
+    return mul_p.bind(x, y, out_dtype=out_dtype)
+
+
+div_p = elementwise(
+    "div",
+    NUMBER,
+    NUMBER,
+    scalar=by_parts(lambda emit, x, y: emit.div(x, y), complex_math.div),
+    partials=(lambda out, x, y: reciprocal(y), lambda out, x, y: neg(div(out, y))),
+    reference=references.trunc_div,
+    cost=4.0,
+)
+
+
+def div(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise quotient; integers truncate toward zero, and give -1 (all ones) for a zero divisor."""
+    return div_p.bind(x, y)
+
+
+rem_p = elementwise(
+    "rem",
+    REAL,
+    REAL,
+    scalar=lambda emit, x, y: emit.rem(x, y),
+    partials=(lambda out, x, y: constant(out, 1), lambda out, x, y: neg(_truncated_quotient(x, y))),
+    reference=references.rem,
+    cost=8.0,
+)
+
+
+def _truncated_quotient(x: Array, y: Array) -> Array:
+    quotient = div(x, y)
+    return mul(sign(quotient), floor(abs(quotient)))
+
+
+def rem(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise remainder with the dividend's sign; an integer divided by zero leaves the dividend."""
+    return rem_p.bind(x, y)
+
+
+def _lexicographic(emit: Any, x: Any, y: Any) -> Any:
+    """x > y by real part, then imaginary part."""
+    x_re, y_re = emit.real(x), emit.real(y)
+    by_im = emit.compare("gt", emit.imag(x), emit.imag(y))
+    return emit.select(emit.compare("eq", x_re, y_re), emit.compare("gt", x_re, y_re), by_im)
+
+
+def max_values(emit: Any, x: Any, y: Any) -> Any:
+    return emit.select(_lexicographic(emit, x, y), y, x) if is_complex(x) else emit.max(x, y)
+
+
+def min_values(emit: Any, x: Any, y: Any) -> Any:
+    return emit.select(_lexicographic(emit, y, x), y, x) if is_complex(x) else emit.min(x, y)
+
+
+def like(out: Array, value: float) -> Array:
+    """An array of one value, shaped as ``out``."""
+    return mul(sub(out, out), constant(out, 0)) if value == 0 else add(like(out, 0), constant(out, value))
+
+
+def _share(out: Array, chosen: Array, other: Array) -> Array:
+    """The derivative of max or min: 1 where an operand is the result, 1/2 where both are."""
+    chosen_wins, other_wins = logic.eq(chosen, out), logic.eq(other, out)
+    weight = logic.select_n(other_wins, like(out, 1), like(out, 0.5))
+    return logic.select_n(chosen_wins, like(out, 0), weight)
+
+
+max_p = elementwise(
+    "max",
+    ANY,
+    ANY,
+    scalar=max_values,
+    partials=(lambda out, x, y: _share(out, x, y), lambda out, x, y: _share(out, y, x)),
+    reference=references.maximum,
+)
+
+
+def max(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise maximum; NaN if either operand is. Complex numbers compare by real, then imaginary part."""
+    return max_p.bind(x, y)
+
+
+min_p = elementwise(
+    "min",
+    ANY,
+    ANY,
+    scalar=min_values,
+    partials=(lambda out, x, y: _share(out, x, y), lambda out, x, y: _share(out, y, x)),
+    reference=references.minimum,
+)
+
+
+def min(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise minimum; NaN if either operand is. Complex numbers compare by real, then imaginary part."""
+    return min_p.bind(x, y)
+
+
+def _abs_scalar(emit: Any, x: Any) -> Any:
+    return complex_math.absolute(complex_math.split(emit, x)).value if is_complex(x) else emit.abs(x)
+
+
+def real_part_dtype(dtype: np.dtype, **_: Any) -> np.dtype:
+    """complex64 -> float32, complex128 -> float64; real dtypes stay."""
+    return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
+
+
+abs_p = elementwise(
+    "abs",
+    SIGNED | FLOAT | COMPLEX,
+    scalar=_abs_scalar,
+    partials=(lambda out, x: sign(x),),
+    reference=np.abs,
+    result=real_part_dtype,
+)
+
+
+def abs(x: ArrayLike) -> Array:
+    """Elementwise absolute value; of a complex number its modulus."""
+    return abs_p.bind(x)
+
+
+sign_p = elementwise(
+    "sign",
+    NUMBER,
+    scalar=by_parts(lambda emit, x: emit.sign(x), complex_math.sign),
+    partials=(None,),
+    reference=references.sign,
+    cost=2.0,
+)
+
+
+def sign(x: ArrayLike) -> Array:
+    """Elementwise sign: -1, 0 or 1, keeping signed zeros and NaN; of a complex number x / |x|."""
+    return sign_p.bind(x)
+
+
+floor_p = elementwise("floor", FLOAT, scalar=lambda emit, x: emit.floor(x), partials=(None,), reference=np.floor)
+
+
+def floor(x: ArrayLike) -> Array:
+    """Elementwise largest whole number not above x."""
+    return floor_p.bind(x)
+
+
+ceil_p = elementwise("ceil", FLOAT, scalar=lambda emit, x: emit.ceil(x), partials=(None,), reference=np.ceil)
+
+
+def ceil(x: ArrayLike) -> Array:
+    """Elementwise smallest whole number not below x."""
+    return ceil_p.bind(x)
+
+
+def _round_scalar(emit: Any, x: Any, *, rounding_method: settings.RoundingMethod) -> Any:
+    even = rounding_method == settings.RoundingMethod.TO_NEAREST_EVEN
+    return emit.round_half_even(x) if even else emit.round_half_away(x)
+
+
+def _round_reference(x: Any, *, rounding_method: settings.RoundingMethod) -> Any:
+    even = rounding_method == settings.RoundingMethod.TO_NEAREST_EVEN
+    return np.rint(x) if even else references.round_half_away(x)
+
+
+round_p = elementwise("round", FLOAT, scalar=_round_scalar, partials=(None,), reference=_round_reference)
+
+
+def round(x: ArrayLike, rounding_method: settings.RoundingMethod = settings.RoundingMethod.AWAY_FROM_ZERO) -> Array:
+    """Elementwise rounding to a whole number; halves go away from zero, or to even on request."""
+    return round_p.bind(x, rounding_method=settings.RoundingMethod(rounding_method))
+
+
+square_p = elementwise(
+    "square",
+    NUMBER,
+    scalar=by_parts(lambda emit, x: emit.mul(x, x), complex_math.square),
+    partials=(lambda out, x: mul(constant(x, 2), x),),
+    reference=np.square,
+)
+
+
+def square(x: ArrayLike) -> Array:
+    """Elementwise x * x."""
+    return square_p.bind(x)
+
+
+def _integer_pow_scalar(emit: Any, x: Any, *, y: int) -> Any:
+    if y == 0:
+        return emit.const(1, x.dtype)
+    out = complex_math.power_by_squaring(x, -y if y < 0 else y, emit.mul)
+    return emit.div(emit.const(1, x.dtype), out) if y < 0 else out
+
+
+def _integer_pow_typing(x: Any, *, y: int) -> Any:
+    check_dtype("integer_pow", 0, x, NUMBER)
+    if y < 0 and category(x.dtype) not in FLOAT | COMPLEX:
+        raise TypeError(f"[integer_pow] an integer cannot be raised to the negative power {y}, got {x.str_short()}")
+    return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)
+
+
+integer_pow_p = elementwise(
+    "integer_pow",
+    NUMBER,
+    scalar=by_parts(_integer_pow_scalar, complex_math.integer_pow),
+    partials=(lambda out, x, *, y: mul(constant(x, y), integer_pow(x, y - 1)) if y else None,),
+    reference=references.integer_pow,
+    typing=_integer_pow_typing,
+    cost=2.0,
+)
+
+
+def integer_pow(x: ArrayLike, y: int) -> Array:
+    """Elementwise x ** y for a fixed integer y, by repeated multiplication."""
+    return integer_pow_p.bind(x, y=y)
+
+
+def reciprocal(x: ArrayLike) -> Array:
+    """Elementwise 1 / x."""
+    return integer_pow(x, -1)
+
+
+def _pow_typing(x: Any, y: Any) -> Any:
+    check_dtype("pow", 0, x, FLOAT | COMPLEX)
+    check_dtype("pow", 1, y, NUMBER)
+    if category(y.dtype) not in INTEGER and x.dtype != y.dtype:
+        raise TypeError(
+            f"[pow] operands have different dtypes: {x.str_short()}, {y.str_short()}. lax.pow requires arguments to "
+            f"have the same dtypes, or an integer exponent"
+        )
+    return runtime.ShapedArray(broadcast_shape("pow", (x, y)), x.dtype, x.weak_type and y.weak_type)
+
+
+def _pow_scalar(emit: Any, x: Any, y: Any) -> Any:
+    if not is_complex(x):
+        return emit.pow(x, y)
+    y = y if is_complex(y) else emit.complex(emit.convert(y, real_part_dtype(x.dtype)), _zero_part(emit, x))
+    return complex_math.on_pairs(complex_math.power)(emit, x, y)
+
+
+def _zero_part(emit: Any, x: Any) -> Any:
+    return emit.const(0.0, real_part_dtype(x.dtype))
+
+
+pow_p = elementwise(
+    "pow",
+    FLOAT | COMPLEX,
+    NUMBER,
+    scalar=_pow_scalar,
+    partials=None,  # d/dy vanishes at x = 0 and an integer exponent has none: a rule of its own
+    reference=references.power,
+    typing=_pow_typing,
+    cost=20.0,
+)
+
+
+def pow(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x ** y of floating or complex x; the exponent has the same dtype or is an integer."""
+    return pow_p.bind(x, y)
+
+
+def _mulhi_scalar(emit: Any, x: Any, y: Any) -> Any:
+    """The high half: through the double width up to 32 bits, by four 32-bit products for 64."""
+    bits = 8 * x.dtype.itemsize
+    if bits < 64:
+        wide = np.dtype(f"{x.dtype.kind}{2 * x.dtype.itemsize}")
+        product = emit.mul(emit.convert(x, wide), emit.convert(y, wide))
+        shift = emit.shift_right_arithmetic if x.dtype.kind == "i" else emit.shift_right_logical
+        return emit.convert(shift(product, emit.const(bits, wide)), x.dtype)
+    return _mulhi_64(emit, x, y)
+
+
+def _mulhi_64(emit: Any, x: Any, y: Any) -> Any:
+    mask, half = emit.const(0xFFFFFFFF, x.dtype), emit.const(32, x.dtype)
+    upper = emit.shift_right_arithmetic if x.dtype.kind == "i" else emit.shift_right_logical
+    x_low, y_low = emit.and_(x, mask), emit.and_(y, mask)
+    x_high, y_high = upper(x, half), upper(y, half)
+    low = emit.shift_right_logical(emit.mul(x_low, y_low), half)
+    first = emit.add(emit.mul(x_high, y_low), low)
+    second = emit.add(emit.mul(x_low, y_high), emit.and_(first, mask))
+    return emit.add(emit.add(emit.mul(x_high, y_high), upper(first, half)), upper(second, half))
+
+
+mulhi_p = elementwise(
+    "mulhi", INTEGER, INTEGER, scalar=_mulhi_scalar, partials=(None, None), reference=references.mulhi, cost=4.0
+)
+
+
+def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
+    """The high half of the double-width product of integers."""
+    return mulhi_p.bind(x, y)
+
+
+nextafter_p = elementwise(
+    "nextafter",
+    FLOAT,
+    FLOAT,
+    scalar=lambda emit, x, y: emit.nextafter(x, y),
+    partials=(None, None),
+    reference=np.nextafter,
+    cost=4.0,
+    native_half=True,
+)
+
+
+def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
+    """The next representable value after x1 in the direction of x2."""
+    return nextafter_p.bind(x1, x2)

@@ -1,0 +1,316 @@
+"""Arrays put together from others, and arrays made from nothing: pad, concatenate, stack, split, tile, iota, full.
+
+pad and concatenate are kinds.Assemble (regions of the output); stack, unstack, split, tile and empty are rewritten
+into views before fusion (kinds.Resolve).
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+from weft.core.kinds import DimMap, Piece
+from weft.operations import convert, shape
+from weft.operations.elementwise import NUMBER, category, check_same_dtype
+from weft.operations.shape import broadcast_in_dim, canonical_axis, canonical_shape, shape_of
+
+Array = Any
+ArrayLike = Any
+Params = dict[str, Any]
+
+
+# ---- pad
+
+
+def _pad_typing(x: Any, value: Any, *, padding_config: Any) -> Any:
+    if x.dtype != value.dtype:
+        raise TypeError(f"[pad] operand and padding_value must be same dtype: got {x.str_short()}, {value.str_short()}")
+    if value.shape:
+        raise ValueError(f"[pad] padding_value must be a scalar, got {value.str_short()}")
+    if len(padding_config) != x.ndim:
+        raise ValueError(f"[pad] padding_config {padding_config} must have one entry for each axis of {x.str_short()}")
+    if any(inner < 0 for _, _, inner in padding_config):
+        raise ValueError(f"[pad] interior padding must be nonnegative, got {padding_config}")
+    sizes = tuple(_padded(n, config) for n, config in zip(x.shape, padding_config, strict=True))
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"[pad] the result would have shape {sizes}: {padding_config} takes more than {x.str_short()}")
+    return runtime.ShapedArray(sizes, x.dtype, x.weak_type and value.weak_type)
+
+
+def _padded(extent: int, config: tuple[int, int, int]) -> int:
+    low, high, inner = config
+    return low + high + (extent + (extent - 1) * inner if extent else 0)
+
+
+def _pad_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ...]:
+    """The padding value everywhere, then the operand's elements that are not cut off by negative padding."""
+    ones, zeros = (1,) * out.ndim, (0,) * out.ndim
+    fill = Piece(operand=1, start=zeros, step=ones, extent=out.shape, index_map=(), fill=True)
+    start, step, extent, maps = [], [], [], []
+    for axis, (low, _, inner) in enumerate(params["padding_config"]):
+        stride = inner + 1
+        first = 0 if low >= 0 else -(low // stride)  # the first operand index that lands at or after 0
+        room = out.shape[axis] - (low + first * stride)
+        count = builtins.max(0, builtins.min(avals[0].shape[axis] - first, -(-room // stride)))
+        start.append(low + first * stride)
+        step.append(stride)
+        extent.append(count)
+        maps.append(DimMap(axis, first, 1))
+    body = Piece(operand=0, start=tuple(start), step=tuple(step), extent=tuple(extent), index_map=tuple(maps))
+    return (fill,) if 0 in extent else (fill, body)
+
+
+def _pad_reference(x: Any, value: Any, *, padding_config: Any) -> Any:
+    spread = tuple(_padded(n, (0, 0, inner)) for n, (_, _, inner) in zip(x.shape, padding_config, strict=True))
+    out = np.full(spread, value, x.dtype)
+    out[tuple(builtins.slice(None, None, inner + 1) for _, _, inner in padding_config)] = x
+    grow = [(builtins.max(low, 0), builtins.max(high, 0)) for low, high, _ in padding_config]
+    cut = tuple(builtins.slice(builtins.max(-low, 0), None if high >= 0 else high) for low, high, _ in padding_config)
+    padded = np.full(tuple(n + a + b for n, (a, b) in zip(spread, grow, strict=True)), value, x.dtype)
+    padded[tuple(builtins.slice(a, a + n) for n, (a, _) in zip(spread, grow, strict=True))] = out
+    return padded[cut]
+
+
+pad_p = core.Primitive("pad", kind=kinds.Assemble(pieces=_pad_pieces, reference=_pad_reference))
+pad_p.def_abstract_eval(_pad_typing)
+
+
+def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
+    """Padding (low, high, interior) along each axis; negative low and high cut elements off."""
+    config = tuple((operator.index(low), operator.index(high), operator.index(i)) for low, high, i in padding_config)
+    return pad_p.bind(operand, padding_value, padding_config=config)
+
+
+# ---- concatenate
+
+
+def _concatenate_typing(*avals: Any, dimension: int) -> Any:
+    if not avals:
+        raise TypeError("[concatenate] needs at least one operand")
+    first = avals[0]
+    listed = ", ".join(aval.str_short() for aval in avals)
+    if len({aval.ndim for aval in avals}) != 1:
+        raise TypeError(f"[concatenate] cannot concatenate arrays with different numbers of dimensions: {listed}")
+    if not 0 <= dimension < first.ndim:
+        raise TypeError(f"[concatenate] dimension {dimension} is out of bounds for {listed}")
+    rest = {aval.shape[:dimension] + aval.shape[dimension + 1 :] for aval in avals}
+    if len(rest) != 1:
+        raise TypeError(f"[concatenate] shapes may differ only along dimension {dimension}, got {listed}")
+    check_same_dtype("concatenate", avals)
+    total = sum(aval.shape[dimension] for aval in avals)
+    sizes = first.shape[:dimension] + (total,) + first.shape[dimension + 1 :]
+    return runtime.ShapedArray(sizes, first.dtype, all(aval.weak_type for aval in avals))
+
+
+def _concatenate_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ...]:
+    dimension, offset, pieces = params["dimension"], 0, []
+    for i, aval in enumerate(avals):
+        start = tuple(offset if d == dimension else 0 for d in builtins.range(out.ndim))
+        if aval.size:
+            maps = tuple(DimMap(d) for d in builtins.range(out.ndim))
+            pieces.append(Piece(operand=i, start=start, step=(1,) * out.ndim, extent=aval.shape, index_map=maps))
+        offset += aval.shape[dimension]
+    return tuple(pieces)
+
+
+concatenate_p = core.Primitive(
+    "concatenate",
+    kind=kinds.Assemble(
+        pieces=_concatenate_pieces, reference=lambda *xs, dimension: np.concatenate(xs, axis=dimension)
+    ),
+)
+concatenate_p.def_abstract_eval(_concatenate_typing)
+
+
+def concatenate(operands: Any, dimension: int) -> Array:
+    """Arrays of one dtype joined along one dimension."""
+    operands = list(operands)
+    if not operands:
+        raise ValueError("[concatenate] requires a non-empty sequence of arrays")
+    if len(operands) == 1 and isinstance(operands[0], (runtime.Array, core.Tracer)):
+        return operands[0]
+    return concatenate_p.bind(*operands, dimension=operator.index(dimension))
+
+
+# ---- stack, unstack, split, tile
+
+
+def _resolved(name: str, typing: Any, expand: Any, multiple_results: bool = False) -> core.Primitive:
+    primitive = core.Primitive(name, kind=kinds.Resolve(expand=expand), multiple_results=multiple_results)
+    primitive.def_abstract_eval(typing)
+    return primitive
+
+
+def _stack_typing(*avals: Any, axis: int) -> Any:
+    check_same_dtype("stack", avals)
+    listed = ", ".join(aval.str_short() for aval in avals)
+    if len({aval.ndim for aval in avals}) != 1:
+        raise ValueError(f"[stack] cannot stack arrays with different numbers of dimensions: {listed}")
+    if len({aval.shape for aval in avals}) != 1:
+        raise ValueError(f"[stack] cannot stack arrays of different shapes: {listed}")
+    sizes = avals[0].shape[:axis] + (len(avals),) + avals[0].shape[axis:]
+    return runtime.ShapedArray(sizes, avals[0].dtype, all(aval.weak_type for aval in avals))
+
+
+stack_p = _resolved(
+    "stack", _stack_typing, lambda *xs, axis: concatenate([shape.expand_dims(x, (axis,)) for x in xs], axis)
+)
+
+
+def stack(operands: Any, axis: int = 0) -> Array:
+    """Arrays of one shape and dtype joined along a new axis."""
+    operands = list(operands)
+    if not operands:
+        raise ValueError("[stack] requires a non-empty sequence of arrays")
+    return stack_p.bind(*operands, axis=canonical_axis(axis, len(shape_of(operands[0])) + 1, "stack"))
+
+
+def _unstack_typing(x: Any, *, axis: int) -> Any:
+    part = runtime.ShapedArray(x.shape[:axis] + x.shape[axis + 1 :], x.dtype, x.weak_type)
+    return [part] * x.shape[axis]
+
+
+unstack_p = _resolved(
+    "unstack",
+    _unstack_typing,
+    lambda x, *, axis: [shape.index_in_dim(x, i, axis, keepdims=False) for i in builtins.range(x.shape[axis])],
+    multiple_results=True,
+)
+
+
+def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
+    """The positions of one axis as separate arrays."""
+    return tuple(unstack_p.bind(x, axis=canonical_axis(axis, len(shape_of(x)), "unstack")))
+
+
+def _split_typing(x: Any, *, sizes: tuple[int, ...], axis: int) -> Any:
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"[split] sizes must be nonnegative, got {sizes}")
+    if sum(sizes) != x.shape[axis]:
+        raise ValueError(f"[split] sizes {sizes} add up to {sum(sizes)}, but axis {axis} of {x.str_short()} does not")
+    return [runtime.ShapedArray(x.shape[:axis] + (n,) + x.shape[axis + 1 :], x.dtype, x.weak_type) for n in sizes]
+
+
+def _split_expand(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]:
+    edges = [sum(sizes[:i]) for i in builtins.range(len(sizes) + 1)]
+    return [shape.slice_in_dim(x, lo, hi, 1, axis) for lo, hi in zip(edges, edges[1:], strict=False)]
+
+
+split_p = _resolved("split", _split_typing, _split_expand, multiple_results=True)
+
+
+def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> Sequence[Array]:
+    """Consecutive parts of the given sizes along one axis."""
+    axis = canonical_axis(axis, len(shape_of(operand)), "split")
+    return split_p.bind(operand, sizes=canonical_shape("split", sizes), axis=axis)
+
+
+def _tile_typing(x: Any, *, reps: tuple[int, ...]) -> Any:
+    if len(reps) != x.ndim:
+        raise TypeError(f"[tile] reps {reps} must have one entry for each axis of {x.str_short()}")
+    if any(n < 0 for n in reps):
+        raise TypeError(f"[tile] reps must be nonnegative, got {reps}")
+    return runtime.ShapedArray(tuple(n * r for n, r in zip(x.shape, reps, strict=True)), x.dtype, x.weak_type)
+
+
+def _tile_expand(x: Any, *, reps: tuple[int, ...]) -> Any:
+    spread = tuple(n for pair in zip(reps, x.shape, strict=True) for n in pair)
+    out = broadcast_in_dim(x, spread, tuple(builtins.range(1, 2 * len(reps), 2)))
+    return shape.reshape(out, tuple(n * r for n, r in zip(x.shape, reps, strict=True)))
+
+
+tile_p = _resolved("tile", _tile_typing, _tile_expand)
+
+
+def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
+    """The operand repeated ``reps[i]`` times along axis i."""
+    return tile_p.bind(operand, reps=canonical_shape("tile", reps))
+
+
+# ---- from nothing
+
+
+def _iota_typing(*, dtype: Any, shape: tuple[int, ...], dimension: int, sharding: Any = None) -> Any:
+    if category(dtype) not in NUMBER:
+        raise TypeError(f"[iota] does not accept dtype {np.dtype(dtype).name}; it takes integer, float and complex")
+    if any(n < 0 for n in shape):
+        raise TypeError(f"[iota] shape must have every element be nonnegative, got {shape}")
+    if not 0 <= dimension < len(shape):
+        raise ValueError(f"[iota] dimension must be between 0 and len(shape), got dimension={dimension}, shape={shape}")
+    return runtime.ShapedArray(shape, dtype, False)
+
+
+def _iota_reference(*, dtype: Any, shape: tuple[int, ...], dimension: int, sharding: Any = None) -> Any:
+    column = np.arange(shape[dimension]).astype(dtype)
+    return np.broadcast_to(column.reshape([-1] + [1] * (len(shape) - dimension - 1)), shape)
+
+
+iota_p = core.Primitive(
+    "iota", kind=kinds.Generate(dimension=lambda params: params["dimension"], reference=_iota_reference)
+)
+iota_p.def_abstract_eval(_iota_typing)
+
+
+def iota(dtype: Any, size: int) -> Array:
+    """0, 1, ..., size - 1."""
+    return broadcasted_iota(dtype, (size,), 0)
+
+
+def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: Any = None) -> Array:
+    """An array whose elements are their own index along ``dimension``."""
+    return iota_p.bind(
+        dtype=dtypes.check_user_dtype(dtype, "broadcasted_iota"),
+        shape=canonical_shape("iota", shape),
+        dimension=operator.index(dimension),
+        sharding=None,
+    )
+
+
+def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, sharding: Any = None) -> Array:
+    """An array of one value; the value's own dtype (weakly typed if it is) unless one is given."""
+    sizes = canonical_shape("full", shape)
+    aval = core.get_aval(fill_value)
+    if aval.shape:
+        raise TypeError(f"[full] must be called with scalar fill_value, got {aval.str_short()}")
+    weak_type = dtype is None and aval.weak_type
+    wanted = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
+    return broadcast_in_dim(convert.convert(fill_value, wanted, weak_type), sizes, ())
+
+
+def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Array:
+    """``full`` with the shape and dtype of ``x`` where they are not given."""
+    like = x if hasattr(x, "shape") and hasattr(x, "dtype") else core.get_aval(x)
+    weak_type = dtype is None and bool(getattr(like, "weak_type", False))
+    sizes = like.shape if shape is None else canonical_shape("full_like", shape)
+    wanted = like.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
+    aval = core.get_aval(fill_value)
+    if aval.shape:
+        raise TypeError(f"[full_like] must be called with scalar fill_value, got {aval.str_short()}")
+    return broadcast_in_dim(convert.convert(fill_value, wanted, weak_type), sizes, ())
+
+
+def _empty_typing(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> Any:
+    return runtime.ShapedArray(shape, np.dtype(dtype), False)
+
+
+empty_p = _resolved("empty", _empty_typing, lambda *, shape, dtype, out_sharding=None: full(shape, 0, np.dtype(dtype)))
+
+
+def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
+    """An array of unspecified values (zeros)."""
+    return empty_p.bind(shape=canonical_shape("empty", shape), dtype=dtype, out_sharding=out_sharding)
+
+
+def shape_as_value(shape: Any) -> Array:
+    """A shape as a one-dimensional integer array."""
+    sizes = canonical_shape("shape_as_value", shape)
+    if not sizes:
+        return full((0,), 0, np.int32)
+    parts = [broadcast_in_dim(convert.convert(n, np.int32), (1,), ()) for n in sizes]
+    return concatenate(parts, dimension=0)

@@ -1,0 +1,214 @@
+"""Contractions: dot_general and what is written in it.
+
+dimension_numbers = ((lhs contracting, rhs contracting), (lhs batch, rhs batch)); the result's axes are the batch
+axes, the free axes of lhs, the free axes of rhs. Operands may differ in dtype: they are promoted, half precisions
+accumulate in float32, integers wrap.
+
+    dot_general (([1], [0]), ([], []))  f32[2,3] f32[3,4] -> f32[2,4]
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+from weft.operations import settings
+from weft.operations.elementwise import widened
+
+Array = Any
+ArrayLike = Any
+Params = dict[str, Any]
+
+
+def _check_dimensions(lhs: Any, rhs: Any, dimension_numbers: Any) -> None:
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    sides = (("lhs", lhs, lhs_contract, lhs_batch), ("rhs", rhs, rhs_contract, rhs_batch))
+    for word, aval, contract, batch in sides:
+        if any(not 0 <= d < aval.ndim for d in (*contract, *batch)):
+            raise TypeError(
+                f"[dot_general] {word} dimension numbers must lie inside {aval.str_short()}, "
+                f"got contracting {contract} and batch {batch}"
+            )
+        if len(set(contract)) != len(contract) or len(set(batch)) != len(batch):
+            raise TypeError(f"[dot_general] {word} dimensions must be distinct, got {contract} and {batch}")
+        if set(contract) & set(batch):
+            raise TypeError(f"[dot_general] {word} batch {batch} and contracting {contract} dimensions overlap")
+    _check_extents("batch", lhs, rhs, lhs_batch, rhs_batch)
+    _check_extents("contracting", lhs, rhs, lhs_contract, rhs_contract)
+
+
+def _check_extents(word: str, lhs: Any, rhs: Any, lhs_dims: Any, rhs_dims: Any) -> None:
+    if len(lhs_dims) != len(rhs_dims):
+        raise TypeError(f"[dot_general] as many {word} dimensions are needed on both sides, got {lhs_dims}, {rhs_dims}")
+    for i, j in zip(lhs_dims, rhs_dims, strict=True):
+        if lhs.shape[i] != rhs.shape[j]:
+            raise TypeError(
+                f"[dot_general] {word} sizes differ: lhs {lhs.str_short()} axis {i} is {lhs.shape[i]}, "
+                f"rhs {rhs.str_short()} axis {j} is {rhs.shape[j]}"
+            )
+
+
+def _free(ndim: int, contract: Any, batch: Any) -> list[int]:
+    return [d for d in range(ndim) if d not in contract and d not in batch]
+
+
+def _dot_typing(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+    out_sharding: Any = None,
+) -> Any:
+    _check_dimensions(lhs, rhs, dimension_numbers)
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    shape = [lhs.shape[d] for d in lhs_batch]
+    shape += [lhs.shape[d] for d in _free(lhs.ndim, lhs_contract, lhs_batch)]
+    shape += [rhs.shape[d] for d in _free(rhs.ndim, rhs_contract, rhs_batch)]
+    common = dtypes.promote_types(lhs.dtype, rhs.dtype)
+    weak_type = lhs.weak_type and rhs.weak_type
+    if preferred_element_type is None:
+        return runtime.ShapedArray(tuple(shape), common, weak_type)
+    return runtime.ShapedArray(tuple(shape), preferred_element_type, weak_type)
+
+
+def contraction_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> np.dtype:
+    """The dtype that products and sums are computed in."""
+    common = dtypes.promote_types(lhs, rhs)
+    return widened(common if preferred is None else dtypes.promote_types(common, preferred))
+
+
+def _dot_reference(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    precision: Any,
+    preferred_element_type: np.dtype | None,
+    out_sharding: Any = None,
+) -> Any:
+    lhs, rhs = np.asarray(lhs), np.asarray(rhs)
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    out_dtype = preferred_element_type or dtypes.promote_types(lhs.dtype, rhs.dtype)
+    dtype = contraction_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
+    lhs_free, rhs_free = _free(lhs.ndim, lhs_contract, lhs_batch), _free(rhs.ndim, rhs_contract, rhs_batch)
+    batch = [lhs.shape[d] for d in lhs_batch]
+    rows, columns = [lhs.shape[d] for d in lhs_free], [rhs.shape[d] for d in rhs_free]
+    inner = math.prod(lhs.shape[d] for d in lhs_contract)
+    a = np.transpose(lhs, [*lhs_batch, *lhs_free, *lhs_contract]).astype(dtype)
+    b = np.transpose(rhs, [*rhs_batch, *rhs_contract, *rhs_free]).astype(dtype)
+    a = a.reshape([*batch, math.prod(rows), inner])
+    b = b.reshape([*batch, inner, math.prod(columns)])
+    with np.errstate(all="ignore"):
+        out = np.matmul(a, b).reshape([*batch, *rows, *columns])
+        out = out.real if out.dtype.kind == "c" and np.dtype(out_dtype).kind != "c" else out
+        return out.astype(out_dtype)
+
+
+def _dot_params(params: Params) -> Params:
+    """Dimension numbers are printed as lists; what is None is not printed."""
+    shown = {}
+    for key, value in params.items():
+        if key == "dimension_numbers":
+            shown[key] = tuple(tuple(list(dims) for dims in pair) for pair in value)
+        elif value is not None:
+            shown[key] = value
+    return shown
+
+
+dot_general_p = core.Primitive("dot_general", kind=kinds.Contraction(reference=_dot_reference))
+dot_general_p.def_abstract_eval(_dot_typing)
+dot_general_p.print_params = _dot_params
+
+
+def dot_general(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    dimension_numbers: settings.DotDimensionNumbers,
+    precision: settings.PrecisionLike = None,
+    preferred_element_type: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Array:
+    """The sum of products over the contracting dimensions, for each index of the batch and free dimensions."""
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    numbers = tuple(
+        (tuple(map(operator.index, left)), tuple(map(operator.index, right)))
+        for left, right in ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
+    )
+    preferred = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)
+    return dot_general_p.bind(
+        lhs,
+        rhs,
+        dimension_numbers=numbers,
+        precision=canonical_precision(precision),
+        preferred_element_type=preferred,
+        out_sharding=None,
+    )
+
+
+def canonical_precision(precision: settings.PrecisionLike) -> Any:
+    """None, an algorithm, or a pair of ``Precision``s."""
+    if precision is None:
+        return None
+    if isinstance(precision, (settings.DotAlgorithm, settings.DotAlgorithmPreset)):
+        return precision
+    if isinstance(precision, str):
+        preset = settings.DotAlgorithmPreset.__members__.get(precision)
+        if preset is not None and precision != "DEFAULT":
+            return preset
+        return (_one_precision(precision),) * 2
+    if isinstance(precision, settings.Precision):
+        return (precision, precision)
+    if isinstance(precision, (tuple, list)) and len(precision) == 2:
+        return (_one_precision(precision[0]), _one_precision(precision[1]))
+    raise ValueError(f"[dot_general] precision must be None, a Precision, a word or a pair of these, got {precision!r}")
+
+
+def _one_precision(precision: Any) -> settings.Precision:
+    if precision is None:
+        return settings.Precision.DEFAULT
+    if isinstance(precision, settings.Precision):
+        return precision
+    if isinstance(precision, str) and precision in settings.PRECISION_WORDS:
+        return settings.PRECISION_WORDS[precision]
+    raise ValueError(f"[dot_general] unknown precision {precision!r}; choose one of {sorted(settings.PRECISION_WORDS)}")
+
+
+def dot(
+    lhs: ArrayLike,
+    rhs: ArrayLike,
+    *args: Any,
+    dimension_numbers: settings.DotDimensionNumbers | None = None,
+    precision: settings.PrecisionLike = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Array:
+    """Product of vectors and matrices, or with ``dimension_numbers`` any ``dot_general``."""
+    if args:
+        precision, *rest = args
+        preferred_element_type = rest[0] if rest else preferred_element_type
+    if dimension_numbers is None:
+        left, right = core.get_aval(lhs), core.get_aval(rhs)
+        if not (1 <= left.ndim <= 2 and 1 <= right.ndim <= 2 and left.shape[-1] == right.shape[0]):
+            raise ValueError(
+                f"[dot] dimension_numbers must be given unless vectors or matrices are multiplied: "
+                f"got lhs {left.str_short()}, rhs {right.str_short()}"
+            )
+        dimension_numbers = (((left.ndim - 1,), (0,)), ((), ()))
+    return dot_general(lhs, rhs, dimension_numbers, precision, preferred_element_type)
+
+
+def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: settings.PrecisionLike = None) -> Array:
+    """Products of matrices in the last two axes, batched over the equal leading axes."""
+    left, right = core.get_aval(lhs), core.get_aval(rhs)
+    if left.ndim != right.ndim or left.ndim < 2:
+        raise ValueError(f"[batch_matmul] ranks must be equal and at least 2: {left.str_short()}, {right.str_short()}")
+    batch = tuple(range(left.ndim - 2))
+    return dot_general(lhs, rhs, (((left.ndim - 1,), (left.ndim - 2,)), (batch, batch)), precision)

@@ -1,0 +1,312 @@
+"""Changes of dtype and the parts of complex numbers: convert, bitcast, reduce_precision, real, imag, conj, is_finite.
+
+Conversion to integers truncates toward zero and saturates, NaN becomes 0; to bool it asks for non-zero; between
+floats it rounds once to nearest even. complex to real drops the imaginary part (with a warning).
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+from weft.operations import references
+from weft.operations.arithmetic import is_complex, real_part_dtype
+from weft.operations.elementwise import (
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    bool_result,
+    broadcast_shape,
+    category,
+    check_dtype,
+    check_same_dtype,
+    elementwise,
+)
+
+Array = Any
+ArrayLike = Any
+
+SINGLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+
+
+# ---- convert_element_type
+
+
+def _convert_typing(x: Any, *, new_dtype: Any, weak_type: bool, sharding: Any = None) -> Any:
+    if (category(x.dtype) == "key") != (category(new_dtype) == "key"):
+        raise TypeError(f"[convert_element_type] cannot convert between {x.str_short()} and {new_dtype}")
+    return runtime.ShapedArray(x.shape, new_dtype, weak_type)
+
+
+def _convert_scalar(emit: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, sharding: Any = None) -> Any:
+    if x.dtype == new_dtype:
+        return x
+    if new_dtype.kind == "c":
+        part = real_part_dtype(new_dtype)
+        if is_complex(x):
+            return emit.complex(emit.convert(emit.real(x), part), emit.convert(emit.imag(x), part))
+        return emit.complex(emit.convert(x, part), emit.const(0.0, part))
+    if is_complex(x):
+        if new_dtype == np.bool_:
+            zero = emit.const(0.0, real_part_dtype(x.dtype))
+            return emit.or_(emit.compare("ne", emit.real(x), zero), emit.compare("ne", emit.imag(x), zero))
+        x = emit.real(x)
+    if new_dtype == np.bool_:
+        return emit.compare("ne", x, emit.const(0, x.dtype))
+    return x if x.dtype == new_dtype else emit.convert(x, new_dtype)
+
+
+convert_element_type_p = elementwise(
+    "convert_element_type",
+    scalar=_convert_scalar,
+    partials=None,  # linear; the tangent is converted
+    reference=lambda x, *, new_dtype, **_: references.convert(np.asarray(x), new_dtype),
+    typing=_convert_typing,
+    native_half=True,
+    hide=("sharding",),
+)
+
+
+def _convert_fold(values: Any, params: dict[str, Any]) -> Any:
+    """A converted literal is a literal."""
+    new_dtype = params["new_dtype"]
+    if not isinstance(new_dtype, np.dtype):
+        return NotImplemented
+    (value,) = values
+    if not isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)):
+        return NotImplemented
+    with np.errstate(all="ignore"):
+        array = np.asarray(value, dtypes.result_type(value)) if not isinstance(value, int) else np.asarray(value)
+        return references.convert(array, new_dtype)[()]
+
+
+def _convert_forward(avals: Any, params: dict[str, Any]) -> int | None:
+    same = avals[0].dtype == params["new_dtype"] and avals[0].weak_type == params["weak_type"]
+    return 0 if same else None
+
+
+convert_element_type_p.def_fold(_convert_fold)
+convert_element_type_p.def_forward(_convert_forward)
+
+
+def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
+    """The operand's elements as ``new_dtype``, with JAX's rules for saturation, NaN and complex numbers."""
+    if new_dtype is None:
+        raise ValueError("[convert_element_type] dtype must be specified, got None")
+    return convert(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type"), weak_type=False)
+
+
+def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) -> Array:
+    """As ``convert_element_type``, with a choice of weak type; an operand that already has both is returned."""
+    aval = core.get_aval(operand)
+    new_dtype = aval.dtype if new_dtype is None else dtypes.canonicalize_dtype(new_dtype)
+    weak_type = bool(weak_type)
+    is_array = isinstance(operand, (runtime.Array, core.Tracer))
+    if is_array and aval.dtype == new_dtype and aval.weak_type == weak_type:
+        return operand
+    if category(aval.dtype) in COMPLEX and category(new_dtype) not in COMPLEX:
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=3
+        )
+    return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type, sharding=None)
+
+
+def dtype(x: Any) -> Any:
+    """The dtype of an array, scalar or tracer in the current configuration."""
+    return core.get_aval(x).dtype
+
+
+# ---- bitcast_convert_type
+
+
+def _bitcast_typing(x: Any, *, new_dtype: np.dtype) -> Any:
+    old, new = x.dtype.itemsize, new_dtype.itemsize
+    if x.dtype == new_dtype:
+        return runtime.ShapedArray(x.shape, x.dtype)
+    for dtype in (x.dtype, new_dtype):
+        if category(dtype) in BOOL | COMPLEX:
+            raise TypeError(
+                f"[bitcast_convert_type] cannot reinterpret {x.str_short()} as {np.dtype(new_dtype).name}: "
+                f"bool and complex have no defined bits"
+            )
+    if old == new:
+        return runtime.ShapedArray(x.shape, new_dtype)
+    if old > new:
+        return runtime.ShapedArray((*x.shape, old // new), new_dtype)
+    if not x.shape or x.shape[-1] != new // old:
+        raise ValueError(
+            f"[bitcast_convert_type] to widen {x.str_short()} to {new_dtype.name} its last dimension must be {new // old}"
+        )
+    return runtime.ShapedArray(x.shape[:-1], new_dtype)
+
+
+def _bitcast_reference(x: Any, *, new_dtype: np.dtype) -> Any:
+    x = np.ascontiguousarray(x)
+    old, new = x.dtype.itemsize, new_dtype.itemsize
+    shape = x.shape if old == new else (*x.shape, old // new) if old > new else x.shape[:-1]
+    return np.frombuffer(x.tobytes(), new_dtype).reshape(shape)
+
+
+bitcast_convert_type_p = elementwise(
+    "bitcast_convert_type",
+    scalar=lambda emit, x, *, new_dtype: x if x.dtype == new_dtype else emit.bitcast(x, new_dtype),
+    partials=(None,),
+    reference=_bitcast_reference,
+    typing=_bitcast_typing,
+    native_half=True,
+)
+
+
+def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
+    """The operand's bits read as another dtype; narrower dtypes add a last dimension, wider ones take it."""
+    new_dtype = dtypes.canonicalize_dtype(dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
+    aval = core.get_aval(operand)
+    if aval.dtype.itemsize != new_dtype.itemsize:
+        return reinterpret_p.bind(operand, new_dtype=new_dtype)
+    return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
+
+
+# The width-changing form has the same name and typing, but it is an alias of the bytes, not an elementwise one.
+reinterpret_p = core.Primitive("bitcast_convert_type", kind=kinds.Reshape(reference=_bitcast_reference))
+reinterpret_p.def_abstract_eval(_bitcast_typing)
+
+
+# ---- reduce_precision
+
+
+def _reduce_precision_scalar(emit: Any, x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
+    return emit.reduce_precision(x, exponent_bits, mantissa_bits)
+
+
+reduce_precision_p = elementwise(
+    "reduce_precision",
+    FLOAT,
+    scalar=_reduce_precision_scalar,
+    partials=None,  # linear as JAX defines it; the tangent is reduced as well
+    reference=references.reduce_precision,
+    cost=6.0,
+)
+
+
+def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
+    """Round to a float format of fewer exponent and mantissa bits, keeping the dtype."""
+    exponent_bits, mantissa_bits = int(exponent_bits), int(mantissa_bits)
+    if exponent_bits < 1:
+        raise ValueError(f"[reduce_precision] exponent_bits must be at least 1, got {exponent_bits}")
+    if mantissa_bits < 0:
+        raise ValueError(f"[reduce_precision] mantissa_bits must not be negative, got {mantissa_bits}")
+    return reduce_precision_p.bind(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
+
+
+# ---- complex numbers
+
+
+def complex_dtype(dtype: np.dtype, *_: Any, **params: Any) -> np.dtype:
+    """float32 -> complex64, float64 -> complex128; complex dtypes stay."""
+    return dtype if dtype.kind == "c" else np.dtype(f"c{2 * dtype.itemsize}")
+
+
+def _complex_typing(re: Any, im: Any) -> Any:
+    for i, aval in enumerate((re, im)):
+        check_dtype("complex", i, aval, FLOAT)
+        if aval.dtype not in SINGLE:
+            raise TypeError(f"[complex] operand {i} is {aval.str_short()}, but only f32 and f64 make complex numbers")
+    check_same_dtype("complex", (re, im))
+    shape = broadcast_shape("complex", (re, im))
+    return runtime.ShapedArray(shape, complex_dtype(re.dtype), re.weak_type and im.weak_type)
+
+
+complex_p = elementwise(
+    "complex",
+    scalar=lambda emit, re, im: emit.complex(re, im),
+    partials=None,  # linear in each part
+    reference=lambda re, im: _join_parts(re, im),
+    typing=_complex_typing,
+)
+
+
+def _join_parts(re: Any, im: Any) -> Any:
+    out = np.empty(np.broadcast_shapes(re.shape, im.shape), complex_dtype(re.dtype))
+    out.real, out.imag = re, im
+    return out
+
+
+def complex(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x + i y."""
+    return complex_p.bind(x, y)
+
+
+real_p = elementwise(
+    "real",
+    COMPLEX,
+    scalar=lambda emit, x: emit.real(x),
+    partials=None,  # linear over the reals only
+    reference=np.real,
+    result=real_part_dtype,
+)
+
+
+def real(x: ArrayLike) -> Array:
+    """Elementwise real part of complex numbers."""
+    return real_p.bind(x)
+
+
+imag_p = elementwise(
+    "imag",
+    COMPLEX,
+    scalar=lambda emit, x: emit.imag(x),
+    partials=None,  # linear over the reals only
+    reference=np.imag,
+    result=real_part_dtype,
+)
+
+
+def imag(x: ArrayLike) -> Array:
+    """Elementwise imaginary part of complex numbers."""
+    return imag_p.bind(x)
+
+
+def _conj_typing(x: Any, *, input_dtype: Any) -> Any:
+    check_dtype("conj", 0, x, FLOAT | COMPLEX)
+    if category(x.dtype) in FLOAT and x.dtype not in SINGLE:
+        raise TypeError(f"[conj] operand is {x.str_short()}, but only f32 and f64 make complex numbers")
+    return runtime.ShapedArray(x.shape, complex_dtype(x.dtype), x.weak_type)
+
+
+def _conj_scalar(emit: Any, x: Any, *, input_dtype: Any) -> Any:
+    if is_complex(x):
+        return emit.complex(emit.real(x), emit.neg(emit.imag(x)))
+    return emit.complex(x, emit.neg(emit.const(0.0, x.dtype)))
+
+
+conj_p = elementwise(
+    "conj",
+    scalar=_conj_scalar,
+    partials=None,  # linear over the reals only
+    reference=lambda x, **_: np.conj(x.astype(complex_dtype(x.dtype))),
+    typing=_conj_typing,
+)
+
+
+def conj(x: ArrayLike) -> Array:
+    """Elementwise complex conjugate; a real operand becomes complex."""
+    return conj_p.bind(x, input_dtype=core.get_aval(x).dtype)
+
+
+is_finite_p = elementwise(
+    "is_finite",
+    FLOAT,
+    scalar=lambda emit, x: emit.is_finite(x),
+    partials=(None,),
+    reference=np.isfinite,
+    result=bool_result,
+)
+
+
+def is_finite(x: ArrayLike) -> Array:
+    """Elementwise: neither infinite nor NaN."""
+    return is_finite_p.bind(x)

@@ -1,0 +1,166 @@
+"""Running reductions along one axis, in index order (from the end when reversed).
+
+Accumulators as in reductions.py: the caller converts each element to the accumulator's dtype, combines, and rounds what
+``finish`` gives to the output's dtype.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import core, runtime
+from weft.core import kinds
+from weft.operations import arithmetic, complex_math, reductions, references
+from weft.operations.algebra import Term, where
+from weft.operations.elementwise import COMPLEX, FLOAT, NUMBER, Accepts, check_dtype, widened
+
+Array = Any
+ArrayLike = Any
+
+
+def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:
+    def typing(x: Any, *, axis: int, reverse: bool) -> Any:
+        check_dtype(name, 0, x, accepts)
+        if axis < 0:
+            raise ValueError(f"[{name}] axis must not be negative, got {axis}")
+        if axis >= x.ndim:
+            raise ValueError(f"[{name}] axis {axis} is out of bounds for {x.str_short()}")
+        return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)
+
+    return typing
+
+
+def _reference(combine: Callable[[Any, Any], Any], identity: Callable[[np.dtype], Any]) -> Callable[..., Any]:
+    """Position by position in the accumulator's dtype, each result rounded once."""
+
+    def run(x: Any, *, axis: int, reverse: bool) -> Any:
+        x = np.asarray(x)
+        rows = np.moveaxis(x.astype(widened(x.dtype)), axis, 0)
+        rows = rows[::-1] if reverse else rows
+        out = np.empty(rows.shape, rows.dtype)
+        acc = np.full(rows.shape[1:], identity(rows.dtype), rows.dtype)
+        with np.errstate(all="ignore"):
+            for i, row in enumerate(rows):
+                acc = np.asarray(combine(acc, row)).astype(rows.dtype)
+                out[i] = acc
+            return np.moveaxis(out[::-1] if reverse else out, 0, axis).astype(x.dtype)
+
+    return run
+
+
+def cumulative(
+    name: str,
+    accepts: Accepts,
+    *,
+    identity: Callable[[np.dtype], Any],
+    combine: Callable[[Any, Any, Any], Any],
+    reference: Callable[[Any, Any], Any],
+) -> core.Primitive:
+    """Declare a running reduction by one accumulator; ``combine(emit, running, element)``."""
+
+    def accumulators(avals: Any, params: dict[str, Any]) -> Any:
+        dtype = widened(avals[0].dtype)
+        return ((dtype, identity(dtype)),)
+
+    primitive = core.Primitive(
+        name,
+        kind=kinds.Cumulative(
+            axis=lambda params: params["axis"],
+            reverse=lambda params: params["reverse"],
+            accumulators=accumulators,
+            combine=lambda emit, left, right, **_: (combine(emit, left[0], right[0]),),
+            finish=lambda emit, accs, **_: accs,
+            reference=_reference(reference, identity),
+        ),
+    )
+    primitive.def_abstract_eval(_typing(name, accepts))
+    return primitive
+
+
+def _bind(primitive: core.Primitive, operand: ArrayLike, axis: int, reverse: bool) -> Array:
+    return primitive.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+
+
+cumsum_p = cumulative("cumsum", NUMBER, identity=lambda dtype: 0, combine=reductions.add_values, reference=np.add)
+
+
+def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running sum along an axis."""
+    return _bind(cumsum_p, operand, axis, reverse)
+
+
+cumprod_p = cumulative(
+    "cumprod", NUMBER, identity=lambda dtype: 1, combine=reductions.mul_values, reference=np.multiply
+)
+
+
+def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running product along an axis."""
+    return _bind(cumprod_p, operand, axis, reverse)
+
+
+cummax_p = cumulative(
+    "cummax",
+    NUMBER,
+    identity=reductions.lowest,
+    combine=arithmetic.max_values,
+    reference=references.maximum,
+)
+
+
+def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running maximum along an axis."""
+    return _bind(cummax_p, operand, axis, reverse)
+
+
+cummin_p = cumulative(
+    "cummin",
+    NUMBER,
+    identity=reductions.highest,
+    combine=arithmetic.min_values,
+    reference=references.minimum,
+)
+
+
+def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running minimum along an axis."""
+    return _bind(cummin_p, operand, axis, reverse)
+
+
+def _logaddexp_values(emit: Any, left: Any, right: Any) -> Any:
+    """max + log1p(exp(-|difference|)); equal infinities stay, NaN spreads."""
+    if left.dtype.kind == "c":
+        x, y = complex_math.split(emit, left), complex_math.split(emit, right)
+        swap = x.re < y.re
+        big, small = complex_math.choose(swap, y, x), complex_math.choose(swap, x, y)
+        tail = complex_math.log1p(complex_math.exp(complex_math.sub(small, big)))
+        out = complex_math.choose(big.re.equals(-np.inf), big, complex_math.add(big, tail))
+        return emit.complex(out.re.value, out.im.value)
+    x, y = Term(emit, left), Term(emit, right)
+    big, gap = x.max(y), abs(x - y)
+    return where(x.equals(y), big + float(np.log(2)), big + (-gap).call("exp").call("log1p")).value
+
+
+def _logaddexp(x: Any, y: Any) -> Any:
+    if x.dtype.kind != "c":
+        return np.logaddexp(x, y)
+    big, small = np.where(x.real < y.real, y, x), np.where(x.real < y.real, x, y)
+    return np.where(np.isneginf(big.real), big, big + np.log1p(np.exp(small - big)))
+
+
+cumlogsumexp_p = cumulative(
+    "cumlogsumexp",
+    FLOAT | COMPLEX,
+    identity=lambda dtype: -np.inf,
+    combine=_logaddexp_values,
+    reference=_logaddexp,
+)
+
+
+def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
+    """Running log of the sum of exponentials along an axis."""
+    return _bind(cumlogsumexp_p, operand, axis, reverse)

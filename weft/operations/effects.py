@@ -1,0 +1,49 @@
+"""Operations that compute nothing: copy, stop_gradient, optimization_barrier.
+
+Their outputs are their operands (kinds.Identity); fusion does not cross a barrier.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import core, runtime
+from weft.core import kinds
+
+Array = Any
+ArrayLike = Any
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+copy_p = core.Primitive("copy", kind=kinds.Identity())
+copy_p.def_abstract_eval(lambda x: runtime.ShapedArray(x.shape, x.dtype, x.weak_type))
+
+
+def copy(x: ArrayLike) -> Array:
+    """The operand; arrays are immutable, so that nothing needs copying."""
+    return copy_p.bind(x)
+
+
+stop_gradient_p = core.Primitive("stop_gradient", kind=kinds.Identity())
+stop_gradient_p.def_abstract_eval(_same)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The operand (a tree of arrays), seen by differentiation as constant."""
+    leaves, treedef = runtime.tree_flatten(x)
+    return runtime.tree_unflatten(treedef, [stop_gradient_p.bind(leaf) for leaf in leaves])
+
+
+optimization_barrier_p = core.Primitive(
+    "optimization_barrier", kind=kinds.Identity(barrier=True), multiple_results=True
+)
+optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """The operand (a tree of arrays); nothing before it is fused with anything after it."""
+    leaves, treedef = runtime.tree_flatten(operand)
+    return runtime.tree_unflatten(treedef, optimization_barrier_p.bind(*leaves))

@@ -1,0 +1,211 @@
+"""The elementwise kind: how an operation on single elements is declared and typed.
+
+``elementwise(...)`` takes every fact about one operation and gives its primitive. Operands have one dtype
+(unless ``typing`` says otherwise) and one shape; a 0-d operand, or an extent of 1 where the others have more,
+is broadcast by the kind, never by an operation's own rule:
+
+    add f32[2,3] f32[]    -> f32[2,3]
+    add f32[2,1] f32[1,3] -> f32[2,3]
+    add f32[2,3] f32[3]   -> TypeError (ranks differ)
+
+Scalar expressions never see half precisions: unless the operation works on bits (``native_half``), bfloat16 and
+float16 operands are widened to float32 and the result is rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+
+BOOL = frozenset({"bool"})
+SIGNED = frozenset({"signed integer"})
+UNSIGNED = frozenset({"unsigned integer"})
+INTEGER = SIGNED | UNSIGNED
+FLOAT = frozenset({"float"})
+COMPLEX = frozenset({"complex"})
+NUMBER = INTEGER | FLOAT | COMPLEX
+REAL = INTEGER | FLOAT
+EXTENDED = frozenset({"key"})
+ANY = BOOL | NUMBER
+ANYTHING = ANY | EXTENDED
+
+Accepts = frozenset[str]
+Partials = tuple[Callable[..., Any] | None, ...]
+
+HALVES = (np.dtype(dtypes.bfloat16), np.dtype(np.float16))
+NARROW_ITEMSIZE = 2  # floats of at most this many bytes are computed in float32
+
+_categories: dict[Any, str] = {}
+
+
+def category(dtype: Any) -> str:
+    """The word for a dtype that typing rules and their errors use: 'float', 'signed integer', ..."""
+    found = _categories.get(dtype)
+    if found is None:
+        found = _categories[dtype] = _find_category(dtype)
+    return found
+
+
+def _find_category(dtype: Any) -> str:
+    if not isinstance(dtype, np.dtype):
+        return "key"
+    words = {
+        "bool": np.bool_,
+        "signed integer": np.signedinteger,
+        "unsigned integer": np.unsignedinteger,
+        "float": np.floating,
+        "complex": np.complexfloating,
+    }
+    for word, parent in words.items():
+        if dtypes.issubdtype(dtype, parent):
+            return word
+    return "other"
+
+
+def check_dtype(name: str, operand: int, aval: Any, accepts: Accepts) -> None:
+    """Raise TypeError unless the operand's dtype is of an accepted category."""
+    if category(aval.dtype) not in accepts:
+        wanted = ", ".join(sorted(accepts))
+        raise TypeError(
+            f"[{name}] operand {operand} is {aval.str_short()}, but {name} takes only {wanted}. "
+            f"Convert it first, e.g. lax.convert_element_type(x, 'float32')."
+        )
+
+
+def check_same_dtype(name: str, avals: Sequence[Any]) -> None:
+    """Raise TypeError unless all operands have one dtype: lax functions never promote."""
+    if any(aval.dtype != avals[0].dtype for aval in avals[1:]):
+        listed = ", ".join(aval.str_short() for aval in avals)
+        raise TypeError(
+            f"[{name}] operands have different dtypes: {listed}. lax.{name} requires arguments to have the same "
+            f"dtypes and never promotes; convert one with lax.convert_element_type, or use weft.numpy, which promotes."
+        )
+
+
+def broadcast_shape(name: str, avals: Sequence[Any]) -> tuple[int, ...]:
+    """The common shape of operands that are 0-d or of one rank, extents equal or 1."""
+    shapes = [aval.shape for aval in avals if aval.shape]
+    if not shapes:
+        return ()
+    first = shapes[0]
+    if all(shape == first for shape in shapes):
+        return first
+    listed = ", ".join(aval.str_short() for aval in avals)
+    if len({len(shape) for shape in shapes}) > 1:
+        raise TypeError(
+            f"[{name}] operands have different numbers of dimensions: {listed}. lax broadcasts only scalars and "
+            f"extents of 1; add dimensions with lax.expand_dims, or use weft.numpy, which broadcasts."
+        )
+    out = []
+    for axis, extents in enumerate(zip(*shapes, strict=True)):
+        extent = next((n for n in extents if n != 1), 1)
+        if any(n not in (1, extent) for n in extents):
+            raise TypeError(f"[{name}] incompatible shapes for broadcasting: {listed} differ along axis {axis}")
+        out.append(extent)
+    return tuple(out)
+
+
+def elementwise_typing(
+    name: str, accepts: Sequence[Accepts], result: Callable[..., np.dtype] | None
+) -> Callable[..., Any]:
+    """The abstract evaluation shared by all elementwise operations on operands of one dtype."""
+
+    def typing(*avals: Any, **params: Any) -> Any:
+        for i, (aval, accepted) in enumerate(zip(avals, accepts, strict=True)):
+            check_dtype(name, i, aval, accepted)
+        check_same_dtype(name, avals)
+        shape = avals[0].shape if len(avals) == 1 else broadcast_shape(name, avals)
+        dtype = avals[0].dtype if result is None else result(*(aval.dtype for aval in avals), **params)
+        return runtime.ShapedArray(shape, dtype, all(aval.weak_type for aval in avals))
+
+    return typing
+
+
+def bool_result(*_: np.dtype, **params: Any) -> np.dtype:
+    return np.dtype(np.bool_)
+
+
+def widened(dtype: np.dtype) -> np.dtype:
+    """The dtype that a scalar expression computes in."""
+    narrow = dtype.itemsize <= NARROW_ITEMSIZE and category(dtype) == "float"
+    return np.dtype(np.float32) if narrow else dtype
+
+
+def widen_scalar(scalar: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a scalar expression on half precisions in float32 and round its result once."""
+
+    def on_wide(emit: Any, *values: Any, **params: Any) -> Any:
+        narrow = next((v.dtype for v in values if widened(v.dtype) != v.dtype), None)
+        if narrow is None:
+            return scalar(emit, *values, **params)
+        wide = [emit.convert(v, widened(v.dtype)) if widened(v.dtype) != v.dtype else v for v in values]
+        out = scalar(emit, *wide, **params)
+        return emit.convert(out, narrow) if out.dtype == np.float32 else out
+
+    return on_wide
+
+
+def widen_reference(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for the NumPy oracle; floating-point warnings are silenced, NaN and inf are answers."""
+
+    def on_wide(*arrays: Any, **params: Any) -> Any:
+        arrays = tuple(np.asarray(a) for a in arrays)
+        narrow = next((a.dtype for a in arrays if widened(a.dtype) != a.dtype), None)
+        with np.errstate(all="ignore"):
+            if narrow is None:
+                return np.asarray(reference(*arrays, **params))
+            out = np.asarray(reference(*(a.astype(widened(a.dtype)) for a in arrays), **params))
+            return out.astype(narrow) if out.dtype == np.float32 else out
+
+    return on_wide
+
+
+def elementwise(
+    name: str,
+    *accepts: Accepts,
+    scalar: Callable[..., Any],
+    partials: Partials | None,
+    reference: Callable[..., Any],
+    result: Callable[..., np.dtype] | None = None,
+    typing: Callable[..., Any] | None = None,
+    cost: float = 1.0,
+    native_half: bool = False,
+    hide: tuple[str, ...] = (),
+) -> core.Primitive:
+    """Declare an elementwise operation; one ``accepts`` per operand.
+
+    ``scalar(emit, *values, **params)`` is the expression, ``reference(*arrays, **params)`` the NumPy oracle.
+    ``partials[i](out, *operands, **params)`` is d out / d operand i, None for zero; ``partials=None`` where the
+    derivative is no product (the comment there says why). ``result`` maps operand dtypes to the output's.
+    ``hide`` names parameters that are not printed while they are None.
+    """
+    kind = kinds.Elementwise(
+        scalar=scalar if native_half else widen_scalar(scalar),
+        reference=reference if native_half else widen_reference(reference),
+        cost=cost,
+    )
+    primitive = core.Primitive(name, kind=kind)
+    primitive.def_abstract_eval(typing or elementwise_typing(name, accepts, result))
+    primitive.partials = partials
+    if hide:
+        primitive.print_params = hide_none(hide)
+    return primitive
+
+
+def hide_none(names: tuple[str, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A printing rule: leave out the named parameters while they are None."""
+
+    def print_params(params: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in params.items() if k not in names or v is not None}
+
+    return print_params
+
+
+def constant(model: Any, value: Any) -> Any:
+    """A 0-d operand of the model's dtype."""
+    return np.asarray(value, core.get_aval(model).dtype)

@@ -1,0 +1,386 @@
+"""Elementary and special functions on elements: roots, exp and log, trigonometric, hyperbolic, erf, gamma.
+
+The real forms are the emitter's vector math (``emit.function``); the complex forms stand in complex_math. A block
+names both, the derivative and the NumPy oracle.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import core
+from weft.operations import complex_math
+from weft.operations.arithmetic import add, by_parts, div, integer_pow, mul, neg, square, sub
+from weft.operations.elementwise import COMPLEX, FLOAT, Partials, constant, elementwise
+from weft.operations.references import precise, special
+from weft.operations.settings import AccuracyMode, Tolerance
+
+Array = Any
+ArrayLike = Any
+Accuracy = Tolerance | AccuracyMode | None
+
+
+def vector_math(name: str) -> Callable[..., Any]:
+    """The scalar expression that calls one function of the vector math library."""
+    return lambda emit, *values, **params: emit.function(name, *values)
+
+
+def function(
+    name: str,
+    complex_form: Callable[..., Any] | None,
+    partials: Partials | None,
+    reference: Callable[..., Any],
+    cost: float,
+    accuracy: bool = False,
+) -> core.Primitive:
+    """Declare a function of one operand; ``accuracy`` says that it takes JAX's accuracy parameter (ignored)."""
+    real = vector_math(name)
+    scalar = real if complex_form is None else by_parts(real, lambda z, **_: complex_form(z))
+    return elementwise(
+        name,
+        FLOAT if complex_form is None else FLOAT | COMPLEX,
+        scalar=scalar,
+        partials=partials,
+        reference=lambda x, **_: reference(x),
+        cost=cost,
+        hide=("accuracy",) if accuracy else (),
+    )
+
+
+def scaled(factor: float, x: Array) -> Array:
+    return mul(constant(x, factor), x)
+
+
+# ---- roots
+
+sqrt_p = function(
+    "sqrt", complex_math.sqrt, (lambda out, x, **_: div(constant(x, 0.5), out),), precise(np.sqrt), 4.0, True
+)
+
+
+def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise square root; the principal one of complex numbers."""
+    return sqrt_p.bind(x, accuracy=accuracy)
+
+
+rsqrt_p = function(
+    "rsqrt",
+    complex_math.rsqrt,
+    (lambda out, x, **_: scaled(-0.5, div(out, x)),),
+    precise(lambda x: 1 / np.sqrt(x)),
+    6.0,
+    True,
+)
+
+
+def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise 1 / sqrt(x)."""
+    return rsqrt_p.bind(x, accuracy=accuracy)
+
+
+cbrt_p = function(
+    "cbrt", None, (lambda out, x, **_: scaled(1 / 3, integer_pow(out, -2)),), precise(np.cbrt), 12.0, True
+)
+
+
+def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise real cube root."""
+    return cbrt_p.bind(x, accuracy=accuracy)
+
+
+# ---- exponential and logarithm
+
+exp_p = function("exp", complex_math.exp, (lambda out, x, **_: out,), precise(np.exp), 10.0, True)
+
+
+def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise e ** x."""
+    return exp_p.bind(x, accuracy=accuracy)
+
+
+def _exp2_reference(x: Any) -> Any:
+    return np.exp2(x) if x.dtype.kind == "f" else np.exp(x * math.log(2))
+
+
+exp2_p = function(
+    "exp2", complex_math.exp2, (lambda out, x, **_: scaled(math.log(2), out),), precise(_exp2_reference), 10.0, True
+)
+
+
+def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise 2 ** x."""
+    return exp2_p.bind(x, accuracy=accuracy)
+
+
+log_p = function("log", complex_math.log, (lambda out, x, **_: integer_pow(x, -1),), precise(np.log), 12.0, True)
+
+
+def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise natural logarithm; the principal branch of complex numbers."""
+    return log_p.bind(x, accuracy=accuracy)
+
+
+expm1_p = function(
+    "expm1", complex_math.expm1, (lambda out, x, **_: add(out, constant(x, 1)),), precise(np.expm1), 14.0, True
+)
+
+
+def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise e ** x - 1, accurate near zero."""
+    return expm1_p.bind(x, accuracy=accuracy)
+
+
+log1p_p = function(
+    "log1p",
+    complex_math.log1p,
+    (lambda out, x, **_: integer_pow(add(x, constant(x, 1)), -1),),
+    precise(np.log1p),
+    14.0,
+    True,
+)
+
+
+def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise log(1 + x), accurate near zero."""
+    return log1p_p.bind(x, accuracy=accuracy)
+
+
+logistic_p = function(
+    "logistic",
+    complex_math.logistic,
+    (lambda out, x, **_: mul(out, sub(constant(x, 1), out)),),
+    precise(lambda x: 1 / (1 + np.exp(-x))),
+    14.0,
+    True,
+)
+
+
+def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise 1 / (1 + exp(-x)), the sigmoid."""
+    return logistic_p.bind(x, accuracy=accuracy)
+
+
+# ---- trigonometric
+
+sin_p = function("sin", complex_math.sin, (lambda out, x, **_: cos(x),), precise(np.sin), 14.0, True)
+
+
+def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise sine."""
+    return sin_p.bind(x, accuracy=accuracy)
+
+
+cos_p = function("cos", complex_math.cos, (lambda out, x, **_: neg(sin(x)),), precise(np.cos), 14.0, True)
+
+
+def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise cosine."""
+    return cos_p.bind(x, accuracy=accuracy)
+
+
+tan_p = function(
+    "tan", complex_math.tan, (lambda out, x, **_: add(constant(x, 1), square(out)),), precise(np.tan), 22.0, True
+)
+
+
+def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise tangent."""
+    return tan_p.bind(x, accuracy=accuracy)
+
+
+asin_p = function(
+    "asin",
+    complex_math.asin,
+    (lambda out, x: rsqrt(sub(constant(x, 1), square(x))),),
+    precise(np.arcsin),
+    16.0,
+)
+
+
+def asin(x: ArrayLike) -> Array:
+    """Elementwise inverse sine."""
+    return asin_p.bind(x)
+
+
+acos_p = function(
+    "acos",
+    complex_math.acos,
+    (lambda out, x: neg(rsqrt(sub(constant(x, 1), square(x)))),),
+    precise(np.arccos),
+    16.0,
+)
+
+
+def acos(x: ArrayLike) -> Array:
+    """Elementwise inverse cosine."""
+    return acos_p.bind(x)
+
+
+atan_p = function(
+    "atan",
+    complex_math.atan,
+    (lambda out, x: integer_pow(add(constant(x, 1), square(x)), -1),),
+    precise(np.arctan),
+    16.0,
+)
+
+
+def atan(x: ArrayLike) -> Array:
+    """Elementwise inverse tangent."""
+    return atan_p.bind(x)
+
+
+def _atan2_reference(y: Any, x: Any) -> Any:
+    return np.arctan2(y, x) if x.dtype.kind == "f" else -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
+
+
+atan2_p = elementwise(
+    "atan2",
+    FLOAT | COMPLEX,
+    FLOAT | COMPLEX,
+    scalar=by_parts(vector_math("atan2"), complex_math.atan2),
+    partials=(
+        lambda out, y, x: div(x, add(square(x), square(y))),
+        lambda out, y, x: div(neg(y), add(square(x), square(y))),
+    ),
+    reference=precise(_atan2_reference),
+    cost=20.0,
+)
+
+
+def atan2(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise angle of the point (y, x): the inverse tangent of x / y in the right quadrant."""
+    return atan2_p.bind(x, y)
+
+
+# ---- hyperbolic
+
+sinh_p = function("sinh", complex_math.sinh, (lambda out, x: cosh(x),), precise(np.sinh), 18.0)
+
+
+def sinh(x: ArrayLike) -> Array:
+    """Elementwise hyperbolic sine."""
+    return sinh_p.bind(x)
+
+
+cosh_p = function("cosh", complex_math.cosh, (lambda out, x: sinh(x),), precise(np.cosh), 16.0)
+
+
+def cosh(x: ArrayLike) -> Array:
+    """Elementwise hyperbolic cosine."""
+    return cosh_p.bind(x)
+
+
+tanh_p = function(
+    "tanh", complex_math.tanh, (lambda out, x, **_: sub(constant(x, 1), square(out)),), precise(np.tanh), 18.0, True
+)
+
+
+def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
+    """Elementwise hyperbolic tangent."""
+    return tanh_p.bind(x, accuracy=accuracy)
+
+
+asinh_p = function(
+    "asinh",
+    complex_math.asinh,
+    (lambda out, x: rsqrt(add(square(x), constant(x, 1))),),
+    precise(np.arcsinh),
+    20.0,
+)
+
+
+def asinh(x: ArrayLike) -> Array:
+    """Elementwise inverse hyperbolic sine."""
+    return asinh_p.bind(x)
+
+
+acosh_p = function(
+    "acosh",
+    complex_math.acosh,
+    (lambda out, x: mul(rsqrt(sub(x, constant(x, 1))), rsqrt(add(x, constant(x, 1)))),),
+    precise(np.arccosh),
+    20.0,
+)
+
+
+def acosh(x: ArrayLike) -> Array:
+    """Elementwise inverse hyperbolic cosine."""
+    return acosh_p.bind(x)
+
+
+atanh_p = function(
+    "atanh",
+    complex_math.atanh,
+    (lambda out, x: integer_pow(sub(constant(x, 1), square(x)), -1),),
+    precise(np.arctanh),
+    18.0,
+)
+
+
+def atanh(x: ArrayLike) -> Array:
+    """Elementwise inverse hyperbolic tangent."""
+    return atanh_p.bind(x)
+
+
+# ---- error function and gamma
+
+
+def _gaussian(x: Array, factor: float) -> Array:
+    return scaled(factor, exp(neg(square(x))))
+
+
+erf_p = function("erf", None, (lambda out, x: _gaussian(x, 2 / math.sqrt(math.pi)),), special("erf"), 16.0)
+
+
+def erf(x: ArrayLike) -> Array:
+    """Elementwise error function."""
+    return erf_p.bind(x)
+
+
+erfc_p = function("erfc", None, (lambda out, x: _gaussian(x, -2 / math.sqrt(math.pi)),), special("erfc"), 24.0)
+
+
+def erfc(x: ArrayLike) -> Array:
+    """Elementwise complementary error function, 1 - erf(x)."""
+    return erfc_p.bind(x)
+
+
+erf_inv_p = function(
+    "erf_inv",
+    None,
+    (lambda out, x: scaled(math.sqrt(math.pi) / 2, exp(square(out))),),
+    special("erfinv"),
+    24.0,
+)
+
+
+def erf_inv(x: ArrayLike) -> Array:
+    """Elementwise inverse of the error function."""
+    return erf_inv_p.bind(x)
+
+
+lgamma_p = function("lgamma", None, (lambda out, x: digamma(x),), special("gammaln"), 60.0)
+
+
+def lgamma(x: ArrayLike) -> Array:
+    """Elementwise log |gamma(x)|."""
+    return lgamma_p.bind(x)
+
+
+digamma_p = function(
+    "digamma",
+    None,
+    None,  # polygamma is not built
+    special("digamma"),
+    60.0,
+)
+
+
+def digamma(x: ArrayLike) -> Array:
+    """Elementwise derivative of lgamma."""
+    return digamma_p.bind(x)

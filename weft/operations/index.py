@@ -1,0 +1,232 @@
+"""Slices whose start is known only at run time: dynamic_slice, dynamic_update_slice and their forms along one axis.
+
+Starts are scalar integers of one dtype. Negative ones count from the end (unless that is switched off), then every
+start is clamped so that the slice lies inside the operand.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+from weft.operations import convert, logic, shape
+from weft.operations.arithmetic import add
+from weft.operations.elementwise import INTEGER, SIGNED, category
+from weft.operations.shape import canonical_axis, canonical_shape, shape_of
+
+Array = Any
+ArrayLike = Any
+Starts = Any
+
+
+def _check_starts(name: str, starts: Sequence[Any], ndim: int) -> None:
+    listed = ", ".join(aval.str_short() for aval in starts)
+    if len(starts) != ndim:
+        raise ValueError(f"[{name}] got {len(starts)} start indices for an operand of {ndim} dimensions")
+    if any(aval.shape for aval in starts):
+        raise TypeError(f"[{name}] start indices must be scalars, got {listed}")
+    if starts and (category(starts[0].dtype) not in INTEGER or any(s.dtype != starts[0].dtype for s in starts)):
+        raise TypeError(f"[{name}] start indices must be integers of the same type, got {listed}")
+
+
+def _slice_typing(x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> Any:
+    name = "dynamic_slice"
+    _check_starts(name, starts, x.ndim)
+    if len(slice_sizes) != x.ndim:
+        raise ValueError(f"[{name}] slice_sizes {slice_sizes} must have one entry for each axis of {x.str_short()}")
+    if any(n > extent for n, extent in zip(slice_sizes, x.shape, strict=True)):
+        raise TypeError(f"[{name}] slice_sizes {slice_sizes} must not exceed the operand {x.str_short()}")
+    if any(n < 0 for n in slice_sizes):
+        raise TypeError(f"[{name}] slice_sizes must not be negative, got {slice_sizes}")
+    return runtime.ShapedArray(slice_sizes, x.dtype, x.weak_type)
+
+
+def _clamped(starts: Sequence[Any], sizes: Sequence[int], extents: Sequence[int]) -> list[int]:
+    triples = zip(starts, sizes, extents, strict=True)
+    return [builtins.min(builtins.max(int(s), 0), extent - n) for s, n, extent in triples]
+
+
+def _region(starts: Sequence[Any], sizes: Sequence[int], extents: Sequence[int]) -> tuple[builtins.slice, ...]:
+    return tuple(builtins.slice(s, s + n) for s, n in zip(_clamped(starts, sizes, extents), sizes, strict=True))
+
+
+dynamic_slice_p = core.Primitive(
+    "dynamic_slice",
+    kind=kinds.DynamicSlice(
+        sizes=lambda avals, out, params: params["slice_sizes"],
+        reference=lambda x, *starts, slice_sizes: x[_region(starts, slice_sizes, x.shape)],
+    ),
+)
+dynamic_slice_p.def_abstract_eval(_slice_typing)
+
+
+def _update_typing(x: Any, update: Any, *starts: Any) -> Any:
+    name = "dynamic_update_slice"
+    if x.ndim != update.ndim:
+        raise TypeError(f"[{name}] the update {update.str_short()} must have the rank of the operand {x.str_short()}")
+    if any(n > extent for n, extent in zip(update.shape, x.shape, strict=True)):
+        raise TypeError(f"[{name}] the update {update.str_short()} is larger than the operand {x.str_short()}")
+    if x.dtype != update.dtype:
+        raise TypeError(f"[{name}] operands have different dtypes: {x.str_short()}, {update.str_short()}")
+    _check_starts(name, starts, x.ndim)
+    return runtime.ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type)
+
+
+def _update_reference(x: Any, update: Any, *starts: Any) -> Any:
+    out = np.array(x)
+    out[_region(starts, update.shape, x.shape)] = update
+    return out
+
+
+dynamic_update_slice_p = core.Primitive(
+    "dynamic_update_slice", kind=kinds.DynamicUpdateSlice(reference=_update_reference)
+)
+dynamic_update_slice_p.def_abstract_eval(_update_typing)
+
+
+# ---- start indices
+
+
+def _index_list(name: str, starts: Starts, ndim: int) -> list[Any]:
+    """Start indices as a list; an array of them is taken apart."""
+    if isinstance(starts, (tuple, list)):
+        found = list(starts)
+    else:
+        aval = core.get_aval(starts)
+        if aval.ndim != 1:
+            raise ValueError(f"[{name}] start indices must be a 1D sequence, got {aval.str_short()}")
+        if isinstance(starts, np.ndarray):
+            found = list(starts.astype(aval.dtype))
+        else:
+            found = [shape.index_in_dim(starts, i, 0, keepdims=False) for i in builtins.range(aval.shape[0])]
+    if len(found) != ndim:
+        raise ValueError(f"[{name}] got {len(found)} start indices for an operand of {ndim} dimensions")
+    return found
+
+
+def _wrap_negative(start: Any, extent: int, allowed: bool) -> Any:
+    """A start index from the end becomes one from the front; concrete ones now, traced ones in the program."""
+    if isinstance(start, (bool, np.bool_)):
+        return start
+    if isinstance(start, (int, np.integer)):
+        wrapped = int(start) + extent if allowed and start < 0 else int(start)
+        dtype = np.dtype(np.int32) if isinstance(start, int) else dtypes.canonicalize_dtype(start.dtype)
+        return dtype.type(builtins.min(builtins.max(wrapped, np.iinfo(dtype).min), np.iinfo(dtype).max))
+    aval = core.get_aval(start)
+    if not allowed or aval.shape or category(aval.dtype) not in SIGNED:
+        return start
+    from_end = add(convert.convert(start, aval.dtype, False), np.asarray(extent).astype(aval.dtype)[()])
+    return logic.select_n(logic.lt(start, aval.dtype.type(0)), start, from_end)
+
+
+def _start_indices(name: str, starts: Starts, extents: tuple[int, ...], allow_negative: Any) -> list[Any]:
+    found = _index_list(name, starts, len(extents))
+    allowed = [allow_negative] * len(extents) if isinstance(allow_negative, bool) else list(allow_negative)
+    if len(allowed) != len(extents):
+        raise ValueError(f"[{name}] allow_negative_indices has {len(allowed)} entries for {len(extents)} dimensions")
+    return [_wrap_negative(s, n, ok) for s, n, ok in zip(found, extents, allowed, strict=True)]
+
+
+# ---- public functions
+
+
+def dynamic_slice(
+    operand: ArrayLike,
+    start_indices: Starts,
+    slice_sizes: Sequence[int],
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """A slice of the given sizes at start indices that may be traced; starts are clamped to fit."""
+    starts = _start_indices("dynamic_slice", start_indices, shape_of(operand), allow_negative_indices)
+    return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonical_shape("dynamic_slice", slice_sizes))
+
+
+def dynamic_update_slice(
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_indices: Starts,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Array:
+    """The operand with ``update`` written at start indices that may be traced; starts are clamped to fit."""
+    if not isinstance(start_indices, (tuple, list)) and core.get_aval(start_indices).ndim == 0:
+        start_indices = [start_indices]
+    starts = _start_indices("dynamic_update_slice", start_indices, shape_of(operand), allow_negative_indices)
+    return dynamic_update_slice_p.bind(operand, update, *starts)
+
+
+def _one_start(start_index: ArrayLike, axis: int, rank: int) -> list[Any]:
+    """The start index among zeros of its dtype."""
+    if isinstance(start_index, int):
+        zero: Any = 0
+    else:
+        dtype = core.get_aval(start_index).dtype
+        zero = dtype.type(0)
+    return [start_index if d == axis else zero for d in builtins.range(rank)]
+
+
+def dynamic_slice_in_dim(
+    operand: ArrayLike,
+    start_index: ArrayLike,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """``dynamic_slice`` along one axis."""
+    sizes = list(shape_of(operand))
+    axis = canonical_axis(axis, len(sizes), "dynamic_slice_in_dim")
+    starts = _one_start(start_index, axis, len(sizes))
+    sizes[axis] = operator.index(slice_size)
+    return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_index_in_dim(
+    operand: ArrayLike,
+    index: ArrayLike,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """One position, that may be traced, of one axis, which stays with extent 1 or is dropped."""
+    axis = canonical_axis(axis, len(shape_of(operand)), "dynamic_index_in_dim")
+    out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
+    return out if keepdims else shape.squeeze(out, (axis,))
+
+
+def dynamic_update_slice_in_dim(
+    operand: ArrayLike,
+    update: ArrayLike,
+    start_index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """``dynamic_update_slice`` along one axis."""
+    rank = len(shape_of(operand))
+    axis = canonical_axis(axis, rank, "dynamic_update_slice_in_dim")
+    starts = _one_start(start_index, axis, rank)
+    return dynamic_update_slice(operand, update, starts, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_update_index_in_dim(
+    operand: ArrayLike,
+    update: ArrayLike,
+    index: ArrayLike,
+    axis: int,
+    *,
+    allow_negative_indices: bool = True,
+) -> Array:
+    """The operand with one position, that may be traced, of one axis replaced."""
+    axis = canonical_axis(axis, len(shape_of(operand)), "dynamic_update_index_in_dim")
+    if len(shape_of(update)) != len(shape_of(operand)):
+        update = shape.expand_dims(update, (axis,))
+    return dynamic_update_slice_in_dim(operand, update, index, axis, allow_negative_indices=allow_negative_indices)

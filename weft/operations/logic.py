@@ -1,0 +1,308 @@
+"""Comparison, bits and choice on elements: eq ... ge, and/or/xor/not, shifts, select_n, clamp.
+
+Comparisons give bool and follow IEEE (NaN is unordered); the ``_to`` forms follow the total order. A shift by the
+width or more gives 0 (arithmetic right shift: copies of the sign).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import core, runtime
+from weft.operations import references
+from weft.operations.elementwise import (
+    ANY,
+    ANYTHING,
+    BOOL,
+    INTEGER,
+    REAL,
+    Accepts,
+    bool_result,
+    check_same_dtype,
+    elementwise,
+)
+
+Array = Any
+ArrayLike = Any
+
+
+def _comparison(name: str, accepts: Accepts, reference: Callable[..., Any]) -> core.Primitive:
+    def scalar(emit: Any, x: Any, y: Any) -> Any:
+        if x.dtype.kind != "c":
+            return emit.compare(name, x, y)
+        re = emit.compare(name, emit.real(x), emit.real(y))
+        im = emit.compare(name, emit.imag(x), emit.imag(y))
+        return emit.and_(re, im) if name.startswith("eq") else emit.or_(re, im)
+
+    return elementwise(
+        name,
+        accepts,
+        accepts,
+        scalar=scalar,
+        partials=(None, None),
+        reference=reference,
+        result=bool_result,
+        native_half=True,
+    )
+
+
+eq_p = _comparison("eq", ANYTHING, operator.eq)
+ne_p = _comparison("ne", ANYTHING, operator.ne)
+ge_p = _comparison("ge", BOOL | REAL, operator.ge)
+gt_p = _comparison("gt", BOOL | REAL, operator.gt)
+le_p = _comparison("le", BOOL | REAL, operator.le)
+lt_p = _comparison("lt", BOOL | REAL, operator.lt)
+eq_to_p = _comparison("eq_to", ANY, references.total_order(operator.eq))
+le_to_p = _comparison("le_to", BOOL | REAL, references.total_order(operator.le))
+lt_to_p = _comparison("lt_to", BOOL | REAL, references.total_order(operator.lt))
+
+
+def eq(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x == y."""
+    return eq_p.bind(x, y)
+
+
+def ne(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x != y."""
+    return ne_p.bind(x, y)
+
+
+def ge(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x >= y."""
+    return ge_p.bind(x, y)
+
+
+def gt(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x > y."""
+    return gt_p.bind(x, y)
+
+
+def le(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x <= y."""
+    return le_p.bind(x, y)
+
+
+def lt(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x < y."""
+    return lt_p.bind(x, y)
+
+
+not_p = elementwise("not", BOOL | INTEGER, scalar=lambda emit, x: emit.not_(x), partials=(None,), reference=np.invert)
+
+
+def bitwise_not(x: ArrayLike) -> Array:
+    """Elementwise complement of bits; logical not of bools."""
+    return not_p.bind(x)
+
+
+and_p = elementwise(
+    "and",
+    BOOL | INTEGER,
+    BOOL | INTEGER,
+    scalar=lambda emit, x, y: emit.and_(x, y),
+    partials=(None, None),
+    reference=np.bitwise_and,
+)
+
+
+def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise and of bits or bools."""
+    return and_p.bind(x, y)
+
+
+or_p = elementwise(
+    "or",
+    BOOL | INTEGER,
+    BOOL | INTEGER,
+    scalar=lambda emit, x, y: emit.or_(x, y),
+    partials=(None, None),
+    reference=np.bitwise_or,
+)
+
+
+def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise or of bits or bools."""
+    return or_p.bind(x, y)
+
+
+xor_p = elementwise(
+    "xor",
+    BOOL | INTEGER,
+    BOOL | INTEGER,
+    scalar=lambda emit, x, y: emit.xor(x, y),
+    partials=(None, None),
+    reference=np.bitwise_xor,
+)
+
+
+def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise exclusive or of bits or bools."""
+    return xor_p.bind(x, y)
+
+
+shift_left_p = elementwise(
+    "shift_left",
+    INTEGER,
+    INTEGER,
+    scalar=lambda emit, x, y: emit.shift_left(x, y),
+    partials=(None, None),
+    reference=references.shift_left,
+)
+
+
+def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise x << y; 0 where y is outside 0..width-1."""
+    return shift_left_p.bind(x, y)
+
+
+shift_right_logical_p = elementwise(
+    "shift_right_logical",
+    INTEGER,
+    INTEGER,
+    scalar=lambda emit, x, y: emit.shift_right_logical(x, y),
+    partials=(None, None),
+    reference=references.shift_right_logical,
+)
+
+
+def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise right shift filling with zeros; 0 where y is outside 0..width-1."""
+    return shift_right_logical_p.bind(x, y)
+
+
+shift_right_arithmetic_p = elementwise(
+    "shift_right_arithmetic",
+    INTEGER,
+    INTEGER,
+    scalar=lambda emit, x, y: emit.shift_right_arithmetic(x, y),
+    partials=(None, None),
+    reference=references.shift_right_arithmetic,
+)
+
+
+def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
+    """Elementwise right shift filling with the top bit; all copies of it where y is outside 0..width-1."""
+    return shift_right_arithmetic_p.bind(x, y)
+
+
+population_count_p = elementwise(
+    "population_count",
+    INTEGER,
+    scalar=lambda emit, x: emit.population_count(x),
+    partials=(None,),
+    reference=references.population_count,
+    cost=4.0,
+)
+
+
+def population_count(x: ArrayLike) -> Array:
+    """Elementwise number of bits that are set."""
+    return population_count_p.bind(x)
+
+
+clz_p = elementwise(
+    "clz", INTEGER, scalar=lambda emit, x: emit.clz(x), partials=(None,), reference=references.clz, cost=4.0
+)
+
+
+def clz(x: ArrayLike) -> Array:
+    """Elementwise number of leading zero bits."""
+    return clz_p.bind(x)
+
+
+# ---- choice
+
+
+def _select_typing(which: Any, *cases: Any) -> Any:
+    if not cases:
+        raise TypeError("[select_n] needs at least one case")
+    is_bool = which.dtype == np.bool_
+    if not is_bool and which.dtype != np.int32:
+        raise TypeError(f"[select_n] `which` must be boolean or int32, got {which.str_short()}")
+    if is_bool and len(cases) > 2:
+        raise TypeError(f"[select_n] a boolean `which` chooses between at most 2 cases, got {len(cases)}")
+    listed = ", ".join(case.str_short() for case in cases)
+    if any(case.shape != cases[0].shape for case in cases):
+        raise TypeError(f"[select_n] cases must have the same shapes, got {listed}")
+    check_same_dtype("select_n", cases)
+    if which.shape and which.shape != cases[0].shape:
+        raise TypeError(
+            f"[select_n] `which` must be scalar or have the same shape as cases, got {which.str_short()} beside {listed}"
+        )
+    return runtime.ShapedArray(cases[0].shape, cases[0].dtype, all(case.weak_type for case in cases))
+
+
+def _select_scalar(emit: Any, which: Any, *cases: Any) -> Any:
+    """A chain of selects; an index outside the range takes the nearest case."""
+    if len(cases) == 1:
+        return cases[0]
+    if which.dtype == np.bool_:
+        return emit.select(which, cases[0], cases[1])
+    out = cases[-1]
+    for i in range(len(cases) - 2, -1, -1):
+        out = emit.select(emit.compare("le", which, emit.const(i, which.dtype)), out, cases[i])
+    return out
+
+
+def _select_reference(which: Any, *cases: Any) -> Any:
+    index = np.clip(which.astype(np.int64), 0, len(cases) - 1)
+    out = np.array(np.broadcast_to(cases[0], np.broadcast_shapes(which.shape, cases[0].shape)))
+    for i, case in enumerate(cases[1:], 1):
+        out = np.where(index == i, case, out)
+    return out
+
+
+select_n_p = elementwise(
+    "select_n",
+    scalar=_select_scalar,
+    partials=None,  # linear in the cases
+    reference=_select_reference,
+    typing=_select_typing,
+    native_half=True,
+)
+
+
+def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
+    """Element by element, the case that ``which`` numbers (bool: False takes the first)."""
+    if not cases:
+        raise ValueError("[select_n] needs at least one case")
+    return select_n_p.bind(which, *cases)
+
+
+def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
+    """Element by element, ``on_true`` where ``pred`` holds, else ``on_false``."""
+    return select_n_p.bind(pred, on_false, on_true)
+
+
+def _clamp_typing(low: Any, x: Any, high: Any) -> Any:
+    check_same_dtype("clamp", (low, x, high))
+    for word, bound in (("min", low), ("max", high)):
+        if bound.shape and bound.shape != x.shape:
+            raise TypeError(
+                f"[clamp] {word} must be a scalar or have the operand's shape, "
+                f"got {word} {bound.str_short()} for operand {x.str_short()}"
+            )
+    return runtime.ShapedArray(x.shape, x.dtype, x.weak_type and low.weak_type and high.weak_type)
+
+
+def _clamp_scalar(emit: Any, low: Any, x: Any, high: Any) -> Any:
+    return emit.min(emit.max(x, low), high)
+
+
+clamp_p = elementwise(
+    "clamp",
+    scalar=_clamp_scalar,
+    partials=None,  # passes the tangent where x lies inside, as JAX: a rule of its own
+    reference=lambda low, x, high: references.minimum(references.maximum(x, low), high),
+    typing=_clamp_typing,
+    cost=2.0,
+)
+
+
+def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
+    """Element by element, x limited to min..max; the bounds may be scalars."""
+    return clamp_p.bind(min, x, max)

@@ -1,0 +1,356 @@
+"""Reductions: sums, products, extrema, bitwise folds, argmax and argmin.
+
+A reduction states its accumulators with their identities and how to combine two of them; the order of combination
+is the fixed tree of docs/NUMERICS.md. Half precisions accumulate in float32: ``prepare`` widens the operand, and
+whoever runs ``finish`` rounds its values once to the dtypes of the outputs.
+"""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+from weft.operations import arithmetic, complex_math, references
+from weft.operations.elementwise import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    FLOAT,
+    INTEGER,
+    NUMBER,
+    Accepts,
+    category,
+    check_dtype,
+    widened,
+)
+
+Array = Any
+ArrayLike = Any
+Axes = Sequence[int]
+Params = dict[str, Any]
+
+
+def check_axes(name: str, aval: Any, axes: tuple[int, ...]) -> None:
+    """Raise ValueError unless the axes are distinct, non-negative and inside the operand."""
+    if len(set(axes)) != len(axes):
+        raise ValueError(f"[{name}] duplicate value in 'axes' of reduction: {axes}")
+    if any(not 0 <= axis < aval.ndim for axis in axes):
+        raise ValueError(f"[{name}] reduction axes {axes} contain out-of-bounds indices for {aval.str_short()}")
+
+
+def reduced_shape(aval: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for axis, n in enumerate(aval.shape) if axis not in axes)
+
+
+def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:
+    def typing(x: Any, *, axes: tuple[int, ...], out_sharding: Any = None) -> Any:
+        check_dtype(name, 0, x, accepts)
+        check_axes(name, x, axes)
+        return runtime.ShapedArray(reduced_shape(x, axes), x.dtype, x.weak_type)
+
+    return typing
+
+
+def widen_value(emit: Any, value: Any) -> Any:
+    """The value in the dtype it is accumulated in."""
+    wide = widened(value.dtype)
+    return value if wide == value.dtype else emit.convert(value, wide)
+
+
+def lowest(dtype: np.dtype) -> Any:
+    """The identity of max."""
+    if dtype.kind == "c":
+        return dtype.type(builtins.complex(-np.inf, -np.inf))
+    if dtype.kind == "b":
+        return False
+    return -np.inf if category(dtype) in FLOAT else dtypes.iinfo(dtype).min
+
+
+def highest(dtype: np.dtype) -> Any:
+    """The identity of min."""
+    if dtype.kind == "c":
+        return dtype.type(builtins.complex(np.inf, np.inf))
+    if dtype.kind == "b":
+        return True
+    return np.inf if category(dtype) in FLOAT else dtypes.iinfo(dtype).max
+
+
+def all_ones(dtype: np.dtype) -> Any:
+    """The identity of and."""
+    return True if dtype.kind == "b" else -1 if dtype.kind == "i" else dtypes.iinfo(dtype).max
+
+
+def in_accumulator(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a NumPy reduction over axes in the accumulator's dtype and round once."""
+
+    def reduce(x: Any, *, axes: tuple[int, ...], **_: Any) -> Any:
+        x = np.asarray(x)
+        with np.errstate(all="ignore"):
+            return np.asarray(reference(x.astype(widened(x.dtype)), axes)).astype(x.dtype)
+
+    return reduce
+
+
+def fold(combine: Callable[[Any, Any], Any], identity: Callable[[np.dtype], Any]) -> Callable[..., Any]:
+    """A NumPy reduction that combines whole slices in order, starting from the identity."""
+
+    def reduce(x: Any, axes: tuple[int, ...]) -> Any:
+        kept = [axis for axis in builtins.range(x.ndim) if axis not in axes]
+        rows = np.transpose(x, [*axes, *kept]).reshape([-1] + [x.shape[axis] for axis in kept])
+        out = np.full(rows.shape[1:], identity(x.dtype), x.dtype)
+        for row in rows:
+            out = combine(out, row)
+        return out
+
+    return reduce
+
+
+def reduction(
+    name: str,
+    accepts: Accepts,
+    *,
+    identity: Callable[[np.dtype], Any],
+    combine: Callable[[Any, Any, Any], Any],
+    reference: Callable[..., Any],
+) -> core.Primitive:
+    """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values."""
+
+    def accumulators(avals: Any, params: Params) -> Any:
+        dtype = widened(avals[0].dtype)
+        return ((dtype, identity(dtype)),)
+
+    primitive = core.Primitive(
+        name,
+        kind=kinds.Reduction(
+            axes=lambda params: params["axes"],
+            accumulators=accumulators,
+            prepare=lambda emit, values, index, **_: (widen_value(emit, values[0]),),
+            combine=lambda emit, left, right, **_: (combine(emit, left[0], right[0]),),
+            finish=lambda emit, accs, **_: accs,
+            reference=in_accumulator(reference),
+        ),
+    )
+    primitive.def_abstract_eval(_typing(name, accepts))
+    return primitive
+
+
+def axes_tuple(axes: Any) -> tuple[int, ...]:
+    return tuple(operator.index(axis) for axis in axes)
+
+
+def add_values(emit: Any, x: Any, y: Any) -> Any:
+    return arithmetic.by_parts(lambda emit, x, y: emit.add(x, y), complex_math.add)(emit, x, y)
+
+
+def mul_values(emit: Any, x: Any, y: Any) -> Any:
+    return arithmetic.by_parts(lambda emit, x, y: emit.mul(x, y), complex_math.mul)(emit, x, y)
+
+
+reduce_sum_p = reduction(
+    "reduce_sum",
+    NUMBER,
+    identity=lambda dtype: 0,
+    combine=add_values,
+    reference=lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype),
+)
+
+
+def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
+    """The sum over the given axes, in the operand's dtype (integers wrap)."""
+    return reduce_sum_p.bind(operand, axes=axes_tuple(axes), out_sharding=None)
+
+
+reduce_prod_p = reduction(
+    "reduce_prod",
+    NUMBER,
+    identity=lambda dtype: 1,
+    combine=mul_values,
+    reference=lambda x, axes: np.prod(x, axis=axes, dtype=x.dtype),
+)
+
+
+def reduce_prod(operand: ArrayLike, axes: Axes) -> Array:
+    """The product over the given axes, in the operand's dtype (integers wrap)."""
+    return reduce_prod_p.bind(operand, axes=axes_tuple(axes))
+
+
+reduce_max_p = reduction(
+    "reduce_max",
+    ANY,
+    identity=lowest,
+    combine=arithmetic.max_values,
+    reference=fold(references.maximum, lowest),
+)
+
+
+def reduce_max(operand: ArrayLike, axes: Axes) -> Array:
+    """The maximum over the given axes; NaN if any element is; of no element -inf, or the lowest integer."""
+    return reduce_max_p.bind(operand, axes=axes_tuple(axes))
+
+
+reduce_min_p = reduction(
+    "reduce_min",
+    ANY,
+    identity=highest,
+    combine=arithmetic.min_values,
+    reference=fold(references.minimum, highest),
+)
+
+
+def reduce_min(operand: ArrayLike, axes: Axes) -> Array:
+    """The minimum over the given axes; NaN if any element is; of no element inf, or the highest integer."""
+    return reduce_min_p.bind(operand, axes=axes_tuple(axes))
+
+
+reduce_and_p = reduction(
+    "reduce_and",
+    BOOL | INTEGER,
+    identity=all_ones,
+    combine=lambda emit, x, y: emit.and_(x, y),
+    reference=lambda x, axes: np.bitwise_and.reduce(x, axis=axes),
+)
+
+
+def reduce_and(operand: ArrayLike, axes: Axes) -> Array:
+    """Bitwise (of bools: logical) and over the given axes."""
+    return reduce_and_p.bind(operand, axes=axes_tuple(axes))
+
+
+reduce_or_p = reduction(
+    "reduce_or",
+    BOOL | INTEGER,
+    identity=lambda dtype: 0,
+    combine=lambda emit, x, y: emit.or_(x, y),
+    reference=lambda x, axes: np.bitwise_or.reduce(x, axis=axes),
+)
+
+
+def reduce_or(operand: ArrayLike, axes: Axes) -> Array:
+    """Bitwise (of bools: logical) or over the given axes."""
+    return reduce_or_p.bind(operand, axes=axes_tuple(axes))
+
+
+reduce_xor_p = reduction(
+    "reduce_xor",
+    BOOL | INTEGER,
+    identity=lambda dtype: 0,
+    combine=lambda emit, x, y: emit.xor(x, y),
+    reference=lambda x, axes: np.bitwise_xor.reduce(x, axis=axes),
+)
+
+
+def reduce_xor(operand: ArrayLike, axes: Axes) -> Array:
+    """Bitwise exclusive or over the given axes."""
+    return reduce_xor_p.bind(operand, axes=axes_tuple(axes))
+
+
+# ---- argmax and argmin: accumulators (value, position); the first of equals wins, and the first NaN before all
+
+
+def _position_dtype(index_dtype: np.dtype) -> np.dtype:
+    return np.dtype(np.int64 if index_dtype.itemsize == 8 else np.int32)
+
+
+def _extremum_typing(name: str) -> Callable[..., Any]:
+    def typing(x: Any, *, axes: tuple[int, ...], index_dtype: Any) -> Any:
+        if category(index_dtype) not in INTEGER:
+            raise TypeError(f"[{name}] index_dtype must be an integer type, got {np.dtype(index_dtype).name}")
+        check_dtype(name, 0, x, ANY)
+        (axis,) = axes
+        if not 0 <= axis < x.ndim:
+            raise ValueError(f"[{name}] invalid axis {axis} for operand {x.str_short()}")
+        if x.shape[axis] == 0:
+            raise ValueError(f"[{name}] the reduced dimension must not be empty, got {x.str_short()} and axis {axis}")
+        return runtime.ShapedArray(reduced_shape(x, axes), index_dtype, False)
+
+    return typing
+
+
+def _keys(emit: Any, value: Any) -> list[Any]:
+    """The real values that order an element: itself, or a complex number's two parts."""
+    return [emit.real(value), emit.imag(value)] if value.dtype.kind == "c" else [value]
+
+
+def _is_nan(emit: Any, value: Any) -> Any:
+    flags = [emit.compare("ne", key, key) for key in _keys(emit, value)]
+    return flags[0] if len(flags) == 1 else emit.or_(*flags)
+
+
+def _precedes(emit: Any, direction: str, left: Any, right: Any) -> tuple[Any, Any]:
+    """(left is strictly better, left equals right), lexicographically over the keys."""
+    pairs = list(zip(_keys(emit, left), _keys(emit, right), strict=True))
+    better, equal = emit.compare(direction, *pairs[0]), emit.compare("eq", *pairs[0])
+    for pair in pairs[1:]:
+        better = emit.or_(better, emit.and_(equal, emit.compare(direction, *pair)))
+        equal = emit.and_(equal, emit.compare("eq", *pair))
+    return better, equal
+
+
+def _extremum(name: str, direction: str, worst: Callable[[np.dtype], Any], reference: Any) -> core.Primitive:
+    def accumulators(avals: Any, params: Params) -> Any:
+        dtype = widened(avals[0].dtype)
+        dtype = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+        position = _position_dtype(np.dtype(params["index_dtype"]))
+        return (dtype, worst(dtype)), (position, np.iinfo(position).max)
+
+    def prepare(emit: Any, values: Any, index: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
+        value = widen_value(emit, values[0])
+        value = emit.convert(value, np.dtype(np.uint8)) if value.dtype == np.bool_ else value
+        return value, emit.convert(index, _position_dtype(np.dtype(index_dtype)))
+
+    def combine(emit: Any, left: Any, right: Any, **_: Any) -> Any:
+        better, equal = _precedes(emit, direction, left[0], right[0])
+        if category(left[0].dtype) in FLOAT | COMPLEX:
+            left_nan, right_nan = _is_nan(emit, left[0]), _is_nan(emit, right[0])
+            better = emit.or_(emit.and_(better, emit.not_(right_nan)), emit.and_(left_nan, emit.not_(right_nan)))
+            equal = emit.or_(equal, emit.and_(left_nan, right_nan))
+        first = emit.compare("lt", left[1], right[1])
+        take_left = emit.or_(better, emit.and_(equal, first))
+        return tuple(emit.select(take_left, r, value) for value, r in zip(left, right, strict=True))
+
+    def finish(emit: Any, accs: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
+        index_dtype = np.dtype(index_dtype)
+        return (accs[1] if accs[1].dtype == index_dtype else emit.convert(accs[1], index_dtype),)
+
+    primitive = core.Primitive(
+        name,
+        kind=kinds.Reduction(
+            axes=lambda params: params["axes"],
+            accumulators=accumulators,
+            prepare=prepare,
+            combine=combine,
+            finish=finish,
+            reference=lambda x, *, axes, index_dtype: reference(np.asarray(x), axes[0]).astype(index_dtype),
+            needs_index=True,
+        ),
+    )
+    primitive.def_abstract_eval(_extremum_typing(name))
+    return primitive
+
+
+def _argmax_reference(x: Any, axis: int) -> Any:
+    return np.argmax(x.astype(widened(x.dtype)), axis)
+
+
+def _argmin_reference(x: Any, axis: int) -> Any:
+    return np.argmin(x.astype(widened(x.dtype)), axis)
+
+
+argmax_p = _extremum("argmax", "gt", lowest, _argmax_reference)
+argmin_p = _extremum("argmin", "lt", highest, _argmin_reference)
+
+
+def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
+    """The position of the maximum along one axis: the first NaN if there is one, else the first of equals."""
+    return argmax_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtypes.canonicalize_dtype(index_dtype))
+
+
+def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
+    """The position of the minimum along one axis: the first NaN if there is one, else the first of equals."""
+    return argmin_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtypes.canonicalize_dtype(index_dtype))

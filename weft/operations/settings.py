@@ -1,0 +1,179 @@
+"""The enumerations and records that lax functions take as parameters: precision, accuracy, modes, dimension numbers.
+
+Names, members and string forms are JAX's, because jaxprs print them.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+
+class RoundingMethod(enum.IntEnum):
+    """How ``lax.round`` treats halves."""
+
+    AWAY_FROM_ZERO = 0
+    TO_NEAREST_EVEN = 1
+
+
+class Precision(enum.Enum):
+    """How accurately matrix products are computed; on a CPU all choices compute in full precision."""
+
+    DEFAULT = 0
+    HIGH = 1
+    HIGHEST = 2
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+PRECISION_WORDS = {
+    "default": Precision.DEFAULT,
+    "fastest": Precision.DEFAULT,
+    "bfloat16": Precision.DEFAULT,
+    "high": Precision.HIGH,
+    "bfloat16_3x": Precision.HIGH,
+    "tensorfloat32": Precision.HIGH,
+    "highest": Precision.HIGHEST,
+    "float32": Precision.HIGHEST,
+}
+
+
+class AccuracyMode(enum.Enum):
+    """Accuracy of an elementary function: HIGHEST asks for the best, DEFAULT for the usual bound."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+class Tolerance(NamedTuple):
+    """An accuracy request by error bounds."""
+
+    atol: float = 0.0
+    rtol: float = 0.0
+    ulps: int = 0
+
+
+class DotAlgorithm(NamedTuple):
+    """The arithmetic of a matrix product, described by its parts."""
+
+    lhs_precision_type: Any
+    rhs_precision_type: Any
+    accumulation_type: Any
+    lhs_component_count: int = 1
+    rhs_component_count: int = 1
+    num_primitive_operations: int = 1
+    allow_imprecise_accumulation: bool = False
+
+
+class DotAlgorithmPreset(enum.Enum):
+    """Named ``DotAlgorithm``s."""
+
+    DEFAULT = enum.auto()
+    ANY_F8_ANY_F8_F32 = enum.auto()
+    ANY_F8_ANY_F8_F32_FAST_ACCUM = enum.auto()
+    ANY_F8_ANY_F8_ANY = enum.auto()
+    ANY_F8_ANY_F8_ANY_FAST_ACCUM = enum.auto()
+    F16_F16_F16 = enum.auto()
+    F16_F16_F32 = enum.auto()
+    BF16_BF16_BF16 = enum.auto()
+    BF16_BF16_F32 = enum.auto()
+    BF16_BF16_F32_X3 = enum.auto()
+    BF16_BF16_F32_X6 = enum.auto()
+    BF16_BF16_F32_X9 = enum.auto()
+    TF32_TF32_F32 = enum.auto()
+    TF32_TF32_F32_X3 = enum.auto()
+    F32_F32_F32 = enum.auto()
+    F64_F64_F64 = enum.auto()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class RandomAlgorithm(enum.IntEnum):
+    """Generators of ``lax.rng_bit_generator``."""
+
+    RNG_DEFAULT = 0
+    RNG_THREE_FRY = 1
+    RNG_PHILOX = 2
+
+
+class FftType(enum.IntEnum):
+    """Kinds of Fourier transform."""
+
+    FFT = 0
+    IFFT = 1
+    RFFT = 2
+    IRFFT = 3
+
+
+class GatherScatterMode(enum.Enum):
+    """What an index outside the operand means."""
+
+    CLIP = enum.auto()
+    FILL_OR_DROP = enum.auto()
+    PROMISE_IN_BOUNDS = enum.auto()
+    ONE_HOT = enum.auto()
+
+    @staticmethod
+    def from_any(mode: Any) -> GatherScatterMode:
+        if isinstance(mode, GatherScatterMode):
+            return mode
+        words = {
+            None: GatherScatterMode.FILL_OR_DROP,
+            "fill": GatherScatterMode.FILL_OR_DROP,
+            "drop": GatherScatterMode.FILL_OR_DROP,
+            "clip": GatherScatterMode.CLIP,
+            "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+        }
+        if mode not in words:
+            raise ValueError(f"[gather] unknown mode {mode!r}; choose one of {sorted(w for w in words if w)}")
+        return words[mode]
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """Which dimensions a gather reads, collapses and batches."""
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """Which dimensions a scatter writes, inserts and batches."""
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ConvDimensionNumbers(NamedTuple):
+    """Batch, feature and spatial dimensions of a convolution's operands and result."""
+
+    lhs_spec: tuple[int, ...]
+    rhs_spec: tuple[int, ...]
+    out_spec: tuple[int, ...]
+
+
+ConvGeneralDilatedDimensionNumbers = Any
+DotDimensionNumbers = tuple[tuple[Any, Any], tuple[Any, Any]]
+DotTransposeDimensionNumbers = DotDimensionNumbers
+PrecisionLike = Any
+
+
+class RaggedDotDimensionNumbers(NamedTuple):
+    """Dimensions of a ragged matrix product."""
+
+    dot_dimension_numbers: Any
+    lhs_ragged_dimensions: Any
+    rhs_group_dimensions: Any

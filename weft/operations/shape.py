@@ -1,0 +1,399 @@
+"""Views: operations that move elements and compute none.
+
+broadcast_in_dim, reshape, transpose, squeeze, slice and rev read each output element from one operand element at an
+affine index (kinds.View), so that they cost nothing inside a fused kernel. reshape keeps row-major order.
+
+    transpose[permutation=(1, 0)] f32[2,3] -> f32[3,2]     operand index = (DimMap(1), DimMap(0))
+    slice[0:4:2]                  f32[5]   -> f32[2]       operand index = (DimMap(0, start=0, step=2),)
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, runtime
+from weft.core import kinds
+from weft.core.kinds import DimMap
+from weft.operations.elementwise import hide_none
+
+Array = Any
+ArrayLike = Any
+Shape = Sequence[int]
+Params = dict[str, Any]
+
+
+def canonical_shape(name: str, shape: Any) -> tuple[int, ...]:
+    """A shape as a tuple of ints, or a TypeError that names the operation."""
+    sizes = (shape,) if np.ndim(shape) == 0 else tuple(shape)
+    try:
+        return tuple(operator.index(n) for n in sizes)
+    except TypeError:
+        for size in sizes:
+            core.concrete_or_error(None, size, f"Shapes must be 1D sequences of integers, in {name}.")
+        raise TypeError(
+            f"[{name}] shapes must be 1D sequences of concrete values of integer type, got {sizes}"
+        ) from None
+
+
+def canonical_axis(axis: Any, ndim: int, name: str) -> int:
+    """A non-negative axis; ValueError if out of bounds."""
+    axis = operator.index(axis)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"[{name}] axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis + ndim if axis < 0 else axis
+
+
+def _view(name: str, typing: Any, index_map: Any, reference: Any, hide: tuple[str, ...] = ()) -> core.Primitive:
+    primitive = core.Primitive(name, kind=kinds.View(index_map=index_map, reference=reference))
+    primitive.def_abstract_eval(typing)
+    if hide:
+        primitive.print_params = hide_none(hide)
+    return primitive
+
+
+# ---- broadcast_in_dim
+
+
+def _broadcast_typing(
+    x: Any, *, shape: tuple[int, ...], broadcast_dimensions: tuple[int, ...], sharding: Any = None
+) -> Any:
+    name, dims = "broadcast_in_dim", broadcast_dimensions
+    if len(dims) != x.ndim:
+        raise TypeError(f"[{name}] broadcast_dimensions {dims} must name {x.ndim} dimensions for {x.str_short()}")
+    if any(n < 0 for n in shape):
+        raise TypeError(f"[{name}] shape must have every element be nonnegative, got {shape}")
+    if any(not 0 <= d < len(shape) for d in dims):
+        raise TypeError(f"[{name}] broadcast_dimensions {dims} must lie inside the output shape {shape}")
+    if any(a >= b for a, b in zip(dims, dims[1:], strict=False)):
+        raise TypeError(f"[{name}] broadcast_dimensions must be strictly increasing, got {dims}")
+    for axis, d in enumerate(dims):
+        if x.shape[axis] not in (1, shape[d]):
+            raise TypeError(
+                f"[{name}] operand {x.str_short()} axis {axis} has {x.shape[axis]} elements, "
+                f"but output axis {d} of {shape} has {shape[d]}; extents must be equal or 1"
+            )
+    return runtime.ShapedArray(shape, x.dtype, x.weak_type)
+
+
+def _broadcast_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+    dims = params["broadcast_dimensions"]
+    return tuple(DimMap(d if x.shape[axis] == out.shape[d] else None) for axis, d in enumerate(dims))
+
+
+def _broadcast_reference(x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
+    spread = [1] * len(shape)
+    for axis, d in enumerate(broadcast_dimensions):
+        spread[d] = x.shape[axis]
+    return np.broadcast_to(x.reshape(spread), shape)
+
+
+def _broadcast_params(params: Params) -> Params:
+    dims = params["broadcast_dimensions"]
+    shown = {"broadcast_dimensions": dims} if dims else {}
+    return shown if params.get("sharding") is None else shown | {"sharding": params["sharding"]}
+
+
+broadcast_in_dim_p = _view("broadcast_in_dim", _broadcast_typing, _broadcast_map, _broadcast_reference)
+broadcast_in_dim_p.print_params = _broadcast_params
+
+
+def broadcast_in_dim(
+    operand: ArrayLike, shape: Shape, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
+) -> Array:
+    """The operand repeated to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``."""
+    shape = canonical_shape("broadcast_in_dim", shape)
+    dims = tuple(operator.index(d) for d in broadcast_dimensions)
+    if _is_array(operand) and operand.shape == shape and dims == tuple(builtins.range(len(shape))):
+        return operand
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
+
+
+def _is_array(x: Any) -> bool:
+    return isinstance(x, (runtime.Array, core.Tracer))
+
+
+def shape_of(x: Any) -> tuple[int, ...]:
+    return core.get_aval(x).shape
+
+
+def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
+    """The operand repeated along new leading dimensions."""
+    sizes = canonical_shape("broadcast", sizes)
+    if not sizes and _is_array(operand):
+        return operand
+    shape = shape_of(operand)
+    dims = tuple(builtins.range(len(sizes), len(sizes) + len(shape)))
+    return broadcast_in_dim(operand, (*sizes, *shape), dims)
+
+
+def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
+    """The operand with leading dimensions of extent 1 up to ``rank``."""
+    shape = shape_of(x)
+    if rank <= len(shape):
+        return x
+    extra = rank - len(shape)
+    return broadcast_in_dim(x, (1,) * extra + shape, tuple(builtins.range(extra, rank)))
+
+
+def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
+    """The operand repeated, by NumPy's rules, to the shape of another array."""
+    shape, goal = shape_of(arr), shape_of(like_arr)
+    if broadcast_shapes(shape, goal) != goal:
+        raise ValueError(f"[broadcast_like] cannot broadcast shape {shape} to {goal}")
+    return broadcast_in_dim(arr, goal, tuple(builtins.range(len(goal) - len(shape), len(goal))))
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
+    """The shape that NumPy broadcasting gives."""
+    listed = [canonical_shape("broadcast_shapes", shape) for shape in shapes]
+    rank = builtins.max((len(shape) for shape in listed), default=0)
+    padded = [(1,) * (rank - len(shape)) + shape for shape in listed]
+    out = []
+    for extents in zip(*padded, strict=True):
+        extent = next((n for n in extents if n != 1), 1)
+        if any(n not in (1, extent) for n in extents):
+            raise ValueError(f"[broadcast_shapes] Incompatible shapes for broadcasting: {listed}")
+        out.append(extent)
+    return tuple(out)
+
+
+# ---- reshape
+
+
+def _reshape_typing(x: Any, *, new_sizes: tuple[int, ...], dimensions: None, sharding: Any = None) -> Any:
+    if any(n < 0 for n in new_sizes):
+        raise TypeError(f"[reshape] new_sizes must all be positive, got {new_sizes}; lax.reshape infers no extent")
+    if math.prod(new_sizes) != x.size:
+        raise TypeError(
+            f"[reshape] cannot reshape {x.str_short()}, size {x.size}, into shape {new_sizes}, "
+            f"size {math.prod(new_sizes)}"
+        )
+    return runtime.ShapedArray(new_sizes, x.dtype, x.weak_type)
+
+
+reshape_p = core.Primitive(
+    "reshape", kind=kinds.Reshape(reference=lambda x, *, new_sizes, **_: np.reshape(x, new_sizes))
+)
+reshape_p.def_abstract_eval(_reshape_typing)
+
+
+def reshape(
+    operand: ArrayLike, new_sizes: Shape, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None
+) -> Array:
+    """The same elements in row-major order under another shape; ``dimensions`` transposes first."""
+    new_sizes = canonical_shape("reshape", new_sizes)
+    shape = shape_of(operand)
+    if dimensions is not None:
+        dims = tuple(operator.index(d) for d in dimensions)
+        if sorted(dims) != list(builtins.range(len(shape))):
+            raise TypeError(f"[reshape] dimensions {dims} must be a permutation of the axes of shape {shape}")
+        operand = transpose(operand, dims)
+        shape = shape_of(operand)
+    if new_sizes == shape and _is_array(operand):
+        return operand
+    return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=None, sharding=None)
+
+
+def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
+    """The dimensions start..stop merged into one."""
+    shape = shape_of(operand)
+    start, stop, _ = builtins.slice(start_dimension, stop_dimension).indices(len(shape))
+    if stop <= start:
+        return operand
+    return reshape(operand, shape[:start] + (math.prod(shape[start:stop]),) + shape[stop:])
+
+
+# ---- transpose, squeeze, expand_dims
+
+
+def _transpose_typing(x: Any, *, permutation: tuple[int, ...]) -> Any:
+    if sorted(permutation) != list(builtins.range(x.ndim)):
+        raise TypeError(f"[transpose] permutation {permutation} isn't a permutation of the axes of {x.str_short()}")
+    return runtime.ShapedArray(tuple(x.shape[p] for p in permutation), x.dtype, x.weak_type)
+
+
+def _transpose_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+    permutation = params["permutation"]
+    return tuple(DimMap(permutation.index(axis)) for axis in builtins.range(x.ndim))
+
+
+transpose_p = _view(
+    "transpose", _transpose_typing, _transpose_map, lambda x, *, permutation: np.transpose(x, permutation)
+)
+
+
+def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
+    """The axes reordered: output axis i is operand axis ``permutation[i]``."""
+    permutation = tuple(operator.index(d) for d in permutation)
+    if _is_array(operand) and permutation == tuple(builtins.range(operand.ndim)):
+        return operand
+    return transpose_p.bind(operand, permutation=permutation)
+
+
+def _squeeze_typing(x: Any, *, dimensions: tuple[int, ...]) -> Any:
+    shape = tuple(n for axis, n in enumerate(x.shape) if axis not in dimensions)
+    return runtime.ShapedArray(shape, x.dtype, x.weak_type)
+
+
+def _squeeze_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+    kept = iter(builtins.range(out.ndim))
+    return tuple(DimMap(None if axis in params["dimensions"] else next(kept)) for axis in builtins.range(x.ndim))
+
+
+squeeze_p = _view("squeeze", _squeeze_typing, _squeeze_map, lambda x, *, dimensions: np.squeeze(x, dimensions))
+
+
+def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """The given dimensions, each of extent 1, removed."""
+    shape = shape_of(array)
+    dims = tuple(canonical_axis(d, len(shape), "squeeze") for d in dimensions)
+    if len(set(dims)) != len(dims):
+        raise ValueError(f"[squeeze] dimensions are not unique: {dims}")
+    if any(shape[d] != 1 for d in dims):
+        raise ValueError(
+            f"[squeeze] cannot select an axis to squeeze out which has size not equal to one, "
+            f"got shape={shape} and dimensions={dims}"
+        )
+    if not dims and _is_array(array):
+        return array
+    return squeeze_p.bind(array, dimensions=dims)
+
+
+def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """New dimensions of extent 1 at the given positions of the result."""
+    shape = shape_of(array)
+    if not dimensions and _is_array(array):
+        return array
+    if len(set(dimensions)) != len(dimensions):
+        raise ValueError(f"[expand_dims] repeated axis in {tuple(dimensions)}")
+    rank = len(shape) + len(dimensions)
+    new = {canonical_axis(d, rank, "expand_dims") for d in dimensions}
+    if len(new) != len(dimensions):
+        raise ValueError(f"[expand_dims] repeated axis in {tuple(dimensions)}")
+    kept = tuple(d for d in builtins.range(rank) if d not in new)
+    sizes = iter(shape)
+    return broadcast_in_dim(array, tuple(1 if d in new else next(sizes) for d in builtins.range(rank)), kept)
+
+
+# ---- slice and rev
+
+
+def _slice_typing(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    steps = strides or (1,) * x.ndim
+    for word, entry in (("start_indices", start_indices), ("limit_indices", limit_indices), ("strides", steps)):
+        if len(entry) != x.ndim:
+            raise TypeError(f"[slice] {word} {entry} must have one entry for each dimension of {x.str_short()}")
+    if any(n < 0 for n in start_indices):
+        raise TypeError(f"[slice] start_indices must have every element be nonnegative, got {start_indices}")
+    if any(limit > n for limit, n in zip(limit_indices, x.shape, strict=True)):
+        raise TypeError(f"[slice] limit_indices {limit_indices} reach beyond the operand {x.str_short()}")
+    if any(start > limit for start, limit in zip(start_indices, limit_indices, strict=True)):
+        raise TypeError(f"[slice] limit_indices {limit_indices} must not be below start_indices {start_indices}")
+    if any(step <= 0 for step in steps):
+        raise TypeError(f"[slice] strides must be positive, got {steps}")
+    bounds = zip(start_indices, limit_indices, steps, strict=True)
+    return runtime.ShapedArray(tuple(-(-(hi - lo) // s) for lo, hi, s in bounds), x.dtype, x.weak_type)
+
+
+def _slice_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+    steps = params["strides"] or (1,) * x.ndim
+    return tuple(DimMap(d, params["start_indices"][d], steps[d]) for d in builtins.range(x.ndim))
+
+
+def _slice_reference(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    steps = strides or (1,) * x.ndim
+    return x[tuple(builtins.slice(*b) for b in zip(start_indices, limit_indices, steps, strict=True))]
+
+
+slice_p = _view("slice", _slice_typing, _slice_map, _slice_reference)
+
+
+def slice(
+    operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
+) -> Array:
+    """The elements start, start + stride, ... below limit, along every dimension; bounds are not clamped."""
+    return slice_p.bind(
+        operand,
+        start_indices=canonical_shape("slice", start_indices),
+        limit_indices=canonical_shape("slice", limit_indices),
+        strides=None if strides is None else canonical_shape("slice", strides),
+    )
+
+
+def slice_in_dim(
+    operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
+) -> Array:
+    """``slice`` along one dimension; None and negative bounds as in Python, but nothing is clamped."""
+    shape = shape_of(operand)
+    axis = canonical_axis(axis, len(shape), "slice_in_dim")
+    extent = shape[axis]
+    start = 0 if start_index is None else operator.index(start_index)
+    limit = extent if limit_index is None else operator.index(limit_index)
+    starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
+    starts[axis] = start + extent if start < 0 else start
+    limits[axis] = limit + extent if limit < 0 else limit
+    strides[axis] = operator.index(stride)
+    return slice(operand, starts, limits, strides)
+
+
+def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
+    """One position of one dimension, which stays with extent 1 or is dropped."""
+    shape = shape_of(operand)
+    index, axis = operator.index(index), canonical_axis(axis, len(shape), "index_in_dim")
+    extent = shape[axis]
+    wrapped = index + extent if index < 0 else index
+    if not 0 <= wrapped < extent:
+        raise IndexError(f"[index_in_dim] index {index} is out of bounds for axis {axis} with size {extent}")
+    out = slice_in_dim(operand, wrapped, wrapped + 1, 1, axis)
+    return out if keepdims else squeeze(out, (axis,))
+
+
+def _rev_typing(x: Any, *, dimensions: tuple[int, ...]) -> Any:
+    if any(d < 0 for d in dimensions):
+        raise TypeError(f"[rev] dimensions must have every element be nonnegative, got {dimensions}")
+    if len(set(dimensions)) != len(dimensions):
+        raise TypeError(f"[rev] dimensions must be unique, got {dimensions}")
+    if any(d >= x.ndim for d in dimensions):
+        raise TypeError(f"[rev] dimensions must all be less than the rank of {x.str_short()}, got {dimensions}")
+    return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)
+
+
+def _rev_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+    reversed_dims = params["dimensions"]
+    return tuple(DimMap(d, n - 1, -1) if d in reversed_dims else DimMap(d) for d, n in enumerate(x.shape))
+
+
+rev_p = _view("rev", _rev_typing, _rev_map, lambda x, *, dimensions: np.flip(x, dimensions))
+
+
+def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
+    """The order of elements reversed along the given dimensions."""
+    return rev_p.bind(operand, dimensions=tuple(operator.index(d) for d in dimensions))
+
+
+# ---- paddings of windows
+
+
+def padtype_to_pads(
+    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: Any
+) -> list[tuple[int, int]]:
+    """The (low, high) padding of each dimension that 'SAME', 'SAME_LOWER' or 'VALID' stands for."""
+    if not isinstance(padding, str):
+        raise TypeError(f"[padtype_to_pads] unknown padding type: {padding}")
+    word = padding.upper()
+    if word == "VALID":
+        return [(0, 0)] * len(in_shape)
+    if word not in ("SAME", "SAME_LOWER"):
+        raise RuntimeError(f"[padtype_to_pads] padding must be 'VALID', 'SAME' or 'SAME_LOWER', got {padding!r}")
+    pads = []
+    for extent, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
+        total = builtins.max((-(-extent // stride) - 1) * stride + window - extent, 0)
+        less, more = total // 2, total - total // 2
+        pads.append((less, more) if word == "SAME" else (more, less))
+    return pads
