@@ -1,0 +1,218 @@
+"""What a code object reads and does, found once from its bytecode.
+
+In: a code object. Out: ``CodeFacts``: the globals, builtins and closure cells it reads (each with the attribute
+chain that follows and whether the value is only called), the first attribute read on any other value, and the
+first thing it does that forbids sharing a trace (a store, an import, a generator, an unknown instruction).
+Nested code is folded in. ``lambda x: jnp.sin(x) * c`` reads ``jnp.sin`` (called) and the cell ``c``.
+"""
+
+from __future__ import annotations
+
+import dis
+import inspect
+from dataclasses import dataclass
+from types import CodeType
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """One value from outside the function: ``name`` in its globals or cells, then ``attributes`` of it."""
+
+    is_cell: bool
+    name: str
+    attributes: tuple[str, ...]
+    called: bool  # the value goes nowhere but into a call as the callee
+
+    def __str__(self) -> str:
+        return ".".join((self.name, *self.attributes))
+
+
+@dataclass(frozen=True, slots=True)
+class CodeFacts:
+    """See the module's docstring. ``loose_attribute`` is a description of an attribute read on a local value."""
+
+    code: CodeType
+    reads: tuple[Read, ...]
+    loose_attribute: str | None
+    refusal: str | None
+
+
+_LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"})
+_ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
+_CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
+
+# Instructions that leave exactly one value and take the rest of their operands from the stack.
+_EXPRESSIONS = frozenset(
+    """LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW LOAD_CONST LOAD_SMALL_INT LOAD_CLOSURE LOAD_DEREF LOAD_NAME
+    BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP IS_OP CONTAINS_OP UNARY_NEGATIVE UNARY_NOT UNARY_INVERT
+    UNARY_POSITIVE BUILD_TUPLE BUILD_LIST BUILD_MAP BUILD_SET BUILD_SLICE BUILD_STRING BUILD_CONST_KEY_MAP
+    LIST_EXTEND DICT_MERGE DICT_UPDATE LIST_TO_TUPLE MAKE_FUNCTION FORMAT_VALUE FORMAT_SIMPLE""".split()
+)
+_NEUTRAL = frozenset({"KW_NAMES", "PRECALL", "CACHE", "NOP", "RESUME", "EXTENDED_ARG"})
+
+# Everything else a shared function may execute: control flow, local variables, building of containers.
+_HARMLESS = frozenset(
+    """POP_TOP PUSH_NULL RETURN_VALUE RETURN_CONST STORE_FAST DELETE_FAST LOAD_FAST_LOAD_FAST LOAD_FAST_AND_CLEAR
+    LOAD_FAST_BORROW_LOAD_FAST_BORROW STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST STORE_FAST_MAYBE_NULL MAKE_CELL
+    COPY_FREE_VARS SET_FUNCTION_ATTRIBUTE LOAD_COMMON_CONSTANT LIST_APPEND MAP_ADD SET_ADD SET_UPDATE
+    UNPACK_SEQUENCE UNPACK_EX TO_BOOL FORMAT_WITH_SPEC CONVERT_VALUE GET_LEN GET_ITER FOR_ITER END_FOR POP_ITER
+    SWAP COPY RAISE_VARARGS RERAISE PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH BEFORE_WITH WITH_EXCEPT_START
+    LOAD_SPECIAL LOAD_ASSERTION_ERROR CALL_INTRINSIC_1 NOT_TAKEN MATCH_SEQUENCE MATCH_MAPPING MATCH_KEYS
+    JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP JUMP_NO_INTERRUPT JUMP_IF_TRUE_OR_POP
+    JUMP_IF_FALSE_OR_POP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
+    POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
+    POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE
+    POP_JUMP_BACKWARD_IF_NOT_NONE""".split()
+)
+_GENERATOR_EXPRESSION = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "SEND", "END_SEND", "GEN_START"})
+_REFUSALS = {
+    "STORE_GLOBAL": "it assigns the global {name!r}",
+    "DELETE_GLOBAL": "it deletes the global {name!r}",
+    "STORE_NAME": "it assigns {name!r} in a namespace",
+    "DELETE_NAME": "it deletes {name!r} from a namespace",
+    "STORE_DEREF": "it assigns the nonlocal {name!r}",
+    "DELETE_DEREF": "it deletes the nonlocal {name!r}",
+    "STORE_ATTR": "it assigns the attribute {name!r}",
+    "DELETE_ATTR": "it deletes the attribute {name!r}",
+    "STORE_SUBSCR": "it assigns an item",
+    "STORE_SLICE": "it assigns a slice",
+    "DELETE_SUBSCR": "it deletes an item",
+    "IMPORT_NAME": "it imports {name!r}",
+    "IMPORT_FROM": "it imports {name!r}",
+    "LOAD_BUILD_CLASS": "it defines a class",
+}
+
+_facts: dict[int, CodeFacts] = {}
+_FACTS_LIMIT = 8192
+
+
+def facts_of(code: CodeType) -> CodeFacts:
+    """The facts of ``code``, analysed at its first use. The memo keeps the code object alive, so its id is unique."""
+    facts = _facts.get(id(code))
+    if facts is None:
+        if len(_facts) >= _FACTS_LIMIT:
+            _facts.clear()
+        facts = _facts[id(code)] = _analyse(code)
+    return facts
+
+
+def forget() -> None:
+    """Drop the memo (``weft.clear_caches``)."""
+    _facts.clear()
+
+
+def _analyse(code: CodeType) -> CodeFacts:
+    reads: dict[Read, None] = {}
+    loose: str | None = None
+    refusal = _refused_flags(code)
+    instructions = [ins for ins in dis.get_instructions(code) if ins.opname not in ("CACHE", "EXTENDED_ARG")]
+    line = code.co_firstlineno
+    position = 0
+    while position < len(instructions):
+        ins = instructions[position]
+        line = ins.starts_line if isinstance(ins.starts_line, int) and ins.starts_line > 1 else line
+        if ins.opname in _LOADS and not _is_local_cell(code, ins):
+            read, position = _read_at(instructions, position)
+            reads[read] = None
+            continue
+        if ins.opname in _ATTRIBUTES:
+            loose = loose or f"attribute {_name(ins)!r} (line {line})"
+        elif refusal is None:
+            refusal = _refused_instruction(code, ins, line)
+        if isinstance(ins.argval, CodeType):
+            inner = _analyse(ins.argval)
+            reads.update(dict.fromkeys(_seen_from(code, inner.reads)))
+            refusal = refusal or inner.refusal
+            loose = loose or inner.loose_attribute
+        position += 1
+    return CodeFacts(code, tuple(reads), loose, refusal)
+
+
+def _refused_flags(code: CodeType) -> str | None:
+    flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    if code.co_flags & flags and code.co_name != "<genexpr>":
+        return f"{code.co_name} is a generator or coroutine"
+    return None
+
+
+def _refused_instruction(code: CodeType, ins: dis.Instruction, line: int) -> str | None:
+    name = ins.opname
+    if name in _EXPRESSIONS or name in _HARMLESS or name in _CALLS or name in _NEUTRAL or name in _LOADS:
+        return None
+    if name == "STORE_DEREF" and _is_local_cell(code, ins):
+        return None  # a local variable that a nested function reads
+    if name in _GENERATOR_EXPRESSION and code.co_name == "<genexpr>":
+        return None
+    text = _REFUSALS.get(name, "it executes the instruction {opcode}")
+    return f"{text.format(name=ins.argval, opcode=name)} (line {line})"
+
+
+def _is_local_cell(code: CodeType, ins: dis.Instruction) -> bool:
+    return ins.opname in ("LOAD_DEREF", "STORE_DEREF") and ins.argval in code.co_cellvars
+
+
+def _seen_from(outer: CodeType, reads: tuple[Read, ...]) -> list[Read]:
+    """The reads of nested code as the function around it sees them: cells of its own are locals, not reads."""
+    kept = [read for read in reads if not read.is_cell or read.name in outer.co_freevars]
+    return kept
+
+
+def _name(ins: dis.Instruction) -> str:
+    return str(ins.argval)
+
+
+def _pushes_null(ins: dis.Instruction) -> bool:
+    return ins.opname == "LOAD_GLOBAL" and bool((ins.arg or 0) & 1)
+
+
+def _is_method(ins: dis.Instruction) -> bool:
+    """True for an attribute load that can only be followed by a call of the attribute."""
+    if ins.opname == "LOAD_METHOD":
+        return True
+    return ins.opname == "LOAD_ATTR" and "LOAD_METHOD" not in dis.opmap and bool((ins.arg or 0) & 1)
+
+
+def _read_at(instructions: list[dis.Instruction], position: int) -> tuple[Read, int]:
+    """The read that starts at ``position`` and the position after its attribute chain."""
+    first = instructions[position]
+    before = instructions[position - 1].opname if position else ""
+    may_be_callee = _pushes_null(first) or before == "PUSH_NULL"
+    attributes: list[str] = []
+    called = False
+    end = position + 1
+    while end < len(instructions) and instructions[end].opname in _ATTRIBUTES and not called:
+        attributes.append(_name(instructions[end]))
+        called = _is_method(instructions[end])
+        end += 1
+    may_be_callee = may_be_callee or (end < len(instructions) and instructions[end].opname == "PUSH_NULL")
+    called = called or (may_be_callee and _reaches_call(instructions, end))
+    is_cell = first.opname == "LOAD_DEREF"
+    return Read(is_cell, _name(first), tuple(attributes), called), end
+
+
+def _reaches_call(instructions: list[dis.Instruction], start: int) -> bool:
+    """Whether the value on top of the stack before ``start`` is used as the callee of a call and nothing else."""
+    above = 0  # values pushed above it
+    for ins in instructions[start:]:
+        name = ins.opname
+        if name in _CALLS:
+            count = 1 + ((ins.arg or 0) & 1) if name == "CALL_FUNCTION_EX" else (ins.arg or 0) + (name == "CALL_KW")
+            if above in (count, count + 1) and above - count <= (instructions[start].opname == "PUSH_NULL"):
+                return True
+            above -= count + 1  # its arguments, its callee and the null beside it go, the result comes
+            if above < 1:
+                return False
+        elif name == "LOAD_GLOBAL":
+            above += 2 if _pushes_null(ins) else 1
+        elif name == "PUSH_NULL" or _is_method(ins):
+            above += 1
+        elif name in _NEUTRAL:
+            continue
+        elif name in _EXPRESSIONS or name in _ATTRIBUTES:
+            effect = dis.stack_effect(ins.opcode, ins.arg, jump=False)
+            if 1 - effect > above:
+                return False
+            above += effect
+        else:
+            return False
+    return False

@@ -1,0 +1,199 @@
+"""The devices of this process: one CPU, described in JAX's terms.
+
+``devices()`` lists them; an Array answers ``.device``, ``.devices()`` and ``.sharding`` with the objects made here.
+A device other than the CPU is refused with the platforms that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+class Device:
+    """One device. There is a single CPU device, however many threads run on it."""
+
+    id = 0
+    process_index = 0
+    host_id = 0
+    task_id = 0
+    local_hardware_id = 0
+    platform = "cpu"
+    device_kind = "cpu"
+
+    @property
+    def client(self) -> Any:
+        return None
+
+    def memory_stats(self) -> None:
+        """None: the host's memory is not a pool of the device."""
+
+    def __repr__(self) -> str:
+        return f"CpuDevice(id={self.id})"
+
+    def __str__(self) -> str:
+        return f"{self.platform}:{self.id}"
+
+    def __reduce__(self) -> str:
+        return "CPU"
+
+
+class Sharding:
+    """How an array lies on devices; the base of ``SingleDeviceSharding``."""
+
+    memory_kind: str | None = None
+
+    @property
+    def device_set(self) -> set[Device]:
+        raise NotImplementedError("[Sharding] device_set is defined by the concrete sharding")
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.device_set)
+
+    @property
+    def addressable_devices(self) -> set[Device]:
+        return self.device_set
+
+    @property
+    def is_fully_addressable(self) -> bool:
+        return True
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return True
+
+
+class SingleDeviceSharding(Sharding):
+    """All of the array on one device."""
+
+    def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
+        self._device = device
+        self.memory_kind = memory_kind or "device"
+
+    @property
+    def device_set(self) -> set[Device]:
+        return {self._device}
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        return {self._device: (slice(None),) * len(global_shape)}
+
+    addressable_devices_indices_map = devices_indices_map
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple(global_shape)
+
+    def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
+        return isinstance(other, Sharding) and self.device_set == other.device_set
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, SingleDeviceSharding)
+            and self._device is other._device
+            and self.memory_kind == other.memory_kind
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self._device), self.memory_kind))
+
+    def __repr__(self) -> str:
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"
+
+
+class Shard:
+    """The part of an array that one device holds: here, all of it."""
+
+    def __init__(self, device: Device, sharding: Sharding, global_shape: Sequence[int], data: Any = None) -> None:
+        self.device, self.sharding, self._global_shape, self.data = device, sharding, tuple(global_shape), data
+
+    @property
+    def index(self) -> tuple[slice, ...]:
+        return (slice(None),) * len(self._global_shape)
+
+    @property
+    def replica_id(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, data={self.data})"
+
+
+CPU = Device()
+DEFAULT_SHARDING = SingleDeviceSharding(CPU)
+
+_OTHER_PLATFORMS = frozenset({"gpu", "cuda", "rocm", "tpu", "metal"})
+
+
+def check_backend(backend: Any) -> None:
+    """Accept None and 'cpu'; name what exists otherwise."""
+    if backend is None or backend == "cpu":
+        return
+    if backend in _OTHER_PLATFORMS:
+        raise RuntimeError(
+            f"Unknown backend: '{backend}' requested, but no platforms that are instances of {backend} are present. "
+            "Platforms present are: cpu"
+        )
+    raise RuntimeError(f"Unknown backend {backend}. Available backends are ['cpu']")
+
+
+def as_device(target: Any) -> Device | None:
+    """The device meant by a ``device=`` argument: None, a device, a sharding, or a platform's name."""
+    if target is None or isinstance(target, Device):
+        return target
+    if isinstance(target, Sharding):
+        return next(iter(target.device_set))
+    if isinstance(target, str):
+        check_backend(target)
+        return CPU
+    raise ValueError(
+        f"[device_put] a device is None, a weft.Device or a Sharding (or a pytree of these), got {target!r}"
+    )
+
+
+def devices(backend: str | None = None) -> list[Device]:
+    """All devices of ``backend`` (default: the default backend)."""
+    check_backend(backend)
+    return [CPU]
+
+
+def local_devices(
+    process_index: int | None = None, backend: str | None = None, host_id: int | None = None
+) -> list[Device]:
+    """The devices of this process."""
+    check_backend(backend)
+    if (process_index or host_id or 0) != 0:
+        raise ValueError(f"Unknown process_index {process_index or host_id}")
+    return [CPU]
+
+
+def default_backend() -> str:
+    """The platform that computations run on unless told otherwise."""
+    return "cpu"
+
+
+def device_count(backend: str | None = None) -> int:
+    """How many devices there are."""
+    return len(devices(backend))
+
+
+def local_device_count(backend: str | None = None) -> int:
+    """How many devices this process can address."""
+    return len(local_devices(backend=backend))
+
+
+def process_index(backend: str | None = None) -> int:
+    """The number of this process among those that run the program together."""
+    check_backend(backend)
+    return 0
+
+
+def process_count(backend: str | None = None) -> int:
+    """How many processes run the program together."""
+    check_backend(backend)
+    return 1
+
+
+def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of all processes."""
+    check_backend(backend)
+    return [0]

@@ -1,0 +1,344 @@
+"""Function identity: when a function object never seen before may share the trace of an earlier one.
+
+In: a function and its static argument values. Out: an ``Identity`` whose key is equal for two functions exactly if
+their code objects are the same and everything that code reads from outside (closure cells, defaults, globals,
+builtins, module attributes, and the same of every Python function reached) has the same type and value, or a
+``Refusal`` that names what prevented a decision. Two calls of ``def make(c): return lambda x: x * c`` with
+``c = 2`` have equal keys; with ``c = 2`` and ``c = True``, or with a list, they do not.
+"""
+
+from __future__ import annotations
+
+import builtins
+import enum
+import functools
+import math
+import struct as binary
+import sys
+from collections.abc import Callable
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes, runtime
+from weft.core import trace
+from weft.higher import code_facts, struct
+
+
+class Refusal(Exception):
+    """Sharing is not decided; the text says which value or instruction stands in the way."""
+
+
+class Identity:
+    """What a function is: ``key`` compares by ==; ``arrays`` are the weft Arrays it names, by id, in ``key``."""
+
+    __slots__ = ("arrays", "codes", "key")
+
+    def __init__(self, key: tuple[Any, ...], arrays: dict[int, Any], codes: tuple[Any, ...]) -> None:
+        self.key = key
+        self.arrays = arrays
+        self.codes = codes  # everything else named by id in ``key``: kept alive with it, so that ids stay unique
+
+
+_PURE_BUILTINS = frozenset(
+    id(value)
+    for value in (
+        abs, all, any, bool, bytes, complex, dict, divmod, enumerate, filter, float, frozenset, int, isinstance,
+        len, list, map, max, min, pow, range, reversed, round, set, slice, sorted, str, sum, tuple, zip,
+        NotImplemented, Ellipsis,
+        *(value for value in vars(builtins).values() if isinstance(value, type) and issubclass(value, Exception)),
+    )
+)  # fmt: skip
+
+_PURE_FUNCTOOLS = frozenset({"partial", "reduce"})
+_IMPURE_NUMPY = frozenset(
+    """random save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap seterr seterrcall
+    errstate set_printoptions printoptions setbufsize get_include show_config test testing lib core ctypeslib
+    f2py DataSource info show_runtime""".split()
+)
+_IMPURE_WEFT = frozenset(
+    """config clear_caches live_arrays print_environment_info device_get block_until_ready save savez load fromfile
+    loadtxt profiler monitoring checking_leaks inspect tour cli runtime compiler distributed""".split()
+)
+
+_library: dict[int, Any] = {}  # id -> a function, type or ufunc of weft, numpy, math or functools, once recognised
+
+
+def _is_library_name(module: str) -> bool:
+    return module.partition(".")[0] in ("weft", "numpy", "math", "functools", "ml_dtypes")
+
+
+def _is_pure(root: str, name: str) -> bool:
+    if root == "numpy":
+        return name not in _IMPURE_NUMPY
+    if root == "functools":
+        return name in _PURE_FUNCTOOLS
+    return root != "weft" or name not in _IMPURE_WEFT
+
+
+def is_library_module(module: ModuleType) -> bool:
+    """weft, numpy, math, functools and their submodules, except those that hold state or do input and output."""
+    parts = module.__name__.split(".")
+    if sys.modules.get(module.__name__) is not module or not _is_library_name(parts[0]):
+        return False
+    return all(_is_pure(parts[0], part) for part in parts[1:])
+
+
+def _home(value: Any) -> str:
+    """The module whose code a callable runs; never trusts ``__module__`` of a Python function (wraps copies it)."""
+    if isinstance(value, FunctionType):
+        return value.__globals__.get("__name__", "")
+    if isinstance(value, type):
+        return value.__module__
+    if isinstance(value, runtime.JitFunction):
+        return _home(value.__wrapped__)
+    kind = type(value).__module__ or ""
+    if kind.partition(".")[0] in ("weft", "numpy"):
+        return getattr(value, "__module__", None) or kind
+    return getattr(value, "__module__", None) or ""
+
+
+_FACADES = ("weft.numpy", "weft.lax", "weft.nn", "weft", "weft.random", "weft.scipy.special", "numpy", "numpy.linalg")
+
+
+def is_library(value: Any, found_in: ModuleType | None = None) -> bool:
+    """Whether ``value`` is a public callable or type of one of the libraries, found there under its own name."""
+    if _library.get(id(value)) is value:
+        return True
+    home = _home(value)
+    root = home.partition(".")[0]
+    if not _is_library_name(root):
+        return False
+    name = getattr(value, "__name__", None)
+    if not isinstance(name, str) or not _is_pure(root, name):
+        return False
+    known = found_in is not None or (isinstance(value, type) and issubclass(value, np.generic))
+    for module in () if known else (home, *_FACADES):
+        if getattr(sys.modules.get(module), "__dict__", {}).get(name) is value:
+            known = True
+            break
+    if known:
+        _library[id(value)] = value
+    return known
+
+
+class _Snapshot:
+    """One walk over everything a function reads. ``arrays`` and ``kept`` collect what the key names by id."""
+
+    __slots__ = ("arrays", "kept", "loose", "opaque", "seen")
+
+    def __init__(self) -> None:
+        self.arrays: dict[int, Any] = {}
+        self.kept: list[Any] = []
+        self.seen: dict[int, int] = {}
+        self.opaque: str | None = None  # a function or enum member that code may read attributes of
+        self.loose: str | None = None  # an attribute read on a local value
+
+    def value(self, value: Any, label: str, called: bool = False, module: ModuleType | None = None) -> Any:
+        """The key of one value; raises Refusal for a kind that may change or cannot be compared."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return (kind, value)
+        rule = _RULES.get(kind)
+        if rule is not None:
+            return rule(self, value, label, called)
+        if id(value) in _PURE_BUILTINS:
+            return (kind, id(value))
+        if isinstance(value, enum.Enum):
+            self._flow(value, label)
+            self.kept.append(value)
+            return (kind, id(value))
+        if isinstance(value, (np.dtype, dtypes.ExtendedDType)):
+            return (kind, value)
+        if isinstance(value, (trace.Tracer, runtime.Array)):
+            raise Refusal(f"{label} is a traced value of an outer function")
+        if isinstance(value, ModuleType):
+            raise Refusal(f"{label} is a module that is passed around, or not one of weft, numpy, math, functools")
+        if callable(value) and is_library(value, module):
+            return ("library", id(value))
+        raise Refusal(f"{label} is a {_describe(kind)}, whose contents are not compared")
+
+    def _flow(self, value: Any, label: str) -> None:
+        self.opaque = self.opaque or f"{label} ({_describe(type(value))})"
+
+    def function(self, function: Any, label: str, called: bool = False) -> Any:
+        """The key of a Python function: its code, and everything the code reads."""
+        if is_library(function):
+            return ("library", id(function))
+        if not called:
+            self._flow(function, label)
+        known = self.seen.get(id(function))
+        if known is not None:
+            return ("seen", known)
+        self.seen[id(function)] = len(self.seen)
+        facts = code_facts.facts_of(function.__code__)
+        if facts.refusal is not None:
+            raise Refusal(f"{label}: {facts.refusal}")
+        self.kept.append(facts.code)
+        self.loose = self.loose or (facts.loose_attribute and f"{facts.loose_attribute} of {label}")
+        defaults, keyword_defaults = function.__defaults__, function.__kwdefaults__
+        reads = tuple([self._read(function, facts.code, read) for read in facts.reads])
+        key = (id(facts.code), function.__name__, reads)
+        if defaults is None and keyword_defaults is None:
+            return key
+        where = f"a default of {label}"
+        named = tuple(sorted((keyword_defaults or {}).items()))
+        return (*key, self.value(defaults or (), where), tuple([(name, self.value(v, where)) for name, v in named]))
+
+    def _read(self, function: Any, code: CodeType, read: code_facts.Read) -> Any:
+        """The key of what ``read`` finds now."""
+        if read.is_cell:
+            try:
+                value = function.__closure__[code.co_freevars.index(read.name)].cell_contents
+            except ValueError as error:
+                raise Refusal(f"the closure variable {read.name!r} has no value yet") from error
+            if not read.attributes:
+                return self.value(value, f"the closure variable {read.name!r}", read.called)
+        else:
+            value = _global(function, read.name)
+            if not read.attributes:
+                return self.value(value, f"the global {read.name!r}", read.called)
+        return self._attribute(value, read)
+
+    def _attribute(self, value: Any, read: code_facts.Read) -> Any:
+        """Follow ``module.module.name``; an Array's attributes are constants like the Array itself."""
+        module: ModuleType | None = None
+        for position, attribute in enumerate(read.attributes):
+            if type(value) is runtime.Array:
+                return self.value(value, f"{read.name!r}")
+            if not isinstance(value, ModuleType):
+                base = ".".join((read.name, *read.attributes[:position]))
+                raise Refusal(f"it reads the attribute {attribute!r} of {base!r}, a {_describe(type(value))}")
+            if not is_library_module(value):
+                raise Refusal(f"it reads {read} from a module other than weft, numpy, math and functools")
+            module = value
+            try:
+                value = getattr(value, attribute)
+            except AttributeError as error:
+                raise Refusal(f"{read} does not exist") from error
+        root = module.__name__.partition(".")[0] if module is not None else ""
+        if not _is_pure(root, read.attributes[-1]):
+            raise Refusal(f"{read} depends on state outside the function")
+        return self.value(value, str(read), read.called, module)
+
+    def partial(self, value: functools.partial[Any], label: str, called: bool = False) -> Any:
+        if not called:
+            self._flow(value, label)
+        arguments = tuple([self.value(item, f"an argument of the partial {label}") for item in value.args])
+        keywords = tuple(
+            [(name, self.value(item, f"the argument {name!r} of the partial {label}")) for name, item in value.keywords.items()]
+        )  # fmt: skip
+        return (functools.partial, self.value(value.func, f"the function of {label}", called), arguments, keywords)
+
+    def jitted(self, value: Any, label: str, called: bool = False) -> Any:
+        if is_library(value):
+            return ("library", id(value))
+        if not called:
+            self._flow(value, label)
+        return ("jit", value.identity_options(), self.value(value.__wrapped__, label, True))
+
+    def array(self, value: Any, label: str, called: bool = False) -> Any:
+        self.arrays[id(value)] = value
+        return ("array", id(value))
+
+    def sequence(self, value: Any, label: str, called: bool = False) -> Any:
+        items = [self.value(item, f"an item of {label}") for item in value]
+        return (tuple, tuple(items)) if type(value) is tuple else (frozenset, frozenset(items))
+
+    def builtin(self, value: Any, label: str, called: bool = False) -> Any:
+        if id(value) in _PURE_BUILTINS or value.__self__ is math or is_library(value):
+            return ("builtin", id(value))
+        raise Refusal(f"{label} is the builtin {value.__name__}, which may depend on or change state")
+
+    def treedef(self, value: Any, label: str, called: bool = False) -> Any:
+        if not is_plain_tree(value):
+            raise Refusal(f"{label} is a treedef with nodes of user-defined types")
+        return (type(value), value)
+
+
+def _float_key(snapshot: _Snapshot, value: float, label: str, called: bool) -> Any:
+    return (float, binary.pack("d", value))
+
+
+def _complex_key(snapshot: _Snapshot, value: complex, label: str, called: bool) -> Any:
+    return (complex, binary.pack("dd", value.real, value.imag))
+
+
+def _struct_key(snapshot: _Snapshot, value: struct.ShapeDtypeStruct, label: str, called: bool) -> Any:
+    return (struct.ShapeDtypeStruct, value.shape, value.dtype, value.weak_type)
+
+
+_PLAIN = frozenset({type(None), bool, int, str, bytes})
+_RULES: dict[type, Callable[..., Any]] = {
+    float: _float_key,
+    complex: _complex_key,
+    tuple: _Snapshot.sequence,
+    frozenset: _Snapshot.sequence,
+    FunctionType: _Snapshot.function,
+    BuiltinFunctionType: _Snapshot.builtin,
+    functools.partial: _Snapshot.partial,
+    runtime.JitFunction: _Snapshot.jitted,
+    runtime.Array: _Snapshot.array,
+    runtime.PyTreeDef: _Snapshot.treedef,
+    struct.ShapeDtypeStruct: _struct_key,
+}
+
+_MISSING = object()
+
+
+def _global(function: Any, name: str) -> Any:
+    value = function.__globals__.get(name, _MISSING)
+    if value is _MISSING:
+        value = function.__builtins__.get(name, _MISSING)
+        if value is _MISSING:
+            raise Refusal(f"the global {name!r} has no value")
+    return value
+
+
+def _describe(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+_plain_trees: dict[Any, bool] = {}
+
+
+def is_plain_tree(treedef: Any) -> bool:
+    """Whether all nodes are tuples, lists, dicts or None, so that no code of the user runs when they are used."""
+    known = _plain_trees.get(treedef)
+    if known is None:
+        if len(_plain_trees) > 4096:
+            _plain_trees.clear()
+        known = _plain_trees[treedef] = _walk_plain(treedef)
+    return known
+
+
+def _walk_plain(treedef: Any) -> bool:
+    data = treedef.node_data()
+    if data is not None and data[0] not in (tuple, list, dict, type(None)):
+        return False
+    return all(_walk_plain(child) for child in treedef.children())
+
+
+def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity | Refusal:
+    """The identity of ``function`` applied to static values and arguments of structure ``in_tree``, or why not."""
+    snapshot = _Snapshot()
+    try:
+        if not is_plain_tree(in_tree):
+            raise Refusal("an argument is a user-defined container")
+        key = snapshot.value(function, getattr(function, "__name__", "the function"), True)
+        values = tuple([snapshot.value(value, "a static argument") for value in statics])
+        if snapshot.loose is not None and snapshot.opaque is not None:
+            raise Refusal(
+                f"it reads the {snapshot.loose}, and {snapshot.opaque} is passed around, whose attributes may change"
+            )
+    except Refusal as refusal:
+        return refusal
+    return Identity((key, values), snapshot.arrays, tuple(snapshot.kept))
+
+
+def number_of(key: Any) -> float | complex:
+    """The number behind the key of a float or complex, which holds its bits."""
+    if key[0] is float:
+        return binary.unpack("d", key[1])[0]
+    return complex(*binary.unpack("dd", key[1]))

@@ -1,0 +1,527 @@
+"""jit: a Python function in, a native callable out, and what happens when that callable meets new arguments.
+
+``JitFunction`` (native) answers calls whose signature it has seen. Everything else comes to ``JitState.slow``: split
+off static arguments, flatten, find or make the trace (``trace_cache``), and then either record one ``jit`` equation
+in the program being traced, or compile, run, and hand the native side an entry for the next call. State is changed
+only after the step that can fail, so that an exception leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft import config, runtime
+from weft.core import source_info
+from weft.core import trace as tracing
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
+from weft.core.tracer import Tracer
+from weft.higher import calls, devices, identity, misses, signature, trace_cache
+
+_hooks: dict[str, Callable[..., Any]] = {}
+
+
+def install_compiler(compile_jaxpr: Callable[..., Any]) -> None:
+    """Set what turns a program into machine code; ``weft/__init__`` does, from ``compiler``."""
+    _hooks["compile"] = compile_jaxpr
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the user gave to ``jit`` besides the function."""
+
+    roles: signature.Roles = signature.NO_ROLES
+    keep_unused: bool = False
+    inline: bool = False
+
+
+PLAIN = Options()
+
+
+class CacheInfo(NamedTuple):
+    """What the caches of one jitted function did so far; ``milliseconds`` is per stage."""
+
+    hits: int
+    traces: int
+    executables: int
+    kernels_built: int
+    kernels_reused: int
+    milliseconds: dict[str, float]
+
+
+class Compiled(NamedTuple):
+    """A trace in machine code: what ``higher.stages`` and the native entry need."""
+
+    program: Any
+    kept: tuple[int, ...]  # the argument leaves it takes
+    donated: tuple[bool, ...]  # of the kept ones
+    entry: Any
+
+
+@dataclass(slots=True)
+class Prepared:
+    """One call, ready to be looked up: arguments apart, flattened and typed."""
+
+    call: signature.Call
+    leaves: list[Any]
+    in_tree: Any
+    avals: tuple[Any, ...]
+
+
+class _Active(threading.local):
+    """The (function, arguments) being traced on this thread, to stop endless recursion."""
+
+    def __init__(self) -> None:
+        self.keys: set[Any] = set()
+
+
+_active = _Active()
+
+
+class JitState:
+    """The Python half of a jitted function."""
+
+    __slots__ = ("executables", "function", "milliseconds", "name", "options", "record", "statistics", "traces")
+
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        self.function = function
+        self.options = options
+        self.record: trace_cache.FunctionRecord | None = None
+        self.name: str | None = None
+        self.traces = 0
+        self.executables = 0
+        self.milliseconds: dict[str, float] = {}
+        self.statistics = [0, 0]  # kernels built, kernels reused
+
+    # -- a call the native side does not know -------------------------------------------------------------------------
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """Run the call; gives its result and the entry to install for its signature (or None)."""
+        if config.read("disable_jit"):
+            return self.function(*args, **kwargs), None
+        if self.options.inline and tracing.is_tracing() and _is_own(self.function):
+            return self.function(*args, **kwargs), None
+        prepared = self.prepare(args, kwargs)
+        trace = self.trace(prepared)
+        if tracing.is_tracing():
+            return self.record_call(trace, prepared), None
+        if trace_cache.holds_tracers(trace.closed):
+            raise next(
+                tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer)
+            )
+        compiled = self.compiled(trace, self.donated(prepared))
+        return run(compiled, trace, prepared.leaves, prepared.avals, self.function), _installable(compiled)
+
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], accept_structs: bool = False) -> Prepared:
+        call = signature.split_call(self.options.roles, args, kwargs)
+        leaves, in_tree = runtime.tree_flatten((call.args, call.kwargs))
+        avals = signature.leaf_avals(self.function, call, leaves, accept_structs)
+        return Prepared(call, leaves, in_tree, avals)
+
+    # -- traces -------------------------------------------------------------------------------------------------------
+
+    def trace(self, prepared: Prepared) -> trace_cache.Trace:
+        """The trace of the function for these arguments: from the caches, or by running the function."""
+        record = self.record
+        if record is None:
+            record = self.record = trace_cache.record_of(self.function)
+        statics = prepared.call.statics
+        token = config.token()
+        key = (prepared.in_tree, prepared.avals, signature.static_key(statics), token)
+        found = record.traces.get(key)
+        if found is not None:
+            return found
+        who: identity.Identity | None = None
+        places: trace_cache.Key = ()
+        record.refusal = None
+        if config.read("share_equal_functions"):
+            values = tuple([value for _, value in statics])
+            answer = identity.identify(self.function, values, prepared.in_tree)
+            if isinstance(answer, identity.Identity):
+                who = answer
+                places = (prepared.in_tree, prepared.avals, tuple([place for place, _ in statics]), token)
+                found = trace_cache.find_shared(who, places)
+                if found is not None:
+                    record.store(key, found)
+                    return found
+            else:
+                record.refusal = answer
+        if config.read("explain_cache_misses"):
+            misses.report(self.function, record, key, prepared.call, who)
+        found = self._trace_anew(prepared, key)
+        if not trace_cache.holds_tracers(found.closed):
+            record.store(key, found)
+            if who is not None:
+                trace_cache.share(who, places, found)
+        return found
+
+    def _trace_anew(self, prepared: Prepared, key: trace_cache.Key) -> trace_cache.Trace:
+        name = self.name = self.name or function_name(self.function)
+        active = (id(self.function), key)
+        if active in _active.keys:
+            types = ", ".join(aval.str_short() for aval in prepared.avals)
+            raise RecursionError(
+                f"[jit] {name} calls itself with arguments of the same types ({types}), so that tracing it cannot end; "
+                "use weft.lax.while_loop or fori_loop, or call the undecorated function with a static counter"
+            )
+        if config.read("no_tracing"):
+            raise RuntimeError(
+                f"re-tracing function {source_of(self.function)} for `jit`, but 'no_tracing' is set"
+            )
+        flat, info, out = flat_function(self.function, prepared)
+        start = time.perf_counter()
+        _active.keys.add(active)
+        try:
+            closed, out_avals = tracing.trace_to_jaxpr(flat, prepared.avals, info)
+        finally:
+            _active.keys.discard(active)
+        elapsed_ms = (time.perf_counter() - start) * 1e3
+        self.traces += 1
+        self.milliseconds["trace"] = self.milliseconds.get("trace", 0.0) + elapsed_ms
+        if config.read("log_compiles"):
+            misses.log_traced(self.function, name, closed, elapsed_ms)
+        return trace_cache.Trace(closed, out[0], out_avals, name, elapsed_ms)
+
+    def record_call(self, trace: trace_cache.Trace, prepared: Prepared) -> Any:
+        """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
+        closed, captured = calls.close_over(trace.closed)
+        operands = [*captured, *prepared.leaves]
+        donated = (False,) * len(captured) + self.donated(prepared)
+        outs = calls.jit_p.bind(
+            *operands,
+            jaxpr=closed,
+            name=trace.name,
+            donated_invars=donated,
+            keep_unused=self.options.keep_unused,
+            inline=self.options.inline,
+        )
+        return runtime.tree_unflatten(trace.out_tree, outs)
+
+    # -- machine code -------------------------------------------------------------------------------------------------
+
+    def donated(self, prepared: Prepared) -> tuple[bool, ...]:
+        """Which leaves are donated."""
+        if not self.options.roles.donates:
+            return (False,) * len(prepared.leaves)
+        return donated_leaves(self.options.roles, prepared.call, prepared.in_tree)
+
+    def compiled(self, trace: trace_cache.Trace, donated: tuple[bool, ...]) -> Compiled:
+        """Machine code for a trace, made at its first use."""
+        key = (donated, self.options.keep_unused)
+        found = trace.compiled.get(key)
+        if found is not None:
+            return found
+        closed, kept = _without_unused(trace.closed, self.options.keep_unused)
+        kept_donated = tuple([donated[index] for index in kept])
+        program = _hooks["compile"](closed, name=trace.name, donated=kept_donated)
+        entry = runtime.CacheEntry(
+            program.executable, kept, tuple(program.consts), trace.out_tree, trace.out_avals, kept_donated
+        )
+        found = trace.compiled[key] = Compiled(program, kept, kept_donated, entry)
+        self._count(program)
+        if config.read("log_compiles"):
+            misses.log_compiled(self.function, trace.name, program)
+        return found
+
+    def _count(self, program: Any) -> None:
+        self.executables += 1
+        stats = program.stats
+        self.statistics[0] += stats.get("kernels_built", 0)
+        self.statistics[1] += stats.get("kernels_reused", 0)
+        for stage, elapsed_ms in stats.get("milliseconds", {}).items():
+            self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + elapsed_ms
+
+
+def _is_own(function: Any) -> bool:
+    """A function of weft itself: with ``inline`` its body is simply run, which records the same equations."""
+    return getattr(function, "__globals__", {}).get("__name__", "").startswith("weft.")
+
+
+def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:
+    """``function`` on flat lists of leaves, what error texts say of it, and a cell for its output tree."""
+    statics, count, in_tree = prepared.call.statics, prepared.call.count, prepared.in_tree
+    out: list[Any] = [None]
+    simple = not statics
+
+    def flat(*leaves: Any) -> list[Any]:
+        args, kwargs = runtime.tree_unflatten(in_tree, leaves)
+        if not simple:
+            args, kwargs = signature.join_call(statics, count, args, kwargs)
+        result = function(*args, **kwargs)
+        flat_result, out[0] = runtime.tree_flatten(result)
+        return flat_result
+
+    return flat, debug_info(function, prepared, out), out
+
+
+def debug_info(function: Callable[..., Any], prepared: Prepared, out: list[Any]) -> DebugInfo:
+    """Names for error texts, made when asked for; refers to the function weakly, since cached jaxprs keep it."""
+    statics, count, in_tree = prepared.call.statics, prepared.call.count, prepared.in_tree
+    try:
+        reference: Callable[[], Any] = weakref.ref(function)
+    except TypeError:
+        reference = functools.partial(_same, function)
+
+    def arg_names() -> list[str]:
+        args, kwargs = runtime.tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
+        return signature.leaf_paths(reference(), signature.Call(args, kwargs, statics, count))
+
+    def result_paths() -> list[str]:
+        return signature.tree_paths(out[0]) if out[0] is not None else []
+
+    return DebugInfo("jit", source_of(function), arg_names, result_paths)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], avals: Any, function: Any) -> Any:
+    """Execute on the leaves of one call."""
+    arrays = [_operand(leaves[index], avals[index]) for index in compiled.kept]
+    consts = compiled.program.consts
+    donated = (False,) * len(consts) + compiled.donated
+    outs = compiled.program.executable.run([*consts, *arrays], donated)
+    outs = [
+        out if out.aval is aval else runtime.array_alias(out, aval)
+        for out, aval in zip(outs, trace.out_avals, strict=True)
+    ]  # fmt: skip
+    if config.read("debug_nans") or config.read("debug_infs"):
+        check_numbers(outs, trace.name)
+    return runtime.tree_unflatten(trace.out_tree, outs)
+
+
+def _operand(leaf: Any, aval: Any) -> Any:
+    if isinstance(leaf, Tracer):
+        raise tracing.escaped_tracer(leaf)
+    return signature.to_array(leaf, aval)
+
+
+def _installable(compiled: Compiled) -> Any:
+    """The entry for the native side, unless results are to be looked at after every call."""
+    return None if config.read("debug_nans") or config.read("debug_infs") else compiled.entry
+
+
+def check_numbers(outs: Sequence[Any], name: str) -> None:
+    """Raise FloatingPointError if ``debug_nans`` or ``debug_infs`` is set and a result holds one."""
+    for out in outs:
+        if not np.issubdtype(out.dtype, np.inexact):
+            continue
+        values = np.asarray(out)
+        if config.read("debug_nans") and np.isnan(values).any():
+            raise FloatingPointError(f"invalid value (nan) encountered in jit({name})")
+        if config.read("debug_infs") and np.isinf(values).any():
+            raise FloatingPointError(f"invalid value (inf) encountered in jit({name})")
+
+
+def _without_unused(closed: ClosedJaxpr, keep_unused: bool) -> tuple[ClosedJaxpr, tuple[int, ...]]:
+    """The program without the arguments it never reads, and which arguments are left."""
+    jaxpr = closed.jaxpr
+    everything = tuple(range(len(jaxpr.invars)))
+    if keep_unused:
+        return closed, everything
+    used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if isinstance(atom, Var)}
+    used.update(atom for atom in jaxpr.outvars if isinstance(atom, Var))
+    kept = tuple([index for index, v in enumerate(jaxpr.invars) if v in used])
+    if len(kept) == len(everything):
+        return closed, everything
+    return closed.replace(jaxpr=jaxpr.replace(invars=[jaxpr.invars[index] for index in kept])), kept
+
+
+def donated_leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -> tuple[bool, ...]:
+    """For each leaf whether the argument it belongs to is donated."""
+    static_places = {place for place, _ in call.statics}
+    numbers = {number + call.count if number < 0 else number for number in roles.donate_argnums}
+    traced = [place for place in range(call.count) if place not in static_places]
+    args_tree, kwargs_tree = in_tree.children()
+    flags: list[bool] = []
+    for place, child in zip(traced, args_tree.children(), strict=True):
+        flags += [place in numbers] * child.num_leaves
+    for name, child in zip(sorted(call.kwargs), kwargs_tree.children(), strict=True):
+        flags += [name in roles.donate_argnames] * child.num_leaves
+    return tuple(flags)
+
+
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def function_name(function: Any) -> str:
+    """The name a jitted function has in programs: of a partial, that of the function inside."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return getattr(function, "__name__", "<unnamed function>")
+
+
+def source_of(function: Any) -> str:
+    """``f at file.py:12``."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    inner = inspect.unwrap(function)
+    code = getattr(getattr(inner, "__func__", inner), "__code__", None)
+    if code is None:
+        return function_name(function)
+    return f"{function_name(function)} at {code.co_filename}:{code.co_firstlineno}"
+
+
+# -- the public function ----------------------------------------------------------------------------------------------
+
+_UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()
+_ALL: dict[int, weakref.ref[Any]] = {}  # every jitted function alive, for clear_caches
+
+
+def jit(
+    fun: Callable[..., Any] = _UNSPECIFIED,
+    /,
+    *,
+    in_shardings: Any = _UNSPECIFIED,
+    out_shardings: Any = _UNSPECIFIED,
+    static_argnums: Any = None,
+    static_argnames: Any = None,
+    donate_argnums: Any = None,
+    donate_argnames: Any = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Any = None,
+) -> Any:
+    """Compile ``fun`` at its first call for each structure, shape and dtype of its arguments.
+
+    ``static_argnums`` / ``static_argnames`` are part of the cache key by value and must be hashable; each is inferred
+    from the other. Donated arguments may not be used after the call. Without ``fun``, gives a decorator.
+    """
+    if fun is _UNSPECIFIED:
+        return functools.partial(
+            jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
+            static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+            keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            compiler_options=compiler_options,
+        )  # fmt: skip
+    check_callable(fun)
+    if device is not None or backend is not None or in_shardings or out_shardings or compiler_options:
+        _check_placement(device, backend, (in_shardings, out_shardings), compiler_options)
+    roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    plain = roles is signature.NO_ROLES and not keep_unused and not inline
+    options = PLAIN if plain else Options(roles, bool(keep_unused), bool(inline))
+    state = JitState(fun, options)
+    jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
+    attributes = jitted.__dict__
+    attributes.update(getattr(fun, "__dict__", ()))
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        value = getattr(fun, name, None)
+        if value is not None:
+            attributes[name] = value
+    attributes["__wrapped__"] = fun
+    attributes["_state"] = state
+    number = id(jitted)
+    _ALL[number] = weakref.ref(jitted, lambda _, number=number: _ALL.pop(number, None))
+    return jitted
+
+
+def check_callable(fun: Any) -> None:
+    """jit and its relatives take functions that can be called on arrays: no generators, no coroutines."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
+    if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+    if flags & inspect.CO_COROUTINE:
+        raise TypeError(f"Expected a function, got a coroutine function: {fun}")
+
+
+def _check_placement(device: Any, backend: Any, shardings: tuple[Any, Any], compiler_options: Any) -> None:
+    if device is not None and backend is not None:
+        raise ValueError(f"can't specify both a device and a backend for jit, got {device=} and {backend=}")
+    devices.check_backend(backend)
+    devices.as_device(device)
+    for sharding in shardings:
+        if sharding is not _UNSPECIFIED:
+            for leaf in runtime.tree_flatten(sharding)[0]:
+                devices.as_device(leaf)
+    if compiler_options:
+        raise NotImplementedError(f"[jit] compiler_options are XLA's; weft has none of {sorted(compiler_options)}")
+
+
+# -- methods of jitted functions --------------------------------------------------------------------------------------
+
+_clear_native = runtime.JitFunction.clear_cache
+
+
+def _clear_cache(jitted: Any) -> None:
+    """Forget what was traced and compiled for this function."""
+    _clear_native(jitted)
+    state = jitted._state
+    if state.record is not None:
+        state.record.traces.clear()
+    trace_cache.forget_shared()
+
+
+def _cache_info(jitted: Any) -> CacheInfo:
+    """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage."""
+    state = jitted._state
+    built, reused = state.statistics
+    return CacheInfo(jitted.hits, state.traces, state.executables, built, reused, dict(state.milliseconds))
+
+
+def _identity_options(jitted: Any) -> Any:
+    """What of the options counts for function identity."""
+    return jitted._state.options
+
+
+def _repr(jitted: Any) -> str:
+    return f"<PjitFunction of {jitted.__wrapped__!r}>"
+
+
+def _rebuild(function: Any, options: Options) -> Any:
+    roles = options.roles
+    return jit(
+        function, static_argnums=roles.static_argnums or None, static_argnames=roles.static_argnames or None,
+        donate_argnums=roles.donate_argnums or None, donate_argnames=roles.donate_argnames or None,
+        keep_unused=options.keep_unused, inline=options.inline,
+    )  # fmt: skip
+
+
+def _reduce(jitted: Any) -> tuple[Any, ...]:
+    return _rebuild, (jitted.__wrapped__, jitted._state.options)
+
+
+def install_methods(**methods: Callable[..., Any]) -> None:
+    """Give the native type its Python methods (``higher.stages`` adds trace, lower and eval_shape)."""
+    for name, method in methods.items():
+        setattr(runtime.JitFunction, name, method)
+
+
+install_methods(
+    clear_cache=_clear_cache,
+    cache_info=_cache_info,
+    identity_options=_identity_options,
+    _cache_size=runtime.JitFunction.cache_size,
+    __repr__=_repr,
+    __reduce__=_reduce,
+)
+
+
+def clear_caches() -> None:
+    """Forget every trace and executable of every jitted function."""
+    for reference in list(_ALL.values()):
+        jitted = reference()
+        if jitted is not None:
+            _clear_native(jitted)
+    trace_cache.forget()
+
+
+def user_line() -> str:
+    """``file:line`` of the user's innermost frame."""
+    captured = source_info.capture(1)
+    if captured is None:
+        return "<unknown>"
+    frame = source_info.resolve(captured[0], captured[1])
+    return f"{frame.file_name}:{frame.line}"

@@ -1,0 +1,168 @@
+"""Why a jitted call was not found in the caches, told through the logger ``weft``.
+
+``report`` compares the key of a call with the nearest earlier key of the same function (argument structure, types
+by path, static values, configuration) or, for a function object never seen, names the value that kept it from
+sharing an earlier trace. Log lines of ``log_compiles`` are written here too.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from weft import config
+from weft.core import source_info
+from weft.core.jaxpr import ClosedJaxpr
+from weft.higher import code_facts, identity, signature, trace_cache
+
+logger = logging.getLogger("weft")
+
+_latest: dict[int, tuple[Any, ...]] = {}  # id of a code object -> identity key of its latest trace
+_LATEST_LIMIT = 4096
+
+
+def _line() -> str:
+    captured = source_info.capture(1)
+    if captured is None:
+        return "<unknown>"
+    frame = source_info.resolve(captured[0], captured[1])
+    return f"{frame.file_name}:{frame.line} ({frame.function_name})"
+
+
+def _defined(function: Any) -> str:
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    name = getattr(function, "__name__", repr(function))
+    return f"{name} defined at {code.co_filename}:{code.co_firstlineno}" if code is not None else name
+
+
+def report(
+    function: Callable[..., Any],
+    record: trace_cache.FunctionRecord,
+    key: trace_cache.Key,
+    call: signature.Call,
+    who: identity.Identity | None,
+) -> None:
+    """Log why the call with ``key`` is traced."""
+    lines = [f"TRACING CACHE MISS at {_line()}:"]
+    if record.traces:
+        lines.append(f"  for {_defined(function)}")
+        lines.append("  all previously seen cache keys differ. For the closest previous key:")
+        lines += [f"  * {reason}" for reason in _nearest(function, record, key, call)]
+    else:
+        lines.append(f"  never seen function: {_defined(function)} (id={id(function)})")
+        lines += [f"  * {reason}" for reason in _unshared(function, record, who)]
+    if who is not None:
+        if len(_latest) >= _LATEST_LIMIT:
+            _latest.clear()
+        _latest[_code_id(function)] = who.key
+    logger.warning("\n".join(lines))
+
+
+def _code_id(function: Any) -> int:
+    return id(getattr(function, "__code__", None) or getattr(getattr(function, "func", None), "__code__", None))
+
+
+def _unshared(function: Any, record: trace_cache.FunctionRecord, who: identity.Identity | None) -> list[str]:
+    """Why a new function object did not share the trace of an earlier one."""
+    if not config.read("share_equal_functions"):
+        return ["sharing between equal functions is off (config.share_equal_functions)"]
+    if who is None:
+        return [f"it may not share a trace: {record.refusal}"]
+    earlier = _latest.get(_code_id(function))
+    if earlier is None:
+        return ["no equal function was traced before"]
+    found = _identity_differences(function, earlier, who.key)
+    return [f"a function of the same code was traced before, but {text}" for text in found] or [
+        "an equal function was traced before, but not for these argument types"
+    ]
+
+
+def _identity_differences(function: Any, old: Any, new: Any) -> list[str]:
+    """Which value read by the code has changed between two identity keys."""
+    if old == new:
+        return []
+    code = getattr(function, "__code__", None)
+    if code is None or len(old[0]) < 3 or len(new[0]) < 3:
+        return ["its arguments differ"]
+    found = []
+    for read, before, now in zip(code_facts.facts_of(code).reads, old[0][2], new[0][2], strict=False):
+        if before != now:
+            kind = "closure variable" if read.is_cell else "global"
+            found.append(f"the {kind} '{read}' is now {_shown(now)} and was {_shown(before)}")
+    return found or ["a default or a static argument differs"]
+
+
+def _shown(key: Any) -> str:
+    """A value's key as text."""
+    if isinstance(key, tuple) and len(key) == 2 and key[0] in (bool, int, str, bytes, type(None)):
+        return f"{key[1]!r}"
+    if isinstance(key, tuple) and len(key) == 2 and key[0] in (float, complex):
+        return f"{identity.number_of(key)!r}"
+    if isinstance(key, tuple) and key and key[0] == "array":
+        return f"the Array at {key[1]:#x}"
+    return "another value" if not isinstance(key, tuple) else f"another {getattr(key[0], '__name__', 'function')}"
+
+
+def _nearest(function: Any, record: trace_cache.FunctionRecord, key: trace_cache.Key, call: signature.Call) -> list[str]:
+    """The shortest list of differences between ``key`` and an earlier key."""
+    earlier = list(record.traces)[-64:]
+    return min((_differences(function, old, key, call) for old in earlier), key=len)
+
+
+def _differences(function: Any, old: trace_cache.Key, new: trace_cache.Key, call: signature.Call) -> list[str]:
+    found: list[str] = []
+    if old[0] != new[0]:
+        found.append(f"different input pytree: now {new[0]} and before {old[0]}")
+    else:
+        found += _type_differences(function, old[1], new[1], call)
+    found += _static_differences(function, old[2], new[2], call)
+    if old[3] != new[3]:
+        found.append(f"different configuration: {config.describe_difference(old[3], new[3])}")
+    return found
+
+
+def _type_differences(function: Any, old: Any, new: Any, call: signature.Call) -> list[str]:
+    if old == new:
+        return []
+    paths = signature.leaf_paths(function, call)
+    return [
+        f"different input type at {path}, now {_aval_text(now)} and before {_aval_text(before)}"
+        for path, before, now in zip(paths, old, new, strict=True)
+        if before is not now
+    ]
+
+
+def _aval_text(aval: Any) -> str:
+    return aval.str_short() + (" (weakly typed)" if aval.weak_type else "")
+
+
+def _static_differences(function: Any, old: Any, new: Any, call: signature.Call) -> list[str]:
+    if old == new:
+        return []
+    before, now = {entry[0]: entry[2] for entry in old}, {entry[0]: entry[2] for entry in new}
+    names = signature.argument_names(function, call.count, [name for name in now if isinstance(name, str)])
+    found = []
+    for place in dict.fromkeys([*now, *before]):
+        if place not in now or place not in before:
+            found.append(f"static argument {names.get(place, place)} is {'missing' if place not in now else 'new'}")
+        elif type(now[place]) is not type(before[place]) or now[place] != before[place]:
+            found.append(f"static argument {names.get(place, place)}, now {now[place]!r} and before {before[place]!r}")
+    return found
+
+
+def log_traced(function: Any, name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:
+    types = ", ".join(aval.str_short() for aval in closed.in_avals)
+    logger.warning(
+        "Finished tracing %s for jit in %.3f ms: (%s), %d equations, at %s",
+        name, elapsed_ms, types, len(closed.eqns), _line(),
+    )  # fmt: skip
+
+
+def log_compiled(function: Any, name: str, program: Any) -> None:
+    stats = program.stats
+    stages = ", ".join(f"{stage} {ms:.2f}" for stage, ms in stats.get("milliseconds", {}).items())
+    logger.warning(
+        "Compiling %s: %d kernels built, %d reused; ms per stage: %s",
+        name, stats.get("kernels_built", 0), stats.get("kernels_reused", 0), stages or "none",
+    )  # fmt: skip

@@ -1,0 +1,101 @@
+"""ShapeDtypeStruct: the shape and dtype of an array that is not there.
+
+In: shape, dtype, optional sharding and weak_type. Out: an immutable, hashable description that ``eval_shape``
+returns and ``jit(f).lower``, ``make_jaxpr`` and ``eval_shape`` accept in place of arrays.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+from weft import dtypes
+
+
+class ShapeDtypeStruct:
+    """The shape, dtype and other static attributes of an array."""
+
+    __slots__ = ("dtype", "is_ref", "manual_axis_type", "shape", "sharding", "weak_type")
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any,
+        *,
+        sharding: Any = None,
+        weak_type: bool = False,
+        manual_axis_type: Any = None,
+        is_ref: bool = False,
+    ) -> None:
+        if dtype is None:
+            raise ValueError("ShapeDtypeStruct: dtype must be specified.")
+        put = object.__setattr__
+        put(self, "shape", tuple(operator.index(extent) for extent in shape))
+        put(self, "dtype", dtypes.as_dtype(dtype))
+        put(self, "sharding", sharding)
+        put(self, "weak_type", bool(weak_type))
+        put(self, "manual_axis_type", manual_axis_type)
+        put(self, "is_ref", bool(is_ref))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def format(self) -> Any:
+        return self.sharding
+
+    def update(self, **changes: Any) -> ShapeDtypeStruct:
+        """A copy with the named attributes replaced."""
+        unknown = set(changes) - set(self.__slots__)
+        if unknown:
+            raise TypeError(f"[ShapeDtypeStruct] update takes {', '.join(self.__slots__)}, got {sorted(unknown)}")
+        values = {name: getattr(self, name) for name in self.__slots__} | changes
+        return ShapeDtypeStruct(values.pop("shape"), values.pop("dtype"), **values)
+
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """The description of an existing array or struct."""
+        aval = getattr(x, "aval", x)
+        return cls(aval.shape, aval.dtype, sharding=getattr(x, "sharding", None), weak_type=aval.weak_type)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"[ShapeDtypeStruct] cannot set {name}: it is immutable, use .update({name}=...)")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"[ShapeDtypeStruct] cannot delete {name}: it is immutable")
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
+        weak_type = ", weak_type=True" if self.weak_type else ""
+        is_ref = ", is_ref=True" if self.is_ref else ""
+        dtype = getattr(self.dtype, "name", str(self.dtype))
+        return f"{type(self).__name__}(shape={self.shape}, dtype={dtype}{sharding}{weak_type}{is_ref})"
+
+    __str__ = __repr__
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.shape, self.dtype, self.sharding, self.weak_type, self.manual_axis_type, self.is_ref)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, ({name: getattr(self, name) for name in self.__slots__},))
+
+
+def _rebuild(values: dict[str, Any]) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(values.pop("shape"), values.pop("dtype"), **values)
