@@ -1,8 +1,666 @@
-// Stub: nothing is registered yet.
+// Calls of jitted functions: one pass writes the signature, one probe finds the program (call_cached); a signature
+// not seen goes to Python (call_new), whose answer is installed under it.
+#include "jit.h"
+
+#include <new>
+
 #include "module.h"
+#include "numpy_api.h"
 
 namespace weft {
 
-int register_jit(PyObject*) { return 0; }
+PyTypeObject* JitFunctionType = nullptr;
+
+// Counted by hand; released with the GIL held.
+struct Entry {
+  uint64_t hash;
+  std::vector<uint64_t> tokens;
+  std::vector<PyObject*> owned;     // every object whose address is in tokens
+  std::vector<PyObject*> compared;  // owned
+  std::vector<uint32_t> order;      // leaf of the signature for each input after the constants
+  CacheEntry* cached = nullptr;     // owned
+  uint64_t age = 0;
+  int references = 1;
+};
+
+namespace {
+
+constexpr uint32_t kMaxEntries = 4096;
+constexpr uint32_t kFirstSlots = 16;
+constexpr uint32_t kStackOperands = 96;
+constexpr uint32_t kStackOutputs = 96;
+
+thread_local uint64_t t_config __attribute__((tls_model("initial-exec"))) = 0;
+thread_local bool t_tracing __attribute__((tls_model("initial-exec"))) = false;
+
+void entry_release(Entry* entry) {
+  if (--entry->references != 0) return;
+  for (PyObject* object : entry->owned) Py_DECREF(object);
+  for (PyObject* object : entry->compared) Py_DECREF(object);
+  Py_XDECREF(entry->cached);
+  delete entry;
+}
+
+// ---- the table
+
+// Whether the statics and unusual keys are equal: 1, 0, or -1 with an error set. May run Python code.
+int same_objects(const Entry* entry, const Signature& signature) {
+  const auto& compared = signature.compared();
+  for (uint32_t i = 0; i < compared.size(); ++i) {
+    PyObject *known = entry->compared[i], *given = compared[i];
+    if (known == given) continue;
+    if (Py_TYPE(known) != Py_TYPE(given)) return 0;
+    int equal = PyObject_RichCompareBool(known, given, Py_EQ);
+    if (equal != 1) return equal;
+  }
+  return 1;
+}
+
+// Borrowed entry with this signature, or nullptr (with an error set if a comparison raised).
+Entry* table_find(JitFunction* self, const Signature& signature) {
+  for (;;) {
+    uint64_t version = self->version;
+    bool restart = false;
+    for (uint32_t i = uint32_t(signature.hash()) & self->mask; self->slots[i] != nullptr; i = (i + 1) & self->mask) {
+      Entry* entry = self->slots[i];
+      if (entry->hash != signature.hash() || entry->tokens.size() != signature.tokens().size()) continue;
+      if (std::memcmp(entry->tokens.data(), signature.tokens().data(), entry->tokens.size() * 8) != 0) continue;
+      if (signature.compared().size() == 0) return entry;
+      if (entry->compared.size() != signature.compared().size()) continue;
+      ++entry->references;
+      int same = same_objects(entry, signature);
+      entry_release(entry);
+      if (same < 0) return nullptr;
+      restart = version != self->version;  // the comparison ran code that changed the table
+      if (restart) break;
+      if (same == 1) return entry;
+    }
+    if (!restart) return nullptr;
+  }
+}
+
+void table_insert_slot(JitFunction* self, Entry* entry) {
+  uint32_t i = uint32_t(entry->hash) & self->mask;
+  while (self->slots[i] != nullptr) i = (i + 1) & self->mask;
+  self->slots[i] = entry;
+}
+
+// Moves the entries into a table of `capacity` slots, leaving out `drop` (whose reference becomes the caller's).
+bool table_rebuild(JitFunction* self, uint32_t capacity, Entry* drop) {
+  Entry** slots = static_cast<Entry**>(std::calloc(capacity, sizeof(Entry*)));
+  if (slots == nullptr) return false;
+  Entry** old = self->slots;
+  uint32_t old_capacity = self->mask + 1;
+  self->slots = slots;
+  self->mask = capacity - 1;
+  ++self->version;
+  for (uint32_t i = 0; i < old_capacity; ++i)
+    if (old[i] != nullptr && old[i] != drop) table_insert_slot(self, old[i]);
+  std::free(old);
+  return true;
+}
+
+Entry* oldest(JitFunction* self) {
+  Entry* result = nullptr;
+  for (uint32_t i = 0; i <= self->mask; ++i)
+    if (Entry* entry = self->slots[i]; entry != nullptr && (result == nullptr || entry->age < result->age)) result = entry;
+  return result;
+}
+
+// Steals entry. The table holds at most kMaxEntries; the one installed first goes.
+bool table_install(JitFunction* self, const Signature& signature, Entry* entry) {
+  Entry* known = table_find(self, signature);  // a re-entrant call may have installed it meanwhile
+  if (known == nullptr && PyErr_Occurred()) {
+    entry_release(entry);
+    return false;
+  }
+  Entry* drop = known != nullptr ? known : self->count >= kMaxEntries ? oldest(self) : nullptr;
+  bool grow = drop == nullptr && (self->count + 1) * 2 > self->mask + 1;
+  if ((drop != nullptr || grow) && !table_rebuild(self, grow ? (self->mask + 1) * 2 : self->mask + 1, drop)) {
+    entry_release(entry);
+    PyErr_NoMemory();
+    return false;
+  }
+  entry->age = self->next_age++;
+  table_insert_slot(self, entry);
+  ++self->version;
+  if (drop == nullptr) ++self->count;
+  else entry_release(drop);  // may run destructors: last
+  return true;
+}
+
+void table_clear(JitFunction* self) {
+  Entry** old = self->slots;
+  uint32_t capacity = self->mask + 1;
+  static Entry* empty[1] = {nullptr};
+  Entry** fresh = static_cast<Entry**>(std::calloc(kFirstSlots, sizeof(Entry*)));
+  self->slots = fresh != nullptr ? fresh : empty;
+  self->mask = fresh != nullptr ? kFirstSlots - 1 : 0;
+  self->count = 0;
+  ++self->version;
+  for (uint32_t i = 0; i < capacity; ++i)
+    if (old[i] != nullptr) entry_release(old[i]);
+  if (old != empty) std::free(old);
+}
+
+// ---- operands
+
+union alignas(16) ScalarBytes {
+  char bytes[16];
+  uint8_t u8;
+  int8_t i8;
+  int16_t i16;
+  uint16_t u16;
+  int32_t i32;
+  uint32_t u32;
+  int64_t i64;
+  uint64_t u64;
+  float f32[2];
+  double f64[2];
+};
+
+template <class T>
+bool put_integer(long long value, T* out) {
+  *out = T(value);
+  return (std::is_signed_v<T> || value >= 0) && static_cast<long long>(*out) == value;
+}
+
+bool put_number(double re, double im, int type, ScalarBytes* out) {
+  switch (type) {
+    case NPY_FLOAT: out->f32[0] = float(re); return true;
+    case NPY_DOUBLE: out->f64[0] = re; return true;
+    case NPY_CFLOAT: out->f32[0] = float(re); out->f32[1] = float(im); return true;
+    case NPY_CDOUBLE: out->f64[0] = re; out->f64[1] = im; return true;
+    default: return false;
+  }
+}
+
+// The dtype a Python scalar has when the program does not say: 32 bits.
+int default_type(LeafKind kind) {
+  return kind == LeafKind::boolean ? NPY_BOOL : kind == LeafKind::integer ? NPY_INT32 : kind == LeafKind::real ? NPY_FLOAT : NPY_CFLOAT;
+}
+
+// Converts a Python scalar to the program's dtype; false if that is not exact enough (an int out of range).
+bool put_scalar(const Leaf& leaf, const ShapedArray* aval, ScalarBytes* out) {
+  int type = aval != nullptr ? aval->type_number : default_type(leaf.kind);
+  if (leaf.kind == LeafKind::boolean) {
+    out->u8 = leaf.object == Py_True;
+    return type == NPY_BOOL;
+  }
+  if (leaf.kind == LeafKind::real) return put_number(PyFloat_AS_DOUBLE(leaf.object), 0, type, out);
+  if (leaf.kind == LeafKind::complex) {
+    Py_complex value = PyComplex_AsCComplex(leaf.object);
+    return (type == NPY_CFLOAT || type == NPY_CDOUBLE) && put_number(value.real, value.imag, type, out);
+  }
+  int overflow;
+  long long value = PyLong_AsLongLongAndOverflow(leaf.object, &overflow);
+  if (overflow != 0) return false;
+  switch (type) {
+    case NPY_INT8: return put_integer(value, &out->i8);
+    case NPY_INT16: return put_integer(value, &out->i16);
+    case NPY_INT32: return put_integer(value, &out->i32);
+    case NPY_INT64: return put_integer(value, &out->i64);
+    case NPY_UINT8: return put_integer(value, &out->u8);
+    case NPY_UINT16: return put_integer(value, &out->u16);
+    case NPY_UINT32: return put_integer(value, &out->u32);
+    case NPY_UINT64: return put_integer(value, &out->u64);
+    default: return put_number(double(value), 0, type, out);
+  }
+}
+
+// Owned buffer with the elements of a NumPy array or scalar in the program's dtype; nullptr: slow path, or error set.
+Buffer* copy_numpy(const Leaf& leaf, const ShapedArray* aval) {
+  if (aval == nullptr || aval->type_number == kExtendedType) return nullptr;
+  Ref array = leaf.kind == LeafKind::ndarray ? borrow(leaf.object) : steal(PyArray_FromScalar(leaf.object, nullptr));
+  if (!array) return nullptr;
+  PyArrayObject* source = reinterpret_cast<PyArrayObject*>(array.get());
+  if (PyArray_NDIM(source) != aval->ndim) return nullptr;
+  for (int d = 0; d < aval->ndim; ++d)
+    if (PyArray_DIM(source, d) != aval->extents[d]) return nullptr;
+  Buffer* buffer = buffer_allocate(aval->nbytes);
+  if (buffer == nullptr) {
+    set_memory_error(aval->nbytes);
+    return nullptr;
+  }
+  if (PyArray_TYPE(source) == aval->type_number && PyArray_ISCARRAY_RO(source)) {
+    std::memcpy(buffer->data, PyArray_DATA(source), size_t(aval->nbytes));
+    return buffer;
+  }
+  PyArray_Descr* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(aval->dtype));
+  npy_intp extents[kMaxRank];
+  for (int d = 0; d < aval->ndim; ++d) extents[d] = aval->extents[d];
+  Ref target = steal(PyArray_NewFromDescr(&PyArray_Type, descr, aval->ndim, extents, nullptr, buffer->data, NPY_ARRAY_CARRAY, nullptr));
+  if (target && PyArray_CopyInto(reinterpret_cast<PyArrayObject*>(target.get()), source) == 0) return buffer;
+  buffer_release(buffer);
+  return nullptr;
+}
+
+// The operands of one call; owns what had to be made for it.
+class Operands {
+ public:
+  explicit Operands(uint32_t count) : count_(count) {
+    if (count > kStackOperands) {
+      operands_ = new Operand[count];
+      scalars_ = new ScalarBytes[count];
+      donated_ = new bool[count];
+    }
+  }
+  ~Operands() {
+    for (Buffer* buffer : owned_) buffer_release(buffer);
+    if (operands_ != stack_) {
+      delete[] operands_;
+      delete[] scalars_;
+      delete[] donated_;
+    }
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+
+  // 1: ready; 0: take the slow path; -1: error set.
+  int gather(const Entry* entry, Signature& signature) {
+    const CacheEntry* cached = entry->cached;
+    const Plan& plan = *cached->executable->plan;
+    uint32_t n_consts = uint32_t(cached->consts->size());
+    const auto& leaves = signature.leaves();
+    // NumPy first: its conversions may run Python code, after which arrays are looked at for the first time.
+    for (uint32_t i = n_consts; i < count_; ++i) {
+      const Leaf& leaf = leaves[entry->order[i - n_consts]];
+      if (leaf.kind < LeafKind::ndarray) continue;
+      signature.retain();
+      Buffer* buffer = copy_numpy(leaf, plan.in_avals.empty() ? nullptr : plan.in_avals[i]);
+      if (buffer == nullptr) return PyErr_Occurred() ? -1 : 0;
+      owned_.push_back(buffer);
+      operands_[i] = {buffer->data, buffer};
+    }
+    for (uint32_t i = 0; i < n_consts; ++i) {
+      Array* array = (*cached->consts)[i];
+      if (array->buffer == nullptr) {
+        set_deleted_error(array);
+        return -1;
+      }
+      operands_[i] = {array->buffer->data, array->buffer};
+    }
+    for (uint32_t i = n_consts; i < count_; ++i) {
+      const Leaf& leaf = leaves[entry->order[i - n_consts]];
+      if (leaf.kind == LeafKind::array) {
+        Array* array = reinterpret_cast<Array*>(leaf.object);
+        if (array->buffer == nullptr) {
+          set_deleted_error(array);
+          return -1;
+        }
+        operands_[i] = {array->buffer->data, array->buffer};
+      } else if (leaf.kind < LeafKind::ndarray) {
+        if (!put_scalar(leaf, plan.in_avals.empty() ? nullptr : plan.in_avals[i], &scalars_[i])) return 0;
+        operands_[i] = {scalars_[i].bytes, nullptr};
+      }
+    }
+    return 1;
+  }
+
+  // Takes the buffers of donated Arrays, which are deleted from now on.
+  void donate(const Entry* entry, const Signature& signature) {
+    uint32_t n_consts = uint32_t(entry->cached->consts->size());
+    for (uint32_t i = 0; i < count_; ++i) donated_[i] = i >= n_consts && (*entry->cached->donated)[i - n_consts];
+    for (uint32_t i = n_consts; i < count_; ++i) {
+      const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
+      if (!donated_[i] || leaf.kind != LeafKind::array) continue;
+      Array* array = reinterpret_cast<Array*>(leaf.object);
+      if (array->buffer != nullptr) owned_.push_back(std::exchange(array->buffer, nullptr));
+    }
+  }
+
+  const Operand* data() const { return operands_; }
+  const bool* donated() const { return donated_; }
+
+ private:
+  uint32_t count_;
+  Operand stack_[kStackOperands];
+  ScalarBytes scalar_stack_[kStackOperands];
+  bool donated_stack_[kStackOperands];
+  Operand* operands_ = stack_;
+  ScalarBytes* scalars_ = scalar_stack_;
+  bool* donated_ = donated_stack_;
+  std::vector<Buffer*> owned_;
+};
+
+// ---- results
+
+// Wraps the output buffers (stolen) and puts them into the result's structure.
+PyObject* make_result(const CacheEntry* cached, Buffer** outputs) {
+  Py_ssize_t count = Py_ssize_t(cached->out_avals->size());
+  ShapedArray* const* avals = cached->out_avals->data();
+  if (cached->out_shape == 'l') return reinterpret_cast<PyObject*>(array_new(avals[0], outputs[0]));
+  PyObject* tuple = PyTuple_New(count);
+  Py_ssize_t made = 0;
+  for (; tuple != nullptr && made < count; ++made) {
+    Array* array = array_new(avals[made], outputs[made]);
+    if (array == nullptr) Py_CLEAR(tuple);
+    else PyTuple_SET_ITEM(tuple, made, reinterpret_cast<PyObject*>(array));
+  }
+  for (; made < count; ++made) buffer_release(outputs[made]);
+  if (tuple == nullptr || cached->out_shape == 't') return tuple;
+  PyObject* result = pytree_unflatten(cached->out_tree, &PyTuple_GET_ITEM(tuple, 0));
+  Py_DECREF(tuple);
+  return result;
+}
+
+// ---- calls
+
+// Runs a known program. *handled false: this call must take the slow path after all.
+PyObject* call_cached(Entry* entry, Signature& signature, bool* handled) {
+  *handled = true;
+  CacheEntry* cached = entry->cached;
+  const Plan& plan = *cached->executable->plan;
+  struct Held {  // whatever runs during this call may evict the entry
+    Entry* entry;
+    ~Held() { entry_release(entry); }
+  } held{entry};
+  ++entry->references;
+  Operands operands(uint32_t(plan.n_inputs));
+  int status = operands.gather(entry, signature);
+  if (status <= 0) {
+    *handled = status < 0;
+    return nullptr;
+  }
+  if (cached->any_donated) operands.donate(entry, signature);
+  uint32_t count = uint32_t(plan.outputs.size());
+  Buffer* stack[kStackOutputs];
+  std::unique_ptr<Buffer*[]> heap;
+  Buffer** outputs = stack;
+  if (count > kStackOutputs) {
+    heap = std::make_unique<Buffer*[]>(count);
+    outputs = heap.get();
+  }
+  const bool* donated = cached->any_donated ? operands.donated() : nullptr;
+  return executable_run(cached->executable, operands.data(), donated, outputs) == 0 ? make_result(cached, outputs) : nullptr;
+}
+
+// Whether the program's inputs are the leaves this signature has; fills entry->order.
+bool match_inputs(Entry* entry, const Signature& signature, const std::vector<uint32_t>& canonical) {
+  const CacheEntry* cached = entry->cached;
+  const Plan& plan = *cached->executable->plan;
+  size_t n_consts = cached->consts->size();
+  for (size_t i = 0; i < cached->leaf_indices->size(); ++i) {
+    uint32_t index = (*cached->leaf_indices)[i];
+    if (index >= canonical.size() || canonical[index] >= signature.leaves().size()) {
+      PyErr_Format(PyExc_ValueError, "[jit] the program takes leaf %u of the arguments, which have %zd leaves", index, Py_ssize_t(canonical.size()));
+      return false;
+    }
+    entry->order.push_back(canonical[index]);
+    const Leaf& leaf = signature.leaves()[canonical[index]];
+    if (plan.in_avals.empty() || leaf.kind != LeafKind::array) continue;
+    const ShapedArray* wanted = plan.in_avals[n_consts + i];
+    ShapedArray* given = reinterpret_cast<Array*>(leaf.object)->aval;
+    if (given->nbytes >= wanted->nbytes) continue;
+    PyErr_Format(PyExc_ValueError, "[jit] argument leaf %u has fewer bytes than the program reads", index);
+    return false;
+  }
+  for (size_t i = 0; i < plan.in_avals.size(); ++i) {  // scalars are written to 16 bytes
+    if (i < n_consts) continue;
+    LeafKind kind = signature.leaves()[entry->order[i - n_consts]].kind;
+    if (kind == LeafKind::array || kind >= LeafKind::ndarray || plan.in_avals[i]->ndim == 0) continue;
+    PyErr_SetString(PyExc_ValueError, "[jit] the program takes an array where a scalar was given");
+    return false;
+  }
+  return true;
+}
+
+Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  Ref positional = steal(PyTuple_New(count));
+  Ref named = steal(PyDict_New());
+  if (!positional || !named) return Ref();
+  for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i)
+    if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(keywords, i), args[count + i]) < 0) return Ref();
+  PyObject* arguments[] = {positional.get(), named.get()};
+  Ref slow = borrow(self->slow);
+  Ref answer = steal(PyObject_Vectorcall(slow.get(), arguments, 2, nullptr));
+  if (!answer) return Ref();
+  if (!PyTuple_Check(answer.get()) || PyTuple_GET_SIZE(answer.get()) != 2) {
+    PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, entry or None)");
+    return Ref();
+  }
+  return answer;
+}
+
+PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool installable) {
+  Signature signature;  // of its own: it also owns every object whose address it holds
+  std::vector<uint32_t> canonical;
+  installable = installable && signature.write(*self->names, t_config, args, count, keywords, true) &&
+                canonical_order(*self->names, args, count, keywords, &canonical);
+  if (PyErr_Occurred()) PyErr_Clear();
+  if (installable) signature.retain();
+  Ref answer = call_slow(self, args, count, keywords);
+  if (!answer) return nullptr;
+  PyObject* cached = PyTuple_GET_ITEM(answer.get(), 1);
+  PyObject* result = Py_NewRef(PyTuple_GET_ITEM(answer.get(), 0));
+  if (cached == Py_None || !installable) return result;
+  Ref owner = steal(result);
+  if (Py_TYPE(cached) != CacheEntryType) {
+    PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, CacheEntry or None)");
+    return nullptr;
+  }
+  Entry* entry = new Entry;
+  entry->hash = signature.hash();
+  entry->tokens.assign(signature.tokens().data(), signature.tokens().data() + signature.tokens().size());
+  entry->owned = std::move(signature.collected());
+  signature.collected().clear();
+  for (uint32_t i = 0; i < signature.compared().size(); ++i) entry->compared.push_back(Py_NewRef(signature.compared()[i]));
+  entry->cached = reinterpret_cast<CacheEntry*>(Py_NewRef(cached));
+  if (!match_inputs(entry, signature, canonical)) {
+    entry_release(entry);
+    return nullptr;
+  }
+  if (!table_install(self, signature, entry)) return nullptr;
+  return owner.release();
+}
+
+PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+  if (t_tracing) return call_new(self, args, count, keywords, false);
+  Signature signature;
+  bool known_leaves = signature.write(*self->names, t_config, args, count, keywords, false);
+  if (known_leaves) {
+    Entry* entry = table_find(self, signature);
+    if (entry != nullptr) {
+      bool handled;
+      PyObject* result = call_cached(entry, signature, &handled);
+      if (handled) {
+        ++self->hits;
+        return result;
+      }
+    }
+  }
+  if (PyErr_Occurred()) {
+    if (!PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;  // an interrupt
+    PyErr_Clear();  // the slow path meets the same error, with better words
+  }
+  return call_new(self, args, count, keywords, known_leaves);
+}
+
+}  // namespace
+
+bool is_tracing() { return t_tracing; }
+
+PyObject* jit_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* keywords) {
+  try {
+    return call(reinterpret_cast<JitFunction*>(self), args, PyVectorcall_NARGS(flags), keywords);
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+}
+
+namespace {
+
+// ---- the type
+
+bool read_names(PyObject* argnums, PyObject* argnames, StaticNames* names) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argnums); ++i) {
+    long long argnum = PyLong_AsLongLong(PyTuple_GET_ITEM(argnums, i));
+    if (argnum == -1 && PyErr_Occurred()) return false;
+    if (argnum < 0) {
+      PyErr_SetString(PyExc_ValueError, "[JitFunction] static_argnums must not be negative here");
+      return false;
+    }
+    names->argnums.push_back(argnum);
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(argnames); ++i) {
+    PyObject* name = PyTuple_GET_ITEM(argnames, i);
+    if (!PyUnicode_CheckExact(name)) {
+      PyErr_SetString(PyExc_TypeError, "[JitFunction] static_argnames must be strings");
+      return false;
+    }
+    Py_INCREF(name);
+    PyUnicode_InternInPlace(&name);
+    names->argnames.push_back(name);
+  }
+  return true;
+}
+
+PyObject* jit_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* keywords[] = {"slow", "static_argnums", "static_argnames", nullptr};
+  PyObject *slow, *argnums = nullptr, *argnames = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O!O!", const_cast<char**>(keywords), &slow, &PyTuple_Type, &argnums, &PyTuple_Type, &argnames))
+    return nullptr;
+  if (!PyCallable_Check(slow)) {
+    PyErr_SetString(PyExc_TypeError, "[JitFunction] slow must be callable");
+    return nullptr;
+  }
+  Ref owner = steal(type->tp_alloc(type, 0));
+  if (!owner) return nullptr;
+  JitFunction* self = reinterpret_cast<JitFunction*>(owner.get());
+  self->vectorcall = jit_call;
+  self->slow = Py_NewRef(slow);
+  self->static_argnums = argnums != nullptr ? Py_NewRef(argnums) : PyTuple_New(0);
+  self->static_argnames = argnames != nullptr ? Py_NewRef(argnames) : PyTuple_New(0);
+  self->names = new (std::nothrow) StaticNames;
+  self->slots = static_cast<Entry**>(std::calloc(kFirstSlots, sizeof(Entry*)));
+  self->mask = kFirstSlots - 1;
+  if (self->names == nullptr || self->slots == nullptr) return PyErr_NoMemory();
+  if (self->static_argnums == nullptr || self->static_argnames == nullptr) return nullptr;
+  if (!read_names(self->static_argnums, self->static_argnames, self->names)) return nullptr;
+  return owner.release();
+}
+
+int jit_traverse(PyObject* object, visitproc visit, void* arg) {
+  JitFunction* self = reinterpret_cast<JitFunction*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->slow);
+  Py_VISIT(self->dict);
+  Py_VISIT(self->static_argnums);
+  Py_VISIT(self->static_argnames);
+  for (uint32_t i = 0; self->slots != nullptr && i <= self->mask; ++i) {
+    Entry* entry = self->slots[i];
+    if (entry == nullptr || entry->references != 1) continue;  // in use by a running call
+    for (PyObject* owned : entry->owned) Py_VISIT(owned);
+    for (PyObject* compared : entry->compared) Py_VISIT(compared);
+    Py_VISIT(entry->cached);
+  }
+  return 0;
+}
+
+int jit_clear(PyObject* object) {
+  JitFunction* self = reinterpret_cast<JitFunction*>(object);
+  if (self->slots != nullptr) table_clear(self);
+  Py_CLEAR(self->dict);
+  PyObject* slow = self->slow;  // stays callable for finalizers that still reach it
+  self->slow = Py_NewRef(Py_None);
+  Py_XDECREF(slow);
+  return 0;
+}
+
+void jit_dealloc(PyObject* object) {
+  JitFunction* self = reinterpret_cast<JitFunction*>(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
+  if (self->slots != nullptr) {
+    table_clear(self);
+    if (self->mask != 0) std::free(self->slots);
+  }
+  if (self->names != nullptr)
+    for (PyObject* name : self->names->argnames) Py_DECREF(name);
+  delete self->names;
+  Py_XDECREF(self->slow);
+  Py_XDECREF(self->dict);
+  Py_XDECREF(self->static_argnums);
+  Py_XDECREF(self->static_argnames);
+  PyTypeObject* type = Py_TYPE(object);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyObject* jit_get(PyObject* self, PyObject* instance, PyObject*) {
+  return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+PyObject* jit_clear_cache(PyObject* self, PyObject*) {
+  table_clear(reinterpret_cast<JitFunction*>(self));
+  Py_RETURN_NONE;
+}
+PyObject* jit_cache_size(PyObject* self, PyObject*) { return PyLong_FromUnsignedLong(reinterpret_cast<JitFunction*>(self)->count); }
+
+PyMethodDef kMethods[] = {
+    {"clear_cache", jit_clear_cache, METH_NOARGS, "Forgets every signature."},
+    {"cache_size", jit_cache_size, METH_NOARGS, "Number of signatures known."},
+    {nullptr, nullptr, 0, nullptr},
+};
+PyMemberDef kMembers[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
+    {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY, "slow(args, kwargs) -> (result, entry or None)"},
+    {"static_argnums", T_OBJECT, offsetof(JitFunction, static_argnums), READONLY, nullptr},
+    {"static_argnames", T_OBJECT, offsetof(JitFunction, static_argnames), READONLY, nullptr},
+    {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls answered without Python."},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyGetSetDef kGetSet[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+PyType_Slot kSlots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(jit_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(jit_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(jit_clear)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_descr_get, reinterpret_cast<void*>(jit_get)},
+    {Py_tp_methods, kMethods},
+    {Py_tp_members, kMembers},
+    {Py_tp_getset, kGetSet},
+    {0, nullptr},
+};
+PyType_Spec kSpec = {"weft.runtime.JitFunction", sizeof(JitFunction), 0,
+                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
+                     kSlots};
+
+PyObject* set_config_token(PyObject*, PyObject* token) {
+  unsigned long long value = PyLong_AsUnsignedLongLong(token);
+  if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
+  t_config = value;
+  Py_RETURN_NONE;
+}
+PyObject* get_config_token(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(t_config); }
+PyObject* set_tracing(PyObject*, PyObject* flag) {
+  int value = PyObject_IsTrue(flag);
+  if (value < 0) return nullptr;
+  t_tracing = value != 0;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef kFunctions[] = {
+    {"set_config_token", set_config_token, METH_O, "Sets this thread's id of the config values that affect tracing or code."},
+    {"get_config_token", get_config_token, METH_NOARGS, "This thread's id of the config values that affect tracing or code."},
+    {"set_tracing", set_tracing, METH_O, "set_tracing(bool): whether this thread is inside a trace; calls then go to Python."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int register_jit(PyObject* module) {
+  JitFunctionType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
+  if (JitFunctionType == nullptr || PyModule_AddFunctions(module, kFunctions) < 0) return -1;
+  if (PyModule_AddObjectRef(module, "JitFunction", reinterpret_cast<PyObject*>(JitFunctionType)) < 0) return -1;
+  return register_cache_entry(module) < 0 ? -1 : register_operators(module);
+}
 
 }  // namespace weft

@@ -1,0 +1,139 @@
+// CacheEntry: checked once when it is made, so that calls need no checks.
+#include <new>
+
+#include "jit.h"
+
+namespace weft {
+
+PyTypeObject* CacheEntryType = nullptr;
+
+namespace {
+
+bool entry_error(const char* message) {
+  PyErr_Format(PyExc_ValueError, "[CacheEntry] %s", message);
+  return false;
+}
+
+bool read_consts(PyObject* consts, CacheEntry* entry) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(consts); ++i) {
+    PyObject* item = PyTuple_GET_ITEM(consts, i);
+    if (!is_array(item)) return entry_error("consts must be Arrays");
+    if (i >= entry->executable->plan->n_inputs) return entry_error("more consts than inputs");
+    if (executable_check_input(entry->executable, int32_t(i), reinterpret_cast<Array*>(item)) < 0) return false;
+    entry->consts->push_back(reinterpret_cast<Array*>(Py_NewRef(item)));
+  }
+  return true;
+}
+
+bool read_leaves(PyObject* leaf_indices, PyObject* donated, CacheEntry* entry) {
+  if (PyTuple_GET_SIZE(donated) != 0 && PyTuple_GET_SIZE(donated) != PyTuple_GET_SIZE(leaf_indices))
+    return entry_error("donated needs one flag per leaf index");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(leaf_indices); ++i) {
+    long long index = PyLong_AsLongLong(PyTuple_GET_ITEM(leaf_indices, i));
+    if (index == -1 && PyErr_Occurred()) return false;
+    if (index < 0 || index > 100'000'000) return entry_error("a leaf index is out of range");
+    int flag = i < PyTuple_GET_SIZE(donated) ? PyObject_IsTrue(PyTuple_GET_ITEM(donated, i)) : 0;
+    if (flag < 0) return false;
+    entry->leaf_indices->push_back(uint32_t(index));
+    entry->donated->push_back(char(flag));
+    entry->any_donated = entry->any_donated || flag != 0;
+  }
+  size_t inputs = entry->consts->size() + entry->leaf_indices->size();
+  return inputs == size_t(entry->executable->plan->n_inputs) || entry_error("consts and leaf indices do not make up the inputs");
+}
+
+bool read_outputs(PyObject* out_avals, CacheEntry* entry) {
+  const Plan& plan = *entry->executable->plan;
+  if (size_t(PyTuple_GET_SIZE(out_avals)) != plan.outputs.size()) return entry_error("out_avals and the executable's outputs differ in number");
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(out_avals); ++i) {
+    PyObject* aval = PyTuple_GET_ITEM(out_avals, i);
+    if (!is_shaped_array(aval)) return entry_error("out_avals must be ShapedArrays");
+    ShapedArray* shaped = reinterpret_cast<ShapedArray*>(aval);
+    if (shaped->nbytes < 0 || shaped->nbytes > plan.outputs[size_t(i)].nbytes) return entry_error("an out_aval is larger than its output");
+    entry->out_avals->push_back(reinterpret_cast<ShapedArray*>(Py_NewRef(aval)));
+  }
+  return treedef_num_leaves(entry->out_tree) == PyTuple_GET_SIZE(out_avals) || entry_error("out_tree and out_avals differ in number");
+}
+
+char shape_of(const PyTreeDef* tree) {
+  const Node& root = tree->root();
+  if (root.kind == NodeKind::kLeaf) return 'l';
+  bool flat = root.kind == NodeKind::kTuple && root.num_nodes == root.arity + 1 && root.num_leaves == root.arity;
+  return flat ? 't' : '*';
+}
+
+void entry_dealloc(PyObject* self) {
+  CacheEntry* entry = reinterpret_cast<CacheEntry*>(self);
+  PyObject_GC_UnTrack(self);
+  Py_XDECREF(entry->executable);
+  Py_XDECREF(entry->out_tree);
+  if (entry->consts != nullptr)
+    for (Array* array : *entry->consts) Py_DECREF(array);
+  if (entry->out_avals != nullptr)
+    for (ShapedArray* aval : *entry->out_avals) Py_DECREF(aval);
+  delete entry->consts;
+  delete entry->out_avals;
+  delete entry->leaf_indices;
+  delete entry->donated;
+  PyTypeObject* type = Py_TYPE(self);
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+int entry_traverse(PyObject* self, visitproc visit, void* arg) {
+  CacheEntry* entry = reinterpret_cast<CacheEntry*>(self);
+  Py_VISIT(Py_TYPE(self));
+  Py_VISIT(entry->executable);
+  Py_VISIT(entry->out_tree);
+  return 0;
+}
+
+PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
+  static const char* names[] = {"executable", "leaf_indices", "consts", "out_tree", "out_avals", "donated", nullptr};
+  PyObject *executable, *leaf_indices, *consts, *out_tree, *out_avals, *donated;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O!O!O!O!O!O!", const_cast<char**>(names), ExecutableType, &executable,
+                                   &PyTuple_Type, &leaf_indices, &PyTuple_Type, &consts, PyTreeDefType, &out_tree,
+                                   &PyTuple_Type, &out_avals, &PyTuple_Type, &donated))
+    return nullptr;
+  CacheEntry* entry = reinterpret_cast<CacheEntry*>(type->tp_alloc(type, 0));
+  if (entry == nullptr) return nullptr;
+  Ref owner = steal(reinterpret_cast<PyObject*>(entry));
+  entry->executable = reinterpret_cast<Executable*>(Py_NewRef(executable));
+  entry->out_tree = reinterpret_cast<PyTreeDef*>(Py_NewRef(out_tree));
+  try {
+    entry->leaf_indices = new std::vector<uint32_t>;
+    entry->consts = new std::vector<Array*>;
+    entry->out_avals = new std::vector<ShapedArray*>;
+    entry->donated = new std::vector<char>;
+    if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry)) return nullptr;
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+  entry->out_shape = shape_of(entry->out_tree);
+  return owner.release();
+}
+
+PyMemberDef kMembers[] = {
+    {"executable", T_OBJECT, offsetof(CacheEntry, executable), READONLY, "The program."},
+    {"out_tree", T_OBJECT, offsetof(CacheEntry, out_tree), READONLY, "Structure of the result."},
+    {nullptr, 0, 0, 0, nullptr},
+};
+PyType_Slot kSlots[] = {
+    {Py_tp_doc, const_cast<char*>("CacheEntry(executable, leaf_indices, consts, out_tree, out_avals, donated)")},
+    {Py_tp_new, reinterpret_cast<void*>(entry_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(entry_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(entry_traverse)},
+    {Py_tp_members, kMembers},
+    {0, nullptr},
+};
+PyType_Spec kSpec = {"weft.runtime.CacheEntry", sizeof(CacheEntry), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kSlots};
+
+}  // namespace
+
+int register_cache_entry(PyObject* module) {
+  CacheEntryType = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&kSpec));
+  if (CacheEntryType == nullptr) return -1;
+  return PyModule_AddObjectRef(module, "CacheEntry", reinterpret_cast<PyObject*>(CacheEntryType));
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+// JitFunction: a Python callable that runs compiled programs, and the table of programs it has.
+#pragma once
+
+#include "exec.h"
+#include "pytree.h"
+#include "signature.h"
+
+namespace weft {
+
+// What the slow path hands back: a program and how call arguments and results map to it.
+struct CacheEntry {
+  PyObject_HEAD
+  Executable* executable;              // owned
+  PyTreeDef* out_tree;                 // owned
+  std::vector<uint32_t>* leaf_indices;  // inputs after the constants, as leaves in the pytree's order
+  std::vector<Array*>* consts;          // owned
+  std::vector<ShapedArray*>* out_avals;  // owned
+  std::vector<char>* donated;           // per leaf index
+  bool any_donated;
+  char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
+};
+
+struct Entry;  // a signature and its CacheEntry
+
+struct JitFunction {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* slow;   // owned
+  PyObject* dict;
+  PyObject* weakrefs;
+  PyObject* static_argnums;   // owned tuple
+  PyObject* static_argnames;  // owned tuple
+  StaticNames* names;         // owned
+  Entry** slots;              // open addressing, null when empty; each owns one reference
+  uint32_t mask;
+  uint32_t count;
+  uint64_t version;  // changes whenever the table does
+  uint64_t next_age;
+  unsigned long long hits;
+};
+
+extern PyTypeObject* JitFunctionType;
+extern PyTypeObject* CacheEntryType;
+
+// True while any trace other than eager evaluation is current in this thread.
+bool is_tracing();
+
+// The vectorcall of JitFunction.
+PyObject* jit_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* keywords);
+
+int register_cache_entry(PyObject* module);
+int register_operators(PyObject* module);  // BinaryOperator, UnaryOperator
+
+}  // namespace weft
