@@ -68,6 +68,8 @@ OPTIONS: dict[str, Option] = dict((
     _option("compilation_cache_dir", None, object, "folder of the kernel cache on disk"),
     _option("compilation_cache_max_size", -1, int, "bytes the kernel cache on disk may hold, -1 for no bound"),
     _option("tracer_error_num_traceback_frames", 5, int, "frames shown for a leaked value"),
+    _option("no_tracing", False, bool, "raise where a function would be traced"),
+    _option("no_execution", False, bool, "raise where a program would run"),
     _option("pprint_use_color", False, bool, "colours in printed jaxprs (never used)"),
     # weft's own
     _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
@@ -124,12 +126,9 @@ _tokens: dict[tuple[Any, ...], int] = {}
 _lock = threading.RLock()
 
 
-def _no_dispatcher(token: int) -> None:
-    """Stands in for the native dispatcher where the runtime was built without it."""
-
-
-_set_default_token = getattr(runtime, "set_default_config_token", _no_dispatcher)
-_set_thread_token = getattr(runtime, "set_config_token", _no_dispatcher)
+# A thread whose token is this follows the process-wide one.
+_FOLLOW = 2**64 - 1
+_HAS_DEFAULT = hasattr(runtime, "set_default_config_token")
 
 
 def _canonical(name: str) -> str:
@@ -190,8 +189,13 @@ def _intern(values: tuple[Any, ...]) -> int:
 
 def _install_token() -> None:
     """Tell the native dispatcher which configuration the current thread runs under."""
-    overlay = _thread.overlay
-    _set_thread_token(token() if overlay else -1)
+    runtime.set_config_token(token() if _thread.overlay or not _HAS_DEFAULT else _FOLLOW)
+
+
+def _install_default_token() -> None:
+    """Tell the dispatcher the configuration of threads without a context of their own."""
+    if _HAS_DEFAULT:
+        runtime.set_default_config_token(_intern(tuple(_values[name] for name in _KEY_NAMES)))
 
 
 def token() -> int:
@@ -213,9 +217,8 @@ def update(name: str, value: Any) -> None:
     checked = _checked(short, value)
     with _lock:
         _values[short] = checked
-        _set_default_token(_intern(tuple(_values[key] for key in _KEY_NAMES)))
-    if _thread.overlay:
-        _install_token()
+        _install_default_token()
+    _install_token()
 
 
 def values() -> dict[str, Any]:
@@ -274,6 +277,8 @@ CONTEXTS: dict[str, Callable[..., Any]] = {
         "allow_f16_reductions", "thread_guard", "array_garbage_collection_guard",
     )
 }  # fmt: skip
+CONTEXTS["no_tracing"] = _context_function("no_tracing")
+CONTEXTS["no_execution"] = _context_function("no_execution")
 CONTEXTS["checking_leaks"] = _context_function("check_tracer_leaks", True)
 CONTEXTS["disable_jit"] = _context_function("disable_jit", True)
 
@@ -296,7 +301,8 @@ class _ConfigModule(types.ModuleType):
 def _start() -> None:
     _values.update(INERT)
     _values.update({name: _from_environment(option) for name, option in OPTIONS.items()})
-    _set_default_token(token())
+    _install_default_token()
+    _install_token()
 
 
 _start()

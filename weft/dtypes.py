@@ -8,6 +8,7 @@ types ``int*``, ``float*`` and ``complex*``, which adopt the type of what they m
 from __future__ import annotations
 
 import functools
+import itertools
 import warnings
 from typing import Any
 
@@ -56,11 +57,11 @@ python_scalar_types = (bool, int, float, complex)
 _PYTHON_DTYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
-class extended(np.generic):  # noqa: N801 - JAX's name
+class extended(np.generic):
     """Abstract category of dtypes that NumPy does not know."""
 
 
-class prng_key(extended):  # noqa: N801 - JAX's name
+class prng_key(extended):
     """Abstract category of the dtypes of typed random keys."""
 
 
@@ -105,7 +106,9 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype arrays get: 64-bit types are narrowed unless x64 is enabled."""
     if isinstance(dtype, ExtendedDType):
         if not allow_extended_dtype:
-            raise ValueError(f"Internal: canonicalize_dtype called on extended dtype {dtype} with allow_extended_dtype=False")
+            raise ValueError(
+                f"Internal: canonicalize_dtype called on extended dtype {dtype} with allow_extended_dtype=False"
+            )
         return dtype
     found = as_dtype(dtype)
     return found if config.x64_enabled() else _NARROW.get(found, found)
@@ -164,9 +167,9 @@ def itemsize_bits(dtype: Any) -> int:
 # -- categories -------------------------------------------------------------------------------------------------------
 
 _CATEGORY: dict[np.dtype, type] = {
-    **{dtype: np.floating for dtype in (bfloat16, *_FLOAT8, *_FLOAT6, *_FLOAT4)},
-    **{dtype: np.signedinteger for dtype in _INT_SUBBYTE[:2]},
-    **{dtype: np.unsignedinteger for dtype in _INT_SUBBYTE[2:]},
+    **dict.fromkeys((bfloat16, *_FLOAT8, *_FLOAT6, *_FLOAT4), np.floating),
+    **dict.fromkeys(_INT_SUBBYTE[:2], np.signedinteger),
+    **dict.fromkeys(_INT_SUBBYTE[2:], np.unsignedinteger),
 }
 
 
@@ -215,7 +218,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 def scalar_type_of(x: Any) -> type:
     """The Python scalar type (bool, int, float, complex) of a value's dtype."""
     dtype = x if isinstance(x, type) else dtype_of(x)
-    for category, python_type in ((np.bool_, bool), (np.integer, int), (np.floating, float), (np.complexfloating, complex)):
+    for category, python_type in zip((np.bool_, np.integer, np.floating, np.complexfloating), python_scalar_types):
         if issubdtype(dtype, category):
             return python_type
     raise TypeError(f"Invalid scalar value {x!r}")
@@ -245,7 +248,7 @@ def _standard_edges() -> dict[Node, list[Node]]:
     edges[_INT] = [uint8, int8, *_INT_SUBBYTE, _FLOAT]
     edges[_FLOAT] = [*_FLOAT8, *_FLOAT6, *_FLOAT4, bfloat16, float16, _COMPLEX]
     edges[_COMPLEX] = [complex64]
-    for small, large in zip(SIGNED, SIGNED[1:]):
+    for small, large in itertools.pairwise(SIGNED):
         edges[small] = [large]
     for index, small in enumerate(UNSIGNED[:-1]):
         edges[small] = [UNSIGNED[index + 1], SIGNED[index + 1]]

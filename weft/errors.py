@@ -73,7 +73,8 @@ def _static_cure(origin: Any) -> str | None:
         return None
     listed = ", ".join(repr(name) for name in names) + ("," if len(names) == 1 else "")
     few = f"{' and '.join(names)} {'takes' if len(names) == 1 else 'take'} few different values"
-    return f"if {few}, mark as static: weft.jit({origin.function}, static_argnames=({listed})); each value is traced anew"
+    static = f"weft.jit({origin.function}, static_argnames=({listed}))"
+    return f"if {few}, mark as static: {static}; each value is traced anew"
 
 
 def _outside_cure(origin: Any) -> str | None:

@@ -11,11 +11,18 @@ from typing import Any
 
 MODULES = {
     "llvm": "llvmlite.binding",
+    "llvmlite_binding": "llvmlite.binding",
+    "matplotlib_figure": "matplotlib.figure",
     "opt_einsum": "opt_einsum",
     "rich": "rich",
+    "rich_console": "rich.console",
+    "rich_panel": "rich.panel",
+    "rich_progress": "rich.progress",
+    "rich_table": "rich.table",
     "scipy_fft": "scipy.fft",
     "scipy_linalg": "scipy.linalg",
     "scipy_special": "scipy.special",
+    "sklearn_datasets": "sklearn.datasets",
 }
 
 

@@ -55,7 +55,7 @@ def _numpy_aval(value: np.ndarray | np.generic) -> ShapedArray:
     dtype = value.dtype
     if not dtypes.is_supported(dtype):
         raise TypeError(
-            f"Value {value!r} with dtype {dtype} is not a valid JAX array type. "
+            f"Value '{value}' with dtype {dtype} is not a valid JAX array type. "
             "Only arrays of numeric types are supported by JAX."
         )
     return ShapedArray(value.shape, dtypes.canonicalize_dtype(dtype))
@@ -69,7 +69,7 @@ pytype_avals: dict[type, Callable[[Any], Any]] = {
     complex: _complex_aval,
     runtime.Array: _array_aval,
     np.ndarray: _numpy_aval,
-    **{scalar: _numpy_aval for scalar in dtypes.SCALAR_TYPES},
+    **dict.fromkeys(dtypes.SCALAR_TYPES, _numpy_aval),
 }
 
 
@@ -88,7 +88,7 @@ def get_aval(value: Any) -> Any:
     """The aval of an array, a traced value or a scalar."""
     rule = find_rule(value)
     if rule is None:
-        raise TypeError(f"Value {value!r} of type {type(value)} is not a valid JAX type")
+        raise TypeError(f"Argument '{value}' of type {type(value)} is not a valid JAX type")
     return rule(value)
 
 

@@ -79,9 +79,7 @@ def atom_text(atom: Atom, context: Context) -> str:
 
 def _variables(variables: Sequence[Var], context: Context, settings: Settings, separator: str = "") -> Document:
     """Binders with their types, filled into lines."""
-    texts = [
-        f"{context.name(v)}:{short_text(v.aval)}" if settings.print_shapes else context.name(v) for v in variables
-    ]
+    texts = [f"{context.name(v)}:{short_text(v.aval)}" if settings.print_shapes else context.name(v) for v in variables]
     return nest(2, group(join(concat(separator, SOFT_BREAK), texts)))
 
 

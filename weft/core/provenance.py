@@ -62,7 +62,9 @@ def traced_function(debug_info: DebugInfo) -> str:
     return f"The error occurred while tracing the function {debug_info.func_src_info} for {debug_info.traced_for}."
 
 
-def describe(value: Any, invars: Sequence[Var], eqns: Sequence[JaxprEqn], debug_info: DebugInfo | None) -> Origin | None:
+def describe(
+    value: Any, invars: Sequence[Var], eqns: Sequence[JaxprEqn], debug_info: DebugInfo | None
+) -> Origin | None:
     """The origin of variable ``value`` in a program being recorded."""
     if debug_info is None:
         return None

@@ -22,7 +22,10 @@ Captured = tuple[CodeType, int, tuple[str, ...]]
 
 
 class _Scopes(threading.local):
+    """Open name scopes, and the position equations get while an existing program is replayed."""
+
     names: tuple[str, ...] = ()
+    replayed: Captured | None = None
 
 
 _scopes = _Scopes()
@@ -53,6 +56,9 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 def capture(depth: int = 1) -> Captured | None:
     """The user's position; ``depth`` counts frames of weft that may be skipped without looking."""
+    replayed = _scopes.replayed
+    if replayed is not None:
+        return replayed
     frame = user_frame(sys._getframe(depth))
     return None if frame is None else (frame.f_code, frame.f_lasti, _scopes.names)
 
@@ -116,6 +122,23 @@ def user_frames(frame: FrameType | None, limit: int) -> list[Frame]:
             found.append(resolve(frame.f_code, frame.f_lasti))
         frame = frame.f_back
     return found[::-1]
+
+
+class replayed:
+    """Equations recorded inside get ``source`` as their position (None: their own)."""
+
+    __slots__ = ("before", "source")
+
+    def __init__(self, source: Captured | None) -> None:
+        self.source = source
+
+    def __enter__(self) -> None:
+        self.before = _scopes.replayed
+        if self.source is not None:
+            _scopes.replayed = self.source
+
+    def __exit__(self, *exception: object) -> None:
+        _scopes.replayed = self.before
 
 
 @contextmanager

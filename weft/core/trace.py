@@ -25,7 +25,6 @@ from weft.core.avals import get_aval
 from weft.core.jaxpr import Atom, ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tracer import Tracer
 
-
 Evaluate = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
@@ -75,13 +74,6 @@ class _State(threading.local):
 state = _State()
 
 
-def _no_dispatcher(tracing: bool) -> None:
-    """Stands in for the native dispatcher where the runtime was built without it."""
-
-
-_set_tracing = getattr(runtime, "set_tracing", _no_dispatcher)
-
-
 def install_evaluate(evaluate: Evaluate) -> None:
     """Set what runs a primitive on concrete operands: ``evaluate(primitive, args, params)``."""
     EVAL.evaluate = evaluate
@@ -101,12 +93,12 @@ def set_current(trace: Trace) -> Iterator[None]:
     """Work under ``trace``; the trace before is restored however the block ends."""
     before = state.trace
     state.trace = trace
-    _set_tracing(trace is not EVAL)
+    runtime.set_tracing(trace is not EVAL)
     try:
         yield
     finally:
         state.trace = before
-        _set_tracing(before is not EVAL)
+        runtime.set_tracing(before is not EVAL)
 
 
 def eval_context() -> Any:
@@ -224,8 +216,8 @@ def _numpy_literal(value: Any) -> Literal | None:
 
 
 _LITERALS: dict[type, Callable[[Any], Literal | None]] = {
-    **{kind: _python_literal for kind in (bool, int, float, complex)},
-    **{kind: _numpy_literal for kind in (np.ndarray, *dtypes.SCALAR_TYPES)},
+    **dict.fromkeys((bool, int, float, complex), _python_literal),
+    **dict.fromkeys((np.ndarray, *dtypes.SCALAR_TYPES), _numpy_literal),
 }
 
 
@@ -274,9 +266,10 @@ def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
     """The error for a traced value that is used when its trace is no longer current."""
     kind = type(tracer).__name__
     info = getattr(tracer._trace, "debug_info", None)
+    aval = avals_module.long_text(tracer.aval)
     text = (
         "Encountered an unexpected tracer. A function transformed by JAX had a side effect, allowing for a reference "
-        f"to an intermediate value with type {avals_module.long_text(tracer.aval)} wrapped in a {kind} to escape the scope of the "
+        f"to an intermediate value with type {aval} wrapped in a {kind} to escape the scope of the "
         "transformation.\nJAX transformations require that functions explicitly return their outputs, and disallow "
         "saving intermediate values to global state."
     )
@@ -351,5 +344,3 @@ def _holder_name(holder: Any, tracer: Tracer) -> str:
     ]
     named = f" ({names[0]})" if names else ""
     return f"<{type(holder).__name__} {id(holder)}>{place}{named}"
-
-

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from weft import errors
+import numpy as np
+
+from weft import dtypes, errors
 from weft.core import avals
 
 
@@ -54,10 +56,6 @@ class Tracer:
     @property
     def nbytes(self) -> int:
         return self.aval.size * self.aval.dtype.itemsize
-
-    @property
-    def sharding(self) -> Any:
-        return self.aval.sharding
 
     def __len__(self) -> int:
         if not self.aval.shape:
@@ -129,6 +127,8 @@ class Tracer:
         raise self._no_python_scalar("complex")
 
     def __index__(self) -> int:
+        if self.aval.ndim != 0 or not dtypes.issubdtype(self.aval.dtype, np.integer):
+            raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
         raise errors.TracerIntegerConversionError(self)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
@@ -141,9 +141,13 @@ class Tracer:
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise self._method_error("__reduce__", "pickling")
+        raise errors.ConcretizationTypeError(
+            self,
+            "The error occurred in the __reduce__ method, which may indicate an attempt to serialize/pickle a traced "
+            "value.",
+        )
 
-    def _method_error(self, name: str, what: str = "") -> errors.ConcretizationTypeError:
+    def _method_error(self, name: str) -> errors.ConcretizationTypeError:
         return errors.ConcretizationTypeError(self, f"The {name}() method was called on {self._error_repr()}.")
 
     def item(self, *args: Any) -> Any:
@@ -164,10 +168,16 @@ class Tracer:
     def delete(self) -> None:
         raise self._method_error("delete")
 
+    def is_deleted(self) -> bool:
+        raise self._method_error("is_deleted")
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        raise self._method_error("__dlpack__")
+
 
 # Methods of arrays that no traced value has: asking for them is an AttributeError, so that hasattr is False.
 _NOT_WHILE_TRACING = frozenset(
-    ("block_until_ready", "is_deleted", "is_ready", "copy_to_host_async", "addressable_shards", "on_device_size_in_bytes")
+    ("addressable_shards", "block_until_ready", "copy_to_host_async", "on_device_size_in_bytes", "sharding")
 )
 
 

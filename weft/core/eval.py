@@ -1,0 +1,54 @@
+"""Running a jaxpr equation by equation, through bind: on concrete values it evaluates, under a trace it inlines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.core import source_info
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
+
+
+def last_uses(jaxpr: Jaxpr) -> list[tuple[Var, ...]]:
+    """For each equation the variables nothing reads after it (results of the jaxpr excepted)."""
+    return jaxpr.memoize("last_uses", _last_uses)
+
+
+def _last_uses(jaxpr: Jaxpr) -> list[tuple[Var, ...]]:
+    seen = {v for v in jaxpr.outvars if isinstance(v, Var)}
+    released: list[tuple[Var, ...]] = []
+    for eqn in reversed(jaxpr.eqns):
+        candidates = (*(v for v in eqn.invars if isinstance(v, Var)), *eqn.outvars)
+        fresh = tuple(dict.fromkeys(v for v in candidates if v not in seen))
+        seen.update(fresh)
+        released.append(fresh)
+    return released[::-1]
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True) -> list[Any]:
+    """The results of a jaxpr on concrete or traced values. Values are dropped after their last use."""
+    if len(args) != len(jaxpr.invars):
+        raise TypeError(f"[eval_jaxpr] the jaxpr takes {len(jaxpr.invars)} values, got {len(args)}")
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts))
+    env.update(zip(jaxpr.invars, args))
+
+    def read(atom: Atom) -> Any:
+        return atom.val if isinstance(atom, Literal) else env[atom]
+
+    for eqn, released in zip(jaxpr.eqns, last_uses(jaxpr)):
+        values = [read(atom) for atom in eqn.invars]
+        with source_info.replayed(eqn.source if propagate_source_info else None):
+            out = eqn.primitive.bind(*values, **eqn.params)
+        env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else (out,)))
+        for v in released:
+            del env[v]
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """The Python function of a closed jaxpr, on flat values."""
+
+    def run(*args: Any) -> list[Any]:
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+    return run

@@ -1,0 +1,125 @@
+"""A canonical digest of a jaxpr: equal programs, whatever their variables are called, have equal digests.
+
+It covers the grammar (equations, their parameters, inner jaxprs by content, literal values by bits) and the types of
+inputs, constants and results; not the constants' values, names of functions or source lines. A parameter with no
+canonical form (a Python function) counts by identity, through a serial number that is never used again.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
+
+_SERIALS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_next_serial = itertools.count()
+_UNNAMED = frozenset(("name", "debug_info"))  # parameters that say nothing about the computation
+
+
+def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str:
+    """The digest, in hexadecimal. Without ``weak_types`` programs that differ only in weakness are equal."""
+    jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
+    if weak_types:
+        return jaxpr.memoize("fingerprint", lambda j: _Writer(True).digest(j))
+    return jaxpr.memoize("fingerprint_strong", lambda j: _Writer(False).digest(j))
+
+
+class _Writer:
+    """Writes one jaxpr as text for hashing; variables by their number."""
+
+    def __init__(self, weak_types: bool) -> None:
+        self.weak_types = weak_types
+        self.numbers: dict[Var, int] = {}
+
+    def digest(self, jaxpr: Jaxpr) -> str:
+        parts = [self.binders(jaxpr.constvars), self.binders(jaxpr.invars)]
+        for eqn in jaxpr.eqns:
+            operands = " ".join([self.atom(atom) for atom in eqn.invars])
+            params = self.params(eqn.primitive, eqn.params) if eqn.params else ""
+            parts.append(f"{self.binders(eqn.outvars)}={eqn.primitive.name}[{params}]{operands}")
+        parts.append(" ".join(self.atom(atom) for atom in jaxpr.outvars))
+        parts.append(",".join(sorted(map(repr, jaxpr.effects))))
+        return hashlib.blake2b("\n".join(parts).encode(), digest_size=20).hexdigest()
+
+    def type(self, aval: Any) -> str:
+        if not hasattr(aval, "dtype"):
+            return repr(aval)
+        weak = "~" if self.weak_types and aval.weak_type else ""
+        return f"{weak}{aval.dtype.name}{aval.shape}"
+
+    def binders(self, variables: list[Var]) -> str:
+        numbers = self.numbers
+        texts = []
+        for v in variables:
+            numbers[v] = len(numbers)
+            texts.append(self.type(v.aval))
+        return ";".join(texts)
+
+    def atom(self, atom: Atom) -> str:
+        if isinstance(atom, Literal):
+            return f"{literal_bits(atom)}:{self.type(atom.aval)}"
+        return str(self.numbers[atom])
+
+    def params(self, primitive: Any, params: dict[str, Any]) -> str:
+        ignored = getattr(primitive, "unnamed_params", _UNNAMED)
+        return ",".join(f"{name}={self.value(params[name])}" for name in sorted(params) if name not in ignored)
+
+    def value(self, value: Any) -> str:
+        """A parameter's value, so that equal texts mean equal behaviour."""
+        if isinstance(value, (Jaxpr, ClosedJaxpr)):
+            return self.inner(value)
+        if value is None or type(value) in (bool, int, str, bytes, float, complex):
+            return f"{type(value).__name__}:{value!r}"
+        if isinstance(value, np.dtype) or dtypes.is_extended(value):
+            return f"dtype:{value.name}"
+        if isinstance(value, enum.Enum):
+            return f"{type(value).__qualname__}.{value.name}"
+        if isinstance(value, (np.generic, np.ndarray)):
+            return f"array:{value.dtype.name}{value.shape}{np.ascontiguousarray(value).tobytes().hex()}"
+        if isinstance(value, (tuple, list)):
+            return f"{type(value).__name__}({','.join(map(self.value, value))})"
+        if isinstance(value, dict):
+            return f"dict({','.join(f'{self.value(k)}:{self.value(v)}' for k, v in value.items())})"
+        if isinstance(value, frozenset):
+            return f"frozenset({','.join(sorted(map(self.value, value)))})"
+        return _by_content(value) or f"{type(value).__qualname__}#{_serial(value)}"
+
+    def inner(self, value: Jaxpr | ClosedJaxpr) -> str:
+        digest = fingerprint(value, weak_types=self.weak_types)
+        consts = value.consts if isinstance(value, ClosedJaxpr) else []
+        return f"jaxpr:{digest}" + "".join(f"+{_serial(const)}" for const in consts)
+
+
+def _by_content(value: Any) -> str | None:
+    """Types and avals by module and name; values with a canonical text of their own."""
+    if isinstance(value, type):
+        return f"type:{value.__module__}.{value.__qualname__}"
+    canonical: Callable[[], str] | None = getattr(value, "__fingerprint__", None)
+    return f"{type(value).__qualname__}:{canonical()}" if canonical is not None else None
+
+
+def _serial(value: Any) -> int:
+    """A number for an object, never given to another one; unequal objects have unequal numbers."""
+    try:
+        number = _SERIALS.get(value)
+        if number is None:
+            number = _SERIALS[value] = next(_next_serial)
+        return number
+    except TypeError:  # not hashable or not weakly referable: never equal to anything
+        return next(_next_serial)
+
+
+def literal_bits(literal: Literal) -> str:
+    """A literal's value in its own dtype, by bits (so that -0.0 and 0.0 differ)."""
+    dtype = literal.aval.dtype
+    if dtypes.is_extended(dtype):
+        return f"#{_serial(literal.val)}"
+    return np.asarray(literal.val).astype(dtype).tobytes().hex()
