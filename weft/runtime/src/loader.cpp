@@ -48,7 +48,11 @@ struct RelaEntry {
 static_assert(sizeof(FileHeader) == 64 && sizeof(SectionHeader) == 64 && sizeof(SymbolEntry) == 24 &&
               sizeof(RelaEntry) == 24);
 
-[[noreturn]] void fail(const std::string& what) { throw LoadError("[load_kernel] " + what); }
+[[noreturn]] void fail(std::string what) {
+  for (char& c : what)
+    if (c < ' ' || c > '~') c = '?';  // names of a damaged file
+  throw LoadError("[load_kernel] " + what);
+}
 
 struct Section {
   SectionHeader header{};
