@@ -6,6 +6,7 @@ floats it rounds once to nearest even. complex to real drops the imaginary part 
 
 from __future__ import annotations
 
+import builtins
 import warnings
 from typing import Any
 
@@ -77,7 +78,7 @@ def _convert_fold(values: Any, params: dict[str, Any]) -> Any:
     if not isinstance(new_dtype, np.dtype):
         return NotImplemented
     (value,) = values
-    if not isinstance(value, (bool, int, float, complex, np.generic, np.ndarray)):
+    if not isinstance(value, (bool, int, float, builtins.complex, np.generic, np.ndarray)):
         return NotImplemented
     with np.errstate(all="ignore"):
         array = np.asarray(value, dtypes.result_type(value)) if not isinstance(value, int) else np.asarray(value)
@@ -127,6 +128,10 @@ def _bitcast_typing(x: Any, *, new_dtype: np.dtype) -> Any:
     old, new = x.dtype.itemsize, new_dtype.itemsize
     if x.dtype == new_dtype:
         return runtime.ShapedArray(x.shape, x.dtype)
+    if old < new and (not x.shape or x.shape[-1] != new // old):
+        raise ValueError(
+            f"[bitcast_convert_type] to widen {x.str_short()} to {new_dtype.name} its last dimension must be {new // old}"
+        )
     for dtype in (x.dtype, new_dtype):
         if category(dtype) in BOOL | COMPLEX:
             raise TypeError(
@@ -137,10 +142,6 @@ def _bitcast_typing(x: Any, *, new_dtype: np.dtype) -> Any:
         return runtime.ShapedArray(x.shape, new_dtype)
     if old > new:
         return runtime.ShapedArray((*x.shape, old // new), new_dtype)
-    if not x.shape or x.shape[-1] != new // old:
-        raise ValueError(
-            f"[bitcast_convert_type] to widen {x.str_short()} to {new_dtype.name} its last dimension must be {new // old}"
-        )
     return runtime.ShapedArray(x.shape[:-1], new_dtype)
 
 

@@ -121,8 +121,9 @@ def _wrap_negative(start: Any, extent: int, allowed: bool) -> Any:
     aval = core.get_aval(start)
     if not allowed or aval.shape or category(aval.dtype) not in SIGNED:
         return start
+    negative = logic.lt(start, aval.dtype.type(0))
     from_end = add(convert.convert(start, aval.dtype, False), np.asarray(extent).astype(aval.dtype)[()])
-    return logic.select_n(logic.lt(start, aval.dtype.type(0)), start, from_end)
+    return logic.select_n(negative, start, from_end)
 
 
 def _start_indices(name: str, starts: Starts, extents: tuple[int, ...], allow_negative: Any) -> list[Any]:

@@ -260,6 +260,7 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
             f"[squeeze] cannot select an axis to squeeze out which has size not equal to one, "
             f"got shape={shape} and dimensions={dims}"
         )
+    dims = tuple(sorted(dims))
     if not dims and _is_array(array):
         return array
     return squeeze_p.bind(array, dimensions=dims)
