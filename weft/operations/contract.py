@@ -18,7 +18,7 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.operations import settings
-from weft.operations.elementwise import widened
+from weft.operations.elementwise import category, widened
 
 Array = Any
 ArrayLike = Any
@@ -71,17 +71,28 @@ def _dot_typing(
     shape = [lhs.shape[d] for d in lhs_batch]
     shape += [lhs.shape[d] for d in _free(lhs.ndim, lhs_contract, lhs_batch)]
     shape += [rhs.shape[d] for d in _free(rhs.ndim, rhs_contract, rhs_batch)]
-    common = dtypes.promote_types(lhs.dtype, rhs.dtype)
+    common = common_dtype(lhs.dtype, rhs.dtype)
     weak_type = lhs.weak_type and rhs.weak_type
     if preferred_element_type is None:
         return runtime.ShapedArray(tuple(shape), common, weak_type)
     return runtime.ShapedArray(tuple(shape), preferred_element_type, weak_type)
 
 
+def _precedence(dtype: np.dtype) -> tuple[int, int, bool]:
+    rank = ("bool", "unsigned integer", "signed integer", "float", "complex").index(category(dtype))
+    wide_class = {0: 0, 1: 1, 2: 1, 3: 2, 4: 3}[rank]
+    return wide_class, dtype.itemsize, rank == 2 or dtype == dtypes.bfloat16
+
+
+def common_dtype(lhs: np.dtype, rhs: np.dtype) -> np.dtype:
+    """The dtype of a product: of the higher class, then the wider; signed before unsigned, bfloat16 before float16."""
+    return lhs if _precedence(lhs) >= _precedence(rhs) else rhs
+
+
 def contraction_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> np.dtype:
     """The dtype that products and sums are computed in."""
-    common = dtypes.promote_types(lhs, rhs)
-    return widened(common if preferred is None else dtypes.promote_types(common, preferred))
+    common = common_dtype(lhs, rhs)
+    return widened(common if preferred is None else common_dtype(common, preferred))
 
 
 def _dot_reference(
@@ -95,7 +106,7 @@ def _dot_reference(
 ) -> Any:
     lhs, rhs = np.asarray(lhs), np.asarray(rhs)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
-    out_dtype = preferred_element_type or dtypes.promote_types(lhs.dtype, rhs.dtype)
+    out_dtype = preferred_element_type or common_dtype(lhs.dtype, rhs.dtype)
     dtype = contraction_dtype(lhs.dtype, rhs.dtype, preferred_element_type)
     lhs_free, rhs_free = _free(lhs.ndim, lhs_contract, lhs_batch), _free(rhs.ndim, rhs_contract, rhs_batch)
     batch = [lhs.shape[d] for d in lhs_batch]

@@ -75,7 +75,7 @@ def _update_typing(x: Any, update: Any, *starts: Any) -> Any:
     if x.dtype != update.dtype:
         raise TypeError(f"[{name}] operands have different dtypes: {x.str_short()}, {update.str_short()}")
     _check_starts(name, starts, x.ndim)
-    return runtime.ShapedArray(x.shape, x.dtype, x.weak_type and update.weak_type)
+    return runtime.ShapedArray(x.shape, x.dtype, False)
 
 
 def _update_reference(x: Any, update: Any, *starts: Any) -> Any:
