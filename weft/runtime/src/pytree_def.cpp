@@ -226,7 +226,7 @@ PyObject* node_type(const Node& node) {  // borrowed
 PyObject* treedef_node_data(PyObject* self, PyObject*) {
   const Node& root = as_treedef(self)->root();
   if (root.kind == NodeKind::kLeaf) Py_RETURN_NONE;
-  Ref data = steal(visible_data(root));
+  Ref data = root.kind == NodeKind::kNamedTuple ? borrow(Py_None) : steal(visible_data(root));
   return data ? PyTuple_Pack(2, node_type(root), data.get()) : nullptr;
 }
 
