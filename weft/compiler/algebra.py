@@ -1,0 +1,115 @@
+"""Exact algebra: one named line per rule, tried where its operation's equation is met.
+
+Every rule gives the bits that the operation itself would give, signed zeros and NaN included; what holds only for
+real numbers is absent. A rule applies when its result has the type of the equation's output.
+
+    rule("subtract_zero", "sub", lambda x, y: x, when=lambda x, y: is_value(y, 0))      # x - 0.0 is x, also for -0.0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Producers = dict[Any, Any]  # variable -> the equation that makes it
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rewrite: an equation of ``primitive`` becomes one of its (or its operands') atoms."""
+
+    name: str
+    result: Callable[[Any, Producers], Any]  # atom, or None where the rule does not apply
+
+
+RULES: dict[str, list[Rule]] = {}
+
+
+def rule(name: str, primitive: str, result: Callable[..., Any], when: Callable[..., bool]) -> None:
+    """A rule over the operands of an equation."""
+
+    def apply(equation: Any, producers: Producers) -> Any:
+        operands = equation.invars
+        return result(*operands) if when(*operands) else None
+
+    RULES.setdefault(primitive, []).append(Rule(name, apply))
+
+
+def rule_of_pair(name: str, primitive: str, result: Callable[[Any, Any, Any], Any]) -> None:
+    """A rule over an equation and the equation of its first operand: ``result(atom, inner, outer)``."""
+
+    def apply(equation: Any, producers: Producers) -> Any:
+        operand = equation.invars[0]
+        inner = None if is_literal(operand) else producers.get(operand)
+        if inner is None or inner.primitive.name != primitive:
+            return None
+        return result(inner.invars[0], inner, equation)
+
+    RULES.setdefault(primitive, []).append(Rule(name, apply))
+
+
+def rule_of_params(name: str, primitive: str, when: Callable[[Any, dict[str, Any]], bool]) -> None:
+    """A rule that gives the first operand when the parameters say that nothing happens."""
+
+    def apply(equation: Any, producers: Producers) -> Any:
+        operand = equation.invars[0]
+        return operand if when(operand, equation.params) else None
+
+    RULES.setdefault(primitive, []).append(Rule(name, apply))
+
+
+def is_literal(atom: Any) -> bool:
+    return hasattr(atom, "val")
+
+
+def is_value(atom: Any, value: int) -> bool:
+    """Whether an operand is a literal of this value (and, for zero, of positive sign)."""
+    if not is_literal(atom):
+        return False
+    literal = np.asarray(atom.val)
+    return bool(literal == value) and not (literal.dtype.kind in "fc" and np.signbit(literal.real))
+
+
+def is_integer(atom: Any) -> bool:
+    return atom.aval.dtype.kind in "iub"
+
+
+def simplified(equation: Any, producers: Producers) -> Any:
+    """The atom an equation comes to by some rule, or None."""
+    out = equation.outvars[0].aval
+    for entry in RULES.get(equation.primitive.name, ()):
+        atom = entry.result(equation, producers)
+        if atom is not None and atom.aval.shape == out.shape and atom.aval.dtype == out.dtype:
+            return atom
+    return None
+
+
+def _inverse(_: Any, inner: Any, outer: Any) -> Any:
+    composed = [inner.params["permutation"][axis] for axis in outer.params["permutation"]]
+    return inner.invars[0] if composed == sorted(composed) else None
+
+
+# -0.0 + 0.0 is +0.0, so that the sum of floats is no identity
+rule("add_zero", "add", lambda x, y: x, when=lambda x, y: is_integer(x) and is_value(y, 0))
+rule("zero_add", "add", lambda x, y: y, when=lambda x, y: is_integer(x) and is_value(x, 0))
+rule("subtract_zero", "sub", lambda x, y: x, when=lambda x, y: is_value(y, 0) and x.aval.dtype.kind != "c")
+rule("times_one", "mul", lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
+rule("one_times", "mul", lambda x, y: y, when=lambda x, y: is_value(x, 1) and x.aval.dtype.kind != "c")
+rule("divide_by_one", "div", lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
+rule("and_itself", "and", lambda x, y: x, when=lambda x, y: x is y)
+rule("or_itself", "or", lambda x, y: x, when=lambda x, y: x is y)
+rule("max_itself", "max", lambda x, y: x, when=lambda x, y: x is y)
+rule("min_itself", "min", lambda x, y: x, when=lambda x, y: x is y)
+rule("select_same", "select_n", lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
+rule_of_pair("negate_twice", "neg", lambda x, inner, outer: x)
+rule_of_pair("not_twice", "not", lambda x, inner, outer: x)
+rule_of_pair("transpose_back", "transpose", _inverse)
+rule_of_pair("reshape_back", "reshape", lambda x, inner, outer: x)
+rule_of_pair("reverse_twice", "rev", lambda x, i, o: x if i.params["dimensions"] == o.params["dimensions"] else None)
+rule_of_params("convert_to_same", "convert_element_type", lambda x, params: x.aval.dtype == params["new_dtype"])
+rule_of_params("power_one", "integer_pow", lambda x, params: params["y"] == 1)
+rule_of_params("broadcast_to_same", "broadcast_in_dim", lambda x, params: tuple(params["shape"]) == x.aval.shape)
+rule_of_params("reshape_to_same", "reshape", lambda x, params: tuple(params["new_sizes"]) == x.aval.shape)

@@ -1,0 +1,117 @@
+"""Nests -> machine code, once each: the kernel cache of the process.
+
+The key is the nest itself (sizes are not in it) and the target. Bounded in bytes of machine code; a kernel that is
+evicted stays mapped as long as a program holds it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft import codegen, config, runtime, target
+from weft.loops import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """The machine code of a nest."""
+
+    kernel: Any  # runtime.Kernel
+    nest: ir.Nest
+    nbytes: int
+    ns_per_point: float
+
+
+class KernelCache:
+    """What was compiled in this process, least recently used first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[ir.Nest, str], Compiled] = OrderedDict()
+        self.nbytes = 0
+        self.built = 0
+        self.reused = 0
+        self.evicted = 0
+        self.build_ms = 0.0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def compile(self, nests: Sequence[ir.Nest]) -> tuple[list[Compiled], int]:
+        """Machine code for each nest, and how many of them had to be built."""
+        machine = target.host()
+        found: dict[ir.Nest, Compiled] = {}
+        missing: list[ir.Nest] = []
+        with self._lock:
+            for nest in nests:
+                if nest in found or nest in missing:
+                    continue
+                entry = self._entries.get((nest, machine.key))
+                if entry is None:
+                    missing.append(nest)
+                else:
+                    self._entries.move_to_end((nest, machine.key))
+                    found[nest] = entry
+            self.reused += len(found)
+        if missing:
+            start = time.perf_counter()
+            for nest, entry in zip(missing, build_all(missing, machine), strict=True):
+                found[nest] = entry
+                self._add((nest, machine.key), entry)
+            self.build_ms += (time.perf_counter() - start) * 1e3
+        return [found[nest] for nest in nests], len(missing)
+
+    def _add(self, key: tuple[ir.Nest, str], entry: Compiled) -> None:
+        bound = config.read("cache_bytes")
+        with self._lock:
+            if key not in self._entries:
+                self.nbytes += entry.nbytes
+            self._entries[key] = entry
+            self.built += 1
+            while self.nbytes > bound and len(self._entries) > 1:
+                _, oldest = self._entries.popitem(last=False)
+                self.nbytes -= oldest.nbytes
+                self.evicted += 1
+
+    def clear(self) -> None:
+        with self._lock:
+            self._entries.clear()
+            self.nbytes = 0
+
+
+def build(nest: ir.Nest, machine: target.Target) -> Compiled:
+    """Compile and load one nest."""
+    compiled = codegen.compile_nest(nest, machine)
+    kernel = runtime.load_kernel(compiled.bytes, compiled.symbol)
+    return Compiled(kernel, nest, len(compiled.bytes), codegen.cost(nest))
+
+
+def build_all(nests: Sequence[ir.Nest], machine: target.Target) -> list[Compiled]:
+    """Compile several nests, on two threads if there are several (LLVM runs without the GIL)."""
+    if len(nests) < 3:
+        return [build(nest, machine) for nest in nests]
+    results: list[Compiled | BaseException | None] = [None] * len(nests)
+
+    def work(first: int) -> None:
+        for index in range(first, len(nests), 2):
+            try:
+                results[index] = build(nests[index], machine)
+            except BaseException as error:  # noqa: BLE001  (raised again by the caller)
+                results[index] = error
+
+    helper = threading.Thread(target=work, args=(1,), name="weft-compile")
+    helper.start()
+    work(0)
+    helper.join()
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
+    return [result for result in results if isinstance(result, Compiled)]
+
+
+KERNELS = KernelCache()

@@ -1,0 +1,186 @@
+"""Give every dimension of every variable its symbol (``loops.index_math``), from the kinds of the equations.
+
+Elementwise operands are equal dimension by dimension; views carry symbols along, slices make new ones; a dimension
+that a broadcast adds with extent 1 is structural (``UNIT``) and equals nothing. The index maps of views, asked for
+here once, are kept for ``fuse``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from weft.core import kinds
+from weft.loops.index_math import UNIT, Sizes
+
+
+@dataclass(slots=True)
+class Dimensions:
+    """The symbols of a program and the index maps of its views."""
+
+    sizes: Sizes = field(default_factory=Sizes)
+    index_maps: dict[Any, tuple[kinds.DimMap, ...]] = field(default_factory=dict)
+
+    def symbols(self, atom: Any) -> tuple[int, ...]:
+        return () if hasattr(atom, "val") else self.sizes.symbols(atom)
+
+    def fresh(self, variable: Any) -> None:
+        """New symbols throughout: nothing is known of this variable's shape."""
+        self.sizes.assign(variable, [self.sizes.fresh() for _ in variable.aval.shape])
+
+
+def dimensions(jaxpr: Any) -> Dimensions:
+    """The symbols of every variable of a program."""
+    result = Dimensions()
+    for variable in (*jaxpr.constvars, *jaxpr.invars):
+        result.fresh(variable)
+    for equation in jaxpr.eqns:
+        rule = _RULES.get(type(equation.primitive.kind))
+        if rule is not None:
+            rule(result, equation)
+        for out in equation.outvars:
+            if not result.sizes.known(out):
+                result.fresh(out)
+    return result
+
+
+def _elementwise(result: Dimensions, equation: Any) -> None:
+    sizes = result.sizes
+    shape = equation.outvars[0].aval.shape
+    out = [UNIT] * len(shape)
+    for operand in equation.invars:
+        if hasattr(operand, "val") or not operand.aval.shape:
+            continue
+        for dim, symbol in enumerate(sizes.symbols(operand)):
+            if symbol != UNIT and operand.aval.shape[dim] == shape[dim]:
+                out[dim] = sizes.unite(out[dim], symbol)
+    for dim, symbol in enumerate(out):
+        if symbol == UNIT and shape[dim] != 1:
+            out[dim] = sizes.fresh()
+    for variable in equation.outvars:
+        sizes.assign(variable, out)
+
+
+def _view(result: Dimensions, equation: Any) -> None:
+    operand, out = equation.invars[0], equation.outvars[0]
+    index_map = equation.primitive.kind.index_map(operand.aval, out.aval, equation.params)
+    result.index_maps[equation] = index_map
+    final = [UNIT if extent == 1 else -1 for extent in out.aval.shape]
+    for dim, symbol, extent in zip(index_map, result.symbols(operand), operand.aval.shape, strict=True):
+        if dim.out_dim is not None:
+            whole = dim.step in (1, -1) and out.aval.shape[dim.out_dim] == extent
+            final[dim.out_dim] = symbol if whole else -1
+    result.sizes.assign(out, [result.sizes.fresh() if symbol == -1 else symbol for symbol in final])
+
+
+def _reduction(result: Dimensions, equation: Any) -> None:
+    kind = equation.primitive.kind
+    axes = kind.axes(equation.params)
+    count = kind.operands([a.aval for a in equation.invars]) if kind.operands else len(equation.invars)
+    arrays = [a for a in equation.invars[:count] if not hasattr(a, "val")]
+    if not arrays:
+        return
+    symbols = result.sizes.symbols(arrays[0])
+    for other in arrays[1:]:
+        for left, right in zip(symbols, result.sizes.symbols(other), strict=True):
+            result.sizes.unite(left, right)
+    kept = [symbol for dim, symbol in enumerate(symbols) if dim not in axes]
+    for out in equation.outvars:
+        result.sizes.assign(out, kept)
+
+
+def _same(result: Dimensions, equation: Any) -> None:
+    for operand, out in zip(equation.invars, equation.outvars, strict=False):
+        if not hasattr(operand, "val"):
+            result.sizes.assign(out, result.sizes.symbols(operand))
+
+
+def _assemble(result: Dimensions, equation: Any) -> None:
+    out = equation.outvars[0]
+    avals = [atom.aval for atom in equation.invars]
+    symbols: list[int] = [UNIT] * len(out.aval.shape)
+    for piece in equation.primitive.kind.pieces(avals, out.aval, equation.params):
+        operand = equation.invars[piece.operand]
+        if hasattr(operand, "val") or not operand.aval.shape:
+            continue
+        rows = zip(piece.index_map, result.sizes.symbols(operand), operand.aval.shape, strict=True)
+        for dim, symbol, extent in rows:
+            if dim.out_dim is None or symbol == UNIT or dim.start or dim.step != 1:
+                continue
+            if extent == out.aval.shape[dim.out_dim]:
+                symbols[dim.out_dim] = result.sizes.unite(symbols[dim.out_dim], symbol)
+    result.sizes.assign(out, [symbol if symbol != UNIT else result.sizes.fresh() for symbol in symbols])
+
+
+def _dynamic_slice(result: Dimensions, equation: Any) -> None:
+    operand, out = equation.invars[0], equation.outvars[0]
+    if hasattr(operand, "val"):
+        return
+    pairs = zip(result.sizes.symbols(operand), operand.aval.shape, out.aval.shape, strict=True)
+    result.sizes.assign(out, [symbol if old == new and symbol else result.sizes.fresh() for symbol, old, new in pairs])
+
+
+def _contraction(result: Dimensions, equation: Any) -> None:
+    lhs, rhs = equation.invars[:2]
+    if hasattr(lhs, "val") or hasattr(rhs, "val"):
+        return
+    (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
+    left, right = result.sizes.symbols(lhs), result.sizes.symbols(rhs)
+    for i, j in (*zip(left_sum, right_sum, strict=True), *zip(left_batch, right_batch, strict=True)):
+        result.sizes.unite(left[i], right[j])
+    out = [left[i] for i in left_batch]
+    out += [symbol for i, symbol in enumerate(left) if i not in (*left_sum, *left_batch)]
+    out += [symbol for i, symbol in enumerate(right) if i not in (*right_sum, *right_batch)]
+    result.sizes.assign(equation.outvars[0], out)
+
+
+def _reshape(result: Dimensions, equation: Any) -> None:
+    """Extents that correspond one to one keep their symbol; an extra extent of 1 is structural."""
+    operand, out = equation.invars[0], equation.outvars[0]
+    if hasattr(operand, "val"):
+        return
+    symbols = result.sizes.symbols(operand)
+    final = [UNIT if extent == 1 else -1 for extent in out.aval.shape]
+    for old, new in matched(operand.aval.shape, out.aval.shape):
+        final[new] = symbols[old]
+    result.sizes.assign(out, [result.sizes.fresh() if symbol == -1 else symbol for symbol in final])
+
+
+def matched(old: Sequence[int], new: Sequence[int]) -> list[tuple[int, int]]:
+    """Pairs of dimensions that a reshape leaves as they are: those equal before any merge, from both ends."""
+    if 0 in old:
+        return []
+    pairs = _front(old, new)
+    done_old, done_new = (pairs[-1][0] + 1, pairs[-1][1] + 1) if pairs else (0, 0)
+    back = _front(old[done_old:][::-1], new[done_new:][::-1])
+    return pairs + [(len(old) - 1 - i, len(new) - 1 - j) for i, j in back]
+
+
+def _front(old: Sequence[int], new: Sequence[int]) -> list[tuple[int, int]]:
+    pairs, i, j = [], 0, 0
+    while i < len(old) and j < len(new):
+        if old[i] == new[j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif old[i] == 1:
+            i += 1
+        elif new[j] == 1:
+            j += 1
+        else:
+            break
+    return pairs
+
+
+_RULES: dict[type, Callable[[Dimensions, Any], None]] = {
+    kinds.Elementwise: _elementwise,
+    kinds.View: _view,
+    kinds.Reshape: _reshape,
+    kinds.Reduction: _reduction,
+    kinds.Cumulative: _same,
+    kinds.Identity: _same,
+    kinds.Assemble: _assemble,
+    kinds.DynamicSlice: _dynamic_slice,
+    kinds.DynamicUpdateSlice: _same,
+    kinds.Contraction: _contraction,
+}

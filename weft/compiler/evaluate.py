@@ -1,0 +1,64 @@
+"""Eager evaluation: one operation on concrete operands is a program of one equation, compiled once per types.
+
+Sizes are not in kernels, so that a fresh shape costs a plan and no machine code. Installed as ``core.evaluate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import config, core, runtime
+from weft.compiler import pipeline
+from weft.core import kinds
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+
+_BOUND = 8192
+_found: dict[Any, Any] = {}
+
+
+def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """The result of an operation: an Array, or a list of them for several results."""
+    avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
+    key = (primitive, avals, config.x64_enabled(), *params.items())
+    try:
+        program = _found.get(key)
+    except TypeError:  # an unhashable parameter
+        program, key = None, None
+    if program is None:
+        program = _compile(primitive, avals, params)
+        if key is not None:
+            if len(_found) >= _BOUND:
+                _found.clear()
+            _found[key] = program
+    arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
+    results = program.executable.run([*program.consts, *arrays])
+    return results if primitive.multiple_results else results[0]
+
+
+def as_array(value: Any, aval: Any) -> Any:
+    """A scalar or a NumPy array as an Array of the given type."""
+    if isinstance(value, runtime.Array):
+        return value
+    return runtime.array_from_numpy(np.asarray(value, aval.dtype), aval)
+
+
+def clear() -> None:
+    """Forget the programs of single operations."""
+    _found.clear()
+
+
+def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> Any:
+    kind = primitive.kind
+    if isinstance(kind, kinds.Higher):
+        inner = kind.inline(params)
+        if inner is not None:
+            return pipeline.compile_jaxpr(inner, name=params.get("name", primitive.name))
+    out, effects = primitive.typed(tuple(avals), params)
+    invars = [Var(aval) for aval in avals]
+    outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
+    equation = JaxprEqn(invars, outvars, primitive, params, effects)
+    closed = ClosedJaxpr(Jaxpr((), invars, outvars, [equation], effects), ())
+    return pipeline.compile_jaxpr(closed, name=primitive.name)

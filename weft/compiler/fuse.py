@@ -1,0 +1,498 @@
+"""Jaxpr -> kernels: which equations become one loop nest, and what stays a step of its own.
+
+Equations are placed in reverse order, so that the users of a value are known when its equation is: a value used by
+one group joins it if it can; one used by several is computed again in each where that is cheap, becomes a further
+output of one of them, or merges them; otherwise it is stored. Finally siblings that read the same array are merged.
+
+    d = sub a c; e = exp d; f = reduce_sum[axes=(1,)] e; g = div e f      one kernel: (b | n lanes), 2 phases
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.compiler import groups
+from weft.compiler.dimensions import Dimensions, dimensions, matched
+from weft.compiler.groups import Absorber, Group
+from weft.core import kinds
+from weft.errors import InternalError
+from weft.loops import kernel
+from weft.loops.index_math import UNIT, Sizes
+from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
+
+DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
+MAX_MERGES = 8  # groups that one shared value may bring together
+
+FUSABLE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Identity)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel."""
+
+    kernel: Kernel | None
+    equation: Any
+    copies: tuple[tuple[Any, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """A program after fusion. ``aliases``: variables that are another one's buffer under another shape."""
+
+    jaxpr: Any
+    steps: tuple[Step, ...]
+    aliases: dict[Any, Any]
+    sizes: Sizes
+
+    def describe(self) -> str:
+        lines = []
+        for step in self.steps:
+            lines += [f"copy {a.aval.str_short()}" for a, _ in step.copies]
+            lines.append(kernel.describe(step.kernel) if step.kernel else f"call {step.equation}")
+        return "\n".join(lines)
+
+
+def fuse(jaxpr: Any) -> Kernels:
+    """The kernels of a simplified program."""
+    dims = dimensions(jaxpr)
+    return _Fusion(jaxpr, dims).run()
+
+
+class _Fusion:
+    """The state of fuse: who wants what, and who makes it."""
+
+    def __init__(self, jaxpr: Any, dims: Dimensions) -> None:
+        self.jaxpr, self.dims = jaxpr, dims
+        self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
+        self.absorber = Absorber(dims, self.places)
+        self.groups: list[Group] = []
+        self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
+        self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+        self.aliases: dict[Any, Any] = {}
+
+    def run(self) -> Kernels:
+        for equation in reversed(self.jaxpr.eqns):
+            self._place(equation)
+        self._merge_siblings()
+        steps = tuple([self._step(group) for group in _in_order(self.groups)])
+        return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
+
+    def _place(self, equation: Any) -> None:
+        kind = equation.primitive.kind
+        outs = equation.outvars
+        if not equation.effects and not any(self._is_needed(v) for v in outs):
+            return
+        if isinstance(kind, FUSABLE) and not (isinstance(kind, kinds.Identity) and kind.barrier):
+            self._place_fusable(equation, kind)
+        elif isinstance(kind, (kinds.Reshape, kinds.Identity)):
+            self._place_alias(equation)
+        elif isinstance(kind, kinds.Assemble):
+            self._place_pieces(equation, kind)
+        elif isinstance(kind, kinds.DynamicSlice):
+            self._place_dynamic_slice(equation)
+        elif isinstance(kind, kinds.DynamicUpdateSlice):
+            self._place_update(equation)
+        else:
+            self._place_step(equation)
+
+    # users
+
+    def _is_needed(self, variable: Any) -> bool:
+        return variable in self.stored or bool(self.users.get(variable))
+
+    def _users_of(self, variable: Any) -> dict[Group, bool]:
+        """The present users of a variable (groups may have been merged since they were noted)."""
+        noted = self.users.get(variable)
+        if not noted:
+            return {}
+        if any(group.merged_into is not None for group in noted):
+            found: dict[Group, bool] = {}
+            for group, in_memory in noted.items():
+                found[group.leader()] = found.get(group.leader(), False) or in_memory
+            self.users[variable] = noted = found
+        return noted
+
+    def _users(self, equation: Any) -> list[Group]:
+        if len(equation.outvars) == 1:
+            return list(self._users_of(equation.outvars[0]))
+        return list({group: None for out in equation.outvars for group in self._users_of(out)})
+
+    def _use(self, variable: Any, group: Group, in_memory: bool) -> None:
+        noted = self.users.setdefault(variable, {})
+        noted[group] = noted.get(group, False) or in_memory
+
+    def _note_users(self, group: Group, equation: Any) -> None:
+        """A group now computes an equation: it uses the operands and no longer waits for the outputs."""
+        for atom in equation.invars:
+            if not hasattr(atom, "val"):
+                self._use(atom, group, False)
+        for out in equation.outvars:
+            self._users_of(out).pop(group, None)
+
+    def _store(self, atom: Any, group: Group | None) -> None:
+        """A value that must be in memory (for a step, or as another's alias)."""
+        if hasattr(atom, "val"):
+            raise InternalError("a literal where an array is needed", stage="fuse", node=str(atom))
+        self.stored.add(atom)
+        if group is not None:
+            self._use(atom, group, True)
+
+    def _made(self, variable: Any, group: Group) -> None:
+        """``variable`` is stored by ``group``: every group that reads it runs later."""
+        for user in self._users_of(variable):
+            if user is not group:
+                user.before.add(group)
+
+    def _absorb(self, group: Group, equation: Any) -> bool:
+        reason = self.absorber.absorb(group, equation)
+        if reason is None:
+            self._note_users(group, equation)
+            return True
+        group.reasons.append(f"{equation.primitive.name} stays outside: {reason}")
+        return False
+
+    # fusable equations
+
+    def _place_fusable(self, equation: Any, kind: Any) -> None:
+        users = self._users(equation)
+        stored = any(v in self.stored for v in equation.outvars)
+        if isinstance(kind, kinds.View):
+            users = [group for group in users if group.step is not None or not self._absorb(group, equation)]
+            if not users and not stored:
+                return
+            if self._is_same_order(equation):
+                self._place_alias(equation)
+                return
+        elif len(users) == 1 and not stored:
+            if self._absorb(users[0], equation):
+                return
+        elif users and (self._duplicate(equation, kind, users, stored) or self._share(equation, users)):
+            return
+        self._root(equation, users)
+
+    def _duplicate(self, equation: Any, kind: Any, users: list[Group], stored: bool) -> bool:
+        """Compute a cheap value again in each of its users."""
+        if stored or any(group.step is not None for group in users):
+            return False
+        if isinstance(kind, kinds.Elementwise):
+            arrays = [a for a in equation.invars if not hasattr(a, "val") and a.aval.shape]
+            if kind.cost > DUPLICATE_COST or len(arrays) > 1:
+                return False
+        elif not isinstance(kind, (kinds.Generate, kinds.Identity)):
+            return False
+        left = [group for group in users if not self._absorb(group, equation)]
+        if left:
+            self._root(equation, left)
+        return True
+
+    def _share(self, equation: Any, users: list[Group]) -> bool:
+        """Let one user compute the value for all, as a further output; merge users that can be one kernel."""
+        kernels = [group for group in users if group.step is None and not group.copies]
+        if not kernels:
+            return False
+        for other in kernels[1:MAX_MERGES]:
+            groups.merge(kernels[0].leader(), other.leader(), self.absorber)
+        users = list({group.leader(): None for group in users})
+        stored = any(v in self.stored for v in equation.outvars)
+        for group in list({g.leader(): None for g in kernels})[:MAX_MERGES]:
+            if len(users) == 1 and not stored:
+                return self._absorb(group, equation)
+            if self._adopt(group, equation, users):
+                return True
+        return False
+
+    def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
+        """Compute and store every output of an equation inside one of its users."""
+        outs = [v for v in equation.outvars if self._is_needed(v)]
+        accesses = [next((a for a in group.wanted.get(v, ()) if group.covers(a)), None) for v in outs]
+        if any(access is None for access in accesses):
+            return False
+        if group.run > 1 and not all(
+            self.absorber.run_is_whole(group, v, a) for v, a in zip(outs, accesses, strict=True)
+        ):
+            return False
+        if any(user is not group and groups.depends(group, user) for user in users):
+            return False
+        if any(self._users_of(v).get(group) for v in outs):
+            return False
+        if not self._absorb(group, equation):
+            return False
+        for out, access in zip(outs, accesses, strict=True):
+            if group.covers(access):
+                group.outputs.append(kernel.Output(Node(out, access), out, access))
+                self._made(out, group)
+        return True
+
+    def _root(self, equation: Any, users: Sequence[Group]) -> None:
+        """A group of its own, which stores what the equation makes."""
+        group = self._new_group(equation)
+        outs = [v for v in equation.outvars if self._is_needed(v)]
+        access: Access = ()
+        if isinstance(equation.primitive.kind, kinds.Reduction):
+            access = self._reduction_space(group, equation)
+        else:
+            group.axes, access = groups.axis_for_dimensions(self.dims, outs[0])
+            if isinstance(equation.primitive.kind, kinds.Cumulative):
+                access = self._scan_space(group, equation, access)
+        for out in outs:
+            group.want(Node(out, access))
+        reason = self.absorber.absorb(group, equation)
+        if reason is not None:
+            raise InternalError(f"no kernel can be made: {reason}", stage="fuse", node=str(equation))
+        self._note_users(group, equation)
+        for out in outs:
+            group.outputs.append(kernel.Output(Node(out, access), out, access))
+            self._made(out, group)
+
+    def _reduction_space(self, group: Group, equation: Any) -> Access:
+        """Parallel axes for the kept dimensions; the reduction adds its own when it joins."""
+        group.axes, access = groups.axis_for_dimensions(self.dims, equation.outvars[0])
+        return access
+
+    def _scan_space(self, group: Group, equation: Any, access: Access) -> Access:
+        """A scan needs an axis even along a structural unit dimension."""
+        dim = equation.primitive.kind.axis(equation.params)
+        if access[dim].axis != CONSTANT:
+            return access
+        axis = groups.new_axis(self.dims.sizes.fresh(), 1)
+        group.axes = [*group.axes, axis]
+        return (*access[:dim], Use(axis.key, 0, 1), *access[dim + 1 :])
+
+    def _new_group(self, equation: Any) -> Group:
+        group = Group(self.places[equation])
+        self.groups.append(group)
+        return group
+
+    # the other kinds
+
+    def _is_same_order(self, equation: Any) -> bool:
+        """Whether a view only drops or adds unit dimensions: then it is an alias."""
+        operand, out = equation.invars[0], equation.outvars[0]
+        if hasattr(operand, "val") or operand.aval.size != out.aval.size or not out.aval.size:
+            return False
+        index_map = self.dims.index_maps[equation]
+        moved = [dim for dim, extent in zip(index_map, operand.aval.shape, strict=True) if extent != 1]
+        order = [dim.out_dim for dim in moved]
+        return all(dim.start == 0 and dim.step == 1 and dim.out_dim is not None for dim in moved) and order == sorted(
+            order, key=lambda d: -1 if d is None else d
+        )
+
+    def _place_alias(self, equation: Any) -> None:
+        """Reshapes and barriers: the operand's buffer under another name; unit dimensions are seen through."""
+        barrier = isinstance(equation.primitive.kind, kinds.Identity)
+        for operand, out in zip(equation.invars, equation.outvars, strict=False):
+            if not self._is_needed(out):
+                continue
+            users = list(self._users_of(out))
+            left = [g for g in users if barrier or g.step is not None or not self._see_through(g, equation)]
+            if left or out in self.stored or barrier:
+                self.aliases[out] = operand
+                self._store(operand, None)
+                for group in left:
+                    self._use(operand, group, True)
+
+    def _see_through(self, group: Group, equation: Any) -> bool:
+        """Let a group read past a reshape that only adds or drops unit dimensions."""
+        operand, out = equation.invars[0], equation.outvars[0]
+        pairs = dict(matched(operand.aval.shape, out.aval.shape))
+        unmatched = [extent for dim, extent in enumerate(operand.aval.shape) if dim not in pairs]
+        unmatched += [extent for dim, extent in enumerate(out.aval.shape) if dim not in pairs.values()]
+        if hasattr(operand, "val") or any(extent != 1 for extent in unmatched) or not operand.aval.size:
+            return False
+        accesses = list(group.wanted.get(out, ()))
+        moved = [
+            tuple([access[pairs[dim]] if dim in pairs else FIXED for dim in range(operand.aval.ndim)])
+            for access in accesses
+        ]
+        if group.run > 1 and not all(self.absorber.run_is_whole(group, operand, access) for access in moved):
+            return False
+        for access, used in zip(accesses, moved, strict=True):
+            group.nodes[Node(out, access)] = (Node(operand, used),)
+            group.want(Node(operand, used))
+        group.equations[equation] = self.places[equation]
+        self._note_users(group, equation)
+        return True
+
+    def _place_pieces(self, equation: Any, kind: kinds.Assemble) -> None:
+        out = equation.outvars[0]
+        avals = [atom.aval for atom in equation.invars]
+        earlier: list[Group] = []
+        for piece in kind.pieces(avals, out.aval, equation.params):
+            if 0 in piece.extent:
+                continue
+            group = self._new_group(equation)
+            group.before.update(earlier)
+            operand = equation.invars[piece.operand]
+            group.axes, uses, own = self._piece_space(piece, operand, out)
+            node = self._leaf(group, operand, own)
+            group.outputs.append(kernel.Output(node, out, uses))
+            self._made(out, group)
+            if piece.fill:
+                earlier = [group]
+
+    def _leaf(self, group: Group, operand: Any, access: Access) -> Node:
+        """What a group stores when it stores an operand of its step."""
+        if hasattr(operand, "val"):
+            return Node(kernel.Constant(operand.val, operand.aval), ())
+        node = Node(operand, access)
+        group.want(node)
+        self._use(operand, group, False)
+        return node
+
+    def _piece_space(
+        self, piece: kinds.Piece, operand: Any, out: Any
+    ) -> tuple[list[kernel.Axis], Access, Access]:
+        """Axes of a piece's region, the region's access to the output, and its access to the operand."""
+        axes: list[kernel.Axis] = []
+        uses: list[Use] = []
+        symbols = self.dims.sizes.symbols(out)
+        named = {dim.out_dim: i for i, dim in enumerate(piece.index_map) if dim.out_dim is not None}
+        inner = self.dims.symbols(operand)
+        for dim, extent in enumerate(piece.extent):
+            if symbols[dim] == UNIT:
+                uses.append(FIXED)
+                continue
+            whole = piece.start[dim] == 0 and piece.step[dim] == 1 and extent == out.aval.shape[dim]
+            source = UNIT
+            if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
+                source = inner[named[dim]]
+            symbol = symbols[dim] if whole else source if source != UNIT else self.dims.sizes.fresh()
+            axes.append(groups.new_axis(symbol, extent))
+            uses.append(Use(axes[-1].key, piece.start[dim], piece.step[dim]))
+        if not operand.aval.shape:
+            return axes, tuple(uses), ()
+        region = tuple([use if use.axis == CONSTANT else Use(use.axis, 0, 1) for use in uses])
+        return axes, tuple(uses), kernel.compose(piece.index_map, region)
+
+    def _place_dynamic_slice(self, equation: Any) -> None:
+        """A load whose base moves at run time, in whatever kernel wants it."""
+        out = equation.outvars[0]
+        users = self._users(equation)
+        for group in users:
+            if group.step is None:
+                group.dynamic[out] = equation
+        if out in self.stored or any(group.step is not None for group in users):
+            root = self._new_group(equation)
+            root.axes, access = groups.axis_for_dimensions(self.dims, out)
+            root.want(Node(out, access))
+            root.dynamic[out] = equation
+            root.outputs.append(kernel.Output(Node(out, access), out, access))
+            self._made(out, root)
+            users = [*users, root]
+        for group in users:
+            if group.step is None:
+                for atom in equation.invars:
+                    if not hasattr(atom, "val"):
+                        self._store(atom, group)
+
+    def _place_update(self, equation: Any) -> None:
+        """Copy the array (the plan drops the copy where the array dies), then write the region."""
+        array, update, *starts = equation.invars
+        out = equation.outvars[0]
+        group = self._new_group(equation)
+        group.copies = [(array, out)]
+        for atom in (array, *starts):
+            if not hasattr(atom, "val"):
+                self._store(atom, group)
+        symbols = self.dims.sizes.symbols(out)
+        own = self.dims.symbols(update)
+        uses = []
+        for dim, extent in enumerate(update.aval.shape):
+            if symbols[dim] == UNIT:
+                uses.append(FIXED)
+                continue
+            symbol = own[dim] if own and own[dim] != UNIT else self.dims.sizes.fresh()
+            group.axes.append(groups.new_axis(symbol, extent))
+            uses.append(Use(group.axes[-1].key, 0, 1))
+        node = self._leaf(group, update, tuple(uses))
+        group.outputs.append(kernel.Output(node, out, tuple(uses), equation))
+        self._made(out, group)
+
+    def _place_step(self, equation: Any) -> None:
+        group = self._new_group(equation)
+        group.step = equation
+        for atom in equation.invars:
+            if not hasattr(atom, "val"):
+                self._store(atom, group)
+        for out in equation.outvars:
+            self._made(out, group)
+
+    # siblings, order, result
+
+    def _merge_siblings(self) -> None:
+        """Groups over one space that read the same array become one kernel."""
+        first: dict[Any, Group] = {}
+        for group in sorted(self.groups, key=lambda group: group.order):
+            if group.merged_into is not None or group.step is not None or not group.axes:
+                continue
+            space = tuple([(axis.symbol, axis.extent, axis.key in group.reduced) for axis in group.axes])
+            inner = {node.atom for node in group.nodes}
+            for variable in list(group.wanted):
+                if variable not in inner and variable.aval.shape:
+                    twin = first.setdefault((space, variable), group).leader()
+                    groups.merge(twin, group.leader(), self.absorber)
+
+    def _step(self, group: Group) -> Step:
+        if group.step is not None:
+            return Step(None, group.step)
+        return Step(_kernel(group), None, tuple(group.copies))
+
+
+def _kernel(group: Group) -> Kernel:
+    equations = sorted(group.equations, key=group.equations.__getitem__)
+    nodes, outputs = group.nodes, tuple(group.outputs)
+    if group.reverse:
+        along = next(axis for axis in group.axes if axis.key == group.reduced[0])
+
+        def turned(access: Access) -> Access:
+            return tuple(
+                [
+                    Use(use.axis, use.start + use.step * (along.extent - 1), -use.step) if use.axis == along.key else use
+                    for use in access
+                ]
+            )
+
+        nodes = {
+            Node(node.atom, turned(node.access)): tuple([Node(o.atom, turned(o.access)) for o in operands])
+            for node, operands in nodes.items()
+        }
+        outputs = tuple(
+            [kernel.Output(Node(o.node.atom, turned(o.node.access)), o.target, turned(o.access)) for o in outputs]
+        )
+    names = list(dict.fromkeys(e.primitive.name for e in equations if not isinstance(e.primitive.kind, kinds.View)))
+    return Kernel(
+        name="_".join(names[-3:]) or "copy",
+        axes=tuple(group.axes),
+        reduced=tuple(group.reduced),
+        run=group.run,
+        tree=group.tree,
+        equations=tuple(equations),
+        nodes=nodes,
+        dynamic=group.dynamic,
+        outputs=outputs,
+        reasons=tuple(dict.fromkeys(group.reasons)),
+    )
+
+
+def _in_order(found: Sequence[Group]) -> list[Group]:
+    """Leaders in an order that respects who reads whom; program order otherwise."""
+    leaders = sorted((g for g in found if g.merged_into is None), key=lambda group: group.order)
+    done: set[Group] = set()
+    order: list[Group] = []
+    for start in leaders:
+        stack = [start]
+        while stack:
+            group = stack[-1]
+            if group in done:
+                stack.pop()
+                continue
+            waiting = [b.leader() for b in group.before if b.leader() not in done and b.leader() is not group]
+            if waiting:
+                stack.extend(sorted(waiting, key=lambda other: -other.order))
+                continue
+            done.add(group)
+            order.append(group)
+            stack.pop()
+    return order

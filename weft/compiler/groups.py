@@ -1,0 +1,401 @@
+"""Groups: kernels while fuse is still growing them, and the rules by which an equation joins one.
+
+A group knows its axes, the nodes (values at accesses) it computes, and what it wants from outside. ``absorb``
+returns a reason when an equation may not join, None when it has joined.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from weft.compiler.dimensions import Dimensions
+from weft.core import kinds
+from weft.loops import kernel
+from weft.loops.index_math import UNIT
+from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Constant, Node, Use
+
+MAX_NODES = 192  # of a group: compile time grows a little faster than its size
+MAX_LEAVES = 40
+MAX_PHASES = 6
+RECOMPUTE_COST = 12.0  # of all further copies of a value wanted at several accesses
+SCALAR_COST = 2.0  # of what may join a scan along the last axis, whose loop has no vectors
+
+_keys = itertools.count(1)
+
+
+class Group:
+    """A kernel under construction."""
+
+    def __init__(self, order: int) -> None:
+        self.order = order  # of its first root in the program
+        self.axes: list[Axis] = []
+        self.reduced: list[int] = []
+        self.run = 0
+        self.tree: Literal["lanes", "rows", "scan"] | None = None
+        self.reverse = False
+        self.nodes: dict[Node, tuple[Node, ...]] = {}
+        self.equations: dict[Any, int] = {}  # equation -> its place in the program
+        self.wanted: dict[Any, dict[Access, None]] = {}  # variable -> accesses
+        self.dynamic: dict[Any, Any] = {}
+        self.outputs: list[kernel.Output] = []
+        self.before: set[Group] = set()  # groups whose outputs this one reads
+        self.reductions = 0
+        self.merged_into: Group | None = None
+        self.copies: list[tuple[Any, Any]] = []  # (source, target) copied ahead of the kernel
+        self.step: Any = None  # an equation that is no kernel
+        self.reasons: list[str] = []
+
+    def leader(self) -> Group:
+        group = self
+        while group.merged_into is not None:
+            group = group.merged_into
+        return group
+
+    @property
+    def parallel(self) -> list[Axis]:
+        return [axis for axis in self.axes if axis.key not in self.reduced]
+
+    def want(self, node: Node) -> None:
+        self.wanted.setdefault(node.atom, {})[node.access] = None
+
+    def covers(self, access: Access) -> bool:
+        """Whether a value at this access may be stored: one element for every point of its level."""
+        used = [use.axis for use in access if use.axis != CONSTANT]
+        if len(set(used)) != len(used) or any(use.start or use.step != 1 for use in access if use.axis != CONSTANT):
+            return False
+        touches = any(key in self.reduced for key in used)
+        return len(used) == (len(self.axes) if touches or not self.reduced else len(self.parallel))
+
+
+def new_axis(symbol: int, extent: int) -> Axis:
+    return Axis(next(_keys), symbol, extent)
+
+
+def axis_for_dimensions(dims: Dimensions, variable: Any) -> tuple[list[Axis], Access]:
+    """Fresh axes for a variable's dimensions and its own access over them."""
+    axes, uses = [], []
+    for symbol, extent in zip(dims.sizes.symbols(variable), variable.aval.shape, strict=True):
+        if symbol == UNIT:
+            uses.append(FIXED)
+            continue
+        axes.append(new_axis(symbol, extent))
+        uses.append(Use(axes[-1].key, 0, 1))
+    return axes, tuple(uses)
+
+
+class Absorber:
+    """The rules of joining, for one program."""
+
+    def __init__(self, dims: Dimensions, places: dict[Any, int]) -> None:
+        self.dims, self.places = dims, places
+
+    def absorb(self, group: Group, equation: Any) -> str | None:
+        """Let an equation's wanted values be computed inside a group; or say why not."""
+        if len(group.nodes) >= MAX_NODES or len(group.wanted) - len(group.equations) > MAX_LEAVES:
+            return "the kernel is full"
+        accesses = self._accesses(group, equation)
+        joined = _JOIN[type(equation.primitive.kind)](self, group, equation, accesses)
+        if isinstance(joined, str):
+            return joined
+        first = equation.outvars[0]
+        for access, operands in zip(accesses, joined, strict=True):
+            group.nodes[Node(first, access)] = operands
+            for operand in operands:
+                if not isinstance(operand.atom, Constant):
+                    group.wanted.setdefault(operand.atom, {})[operand.access] = None
+        group.equations[equation] = self.places[equation]
+        return None
+
+    def _accesses(self, group: Group, equation: Any) -> list[Access]:
+        found: dict[Access, None] = {}
+        for out in equation.outvars:
+            found.update(group.wanted.get(out, {}))
+        return list(found)
+
+    # one rule per kind: operand nodes for each access, or a reason
+
+    def elementwise(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+        cost = equation.primitive.kind.cost
+        if (len(accesses) - 1) * cost > RECOMPUTE_COST:
+            return f"computing it at {len(accesses)} places costs more than storing it"
+        if cost > SCALAR_COST and self._is_scalar_scan(group):
+            return "a scan along the last axis has no vectors to compute it with"
+        out, sizes = equation.outvars[0], self.dims.sizes
+        result = []
+        for access in accesses:
+            nodes = []
+            for operand in equation.invars:
+                if hasattr(operand, "val"):
+                    nodes.append(Node(Constant(operand.val, operand.aval), ()))
+                    continue
+                used = kernel.elementwise_access(operand, out, access, sizes)
+                if group.run > 1 and used is not access and not self.run_is_whole(group, operand, used):
+                    return "an operand is broadcast inside the flattened reduced axes"
+                nodes.append(Node(operand, used))
+            result.append(tuple(nodes))
+        return result
+
+    def _is_scalar_scan(self, group: Group) -> bool:
+        return group.tree == "scan" and group.axes[-1].key in group.reduced
+
+    def view(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+        operand = equation.invars[0]
+        if hasattr(operand, "val"):
+            return [(Node(Constant(operand.val, operand.aval), ()),) for _ in accesses]
+        index_map = self.dims.index_maps[equation]
+        result = []
+        for access in accesses:
+            used = kernel.compose(index_map, access)
+            if group.run > 1 and not self.run_is_whole(group, operand, used):
+                return "the view cuts through the flattened reduced axes"
+            result.append((Node(operand, used),))
+        return result
+
+    def identity(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+        return [(Node(equation.invars[0], access),) for access in accesses]
+
+    def generate(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+        dim = equation.primitive.kind.dimension(equation.params)
+        if group.run > 1 and any(access[dim].axis in group.reduced[-group.run :] for access in accesses):
+            return "an index inside the flattened reduced axes"
+        return [() for _ in accesses]
+
+    def reduction(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+        if len(accesses) != 1:
+            return "a reduction wanted at several places"
+        facts = ReductionFacts(equation, self.dims)
+        reason = self._fit(group, facts, accesses[0])
+        if reason is not None:
+            return reason
+        kept = iter(accesses[0])
+        by_axis = dict(zip(facts.moving, group.reduced, strict=False))
+        uses = []
+        for dim in range(facts.rank):
+            if dim not in facts.axes:
+                uses.append(next(kept))
+            elif dim in by_axis:
+                uses.append(Use(by_axis[dim], 0, 1))
+            else:
+                uses.append(FIXED)
+        group.reductions += 1
+        nodes = []
+        for operand in equation.invars[: facts.count]:
+            if hasattr(operand, "val"):
+                nodes.append(Node(Constant(operand.val, operand.aval), ()))
+            else:
+                nodes.append(Node(operand, tuple(uses)))
+        return [tuple(nodes)]
+
+    def _fit(self, group: Group, facts: ReductionFacts, access: Access) -> str | None:
+        """Make the group's reduced axes those of the reduction, if they are or can become so."""
+        if group.tree == "scan":
+            return "a reduction does not join a scan"
+        if any(use.start or use.step != 1 for use in access if use.axis != CONSTANT):
+            return "a reduction wanted through a slice"
+        used = [use.axis for use in access if use.axis != CONSTANT]
+        if len(set(used)) != len(used):
+            return "a reduction wanted on a diagonal"
+        if group.reduced:
+            return self._fit_existing(group, facts, used)
+        remaining = [axis for axis in group.axes if axis.key not in used]
+        if not remaining:
+            self._extend(group, facts, access)
+            return None
+        sizes = [(axis.symbol, axis.extent) for axis in remaining]
+        if sizes != [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving]:
+            return "its reduced axes are not those its consumer broadcasts over"
+        group.reduced, group.run, group.tree = [axis.key for axis in remaining], facts.run, facts.tree
+        if group.run > 1 and not self.group_is_whole(group):
+            group.reduced, group.run, group.tree = [], 0, None
+            return "the consumer cuts through the flattened reduced axes"
+        return None
+
+    def _fit_existing(self, group: Group, facts: ReductionFacts, used: list[int]) -> str | None:
+        if len(used) != len(group.parallel) or any(key in group.reduced for key in used):
+            return "a reduction inside a reduction, or over fewer points than its consumer has"
+        by_key = {axis.key: axis for axis in group.axes}
+        sizes = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
+        mine = [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] or [(-1, 1)]
+        if sizes != mine or facts.tree != group.tree or facts.run != group.run:
+            return "a reduction over other axes"
+        if group.reductions >= 4 * MAX_PHASES:
+            return "too many reductions in one kernel"
+        return None
+
+    def _extend(self, group: Group, facts: ReductionFacts, access: Access) -> None:
+        """Give an all-parallel group new reduced axes, in logical order where that is possible."""
+        new = {dim: new_axis(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving}
+        reduced = list(new.values())
+        if not reduced:  # nothing moves: one step over a lone point
+            reduced = [new_axis(self.dims.sizes.fresh(), 1)]
+            group.axes = [*group.axes, *reduced]
+        else:
+            by_key = {axis.key: axis for axis in group.axes}
+            kept = iter(access)
+            order = [new.get(dim) if dim in facts.axes else by_key.get(next(kept).axis) for dim in range(facts.rank)]
+            axes = [axis for axis in order if axis is not None]
+            same = [axis for axis in axes if axis.key in by_key] == group.axes
+            group.axes = axes if same else [*group.axes, *reduced]
+        group.reduced = [axis.key for axis in reduced]
+        group.run, group.tree = facts.run, facts.tree
+
+    def run_is_whole(self, group: Group, variable: Any, access: Access) -> bool:
+        """Whether a variable walks the flattened axes as one, or not at all."""
+        run = group.reduced[-group.run :]
+        found = [dim for dim, use in enumerate(access) if use.axis in run]
+        if not found:
+            return True
+        if [access[dim].axis for dim in found] != run:
+            return False
+        symbols, shape = self.dims.symbols(variable), variable.aval.shape
+        by_key = {axis.key: axis for axis in group.axes}
+        for dim in range(found[0], found[-1] + 1):
+            if dim not in found:
+                if symbols[dim] != UNIT:
+                    return False
+                continue
+            axis = by_key[access[dim].axis]
+            if access[dim].start or access[dim].step != 1 or (symbols[dim], shape[dim]) != (axis.symbol, axis.extent):
+                return False
+        return True
+
+    def group_is_whole(self, group: Group) -> bool:
+        for variable, accesses in group.wanted.items():
+            if any(not self.run_is_whole(group, variable, access) for access in accesses):
+                return False
+        run = group.reduced[-group.run :]
+        for equation in group.equations:
+            if isinstance(equation.primitive.kind, kinds.Generate):
+                dim = equation.primitive.kind.dimension(equation.params)
+                accesses = group.wanted.get(equation.outvars[0], {})
+                if any(access[dim].axis in run for access in accesses):
+                    return False
+        return all(self.run_is_whole(group, out.target, out.access) for out in group.outputs)
+
+    def cumulative(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+        kind = equation.primitive.kind
+        if len(accesses) != 1 or not group.covers(accesses[0]):
+            return "a scan wanted at several places or through a view"
+        along = accesses[0][kind.axis(equation.params)].axis
+        reverse = kind.reverse(equation.params)
+        if along == CONSTANT:
+            return "a scan along a structural unit dimension"
+        if group.tree is None:
+            if along == group.axes[-1].key and any(
+                isinstance(other.primitive.kind, kinds.Elementwise) and other.primitive.kind.cost > SCALAR_COST
+                for other in group.equations
+            ):
+                return "its consumer needs vectors"
+            if any(isinstance(other.primitive.kind, kinds.Generate) for other in group.equations) and reverse:
+                return "an index in a reversed scan"
+            group.tree, group.reduced, group.run, group.reverse = "scan", [along], 1, reverse
+        elif group.tree != "scan" or group.reduced != [along] or group.reverse != reverse:
+            return "a scan along another axis"
+        return [tuple(Node(operand, accesses[0]) for operand in equation.invars)]
+
+
+class ReductionFacts:
+    """What the tree of docs/NUMERICS.md is for a reduction: its axes, its flattened run, lanes or rows."""
+
+    def __init__(self, equation: Any, dims: Dimensions) -> None:
+        kind = equation.primitive.kind
+        avals = [atom.aval for atom in equation.invars]
+        self.count = kind.operands(avals) if kind.operands else len(avals)
+        self.axes = tuple(sorted(kind.axes(equation.params)))
+        self.shape = avals[0].shape
+        self.rank = len(self.shape)
+        arrays = [atom for atom in equation.invars[: self.count] if not hasattr(atom, "val")]
+        self.symbols = dims.symbols(arrays[0]) if arrays else ()
+        self.moving = [dim for dim in self.axes if self.symbols[dim] != UNIT]
+        run = last_run(self.axes)
+        self.run = max(len([dim for dim in run if self.symbols[dim] != UNIT]), 1)
+        self.tree: Literal["lanes", "rows"] = "lanes" if self.axes and self.axes[-1] == self.rank - 1 else "rows"
+
+
+def last_run(axes: Sequence[int]) -> tuple[int, ...]:
+    """The last maximal run of adjacent axes: (0, 2, 3) -> (2, 3)."""
+    first = len(axes) - 1
+    while first > 0 and axes[first - 1] == axes[first] - 1:
+        first -= 1
+    return tuple(axes[max(first, 0) :])
+
+
+_JOIN: dict[type, Any] = {
+    kinds.Elementwise: Absorber.elementwise,
+    kinds.View: Absorber.view,
+    kinds.Identity: Absorber.identity,
+    kinds.Generate: Absorber.generate,
+    kinds.Reduction: Absorber.reduction,
+    kinds.Cumulative: Absorber.cumulative,
+}
+
+
+def depends(group: Group, other: Group) -> bool:
+    """Whether a group reads, through any others, what another writes."""
+    stack, seen = [group], {group}
+    while stack:
+        for before in stack.pop().before:
+            before = before.leader()
+            if before is other:
+                return True
+            if before not in seen:
+                seen.add(before)
+                stack.append(before)
+    return False
+
+
+def merge(group: Group, other: Group, absorber: Absorber) -> bool:
+    """Make one kernel of two independent ones over the same space; says whether it was possible."""
+    if group is other or group.step is not None or other.step is not None or group.copies or other.copies:
+        return False
+    if group.tree is None and other.tree is not None:
+        return merge(other, group, absorber)
+    if not _spaces_agree(group, other) or len(group.nodes) + len(other.nodes) > MAX_NODES:
+        return False
+    if len(group.outputs) + len(other.outputs) > MAX_LEAVES or depends(group, other) or depends(other, group):
+        return False
+    renamed = {theirs.key: mine.key for mine, theirs in zip(group.axes, other.axes, strict=True)}
+    if group.run > 1 and other.tree is None:
+        trial = Group(other.order)
+        trial.axes, trial.reduced, trial.run = group.axes, group.reduced, group.run
+        trial.equations = other.equations
+        _take(trial, other, renamed)
+        if not absorber.group_is_whole(trial):
+            return False
+    _take(group, other, renamed)
+    group.order = min(group.order, other.order)
+    group.before |= other.before
+    group.reductions += other.reductions
+    group.equations.update(other.equations)
+    group.reasons += other.reasons
+    other.merged_into = group
+    return True
+
+
+def _spaces_agree(group: Group, other: Group) -> bool:
+    mine = [(axis.symbol, axis.extent) for axis in group.axes]
+    if mine != [(axis.symbol, axis.extent) for axis in other.axes]:
+        return False
+    if other.tree is None:
+        return group.tree is None or (group.tree == "lanes" and bool(group.parallel))
+    same_places = [axis.key in group.reduced for axis in group.axes] == [axis.key in other.reduced for axis in other.axes]
+    return (group.tree, group.run, group.reverse) == (other.tree, other.run, other.reverse) and same_places
+
+
+def _take(group: Group, other: Group, renamed: dict[int, int]) -> None:
+    def moved(access: Access) -> Access:
+        return tuple([use if use.axis == CONSTANT else use._replace(axis=renamed[use.axis]) for use in access])
+
+    for node, operands in other.nodes.items():
+        group.nodes[Node(node.atom, moved(node.access))] = tuple([Node(o.atom, moved(o.access)) for o in operands])
+    for variable, accesses in other.wanted.items():
+        wanted = group.wanted.setdefault(variable, {})
+        for access in accesses:
+            wanted[moved(access)] = None
+    for out in other.outputs:
+        node = Node(out.node.atom, moved(out.node.access))
+        group.outputs.append(kernel.Output(node, out.target, moved(out.access), out.starts))
+    group.dynamic.update(other.dynamic)
+

@@ -1,0 +1,81 @@
+"""The reference interpreter: a jaxpr run in NumPy by the references of its operations.
+
+Reductions run the tree of ``loops.tree``, so that their bits are those of machine code. Used to verify the stages of
+the compiler and as an oracle in tests; never on the way of a user's program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import kinds
+from weft.core.jaxpr import ClosedJaxpr, DropVar, Literal
+from weft.core.trace import trace_to_jaxpr
+from weft.loops import tree
+
+
+def interpret(closed: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
+    """The results of a program on NumPy arrays."""
+    jaxpr = closed.jaxpr
+    env: dict[Any, np.ndarray] = {}
+    for variable, value in zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *args), strict=True):
+        env[variable] = np.asarray(value).astype(variable.aval.dtype, copy=False)
+
+    def read(atom: Any) -> np.ndarray:
+        return np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else env[atom]
+
+    for equation in jaxpr.eqns:
+        results = run_equation(equation, [read(atom) for atom in equation.invars])
+        for variable, result in zip(equation.outvars, results, strict=True):
+            if not isinstance(variable, DropVar):
+                result = np.asarray(result)
+                aval = variable.aval
+                assert result.shape == aval.shape and result.dtype == aval.dtype, (
+                    f"{equation.primitive.name} gave {result.dtype}{result.shape} for {aval.str_short()}"
+                )
+                env[variable] = result
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def run_equation(equation: Any, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+    """The results of one equation."""
+    kind, params = equation.primitive.kind, equation.params
+    if isinstance(kind, kinds.Higher):
+        inner = kind.inline(params)
+        if inner is None:
+            raise NotImplementedError(f"[interpret] {equation.primitive.name}")
+        return interpret(inner, arrays)
+    if isinstance(kind, kinds.Resolve):
+        avals = [atom.aval for atom in equation.invars]
+        closed, _ = trace_to_jaxpr(lambda *a: _listed(kind.expand(*a, **params)), avals)
+        return interpret(closed, arrays)
+    if isinstance(kind, kinds.Identity):
+        return arrays
+    if isinstance(kind, (kinds.External, kinds.Effect)):
+        return _listed(kind.call(*arrays, **params))
+    if isinstance(kind, kinds.Generate):
+        return [kind.reference(**params)]
+    with np.errstate(all="ignore"):
+        if isinstance(kind, kinds.Reduction):
+            return _reduce(equation, kind, arrays)
+        return _listed(kind.reference(*arrays, **params))
+
+
+def _reduce(equation: Any, kind: kinds.Reduction, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+    avals = [atom.aval for atom in equation.invars]
+    count = kind.operands(avals) if kind.operands else len(arrays)
+    if not kind.axes(equation.params):
+        arrays = [array[..., None] for array in arrays[:count]]
+        outs = tree.reduce_rows(
+            kind, [a[..., None, :] for a in arrays], equation.params, kind.accumulators(avals, equation.params), "rows"
+        )
+    else:
+        outs = tree.reduce(kind, arrays[:count], equation.params, avals)
+    return [np.asarray(out).astype(v.aval.dtype) for out, v in zip(outs, equation.outvars, strict=True)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, (tuple, list)) else [value]

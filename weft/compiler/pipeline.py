@@ -1,0 +1,235 @@
+"""The pipeline: a jaxpr goes in, a program that the runtime can run comes out.
+
+    jaxpr -> simplify -> fuse -> lower -> plan -> codegen -> Executable
+
+Compiled programs are found again by the fingerprint of their jaxpr, kernels by their nest.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import codegen, config, runtime, target
+from weft.compiler import cache, fuse, plan, simplify
+from weft.compiler.cache import KERNELS
+from weft.compiler.stages import Stages
+from weft.core.fingerprint import fingerprint
+from weft.core.jaxpr import ClosedJaxpr
+from weft.loops import lower, printer
+from weft.loops.schedule import Lowered
+
+_log = logging.getLogger("weft.compiler")
+_PROGRAMS_BOUND = 4096
+_programs: OrderedDict[Any, Program] = OrderedDict()
+_lock = threading.Lock()
+_totals = {"programs_built": 0, "programs_reused": 0}
+
+
+class Program:
+    """A compiled jaxpr. ``executable`` takes ``consts`` and then the arguments."""
+
+    def __init__(self, name: str, source: ClosedJaxpr, stages: Stages) -> None:
+        self.name, self.source = name, source
+        self.jaxpr: ClosedJaxpr = source
+        self.kernels: Any = None
+        self.lowered: list[Lowered | None] = []
+        self.plan: Any = None
+        self.compiled: list[cache.Compiled] = []
+        self.executable: Any = None
+        self.consts: tuple[Any, ...] = ()
+        self.in_avals: tuple[Any, ...] = ()
+        self.out_avals: tuple[Any, ...] = tuple(v.aval for v in source.jaxpr.outvars)
+        self.kernels_built = 0
+        self.kernels_reused = 0
+        self._stages = stages
+
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Milliseconds of each stage, and what the kernel cache answered."""
+        return {
+            "milliseconds": dict(self._stages.milliseconds),
+            "kernels_built": self.kernels_built,
+            "kernels_reused": self.kernels_reused,
+        }
+
+    def nests(self) -> list[Any]:
+        """The distinct nests of the program, in order."""
+        return list(dict.fromkeys(low.nest for low in self.lowered if low is not None))
+
+    def text(self, form: str) -> str:
+        """The program in one of its forms: jaxpr, kernel, loops, llvm, asm or plan."""
+        if form == "jaxpr":
+            return str(self.jaxpr)
+        if form == "kernel":
+            return self.kernels.describe()
+        if form == "plan":
+            return self.plan.describe()
+        if form == "loops":
+            return "\n\n".join(printer.text(nest) for nest in self.nests())
+        if form == "llvm":
+            return "\n\n".join(codegen.text_of(nest, target.host()) for nest in self.nests())
+        if form == "asm":
+            objects = [codegen.compile_nest(nest, target.host()) for nest in self.nests()]
+            return "\n\n".join(codegen.assembly(compiled, target.host()) for compiled in objects)
+        raise ValueError(f"[as_text] unknown form {form!r}; known: jaxpr, kernel, loops, llvm, asm, plan.")
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Estimates: operations, bytes moved by kernels and products, nanoseconds on one core."""
+        moved, flops, nanoseconds = 0.0, 0.0, 0.0
+        for instruction in self.plan.instructions:
+            if isinstance(instruction, plan.Run):
+                low = instruction.lowered
+                moved += bytes_moved(low)
+                nanoseconds += low.points * codegen.cost(low.nest)
+                flops += low.points * operations_per_point(low)
+            elif instruction[0] == "gemm":
+                m, n, k, batch = *instruction[4:7], instruction[13]
+                flops += 2.0 * m * n * k * math.prod([entry[0] for entry in batch])
+        return {"flops": flops, "bytes accessed": moved, "optimal_seconds": nanoseconds * 1e-9}
+
+    def memory_analysis(self) -> dict[str, int]:
+        """Bytes of arguments, results, temporaries and machine code."""
+        outputs = [entry[-1].nbytes for entry in self.plan.outputs if entry[0] != "input"]
+        return {
+            "argument_size_in_bytes": sum(aval.nbytes for aval in self.in_avals),
+            "output_size_in_bytes": sum(outputs),
+            "temp_size_in_bytes": self.plan.arena_bytes,
+            "alias_size_in_bytes": sum(e[-1].nbytes for e in self.plan.outputs if e[0] in ("input", "donated")),
+            "generated_code_size_in_bytes": sum({id(c): c.nbytes for c in self.compiled}.values()),
+        }
+
+
+def bytes_moved(low: Lowered) -> float:
+    """Bytes a kernel reads and writes, each operand once."""
+    total = 0
+    for binding in low.operands:
+        count = 1
+        for extent, stride in zip((*low.extents, *low.outer), (*binding.strides, *binding.outer), strict=True):
+            count *= extent if stride else 1
+        total += count * binding.dtype.itemsize
+    return float(total)
+
+
+def operations_per_point(low: Lowered) -> float:
+    return float(sum(hasattr(s, "kind") for phase in low.nest.phases for s in (*phase.body, *phase.reductions)))
+
+
+def compile_jaxpr(
+    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = (), inline_consts: bool = False
+) -> Program:
+    """The compiled form of a program; equal programs are compiled once."""
+    del inline_consts  # captured arrays are hidden parameters always
+    key = (fingerprint(closed), donated, config.token(), *[id(const) for const in closed.consts])
+    with _lock:
+        found = _programs.get(key)
+        if found is not None:
+            _programs.move_to_end(key)
+            _totals["programs_reused"] += 1
+            return found
+    program = compile_new(closed, name, donated)
+    with _lock:
+        _totals["programs_built"] += 1
+        _programs[key] = program
+        if len(_programs) > _PROGRAMS_BOUND:
+            _programs.popitem(last=False)
+    return program
+
+
+def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
+    """Run the pipeline."""
+    start = time.perf_counter()
+    stages = Stages(name)
+    program = Program(name, closed, stages)
+    lanes = target.host().lanes
+    jaxpr = stages.run("simplify", simplify.simplify, closed)
+    kernels = stages.run("fuse", fuse.fuse, jaxpr.jaxpr)
+    lowered = stages.run("lower", lower_all, kernels, lanes)
+    planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
+    compiled = stages.run("codegen", _codegen, program, planned)
+    program.jaxpr, program.kernels, program.lowered, program.plan = jaxpr, kernels, lowered, planned
+    program.compiled = compiled
+    program.consts = tuple(_as_arrays(jaxpr))
+    program.in_avals = tuple(v.aval for v in (*jaxpr.jaxpr.constvars, *jaxpr.jaxpr.invars))
+    program.executable = stages.run("link", _executable, program)
+    if config.read("log_compiles"):
+        spent = " ".join(f"{stage} {ms:.2f}" for stage, ms in stages.milliseconds.items())
+        total = (time.perf_counter() - start) * 1e3
+        _log.warning("Finished compilation of %s in %.2f ms (%s); %d kernels built, %d reused",
+                     name, total, spent, program.kernels_built, program.kernels_reused)  # fmt: skip
+    return program
+
+
+def lower_all(kernels: fuse.Kernels, lanes: int) -> list[Lowered | None]:
+    """The nest of every kernel."""
+    return [lower.lower(step.kernel, kernels.sizes, lanes) if step.kernel else None for step in kernels.steps]
+
+
+def _codegen(program: Program, planned: plan.Plan) -> list[cache.Compiled]:
+    nests = [entry.lowered.nest for entry in planned.instructions if isinstance(entry, plan.Run)]
+    compiled, built = KERNELS.compile(nests)
+    program.kernels_built, program.kernels_reused = built, len(set(map(id, compiled))) - built
+    return compiled
+
+
+def _executable(program: Program) -> Any:
+    planned = program.plan
+    compiled = iter(program.compiled)
+    instructions = [
+        _kernel_instruction(entry, next(compiled)) if isinstance(entry, plan.Run) else entry
+        for entry in planned.instructions
+    ]
+    return runtime.Executable(
+        planned.n_inputs, planned.outputs, planned.temps, planned.arena_bytes, instructions, program.name,
+        program.in_avals,
+    )  # fmt: skip
+
+
+def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled) -> tuple[Any, ...]:
+    low = entry.lowered
+    nest, extents = low.nest, low.extents
+    split, extent, grain = plan.split_of(low)
+    first = extents[0] if extents else 1
+    vector = extents[nest.vector] if nest.vector is not None else 1
+    blocks = extent if split == "blocks" else 0
+    return (
+        "kernel", compiled.kernel, entry.operands, low.params, entry.outer, split, extent, grain,
+        low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents), plan.partial_bytes(nest, blocks),
+        (first, vector),
+    )  # fmt: skip
+
+
+def _as_arrays(jaxpr: ClosedJaxpr) -> list[Any]:
+    """The captured constants as Arrays."""
+    return [
+        const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
+        for const, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)
+    ]
+
+
+def stats() -> dict[str, Any]:
+    """Counters of the process: programs, kernels, milliseconds spent building kernels."""
+    return {
+        **_totals,
+        "programs": len(_programs),
+        "kernels": len(KERNELS),
+        "kernels_built": KERNELS.built,
+        "kernels_reused": KERNELS.reused,
+        "kernels_evicted": KERNELS.evicted,
+        "kernel_bytes": KERNELS.nbytes,
+        "kernel_build_ms": KERNELS.build_ms,
+    }
+
+
+def clear_caches() -> None:
+    """Forget compiled programs and kernels."""
+    with _lock:
+        _programs.clear()
+    KERNELS.clear()

@@ -1,0 +1,213 @@
+"""Jaxpr -> Jaxpr: calls inlined, compound operations expanded, and everything said twice said once.
+
+One forward pass substitutes, expands, applies the exact algebra and finds common subexpressions; one backward pass
+drops what nobody reads. Afterwards every equation is of a kind that ``fuse`` knows, contractions are in a form the
+matrix product takes, and no program result is a literal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core
+from weft.compiler import algebra, contraction
+from weft.core import kinds
+from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.primitive import registry
+from weft.core.trace import trace_to_jaxpr
+
+_EXPANSIONS_BOUND = 2048
+_expansions: dict[Any, ClosedJaxpr] = {}
+
+NEEDS_ARRAYS = (
+    kinds.Contraction, kinds.External, kinds.Effect, kinds.Reshape, kinds.DynamicUpdateSlice, kinds.DynamicSlice,
+    kinds.Higher, kinds.Reduction, kinds.Cumulative,
+)  # fmt: skip
+
+
+def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program, flat and small."""
+    jaxpr = closed.jaxpr
+    simplifier = _Simplifier()
+    simplifier.constvars, simplifier.consts = list(jaxpr.constvars), list(closed.consts)
+    simplifier.run(jaxpr.eqns)
+    outvars = [simplifier.array(simplifier.atom(v)) for v in jaxpr.outvars]
+    eqns = drop_dead(simplifier.eqns, outvars)
+    small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
+    return ClosedJaxpr(small, simplifier.consts)
+
+
+def drop_dead(equations: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
+    """The equations whose results reach an output, and those with effects."""
+    live = {v for v in outvars if not isinstance(v, Literal)}
+    kept: list[Any] = []
+    for equation in reversed(equations):
+        if equation.effects or any(v in live for v in equation.outvars):
+            kept.append(equation)
+            for v in equation.invars:
+                if not isinstance(v, Literal):
+                    live.add(v)
+    kept.reverse()
+    return kept
+
+
+def expansion(key: Any, function: Callable[..., Any], avals: Sequence[Any]) -> ClosedJaxpr:
+    """The traced form of an expanding function, remembered by ``key`` where that is hashable."""
+    try:
+        found = _expansions.get(key)
+    except TypeError:
+        return _traced(function, avals)
+    if found is None:
+        if len(_expansions) >= _EXPANSIONS_BOUND:
+            _expansions.clear()
+        found = _expansions[key] = _traced(function, avals)
+    return found
+
+
+def _traced(function: Callable[..., Any], avals: Sequence[Any]) -> ClosedJaxpr:
+    def flat(*args: Any) -> Sequence[Any]:
+        out = function(*args)
+        return list(out) if isinstance(out, (tuple, list)) else [out]
+
+    return trace_to_jaxpr(flat, avals)[0]
+
+
+class _Simplifier:
+    """The forward pass."""
+
+    def __init__(self) -> None:
+        self.constvars: list[Any] = []
+        self.consts: list[Any] = []
+        self.eqns: list[Any] = []
+        self.replaced: dict[Any, Any] = {}
+        self.producers: dict[Any, Any] = {}
+        self.known: dict[Any, Any] = {}
+        self.const_of: dict[int, Any] = {}
+
+    def atom(self, atom: Any) -> Any:
+        return atom if isinstance(atom, Literal) else self.replaced.get(atom, atom)
+
+    def run(self, equations: Sequence[Any]) -> None:
+        for equation in equations:
+            self.visit(equation)
+
+    def visit(self, equation: Any) -> None:
+        kind = equation.primitive.kind
+        replaced = self.replaced
+        invars = [v if isinstance(v, Literal) else replaced.get(v, v) for v in equation.invars]
+        if isinstance(kind, kinds.Higher):
+            inner = kind.inline(equation.params)
+            if inner is None:
+                raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
+            self.splice(inner, invars, equation.outvars)
+            return
+        if isinstance(kind, kinds.Identity) and not kind.barrier:
+            for operand, out in zip(invars, equation.outvars, strict=True):
+                replaced[out] = operand
+            return
+        if isinstance(kind, kinds.Resolve):
+            self.splice(self._expanded(equation, kind, invars), invars, equation.outvars)
+            return
+        if isinstance(kind, NEEDS_ARRAYS):
+            invars = self._with_arrays(kind, invars)
+        if isinstance(kind, kinds.Contraction):
+            equation = contraction.fold_transposes(equation.replace(invars=invars), self.producers)
+            invars = equation.invars
+            function = contraction.rewrite(equation)
+            if function is not None:
+                key = ("contraction", equation.primitive, tuple([v.aval for v in invars]), *equation.params.items())
+                self.splice(expansion(key, function, [v.aval for v in invars]), invars, equation.outvars)
+                return
+        if any(new is not old for new, old in zip(invars, equation.invars, strict=True)):
+            equation = equation.replace(invars=invars)
+        self.emit(equation)
+
+    def emit(self, equation: Any) -> None:
+        """Record an equation, unless a rule or an earlier equation gives its result."""
+        if not equation.effects:
+            atom = algebra.simplified(equation, self.producers)
+            if atom is not None:
+                self.replaced[equation.outvars[0]] = atom
+                return
+            twin = self._seen(equation)
+            if twin is not None:
+                for out, known in zip(equation.outvars, twin.outvars, strict=True):
+                    self.replaced[out] = known
+                return
+        self.eqns.append(equation)
+        for out in equation.outvars:
+            self.producers[out] = equation
+
+    def _seen(self, equation: Any) -> Any:
+        """An earlier equation that says the same; remembers this one otherwise."""
+        operands = tuple([_literal_key(v) if isinstance(v, Literal) else v for v in equation.invars])
+        key = (equation.primitive, operands, *equation.params.items())
+        try:
+            twin = self.known.setdefault(key, equation)
+        except TypeError:  # an unhashable parameter
+            return None
+        return None if twin is equation else twin
+
+    def splice(self, inner: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any]) -> None:
+        """The equations of a called program, over fresh variables, in place of the call."""
+        jaxpr = inner.jaxpr
+        names: dict[Any, Any] = dict(zip(jaxpr.invars, invars, strict=True))
+        for variable, value in zip(jaxpr.constvars, inner.consts, strict=True):
+            names[variable] = self._constant(variable, value)
+
+        def renamed(atom: Any) -> Any:
+            return atom if isinstance(atom, Literal) else self.atom(names[atom])
+
+        for equation in jaxpr.eqns:
+            outs = []
+            for v in equation.outvars:
+                fresh = names[v] = type(v)(v.aval)
+                outs.append(fresh)
+            operands = [renamed(v) for v in equation.invars]
+            self.visit(
+                JaxprEqn(operands, outs, equation.primitive, equation.params, equation.effects, equation.source)
+            )
+        for out, atom in zip(outvars, jaxpr.outvars, strict=True):
+            if not isinstance(out, DropVar):
+                self.replaced[out] = renamed(atom)
+
+    def _constant(self, variable: Any, value: Any) -> Any:
+        """A captured array of an inner program, as a hidden parameter of this one."""
+        found = self.const_of.get(id(value))
+        if found is None:
+            found = self.const_of[id(value)] = Var(variable.aval)
+            self.constvars.append(found)
+            self.consts.append(value)
+        return found
+
+    def _expanded(self, equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> ClosedJaxpr:
+        avals = [v.aval for v in invars]
+        key = ("resolve", equation.primitive, tuple(avals), *equation.params.items())
+        return expansion(key, lambda *args: kind.expand(*args, **equation.params), avals)
+
+    def _with_arrays(self, kind: Any, invars: Sequence[Any]) -> list[Any]:
+        """Operands with literals made arrays where the kind needs memory (starts of slices stay literals)."""
+        first = 1 if isinstance(kind, kinds.DynamicSlice) else 2 if isinstance(kind, kinds.DynamicUpdateSlice) else None
+        if isinstance(kind, kinds.Reduction) and kind.operands is not None:
+            first = kind.operands([v.aval for v in invars])
+        return [self.array(v) if first is None or i < first else v for i, v in enumerate(invars)]
+
+    def array(self, atom: Any) -> Any:
+        """A variable for an atom."""
+        if not isinstance(atom, Literal):
+            return atom
+        out = Var(atom.aval)
+        params = {"shape": (), "broadcast_dimensions": (), "sharding": None}
+        equation = JaxprEqn([atom], [out], registry["broadcast_in_dim"], params)
+        self.eqns.append(equation)
+        self.producers[out] = equation
+        return out
+
+
+def _literal_key(literal: Any) -> Any:
+    return (np.asarray(literal.val).tobytes(), literal.aval)
+
+

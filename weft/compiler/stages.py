@@ -1,0 +1,69 @@
+"""The stage combinator: every stage of the pipeline is named, timed, printed, dumped, skipped and verified here.
+
+``WEFT_SHOW=fuse,lower`` prints what a stage made; ``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=simplify`` leaves
+out the optional parts of a stage; ``WEFT_CHECK=1`` verifies programs after every stage and, while they are small,
+compares their results bit for bit before and after.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from weft import config
+from weft.compiler import verify
+from weft.core.jaxpr import ClosedJaxpr
+
+Result = TypeVar("Result")
+_serial = itertools.count()
+
+
+class Stages:
+    """One run of the pipeline."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.milliseconds: dict[str, float] = {}
+        self._show = frozenset(_words("show"))
+        self._skip = frozenset(_words("skip"))
+        self._dump = config.read("dump")
+        self._check = bool(config.read("check"))
+        self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
+
+    def run(self, stage: str, function: Callable[..., Result], *args: Any) -> Result:
+        """``function(*args)`` as the stage of that name."""
+        start = time.perf_counter()
+        if stage in self._skip:
+            function = getattr(sys.modules[function.__module__], f"without_{stage}", function)
+        result = function(*args)
+        self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + (time.perf_counter() - start) * 1e3
+        if self._check and isinstance(result, ClosedJaxpr):
+            verify.verify(stage, args[0], result)
+        if self._show or self._dump:
+            self._write(stage, result)
+        return result
+
+    def _write(self, stage: str, result: Any) -> None:
+        if stage in self._show:
+            print(f"-- {self.name}: {stage}\n{form_text(result)}", file=sys.stderr)
+        if self._dump:
+            os.makedirs(self._dump, exist_ok=True)
+            with open(os.path.join(self._dump, f"{self._prefix}.{stage}"), "w", encoding="utf-8") as file:
+                file.write(form_text(result) + "\n")
+
+
+def _words(option: str) -> list[str]:
+    text = config.read(option)
+    return [word.strip() for word in text.split(",") if word.strip()] if text else []
+
+
+def form_text(form: Any) -> str:
+    """Any form of a program as text."""
+    if isinstance(form, (list, tuple)):
+        return "\n".join(form_text(part) for part in form)
+    describe = getattr(form, "describe", None)
+    return describe() if describe is not None else str(form)

@@ -1,0 +1,90 @@
+"""Verify a stage: the program still obeys the grammar, has the same types, and gives the same bits.
+
+The comparison of bits runs the reference interpreter on made-up arguments, for programs that touch few elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from weft.compiler.interpret import interpret
+from weft.core import kinds
+from weft.core.check import check_jaxpr
+from weft.core.jaxpr import ClosedJaxpr
+from weft.errors import InternalError
+
+FEW_ELEMENTS = 20_000
+
+
+def verify(stage: str, before: ClosedJaxpr, after: ClosedJaxpr) -> None:
+    """Raise InternalError, naming the stage, if it broke the program."""
+    try:
+        check_jaxpr(after.jaxpr)
+    except TypeError as error:
+        raise InternalError(f"the program is not well typed: {error}", stage=stage) from error
+    for old, new in zip(before.jaxpr.outvars, after.jaxpr.outvars, strict=True):
+        if (old.aval.shape, old.aval.dtype) != (new.aval.shape, new.aval.dtype):
+            raise InternalError(f"a result changed from {old.aval} to {new.aval}", stage=stage)
+    if elements(before) + elements(after) < FEW_ELEMENTS and is_pure(before) and is_pure(after):
+        compare(stage, before, after)
+
+
+def elements(closed: ClosedJaxpr) -> int:
+    """How many elements the equations of a program make (inner programs included once)."""
+    jaxpr = closed.jaxpr
+    total = sum(v.aval.size for v in (*jaxpr.constvars, *jaxpr.invars))
+    for equation in jaxpr.eqns:
+        total += sum(v.aval.size for v in equation.outvars) + sum(a.aval.size for a in equation.invars)
+        kind = equation.primitive.kind
+        if isinstance(kind, kinds.Higher) and kind.inline(equation.params) is not None:
+            total += elements(kind.inline(equation.params))
+    return total
+
+
+def is_pure(closed: ClosedJaxpr) -> bool:
+    return all(
+        not equation.effects and not isinstance(equation.primitive.kind, (kinds.Effect, kinds.External))
+        for equation in closed.jaxpr.eqns
+    )
+
+
+def compare(stage: str, before: ClosedJaxpr, after: ClosedJaxpr) -> None:
+    """Both programs on the same arguments."""
+    args = list(arguments(before))
+    old = interpret(before, args)
+    new = interpret(after, args)
+    for index, (left, right) in enumerate(zip(old, new, strict=True)):
+        if not same_bits(left, right):
+            raise InternalError(f"result {index} changed: {left.ravel()[:4]} became {right.ravel()[:4]}", stage=stage)
+
+
+def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
+    """Equal bit for bit, any NaN equal to any other."""
+    if left.dtype != right.dtype or left.shape != right.shape:
+        return False
+    if left.tobytes() == right.tobytes():
+        return True
+    if left.dtype.kind not in "fcV":
+        return False
+    kind = np.complex128 if left.dtype.kind == "c" else np.float64
+    wide_left, wide_right = left.astype(kind), right.astype(kind)
+    parts = [(wide_left.real, wide_right.real), (wide_left.imag, wide_right.imag)]
+    return all(
+        bool(np.all((np.isnan(a) & np.isnan(b)) | ((a == b) & (np.signbit(a) == np.signbit(b))))) for a, b in parts
+    )
+
+
+def arguments(closed: ClosedJaxpr) -> Iterator[Any]:
+    """Made-up arguments: small numbers of both signs."""
+    for position, variable in enumerate(closed.jaxpr.invars):
+        yield made_up(variable.aval, position)
+
+
+def made_up(aval: Any, seed: int) -> np.ndarray:
+    values = np.random.default_rng(seed).integers(-9, 10, aval.shape)
+    if aval.dtype.kind in "fcV":
+        return np.asarray(values / 4).astype(aval.dtype)
+    return np.asarray(np.abs(values) if aval.dtype.kind in "ub" else values).astype(aval.dtype)

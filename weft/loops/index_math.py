@@ -1,0 +1,125 @@
+"""Sizes as symbols, and the arithmetic of strides over them.
+
+Every dimension of every variable has a symbol; dimensions that the program makes equal share one. A structural
+unit dimension (made by ``broadcast_in_dim``, not an extent that happens to be 1) is ``UNIT``. Buffers are dense, so
+a stride is a product of symbols; two dimensions may be walked as one only where these products say so. Which
+machine code a program gets therefore never depends on a coincidence of extents.
+
+    f32[b,n] has strides (n, 1); f32[n] broadcast to it (0, 1); x[:, ::2] has (n, 2)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+UNIT = 0
+
+Product = tuple[int, ...]  # a sorted multiset of symbols
+
+
+class Stride(NamedTuple):
+    """``elems`` elements now; ``factor * product(symbols)`` at every size. ``product`` None: not expressible."""
+
+    elems: int
+    factor: int
+    product: Product | None
+
+    @property
+    def is_contiguous(self) -> bool:
+        return self.factor == 1 and self.product == ()
+
+
+ZERO = Stride(0, 0, ())
+
+
+def times(product: Product | None, symbol: int) -> Product | None:
+    """The product with one symbol more."""
+    if product is None or symbol == UNIT:
+        return product
+    return (symbol,) if not product else tuple(sorted((*product, symbol)))
+
+
+def scaled(stride: Stride, step: int) -> Stride:
+    """The stride of a dimension walked in steps of ``step``."""
+    return stride if step == 1 else Stride(stride.elems * step, stride.factor * step, stride.product)
+
+
+def added(left: Stride, right: Stride) -> Stride:
+    """The stride of an axis that moves two dimensions at once (a diagonal)."""
+    if left is ZERO:
+        return right
+    return Stride(left.elems + right.elems, 1, None)
+
+
+def follows(outer: Stride, inner: Stride, inner_symbol: int) -> bool:
+    """Whether walking ``outer`` is walking on past the end of ``inner``, at every size."""
+    if outer.factor == 0 or inner.factor == 0:
+        return outer.factor == inner.factor and outer.product is not None and inner.product is not None
+    return (
+        inner.product is not None and outer.factor == inner.factor and outer.product == times(inner.product, inner_symbol)
+    )
+
+
+class Sizes:
+    """The symbols of a program's variables: a union-find over dimensions."""
+
+    def __init__(self) -> None:
+        self._parent: list[int] = [UNIT]
+        self._symbols: dict[Any, tuple[int, ...]] = {}
+        self._strides: dict[Any, tuple[Stride, ...]] = {}
+
+    def fresh(self) -> int:
+        self._parent.append(len(self._parent))
+        return len(self._parent) - 1
+
+    def find(self, symbol: int) -> int:
+        parent = self._parent
+        while parent[symbol] != symbol:
+            parent[symbol] = parent[parent[symbol]]
+            symbol = parent[symbol]
+        return symbol
+
+    def unite(self, left: int, right: int) -> int:
+        """Say that two dimensions are equal at every size."""
+        left, right = self.find(left), self.find(right)
+        if left == UNIT or right == UNIT:
+            return left or right
+        low, high = (left, right) if left < right else (right, left)
+        self._parent[high] = low
+        return low
+
+    def assign(self, variable: Any, symbols: Iterable[int]) -> None:
+        self._symbols[variable] = tuple(symbols)
+
+    def known(self, variable: Any) -> bool:
+        return variable in self._symbols
+
+    def symbols(self, variable: Any) -> tuple[int, ...]:
+        """The symbols of a variable, as united so far."""
+        find = self.find
+        return tuple([find(symbol) for symbol in self._symbols[variable]])
+
+    def strides(self, variable: Any) -> tuple[Stride, ...]:
+        """Dense row-major strides; to be asked for only when every equation has been seen."""
+        found = self._strides.get(variable)
+        if found is None:
+            found = self._strides[variable] = dense_strides(variable.aval.shape, self.symbols(variable))
+        return found
+
+
+def dense_strides(shape: Sequence[int], symbols: Sequence[int]) -> tuple[Stride, ...]:
+    """Row-major strides of a dense array."""
+    strides: list[Stride] = []
+    elems, product = 1, ()
+    for extent, symbol in zip(reversed(shape), reversed(symbols), strict=True):
+        strides.append(Stride(elems, 1, product))
+        elems *= extent
+        product = times(product, symbol)
+    return tuple(reversed(strides))
+
+
+def dense_elems(shape: Sequence[int]) -> tuple[int, ...]:
+    """Row-major strides in elements."""
+    return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))

@@ -1,0 +1,138 @@
+"""The kernel form: a small jaxpr that becomes one loop nest.
+
+A kernel has a space of axes, some of them reduced, and equations whose values are wanted at *accesses*: for every
+dimension of the value the axis that moves it, a start and a step. Views disappear into accesses; a value wanted at
+two accesses is computed twice. Loads happen where an access meets a variable the kernel does not compute.
+
+    c:f32[b] = reduce_sum[axes=(1,)] a; d:f32[b,n] = div a c
+    axes (b, n reduced); a at (b, n), c at (b), d at (b, n)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from weft.core import kinds
+from weft.loops.index_math import UNIT, Sizes
+
+CONSTANT = -1  # the axis of a dimension whose index does not move
+
+
+class Use(NamedTuple):
+    """One dimension's index: ``start + step * axis``."""
+
+    axis: int
+    start: int
+    step: int
+
+
+Access = tuple[Use, ...]
+FIXED = Use(CONSTANT, 0, 0)
+
+
+class Constant:
+    """A literal inside a kernel (unlike a ``Literal``, it may be a key: known by identity)."""
+
+    __slots__ = ("aval", "val")
+
+    def __init__(self, val: Any, aval: Any) -> None:
+        self.val, self.aval = val, aval
+
+
+class Node(NamedTuple):
+    """A value at an access. ``atom`` is a variable or a ``Constant``."""
+
+    atom: Any
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of a kernel's space."""
+
+    key: int
+    symbol: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A value stored: ``node`` into ``target`` at ``access``; ``offset`` names starts read at run time."""
+
+    node: Node
+    target: Any
+    access: Access
+    starts: Any = None  # the dynamic_update_slice equation whose clamped starts move the region
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One fused kernel, as ``fuse`` hands it to ``lower``.
+
+    ``axes`` in logical order. ``reduced`` are the keys of reduced (or scanned) axes, outer to inner; the last
+    ``run`` of them are flattened into one dimension. ``nodes`` gives the operand nodes of every computed node.
+    """
+
+    name: str
+    axes: tuple[Axis, ...]
+    reduced: tuple[int, ...]
+    run: int
+    tree: Literal["lanes", "rows", "scan"] | None
+    equations: tuple[Any, ...]  # in program order
+    nodes: dict[Node, tuple[Node, ...]]
+    dynamic: dict[Any, Any]  # variable read through a dynamic_slice -> its equation
+    outputs: tuple[Output, ...]
+    reasons: tuple[str, ...] = ()
+
+
+def compose(index_map: tuple[kinds.DimMap, ...], access: Access) -> Access:
+    """The operand's access from the access of a view's output."""
+    uses = []
+    for dim in index_map:
+        if dim.out_dim is None:
+            uses.append(Use(CONSTANT, dim.start, 0) if dim.start else FIXED)
+            continue
+        axis, start, step = access[dim.out_dim]
+        uses.append(Use(axis, dim.start + dim.step * start, dim.step * step))
+    return tuple(uses)
+
+
+def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> Access:
+    """The access of an elementwise operand: a 0-d operand and stretched unit dimensions do not move."""
+    shape, out_shape = operand.aval.shape, out.aval.shape
+    if not shape:
+        return ()
+    symbols = sizes.symbols(operand)
+    if shape == out_shape and UNIT not in symbols:
+        return access
+    return tuple(
+        FIXED if symbol == UNIT or extent != out_extent else use
+        for use, symbol, extent, out_extent in zip(access, symbols, shape, out_shape, strict=True)
+    )
+
+
+def describe(kernel: Kernel, equation_text: Callable[[Any], str] = str) -> str:
+    """The kernel as text: its space, its equations, what it stores, and why it is so."""
+    role = f"({kernel.tree or 'reduced'})"
+    axes = " ".join(
+        f"i{axis.key}:{axis.extent}{role if axis.key in kernel.reduced else ''}" for axis in kernel.axes
+    )
+    lines = [f"kernel {kernel.name} [{axes}]"]
+    lines += [f"  {equation_text(equation)}" for equation in kernel.equations]
+    for output in kernel.outputs:
+        lines.append(f"  store {_access_text(output.access)} of {output.target.aval.str_short()}")
+    lines += [f"  # {reason}" for reason in kernel.reasons]
+    return "\n".join(lines)
+
+
+def _access_text(access: Access) -> str:
+    return "[" + ", ".join(_use_text(use) for use in access) + "]"
+
+
+def _use_text(use: Use) -> str:
+    if use.axis == CONSTANT:
+        return str(use.start)
+    step = f"i{use.axis}" if use.step == 1 else f"{use.step}*i{use.axis}"
+    return f"{use.start}+{step}" if use.start else step

@@ -1,0 +1,329 @@
+"""Kernel -> loops: which statement runs once, once per point, or at every reduced index, and in which phase.
+
+A value that depends on reductions belongs to a later phase than they do. A body value wanted in several phases is
+computed again where that is cheap and kept in a row buffer where it is not. ``schedule`` then gives the draft its
+final dimensions.
+
+    softmax [b, n(lanes)]  ->  phase 0: max;  phase 1: exp kept in a row, sum;  phase 2: divide, store
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft.core import kinds
+from weft.loops import ir, kernel, schedule
+from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
+from weft.loops.kernel import CONSTANT, Access, Kernel, Node
+
+KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
+_NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}
+
+
+def _position(emit: Any, index: Any, start: Any, step: Any, dtype: np.dtype) -> Any:
+    return emit.convert(emit.add(emit.mul(index, step), start), dtype)
+
+
+POSITION = kinds.Elementwise(
+    scalar=_position, reference=lambda index, start, step, dtype: (index * step + start).astype(dtype)
+)
+
+
+@dataclass(slots=True)
+class OperandDraft:
+    """A buffer the kernel reads or writes, with one symbolic stride per axis."""
+
+    variable: Any
+    role: str
+    offset: int  # elements
+    strides: dict[int, Stride]  # by axis key
+    starts: Any  # equation whose run-time starts move the base, or None
+    dtype: np.dtype
+
+
+@dataclass(slots=True)
+class Draft:
+    """Statements over the kernel's own axes; ``IndexOf.dim`` holds an axis key."""
+
+    operands: list[OperandDraft]
+    scalars: list[tuple[np.dtype, Any]]
+    rows: list[np.dtype]
+    setup: list[ir.Statement]
+    phases: list[tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]]
+    indexed: set[int]  # axes an IndexOf reads: they may not be collapsed
+
+
+def lower(source: Kernel, sizes: Sizes, lanes: int) -> schedule.Lowered:
+    """The nest of a kernel, and what its parameters are at the present sizes."""
+    return schedule.schedule(source, _Lowering(source, sizes).draft(), lanes)
+
+
+def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
+    """Parameters as they enter a nest: without what machine code does not depend on."""
+    return tuple([(name, _NEUTRAL.get(name, value)) for name, value in params.items()])
+
+
+class _Lowering:
+    """One kernel on its way to a draft."""
+
+    def __init__(self, source: Kernel, sizes: Sizes) -> None:
+        self.kernel, self.sizes = source, sizes
+        self.reduced = frozenset(source.reduced)
+        self.has_axes = bool(source.axes)
+        self.computed: dict[Node, Any] = {}  # node -> its equation
+        self.available: dict[Node, int] = {}  # node -> first phase that can use it at row level
+        self.wanted: dict[Node, set[int]] = {}  # body node -> phases
+        self.cost: dict[Node, float] = {}
+        self.kept: set[Node] = set()  # body nodes that live in row buffers
+        self.values: dict[tuple[Node, int], int] = {}  # (node, phase or -1) -> value number
+        self.count = 0
+        self.operand_index: dict[Any, int] = {}
+        self.scalar_index: dict[Any, int] = {}
+        self.result = Draft([], [], [], [], [], set())
+
+    def draft(self) -> Draft:
+        self._find_phases()
+        self._find_wanted()
+        self.result.phases = [([], [], []) for _ in range(self.n_phases)]
+        for equation in self.kernel.equations:
+            for node in self._nodes_of(equation):
+                self._emit_equation(equation, node)
+        for output in self.kernel.outputs:
+            self._emit_store(output)
+        return self.result
+
+    # what runs where
+
+    def _nodes_of(self, equation: Any) -> list[Node]:
+        first = equation.outvars[0]
+        return [node for node in self.by_variable.get(first, ()) if node in self.kernel.nodes]
+
+    def _is_body(self, node: Node) -> bool:
+        if not self.reduced:
+            return self.has_axes and any(use.axis != CONSTANT for use in node.access) or not self.has_axes
+        reduced = self.reduced
+        return any(use.axis in reduced for use in node.access)
+
+    def _is_setup(self, node: Node) -> bool:
+        return not any(use.axis != CONSTANT for use in node.access) and not self.available.get(node, 0)
+
+    def _find_phases(self) -> None:
+        """Forward: a reduction runs in the phase of its operands; its consumers in later ones."""
+        self.by_variable: dict[Any, list[Node]] = {}
+        for node in self.kernel.nodes:
+            self.by_variable.setdefault(node.atom, []).append(node)
+        available, cost, reductions = self.available, self.cost, 0
+        for equation in self.kernel.equations:
+            kind = equation.primitive.kind
+            for node in self._nodes_of(equation):
+                operands = self.kernel.nodes[node]
+                phase = max((available.get(operand, 0) for operand in operands), default=0)
+                spent = sum(cost.get(operand, 0.5) for operand in operands if operand.access)
+                if isinstance(kind, kinds.Reduction):
+                    phase += 1
+                    reductions, spent = max(reductions, phase), 0.0
+                elif isinstance(kind, kinds.Elementwise):
+                    spent += kind.cost
+                for out in equation.outvars:
+                    twin = Node(out, node.access)
+                    available[twin], cost[twin] = phase, spent
+                    self.computed[twin] = equation
+        last = max((available.get(output.node, 0) for output in self.kernel.outputs), default=0)
+        self.n_phases = max(reductions, last + 1)
+
+    def _find_wanted(self) -> None:
+        """Backward: the phases in which each body value is wanted, and which of them a row buffer serves."""
+        wanted = self.wanted
+        if not self.reduced:
+            return
+        for output in self.kernel.outputs:
+            if self._is_body(output.node):
+                wanted.setdefault(output.node, set()).add(self.available.get(output.node, 0))
+        for equation in reversed(self.kernel.equations):
+            is_reduction = isinstance(equation.primitive.kind, kinds.Reduction)
+            for node in self._nodes_of(equation):
+                phases: set[int] = set()
+                for out in equation.outvars:
+                    phases |= wanted.get(Node(out, node.access), set())
+                if is_reduction:
+                    phases = {self.available[node] - 1}
+                elif len(phases) > 1 and self._worth_keeping(equation, node):
+                    self.kept.add(node)
+                    phases = {min(phases)}
+                for operand in self.kernel.nodes[node]:
+                    if phases and self._is_body(operand):
+                        wanted.setdefault(operand, set()).update(phases)
+
+    def _worth_keeping(self, equation: Any, node: Node) -> bool:
+        return isinstance(equation.primitive.kind, kinds.Elementwise) and self.cost[node] >= KEEP_COST
+
+    # statements
+
+    def _number(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def _bucket(self, node: Node, phase: int) -> list[ir.Statement]:
+        """Where the statements of a node go: ``phase`` is that of the user of a body value."""
+        if self._is_body(node):
+            return self.result.phases[phase][1]
+        if self._is_setup(node) and self.has_axes:
+            return self.result.setup
+        return self.result.phases[self.available.get(node, 0)][0]
+
+    def _value(self, node: Node, phase: int) -> int:
+        """The number of a node's value as seen from a phase; leaves are loaded here."""
+        slot = (node, phase if self._is_body(node) else -1)
+        found = self.values.get(slot)
+        if found is not None:
+            return found
+        atom = node.atom
+        if isinstance(atom, kernel.Constant):
+            found = self.values[slot] = self._scalar(atom.val, atom.aval.dtype)
+            return found
+        out = self._number()
+        bucket = self._bucket(node, phase)
+        bucket.append(ir.Load(out, self._operand(atom, node.access, "in", self.kernel.dynamic.get(atom))))
+        self.values[slot] = out
+        return out
+
+    def _scalar(self, value: Any, dtype: Any) -> int:
+        """A scalar parameter's value; equal literals share one."""
+        dtype = np.dtype(dtype)
+        key = (np.asarray(value, dtype).tobytes(), dtype)
+        found = self.scalar_index.get(key)
+        if found is not None:
+            return found
+        out = self.scalar_index[key] = self._number()
+        self.result.scalars.append((dtype, value))
+        bucket = self.result.setup if self.has_axes else self.result.phases[0][1]
+        bucket.append(ir.Param(out, len(self.result.scalars) - 1, dtype))
+        return out
+
+    def _operand(self, variable: Any, access: Access, role: str, starts: Any) -> int:
+        """The number of a buffer walked at an access."""
+        base = variable if role == "out" or starts is None else starts.invars[0]
+        key = (variable, access, role)
+        found = self.operand_index.get(key)
+        if found is not None:
+            return found
+        offset, strides = 0, {}
+        for use, stride in zip(access, self.sizes.strides(base), strict=True):
+            offset += use.start * stride.elems
+            if use.axis != CONSTANT:
+                strides[use.axis] = added(strides.get(use.axis, ZERO), scaled(stride, use.step))
+        self.operand_index[key] = len(self.result.operands)
+        dtype = np.dtype(base.aval.dtype)
+        self.result.operands.append(OperandDraft(base, role, offset, strides, starts, dtype))
+        return self.operand_index[key]
+
+    def _emit_equation(self, equation: Any, node: Node) -> None:
+        kind = equation.primitive.kind
+        if isinstance(kind, kinds.Reduction):
+            self._emit_reduction(equation, kind, node)
+        elif isinstance(kind, kinds.Elementwise):
+            self._emit_elementwise(equation, kind, node)
+        elif isinstance(kind, kinds.Generate):
+            self._each_phase(node, lambda phase: self._emit_index(equation, kind, node, phase))
+        elif isinstance(kind, kinds.Cumulative):
+            self._emit_scan(equation, kind, node)
+        else:  # a view or an identity: its value is its operand's
+            operand = self.kernel.nodes[node][0]
+            self._each_phase(node, lambda phase: self._value(operand, phase))
+
+    def _each_phase(self, node: Node, emit: Callable[[int], int]) -> None:
+        """Emit a value in every phase that wants it (row level and setup: once)."""
+        if not self._is_body(node):
+            self.values[node, -1] = emit(self.available.get(node, 0))
+            return
+        for phase in sorted(self.wanted.get(node, ())) if self.reduced else (0,):
+            self.values[node, phase] = emit(phase)
+
+    def _emit_elementwise(self, equation: Any, kind: kinds.Elementwise, node: Node) -> None:
+        operands = self.kernel.nodes[node]
+        dtype = np.dtype(equation.outvars[0].aval.dtype)
+
+        def apply(phase: int) -> int:
+            args = tuple([self._value(operand, phase) for operand in operands])
+            out = self._number()
+            params = nest_params(equation.params)
+            self._bucket(node, phase).append(ir.Apply(out, equation.primitive.name, kind, params, args, dtype))
+            return out
+
+        if node not in self.kept:
+            self._each_phase(node, apply)
+            return
+        first, *later = sorted(self.wanted[node])
+        self.values[node, first] = apply(first)
+        row = len(self.result.rows)
+        self.result.rows.append(dtype)
+        self.result.phases[first][1].append(ir.RowStore(row, self.values[node, first]))
+        for phase in later:
+            out = self.values[node, phase] = self._number()
+            self.result.phases[phase][1].append(ir.RowLoad(out, row))
+
+    def _emit_index(self, equation: Any, kind: kinds.Generate, node: Node, phase: int) -> int:
+        dtype = np.dtype(equation.outvars[0].aval.dtype)
+        use = node.access[kind.dimension(equation.params)]
+        if use.axis == CONSTANT:
+            return self._scalar(use.start, dtype)
+        return self._index(use, dtype, self._bucket(node, phase))
+
+    def _index(self, use: kernel.Use, dtype: np.dtype, bucket: list[ir.Statement]) -> int:
+        self.result.indexed.add(use.axis)
+        plain = use.start == 0 and use.step == 1
+        out = self._number()
+        bucket.append(ir.IndexOf(out, use.axis, dtype if plain else np.dtype(np.int64)))
+        if plain:
+            return out
+        start, step = (self._scalar(x, np.int64) for x in (use.start, use.step))
+        position = self._number()
+        bucket.append(ir.Apply(position, "position", POSITION, (("dtype", dtype),), (out, start, step), dtype))
+        return position
+
+    def _emit_reduction(self, equation: Any, kind: kinds.Reduction, node: Node) -> None:
+        phase = self.available[node] - 1
+        nodes = self.kernel.nodes[node]
+        args = tuple([self._value(operand, phase) for operand in nodes])
+        avals = [atom.aval for atom in equation.invars]
+        index = None
+        if kind.needs_index:
+            use = kernel.Use(self.kernel.reduced[-1], 0, 1)
+            index = self._index(use, np.dtype(np.int64), self.result.phases[phase][1])
+        outs = tuple([self._number() for _ in equation.outvars])
+        for out, variable in zip(outs, equation.outvars, strict=True):
+            self.values[Node(variable, node.access), -1] = out
+        accumulators = tuple([(np.dtype(dtype), one) for dtype, one in kind.accumulators(avals, equation.params)])
+        dtypes = tuple([np.dtype(variable.aval.dtype) for variable in equation.outvars])
+        tree = "lanes" if self.kernel.tree == "lanes" else "rows"
+        name, params = equation.primitive.name, nest_params(equation.params)
+        self.result.phases[phase][2].append(
+            ir.Reduce(outs, name, kind, params, args, index, accumulators, dtypes, tree)
+        )
+
+    def _emit_scan(self, equation: Any, kind: kinds.Cumulative, node: Node) -> None:
+        args = tuple([self._value(operand, 0) for operand in self.kernel.nodes[node]])
+        avals = [atom.aval for atom in equation.invars]
+        outs = tuple([self._number() for _ in equation.outvars])
+        for out, variable in zip(outs, equation.outvars, strict=True):
+            self.values[Node(variable, node.access), 0] = out
+        accumulators = tuple([(np.dtype(dtype), one) for dtype, one in kind.accumulators(avals, equation.params)])
+        dtypes = tuple([np.dtype(variable.aval.dtype) for variable in equation.outvars])
+        params = tuple([(key, value) for key, value in nest_params(equation.params) if key != "reverse"])
+        name = equation.primitive.name
+        self.result.phases[0][1].append(ir.Scan(outs, name, kind, params, args, accumulators, dtypes))
+
+    def _emit_store(self, output: kernel.Output) -> None:
+        node = output.node
+        phase = self.available.get(node, 0)
+        value = self._value(node, phase)
+        operand = self._operand(output.target, output.access, "out", output.starts)
+        before, body, _ = self.result.phases[phase]
+        (body if self._is_body(node) or not self.reduced else before).append(ir.Store(operand, value))
+
+

@@ -1,0 +1,73 @@
+"""A nest as text: the form ``loops`` that the user sees, and what golden files hold.
+
+    nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x16
+      in0 f32 [*, 1]   out1 f32 [*, 1]   row0 f32
+      phase 0: for i1
+        v0 = load in0
+      v1 = reduce_max(v0) lanes
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft.loops import ir
+
+_CLASSES = {0: "0", 1: "1", ir.RUNTIME: "*"}
+
+
+def text(nest: ir.Nest) -> str:
+    """The nest, one statement a line."""
+    dims = "; ".join(
+        f"{dim.role} i{i}{f' lanes x{nest.width}' if i == nest.vector else ''}" for i, dim in enumerate(nest.dims)
+    )
+    lines = [f"nest {nest.name}  {dims or 'one point'}{'  split' if nest.split else ''}"]
+    operands = [
+        f"{operand.role}{i} {_dtype(operand.dtype)} [{', '.join(_CLASSES[s] for s in operand.strides)}]"
+        for i, operand in enumerate(nest.operands)
+    ]
+    operands += [f"row{i} {_dtype(dtype)}" for i, dtype in enumerate(nest.rows)]
+    lines.append("  " + "   ".join(operands))
+    lines += [f"  {_statement(nest, s)}" for s in nest.setup]
+    reduced = ", ".join(f"i{i}" for i, dim in enumerate(nest.dims) if dim.role == "reduced")
+    for number, phase in enumerate(nest.phases):
+        lines.append(f"  phase {number}")
+        lines += [f"    {_statement(nest, s)}" for s in phase.before]
+        if phase.body and reduced:
+            lines.append(f"    for {reduced}")
+        lines += [f"      {_statement(nest, s)}" for s in phase.body]
+        for reduce in phase.reductions:
+            args = ", ".join(f"v{arg}" for arg in reduce.args)
+            lines.append(f"    {_outs(reduce.outs)} = {reduce.name}({args}) {reduce.tree}")
+    return "\n".join(lines)
+
+
+def _outs(outs: tuple[int, ...]) -> str:
+    return ", ".join(f"v{out}" for out in outs)
+
+
+def _dtype(dtype: np.dtype) -> str:
+    short = {"b": "bool", "i": "i", "u": "u", "f": "f", "c": "c"}.get(dtype.kind, dtype.name)
+    return short if short in ("bool", dtype.name) else f"{short}{dtype.itemsize * 8}"
+
+
+def _statement(nest: ir.Nest, s: ir.Statement) -> str:
+    match s:
+        case ir.Load(out, operand):
+            return f"v{out} = load {nest.operands[operand].role}{operand}"
+        case ir.Store(operand, value):
+            return f"store {nest.operands[operand].role}{operand} = v{value}"
+        case ir.RowStore(row, value):
+            return f"store row{row} = v{value}"
+        case ir.RowLoad(out, row):
+            return f"v{out} = load row{row}"
+        case ir.Param(out, index, dtype):
+            return f"v{out} = param {index} {_dtype(dtype)}"
+        case ir.IndexOf(out, dim, dtype):
+            return f"v{out} = index i{dim} {_dtype(dtype)}"
+        case ir.Apply(out, name, _, params, args, dtype):
+            given = [f"{key}={value}" for key, value in params if value is not None]
+            shown = f"[{' '.join(given)}]" if given else ""
+            return f"v{out} = {name}{shown} {' '.join(f'v{arg}' for arg in args)}  # {_dtype(dtype)}"
+        case ir.Scan(outs, name, _, _, args):
+            return f"{_outs(outs)} = scan {name} {' '.join(f'v{arg}' for arg in args)}"

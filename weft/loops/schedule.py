@@ -1,0 +1,208 @@
+"""Draft -> nest: collapse what every operand walks alike, choose the vector dimension, gather the parameters.
+
+Only symbols and stride classes decide here, never extents, so that every shape of a program gives one nest. Parallel
+dimensions come first, in logical order; at most three stay in the nest, outer ones are walked by the executor.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.loops import ir
+from weft.loops.index_math import ZERO, Stride, follows
+
+if TYPE_CHECKING:
+    from weft.loops.kernel import Axis, Kernel
+    from weft.loops.lower import Draft, OperandDraft
+
+MAX_PARALLEL = 3
+BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """What a nest's operand is at the present sizes: a buffer, an offset, and strides in elements."""
+
+    variable: Any
+    role: str
+    offset: int
+    strides: tuple[int, ...]
+    outer: tuple[int, ...]  # strides in elements of the dimensions walked around the nest
+    starts: Any
+    dtype: np.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A nest and the arguments of one call of it."""
+
+    name: str
+    nest: ir.Nest
+    operands: tuple[Binding, ...]
+    extents: tuple[int, ...]
+    outer: tuple[int, ...]  # extents
+    params: bytes
+
+    @property
+    def points(self) -> int:
+        """How many points of its whole space the kernel visits."""
+        points = 1
+        for extent in (*self.extents, *self.outer):
+            points *= extent
+        return points
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A dimension under construction: the axes it walks, outer to inner."""
+
+    role: str
+    axes: list[Axis] = field(default_factory=list)
+
+    @property
+    def extent(self) -> int:
+        extent = 1
+        for axis in self.axes:
+            extent *= axis.extent
+        return extent
+
+    def stride(self, operand: OperandDraft) -> Stride:
+        if not self.axes:  # a lone point: a store needs its lanes side by side
+            return Stride(1, 1, ()) if operand.role == "out" else ZERO
+        return operand.strides.get(self.axes[-1].key, ZERO)
+
+
+def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
+    """The nest of a draft."""
+    parallel = _collapse([axis for axis in source.axes if axis.key not in source.reduced], draft)
+    reduced = _reduced_loops(source, draft)
+    if source.tree == "rows" and not parallel:
+        parallel = [_Loop("parallel")]
+    outer, parallel = _split_outer(parallel, draft)
+    loops = parallel + reduced
+    strides = [tuple([loop.stride(operand) for loop in loops]) for operand in draft.operands]
+    nest = ir.Nest(
+        dims=tuple([ir.Dim("parallel" if loop.role == "parallel" else "reduced") for loop in loops]),
+        operands=tuple(
+            [
+                ir.Operand(operand.dtype, "out" if operand.role == "out" else "in", _classes(row))
+                for operand, row in zip(draft.operands, strides, strict=True)
+            ]
+        ),
+        scalars=tuple([dtype for dtype, _ in draft.scalars]),
+        rows=tuple(draft.rows),
+        vector=_vector(source, parallel, reduced),
+        width=lanes,
+        split=_may_split(source, draft, loops),
+        setup=tuple(draft.setup),
+        phases=_phases(draft, loops),
+        name=source.name,
+    )
+    extents = tuple([loop.extent for loop in loops])
+    outer_strides = [tuple([loop.stride(operand).elems for loop in outer]) for operand in draft.operands]
+    bindings = tuple(
+        [
+            Binding(
+                operand.variable, operand.role, operand.offset, tuple([s.elems for s in row]), around, operand.starts,
+                operand.dtype,
+            )
+            for operand, row, around in zip(draft.operands, strides, outer_strides, strict=True)
+        ]
+    )  # fmt: skip
+    params = _params(extents, strides, draft.scalars)
+    return Lowered(source.name, nest, bindings, extents, tuple([loop.extent for loop in outer]), params)
+
+
+def _collapse(axes: Sequence[Axis], draft: Draft) -> list[_Loop]:
+    """Join neighbours that every operand walks as one."""
+    loops: list[_Loop] = []
+    for axis in axes:
+        if loops and _joins(loops[-1].axes[-1], axis, draft):
+            loops[-1].axes.append(axis)
+        else:
+            loops.append(_Loop("parallel", [axis]))
+    return loops
+
+
+def _joins(outer: Axis, inner: Axis, draft: Draft) -> bool:
+    if outer.key in draft.indexed or inner.key in draft.indexed:
+        return False
+    return all(
+        follows(operand.strides.get(outer.key, ZERO), operand.strides.get(inner.key, ZERO), inner.symbol)
+        for operand in draft.operands
+    )
+
+
+def _reduced_loops(source: Kernel, draft: Draft) -> list[_Loop]:
+    """Outer reduced dimensions in order, then the flattened run."""
+    by_key = {axis.key: axis for axis in source.axes}
+    axes = [by_key[key] for key in source.reduced]
+    if not axes:
+        return []
+    outer, run = axes[: len(axes) - source.run], axes[len(axes) - source.run :]
+    assert all(_joins(left, right, draft) for left, right in zip(run, run[1:], strict=False)), "a run that is not one"
+    return [*[_Loop("reduced", [axis]) for axis in outer], _Loop("reduced", run)]
+
+
+def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list[_Loop]]:
+    """The outermost dimensions beyond three, which the executor walks; an index stays inside."""
+    outer: list[_Loop] = []
+    inner = list(parallel)
+    for loop in parallel[:-1]:
+        if len(inner) <= MAX_PARALLEL:
+            break
+        if not any(axis.key in draft.indexed for axis in loop.axes):
+            outer.append(loop)
+            inner.remove(loop)
+    return outer, inner
+
+
+def _vector(source: Kernel, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
+    """The dimension whose index runs across the lanes."""
+    if source.tree == "lanes":
+        return len(parallel) + len(reduced) - 1
+    if source.tree == "scan" and source.axes[-1].key in source.reduced:
+        return None
+    return len(parallel) - 1 if parallel else None
+
+
+def _may_split(source: Kernel, draft: Draft, loops: list[_Loop]) -> bool:
+    """A full reduction with one reducing phase is cut at block borders."""
+    reducing = [phase for phase in draft.phases if phase[2]]
+    return source.tree == "lanes" and len(loops) == 1 and len(reducing) == 1 and not draft.rows
+
+
+def _classes(strides: tuple[Stride, ...]) -> tuple[int, ...]:
+    return tuple([0 if s.factor == 0 else 1 if s.factor == 1 and s.product == () else ir.RUNTIME for s in strides])
+
+
+def _phases(draft: Draft, loops: list[_Loop]) -> tuple[ir.Phase, ...]:
+    dims = {axis.key: dim for dim, loop in enumerate(loops) for axis in loop.axes} if draft.indexed else {}
+
+    def placed(statements: list[ir.Statement]) -> tuple[ir.Statement, ...]:
+        if not dims:
+            return tuple(statements)
+        return tuple(
+            [ir.IndexOf(s.out, dims[s.dim], s.dtype) if isinstance(s, ir.IndexOf) else s for s in statements]
+        )
+
+    return tuple([ir.Phase(placed(before), placed(body), tuple(ends)) for before, body, ends in draft.phases])
+
+
+def _params(
+    extents: Sequence[int], strides: Sequence[tuple[Stride, ...]], scalars: Sequence[tuple[np.dtype, Any]]
+) -> bytes:
+    """The parameter block: extents, run-time strides, scalars."""
+    words = list(extents)
+    for row in strides:
+        words += [s.elems for s in row if s.factor and not (s.factor == 1 and s.product == ())]
+    block = struct.pack(f"<{len(words)}q", *words)
+    for dtype, value in scalars:
+        data = np.asarray(value, dtype).tobytes()
+        block += data + bytes(-len(data) % 8)
+    return block

@@ -1,0 +1,121 @@
+"""The reduction tree as a NumPy program: the order in which every reduction combines its elements.
+
+It is a function of the operand's logical shape, the reduced axes, the combiner and nothing else (docs/NUMERICS.md).
+The last maximal run of adjacent reduced axes is one dimension, in row-major order; reduced axes before it are walked
+in order. If the run holds the operand's last axis the tree is "lanes", otherwise "rows".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import kinds
+from weft.loops import numpy_emit
+
+LANES = 32
+BLOCK_LANES = 8192
+BLOCK_ROWS = 256
+
+Values = tuple[np.ndarray, ...]
+
+
+def reduce(kind: kinds.Reduction, arrays: Sequence[np.ndarray], params: dict[str, Any], avals: Sequence[Any]) -> Values:
+    """A reduction of whole arrays along ``kind.axes(params)``; one array for each of its outputs."""
+    axes = sorted(kind.axes(params))
+    rank = arrays[0].ndim
+    kept = [axis for axis in range(rank) if axis not in axes]
+    first = len(axes)
+    while first > 0 and (first == len(axes) or axes[first - 1] == axes[first] - 1):
+        first -= 1
+    outer, run = axes[:first], axes[first:]
+    rows = []
+    for array in arrays:
+        moved = np.transpose(array, [*kept, *outer, *run])
+        shape = moved.shape[: len(kept)]
+        n_outer = int(np.prod(moved.shape[len(kept) : len(kept) + len(outer)], dtype=np.int64))
+        n_run = int(np.prod(moved.shape[len(kept) + len(outer) :], dtype=np.int64))
+        rows.append(np.ascontiguousarray(moved).reshape(*shape, n_outer, n_run))
+    tree = "lanes" if axes and axes[-1] == rank - 1 else "rows"
+    accumulators = [(np.dtype(dtype), identity) for dtype, identity in kind.accumulators(avals, params)]
+    return reduce_rows(kind, rows, params, accumulators, tree)
+
+
+def reduce_rows(
+    kind: kinds.Reduction, rows: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any], tree: str
+) -> Values:
+    """The tree over arrays of shape (kept..., outer, run)."""
+    emit = numpy_emit.NumpyEmit()
+    shape, n_outer, n_run = rows[0].shape[:-2], *rows[0].shape[-2:]
+    block, reduce_block = (BLOCK_LANES, _block_lanes) if tree == "lanes" else (BLOCK_ROWS, _block_rows)
+    with np.errstate(all="ignore"):
+        total = _identity(accumulators, shape)
+        for outer in range(n_outer):
+            for start in range(0, n_run, block):
+                stop = min(start + block, n_run)
+                values = [row[..., outer, start:stop] for row in rows]
+                partial = reduce_block(emit, kind, values, params, accumulators, start)
+                total = tuple(kind.combine(emit, total, partial, **params))
+        return tuple(np.asarray(out) for out in kind.finish(emit, total, **params))
+
+
+def _identity(accumulators: Sequence[Any], shape: tuple[int, ...]) -> Values:
+    return tuple(np.full(shape, identity, dtype) for dtype, identity in accumulators)
+
+
+def _prepared(
+    emit: Any, kind: kinds.Reduction, values: Sequence[np.ndarray], params: dict[str, Any], start: int
+) -> Values:
+    index = start + np.arange(values[0].shape[-1], dtype=np.int64)
+    prepared = kind.prepare(emit, tuple(values), index if kind.needs_index else None, **params)
+    return tuple(np.broadcast_to(value, values[0].shape) for value in prepared)
+
+
+def _block_lanes(
+    emit: Any, kind: kinds.Reduction, values: Sequence[np.ndarray], params: dict[str, Any], accumulators: Any, at: int
+) -> Values:
+    """Element i goes to lane i % 32; then lane l takes lane l + 16, l + 8, l + 4, l + 2, l + 1."""
+    shape = values[0].shape[:-1]
+    lanes = _identity(accumulators, (*shape, LANES))
+    prepared = _prepared(emit, kind, values, params, at)
+    for start in range(0, values[0].shape[-1], LANES):
+        chunk = tuple(value[..., start : start + LANES] for value in prepared)
+        count = chunk[0].shape[-1]
+        new = kind.combine(emit, tuple(lane[..., :count] for lane in lanes), chunk, **params)
+        lanes = tuple(np.concatenate([n, lane[..., count:]], -1) for n, lane in zip(new, lanes, strict=True))
+    width = LANES
+    while width > 1:
+        width //= 2
+        left, right = (tuple(lane[..., s] for lane in lanes) for s in (slice(0, width), slice(width, 2 * width)))
+        lanes = tuple(kind.combine(emit, left, right, **params))
+    return tuple(lane[..., 0] for lane in lanes)
+
+
+def _block_rows(
+    emit: Any, kind: kinds.Reduction, values: Sequence[np.ndarray], params: dict[str, Any], accumulators: Any, at: int
+) -> Values:
+    """Elements in order."""
+    acc = _identity(accumulators, values[0].shape[:-1])
+    prepared = _prepared(emit, kind, values, params, at)
+    for i in range(values[0].shape[-1]):
+        acc = tuple(kind.combine(emit, acc, tuple(value[..., i] for value in prepared), **params))
+    return acc
+
+
+def scan(
+    kind: kinds.Cumulative, arrays: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any]
+) -> Values:
+    """A running combination along the last axis, in index order; results before rounding to the outputs' dtypes."""
+    emit = numpy_emit.NumpyEmit()
+    with np.errstate(all="ignore"):
+        acc = _identity(accumulators, arrays[0].shape[:-1])
+        wide = [array.astype(dtype) for array, (dtype, _) in zip(arrays, accumulators, strict=True)]
+        outs: list[list[np.ndarray]] = []
+        for i in range(arrays[0].shape[-1]):
+            acc = tuple(kind.combine(emit, acc, tuple(array[..., i] for array in wide), **params))
+            outs.append([np.asarray(out) for out in kind.finish(emit, acc, **params)])
+        if not outs:
+            return tuple(arrays)
+        return tuple(np.stack([row[j] for row in outs], -1) for j in range(len(outs[0])))
