@@ -204,6 +204,16 @@ def token() -> int:
     return _intern(tuple(overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES))
 
 
+def describe_difference(old: int, new: int) -> str:
+    """What two tokens differ in: ``enable_x64 now True, before False``."""
+    by_token = {number: values for values, number in _tokens.items()}
+    before, now = by_token.get(old), by_token.get(new)
+    if before is None or now is None:
+        return "an earlier configuration"
+    changed = [(name, a, b) for name, a, b in zip(_KEY_NAMES, before, now, strict=True) if a != b]
+    return ", ".join(f"{name} now {b!r}, before {a!r}" for name, a, b in changed) or "none"
+
+
 def read(name: str) -> Any:
     """The value of an option on the current thread."""
     short = _canonical(name)

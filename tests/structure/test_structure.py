@@ -26,6 +26,7 @@ RUNGS: dict[str, int] = {
     "weft.lazy": 0,
     "weft.runtime": 0,
     "weft.errors": 1,
+    "weft.unbuilt": 1,
     "weft.config": 1,
     "weft.dtypes": 1,
     "weft.tree": 1,

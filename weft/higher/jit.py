@@ -120,6 +120,10 @@ class JitState:
         compiled = self.compiled(trace, self.donated(prepared))
         return run(compiled, trace, prepared.leaves, prepared.avals, self.function), _installable(compiled)
 
+    def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, None]:
+        """For static arguments whose place depends on the length of the call."""
+        return self.slow(args, kwargs)[0], None
+
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], accept_structs: bool = False) -> Prepared:
         call = signature.split_call(self.options.roles, args, kwargs)
         leaves, in_tree = runtime.tree_flatten((call.args, call.kwargs))
@@ -192,14 +196,11 @@ class JitState:
 
     def record_call(self, trace: trace_cache.Trace, prepared: Prepared) -> Any:
         """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
-        closed, captured = calls.close_over(trace.closed)
-        operands = [*captured, *prepared.leaves]
-        donated = (False,) * len(captured) + self.donated(prepared)
-        outs = calls.jit_p.bind(
-            *operands,
-            jaxpr=closed,
+        outs = calls.call(
+            trace.closed,
+            prepared.leaves,
             name=trace.name,
-            donated_invars=donated,
+            donated_invars=self.donated(prepared),
             keep_unused=self.options.keep_unused,
             inline=self.options.inline,
         )
@@ -412,7 +413,10 @@ def jit(
     plain = roles is signature.NO_ROLES and not keep_unused and not inline
     options = PLAIN if plain else Options(roles, bool(keep_unused), bool(inline))
     state = JitState(fun, options)
-    jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
+    if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: never seen natively
+        jitted = runtime.JitFunction(state.always_slow, (), ())
+    else:
+        jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
     attributes = jitted.__dict__
     attributes.update(getattr(fun, "__dict__", ()))
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):

@@ -106,8 +106,13 @@ def _shown(key: Any) -> str:
 
 def _nearest(function: Any, record: trace_cache.FunctionRecord, key: trace_cache.Key, call: signature.Call) -> list[str]:
     """The shortest list of differences between ``key`` and an earlier key."""
-    earlier = list(record.traces)[-64:]
-    return min((_differences(function, old, key, call) for old in earlier), key=len)
+    latest_first = list(record.traces)[:-65:-1]
+    return min((_differences(function, old, key, call) for old in latest_first), key=_distance)
+
+
+def _distance(differences: list[str]) -> tuple[int, int]:
+    """Fewer differences are nearer; among types, a change of extents is nearer than one of rank or dtype."""
+    return len(differences), sum("different input type" in text for text in differences)
 
 
 def _differences(function: Any, old: trace_cache.Key, new: trace_cache.Key, call: signature.Call) -> list[str]:
@@ -127,10 +132,16 @@ def _type_differences(function: Any, old: Any, new: Any, call: signature.Call) -
         return []
     paths = signature.leaf_paths(function, call)
     return [
-        f"different input type at {path}, now {_aval_text(now)} and before {_aval_text(before)}"
+        f"different {_kind(before, now)} at {path}, now {_aval_text(now)} and before {_aval_text(before)}"
         for path, before, now in zip(paths, old, new, strict=True)
         if before is not now
     ]
+
+
+def _kind(before: Any, now: Any) -> str:
+    if before.dtype != now.dtype or before.ndim != now.ndim:
+        return "input type"
+    return "weak type" if before.shape == now.shape else "input shape"
 
 
 def _aval_text(aval: Any) -> str:

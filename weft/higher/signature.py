@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import config, dtypes, runtime, tree
+from weft import config, dtypes, runtime, tree_util
 from weft.core import trace
 from weft.higher import struct
 
@@ -277,7 +277,12 @@ def leaf_paths(function: Any, call: Call) -> list[str]:
 
 
 def _paths_below(name: str, value: Any) -> list[str]:
-    return [name + tree.keystr(path) for path, _ in tree.flatten_with_path(value)[0]]
+    return [name + tree_util.keystr(path) for path, _ in tree_util.tree_flatten_with_path(value)[0]]
+
+
+def tree_paths(treedef: Any) -> list[str]:
+    """The path of every leaf of a structure, such as ``['a'][0]``."""
+    return _paths_below("", runtime.tree_unflatten(treedef, list(range(treedef.num_leaves))))
 
 
 def argument_names(function: Any, count: int, kwargs: Iterable[str]) -> dict[int | str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft import runtime, tree
+from weft import runtime
 from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tracer import Tracer
@@ -210,20 +210,49 @@ def _long(aval: Any) -> str:
 
 
 def _tree_mismatch(expected: Any, given: Any) -> str:
-    differences = [
-        f"    * at {('args', 'kwargs')[path[0].idx]}{tree.keystr(path[1:])}, seen {seen} but now given {now}, so {why}"
-        if path
-        else f"    * seen {seen} but now given {now}, so {why}"
-        for path, seen, now, why in tree.equality_errors(
-            runtime.tree_unflatten(expected, [0] * expected.num_leaves),
-            runtime.tree_unflatten(given, [0] * given.num_leaves),
-        )
-    ]
-    listed = "\n".join(differences)
+    found: list[str] = []
+    for name, old, new in zip(("args", "kwargs"), expected.children(), given.children(), strict=True):
+        found += tree_differences(name, old, new)
+    listed = "\n".join(f"    * at {line}" for line in found)
     return (
         "Function compiled with input pytree does not match the input pytree it was called with. "
-        f"There are {len(differences)} mismatches, including:\n{listed}"
+        f"There are {len(found)} mismatches, including:\n{listed}"
     )
+
+
+def tree_differences(where: str, old: Any, new: Any) -> list[str]:
+    """What differs between two structures, one line for each place: ``args[0], seen ... but now given ...``."""
+    if old == new:
+        return []
+    old_type, old_data = old.node_data() or (None, None)
+    new_type, new_data = new.node_data() or (None, None)
+    if old_type is not new_type:
+        return [f"{where}, seen {_node_text(old_type)} but now given {_node_text(new_type)}, so their Python types differ"]
+    olds, news = old.children(), new.children()
+    if len(olds) != len(news) and old_type in (tuple, list):
+        kind = old_type.__name__
+        return [
+            f"{where}, seen {kind} of length {len(olds)} but now given {kind} of length {len(news)}, "
+            "so the lengths do not match"
+        ]
+    if len(olds) != len(news):
+        text = (
+            f"{where}, seen {old_type} with {len(olds)} child but now given {new_type} with {len(news)} child, "
+            "so the numbers of children do not match"
+        )
+        keys = isinstance(old_data, list) and isinstance(new_data, list)
+        return [f"{text}, with the symmetric difference of key sets: {set(old_data) ^ set(new_data)}" if keys else text]
+    if old_data != new_data:
+        return [f"{where}, seen {old_type} with {old_data} but now given {new_data}, so the pytree node metadata differ"]
+    found: list[str] = []
+    for index, (old_child, new_child) in enumerate(zip(olds, news, strict=True)):
+        key = old_data[index] if old_type is dict else index
+        found += tree_differences(f"{where}[{key!r}]", old_child, new_child)
+    return found
+
+
+def _node_text(kind: type | None) -> str:
+    return "pytree leaf" if kind is None else str(kind)
 
 
 def out_structs(trace: trace_cache.Trace) -> Any:

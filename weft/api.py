@@ -1,0 +1,119 @@
+"""Functions on functions that are public as ``weft.<name>`` and need no compiler: make_jaxpr, eval_shape and more.
+
+``jit`` itself lives in ``higher.jit``, so that ``weft.numpy`` may use it; here it is put beside its relatives.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft import runtime, target
+from weft.core import trace as tracing
+from weft.core.jaxpr import name_unused_outputs
+from weft.higher import code_facts, devices, signature, stages
+from weft.higher import jit as jit_module
+
+VERSION = "0.1.0"
+
+
+def make_jaxpr(
+    fun: Callable[..., Any],
+    static_argnums: Any = (),
+    axis_env: Any = None,
+    return_shape: bool = False,
+) -> Callable[..., Any]:
+    """A function that gives the jaxpr of ``fun`` for its arguments, without compiling or running anything.
+
+    >>> print(weft.make_jaxpr(lambda x: x * 2)(3.0))
+    { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
+    """
+    if not callable(fun):
+        raise TypeError("the first argument must be callable")
+    jit_module.check_callable(fun)
+    if axis_env:
+        raise NotImplementedError("[make_jaxpr] axis_env: named axes are not built yet")
+    roles = signature.resolve_roles(fun, static_argnums if static_argnums != () else None, None, None, None)
+    state = jit_module.JitState(fun, jit_module.Options(roles))
+
+    def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
+        prepared = state.prepare(args, kwargs, accept_structs=True)
+        trace = state.trace(prepared)
+        closed = trace.closed.replace(jaxpr=name_unused_outputs(trace.closed.jaxpr))
+        return (closed, stages.out_structs(trace)) if return_shape else closed
+
+    name = jit_module.function_name(fun)
+    jaxpr_of.__module__ = "weft"
+    jaxpr_of.__name__ = f"make_jaxpr({name})"
+    jaxpr_of.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name)})"
+    jaxpr_of.__wrapped__ = fun  # type: ignore[attr-defined]
+    return jaxpr_of
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of ``fun(*args, **kwargs)`` as ShapeDtypeStructs, without computing it."""
+    jit_module.check_callable(fun)
+    state = jit_module.JitState(fun, jit_module.PLAIN)
+    return stages.out_structs(state.trace(state.prepare(args, kwargs, accept_structs=True)))
+
+
+def typeof(x: Any) -> Any:
+    """The type of ``x`` inside programs: shape, dtype and weakness."""
+    try:
+        return stages.get_aval(x)
+    except TypeError as error:
+        raise TypeError(f"Argument {x!r} of type {type(x)} is not a valid JAX type") from error
+
+
+@contextmanager
+def ensure_compile_time_eval() -> Iterator[None]:
+    """Inside, operations on concrete values run at once although a function is being traced."""
+    with tracing.eval_context():
+        yield
+
+
+def clear_caches() -> None:
+    """Forget all traces, executables and machine code of this process."""
+    jit_module.clear_caches()
+    code_facts.forget()
+    for hook in _clear_hooks:
+        hook()
+
+
+_clear_hooks: list[Callable[[], None]] = []
+
+
+def on_clear_caches(hook: Callable[[], None]) -> None:
+    """Have ``clear_caches`` call ``hook`` too (the compiler's caches)."""
+    _clear_hooks.append(hook)
+
+
+def environment() -> dict[str, str]:
+    """What a report of a problem should say about this machine, by name."""
+    host = target.host()
+    return {
+        "weft": VERSION,
+        "numpy": np.__version__,
+        "python": sys.version.replace("\n", " "),
+        "device info": f"{devices.CPU.device_kind}-1, {devices.local_device_count()} local devices",
+        "process_count": str(devices.process_count()),
+        "platform": str(platform.uname()),
+        "target": str(host.name),
+        "threads": str(runtime.Pool.get_threads()),
+    }
+
+
+def print_environment_info(return_string: bool = False) -> str | None:
+    """Print versions, machine and threads, for reports of problems; or give them as a string."""
+    facts = environment()
+    width = max(map(len, facts)) + 1
+    text = "\n".join(f"{name + ':':{width}} {value}" for name, value in facts.items())
+    if return_string:
+        return text
+    print(text)
+    return None

@@ -1,0 +1,382 @@
+"""The documented names of JAX 0.10 that weft does not have yet: they exist, and raise when used.
+
+Two tables, module -> names of functions, and of classes. ``fallback(module)`` makes a module's ``__getattr__``: a name
+in the tables becomes a function or class that raises NotImplementedError naming itself; others raise AttributeError.
+A module of which nothing is built is made by the finder below, so that importing it works and using it raises.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any, NoReturn
+
+# Functions.
+FUNCTIONS: dict[str, str] = {
+    "weft": """
+        array_garbage_collection_guard block_until_ready check_tracer_leaks checking_leaks checkpoint clear_caches
+        closure_convert copy_to_host_async custom_gradient debug_infs debug_nans default_backend default_device
+        default_matmul_precision default_prng_impl device_count device_get device_put devices disable_jit ds
+        effects_barrier enable_checks enable_custom_prng enable_x64 ensure_compile_time_eval eval_shape fwd_and_bwd
+        grad hessian jacfwd jacobian jacrev jit jvp linear_transpose linearize live_arrays local_device_count
+        local_devices log_compiles make_array_from_callback make_array_from_process_local_data
+        make_array_from_single_device_arrays make_jaxpr make_mesh named_call named_scope new_ref no_tracing
+        numpy_dtype_promotion numpy_rank_promotion pmap print_environment_info process_count process_index
+        process_indices pure_callback remat reshard shard_map smap transfer_guard transfer_guard_device_to_host
+        transfer_guard_host_to_device typeof value_and_grad vjp vjp3 vmap""",
+    "weft.ad_checkpoint": "checkpoint_name",
+    "weft.checkpoint_policies": """
+        checkpoint_dots checkpoint_dots_with_no_batch_dims dots_saveable dots_with_no_batch_dims_saveable
+        everything_saveable nothing_saveable offload_dot_with_no_batch_dims save_and_offload_only_these_names
+        save_any_names_but_these save_from_both_policies save_only_these_names""",
+    "weft.custom_batching": "sequential_vmap",
+    "weft.custom_derivatives": "zero_from_primal",
+    "weft.debug": "breakpoint callback inspect_array_sharding print visualize_array_sharding visualize_sharding",
+    "weft.distributed": "initialize is_initialized shutdown",
+    "weft.dlpack": "from_dlpack is_supported_dtype",
+    "weft.dtypes": "canonicalize_dtype issubdtype itemsize_bits result_type scalar_type_of",
+    "weft.example_libraries.optimizers": "adagrad adam momentum rmsprop rmsprop_momentum sgd sm3",
+    "weft.example_libraries.stax": "Conv Dense FanOut MaxPool logsoftmax parallel serial",
+    "weft.experimental": "cur_qdd io_callback",
+    "weft.experimental.checkify": "ErrorCategory check check_error checkify",
+    "weft.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
+    "weft.experimental.compilation_cache.compilation_cache": "reset_cache set_cache_dir",
+    "weft.experimental.hijax": "instantiate_zeros is_undefined_primal register_hitype",
+    "weft.experimental.jet": "jet",
+    "weft.experimental.layout": "with_layout_constraint",
+    "weft.experimental.mesh_utils": "create_device_mesh create_hybrid_device_mesh",
+    "weft.experimental.multihost_utils": """
+        assert_equal broadcast_one_to_all global_array_to_host_local_array host_local_array_to_global_array
+        process_allgather reached_preemption_sync_point sync_global_devices""",
+    "weft.experimental.pallas": """
+        broadcast_to cdiv core_map debug_check debug_print dot ds dslice empty empty_like get_global kernel loop
+        multiple_of num_programs pallas_call program_id run_scoped semaphore_read semaphore_signal semaphore_wait
+        when with_scoped""",
+    "weft.experimental.pallas.triton": """
+        approx_tanh atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
+        debug_barrier elementwise_inline_asm load max_contiguous store""",
+    "weft.experimental.pjit": "pjit",
+    "weft.experimental.random": "stateful_rng",
+    "weft.experimental.serialize_executable": "deserialize_and_load serialize",
+    "weft.experimental.sparse": """
+        bcoo_broadcast_in_dim bcoo_concatenate bcoo_dot_general bcoo_dot_general_sampled bcoo_dynamic_slice
+        bcoo_extract bcoo_fromdense bcoo_gather bcoo_multiply_dense bcoo_multiply_sparse bcoo_reduce_sum
+        bcoo_reshape bcoo_slice bcoo_sort_indices bcoo_squeeze bcoo_sum_duplicates bcoo_todense bcoo_transpose
+        bcoo_update_layout bcsr_dot_general bcsr_extract bcsr_fromdense bcsr_todense coo_fromdense coo_matmat
+        coo_matvec coo_todense csr_fromdense csr_matmat csr_matvec csr_todense empty eye grad random_bcoo sparsify
+        todense value_and_grad""",
+    "weft.experimental.sparse.linalg": "lobpcg_standard spsolve",
+    "weft.experimental.topologies": "get_topology_desc",
+    "weft.experimental.xla_metadata": "set_xla_metadata",
+    "weft.export": """
+        default_export_platform deserialize export is_symbolic_dim register_namedtuple_serialization
+        register_pytree_node_serialization symbolic_args_specs symbolic_shape""",
+    "weft.extend.backend": """
+        backend_xla_version backends clear_backends get_backend get_compile_options get_default_device
+        register_backend_cache register_backend_factory""",
+    "weft.extend.core": """
+        Effects call_impl check_jaxpr concrete_or_error find_top_trace gensym get_opaque_trace_state jaxpr_as_fun
+        jaxprs_in_params mapped_aval new_jaxpr_eqn nonempty_axis_env_DO_NOT_USE primal_dtype_to_tangent_dtype
+        subjaxprs unmapped_aval unsafe_am_i_under_a_jit_DO_NOT_USE unsafe_am_i_under_a_vmap_DO_NOT_USE
+        unsafe_get_axis_names_DO_NOT_USE valid_jaxtype""",
+    "weft.extend.linear_util": """
+        cache merge_linear_aux transformation transformation2 transformation_with_aux transformation_with_aux2
+        wrap_init""",
+    "weft.extend.mlir": """
+        deserialize_portable_artifact hlo_to_stablehlo refine_polymorphic_shapes serialize_portable_artifact""",
+    "weft.extend.pallas": "register_lowering_rule",
+    "weft.extend.random": "define_prng_impl random_seed seed_with_impl threefry_2x32",
+    "weft.extend.xla": "clear_hlo_module_transformation register_hlo_module_transformation",
+    "weft.ffi": "ffi_call ffi_lowering pycapsule register_ffi_target register_ffi_type",
+    "weft.flatten_util": "ravel_pytree",
+    "weft.image": "resize scale_and_translate",
+    "weft.lax": """
+        ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike abs acos acosh add after_all all_gather
+        all_to_all approx_max_k approx_min_k argmax argmin asin asinh associative_scan atan atan2 atanh axis_index
+        axis_size batch_matmul bessel_i0e bessel_i1e betainc bitcast_convert_type bitwise_and bitwise_not bitwise_or
+        bitwise_xor broadcast broadcast_in_dim broadcast_like broadcast_shapes broadcast_to_rank broadcasted_iota
+        cbrt ceil clamp clz collapse complex composite concatenate cond conj conv conv_dimension_numbers
+        conv_general_dilated conv_general_dilated_local conv_general_dilated_patches conv_transpose
+        conv_with_general_padding convert_element_type cos cosh cumlogsumexp cummax cummin cumprod cumsum
+        custom_linear_solve custom_root digamma div dot dot_general dtype dynamic_index_in_dim dynamic_slice
+        dynamic_slice_in_dim dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim empty eq
+        erf erf_inv erfc exp exp2 expand_dims expm1 fft floor fori_loop full full_like gather ge gt igamma
+        igamma_grad_a igammac imag index_in_dim index_take integer_pow iota is_finite le lgamma log log1p logistic
+        lt map max min mul mulhi ne neg nextafter optimization_barrier pad padtype_to_pads pbroadcast pcast
+        platform_dependent pmax pmean pmin polygamma population_count pow ppermute precv psend pshuffle psum
+        psum_scatter pswapaxes ragged_all_to_all ragged_dot ragged_dot_general random_gamma_grad real reciprocal
+        reduce reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window
+        reduce_xor rem reshape rev rng_bit_generator rng_uniform round rsqrt scaled_dot scan scatter scatter_add
+        scatter_apply scatter_max scatter_min scatter_mul scatter_sub select select_n shift_left
+        shift_right_arithmetic shift_right_logical sign sin sinh slice slice_in_dim sort sort_key_val split sqrt
+        square squeeze stack stage stop_gradient sub switch tan tanh tile top_k transpose unstack while_loop
+        with_sharding_constraint zeta""",
+    "weft.lax.linalg": """
+        cholesky cholesky_update eig eigh hessenberg householder_product lu lu_pivots_to_permutation ormqr qdwh qr
+        schur svd symmetric_product triangular_solve tridiagonal tridiagonal_solve""",
+    "weft.monitoring": """
+        record_event record_event_duration_secs record_scalar register_event_duration_secs_listener
+        register_event_listener register_scalar_listener""",
+    "weft.nn": """
+        celu dot_product_attention elu gelu get_scaled_dot_general_config glu hard_sigmoid hard_silu hard_swish
+        hard_tanh identity leaky_relu log1mexp log_sigmoid log_softmax logmeanexp logsumexp mish one_hot relu relu6
+        scaled_dot_general scaled_matmul selu sigmoid silu soft_sign softmax softplus sparse_plus sparse_sigmoid
+        squareplus standardize swish tanh""",
+    "weft.nn.initializers": """
+        constant delta_orthogonal glorot_normal glorot_uniform he_normal he_uniform kaiming_normal kaiming_uniform
+        lecun_normal lecun_uniform normal ones orthogonal truncated_normal uniform variance_scaling xavier_normal
+        xavier_uniform zeros""",
+    "weft.numpy": """
+        abs absolute acos acosh add all allclose amax amin angle any append apply_along_axis apply_over_axes arange
+        arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argpartition argsort argwhere around
+        array array_equal array_equiv array_repr array_split array_str asarray asin asinh astype atan atan2 atanh
+        atleast_1d atleast_2d atleast_3d average bartlett bincount bitwise_and bitwise_count bitwise_invert
+        bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman block broadcast_arrays
+        broadcast_shapes broadcast_to can_cast cbrt ceil choose clip column_stack compress concat concatenate conj
+        conjugate convolve copy copysign corrcoef correlate cos cosh count_nonzero cov cross cumprod cumsum
+        cumulative_prod cumulative_sum deg2rad degrees delete diag diag_indices diag_indices_from diagflat diagonal
+        diff digitize divide divmod dot dsplit dstack ediff1d einsum einsum_path empty empty_like equal exp exp2
+        expand_dims expm1 extract eye fabs fill_diagonal flatnonzero flip fliplr flipud float_power floor
+        floor_divide fmax fmin fmod frexp from_dlpack frombuffer fromfile fromfunction fromiter frompyfunc
+        fromstring full full_like gcd geomspace get_printoptions gradient greater greater_equal hamming hanning
+        heaviside histogram histogram2d histogram_bin_edges histogramdd hsplit hstack hypot i0 identity imag indices
+        inner insert interp intersect1d invert isclose iscomplex iscomplexobj isdtype isfinite isin isinf isnan
+        isneginf isposinf isreal isrealobj isscalar issubdtype iterable ix_ kaiser kron lcm ldexp left_shift less
+        less_equal lexsort linspace load log log10 log1p log2 logaddexp logaddexp2 logical_and logical_not
+        logical_or logical_xor logspace mask_indices matmul matrix_transpose matvec max maximum mean median meshgrid
+        min minimum mod modf moveaxis multiply nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean
+        nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndim negative nextafter nonzero
+        not_equal ones ones_like outer packbits pad partition percentile permute_dims piecewise place poly polyadd
+        polyder polydiv polyfit polyint polymul polysub polyval positive pow power printoptions prod promote_types
+        ptp put put_along_axis quantile rad2deg radians ravel ravel_multi_index real reciprocal remainder repeat
+        reshape resize result_type right_shift rint roll rollaxis roots rot90 round save savez searchsorted select
+        set_printoptions setdiff1d setxor1d shape sign signbit sin sinc sinh size sort sort_complex spacing split
+        sqrt square squeeze stack std subtract sum swapaxes take take_along_axis tan tanh tensordot tile trace
+        transpose trapezoid tri tril tril_indices tril_indices_from trim_zeros triu triu_indices triu_indices_from
+        true_divide trunc union1d unique unique_all unique_counts unique_inverse unique_values unpackbits
+        unravel_index unstack unwrap vander var vdot vecdot vecmat vectorize vsplit vstack where zeros zeros_like""",
+    "weft.numpy.fft": """
+        fft fft2 fftfreq fftn fftshift hfft ifft ifft2 ifftn ifftshift ihfft irfft irfft2 irfftn rfft rfft2 rfftfreq
+        rfftn""",
+    "weft.numpy.linalg": """
+        cholesky cond cross det diagonal eig eigh eigvals eigvalsh inv lstsq matmul matrix_norm matrix_power
+        matrix_rank matrix_transpose multi_dot norm outer pinv qr slogdet solve svd svdvals tensordot tensorinv
+        tensorsolve trace vecdot vector_norm""",
+    "weft.ops": "segment_max segment_min segment_prod segment_sum",
+    "weft.profiler": """
+        annotate_function device_memory_profile register_subprocess save_device_memory_profile start_server
+        start_trace stop_server stop_trace trace""",
+    "weft.random": """
+        PRNGKey ball bernoulli beta binomial bits categorical cauchy chisquare choice clone dirichlet
+        double_sided_maxwell exponential f fold_in gamma generalized_normal geometric gumbel key key_data key_dtype
+        key_impl laplace loggamma logistic lognormal maxwell multinomial multivariate_normal normal orthogonal
+        pareto permutation poisson rademacher randint rayleigh split t triangular truncated_normal uniform wald
+        weibull_min wrap_key_data""",
+    "weft.ref": "addupdate freeze get new_ref set swap",
+    "weft.scipy.cluster.vq": "vq",
+    "weft.scipy.fft": "dct dctn idct idctn",
+    "weft.scipy.integrate": "trapezoid",
+    "weft.scipy.linalg": """
+        block_diag cho_factor cho_solve cholesky circulant companion convolution_matrix det dft eigh
+        eigh_tridiagonal expm expm_frechet fiedler fiedler_companion funm hadamard hankel helmert hessenberg hilbert
+        inv invhilbert invpascal leslie lu lu_factor lu_solve pascal polar qr qr_multiply rsf2csf schur solve
+        solve_sylvester solve_triangular sqrtm svd toeplitz""",
+    "weft.scipy.ndimage": "map_coordinates",
+    "weft.scipy.optimize": "minimize",
+    "weft.scipy.signal": "convolve convolve2d correlate correlate2d csd detrend fftconvolve istft stft welch",
+    "weft.scipy.sparse.linalg": "bicgstab cg gmres",
+    "weft.scipy.special": """
+        bernoulli beta betainc betaln boxcox boxcox1p comb dawsn digamma entr erf erfc erfcx erfinv exp1 expi expit
+        expn factorial fresnel gamma gammainc gammaincc gammaln gammasgn hyp1f1 hyp2f1 i0 i0e i1 i1e kl_div log_ndtr
+        log_softmax loggamma logit logsumexp lpmn lpmn_values multigammaln ndtr ndtri owens_t poch polygamma
+        rel_entr sici softmax spence sph_harm_y wofz xlog1py xlogy zeta""",
+    "weft.scipy.stats": "mode rankdata sem",
+    "weft.scipy.stats.bernoulli": "cdf logpmf pmf ppf",
+    "weft.scipy.stats.beta": "cdf logcdf logpdf logsf pdf sf",
+    "weft.scipy.stats.betabinom": "logpmf pmf",
+    "weft.scipy.stats.binom": "logpmf pmf",
+    "weft.scipy.stats.cauchy": "cdf isf logcdf logpdf logsf pdf ppf sf",
+    "weft.scipy.stats.chi2": "cdf logcdf logpdf logsf pdf sf",
+    "weft.scipy.stats.dirichlet": "logpdf pdf",
+    "weft.scipy.stats.expon": "cdf logcdf logpdf logsf pdf ppf sf",
+    "weft.scipy.stats.gamma": "cdf logcdf logpdf logsf pdf sf",
+    "weft.scipy.stats.gennorm": "cdf logpdf pdf",
+    "weft.scipy.stats.geom": "logpmf pmf",
+    "weft.scipy.stats.gumbel_l": "cdf logcdf logpdf logsf pdf ppf sf",
+    "weft.scipy.stats.gumbel_r": "cdf logcdf logpdf logsf pdf ppf sf",
+    "weft.scipy.stats.laplace": "cdf logpdf pdf",
+    "weft.scipy.stats.logistic": "cdf isf logpdf pdf ppf sf",
+    "weft.scipy.stats.multinomial": "logpmf pmf",
+    "weft.scipy.stats.multivariate_normal": "logpdf pdf",
+    "weft.scipy.stats.nbinom": "logpmf pmf",
+    "weft.scipy.stats.norm": "cdf isf logcdf logpdf logsf pdf ppf sf",
+    "weft.scipy.stats.pareto": "cdf logcdf logpdf logsf pdf ppf sf",
+    "weft.scipy.stats.poisson": "cdf entropy logpmf pmf",
+    "weft.scipy.stats.t": "logpdf pdf",
+    "weft.scipy.stats.truncnorm": "cdf logcdf logpdf logsf pdf sf",
+    "weft.scipy.stats.uniform": "cdf logpdf pdf ppf",
+    "weft.scipy.stats.vonmises": "logpdf pdf",
+    "weft.scipy.stats.wrapcauchy": "logpdf pdf",
+    "weft.sharding": "auto_axes get_abstract_mesh get_mesh reshard",
+    "weft.stages": "CompilerOptions",
+    "weft.test_util": "check_grads check_jvp check_vjp",
+    "weft.tree": """
+        all broadcast flatten flatten_with_path leaves leaves_with_path map map_with_path reduce reduce_associative
+        static structure transpose unflatten""",
+    "weft.tree_util": """
+        KeyPath all_leaves flatten_one_level flatten_one_level_with_keys is_tree_node keystr register_dataclass
+        register_pytree_node register_pytree_node_class register_pytree_with_keys register_pytree_with_keys_class
+        register_static tree_all tree_broadcast tree_flatten tree_flatten_with_path tree_leaves
+        tree_leaves_with_path tree_map tree_map_with_path tree_reduce tree_reduce_associative tree_structure
+        tree_transpose tree_unflatten treedef_children treedef_is_leaf treedef_tuple""",
+    "weft.typing": "ArrayLike DTypeLike",
+}  # fmt: skip
+
+# Classes.
+CLASSES: dict[str, str] = {
+    "weft": "Array Device NamedSharding P Ref ShapeDtypeStruct custom_jvp custom_vjp set_mesh",
+    "weft.custom_batching": "custom_vmap",
+    "weft.custom_derivatives": "CustomVJPPrimal SymbolicZero",
+    "weft.dtypes": "TypePromotionError bfloat16 prng_key",
+    "weft.errors": """
+        ConcretizationTypeError InconclusiveDimensionOperation JAXIndexError JAXTypeError JaxRuntimeError
+        JaxprTypeError KeyReuseError NonConcreteBooleanIndexError TracerArrayConversionError
+        TracerBoolConversionError TracerIntegerConversionError UnexpectedTracerError""",
+    "weft.example_libraries.optimizers": "Optimizer",
+    "weft.experimental.checkify": "Error JaxRuntimeError",
+    "weft.experimental.custom_partitioning": "custom_partitioning",
+    "weft.experimental.hijax": """
+        AbstractValue AvalMutableQDD AvalQDD HiPrimitive MutableHiType Zero aval_method aval_property""",
+    "weft.experimental.layout": "Format Layout",
+    "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
+    "weft.experimental.pallas.triton": "CompilerParams",
+    "weft.experimental.random": "StatefulPRNG",
+    "weft.experimental.sparse": "BCOO BCSR COO CSC CSR JAXSparse",
+    "weft.export": "DisabledSafetyCheck Exported SymbolicScope",
+    "weft.extend.core": """
+        AbstractToken CallPrimitive ClosedJaxpr DebugInfo DropVar Effect InconclusiveDimensionOperation Jaxpr
+        JaxprEqn JaxprTypeError Literal Primitive Token TraceTag Var set_current_trace take_current_trace""",
+    "weft.extend.linear_util": "StoreException WrappedFun",
+    "weft.extend.lowering": "LoweringRuleContext",
+    "weft.extend.pallas": "GridMapping",
+    "weft.extend.xla": "PipelineStage",
+    "weft.image": "ResizeMethod",
+    "weft.lax": """
+        AccuracyMode ConvDimensionNumbers DotAlgorithm DotAlgorithmPreset FftType GatherDimensionNumbers
+        GatherScatterMode Precision RaggedDotDimensionNumbers RandomAlgorithm RoundingMethod ScatterDimensionNumbers
+        Tolerance""",
+    "weft.lax.linalg": "EigImplementation EighImplementation SvdAlgorithm",
+    "weft.nn.initializers": "Initializer",
+    "weft.numpy": """
+        ComplexWarning character complexfloating dtype finfo flexible floating generic iinfo inexact integer ndarray
+        number object_ signedinteger ufunc unsignedinteger""",
+    "weft.profiler": "ProfileOptions StepTraceAnnotation TraceAnnotation",
+    "weft.ref": "AbstractRef Ref",
+    "weft.scipy.interpolate": "RegularGridInterpolator",
+    "weft.scipy.optimize": "OptimizeResults",
+    "weft.scipy.spatial.transform": "Rotation Slerp",
+    "weft.scipy.stats": "gaussian_kde",
+    "weft.sharding": """
+        AbstractMesh AxisType ManualAxisType Mesh NamedSharding PartitionSpec Sharding SingleDeviceSharding set_mesh""",
+    "weft.stages": "Compiled Lowered Traced Wrapped",
+    "weft.tree_util": "DictKey FlattenedIndexKey GetAttrKey Partial PyTreeDef SequenceKey",
+}  # fmt: skip
+
+# Modules with no name in the tables.
+EMPTY_MODULES = """
+    weft.experimental.array_serialization weft.experimental.buffer_callback weft.experimental.compilation_cache
+    weft.experimental.compute_on weft.experimental.key_reuse weft.experimental.ode weft.experimental.profiler
+    weft.experimental.rnn weft.experimental.shard_alike weft.experimental.shard_map weft.extend
+    weft.extend.backend.ifrt_proxy weft.extend.core.primitives weft.extend.ifrt_programs weft.extend.sharding
+    weft.extend.source_info_util weft.lib weft.scipy weft.scipy.cluster weft.scipy.sparse weft.scipy.spatial
+""".split()
+
+def _documented(table: dict[str, str], module: str) -> frozenset[str]:
+    return frozenset(table.get(module, "").split())
+
+
+def stub_function(qualified: str) -> Callable[..., NoReturn]:
+    """A function that raises NotImplementedError naming itself."""
+
+    def unbuilt(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+
+    unbuilt.__module__, _, unbuilt.__name__ = qualified.rpartition(".")
+    unbuilt.__qualname__ = unbuilt.__name__
+    unbuilt.__doc__ = f"Not built yet: calling it raises NotImplementedError naming {qualified}."
+    return unbuilt
+
+
+def stub_class(qualified: str) -> type:
+    """A class whose construction raises NotImplementedError naming itself."""
+    module, _, name = qualified.rpartition(".")
+
+    def construct(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+
+    text = f"Not built yet: making one raises NotImplementedError naming {qualified}."
+    return type(name, (), {"__new__": construct, "__module__": module, "__doc__": text})
+
+
+def missing(module: str, name: str) -> Any:
+    """What ``module.name`` gives when weft has no such attribute: a stub of a documented name, or AttributeError."""
+    qualified = f"{module}.{name}"
+    if name in _documented(FUNCTIONS, module):
+        stub: Any = stub_function(qualified)
+    elif name in _documented(CLASSES, module):
+        stub = stub_class(qualified)
+    else:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    loaded = sys.modules.get(module)
+    if loaded is not None:
+        setattr(loaded, name, stub)
+    return stub
+
+
+def fallback(module: str) -> Callable[[str], Any]:
+    """A ``__getattr__`` for ``module``."""
+
+    def __getattr__(name: str) -> Any:
+        return missing(module, name)
+
+    return __getattr__
+
+
+def _modules() -> frozenset[str]:
+    named = {*FUNCTIONS, *CLASSES, *EMPTY_MODULES}
+    parents = {name.rpartition(".")[0] for name in named}
+    return frozenset(named | parents) - {"", "weft"}
+
+
+class _StubFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes the documented modules of which weft has no file; asked last, so that files win."""
+
+    def __init__(self) -> None:
+        self.modules = _modules()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname not in self.modules:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__doc__ = f"Not built yet: the names of {module.__name__} exist and raise NotImplementedError when used."
+        module.__getattr__ = fallback(module.__name__)  # type: ignore[method-assign]
+
+
+def install() -> None:
+    """Let ``import weft.x`` work for documented modules that are not built."""
+    sys.meta_path.append(_StubFinder())
+
+
+def is_documented_module(fullname: str) -> bool:
+    """Whether JAX documents a module of this name."""
+    return fullname in _modules()
