@@ -27,6 +27,7 @@ class Target:
     lanes: int  # lanes of a vector value, whatever its dtype
     masked_bytes: tuple[int, ...]  # element sizes with masked loads and stores
     gather_bytes: tuple[int, ...]  # element sizes with gathers
+    native_ldexp: bool = False  # one instruction multiplies by a power of two
 
     @property
     def key(self) -> str:
@@ -39,7 +40,7 @@ TARGETS = {
     target.name: target
     for target in (
         # without -prefer-256-bit LLVM splits every 512-bit vector: 15 to 40 % slower
-        Target("x86-64-v4", f"x86_64-{_LINUX}", "x86-64-v4", "-prefer-256-bit", 16, (1, 2, 4, 8), (4, 8)),
+        Target("x86-64-v4", f"x86_64-{_LINUX}", "x86-64-v4", "-prefer-256-bit", 16, (1, 2, 4, 8), (4, 8), True),
         Target("x86-64-v3", f"x86_64-{_LINUX}", "x86-64-v3", "", 8, (4, 8), ()),
         Target("aarch64", f"aarch64-{_LINUX}", "generic", "+neon", 4, (), ()),
     )

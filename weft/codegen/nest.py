@@ -35,7 +35,7 @@ class NestWriter:
         self.nest = nest
         self.target = target
         self.helpers = helpers
-        self.writer = Writer()
+        self.writer = Writer(target.native_ldexp)
         self.width = nest.width if nest.vector is not None else 1
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)

@@ -17,9 +17,10 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
-    __slots__ = ("lines", "block", "declarations", "allocas", "_count", "cold_branches")
+    __slots__ = ("lines", "block", "declarations", "allocas", "_count", "cold_branches", "native_ldexp")
 
-    def __init__(self) -> None:
+    def __init__(self, native_ldexp: bool = False) -> None:
+        self.native_ldexp = native_ldexp
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: dict[str, str] = {}

@@ -1,16 +1,71 @@
-"""Vector math: every function once, as branch-free expressions over ``lanes.V`` (cold blocks for rare lanes)."""
+"""Vector math: every function once, as branch-free expressions over ``lanes.V`` (cold blocks for rare lanes).
+
+Bounds are stated in docs/NUMERICS.md and tested over all magnitudes. A function takes the emitter (for runtime
+helpers and shared work) and its operands, float32 or float64 vectors.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
+from weft.codegen.vector_math import error_functions as errors
+from weft.codegen.vector_math import exponential, hyperbolic, roots, trigonometric
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
-NAMES: dict = {}
+Function = Callable[..., V]
+
+
+def _helper(name: str) -> tuple[Function, Function]:
+    """A function computed lane by lane in the runtime."""
+
+    def single(emit: Emitter, x: V) -> V:
+        return emit.helper(f"{name}_f32", (x,), (("float", 1),))[0]
+
+    def double(emit: Emitter, x: V) -> V:
+        return emit.helper(f"{name}_f64", (x,), (("double", 1),))[0]
+
+    return single, double
+
+
+NAMES: dict[str, tuple[Function, Function]] = {
+    "exp": (exponential.exp_f32, exponential.exp_f64),
+    "exp2": (exponential.exp2_f32, exponential.exp2_f64),
+    "expm1": (exponential.expm1_f32, exponential.expm1_f64),
+    "log": (exponential.log_f32, exponential.log_f64),
+    "log1p": (exponential.log1p_f32, exponential.log1p_f64),
+    "logistic": (exponential.logistic, exponential.logistic),
+    "pow": (exponential.pow_f32, exponential.pow_f64),
+    "sin": (trigonometric.sin_f32, trigonometric.sin_f64),
+    "cos": (trigonometric.cos_f32, trigonometric.cos_f64),
+    "tan": (trigonometric.tan_f32, trigonometric.tan_f64),
+    "asin": (trigonometric.asin_f32, trigonometric.asin_f64),
+    "acos": (trigonometric.acos_f32, trigonometric.acos_f64),
+    "atan": (trigonometric.atan_f32, trigonometric.atan_f64),
+    "atan2": (trigonometric.atan2_f32, trigonometric.atan2_f64),
+    "sinh": (hyperbolic.sinh_f32, hyperbolic.sinh_f64),
+    "cosh": (hyperbolic.cosh_f32, hyperbolic.cosh_f64),
+    "tanh": (hyperbolic.tanh_f32, hyperbolic.tanh_f64),
+    "asinh": (hyperbolic.asinh_f32, hyperbolic.asinh_f64),
+    "acosh": (hyperbolic.acosh_f32, hyperbolic.acosh_f64),
+    "atanh": (hyperbolic.atanh_f32, hyperbolic.atanh_f64),
+    "erf": (errors.erf_f32, errors.erf_f64),
+    "erfc": (errors.erfc_f32, errors.erfc_f64),
+    "erf_inv": (errors.erf_inv_f32, errors.erf_inv_f64),
+    "sqrt": (roots.sqrt, roots.sqrt),
+    "rsqrt": (roots.rsqrt, roots.rsqrt),
+    "cbrt": (roots.cbrt_f32, roots.cbrt_f64),
+    "lgamma": _helper("lgamma"),
+    "digamma": _helper("digamma"),
+}
 
 
 def function(emit: Emitter, name: str, *args: V) -> V:
-    raise TypeError(f"[codegen] no vector function named {name!r}.")
+    """The function's value on float32 or float64 vectors."""
+    if name not in NAMES:
+        raise TypeError(f"[codegen] no vector function named {name!r}.")
+    single, double = NAMES[name]
+    return (single if args[0].element == "float" else double)(emit, *args)

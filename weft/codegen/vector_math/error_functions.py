@@ -1,0 +1,122 @@
+"""erf, erfc and the inverse of erf.
+
+float32: erf by Juffa's polynomial in the exponent; the others in float64. float64: x + x y(x**2) near zero, beyond
+0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x with the square kept exactly; the inverse polishes a polynomial once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from weft.codegen.lanes import V
+from weft.codegen.vector_math import exponential, pairs
+from weft.codegen.vector_math.coefficients import (
+    ERF_F64,
+    ERF_INV_CENTRE,
+    ERF_INV_FAR,
+    ERF_INV_TAIL,
+    ERFC_F64,
+    ERFC_LITE,
+)
+from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f64, log_lite, scale
+
+if TYPE_CHECKING:
+    from weft.codegen.emitter import Emitter
+
+BREAK = 0.84375
+TWO_OVER_ROOT_PI = 1.1283791670955126
+# minimax of log(1 - erf t) for t > 0.93 and of erf t / t - 1 below
+ERFC_LOG_F32 = ((-1.72853470e-5, 3.83197126e-4), (-3.88396438e-3, 2.42546219e-2), -1.06777877e-1, -6.34846687e-1, -1.28717512e-1)
+ERF_F32 = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
+
+
+def erf_f32(emit: Emitter, x: V) -> V:
+    lanes, z = x.lanes, x * x
+    t = exponential.clamp(x.abs(), 0.0, 10.0)
+    (a, b), (c, d), *rest = ERFC_LOG_F32
+    r = t.like(a).fma(t, b)
+    u = t.like(c).fma(t, d)
+    r = r.fma(t * t, u)
+    for coefficient in rest:
+        r = r.fma(t, coefficient)
+    r = r.fma(t, -t)
+    big = (1.0 - exponential.exp_f32(emit, r)).copysign(x)
+    small = z.polynomial(ERF_F32).fma(x, x)
+    return lanes.select(t > 0.927734375, big, small)
+
+
+def erfc_f32(emit: Emitter, x: V) -> V:
+    lanes, d = x.lanes, x.f64()
+    a = exponential.clamp(d.abs(), 0.5, 10.2)
+    v = (a - 1.0) / (a + 1.0)
+    tail = exp_lite(-(a * a)) * v.polynomial(ERFC_LITE) / a
+    tail = lanes.select(d < 0.0, 2.0 - tail, tail)
+    near = 1.0 - d.fma((d * d).polynomial(ERF_F64), d)
+    result = lanes.select(d.abs() < 0.5, near, tail).f32()
+    return lanes.select(x.isnan(), x, result)
+
+
+def _erf_near(x: V) -> V:
+    """erf x - x for |x| < 0.84."""
+    return x * (x * x).polynomial(ERF_F64)
+
+
+def _erfc_far(a: V) -> V:
+    """erfc for a in [0.84, 28]."""
+    v = (a - 1.0) / (a + 1.0)
+    g = v.polynomial(ERFC_F64)
+    square, low = pairs.two_product(a, a)
+    high, rest = pairs.fast_two_sum(-square, a.like(-0.5625))
+    high, error = pairs.fast_two_sum(high, g)
+    head, tail, k = exp_parts(high, (error + rest) - low)
+    q = head / a
+    q = q + ((-q).fma(a, head) + tail) / a
+    return scale(q, k)
+
+
+def erf_f64(emit: Emitter, x: V) -> V:
+    lanes, a = x.lanes, x.abs()
+    far = (1.0 - _erfc_far(exponential.clamp(a, BREAK, 6.5))).copysign(x)
+    return lanes.select(a > BREAK, far, x + _erf_near(x))
+
+
+def erfc_f64(emit: Emitter, x: V) -> V:
+    lanes, a = x.lanes, x.abs()
+    far = _erfc_far(exponential.clamp(a, BREAK, 28.0))
+    far = lanes.select(x < 0.0, 2.0 - far, far)
+    rest = _erf_near(x)
+    near = lanes.select(x < 0.25, 1.0 - (x + rest), 0.5 - ((x - 0.5) + rest))
+    return lanes.select(a > BREAK, far, near)
+
+
+def erf_inv_f32(emit: Emitter, x: V) -> V:
+    """x P(w), w = -log(1 - x**2): one polynomial up to w = 5, one in sqrt w beyond (the form of Giles)."""
+    lanes, d = x.lanes, x.f64()
+    inside = d.abs() < 1.0
+    y = lanes.select(inside, d, 0.0)
+    w = -log_lite((1.0 - y) * (y + 1.0))
+    p = lanes.select(w < 5.0, w.polynomial(ERF_INV_CENTRE), w.sqrt().polynomial(ERF_INV_TAIL))
+    edge = lanes.select(d.abs().eq(1.0), d * math.inf, math.nan)
+    return lanes.select(x.eq(0.0), x, lanes.select(inside, y * p, edge).f32())
+
+
+def erf_inv_f64(emit: Emitter, x: V) -> V:
+    """One Halley step on the polynomial's value, with erf below 0.5 and erfc above."""
+    lanes = x.lanes
+    a = lanes.select(x.abs() < 1.0, x.abs(), 0.5)
+    w = -log_f64(emit, (1.0 - a) * (a + 1.0))
+    s = w.sqrt()
+    p = lanes.select(s < 4.1, s.polynomial(ERF_INV_TAIL), s.polynomial(ERF_INV_FAR))
+    y = a * lanes.select(w < 5.0, w.polynomial(ERF_INV_CENTRE), p)
+    middle = y > BREAK
+    near = (y - a) + _erf_near(y)
+    near = lanes.select(y > 0.4, ((y - 0.5) + _erf_near(y)) + (0.5 - a), near)
+    far = (1.0 - a) - _erfc_far(exponential.clamp(y, BREAK, 28.0))
+    # f = erf y - a, f' = 2 / sqrt pi exp(-y**2), f'' = -2 y f'
+    step = lanes.select(middle, far, near) / (exponential.exp_f64(emit, -(y * y)) * TWO_OVER_ROOT_PI)
+    y = y - step / (y.fma(step, 1.0))
+    edge = lanes.select(x.abs().eq(1.0), lanes.constant(math.inf, "double"), math.nan)
+    result = lanes.select(x.abs() < 1.0, y, edge).copysign(x)
+    tiny = x.abs() < 2.0**-500
+    return lanes.select(tiny, x * (TWO_OVER_ROOT_PI**-1), lanes.select(x.isnan(), x, result))

@@ -1,0 +1,311 @@
+"""exp, exp2, expm1, log, log1p, logistic, pow.
+
+exp:  x = k ln 2 + r, |r| <= ln 2 / 2, a polynomial in r, a scaling by 2**k that rounds once, also to subnormals.
+log:  x = 2**k m, m near 1, s = f / (2 + f) with f = m - 1, log m = 2 atanh s (Tang; fdlibm e_log.c has the same form).
+The ``_lite`` functions are float64 kernels with about 40 bits, for float32 functions that round at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from weft.codegen.lanes import V
+from weft.codegen.vector_math import pairs
+from weft.codegen.vector_math.coefficients import EXP2_LITE, EXP_F64, EXP_LITE, LOG2_LITE, LOG_F64, LOG_LITE
+from weft.codegen.vector_math.pairs import Pair
+
+if TYPE_CHECKING:
+    from weft.codegen.emitter import Emitter
+
+LOG2_E = 1.4426950408889634
+LN2 = math.log(2.0)
+LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # high part: 33 bits, k * high is exact
+LN2_HIGH_F32, LN2_LOW_F32 = 0.693359375, -2.12194440e-4
+SQRT_HALF_BITS = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
+INF = math.inf
+# minimax on |r| <= ln 2 / 2: exp r = 1 + r + r**2 p(r) (Cephes expf)
+EXP_F32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
+
+
+def clamp(x: V, low: float, high: float) -> V:
+    """NaN stays."""
+    lanes = x.lanes
+    x = lanes.select(x > high, high, x)
+    return lanes.select(x < low, low, x)
+
+
+def power_of_two(n: V) -> V:
+    """2**n for n in the normal range."""
+    bias, mantissa = (127, 23) if n.element == "i32" else (1023, 52)
+    return ((n + bias) << mantissa).as_float()
+
+
+def scale(x: V, k: V) -> V:
+    """x * 2**k for whole k (a float), rounded once, for x in [0.25, 4): also where the result is subnormal."""
+    lanes = x.lanes
+    if lanes.writer.native_ldexp:
+        n = k.cast("fptosi", "i32")
+        name = f"llvm.ldexp.{lanes.suffix(x.element)}.{lanes.suffix('i32')}"
+        arguments = [(lanes.type(x.element), x.text), (lanes.type("i32"), n.text)]
+        return V(lanes, x.element, lanes.writer.call(name, lanes.type(x.element), arguments))
+    n = k.cast("fptosi", "i32" if x.element == "float" else "i64")
+    half = n >> 1
+    return x * power_of_two(half) * power_of_two(n - half)
+
+
+# exp
+
+
+def reduce_exp(x: V) -> tuple[V, V, V]:
+    """k, and r = x - k ln 2 as a head and a tail (float64)."""
+    k = (x * LOG2_E).rint()
+    t = k.fma(-LN2_HIGH, x)
+    low = k * LN2_LOW
+    r = t - low
+    return k, r, (t - r) - low
+
+
+def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
+    """exp(high + low) = (head + tail) * 2**k, head in [0.7, 1.42], float64, relative error below 2**-57 or so."""
+    k, r, tail = reduce_exp(high)
+    if low is not None:
+        tail = tail + low
+    q = (r * r).fma(r.polynomial(EXP_F64), tail)
+    head = r + q  # exp r - 1
+    rest = (r - head) + q
+    one = head + 1.0
+    return one, (head - (one - 1.0)) + rest, k
+
+
+def exp_f32(emit: Emitter, x: V) -> V:
+    x = clamp(x, -105.0, 89.5)
+    k = (x * LOG2_E).rint()
+    r = k.fma(-LN2_HIGH_F32, x)
+    r = k.fma(-LN2_LOW_F32, r)
+    return scale((r * r).fma(r.polynomial(EXP_F32), r) + 1.0, k)
+
+
+def exp_f64(emit: Emitter, x: V) -> V:
+    x = clamp(x, -746.0, 710.0)
+    k = (x * LOG2_E).rint()
+    r = k.fma(-LN2_HIGH, x)
+    r = k.fma(-LN2_LOW, r)
+    return scale((r * r).fma(r.polynomial(EXP_F64), r) + 1.0, k)
+
+
+def exp_lite(x: V) -> V:
+    """float64 exp with 34 bits, for |x| < 700."""
+    k = (x * LOG2_E).rint()
+    r = k.fma(-LN2, x)
+    return scale(r.polynomial(EXP_LITE), k)
+
+
+def exp2_f32(emit: Emitter, x: V) -> V:
+    x = clamp(x, -151.0, 128.5)
+    k = x.rint()
+    r = (x - k) * LN2
+    return scale((r * r).fma(r.polynomial(EXP_F32), r) + 1.0, k)
+
+
+def exp2_f64(emit: Emitter, x: V) -> V:
+    x = clamp(x, -1076.0, 1024.5)
+    k = x.rint()
+    r = (x - k) * LN2
+    return scale((r * r).fma(r.polynomial(EXP_F64), r) + 1.0, k)
+
+
+def expm1_f32(emit: Emitter, x: V) -> V:
+    lanes, y = x.lanes, clamp(x, -18.0, 89.5)
+    k = (y * LOG2_E).rint()
+    r = k.fma(-LN2_HIGH_F32, y)
+    r = k.fma(-LN2_LOW_F32, r)
+    q = (r * r).fma(r.polynomial(EXP_F32), r)
+    half = power_of_two(k.cast("fptosi", "i32") - 1)  # 2**k itself may overflow
+    result = (half * q + (half - 0.5)) * 2.0
+    return lanes.select(x.eq(0.0) | x.isnan(), x, lanes.select(x.abs() < 0.25, q, result))
+
+
+def expm1_f64(emit: Emitter, x: V) -> V:
+    lanes, y = x.lanes, clamp(x, -38.0, 710.0)
+    k, r, tail = reduce_exp(y)
+    q = (r * r).fma(r.polynomial(EXP_F64), tail)
+    half = power_of_two(k.cast("fptosi", "i64") - 1)
+    # (r + q) 2**k + (2**k - 1), the large parts first
+    head, rest = pairs.two_sum(half - 0.5, half * r)
+    result = (head + half.fma(q, rest)) * 2.0
+    return lanes.select(x.eq(0.0) | x.isnan(), x, lanes.select(k.eq(0.0), r + q, result))
+
+
+def logistic(emit: Emitter, x: V) -> V:
+    """1 / (1 + exp(-x)) without overflow, subnormal results included."""
+    lanes = x.lanes
+    t = (exp_f32 if x.element == "float" else exp_f64)(emit, -x.abs())
+    return lanes.select(x > 0.0, 1.0, t) / (t + 1.0)
+
+
+# log
+
+
+def split(x: V, floor_bits: int) -> tuple[V, V]:
+    """x = 2**k m with m in [sqrt 1/2, sqrt 2), k a float; x positive and normal."""
+    mantissa = 23 if x.element == "float" else 52
+    bits = x.bits()
+    k = (bits - floor_bits) >> mantissa
+    m = (bits - (k << mantissa)).as_float()
+    return m, k.to_float(x.element)
+
+
+def normal(x: V) -> tuple[V, V]:
+    """A subnormal x scaled up, and the power of two to add to its exponent."""
+    lanes = x.lanes
+    tiny, by, power = (1.17549435e-38, 2.0**23, -23.0) if x.element == "float" else (2.2250738585072014e-308, 2.0**54, -54.0)
+    small = x < tiny
+    return lanes.select(small, x * by, x), lanes.select(small, lanes.constant(power, x.element), 0.0)
+
+
+def special_log(x: V, result: V) -> V:
+    """-inf at 0, NaN below, inf and NaN kept."""
+    lanes = x.lanes
+    edge = lanes.select(x.eq(0.0), -INF, lanes.select(x < 0.0, math.nan, x + x))
+    return lanes.select((x > 0.0) & (x < INF), result, edge)
+
+
+def log_f32(emit: Emitter, a: V) -> V:
+    """Polynomial of Juffa's logf with m in [2/3, 4/3)."""
+    x, k = normal(a)
+    bits = x.bits()
+    e = (bits - 0x3F2AAAAB) & -0x800000
+    m = (bits - e).as_float() - 1.0
+    k = e.to_float("float").fma(2.0**-23, k)
+    z = m * m
+    r = z.like(-0.130310059).fma(z, -0.121484190)
+    t = z.like(0.140869141).fma(z, 0.139814854)
+    r, t = r.fma(z, -0.166846052), t.fma(z, 0.200120345)
+    r = t.fma(m, r.fma(z, -0.249996200))
+    r = r.fma(m, 0.333331972).fma(m, -0.5).fma(z, m)
+    return special_log(a, k.fma(0.693147182, r))
+
+
+def log_f64(emit: Emitter, a: V) -> V:
+    x, shift = normal(a)
+    m, k = split(x, SQRT_HALF_BITS["double"])
+    k = k + shift
+    f = m - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    r = z * z.fma(z.polynomial(LOG_F64), 2.0 / 3.0)
+    half = f * f * 0.5
+    # k ln 2 + f - (f**2 / 2 - s (f**2 / 2 + r))
+    t = s.fma(half + r, k * LN2_LOW)
+    return special_log(a, k * LN2_HIGH - ((half - t) - f))
+
+
+def log_lite(x: V) -> V:
+    """float64 log with about 40 bits of absolute precision relative to the larger terms; x normal and positive."""
+    m, k = split(x, SQRT_HALF_BITS["double"])
+    f = m - 1.0
+    s = f / (m + 1.0)
+    return k.fma(LN2, s * (s * s).polynomial(LOG_LITE))
+
+
+def log_pair(f: Pair, k: V) -> Pair:
+    """k ln 2 + log(1 + f) as an unevaluated sum, error about 2**-65, for 1 + f in [0.7, 1.42]."""
+    high, low = f
+    denominator = pairs.two_sum(high.like(2.0), high)
+    s = pairs.divide(f, (denominator[0], denominator[1] + low))
+    z = pairs.square(s)
+    third = pairs.scale(z, (6.66666666666666629659e-01, 3.70074341541718826e-17))
+    tail = z[0] * z[0] * z[0].polynomial(LOG_F64)
+    inner = pairs.add((third[0], third[1]), (tail, tail.like(0.0)))
+    product = pairs.multiply(s, inner)
+    result = pairs.add((s[0] * 2.0, s[1] * 2.0), product)
+    scaled = pairs.two_sum(k * LN2_HIGH, result[0])
+    return pairs.fast_two_sum(scaled[0], scaled[1] + k.fma(LN2_LOW, result[1]))
+
+
+def log1p_pair(u: Pair) -> Pair:
+    """log(1 + u) for a head and tail u > -1 of ordinary size."""
+    lanes = u[0].lanes
+    total = pairs.two_sum(u[0].like(1.0), u[0])
+    sum_low = total[1] + u[1]
+    m, k = split(total[0], SQRT_HALF_BITS["double"])
+    down = power_of_two(-k.cast("fptosi", "i64"))
+    near = k.eq(0.0)
+    f = lanes.select(near, u[0], m - 1.0)
+    g = lanes.select(near, u[1], sum_low * down)
+    return log_pair(pairs.fast_two_sum(f, g), k)
+
+
+def log1p_f32(emit: Emitter, x: V) -> V:
+    lanes, d = x.lanes, x.f64()
+    y = lanes.select((d > -1.0) & (d < INF), d, 0.0)
+    result = log_lite(y + 1.0)
+    result = lanes.select(y.abs() < 2.0**-20, y - y * y * 0.5, result).f32()
+    edge = lanes.select(x.eq(-1.0), -INF, lanes.select(x < -1.0, math.nan, x + x))
+    result = lanes.select((x > -1.0) & (x < INF), result, edge)
+    return lanes.select(x.abs() < 2.0**-30, x, result)
+
+
+def log1p_f64(emit: Emitter, x: V) -> V:
+    lanes = x.lanes
+    y = lanes.select((x > -1.0) & (x < 2.0**1000), x, 0.0)
+    high, low = log1p_pair((y, y.like(0.0)))
+    result = high + low
+    big = log_f64(emit, x)
+    edge = lanes.select(x.eq(-1.0), -INF, lanes.select(x < -1.0, math.nan, big))
+    result = lanes.select((x > -1.0) & (x < 2.0**1000), result, edge)
+    return lanes.select(x.abs() < 2.0**-60, x, result)
+
+
+# pow
+
+
+def pow_f32(emit: Emitter, x: V, y: V) -> V:
+    """Through float64: exp2(y log2 x) with 34 bits after an exact reduction."""
+    d = x.abs().f64()
+    m, k = split(d, SQRT_HALF_BITS["double"])
+    f = m - 1.0
+    s = f / (m + 1.0)
+    logarithm = s.fma((s * s).polynomial(LOG2_LITE), k)
+    power = clamp(logarithm * y.f64(), -300.0, 300.0)
+    n = power.rint()
+    return _pow_edges(x, y, scale((power - n).polynomial(EXP2_LITE), n).f32())
+
+
+def pow_f64(emit: Emitter, x: V, y: V) -> V:
+    lanes = x.lanes
+    a, shift = normal(x.abs())
+    m, k = split(a, SQRT_HALF_BITS["double"])
+    f = m - 1.0
+    log = log_pair((f, f.like(0.0)), k + shift)
+    bounded = clamp(y, -(2.0**75), 2.0**75)
+    high, low = pairs.multiply(log, (bounded, bounded.like(0.0)))
+    usable = high.abs() < 800.0
+    low = lanes.select(usable, low, 0.0)
+    head, tail, k = exp_parts(clamp(high, -800.0, 800.0), low)
+    return _pow_edges(x, y, scale(head + tail, k))
+
+
+def _pow_edges(x: V, y: V, result: V) -> V:
+    """IEEE 754 pow at zeros, infinities, negative bases, NaN; ``result`` is |x| ** y for ordinary values."""
+    lanes = x.lanes
+    a, b = x.abs(), y.abs()
+    half = y * 0.5
+    whole = y.rint().eq(y) & (b < INF)
+    odd = whole & half.rint().ne(half)
+    positive = y > 0.0
+    at_zero = lanes.select(positive, lanes.constant(0.0, x.element), INF)
+    at_inf = lanes.select(positive, lanes.constant(INF, x.element), 0.0)
+    result = lanes.select(a.eq(0.0), at_zero, lanes.select(a.eq(INF), at_inf, result))
+    extreme = lanes.select((a > 1.0) ^ positive, lanes.constant(0.0, x.element), INF)
+    extreme = lanes.select(a.eq(1.0), 1.0, extreme)
+    result = lanes.select(b.eq(INF), extreme, result)
+    negative = x.bits() < 0
+    result = lanes.select(negative & odd, -result, result)
+    domain = (x < 0.0) & (a < INF) & (b < INF) & ~whole
+    result = lanes.select(domain, math.nan, result)
+    result = lanes.select(x.compare("uno", y), x + y, result)
+    return lanes.select(y.eq(0.0) | x.eq(1.0), 1.0, result)
+
+

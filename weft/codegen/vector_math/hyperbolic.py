@@ -1,0 +1,158 @@
+"""sinh, cosh, tanh and their inverses."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from weft.codegen.lanes import V
+from weft.codegen.vector_math import exponential, pairs
+from weft.codegen.vector_math.coefficients import SINH_F64, TANH_F64
+from weft.codegen.vector_math.exponential import LN2, exp_lite, log1p_pair, log_lite
+
+if TYPE_CHECKING:
+    from weft.codegen.emitter import Emitter
+
+# minimax of (tanh x - x) / x**3 in x**2 on [0, 0.625] (Cephes tanhf)
+TANH_F32 = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+INF = math.inf
+
+
+def sinh_f32(emit: Emitter, x: V) -> V:
+    lanes, d = x.lanes, x.abs().f64()
+    e = exp_lite(exponential.clamp(d, 0.0, 120.0))
+    big = (e - 1.0 / e) * 0.5
+    z = d * d
+    small = d * z.polynomial((1.0 / 5040.0, 1.0 / 120.0, 1.0 / 6.0, 1.0))
+    result = lanes.select(d < 0.3, small, big).f32()
+    return lanes.select(x.isnan(), x, result.copysign(x))
+
+
+def cosh_f32(emit: Emitter, x: V) -> V:
+    d = x.abs().f64()
+    e = exp_lite(exponential.clamp(d, 0.0, 120.0))
+    return x.lanes.select(x.isnan(), x, ((e + 1.0 / e) * 0.5).f32())
+
+
+def _half_exp(x: V) -> tuple[V, V, V]:
+    """exp(|x|) / 2 as head and tail, and exp(-|x|) / 2; |x| up to 711 does not overflow."""
+    a = exponential.clamp(x.abs(), 0.0, 711.0)
+    head, tail, k = exponential.exp_parts(a)
+    half = exponential.power_of_two(k.cast("fptosi", "i64") - 2)
+    high, low = head * half * 2.0, tail * half * 2.0
+    return high, low, 0.25 / high
+
+
+def sinh_f64(emit: Emitter, x: V) -> V:
+    lanes, a = x.lanes, x.abs()
+    high, low, inverse = _half_exp(x)
+    head, tail = pairs.fast_two_sum(high, -inverse)
+    big = lanes.select(a > 711.0, INF, head + (tail + low))
+    z = a * a
+    small = (a * z).fma(z.polynomial(SINH_F64), a)
+    result = lanes.select(a < 1.0, small, big)
+    return lanes.select(x.isnan(), x, result.copysign(x))
+
+
+def cosh_f64(emit: Emitter, x: V) -> V:
+    lanes, a = x.lanes, x.abs()
+    high, low, inverse = _half_exp(x)
+    result = lanes.select(a > 711.0, INF, high + (inverse + low))
+    return lanes.select(x.isnan(), x, result)
+
+
+def tanh_f32(emit: Emitter, x: V) -> V:
+    lanes, a = x.lanes, x.abs()
+    e = exponential.exp_f32(emit, a + a)
+    big = (1.0 - 2.0 / (e + 1.0)).copysign(x)
+    z = x * x
+    small = (z.polynomial(TANH_F32) * z).fma(x, x)
+    return lanes.select(a < 0.625, small.copysign(x), lanes.select(x.isnan(), x, big))
+
+
+def tanh_f64(emit: Emitter, x: V) -> V:
+    lanes, a = x.lanes, x.abs()
+    e = exponential.exp_f64(emit, exponential.clamp(a + a, 0.0, 100.0))
+    big = (1.0 - 2.0 / (e + 1.0)).copysign(x)
+    z = x * x
+    small = (z * x).fma(z.polynomial(TANH_F64), x)
+    return lanes.select(a < 0.625, small.copysign(x), lanes.select(x.isnan(), x, big))
+
+
+# inverses
+
+
+def asinh_f32(emit: Emitter, x: V) -> V:
+    lanes, d = x.lanes, x.abs().f64()
+    y = lanes.select(d < INF, d, 1.0)
+    big = log_lite(y + y.fma(y, 1.0).sqrt())
+    z = y * y
+    small = y * z.polynomial((-5.0 / 112.0, 3.0 / 40.0, -1.0 / 6.0, 1.0))
+    result = lanes.select(d < 0.05, small, big).f32()
+    return lanes.select(x.abs() < INF, result.copysign(x), x)
+
+
+def acosh_f32(emit: Emitter, x: V) -> V:
+    lanes, d = x.lanes, x.f64()
+    y = lanes.select((d >= 1.0) & (d < INF), d, 2.0)
+    t = y - 1.0
+    u = t + (t * (y + 1.0)).sqrt()
+    result = log_lite(u + 1.0)
+    result = lanes.select(u < 2.0**-16, u - u * u * 0.5, result).f32()
+    return lanes.select((d >= 1.0) & (d < INF), result, lanes.select(d < 1.0, math.nan, x))
+
+
+def atanh_f32(emit: Emitter, x: V) -> V:
+    lanes, d = x.lanes, x.abs().f64()
+    y = lanes.select(d < 1.0, d, 0.0)
+    big = log_lite((y + 1.0) / (1.0 - y)) * 0.5
+    z = y * y
+    small = y * z.polynomial((1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0))
+    result = lanes.select(d < 0.05, small, big).f32()
+    edge = lanes.select(d.eq(1.0), lanes.constant(INF, "float"), lanes.select(x.isnan(), x, math.nan))
+    return lanes.select(d < 1.0, result, edge).copysign(x)
+
+
+def asinh_f64(emit: Emitter, x: V) -> V:
+    """log1p(a + a**2 / (1 + sqrt(1 + a**2))) with heads and tails; beyond 2**28 log(2 a)."""
+    lanes, a = x.lanes, x.abs()
+    big = a > 2.0**28
+    y = lanes.select(big, 1.0, a)
+    square = pairs.two_product(y, y)
+    inside = pairs.two_sum(square[0], y.like(1.0))
+    root = pairs.square_root(pairs.fast_two_sum(inside[0], inside[1] + square[1]))
+    below = pairs.two_sum(root[0], root[0].like(1.0))
+    fraction = pairs.divide(square, pairs.fast_two_sum(below[0], below[1] + root[1]))
+    total = pairs.two_sum(y, fraction[0])
+    high, low = log1p_pair(pairs.fast_two_sum(total[0], total[1] + fraction[1]))
+    far = exponential.log_f64(emit, a) + LN2
+    result = lanes.select(big, far, high + low)
+    result = lanes.select(a < 2.0**-30, a, result)
+    return lanes.select(a < INF, result.copysign(x), x)
+
+
+def acosh_f64(emit: Emitter, x: V) -> V:
+    """log1p(t + sqrt(t (x + 1))), t = x - 1."""
+    lanes = x.lanes
+    big = x > 2.0**28
+    y = lanes.select((x >= 1.0) & ~big, x, 2.0)
+    t = pairs.two_sum(y, y.like(-1.0))
+    root = pairs.square_root(pairs.multiply(t, pairs.two_sum(y, y.like(1.0))))
+    zero = t[0].eq(0.0)
+    root = (lanes.select(zero, 0.0, root[0]), lanes.select(zero, 0.0, root[1]))
+    total = pairs.two_sum(root[0], t[0])
+    high, low = log1p_pair(pairs.fast_two_sum(total[0], total[1] + (root[1] + t[1])))
+    far = exponential.log_f64(emit, x) + LN2
+    return lanes.select(x < 1.0, math.nan, lanes.select(big | x.isnan(), far, high + low))
+
+
+def atanh_f64(emit: Emitter, x: V) -> V:
+    """log1p(2 a / (1 - a)) / 2 with heads and tails."""
+    lanes, a = x.lanes, x.abs()
+    y = lanes.select(a < 1.0, a, 0.0)
+    high, low = log1p_pair(pairs.divide((y * 2.0, y.like(0.0)), pairs.two_sum(y.like(1.0), -y)))
+    result = lanes.select(a < 2.0**-30, a, (high + low) * 0.5)
+    edge = lanes.select(a.eq(1.0), lanes.constant(INF, "double"), lanes.select(x.isnan(), x, math.nan))
+    return lanes.select(a < 1.0, result, edge).copysign(x)
+
+

@@ -1,0 +1,296 @@
+"""sin, cos, tan and their inverses.
+
+Reduction modulo pi / 2 by three exact products while |x| is ordinary; a vector with a larger lane enters a cold
+block that calls the runtime's Payne-Hanek reduction, whose result is used only in the lanes that need it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from weft.codegen.lanes import V
+from weft.codegen.vector_math import pairs
+from weft.codegen.vector_math.coefficients import (
+    ASIN_F64,
+    ASIN_LITE,
+    ATAN_F64,
+    ATAN_LITE,
+    COS_F64,
+    COS_LITE,
+    SIN_F64,
+    SIN_LITE,
+)
+
+if TYPE_CHECKING:
+    from weft.codegen.emitter import Emitter
+
+TWO_OVER_PI = 0.6366197723675814
+PI_HALF_HIGH, PI_HALF_LOW = 1.5707963267948966, 6.123233995736766e-17
+LIMIT_F32 = 71476.0  # three float32 parts of pi / 2 are exact up to here (found by search)
+LIMIT_F64 = 2.0**28
+LIMIT_MIXED = 2.0**40
+ROUNDER_F32 = 12582912.0  # 1.5 * 2**23: adding it rounds to a whole number, kept in the low bits
+# minimax on |r| <= pi / 4
+SIN_F32 = (2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
+COS_F32 = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5)
+# pi / 2 in parts of 33 bits, so that multiples up to 2**20 are exact, and a tail (Cody and Waite)
+PIO2 = (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624871116645580e-21, 8.47842766036889956997e-32)
+
+
+def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
+    """r in [-pi/4, pi/4] and the quadrant (its low two bits), x = quadrant * pi/2 + r."""
+    key = ("reduce", x.text)
+    if key not in emit.memo:
+        j = x.fma(TWO_OVER_PI, ROUNDER_F32)
+        q = j - ROUNDER_F32
+        r = q.fma(-1.57079601, x)
+        r = q.fma(-3.13916473e-7, r)
+        r = q.fma(-5.39030253e-15, r)
+        large = ~(x.abs() <= LIMIT_F32)
+        slow = lambda: emit.helper("trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))  # noqa: E731
+        emit.memo[key] = tuple(x.lanes.cold(large, slow, r, j.bits()))
+    return emit.memo[key]
+
+
+def _quadrant(x: V, sine: V, cosine: V, quadrant: V) -> V:
+    """sin of the angle; a cosine comes with its quadrant one further."""
+    value = x.lanes.select((quadrant & 1).ne(0), cosine, sine)
+    width = 32 if x.element == "float" else 64
+    return (value.bits() ^ ((quadrant & 2) << (width - 2))).as_float()
+
+
+def _polynomials_f32(emit: Emitter, x: V, r: V) -> tuple[V, V]:
+    key = ("sincos", x.text)
+    if key not in emit.memo:
+        z = r * r
+        emit.memo[key] = (z.polynomial(SIN_F32) * z).fma(r, r), z.polynomial(COS_F32).fma(z, 1.0)
+    return emit.memo[key]
+
+
+def sin_f32(emit: Emitter, x: V) -> V:
+    r, q = _reduce_f32(emit, x)
+    result = _quadrant(x, *_polynomials_f32(emit, x, r), q)
+    return x.lanes.select(x.eq(0.0), x, result)
+
+
+def cos_f32(emit: Emitter, x: V) -> V:
+    r, q = _reduce_f32(emit, x)
+    return _quadrant(x, *_polynomials_f32(emit, x, r), q + 1)
+
+
+def tan_f32(emit: Emitter, x: V) -> V:
+    """Reduction and quotient in float64, one rounding."""
+    lanes, d = x.lanes, x.f64()
+    q = (d * TWO_OVER_PI).rint()
+    r = q.fma(-PI_HALF_HIGH, d)
+    r = q.fma(-PI_HALF_LOW, r)
+    quadrant = q.cast("fptosi", "i64")
+    large = ~(d.abs() <= LIMIT_MIXED)
+
+    def slow() -> tuple[V, V]:
+        high, _, n = emit.helper("trig_reduce_f64", (d,), (("double", 2), ("i64", 1)))
+        return high, n
+
+    r, quadrant = lanes.cold(large, slow, r, quadrant)
+    z = r * r
+    sine, cosine = r * z.polynomial(SIN_LITE), z.polynomial(COS_LITE)
+    odd = (quadrant & 1).ne(0)
+    result = (lanes.select(odd, -cosine, sine) / lanes.select(odd, sine, cosine)).f32()
+    return lanes.select(x.eq(0.0), x, result)
+
+
+def _reduce_f64(emit: Emitter, x: V) -> tuple[V, V, V]:
+    """r as head and tail, and the quadrant."""
+    key = ("reduce", x.text)
+    if key not in emit.memo:
+        q = (x * TWO_OVER_PI).rint()
+        # q has at most 29 bits: with fma each step below is exact but for the last
+        a = q.fma(-PIO2[0], x)
+        b = (-q) * PIO2[1]
+        r = a + b
+        t = r - a
+        low = (a - (r - t)) + (b - t) + q.fma(-PIO2[1], -b)
+        low = q.fma(-PIO2[2], low)
+        low = q.fma(-PIO2[3], low)
+        head, tail = pairs.two_sum(r, low)
+        large = ~(x.abs() <= LIMIT_F64)
+        slow = lambda: emit.helper("trig_reduce_f64", (x,), (("double", 2), ("i64", 1)))  # noqa: E731
+        emit.memo[key] = tuple(x.lanes.cold(large, slow, head, tail, q.cast("fptosi", "i64")))
+    return emit.memo[key]
+
+
+def _polynomials_f64(emit: Emitter, x: V, r: V, tail: V) -> tuple[V, V, V, V]:
+    """sin and cos of r + tail, each as head and tail."""
+    key = ("sincos", x.text)
+    if key not in emit.memo:
+        z = r * r
+        # sin: r + (tail (1 - z/2) + r z (-1/6 + z S(z)))
+        s = (r * z).fma(z.fma(z.polynomial(SIN_F64), -1.0 / 6.0), z.fma(-0.5, 1.0) * tail)
+        half = z * 0.5
+        w = half.like(1.0) - half
+        # cos: 1 - z/2 + (z**2 C(z) - r tail), with the rounding errors of z/2
+        c = ((1.0 - w) - half) + (z * z).fma(z.polynomial(COS_F64), (-r).fma(tail, r.fma(r, -z) * -0.5))
+        emit.memo[key] = (*pairs.fast_two_sum(r, s), *pairs.fast_two_sum(w, c))
+    return emit.memo[key]
+
+
+def sin_f64(emit: Emitter, x: V) -> V:
+    r, tail, q = _reduce_f64(emit, x)
+    sine, _, cosine, _ = _polynomials_f64(emit, x, r, tail)
+    return x.lanes.select(x.eq(0.0), x, _quadrant(x, sine, cosine, q))
+
+
+def cos_f64(emit: Emitter, x: V) -> V:
+    r, tail, q = _reduce_f64(emit, x)
+    sine, _, cosine, _ = _polynomials_f64(emit, x, r, tail)
+    return _quadrant(x, sine, cosine, q + 1)
+
+
+def tan_f64(emit: Emitter, x: V) -> V:
+    lanes = x.lanes
+    r, tail, q = _reduce_f64(emit, x)
+    sine, sine_low, cosine, cosine_low = _polynomials_f64(emit, x, r, tail)
+    odd = (q & 1).ne(0)
+    top, top_low = lanes.select(odd, -cosine, sine), lanes.select(odd, -cosine_low, sine_low)
+    bottom, bottom_low = lanes.select(odd, sine, cosine), lanes.select(odd, sine_low, cosine_low)
+    t = top / bottom
+    rest = (-t).fma(bottom_low, (-t).fma(bottom, top) + top_low)
+    tiny = x.abs() < 2.0**-500
+    return lanes.select(tiny | ~(x.abs() < math.inf), lanes.select(tiny, x, math.nan), t + rest / bottom)
+
+
+# inverses
+
+
+def atan_f32(emit: Emitter, x: V) -> V:
+    return atan2_f32(emit, x, x.like(1.0))
+
+
+def atan2_f32(emit: Emitter, y: V, x: V) -> V:
+    """In float64: the quotient of the smaller by the larger, one polynomial on [0, 1]."""
+    lanes = x.lanes
+    a, b = y.f64().abs(), x.f64().abs()
+    steep = a > b
+    top, bottom = lanes.select(steep, b, a), lanes.select(steep, a, b)
+    both = top.eq(bottom)  # 0 / 0 and inf / inf
+    t = lanes.select(both, lanes.select(top.eq(0.0), top, 1.0), top / bottom)
+    r = t * (t * t).polynomial(ATAN_LITE)
+    r = lanes.select(steep, PI_HALF_HIGH - r, r)
+    left = x.bits() < 0
+    r = lanes.select(left, math.pi - r, r).f32()
+    return lanes.select(x.compare("uno", y), x + y, r.copysign(y))
+
+
+def atan_f64(emit: Emitter, x: V) -> V:
+    return atan2_f64(emit, x, x.like(1.0))
+
+
+# tan of the breakpoints 0, 1/2, 1, 3/2, infinity and their angles as head and tail (fdlibm s_atan.c uses the same)
+ATAN_STEPS = (
+    (7.0 / 16.0, 0.5, 4.63647609000806093515e-01, 2.26987774529616870924e-17),
+    (11.0 / 16.0, 1.0, 7.85398163397448278999e-01, 3.06161699786838301793e-17),
+    (19.0 / 16.0, 1.5, 9.82793723247329054082e-01, 1.39033110312309984516e-17),
+)
+
+
+def atan2_f64(emit: Emitter, y: V, x: V) -> V:
+    """(a - c b) / (b + c a) for the breakpoint c next to a / b, so that one division reduces the argument."""
+    lanes = x.lanes
+    a, b = y.abs(), x.abs()
+    a, b = _comparable(a, b)
+    top, bottom = a, b
+    angle, angle_low = a.like(0.0), a.like(0.0)
+    for bound, c, high, low in ATAN_STEPS:
+        beyond = a > b * bound
+        top = lanes.select(beyond, b.fma(-c, a), top)
+        bottom = lanes.select(beyond, a.fma(c, b), bottom)
+        angle, angle_low = lanes.select(beyond, high, angle), lanes.select(beyond, low, angle_low)
+    beyond = a > b * (39.0 / 16.0)
+    top, bottom = lanes.select(beyond, -b, top), lanes.select(beyond, a, bottom)
+    angle, angle_low = lanes.select(beyond, PI_HALF_HIGH, angle), lanes.select(beyond, PI_HALF_LOW, angle_low)
+    t = top / bottom
+    t = lanes.select(bottom.eq(0.0), 0.0, t)
+    z = t * t
+    r = (t * z).fma(z.polynomial(ATAN_F64), angle_low)
+    left = x.bits() < 0
+    # on the left half plane pi - angle, the heads first
+    back, error = pairs.fast_two_sum(angle.like(math.pi), -angle)
+    head = lanes.select(left, back, angle)
+    turned = lanes.select(left, -t, t)
+    rest = lanes.select(left, (2.0 * PI_HALF_LOW - r) + error, r)
+    high, low = pairs.two_sum(head, turned)
+    result = high + (low + rest)
+    result = lanes.select(left | angle.ne(0.0), result, t + r)
+    return lanes.select(x.compare("uno", y), x + y, result.copysign(y))
+
+
+def _comparable(a: V, b: V) -> tuple[V, V]:
+    """Magnitudes scaled so that neither products overflow nor the quotient is lost; equal infinities become 1, 1."""
+    lanes = a.lanes
+    huge = (a > 2.0**1000) | (b > 2.0**1000)
+    factor = lanes.select(huge, lanes.constant(2.0**-30, a.element), 1.0)
+    a, b = a * factor, b * factor
+    both = a.eq(math.inf) & b.eq(math.inf)
+    a, b = lanes.select(both, 1.0, a), lanes.select(both, 1.0, b)
+    # a finite magnitude beside an infinite one is zero
+    a, b = lanes.select(b.eq(math.inf), 0.0, a), lanes.select(a.eq(math.inf), 0.0, b)
+    a, b = lanes.select(a.eq(math.inf), 1.0, a), lanes.select(b.eq(math.inf), 1.0, b)
+    small = (a < 2.0**-900) & (b < 2.0**-900)
+    factor = lanes.select(small, lanes.constant(2.0**100, a.element), 1.0)
+    return a * factor, b * factor
+
+
+def asin_f32(emit: Emitter, x: V) -> V:
+    lanes, a = x.lanes, x.abs().f64()
+    large = a > 0.5
+    z = lanes.select(large, 0.5 - a * 0.5, a * a)
+    t = lanes.select(large, z.sqrt(), a)
+    r = t * z.polynomial(ASIN_LITE)
+    r = lanes.select(large, PI_HALF_HIGH - r * 2.0, r)
+    return r.f32().copysign(x)
+
+
+def acos_f32(emit: Emitter, x: V) -> V:
+    lanes, d = x.lanes, x.f64()
+    a = d.abs()
+    large = a > 0.5
+    z = lanes.select(large, 0.5 - a * 0.5, a * a)
+    t = lanes.select(large, z.sqrt(), d)
+    r = t * z.polynomial(ASIN_LITE)
+    near = lanes.select(d < 0.0, math.pi - r * 2.0, r * 2.0)
+    return lanes.select(large, near, PI_HALF_HIGH - r).f32()
+
+
+def _asin_parts(x: V) -> tuple[V, V, V, V]:
+    """|x| > 0.5; the root t of z as head and tail (or |x|); t z P(z)."""
+    lanes, a = x.lanes, x.abs()
+    large = a > 0.5
+    half = 0.5 - a * 0.5  # exact
+    z = lanes.select(large, half, a * a)
+    root = half.sqrt()
+    low = (-root).fma(root, half) / (root + root)
+    low = lanes.select(large & (half > 0.0), low, 0.0)
+    t = lanes.select(large, root, a)
+    return large, t, low, t * z * z.polynomial(ASIN_F64)
+
+
+def asin_f64(emit: Emitter, x: V) -> V:
+    lanes = x.lanes
+    large, t, low, r = _asin_parts(x)
+    high, rest = pairs.fast_two_sum(t.like(PI_HALF_HIGH), t * -2.0)
+    reflected = high + (rest + (PI_HALF_LOW - (r + low) * 2.0))
+    return lanes.select(large, reflected, t + r).copysign(x)
+
+
+def acos_f64(emit: Emitter, x: V) -> V:
+    lanes = x.lanes
+    large, t, low, r = _asin_parts(x)
+    rest = r + low
+    left = x < 0.0
+    high, error = pairs.fast_two_sum(t.like(math.pi), t * -2.0)
+    near = lanes.select(left, high + (error + (2.0 * PI_HALF_LOW - rest * 2.0)), (t + rest) * 2.0)
+    signed, signed_rest = t.copysign(x), r.copysign(x)
+    high, error = pairs.fast_two_sum(t.like(PI_HALF_HIGH), -signed)
+    middle = high + (error + (PI_HALF_LOW - signed_rest))
+    return lanes.select(large, near, middle)
