@@ -190,7 +190,22 @@ PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   }
 }
 
+int executable_traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  const Plan* plan = reinterpret_cast<Executable*>(self)->plan;
+  if (plan == nullptr) return 0;
+  for (const auto& step : plan->steps)
+    if (int status = step->traverse(visit, arg); status != 0) return status;
+  return 0;
+}
+
+int executable_clear(PyObject* self) {
+  for (const auto& step : reinterpret_cast<Executable*>(self)->plan->steps) step->clear();
+  return 0;
+}
+
 void executable_dealloc(PyObject* self) {
+  PyObject_GC_UnTrack(self);
   Executable* executable = reinterpret_cast<Executable*>(self);
   if (executable->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   delete executable->plan;
@@ -299,12 +314,14 @@ PyType_Slot kSlots[] = {
     {Py_tp_doc, const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=())")},
     {Py_tp_new, reinterpret_cast<void*>(executable_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(executable_clear)},
     {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},
     {Py_tp_getset, kGetSet},
     {0, nullptr},
 };
-PyType_Spec kSpec = {"weft.runtime.Executable", sizeof(Executable), 0, Py_TPFLAGS_DEFAULT, kSlots};
+PyType_Spec kSpec = {"weft.runtime.Executable", sizeof(Executable), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kSlots};
 
 }  // namespace
 

@@ -46,6 +46,9 @@ class Step {
   virtual double cost_ns() const { return 0; }
   virtual bool is_kernel() const { return false; }
   virtual bool is_python() const { return false; }
+  // For the cycle collector: the Python objects a step holds.
+  virtual int traverse(visitproc visit, void* arg) const { return 0; }
+  virtual void clear() {}
 };
 
 enum class OutputKind { fresh, input, output, donated };

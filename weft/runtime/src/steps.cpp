@@ -284,6 +284,11 @@ class PythonStep final : public Step {
     return ok ? Status::ok : Status::python_error;
   }
   bool is_python() const override { return true; }
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(callable);
+    return 0;
+  }
+  void clear() override { Py_XSETREF(callable, Py_NewRef(Py_None)); }
 
   PyObject* callable = nullptr;  // owned
   std::vector<TypedPlace> in, out;
@@ -353,7 +358,7 @@ class PythonStep final : public Step {
     Ref result = steal(PyObject_CallObject(callable, args.get()));
     if (!result) return false;
     if (out.empty()) return true;
-    if (out.size() == 1 && !PyTuple_Check(result.get()) && !PyList_Check(result.get())) return store(frame, out[0], result.get(), 0);
+    if (out.size() == 1 && !PyTuple_Check(result.get())) return store(frame, out[0], result.get(), 0);
     Ref items = steal(PySequence_Fast(result.get(), "[callback] a callback with several results returns a sequence"));
     if (!items) return false;
     if (size_t(PySequence_Fast_GET_SIZE(items.get())) != out.size()) {

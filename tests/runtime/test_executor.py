@@ -1,0 +1,484 @@
+"""Executables: every instruction, how outputs share buffers, threads, errors, and inputs that do not fit."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import signal
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.runtime import machine_code
+from weft import runtime
+
+array, aval = machine_code.array, machine_code.aval
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = runtime.Pool.get_threads()
+    runtime.Pool.set_threads(request.param)
+    yield request.param
+    runtime.Pool.set_threads(before)
+
+
+def add_one() -> runtime.Kernel:
+    return machine_code.unary_kernel("fadd", "1.0")
+
+
+@pytest.mark.parametrize("size", [0, 1, 17, 8192, 1_000_003])
+def test_kernels_over_any_extent(size: int, threads: int) -> None:
+    executable = machine_code.unary_executable(add_one(), size)
+    x = np.arange(size, dtype=np.float32)
+    for _ in range(3):
+        (result,) = executable.run([array(x)])
+        assert np.array_equal(np.asarray(result), x + 1)
+    assert (executable.n_kernels, executable.temp_bytes, executable.name) == (1, 0, "unary")
+
+
+@pytest.mark.parametrize("size", [0, 1, 8192, 8193, 1_000_003])
+def test_block_reductions_give_the_same_bits_for_any_threads(size: int, threads: int) -> None:
+    kind, out = aval((size,)), aval(())
+    blocks = -(-size // 8192)
+    step = ("kernel", machine_code.block_sum_kernel(), ((0, 0, -1), (1, 0, -1)), struct.pack("q", size), (), "blocks",
+            blocks, 1, size * 0.5, 0, blocks * 16, (size, size))  # fmt: skip
+    executable = runtime.Executable(1, [("new", 4, out)], [], 0, [step], "sum", (kind,))
+    x = np.random.default_rng(0).random(size, np.float32)
+    expected = np.float32(0)
+    for start in range(0, size, 8192):
+        block = np.add.accumulate(x[start : start + 8192], dtype=np.float32)[-1]
+        expected = np.float32(expected + block)
+    for _ in range(5):
+        (result,) = executable.run([array(x)])
+        assert np.asarray(result) == expected
+
+
+@pytest.mark.parametrize("outer", [(), (0,), (1,), (7,), (3, 5), (4, 1, 6), (600,)])
+def test_outer_dimensions(outer: tuple[int, ...], threads: int) -> None:
+    shape = (*outer, 33)
+    kind = aval(shape)
+    x = np.arange(kind.size, dtype=np.float32).reshape(shape)
+    # The source is walked transposed: the outermost dimension is its innermost one.
+    source = np.moveaxis(x, range(len(outer)), range(len(outer))[::-1]).copy() if outer else x
+    in_strides = [4 * 33 * int(np.prod(outer[:d])) for d in range(len(outer))]
+    out_strides = [4 * 33 * int(np.prod(outer[d + 1 :])) for d in range(len(outer))]
+    dims = tuple((n, (a, b)) for n, a, b in zip(outer, in_strides, out_strides, strict=True))
+    for cost in (10.0, 1e6):
+        step = ("kernel", add_one(), ((0, 0, -1), (1, 0, -1)), struct.pack("q", 33), dims, "vector", 33, 16, cost, 0, 0, (33, 33))
+        executable = runtime.Executable(1, [("new", kind.nbytes, kind)], [], 0, [step], "outer", (aval(source.shape),))
+        (result,) = executable.run([array(source)])
+        assert np.array_equal(np.asarray(result), x + 1)
+
+
+def test_temporaries_chain_through_the_arena() -> None:
+    kernel, kind = add_one(), aval((100,))
+    steps = [machine_code.unary_step(kernel, 0, 2, 100), machine_code.unary_step(kernel, 2, 3, 100), machine_code.unary_step(kernel, 3, 1, 100)]
+    executable = runtime.Executable(1, [("new", 400, kind)], [(0, 400), (448, 400)], 848, steps, "chain", (kind,))
+    (result,) = executable.run([array(np.zeros(100))])
+    assert np.asarray(result).tolist() == [3.0] * 100
+    assert executable.temp_bytes == 848
+
+
+def test_outputs_may_share_buffers() -> None:
+    kind, flat = aval((2, 3)), aval((6,))
+    outputs = [("input", 0, flat), ("new", 24, kind), ("output", 1, flat), ("output", 0, kind)]
+    executable = runtime.Executable(1, outputs, [], 0, [machine_code.unary_step(add_one(), 0, 2, 6)], "share", (kind,))
+    x = array(np.arange(6).reshape(2, 3))
+    alias, fresh, again, same = executable.run([x])
+    assert alias.unsafe_buffer_pointer() == same.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    assert again.unsafe_buffer_pointer() == fresh.unsafe_buffer_pointer()
+    assert (alias.shape, fresh.shape, again.shape, same.shape) == ((6,), (2, 3), (6,), (2, 3))
+    assert np.asarray(again).tolist() == [1, 2, 3, 4, 5, 6]
+
+
+def test_donation() -> None:
+    kind = aval((4,))
+    executable = runtime.Executable(1, [("donated", 0, 16, kind)], [], 0, [machine_code.unary_step(add_one(), 0, 1, 4)], "d", (kind,))
+    x = array([1, 2, 3, 4])
+    pointer = x.unsafe_buffer_pointer()
+    (kept,) = executable.run([x])
+    assert not x.is_deleted() and kept.unsafe_buffer_pointer() != pointer
+    (reused,) = executable.run([x], [True])
+    assert x.is_deleted() and reused.unsafe_buffer_pointer() == pointer
+    assert np.asarray(reused).tolist() == [2, 3, 4, 5]
+    view = np.asarray(reused)
+    (copied,) = executable.run([reused], donated=(True,))
+    assert view.tolist() == [2, 3, 4, 5] and np.asarray(copied).tolist() == [3, 4, 5, 6]
+    alias = runtime.array_alias(copied, aval((2, 2)))
+    (other,) = executable.run([copied], [True])
+    assert np.asarray(alias).tolist() == [[3, 4], [5, 6]] and np.asarray(other).tolist() == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
+def test_dynamic_offsets_are_clamped(dtype: str) -> None:
+    table, index, one = aval((10,)), aval((), dtype), aval(())
+    steps = [("offset", 0, ((1, 0, np.dtype(dtype).char, 9, 4),)), ("copy", (2, 0, -1), (0, 0, 0), 4)]
+    executable = runtime.Executable(2, [("new", 4, one)], [], 0, steps, "take", (table, index))
+    info = np.iinfo(dtype) if dtype != "bool" else None
+    candidates = [0, 1] if info is None else [0, 3, 9, 10, int(info.max), int(info.min), max(-1, int(info.min))]
+    for i in candidates:
+        (result,) = executable.run([array(np.arange(10)), array(i, dtype)])
+        assert np.asarray(result) == min(max(i, 0), 9)
+
+
+def test_two_dynamic_offsets_and_a_kernel() -> None:
+    table, index, row = aval((8, 4)), aval((), "int32"), aval((2,))
+    steps = [
+        ("offset", 1, ((1, 0, "i", 7, 16), (2, 0, "i", 2, 4))),
+        ("kernel", add_one(), ((0, 0, 1), (3, 0, -1)), struct.pack("q", 2), (), "vector", 2, 2, 1.0, 0, 0, (2, 2)),
+    ]
+    executable = runtime.Executable(3, [("new", 8, row)], [], 0, steps, "slice", (table, index, index))
+    x = np.arange(32).reshape(8, 4)
+    (result,) = executable.run([array(x), array(6, "int32"), array(5, "int32")])
+    assert np.asarray(result).tolist() == [27, 28]
+
+
+def test_copy_and_fill(threads: int) -> None:
+    size = 3_000_000
+    kind = aval((size,), "uint8")
+    half = size // 2
+    steps = [("fill", (1, 0, -1), size, 7), ("copy", (1, half, -1), (0, 0, -1), size - half)]
+    executable = runtime.Executable(1, [("new", size, kind)], [], 0, steps, "copy", (kind,))
+    x = np.random.default_rng(1).integers(0, 255, size, np.uint8)
+    (result,) = executable.run([array(x, "uint8")])
+    assert np.array_equal(np.asarray(result), np.concatenate([np.full(half, 7, np.uint8), x[: size - half]]))
+
+
+PRODUCTS = [(64, 64, 64), (1, 5, 7), (5, 1, 7), (1, 1, 4), (3, 4, 0), (1, 4, 0), (0, 4, 3), (4, 0, 3), (300, 301, 299), (1, 3000, 700), (3000, 1, 700), (700, 513, 130)]
+
+
+@pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)
+@pytest.mark.parametrize("dtype", ["f", "d", "F", "D"])
+def test_products(m: int, n: int, k: int, dtype: str) -> None:
+    rng = np.random.default_rng(2)
+
+    def matrix(rows: int, columns: int) -> np.ndarray:
+        values = rng.standard_normal((rows, columns))
+        return (values + 1j * rng.standard_normal((rows, columns)) if dtype in "FD" else values).astype(dtype)
+
+    for ta, tb in itertools.product((False, True), repeat=2):
+        a, b = matrix(*((k, m) if ta else (m, k))), matrix(*((n, k) if tb else (k, n)))
+        expected = (a.T if ta else a) @ (b.T if tb else b)
+        out = aval((m, n), dtype)
+        step = ("gemm", dtype, ta, tb, m, n, k, (0, 0, -1), a.shape[1], (1, 0, -1), b.shape[1], (2, 0, -1), n, ())
+        executable = runtime.Executable(2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, dtype), aval(b.shape, dtype)))
+        results = []
+        for count in (1, 2, 3):
+            runtime.Pool.set_threads(count)
+            (result,) = executable.run([array(a, dtype), array(b, dtype)])
+            results.append(np.asarray(result))
+        np.testing.assert_allclose(results[0], expected, rtol=1e-3, atol=1e-3)
+        assert all(np.array_equal(results[0], r) for r in results)
+    runtime.Pool.set_threads(2)
+
+
+def test_uninitialised_results_never_show() -> None:
+    # The result's memory holds NaN before: a product or a matrix-vector product must not read it.
+    for m, n, k in [(5, 1, 3), (1, 5, 3), (4, 4, 3), (40, 1, 0)]:
+        a, b, out = np.ones((m, k), np.float32), np.ones((k, n), np.float32), aval((m, n))
+        step = ("gemm", "f", False, False, m, n, k, (0, 0, -1), k, (1, 0, -1), n, (2, 0, -1), n, ())
+        steps = [("fill", (2, 0, -1), out.nbytes, 255), step]
+        executable = runtime.Executable(2, [("new", out.nbytes, out)], [], 0, steps, "dot", (aval(a.shape), aval(b.shape)))
+        (result,) = executable.run([array(a), array(b)])
+        assert np.array_equal(np.asarray(result), np.full((m, n), float(k)))
+
+
+def test_batched_products(threads: int) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.random((6, 3, 40, 50)), rng.random((3, 50, 30))
+    out = aval((6, 3, 40, 30), "float64")
+    batch = ((6, a.strides[0], 0, 8 * 3 * 1200), (3, a.strides[1], b.strides[0], 8 * 1200))
+    step = ("gemm", "d", False, False, 40, 30, 50, (0, 0, -1), 50, (1, 0, -1), 30, (2, 0, -1), 30, batch)
+    executable = runtime.Executable(2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d")))
+    (result,) = executable.run([array(a, "d"), array(b, "d")])
+    np.testing.assert_allclose(np.asarray(result), a @ b)
+
+
+def callback_executable(callable_: Callable[..., Any], size: int = 3, outputs: int = 1) -> runtime.Executable:
+    kind = aval((size,))
+    step = ("python", callable_, ((0, 0, kind),), tuple((1 + i, 0, kind) for i in range(outputs)))
+    return runtime.Executable(1, [("new", kind.nbytes, kind)] * outputs, [], 0, [step], "callback", (kind,))
+
+
+def test_callbacks() -> None:
+    kept: list[np.ndarray] = []
+
+    def double(x: np.ndarray) -> np.ndarray:
+        kept.append(x)
+        assert not x.flags.writeable
+        return x * 2.0
+
+    executable = callback_executable(double)
+    for i in range(3):
+        (result,) = executable.run([array([1, 2, i])])
+        assert np.asarray(result).tolist() == [2, 4, 2 * i]
+    assert [x.tolist() for x in kept] == [[1, 2, i] for i in range(3)]
+    (a, b) = callback_executable(lambda x: (x, -x), outputs=2).run([array([1, 2, 3])])
+    assert (np.asarray(a) == -np.asarray(b)).all()
+    (result,) = callback_executable(lambda x: [4, 5, 6]).run([array([1, 2, 3])])
+    assert np.asarray(result).tolist() == [4, 5, 6]
+
+
+def test_errors_of_callbacks_propagate() -> None:
+    error = ZeroDivisionError("mine")
+
+    def fail(x: np.ndarray) -> np.ndarray:
+        raise error
+
+    with pytest.raises(ZeroDivisionError) as info:
+        callback_executable(fail).run([array([1, 2, 3])])
+    assert info.value is error
+    with pytest.raises(ValueError, match=r"shape \(2,\), but f32\[3\]"):
+        callback_executable(lambda x: x[:2]).run([array([1, 2, 3])])
+    with pytest.raises(ValueError, match="returned 1 results, but 2"):
+        callback_executable(lambda x: (x,), outputs=2).run([array([1, 2, 3])])
+    with pytest.raises((TypeError, ValueError)):
+        callback_executable(lambda x: "text").run([array([1, 2, 3])])
+    with pytest.raises(TypeError):
+        callback_executable(3).run([array([1, 2, 3])])  # type: ignore[arg-type]
+
+
+def test_a_failing_callback_after_long_work() -> None:
+    kind = aval((1000,))
+
+    def fail(x: np.ndarray) -> np.ndarray:
+        raise KeyError("late")
+
+    steps = [machine_code.unary_step(add_one(), 0, 1, 1000, 1e6), ("python", fail, ((1, 0, kind),), ((2, 0, kind),))]
+    executable = runtime.Executable(1, [("new", 4000, kind)] * 2, [], 0, steps, "late", (kind,))
+    for _ in range(3):
+        with pytest.raises(KeyError, match="late"):
+            (result,) = executable.run([array(np.zeros(1000))])
+            result.block_until_ready()
+
+
+def test_callbacks_may_run_programs() -> None:
+    inner = machine_code.unary_executable(add_one(), 3)
+    executable = callback_executable(lambda x: inner.run([array(x)])[0])
+    (result,) = executable.run([array([1, 2, 3])])
+    assert np.asarray(result).tolist() == [2, 3, 4]
+
+
+def test_cycles_through_callbacks_are_collected() -> None:
+    class Owner:
+        pass
+
+    owner = Owner()
+    owner.executable = callback_executable(lambda x: owner)  # type: ignore[attr-defined]
+    gone = weakref.ref(owner)
+    del owner
+    gc.collect()
+    assert gone() is None
+
+
+def test_inputs_that_do_not_fit() -> None:
+    executable = machine_code.unary_executable(add_one(), 100)
+    with pytest.raises(TypeError, match="takes 1 inputs, but 0"):
+        executable.run([])
+    with pytest.raises(TypeError, match=r"f32\[3\], but the program was compiled for f32\[100\]"):
+        executable.run([array([1, 2, 3])])
+    with pytest.raises(TypeError, match="not an Array"):
+        executable.run([np.zeros(100, np.float32)])
+    with pytest.raises(TypeError):
+        executable.run(5)
+    x = array(np.zeros(100))
+    with pytest.raises(ValueError, match="flags"):
+        executable.run([x], [True, False])
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        executable.run([x])
+
+
+def test_results_that_do_not_fit_in_memory() -> None:
+    kind = aval((2**45,))
+    executable = runtime.Executable(0, [("new", kind.nbytes, kind)], [], 0, [], "large", ())
+    with pytest.raises(MemoryError):
+        executable.run([])
+    small = aval((1,))
+    executable = runtime.Executable(0, [("new", 4, small)], [(0, 2**50)], 2**50, [("fill", (0, 0, -1), 4, 0)], "arena", ())
+    with pytest.raises(MemoryError):
+        executable.run([])
+
+
+KIND = aval((4,))
+BAD_PLANS: list[tuple[Any, ...]] = [
+    (-1, [], [], 0, [], "x"),
+    (0, [("new", 4, KIND)], [], 0, [], "x"),
+    (0, [("new", 16, 3)], [], 0, [], "x"),
+    (0, [("other", 16, KIND)], [], 0, [], "x"),
+    (0, [(1, 16, KIND)], [], 0, [], "x"),
+    (0, [7], [], 0, [], "x"),
+    (0, [("input", 0, KIND)], [], 0, [], "x"),
+    (1, [("input", -1, KIND)], [], 0, [], "x"),
+    (1, [("output", 0, KIND)], [], 0, [], "x"),
+    (1, [("donated", 1, 16, KIND)], [], 0, [], "x"),
+    (1, [("input", 0, aval((5,)))], [], 0, [], "x", (KIND,)),
+    (1, [], [(0, 10)], 9, [], "x"),
+    (1, [], [(-1, 10)], 90, [], "x"),
+    (1, [], [5], 90, [], "x"),
+    (1, [], [], 0, [5], "x"),
+    (1, [], [], 0, [("unknown",)], "x"),
+    (1, [], [], 0, [], "x", (KIND, KIND)),
+    (1, [], [], 0, [], "x", (3,)),
+    (1, [], [], 0, [("kernel", None)], "x"),
+    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((9, 0, -1),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, 3),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, -1),), b"", (), "odd", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, -1),), b"", ((3, ()),), "none", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, -1),), b"", (), "none", -1, 0, 0.0, 0, 0)], "x"),
+    (1, [("new", 16, KIND)], [], 0, [("copy", (1, 0, -1), (0, 8, -1), 16)], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("copy", (1, 0, -1), (0, 0, -1), -1)], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("fill", (1, 1, -1), 16, 0)], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("offset", 0, ((0, 16, "i", 3, 4),))], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("offset", 0, ((0, 0, "f", 3, 4),))], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("offset", -1, ((0, 0, "i", 3, 4),))], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("offset", 0, ((0, 0, "i", 4, 4),)), ("copy", (1, 0, -1), (0, 0, 0), 4)], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("python", len, ((0, 4, KIND),), ())], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2, 2, 3, (0, 0, -1), 3, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2, 2, 2, (0, 0, -1), 1, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("gemm", "i", 0, 0, 2, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ((2, 4, 4, 4),))], "x", (KIND,)),
+    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2**40, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", BAD_PLANS)
+def test_plans_that_do_not_fit_are_refused(plan: tuple[Any, ...]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        runtime.Executable(*plan)
+
+
+def test_long_programs_let_other_threads_run() -> None:
+    size = 20_000_000
+    executable = machine_code.unary_executable(add_one(), size)
+    x = array(np.zeros(size))
+    count, stop = [0], threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            count[0] += 1
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    try:
+        before = count[0]
+        for _ in range(5):
+            executable.run([x])[0].block_until_ready()
+        assert count[0] > before
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_arguments_stay_alive_while_other_threads_run() -> None:
+    size = 4_000_000
+    executable = machine_code.unary_executable(add_one(), size)
+    failures: list[Any] = []
+
+    def work() -> None:
+        for _ in range(5):
+            x = array(np.full(size, 5.0))
+            timer = threading.Timer(0.0005, x.delete)
+            timer.start()
+            try:
+                (result,) = executable.run([x])
+                del x
+                if not (np.asarray(result) == 6).all():
+                    failures.append("values")
+            except RuntimeError:
+                pass  # deleted before the call
+            timer.join()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_signals_arrive_after_long_programs() -> None:
+    executable = machine_code.unary_executable(add_one(), 10_000_000)
+    x = array(np.zeros(10_000_000))
+    old = signal.signal(signal.SIGALRM, lambda *_: (_ for _ in ()).throw(TimeoutError()))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(TimeoutError):
+            for _ in range(100_000):
+                executable.run([x])[0].block_until_ready()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+    assert np.asarray(executable.run([x])[0])[0] == 1
+
+
+def test_helpers_reduce_huge_arguments() -> None:
+    import math
+
+    import mpmath
+
+    index = runtime.helper_names().index("trig_reduce_f32")
+    rng = np.random.default_rng(5)
+    with np.errstate(all="ignore"):
+        x = np.concatenate([rng.integers(0, 2**32, 3000, dtype=np.uint64).astype(np.uint32).view(np.float32),
+                            np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**127, 3.4e38, 1e10, 71476.0, 16367173 * 2.0**72])])  # fmt: skip
+    r, q = np.empty_like(x), np.empty(len(x), np.int32)
+    runtime.call_helper(index, x, r, q, len(x))
+    with mpmath.workprec(400):
+        for value, rest, quadrant in zip(x.tolist(), r.tolist(), q.tolist(), strict=True):
+            if not math.isfinite(value):
+                assert math.isnan(rest)
+                continue
+            k = mpmath.nint(mpmath.mpf(value) * 2 / mpmath.pi)
+            exact = mpmath.mpf(value) - k * mpmath.pi / 2
+            assert quadrant == int(k) % 4
+            assert abs(mpmath.mpf(rest) - exact) <= abs(exact) * 2.0**-23.9 + 1e-45
+    index = runtime.helper_names().index("trig_reduce_f64")
+    y = np.concatenate([rng.integers(0, 2**63, 2000).view(np.float64), [0.0, 1.0, 1e300, 6381956970095103 * 2.0**797, -1e22, 5e-324, np.inf]])
+    out, quadrants = np.empty(2 * len(y)), np.empty(len(y), np.int64)
+    runtime.call_helper(index, y, out, quadrants, len(y))
+    with mpmath.workprec(2600):
+        for i, value in enumerate(y.tolist()):
+            if not math.isfinite(value):
+                assert math.isnan(out[i])
+                continue
+            k = mpmath.nint(mpmath.mpf(value) * 2 / mpmath.pi)
+            exact = mpmath.mpf(value) - k * mpmath.pi / 2
+            got = mpmath.mpf(float(out[i])) + mpmath.mpf(float(out[len(y) + i]))
+            assert quadrants[i] == int(k) % 4
+            assert abs(got - exact) <= abs(exact) * 2.0**-70
+
+
+def test_helpers_of_gamma() -> None:
+    import mpmath
+
+    names = runtime.helper_names()
+    x = np.concatenate([np.linspace(-9.7, 30, 400), [1e-5, 1e5, 1e300]])
+    out, unused = np.empty_like(x), np.empty(len(x), np.int64)
+    for name, reference in (("digamma_f64", mpmath.digamma), ("lgamma_f64", lambda v: mpmath.log(abs(mpmath.gamma(v))))):
+        runtime.call_helper(names.index(name), x, out, unused, len(x))
+        for value, got in zip(x.tolist(), out.tolist(), strict=True):
+            if abs(value) > 1e6 and name == "lgamma_f64":
+                continue
+            exact = reference(mpmath.mpf(value))
+            assert abs(got - exact) <= 4e-15 * max(1, abs(exact)) * (1 + abs(value)), (name, value)
+    with pytest.raises(ValueError, match="helper"):
+        runtime.call_helper(99, x, out, unused, 4)
+    with pytest.raises(ValueError, match="too small"):
+        runtime.call_helper(1, x, out, unused, len(x))
+
+
+def test_time_is_not_lost_in_small_programs() -> None:
+    executable = machine_code.unary_executable(add_one(), 3)
+    x = array([1, 2, 3])
+    start = time.perf_counter()
+    for _ in range(1000):
+        executable.run([x])
+    assert time.perf_counter() - start < 1.0
