@@ -69,8 +69,8 @@ def reduce_exp(x: V) -> tuple[V, V, V]:
 def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
     """exp(high + low) = (head + tail) * 2**k, head in [0.7, 1.42], float64, relative error below 2**-57 or so."""
     k, r, tail = reduce_exp(high)
-    if low is not None:
-        tail = tail + low
+    if low is not None:  # low may be large beside an ulp of r: make the tail small again
+        r, tail = pairs.two_sum(r, tail + low)
     q = (r * r).fma(r.polynomial(EXP_F64), tail)
     head = r + q  # exp r - 1
     rest = (r - head) + q
@@ -116,7 +116,7 @@ def exp2_f64(emit: Emitter, x: V) -> V:
 
 
 def expm1_f32(emit: Emitter, x: V) -> V:
-    lanes, y = x.lanes, clamp(x, -18.0, 89.5)
+    lanes, y = x.lanes, clamp(x, -18.0, 89.0)
     k = (y * LOG2_E).rint()
     r = k.fma(-LN2_HIGH_F32, y)
     r = k.fma(-LN2_LOW_F32, r)
@@ -127,7 +127,7 @@ def expm1_f32(emit: Emitter, x: V) -> V:
 
 
 def expm1_f64(emit: Emitter, x: V) -> V:
-    lanes, y = x.lanes, clamp(x, -38.0, 710.0)
+    lanes, y = x.lanes, clamp(x, -38.0, 709.9)
     k, r, tail = reduce_exp(y)
     q = (r * r).fma(r.polynomial(EXP_F64), tail)
     half = power_of_two(k.cast("fptosi", "i64") - 1)

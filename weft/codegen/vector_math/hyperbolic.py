@@ -34,9 +34,12 @@ def cosh_f32(emit: Emitter, x: V) -> V:
     return x.lanes.select(x.isnan(), x, ((e + 1.0 / e) * 0.5).f32())
 
 
+SINH_OVERFLOW = 710.4758600739439  # the largest argument with a finite result
+
+
 def _half_exp(x: V) -> tuple[V, V, V]:
-    """exp(|x|) / 2 as head and tail, and exp(-|x|) / 2; |x| up to 711 does not overflow."""
-    a = exponential.clamp(x.abs(), 0.0, 711.0)
+    """exp(|x|) / 2 as head and tail, and exp(-|x|) / 2, up to where the head overflows."""
+    a = exponential.clamp(x.abs(), 0.0, SINH_OVERFLOW)
     head, tail, k = exponential.exp_parts(a)
     half = exponential.power_of_two(k.cast("fptosi", "i64") - 2)
     high, low = head * half * 2.0, tail * half * 2.0
@@ -47,7 +50,7 @@ def sinh_f64(emit: Emitter, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     high, low, inverse = _half_exp(x)
     head, tail = pairs.fast_two_sum(high, -inverse)
-    big = lanes.select(a > 711.0, INF, head + (tail + low))
+    big = lanes.select(a > SINH_OVERFLOW, INF, head + (tail + low))
     z = a * a
     small = (a * z).fma(z.polynomial(SINH_F64), a)
     result = lanes.select(a < 1.0, small, big)
@@ -57,7 +60,7 @@ def sinh_f64(emit: Emitter, x: V) -> V:
 def cosh_f64(emit: Emitter, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     high, low, inverse = _half_exp(x)
-    result = lanes.select(a > 711.0, INF, high + (inverse + low))
+    result = lanes.select(a > SINH_OVERFLOW, INF, high + (inverse + low))
     return lanes.select(x.isnan(), x, result)
 
 
