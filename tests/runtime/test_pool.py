@@ -1,0 +1,137 @@
+"""The pool: the number of threads never changes a result, and neither fork, exit nor many callers hang it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tests.runtime import machine_code
+from weft import runtime
+
+array = machine_code.array
+
+
+@pytest.fixture(autouse=True)
+def restore_threads() -> Iterator[None]:
+    before = runtime.Pool.get_threads()
+    yield
+    runtime.Pool.set_threads(before)
+
+
+def run_big(size: int = 300_000) -> np.ndarray:
+    executable = machine_code.unary_executable(machine_code.unary_kernel("fadd", "1.0"), size, 1e6)
+    (result,) = executable.run([array(np.arange(size))])
+    return np.asarray(result)
+
+
+def python(code: str, **environment: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
+
+
+def test_set_and_get_threads() -> None:
+    for count in (1, 2, 7, 1, 3):
+        runtime.Pool.set_threads(count)
+        assert runtime.Pool.get_threads() == count
+        assert np.array_equal(run_big(), np.arange(300_000) + 1)
+    for wrong in (0, -1, 100_000):
+        with pytest.raises(ValueError, match="threads"):
+            runtime.Pool.set_threads(wrong)
+    with pytest.raises(TypeError):
+        runtime.Pool.set_threads("two")  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        runtime.Pool()
+
+
+GET = "from weft import runtime; print(runtime.Pool.get_threads())"
+
+
+def test_the_environment_decides() -> None:
+    assert python(GET, WEFT_NUM_THREADS="3") == "3"
+    assert python(GET, WEFT_NUM_THREADS="nonsense") == python(GET)
+
+
+def test_affinity_is_honoured() -> None:
+    assert python("import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); " + GET, WEFT_NUM_THREADS="") == "1"
+
+
+def test_workers_stay_inside_the_affinity_mask() -> None:
+    runtime.Pool.set_threads(max(2, len(os.sched_getaffinity(0))))
+    run_big()
+    allowed = os.sched_getaffinity(0)
+    for task in os.listdir("/proc/self/task"):
+        assert os.sched_getaffinity(int(task)) <= allowed
+
+
+def test_many_callers_at_once() -> None:
+    runtime.Pool.set_threads(3)
+    failures: list[int] = []
+
+    def work() -> None:
+        for _ in range(30):
+            if not np.array_equal(run_big(), np.arange(300_000) + 1):
+                failures.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for count in (1, 4, 2, 3, 5, 2) * 3:
+        runtime.Pool.set_threads(count)
+        time.sleep(0.005)
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_small_jobs_in_quick_succession() -> None:
+    # Late workers meet closed or newer jobs: no chunk may run twice or be lost.
+    runtime.Pool.set_threads(4)
+    executable = machine_code.unary_executable(machine_code.unary_kernel("fadd", "1.0"), 1024, 50_000.0)
+    x = array(np.zeros(1024))
+    for _ in range(5000):
+        (y,) = executable.run([x])
+        assert np.asarray(y)[::64].sum() == 16
+
+
+def test_fork() -> None:
+    runtime.Pool.set_threads(2)
+    run_big()
+    child = os.fork()
+    if child == 0:
+        ok = all(np.array_equal(run_big(), np.arange(300_000) + 1) for _ in range(5))
+        os._exit(0 if ok else 1)
+    deadline = time.monotonic() + 60
+    while True:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid == child:
+            break
+        assert time.monotonic() < deadline, "the child hangs"
+        time.sleep(0.01)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert np.array_equal(run_big(), np.arange(300_000) + 1)
+
+
+def test_the_process_exits_with_workers_awake() -> None:
+    code = """
+import sys
+sys.path.insert(0, ".")
+import numpy as np
+from tests.runtime import test_pool
+from weft import runtime
+runtime.Pool.set_threads(3)
+for _ in range(20):
+    test_pool.run_big()
+print("done")
+"""
+    for _ in range(3):
+        assert python(code) == "done"
