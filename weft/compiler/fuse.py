@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.compiler import groups
+from weft.compiler import assemble, groups
 from weft.compiler.dimensions import Dimensions, dimensions, matched
 from weft.compiler.groups import Absorber, Group
 from weft.core import kinds
@@ -319,9 +319,7 @@ class _Fusion:
         out = equation.outvars[0]
         avals = [atom.aval for atom in equation.invars]
         earlier: list[Group] = []
-        for piece in kind.pieces(avals, out.aval, equation.params):
-            if 0 in piece.extent:
-                continue
+        for piece in assemble.disjoint(kind.pieces(avals, out.aval, equation.params)):
             group = self._new_group(equation)
             group.before.update(earlier)
             operand = equation.invars[piece.operand]
@@ -423,16 +421,18 @@ class _Fusion:
 
     def _merge_siblings(self) -> None:
         """Groups over one space that read the same array become one kernel."""
-        first: dict[Any, Group] = {}
+        first: dict[Any, list[Group]] = {}
         for group in sorted(self.groups, key=lambda group: group.order):
             if group.merged_into is not None or group.step is not None or not group.axes:
                 continue
-            space = tuple([(axis.symbol, axis.extent, axis.key in group.reduced) for axis in group.axes])
+            space = tuple([(axis.symbol, axis.extent) for axis in group.axes])
             inner = {node.atom for node in group.nodes}
             for variable in list(group.wanted):
                 if variable not in inner and variable.aval.shape:
-                    twin = first.setdefault((space, variable), group).leader()
-                    groups.merge(twin, group.leader(), self.absorber)
+                    twins = first.setdefault((space, variable), [])
+                    merged = any(groups.merge(twin.leader(), group.leader(), self.absorber) for twin in twins)
+                    if not merged and len(twins) < MAX_MERGES:
+                        twins.append(group)
 
     def _step(self, group: Group) -> Step:
         if group.step is not None:

@@ -379,7 +379,8 @@ def _spaces_agree(group: Group, other: Group) -> bool:
     if mine != [(axis.symbol, axis.extent) for axis in other.axes]:
         return False
     if other.tree is None:
-        return group.tree is None or (group.tree == "lanes" and bool(group.parallel))
+        # a full reduction of one phase is cut into blocks that run in parallel, as the elementwise kernel did
+        return group.tree is None or (group.tree == "lanes" and (bool(group.parallel) or group.reductions == 1))
     same_places = [axis.key in group.reduced for axis in group.axes] == [axis.key in other.reduced for axis in other.axes]
     return (group.tree, group.run, group.reverse) == (other.tree, other.run, other.reverse) and same_places
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import core
-from weft.compiler import algebra, contraction
+from weft import config
+from weft.compiler import algebra, contraction, reshapes
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.primitive import registry
@@ -35,7 +36,7 @@ def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
     simplifier.constvars, simplifier.consts = list(jaxpr.constvars), list(closed.consts)
     simplifier.run(jaxpr.eqns)
     outvars = [simplifier.array(simplifier.atom(v)) for v in jaxpr.outvars]
-    eqns = drop_dead(simplifier.eqns, outvars)
+    eqns = drop_dead(reshapes.sink_reshapes(drop_dead(simplifier.eqns, outvars), outvars), outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
     return ClosedJaxpr(small, simplifier.consts)
 
@@ -118,7 +119,7 @@ class _Simplifier:
             invars = equation.invars
             function = contraction.rewrite(equation)
             if function is not None:
-                key = ("contraction", equation.primitive, tuple([v.aval for v in invars]), *equation.params.items())
+                key = ("contraction", config.token(), equation.primitive, tuple([v.aval for v in invars]), *equation.params.items())
                 self.splice(expansion(key, function, [v.aval for v in invars]), invars, equation.outvars)
                 return
         if any(new is not old for new, old in zip(invars, equation.invars, strict=True)):
@@ -185,7 +186,7 @@ class _Simplifier:
 
     def _expanded(self, equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> ClosedJaxpr:
         avals = [v.aval for v in invars]
-        key = ("resolve", equation.primitive, tuple(avals), *equation.params.items())
+        key = ("resolve", config.token(), equation.primitive, tuple(avals), *equation.params.items())
         return expansion(key, lambda *args: kind.expand(*args, **equation.params), avals)
 
     def _with_arrays(self, kind: Any, invars: Sequence[Any]) -> list[Any]:

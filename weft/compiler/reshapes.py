@@ -1,0 +1,104 @@
+"""Move reshapes towards the arrays they come from, so that elementwise chains do not end at them.
+
+A reshape of something in memory is free, a reshape of a computed value ends a kernel:
+
+    b = sin a; c = reshape b; d = exp c      becomes      a2 = reshape a; b2 = sin a2; d = exp b2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.core import kinds
+from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.core.primitive import registry
+
+_IN_MEMORY = (
+    kinds.Contraction, kinds.External, kinds.Assemble, kinds.DynamicUpdateSlice, kinds.Cumulative, kinds.Reshape,
+    kinds.Reduction,
+)  # fmt: skip
+
+
+def sink_reshapes(equations: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
+    """The same program with reshapes of elementwise results taken on their operands instead."""
+    if not any(isinstance(equation.primitive.kind, kinds.Reshape) for equation in equations):
+        return list(equations)
+    return _Sinker(equations, outvars).run()
+
+
+class _Sinker:
+    """Use counts and makers of the program, and what has been moved."""
+
+    def __init__(self, equations: Sequence[Any], outvars: Sequence[Any]) -> None:
+        self.equations = equations
+        self.makers = {out: equation for equation in equations for out in equation.outvars}
+        self.uses: dict[Any, int] = {}
+        self.read: set[Any] = set()
+        for equation in equations:
+            for atom in equation.invars:
+                if not isinstance(atom, Literal):
+                    self.uses[atom] = self.uses.get(atom, 0) + 1
+                    self.read.add(atom)
+        for atom in outvars:
+            self.uses[atom] = self.uses.get(atom, 0) + 1
+        self.sinkable: dict[Any, bool] = {}
+        self.moved: dict[tuple[Any, tuple[int, ...]], Any] = {}
+
+    def run(self) -> list[Any]:
+        result: list[Any] = []
+        for equation in self.equations:
+            kind, operand = equation.primitive.kind, equation.invars[0] if equation.invars else None
+            if isinstance(kind, kinds.Reshape) and equation.outvars[0] in self.read and self._is_chain(operand):
+                self._chain(operand, equation.outvars[0].aval.shape, equation.outvars[0], equation, result)
+            else:
+                result.append(equation)
+            for out in equation.outvars:
+                self.sinkable[out] = self._may_sink(equation, out)
+        return result
+
+    def _is_chain(self, atom: Any) -> bool:
+        maker = self.makers.get(atom)
+        return maker is not None and isinstance(maker.primitive.kind, kinds.Elementwise) and self.sinkable[atom]
+
+    def _may_sink(self, equation: Any, out: Any) -> bool:
+        kind = equation.primitive.kind
+        if not isinstance(kind, kinds.Elementwise):
+            return isinstance(kind, _IN_MEMORY)
+        if self.uses.get(out, 0) != 1:
+            return False
+        return all(
+            isinstance(atom, Literal) or not atom.aval.shape
+            or (atom.aval.shape == out.aval.shape and self.sinkable.get(atom, True))
+            for atom in equation.invars
+        )  # fmt: skip
+
+    def _chain(self, atom: Any, shape: tuple[int, ...], goal: Any, reshape: Any, result: list[Any]) -> None:
+        """Equations that compute ``atom`` under another shape, as ``goal``; without recursion, chains may be long."""
+        order: list[tuple[Any, Any]] = []
+        stack = [(atom, goal)]
+        while stack:
+            variable, name = stack.pop()
+            order.append((variable, name))
+            maker = self.makers.get(variable)
+            if maker is None or not isinstance(maker.primitive.kind, kinds.Elementwise):
+                continue
+            for operand in maker.invars:
+                if not isinstance(operand, Literal) and operand.aval.shape and (operand, shape) not in self.moved:
+                    self.moved[operand, shape] = Var(operand.aval.update(shape=shape))
+                    stack.append((operand, self.moved[operand, shape]))
+        placed = {v for equation in result for v in equation.outvars} if len(order) > 1 else set()
+        for variable, name in reversed(order):
+            if name not in placed:
+                result.append(self._under_shape(variable, shape, name, reshape))
+
+    def _under_shape(self, variable: Any, shape: tuple[int, ...], name: Any, reshape: Any) -> Any:
+        maker = self.makers.get(variable)
+        if maker is None or not isinstance(maker.primitive.kind, kinds.Elementwise):
+            params = {"new_sizes": shape, "dimensions": None, "sharding": None}
+            return JaxprEqn([variable], [name], registry["reshape"], params, source=reshape.source)
+        operands = [
+            atom if isinstance(atom, Literal) or not atom.aval.shape else self.moved[atom, shape]
+            for atom in maker.invars
+        ]
+        return JaxprEqn(operands, [name], maker.primitive, maker.params, maker.effects, maker.source)
