@@ -73,21 +73,22 @@ def _static_cure(origin: Any) -> str | None:
         return None
     listed = ", ".join(repr(name) for name in names) + ("," if len(names) == 1 else "")
     few = f"{' and '.join(names)} {'takes' if len(names) == 1 else 'take'} few different values"
-    static = f"weft.jit({origin.function}, static_argnames=({listed}))"
+    static = f"weft.jit({origin.function.strip('<>')}, static_argnames=({listed}))"
     return f"if {few}, mark as static: {static}; each value is traced anew"
 
 
 def _outside_cure(origin: Any) -> str | None:
     if origin.function is None:
         return None
-    return f"compute what needs the value before {origin.function} is called, outside weft.{origin.traced_for or 'jit'}"
+    function = origin.function.strip("<>")
+    return f"compute what needs the value before {function} is called, outside weft.{origin.traced_for or 'jit'}"
 
 
 def _ways_out(origin: Any, *specific: str) -> str:
     """A list of cures under the place where the value was needed."""
     if origin is None:
         return ""
-    place = f"\nThe value was needed at {origin.needed_at}." if origin.needed_at else ""
+    place = f"\nThe value was needed at {origin.needed_at}" if origin.needed_at else ""
     cures = [*specific, _static_cure(origin), _outside_cure(origin)]
     listed = "".join(f"\n  * {cure}" for cure in cures if cure)
     return f"{place}\nWays out:{listed}" if listed else place

@@ -31,13 +31,13 @@ class Origin:
 
 
 def needed_at() -> str:
-    """``file:line (function): source text`` of the user's innermost frame."""
+    """``file:line (function):`` and the source text of the user's innermost frame."""
     frame = source_info.user_frame(sys._getframe(1))
     if frame is None:
         return ""
     text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
     place = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
-    return f"{place}: {text}" if text else place
+    return f"{place}:\n    {text}" if text else place
 
 
 def ancestors(v: Var, eqns: Sequence[JaxprEqn]) -> tuple[set[Var], list[JaxprEqn]]:

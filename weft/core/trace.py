@@ -284,7 +284,7 @@ def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
     elif info is not None:
         text += f"\n{rule}\nThe leaked value is an argument of {info.func_name}.\n{rule}"
     needed = provenance.needed_at()
-    text += f"\nIt was used at {needed}." if needed else ""
+    text += f"\nIt was used at {needed}" if needed else ""
     function = info.func_name if info is not None else "the function"
     text += (
         f"\nWays out:\n  * return the value from {function}, and use what the call gives back"
