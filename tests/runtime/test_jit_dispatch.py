@@ -365,6 +365,59 @@ def test_config_and_tracing_are_of_the_thread() -> None:
     assert len(slow.calls) == 1
 
 
+def test_threads_follow_the_default_configuration() -> None:
+    slow = AddOne()
+    before = runtime.get_config_token()
+    runtime.set_config_token(2**64 - 1)
+
+    def elsewhere() -> list[int]:
+        tokens: list[int] = []
+
+        def work() -> None:
+            tokens.append(runtime.get_config_token())
+            slow.function(array(1))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return tokens
+
+    try:
+        default = runtime.get_config_token()
+        elsewhere()
+        runtime.set_default_config_token(77)
+        assert (runtime.get_config_token(), elsewhere(), len(slow.calls)) == (77, [77], 2)
+        runtime.set_default_config_token(default)
+        elsewhere()
+        assert len(slow.calls) == 2
+        with pytest.raises(TypeError):
+            runtime.set_config_token("x")  # type: ignore[arg-type]
+    finally:
+        runtime.set_config_token(before)
+
+
+def test_the_traceback_hook() -> None:
+    seen: list[BaseException] = []
+
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer:
+        raise KeyError("mine")
+
+    def hook(error: BaseException) -> None:
+        seen.append(error)
+        error.__traceback__ = None
+        raise RuntimeError("ignored")
+
+    function = runtime.JitFunction(slow, (), ())
+    before = runtime.set_traceback_hook(hook)
+    try:
+        with pytest.raises(KeyError) as info:
+            function(1)
+    finally:
+        runtime.set_traceback_hook(before)
+    assert seen == [info.value]
+    assert [entry.name for entry in info.traceback] == ["test_the_traceback_hook"]
+
+
 def test_the_table_is_bounded_and_forgets_the_oldest() -> None:
     _, leaf = runtime.tree_flatten(0)
     kind = machine_code.aval(())

@@ -30,8 +30,14 @@ constexpr uint32_t kFirstSlots = 16;
 constexpr uint32_t kStackOperands = 96;
 constexpr uint32_t kStackOutputs = 96;
 
-thread_local uint64_t t_config __attribute__((tls_model("initial-exec"))) = 0;
+constexpr uint64_t kFollowDefault = ~uint64_t{0};
+
+thread_local uint64_t t_config __attribute__((tls_model("initial-exec"))) = kFollowDefault;
 thread_local bool t_tracing __attribute__((tls_model("initial-exec"))) = false;
+uint64_t g_default_config = 0;          // guarded by the GIL
+PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
+
+uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 
 void entry_release(Entry* entry) {
   if (--entry->references != 0) return;
@@ -405,6 +411,23 @@ bool match_inputs(Entry* entry, const Signature& signature, const std::vector<ui
   return true;
 }
 
+// Lets Python cut frames out of the traceback of the current exception.
+void filter_traceback() {
+  if (g_traceback_hook == nullptr) return;
+  PyObject *type, *value, *traceback;
+  PyErr_Fetch(&type, &value, &traceback);
+  PyErr_NormalizeException(&type, &value, &traceback);
+  if (value != nullptr && PyExceptionInstance_Check(value)) {
+    if (traceback != nullptr) PyException_SetTraceback(value, traceback);
+    Ref hook = borrow(g_traceback_hook);
+    Ref answer = steal(PyObject_CallOneArg(hook.get(), value));
+    if (!answer) PyErr_Clear();
+    Py_XDECREF(traceback);
+    traceback = PyException_GetTraceback(value);
+  }
+  PyErr_Restore(type, value, traceback);
+}
+
 Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   Ref positional = steal(PyTuple_New(count));
   Ref named = steal(PyDict_New());
@@ -415,7 +438,10 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
   PyObject* arguments[] = {positional.get(), named.get()};
   Ref slow = borrow(self->slow);
   Ref answer = steal(PyObject_Vectorcall(slow.get(), arguments, 2, nullptr));
-  if (!answer) return Ref();
+  if (!answer) {
+    filter_traceback();
+    return Ref();
+  }
   if (!PyTuple_Check(answer.get()) || PyTuple_GET_SIZE(answer.get()) != 2) {
     PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, entry or None)");
     return Ref();
@@ -426,7 +452,7 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
 PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool installable) {
   Signature signature;  // of its own: it also owns every object whose address it holds
   std::vector<uint32_t> canonical;
-  installable = installable && signature.write(*self->names, t_config, args, count, keywords, true) &&
+  installable = installable && signature.write(*self->names, config_token(), args, count, keywords, true) &&
                 canonical_order(*self->names, args, count, keywords, &canonical);
   if (PyErr_Occurred()) PyErr_Clear();
   if (installable) signature.retain();
@@ -458,7 +484,7 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
 PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
   if (t_tracing) return call_new(self, args, count, keywords, false);
   Signature signature;
-  bool known_leaves = signature.write(*self->names, t_config, args, count, keywords, false);
+  bool known_leaves = signature.write(*self->names, config_token(), args, count, keywords, false);
   if (known_leaves) {
     Entry* entry = table_find(self, signature);
     if (entry != nullptr) {
@@ -633,13 +659,27 @@ PyType_Spec kSpec = {"weft.runtime.JitFunction", sizeof(JitFunction), 0,
                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
                      kSlots};
 
+bool read_token(PyObject* token, uint64_t* out) {
+  *out = PyLong_AsUnsignedLongLongMask(token);  // -1 and 2**64 - 1 are the same
+  return *out != kFollowDefault || !PyErr_Occurred();
+}
 PyObject* set_config_token(PyObject*, PyObject* token) {
-  unsigned long long value = PyLong_AsUnsignedLongLong(token);
-  if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
+  uint64_t value;
+  if (!read_token(token, &value)) return nullptr;
   t_config = value;
   Py_RETURN_NONE;
 }
-PyObject* get_config_token(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(t_config); }
+PyObject* set_default_config_token(PyObject*, PyObject* token) {
+  uint64_t value;
+  if (!read_token(token, &value)) return nullptr;
+  g_default_config = value;
+  Py_RETURN_NONE;
+}
+PyObject* get_config_token(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(config_token()); }
+PyObject* set_traceback_hook(PyObject*, PyObject* hook) {
+  PyObject* before = std::exchange(g_traceback_hook, hook == Py_None ? nullptr : Py_NewRef(hook));
+  return before != nullptr ? before : Py_NewRef(Py_None);
+}
 PyObject* set_tracing(PyObject*, PyObject* flag) {
   int value = PyObject_IsTrue(flag);
   if (value < 0) return nullptr;
@@ -648,7 +688,10 @@ PyObject* set_tracing(PyObject*, PyObject* flag) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"set_config_token", set_config_token, METH_O, "Sets this thread's id of the config values that affect tracing or code."},
+    {"set_config_token", set_config_token, METH_O,
+     "Sets this thread's id of the config values that affect tracing or code; 2**64 - 1: it follows the default."},
+    {"set_default_config_token", set_default_config_token, METH_O, "Sets the id of threads that have none of their own."},
+    {"set_traceback_hook", set_traceback_hook, METH_O, "hook(exception) may replace the traceback of a failed slow path; gives the hook before."},
     {"get_config_token", get_config_token, METH_NOARGS, "This thread's id of the config values that affect tracing or code."},
     {"set_tracing", set_tracing, METH_O, "set_tracing(bool): whether this thread is inside a trace; calls then go to Python."},
     {nullptr, nullptr, 0, nullptr},

@@ -218,6 +218,7 @@ void move_chunk(void* context, int64_t low, int64_t high) {
 }
 
 void move_bytes(MoveJob job, int64_t nbytes, double cost) {
+  if (job.from == job.to) return;
   bool overlapping = job.from != nullptr && job.from < job.to + nbytes && job.to < job.from + nbytes;
   if (!overlapping && pool_worth(cost)) pool_run(move_chunk, &job, nbytes, 4096, cost);
   else if (nbytes > 0) move_chunk(&job, 0, nbytes);
