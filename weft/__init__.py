@@ -1,1 +1,89 @@
-"""weft: trace, compile, cache."""
+"""weft: NumPy-style Python functions, traced once, compiled by their own fusing compiler, cached for every later call.
+
+``import weft`` and ``import weft.numpy as wnp`` are what programs need; the names are JAX's. What is documented in
+JAX and not built yet exists and raises NotImplementedError naming itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import api, config, dtypes, errors, lazy, runtime, tree, tree_util, unbuilt
+from weft.api import (
+    clear_caches,
+    ensure_compile_time_eval,
+    eval_shape,
+    make_jaxpr,
+    print_environment_info,
+    typeof,
+)
+from weft.array import Array
+from weft.core import trace
+from weft.higher import jit as jit_module
+from weft.higher.calls import named_call, named_scope
+from weft.higher.devices import (
+    Device,
+    Shard,
+    default_backend,
+    device_count,
+    devices,
+    local_device_count,
+    local_devices,
+    process_count,
+    process_index,
+    process_indices,
+)
+from weft.higher.jit import jit
+from weft.higher.placement import (
+    block_until_ready,
+    copy_to_host_async,
+    device_get,
+    device_put,
+    effects_barrier,
+)
+from weft.higher.struct import ShapeDtypeStruct
+
+
+__version__ = api.VERSION
+
+
+def _compile(*args: Any, **kwargs: Any) -> Any:
+    """The first compilation loads the compiler; from then on ``jit`` calls it directly."""
+    jit_module.install_compiler(lazy.compiler.compile_jaxpr)
+    return lazy.compiler.compile_jaxpr(*args, **kwargs)
+
+
+def _evaluate(*args: Any, **kwargs: Any) -> Any:
+    """The first operation outside of jit loads the compiler; from then on ``bind`` calls it directly."""
+    trace.install_evaluate(lazy.compiler.evaluate)
+    return lazy.compiler.evaluate(*args, **kwargs)
+
+
+def _clear_compiler() -> None:
+    if "compiler" in vars(lazy):
+        lazy.compiler.clear_caches()
+
+
+jit_module.install_compiler(_compile)
+trace.install_evaluate(_evaluate)
+api.on_clear_caches(_clear_compiler)
+unbuilt.install()
+globals().update(config.CONTEXTS)
+float0 = dtypes.float0
+
+# Modules that are loaded when first named, so that importing weft stays light.
+_SUBMODULES = frozenset(
+    """ad_checkpoint checkpoint_policies cli core custom_batching custom_derivatives debug distributed dlpack
+    example_libraries experimental export extend ffi flatten_util image inspect lax monitoring nn numpy ops profiler
+    random ref scipy sharding stages test_util tree_util typing""".split()
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return lazy.submodule(f"weft.{name}")
+    return unbuilt.missing("weft", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_SUBMODULES})

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import runtime, target
 from weft.core import trace as tracing
+from weft.core import tracebacks
 from weft.core.jaxpr import name_unused_outputs
 from weft.higher import code_facts, devices, signature, stages
 from weft.higher import jit as jit_module
@@ -41,6 +42,7 @@ def make_jaxpr(
     roles = signature.resolve_roles(fun, static_argnums if static_argnums != () else None, None, None, None)
     state = jit_module.JitState(fun, jit_module.Options(roles))
 
+    @tracebacks.boundary
     def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
         prepared = state.prepare(args, kwargs, accept_structs=True)
         trace = state.trace(prepared)
@@ -55,6 +57,7 @@ def make_jaxpr(
     return jaxpr_of
 
 
+@tracebacks.boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of ``fun(*args, **kwargs)`` as ShapeDtypeStructs, without computing it."""
     jit_module.check_callable(fun)
@@ -62,6 +65,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return stages.out_structs(state.trace(state.prepare(args, kwargs, accept_structs=True)))
 
 
+@tracebacks.boundary
 def typeof(x: Any) -> Any:
     """The type of ``x`` inside programs: shape, dtype and weakness."""
     try:

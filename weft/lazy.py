@@ -10,6 +10,7 @@ import importlib
 from typing import Any
 
 MODULES = {
+    "compiler": "weft.compiler",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "matplotlib_figure": "matplotlib.figure",
@@ -32,3 +33,8 @@ def __getattr__(name: str) -> Any:
     module = importlib.import_module(MODULES[name])
     globals()[name] = module
     return module
+
+
+def submodule(name: str) -> Any:
+    """A module of weft that is loaded when first used."""
+    return importlib.import_module(name)

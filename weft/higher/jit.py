@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import config, runtime
-from weft.core import source_info
+from weft.core import tracebacks
 from weft.core import trace as tracing
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
 from weft.higher import calls, devices, identity, misses, signature, trace_cache
 
@@ -63,6 +63,7 @@ class Compiled(NamedTuple):
     program: Any
     kept: tuple[int, ...]  # the argument leaves it takes
     donated: tuple[bool, ...]  # of the kept ones
+    consts: tuple[Any, ...]  # hidden arguments, passed first
     entry: Any
 
 
@@ -103,6 +104,7 @@ class JitState:
 
     # -- a call the native side does not know -------------------------------------------------------------------------
 
+    @tracebacks.boundary
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Run the call; gives its result and the entry to install for its signature (or None)."""
         if config.read("disable_jit"):
@@ -192,7 +194,7 @@ class JitState:
         self.milliseconds["trace"] = self.milliseconds.get("trace", 0.0) + elapsed_ms
         if config.read("log_compiles"):
             misses.log_traced(self.function, name, closed, elapsed_ms)
-        return trace_cache.Trace(closed, out[0], out_avals, name, elapsed_ms)
+        return trace_cache.Trace(closed, out[0], out_avals, name)
 
     def record_call(self, trace: trace_cache.Trace, prepared: Prepared) -> Any:
         """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
@@ -220,16 +222,22 @@ class JitState:
         found = trace.compiled.get(key)
         if found is not None:
             return found
-        closed, kept = _without_unused(trace.closed, self.options.keep_unused)
+        program = trace.programs.get(key)
+        jaxpr, kept = trace.closed.jaxpr.memoize(_FORMS[self.options.keep_unused], _parameters_only(self.options))
         kept_donated = tuple([donated[index] for index in kept])
-        program = _hooks["compile"](closed, name=trace.name, donated=kept_donated)
+        constants = [signature.to_array(value, v.aval) for value, v in _constants(trace.closed)]
+        if program is None:
+            flags = (False,) * len(constants) + kept_donated
+            program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)
+            trace.programs[key] = program
+            self._count(program)
+            if config.read("log_compiles"):
+                misses.log_compiled(self.function, trace.name, program)
+        consts = (*program.consts, *constants)
         entry = runtime.CacheEntry(
-            program.executable, kept, tuple(program.consts), trace.out_tree, trace.out_avals, kept_donated
+            program.executable, kept, consts, trace.out_tree, trace.out_avals, kept_donated
         )
-        found = trace.compiled[key] = Compiled(program, kept, kept_donated, entry)
-        self._count(program)
-        if config.read("log_compiles"):
-            misses.log_compiled(self.function, trace.name, program)
+        found = trace.compiled[key] = Compiled(program, kept, kept_donated, consts, entry)
         return found
 
     def _count(self, program: Any) -> None:
@@ -288,7 +296,7 @@ def _same(value: Any) -> Any:
 def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], avals: Any, function: Any) -> Any:
     """Execute on the leaves of one call."""
     arrays = [_operand(leaves[index], avals[index]) for index in compiled.kept]
-    consts = compiled.program.consts
+    consts = compiled.consts
     donated = (False,) * len(consts) + compiled.donated
     outs = compiled.program.executable.run([*consts, *arrays], donated)
     outs = [
@@ -323,18 +331,31 @@ def check_numbers(outs: Sequence[Any], name: str) -> None:
             raise FloatingPointError(f"invalid value (inf) encountered in jit({name})")
 
 
-def _without_unused(closed: ClosedJaxpr, keep_unused: bool) -> tuple[ClosedJaxpr, tuple[int, ...]]:
-    """The program without the arguments it never reads, and which arguments are left."""
-    jaxpr = closed.jaxpr
-    everything = tuple(range(len(jaxpr.invars)))
-    if keep_unused:
-        return closed, everything
-    used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if isinstance(atom, Var)}
-    used.update(atom for atom in jaxpr.outvars if isinstance(atom, Var))
-    kept = tuple([index for index, v in enumerate(jaxpr.invars) if v in used])
-    if len(kept) == len(everything):
-        return closed, everything
-    return closed.replace(jaxpr=jaxpr.replace(invars=[jaxpr.invars[index] for index in kept])), kept
+_FORMS = {False: "parameters_used", True: "parameters_all"}
+
+
+def _constants(closed: ClosedJaxpr) -> Any:
+    return zip(closed.consts, closed.jaxpr.constvars, strict=True)
+
+
+def _parameters_only(options: Options) -> Callable[[Jaxpr], tuple[Jaxpr, tuple[int, ...]]]:
+    return functools.partial(_without_constants, keep_unused=options.keep_unused)
+
+
+def _without_constants(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr, tuple[int, ...]]:
+    """The program with its constants as leading arguments, without the arguments it never reads; those left.
+
+    Constants become hidden parameters, so that programs are equal whatever arrays they captured.
+    """
+    kept = tuple(range(len(jaxpr.invars)))
+    if not keep_unused:
+        used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if isinstance(atom, Var)}
+        used.update(atom for atom in jaxpr.outvars if isinstance(atom, Var))
+        kept = tuple([index for index, v in enumerate(jaxpr.invars) if v in used])
+    if not jaxpr.constvars and len(kept) == len(jaxpr.invars):
+        return jaxpr, kept
+    invars = [*jaxpr.constvars, *[jaxpr.invars[index] for index in kept]]
+    return jaxpr.replace(constvars=[], invars=invars), kept
 
 
 def donated_leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -> tuple[bool, ...]:
@@ -520,12 +541,3 @@ def clear_caches() -> None:
         if jitted is not None:
             _clear_native(jitted)
     trace_cache.forget()
-
-
-def user_line() -> str:
-    """``file:line`` of the user's innermost frame."""
-    captured = source_info.capture(1)
-    if captured is None:
-        return "<unknown>"
-    frame = source_info.resolve(captured[0], captured[1])
-    return f"{frame.file_name}:{frame.line}"

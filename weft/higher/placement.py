@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.core import avals, kinds
+from weft.core import avals, kinds, tracebacks
 from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
 from weft.higher import devices, signature
@@ -38,6 +38,7 @@ device_put_p = Primitive("device_put", kind=kinds.Identity())
 device_put_p.def_abstract_eval(_same_type)
 
 
+@tracebacks.boundary
 def device_put(
     x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: bool | None = None
 ) -> Any:
@@ -49,7 +50,7 @@ def device_put(
     leaves, treedef = runtime.tree_flatten(x)
     targets = _prefix_devices(device, treedef)
     donated = _prefix_flags(donate, treedef)
-    put = [_put_leaf(leaf, target, give, may_alias) for leaf, target, give in zip(leaves, targets, donated, strict=True)]
+    put = [_put_leaf(*each, may_alias) for each in zip(leaves, targets, donated, strict=True)]
     return runtime.tree_unflatten(treedef, put)
 
 
@@ -64,9 +65,10 @@ def _prefix_devices(device: Any, treedef: Any) -> list[Any]:
             ) from error
         return [device] * treedef.num_leaves
     leaves, given = runtime.tree_flatten(device, lambda value: value is None)
+    numbered = runtime.tree_unflatten(treedef, list(range(treedef.num_leaves)))
     found: list[Any] = []
-    for value, subtree in zip(leaves, given.flatten_up_to(runtime.tree_unflatten(treedef, range(treedef.num_leaves))), strict=True):
-        found += _prefix_devices(value, runtime.tree_flatten(subtree)[1])
+    for value, subtree in zip(leaves, given.flatten_up_to(numbered), strict=True):
+        found += _prefix_devices(value, runtime.tree_structure(subtree))
     return found
 
 
@@ -81,7 +83,6 @@ def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> A
         semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
         return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(device,), srcs=(None,))
     if isinstance(leaf, runtime.Array):
-        leaf.is_deleted() and leaf.block_until_ready()
         if donate:
             moved = runtime.array_alias(leaf, leaf.aval)
             leaf.delete()

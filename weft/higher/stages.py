@@ -13,6 +13,7 @@ from typing import Any
 
 from weft import runtime
 from weft.core import avals as avals_module
+from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tracer import Tracer
 from weft.higher import jit as jit_module
@@ -170,6 +171,7 @@ class Compiled(Stage):
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable
 
+    @tracebacks.boundary
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Run. Raises TypeError if the arguments are not of the structure and types compiled for."""
         arguments = self._arguments
@@ -267,6 +269,7 @@ def out_structs(trace: trace_cache.Trace) -> Any:
 # -- methods of jitted functions --------------------------------------------------------------------------------------
 
 
+@tracebacks.boundary
 def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     """Trace for these arguments (arrays or ShapeDtypeStructs) without compiling or running."""
     state: jit_module.JitState = jitted._state
@@ -285,6 +288,7 @@ def _lower(jitted: Any, /, *args: Any, **kwargs: Any) -> Lowered:
     return _trace(jitted, *args, **kwargs).lower()
 
 
+@tracebacks.boundary
 def _eval_shape(jitted: Any, /, *args: Any, **kwargs: Any) -> Any:
     """Shapes and dtypes of the result, without compiling or running."""
     return _trace(jitted, *args, **kwargs).out_info

@@ -26,18 +26,19 @@ _SHARED_TRACES = 4096
 class Trace:
     """One trace of a function: the program and the structure of its results.
 
-    ``compiled`` maps (donation, keep_unused) to what ``higher.jit`` compiled it to.
+    ``programs`` maps (donation, keep_unused) to machine code, which knows no constants; ``compiled`` to the same with
+    the constants of this trace bound.
     """
 
-    __slots__ = ("__weakref__", "closed", "compiled", "name", "out_avals", "out_tree", "time_ms")
+    __slots__ = ("__weakref__", "closed", "compiled", "name", "out_avals", "out_tree", "programs")
 
-    def __init__(self, closed: ClosedJaxpr, out_tree: Any, out_avals: Sequence[Any], name: str, time_ms: float) -> None:
+    def __init__(self, closed: ClosedJaxpr, out_tree: Any, out_avals: Sequence[Any], name: str) -> None:
         self.closed = closed
         self.out_tree = out_tree
         self.out_avals = tuple(out_avals)
         self.name = name
-        self.time_ms = time_ms
         self.compiled: dict[Any, Any] = {}
+        self.programs: dict[Any, Any] = {}
 
 
 class FunctionRecord:
@@ -96,20 +97,22 @@ class _Shared:
             self.constants = [self.references.get(id(value), value) for value in trace.closed.consts]
             empty = ClosedJaxpr.__new__(ClosedJaxpr)
             empty.jaxpr, empty.consts = trace.closed.jaxpr, []
-            self.trace = Trace(empty, trace.out_tree, trace.out_avals, trace.name, trace.time_ms)
+            self.trace = Trace(empty, trace.out_tree, trace.out_avals, trace.name)
+            self.trace.programs = trace.programs
 
     def restore(self) -> Trace | None:
         """The trace with its constants, or None if it is gone."""
         if self.weak_trace is not None:
             return self.weak_trace()
         trace = self.trace
-        if trace is None or not self.constants:
+        if trace is None or (not self.constants and not trace.closed.jaxpr.constvars):
             return trace
         constants = [value() if type(value) is weakref.ref else value for value in self.constants]
         if any(value is None for value in constants):
             return None
         closed = ClosedJaxpr(trace.closed.jaxpr, constants)
-        restored = Trace(closed, trace.out_tree, trace.out_avals, trace.name, trace.time_ms)
+        restored = Trace(closed, trace.out_tree, trace.out_avals, trace.name)
+        restored.programs = trace.programs
         return restored
 
 
