@@ -14,8 +14,6 @@ from tests.operations import samples
 from weft import config, core, runtime
 
 
-
-
 def weft_type(program: Any, avals: list[Any]) -> Any:
     def flat(*tracers: Any) -> list[Any]:
         return runtime.tree_flatten(program(weft_lax, *tracers))[0]
@@ -94,7 +92,11 @@ def test_pairs_of_dtypes(name: str) -> None:
 
 
 WEAK_PROGRAMS = {
-    **{op.name: lambda lax, *xs, op=op: getattr(lax, op.name)(*xs) for op in samples.ELEMENTWISE if samples.F32 in op.dtypes},
+    **{
+        op.name: lambda lax, *xs, op=op: getattr(lax, op.name)(*xs)
+        for op in samples.ELEMENTWISE
+        if samples.F32 in op.dtypes
+    },
     "select": lambda lax, x, y: lax.select(True, x, y),
     "concatenate": lambda lax, x, y: lax.concatenate([lax.reshape(x, (1,)), lax.reshape(y, (1,))], 0),
     "stack": lambda lax, x, y: lax.stack([x, y]),

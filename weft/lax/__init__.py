@@ -1,6 +1,6 @@
 """weft.lax: the operations and the primitives that carry programs, under JAX's names. A facade, it holds no code."""
 
-from weft.lax import linalg
+from weft import unbuilt
 from weft.operations import (
     AccuracyMode,
     ConvDimensionNumbers,
@@ -255,6 +255,5 @@ from weft.operations import (
     unstack_p,
     xor_p,
 )
-from weft.operations.absent import LAX as _not_built
 
-globals().update({name: function for name, function in _not_built.items() if name not in globals()})
+__getattr__ = unbuilt.fallback("weft.lax")

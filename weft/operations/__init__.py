@@ -4,7 +4,6 @@ Every public name of ``weft.lax`` that is an operation is re-exported here, with
 """
 
 from weft.operations import (
-    absent,
     algebra,
     complex_math,
     elementwise,

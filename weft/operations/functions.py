@@ -364,7 +364,11 @@ def erf_inv(x: ArrayLike) -> Array:
     return erf_inv_p.bind(x)
 
 
-lgamma_p = function("lgamma", None, (lambda out, x: digamma(x),), special("gammaln"), 60.0)
+def _lgamma_reference(x: Any) -> Any:
+    return np.where(np.isneginf(x), np.inf, special("gammaln")(x))
+
+
+lgamma_p = function("lgamma", None, (lambda out, x: digamma(x),), _lgamma_reference, 60.0)
 
 
 def lgamma(x: ArrayLike) -> Array:
@@ -372,12 +376,19 @@ def lgamma(x: ArrayLike) -> Array:
     return lgamma_p.bind(x)
 
 
-digamma_p = function(
+def _digamma_scalar(emit: Any, x: Any) -> Any:
+    """NaN at the poles, zero among them."""
+    pole = emit.compare("eq", x, emit.const(0.0, x.dtype))
+    return emit.select(pole, emit.function("digamma", x), emit.const(math.nan, x.dtype))
+
+
+digamma_p = elementwise(
     "digamma",
-    None,
-    None,  # polygamma is not built
-    special("digamma"),
-    60.0,
+    FLOAT,
+    scalar=_digamma_scalar,
+    partials=None,  # polygamma is not built
+    reference=lambda x: np.where(x == 0, np.array(np.nan, x.dtype), special("digamma")(x)),
+    cost=60.0,
 )
 
 
