@@ -64,7 +64,7 @@ class JvpRule:
         return self.function(*self.nondiff, primals, tangents)
 
 
-class custom_jvp:  # noqa: N801 (JAX's name)
+class custom_jvp:
     """A function whose derivative is given by ``defjvp`` (or ``defjvps``, one function per argument).
 
     AttributeError when it is called while tracing before a rule was given.
@@ -77,7 +77,9 @@ class custom_jvp:  # noqa: N801 (JAX's name)
     ...     return f(*primals), tangents[0] * 2
     """
 
-    def __init__(self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
         self.nondiff_argnums = tuple(nondiff_argnums)
@@ -157,7 +159,9 @@ def _positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     bound = inspect.signature(fun).bind(*args, **kwargs)
     bound.apply_defaults()
     if bound.kwargs:
-        raise TypeError(f"The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}")
+        raise TypeError(
+            f"The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}"
+        )
     return bound.args
 
 
@@ -165,5 +169,3 @@ def _debug_info(fun: Callable[..., Any]) -> DebugInfo | None:
     code = getattr(fun, "__code__", None)
     where = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
     return DebugInfo("custom_jvp fun", f"{getattr(fun, '__name__', 'fun')}{where}", None, None)
-
-

@@ -1,0 +1,420 @@
+"""Arithmetic ufuncs: sums, products, quotients, remainders, powers, extremes and signs.
+
+Operands are promoted (``promotion``) and broadcast as NumPy does; each function is then one equation, or a short
+inner ``jit`` under its own name where JAX prints one::
+
+    add(f32[3,4], i32[4])  ->  convert_element_type, broadcast_in_dim, add
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft import operations as lax
+from weft.higher import jit as jit_module
+from weft.numpy import promotion, selection
+
+inline = functools.partial(jit_module.jit, inline=True)
+jit = jit_module.jit
+
+
+@inline
+def add(x: Any, y: Any, /) -> Any:
+    """Sum of ``x`` and ``y``, element by element; logical or for two bool operands.
+
+    >>> add(1, 2).item()
+    3
+    """
+    x, y = promotion.promote_args("add", x, y)
+    return lax.add(x, y) if promotion.dtype_of(x) != np.bool_ else lax.bitwise_or(x, y)
+
+
+@inline
+def subtract(x: Any, y: Any, /) -> Any:
+    """Difference ``x - y``, element by element; TypeError for two bool operands.
+
+    >>> subtract(5, 2).item()
+    3
+    """
+    return lax.sub(*promotion.promote_args("subtract", x, y))
+
+
+@inline
+def multiply(x: Any, y: Any, /) -> Any:
+    """Product of ``x`` and ``y``, element by element; logical and for two bool operands.
+
+    >>> multiply(3, 4).item()
+    12
+    """
+    x, y = promotion.promote_args("multiply", x, y)
+    return lax.mul(x, y) if promotion.dtype_of(x) != np.bool_ else lax.bitwise_and(x, y)
+
+
+@inline
+def true_divide(x1: Any, x2: Any, /) -> Any:
+    """Quotient ``x1 / x2`` in floating point (integers are converted first).
+
+    >>> true_divide(1, 4).item()
+    0.25
+    """
+    return lax.div(*promotion.promote_args_inexact("true_divide", x1, x2))
+
+
+@inline
+def divide(x1: Any, x2: Any, /) -> Any:
+    """Quotient ``x1 / x2`` in floating point, the same as ``true_divide``.
+
+    >>> divide(3, 2).item()
+    1.5
+    """
+    return true_divide(x1, x2)
+
+
+@jit
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """Largest integer not above ``x1 / x2``, in the operands' common dtype; TypeError for complex operands.
+
+    Integer division by zero gives -1 where truncating division does, minus one more if the signs differ.
+
+    >>> floor_divide(-7, 2).item()
+    -4
+    """
+    x1, x2 = promotion.promote_args_numeric("floor_divide", x1, x2)
+    dtype = promotion.dtype_of(x1)
+    if dtypes.issubdtype(dtype, np.unsignedinteger):
+        return lax.div(x1, x2)
+    if dtypes.issubdtype(dtype, np.integer):
+        quotient = lax.div(x1, x2)
+        mixed_signs = lax.ne(lax.sign(x1), lax.sign(x2))
+        inexact = lax.ne(lax.rem(x1, x2), np.asarray(0, dtype))
+        too_large = lax.bitwise_and(mixed_signs, inexact)
+        return selection.where(too_large, lax.sub(quotient, np.asarray(1, dtype)), quotient)
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        raise TypeError("floor_divide does not support complex-valued inputs")
+    return _float_divmod(x1, x2)[0]
+
+
+@jit
+def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+    """The pair ``(floor_divide(x1, x2), remainder(x1, x2))``.
+
+    >>> [part.item() for part in divmod(-7, 2)]
+    [-4, 1]
+    """
+    x1, x2 = promotion.promote_args_numeric("divmod", x1, x2)
+    if dtypes.issubdtype(promotion.dtype_of(x1), np.integer):
+        return floor_divide(x1, x2), remainder(x1, x2)
+    return _float_divmod(x1, x2)
+
+
+def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """Floored quotient and the remainder with the divisor's sign; the quotient is exact before it is rounded."""
+    dtype = promotion.dtype_of(x1)
+    zero, one = np.asarray(0, dtype), np.asarray(1, dtype)
+    rest = lax.rem(x1, x2)
+    dividend = selection.where(lax.eq(x2, zero), x1, lax.sub(x1, rest))
+    quotient = lax.div(dividend, x2)
+    nonzero = lax.ne(rest, zero)
+    wrong_side = lax.bitwise_and(nonzero, lax.ne(lax.sign(x2), lax.sign(rest)))
+    rest = lax.select(wrong_side, lax.add(rest, x2), rest)
+    quotient = lax.select(wrong_side, lax.sub(quotient, one), quotient)
+    return lax.round(quotient), rest
+
+
+@jit
+def remainder(x1: Any, x2: Any, /) -> Any:
+    """Remainder of floored division: it has the sign of ``x2``. Integer remainder by zero gives zero.
+
+    >>> remainder(-7, 3).item()
+    2
+    """
+    x1, x2 = promotion.promote_args_numeric("remainder", x1, x2)
+    dtype = promotion.dtype_of(x1)
+    zero = np.asarray(0, dtype)
+    if dtypes.issubdtype(dtype, np.integer):
+        x2 = selection.where(lax.eq(x2, zero), lax.full_like(x2, 1), x2)
+    rest = lax.rem(x1, x2)
+    nonzero = lax.ne(rest, zero)
+    wrong_sign = lax.ne(lax.lt(rest, zero), lax.lt(x2, zero))
+    return lax.select(lax.bitwise_and(wrong_sign, nonzero), lax.add(rest, x2), rest)
+
+
+def mod(x1: Any, x2: Any, /) -> Any:
+    """Remainder of floored division, the same as ``remainder``.
+
+    >>> mod(7, -3).item()
+    -2
+    """
+    return remainder(x1, x2)
+
+
+@jit
+def fmod(x1: Any, x2: Any, /) -> Any:
+    """Remainder of truncated division: it has the sign of ``x1``.
+
+    >>> fmod(-7, 3).item()
+    -1
+    """
+    promotion.check_arraylike("fmod", x1, x2)
+    if dtypes.issubdtype(dtypes.result_type(x1, x2), np.integer):
+        x2 = selection.where(_equal_zero(x2), lax.full_like(x2, 1), x2)
+    return lax.rem(*promotion.promote_args_numeric("fmod", x1, x2))
+
+
+def _equal_zero(x: Any) -> Any:
+    return lax.eq(x, np.asarray(0, promotion.dtype_of(x)))
+
+
+def power(x1: Any, x2: Any, /) -> Any:
+    """``x1`` raised to ``x2``. A Python or NumPy integer exponent is compiled in as repeated multiplication.
+
+    Integers raised to an integer array wrap on overflow; a negative integer exponent of an integer raises TypeError.
+
+    >>> power(2.0, 3).item()
+    8.0
+    """
+    promotion.check_arraylike("power", x1, x2)
+    if isinstance(x2, bool | int | np.bool_ | np.integer):
+        return _integer_power(x1, x2=operator.index(int(x2)))
+    return _power(x1, x2)
+
+
+def pow(x1: Any, x2: Any, /) -> Any:
+    """``x1`` raised to ``x2``, the same as ``power``.
+
+    >>> pow(3, 2).item()
+    9
+    """
+    return power(x1, x2)
+
+
+@functools.partial(inline, static_argnames=("x2",))
+def _integer_power(x1: Any, *, x2: int) -> Any:
+    (x1,) = promotion.promote_dtypes_numeric(x1)
+    return lax.integer_pow(x1, x2)
+
+
+@inline
+def _power(x1: Any, x2: Any, /) -> Any:
+    common, weak_type = dtypes.result_type(x1, x2, return_weak_type_flag=True)
+    if not dtypes.issubdtype(common, np.inexact):
+        return _integer_array_power(*promotion.promote_args_numeric("power", x1, x2))
+    (x1,) = (promotion.convert(x1, common, weak_type),)
+    exponent_dtype = dtypes.result_type(x2)
+    converted = promotion.convert(x2, common, weak_type)
+    keeps_integer = dtypes.issubdtype(exponent_dtype, np.integer)
+    x1, x2 = promotion.promote_shapes(x1, x2 if keeps_integer else converted)
+    return lax.pow(x1, x2)
+
+
+def _integer_array_power(x1: Any, x2: Any) -> Any:
+    """Binary powering with a fixed number of squarings, enough for any exponent that cannot overflow int64."""
+    dtype = promotion.dtype_of(x1)
+    zero, one = np.asarray(0, dtype), np.asarray(1, dtype)
+    both = lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero))
+    accumulated = selection.where(both, zero, one)
+    for _ in range(6):
+        odd = lax.bitwise_and(x2, one)
+        accumulated = selection.where(odd, lax.mul(accumulated, x1), accumulated)
+        x1 = lax.mul(x1, x1)
+        x2 = lax.shift_right_logical(x2, one)
+    return accumulated
+
+
+@inline
+def float_power(x: Any, y: Any, /) -> Any:
+    """``x`` raised to ``y``, computed in floating point whatever the operands.
+
+    >>> float_power(2, 3).item()
+    8.0
+    """
+    return lax.pow(*promotion.promote_args_inexact("float_power", x, y))
+
+
+@inline
+def maximum(x: Any, y: Any, /) -> Any:
+    """The larger of ``x`` and ``y``, element by element; NaN if either is NaN.
+
+    >>> maximum(1, 2).item()
+    2
+    """
+    return lax.max(*promotion.promote_args("maximum", x, y))
+
+
+@inline
+def minimum(x: Any, y: Any, /) -> Any:
+    """The smaller of ``x`` and ``y``, element by element; NaN if either is NaN.
+
+    >>> minimum(1, 2).item()
+    1
+    """
+    return lax.min(*promotion.promote_args("minimum", x, y))
+
+
+@jit
+def fmax(x1: Any, x2: Any) -> Any:
+    """The larger of ``x1`` and ``x2``; a NaN loses against a number.
+
+    >>> fmax(1.0, float("nan")).item()
+    1.0
+    """
+    return _pick(x1, x2, lax.gt, "fmax")
+
+
+@jit
+def fmin(x1: Any, x2: Any) -> Any:
+    """The smaller of ``x1`` and ``x2``; a NaN loses against a number.
+
+    >>> fmin(2.0, float("nan")).item()
+    2.0
+    """
+    return _pick(x1, x2, lax.lt, "fmin")
+
+
+def _pick(x1: Any, x2: Any, better: Any, name: str) -> Any:
+    wins = better(*promotion.promote_args(name, x1, x2))
+    missing = lax.ne(x2, x2)
+    return selection.where(lax.bitwise_or(*promotion.promote_args(name, wins, missing)), x1, x2)
+
+
+@inline
+def negative(x: Any, /) -> Any:
+    """``-x``; TypeError for bool.
+
+    >>> negative(3).item()
+    -3
+    """
+    return lax.neg(*promotion.promote_args("negative", x))
+
+
+@inline
+def positive(x: Any, /) -> Any:
+    """``x`` itself.
+
+    >>> positive(3).item()
+    3
+    """
+    (x,) = promotion.promote_args("positive", x)
+    return promotion.as_array(x)
+
+
+@inline
+def absolute(x: Any, /) -> Any:
+    """Absolute value; the modulus (a real number) of a complex operand.
+
+    >>> absolute(-3).item()
+    3
+    """
+    promotion.check_arraylike("absolute", x)
+    dtype = promotion.dtype_of(x)
+    if dtype == np.bool_ or dtypes.issubdtype(dtype, np.unsignedinteger):
+        return promotion.as_array(x)
+    return lax.abs(x)
+
+
+@inline
+def abs(x: Any, /) -> Any:
+    """Absolute value, the same as ``absolute``.
+
+    >>> abs(-2.5).item()
+    2.5
+    """
+    return absolute(x)
+
+
+@inline
+def fabs(x: Any, /) -> Any:
+    """Absolute value in floating point; TypeError for complex operands.
+
+    >>> fabs(-3).item()
+    3.0
+    """
+    promotion.check_arraylike("fabs", x)
+    if dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating):
+        raise TypeError("ufunc 'fabs' does not support complex dtypes")
+    return lax.abs(*promotion.promote_args_inexact("fabs", x))
+
+
+@inline
+def sign(x: Any, /) -> Any:
+    """-1, 0 or 1 by the sign of ``x``; ``x / abs(x)`` for a complex operand; NaN stays NaN.
+
+    >>> sign(-2.0).item()
+    -1.0
+    """
+    return lax.sign(*promotion.promote_args("sign", x))
+
+
+@inline
+def square(x: Any, /) -> Any:
+    """``x * x``.
+
+    >>> square(3).item()
+    9
+    """
+    promotion.check_arraylike("square", x)
+    (x,) = promotion.promote_dtypes_numeric(x)
+    return lax.square(x)
+
+
+@inline
+def reciprocal(x: Any, /) -> Any:
+    """``1 / x`` in floating point.
+
+    >>> reciprocal(4).item()
+    0.25
+    """
+    (x,) = promotion.promote_args_inexact("reciprocal", x)
+    return lax.integer_pow(x, -1)
+
+
+@jit
+def hypot(x1: Any, x2: Any, /) -> Any:
+    """``sqrt(x1**2 + x2**2)`` without overflow on the way; inf if either is infinite.
+
+    >>> hypot(3.0, 4.0).item()
+    5.0
+    """
+    x1, x2 = promotion.promote_args_inexact("hypot", x1, x2)
+    if dtypes.issubdtype(promotion.dtype_of(x1), np.complexfloating):
+        raise ValueError("jnp.hypot is not supported for complex-valued inputs.")
+    dtype = promotion.dtype_of(x1)
+    zero, infinity = np.asarray(0, dtype), np.asarray(np.inf, dtype)
+    x1, x2 = lax.abs(x1), lax.abs(x2)
+    infinite = lax.bitwise_or(*promotion.promote_shapes(lax.eq(x1, infinity), lax.eq(x2, infinity)))
+    larger, smaller = lax.max(x1, x2), lax.min(x1, x2)
+    empty = lax.eq(larger, zero)
+    divisor = selection.where(lax.eq(larger, zero), lax.full_like(larger, 1), larger)
+    scaled = lax.mul(larger, lax.sqrt(lax.add(np.asarray(1, dtype), lax.square(lax.div(smaller, divisor)))))
+    return selection.where(infinite, infinity, selection.where(empty, larger, scaled))
+
+
+@jit
+def heaviside(x1: Any, x2: Any, /) -> Any:
+    """0 where ``x1`` is negative, 1 where positive, ``x2`` where zero; NaN where NaN.
+
+    >>> heaviside(0.0, 0.5).item()
+    0.5
+    """
+    promotion.check_arraylike("heaviside", x1, x2)
+    x1, x2 = promotion.promote_dtypes_inexact(x1, x2)
+    zero = np.asarray(0, promotion.dtype_of(x1))
+    negative_part, positive_part = lax.lt(x1, zero), lax.gt(x1, zero)
+    middle = selection.where(lax.ne(x1, x1), x1, x2)
+    upper = selection.where(positive_part, np.asarray(1, promotion.dtype_of(x1)), middle)
+    return selection.where(negative_part, zero, upper)
+
+
+def gcd(x1: Any, x2: Any) -> Any:
+    """Greatest common divisor: not built yet (it needs ``lax.while_loop``)."""
+    raise NotImplementedError("weft.numpy.gcd is not implemented yet: it needs lax.while_loop")
+
+
+def lcm(x1: Any, x2: Any) -> Any:
+    """Least common multiple: not built yet (it needs ``gcd``)."""
+    raise NotImplementedError("weft.numpy.lcm is not implemented yet: it needs lax.while_loop")

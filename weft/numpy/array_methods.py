@@ -1,0 +1,372 @@
+"""Operators, methods and properties of arrays: one table, installed on ``runtime.Array`` and ``core.Tracer``.
+
+A binary operator defers (NotImplemented) to operands it does not know. On concrete arrays the native
+``BinaryOperator`` calls the jitted function directly when both operands are simple; the Python function below is its
+fallback and what tracers use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft import operations as lax
+from weft.numpy import (
+    arithmetic,
+    contractions,
+    creation,
+    indexing,
+    logic,
+    matrices,
+    rearrange,
+    reductions,
+    rounding,
+    selection,
+    statistics,
+)
+
+_ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
+
+# name of the dunder (without underscores) -> function of two operands
+BINARY: dict[str, Callable[..., Any]] = {
+    "add": arithmetic.add,
+    "sub": arithmetic.subtract,
+    "mul": arithmetic.multiply,
+    "truediv": arithmetic.true_divide,
+    "floordiv": arithmetic.floor_divide,
+    "mod": arithmetic.remainder,
+    "divmod": arithmetic.divmod,
+    "pow": arithmetic.power,
+    "matmul": contractions.matmul,
+    "and": logic.bitwise_and,
+    "or": logic.bitwise_or,
+    "xor": logic.bitwise_xor,
+    "lshift": logic.left_shift,
+    "rshift": logic.right_shift,
+}
+COMPARISONS: dict[str, Callable[..., Any]] = {
+    "eq": logic.equal,
+    "ne": logic.not_equal,
+    "lt": logic.less,
+    "le": logic.less_equal,
+    "gt": logic.greater,
+    "ge": logic.greater_equal,
+}
+UNARY: dict[str, Callable[..., Any]] = {
+    "neg": arithmetic.negative,
+    "pos": arithmetic.positive,
+    "abs": arithmetic.absolute,
+    "invert": logic.invert,
+}
+
+
+def _defers(other: Any) -> bool:
+    return not isinstance(other, _ACCEPTED) and not hasattr(other, "__jax_array__")
+
+
+def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
+    def operate(self: Any, other: Any) -> Any:
+        return NotImplemented if _defers(other) else function(self, other)
+
+    return operate
+
+
+def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+    def operate(self: Any, other: Any) -> Any:
+        return NotImplemented if _defers(other) else function(other, self)
+
+    return operate
+
+
+def _power(self: Any, other: Any, modulus: None = None) -> Any:
+    if modulus is not None or _defers(other):
+        return NotImplemented
+    return arithmetic.power(self, other)
+
+
+def _at(self: Any) -> Any:
+    return IndexUpdates(self)
+
+
+class IndexUpdates:
+    """``x.at``: an index gives updates that return a changed copy of ``x``."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __getitem__(self, idx: Any) -> IndexUpdate:
+        return IndexUpdate(self.array, idx)
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateHelper({self.array!r})"
+
+
+class IndexUpdate:
+    """``x.at[idx]``: ``set``, ``add`` and so on are not built yet; ``get`` is ``x[idx]`` for basic indices."""
+
+    __slots__ = ("array", "index")
+
+    def __init__(self, array: Any, index: Any) -> None:
+        self.array = array
+        self.index = index
+
+    def __repr__(self) -> str:
+        return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
+
+    def get(self, **options: Any) -> Any:
+        """``x[idx]``; NotImplementedError for options and for what indexing does not do yet."""
+        if any(
+            value is not None and value is not False
+            for name, value in options.items()
+            if name != "wrap_negative_indices"
+        ):
+            raise NotImplementedError("weft.Array.at[].get with options is not implemented yet")
+        return self.array[self.index]
+
+
+def _unbuilt_update(name: str) -> Callable[..., Any]:
+    def update(self: IndexUpdate, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"weft.Array.at[].{name} is not implemented yet (it needs scatter)")
+
+    update.__name__ = name
+    update.__doc__ = f"Not built yet: ``at[].{name}`` needs scatter."
+    return update
+
+
+for _name in ("set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply"):
+    setattr(IndexUpdate, _name, _unbuilt_update(_name))
+
+
+def _transpose(self: Any, *args: Any) -> Any:
+    axes = None if not args else args[0] if len(args) == 1 and (args[0] is None or not _is_int(args[0])) else args
+    return rearrange.transpose(self, axes)
+
+
+def _is_int(value: Any) -> bool:
+    return hasattr(value, "__index__")
+
+
+def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
+    shape = args[0] if len(args) == 1 and not _is_int(args[0]) else args
+    return rearrange.reshape(self, shape, order)
+
+
+def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    return creation.astype(self, dtype, copy=copy)
+
+
+def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
+    limits = {"min": min, "max": max}
+    return selection.clip(self, **{name: limit for name, limit in limits.items() if limit is not None})
+
+
+def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    return rearrange.ravel(self, order)
+
+
+def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
+    """The same bytes as another dtype; the last axis changes with the item size."""
+    if type is not None:
+        raise NotImplementedError("`type` argument of array.view() is not supported.")
+    if dtype is None:
+        return self
+    target, own = dtypes.check_user_dtype(dtype, "view"), self.dtype
+    if own == target:
+        return self
+    if np.bool_ in (own, target):
+        return _view_bool(self, own, target)
+    if dtypes.issubdtype(own, np.complexfloating) or dtypes.issubdtype(target, np.complexfloating):
+        raise NotImplementedError("weft.Array.view of complex dtypes is not implemented yet")
+    if own.itemsize == target.itemsize:
+        return lax.bitcast_convert_type(self, target)
+    if own.itemsize > target.itemsize:
+        wide = lax.bitcast_convert_type(self, target)
+        return lax.reshape(wide, (*wide.shape[:-2], wide.shape[-2] * wide.shape[-1]))
+    factor = target.itemsize // own.itemsize
+    if not self.shape or self.shape[-1] % factor:
+        raise ValueError(
+            "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the last axis of"
+            " the array."
+        )
+    grouped = lax.reshape(self, (*self.shape[:-1], self.shape[-1] // factor, factor))
+    return lax.bitcast_convert_type(grouped, target)
+
+
+def _view_bool(self: Any, own: Any, target: Any) -> Any:
+    if own == np.bool_:
+        as_bytes = lax.convert_element_type(self, np.uint8)
+        return as_bytes if target == np.uint8 else _view(as_bytes, target)
+    as_bytes = self if own == np.uint8 else _view(self, np.uint8)
+    return lax.ne(as_bytes, np.asarray(0, np.uint8))
+
+
+def _trace(self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+    return matrices.trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+
+
+def _contains(self: Any, item: Any) -> bool:
+    return bool(reductions.any(logic.equal(self, item)))
+
+
+def _iter_traced(self: Any) -> Iterator[Any]:
+    if not self.aval.shape:
+        raise TypeError("iteration over a 0-d array")
+    return iter(indexing.rows(self))
+
+
+def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
+    return rounding.round(self, ndigits or 0)
+
+
+def _copy(self: Any) -> Any:
+    return creation.array(self, copy=True)
+
+
+def _var(
+    self: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    correction: int | float | None = None,
+) -> Any:
+    return statistics.var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+
+
+def _std(
+    self: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: None = None,
+    ddof: int = 0,
+    keepdims: bool = False,
+    *,
+    where: Any = None,
+    correction: int | float | None = None,
+) -> Any:
+    return statistics.std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+
+
+def _dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    return contractions.dot(self, b, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
+    if api_version is not None and api_version != "2024.12":
+        raise ValueError(f"api_version={api_version!r} is not available; available versions are: ['2024.12']")
+    return _namespace["weft.numpy"]
+
+
+_namespace: dict[str, Any] = {}
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "__contains__": _contains,
+    "__round__": _round_dunder,
+    "__getitem__": indexing.index,
+    "__array_namespace__": _array_namespace,
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "astype": _astype,
+    "clip": _clip,
+    "conj": rounding.conj,
+    "conjugate": rounding.conjugate,
+    "copy": _copy,
+    "cumprod": reductions.cumprod,
+    "cumsum": reductions.cumsum,
+    "diagonal": matrices.diagonal,
+    "dot": _dot,
+    "flatten": _flatten,
+    "max": reductions.max,
+    "mean": statistics.mean,
+    "min": reductions.min,
+    "prod": reductions.prod,
+    "ptp": reductions.ptp,
+    "ravel": rearrange.ravel,
+    "repeat": rearrange.repeat,
+    "reshape": _reshape,
+    "round": rounding.round,
+    "squeeze": rearrange.squeeze,
+    "std": _std,
+    "sum": reductions.sum,
+    "swapaxes": rearrange.swapaxes,
+    "trace": _trace,
+    "transpose": _transpose,
+    "var": _var,
+    "view": _view,
+}
+PROPERTIES: dict[str, Callable[[Any], Any]] = {
+    "T": rearrange.transpose,
+    "mT": rearrange.matrix_transpose,
+    "real": rounding.real,
+    "imag": rounding.imag,
+    "at": _at,
+}
+UNBUILT_METHODS = (
+    "argpartition", "argsort", "byteswap", "choose", "compress", "nonzero", "searchsorted", "sort", "take",
+)  # fmt: skip
+
+
+def _unbuilt_method(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(f"weft.Array.{name} is not implemented yet")
+
+    method.__name__ = name
+    return method
+
+
+def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A plain function, so that it binds ``self`` whatever the callable is."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(self, *args, **kwargs)
+
+    method.__name__ = getattr(function, "__name__", "method")
+    method.__doc__ = function.__doc__
+    return method
+
+
+def _flat(self: Any) -> Any:
+    raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
+
+
+def _install_operators(target: type, native: bool) -> None:
+    def binary(function: Callable[..., Any], fallback: Callable[..., Any], reflected: bool) -> Any:
+        simple = native and isinstance(function, runtime.JitFunction)
+        return runtime.BinaryOperator(function, fallback, reflected) if simple else fallback
+
+    for name, function in BINARY.items():
+        forward = _power if name == "pow" else _forward(function)
+        setattr(target, f"__{name}__", binary(function, forward, False))
+        setattr(target, f"__r{name}__", binary(function, _reflected(function), True))
+    for name, function in COMPARISONS.items():
+        setattr(target, f"__{name}__", binary(function, _forward(function), False))
+    for name, function in UNARY.items():
+        fallback = _as_method(function)
+        setattr(target, f"__{name}__", runtime.UnaryOperator(function, fallback) if native else fallback)
+
+
+def install(namespace: Any) -> None:
+    """Put the table on arrays and tracers; ``namespace`` is what ``__array_namespace__`` gives."""
+    _namespace["weft.numpy"] = namespace
+    for target in (runtime.Array, core.Tracer):
+        _install_operators(target, native=target is runtime.Array)
+        for name, function in METHODS.items():
+            setattr(target, name, function if not isinstance(function, runtime.JitFunction) else _as_method(function))
+        for name, getter in PROPERTIES.items():
+            setattr(target, name, property(_as_method(getter)))
+        for name in UNBUILT_METHODS:
+            setattr(target, name, _unbuilt_method(name))
+        target.flat = property(_flat)
+        target.__hash__ = None  # type: ignore[assignment]
+    core.Tracer.__iter__ = _iter_traced  # type: ignore[method-assign]

@@ -1,0 +1,73 @@
+"""Reading axes, shapes and counts that a caller gives: canonical, checked, with NumPy's errors.
+
+``canonical_axes((-1, 0), 3)`` is ``(2, 0)``; what is out of bounds, repeated, traced or no integer raises.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, errors
+
+
+def canonical_axis(axis: Any, ndim: int) -> int:
+    """``axis`` as an index in ``0..ndim-1``; ValueError if it is out of bounds."""
+    index = operator.index(axis)
+    if not -ndim <= index < ndim:
+        raise ValueError(f"axis {index} is out of bounds for array of dimension {ndim}")
+    return index + ndim if index < 0 else index
+
+
+def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """One axis, several, or None (all of them) as a tuple of indices; ValueError for repeated axes."""
+    if axis is None:
+        return tuple(range(ndim))
+    if not isinstance(axis, tuple | list):
+        axis = (axis,) if hasattr(axis, "__index__") else tuple(axis)
+    result = tuple(canonical_axis(a, ndim) for a in axis)
+    if len(set(result)) != len(result):
+        raise ValueError(f"duplicate value in 'axis': {tuple(axis)}")
+    return result
+
+
+def static_axes(axis: Any) -> Any:
+    """``axis`` as something hashable: an int, a tuple of ints, or None."""
+    if axis is None or type(axis) is int:
+        return axis
+    if isinstance(axis, str):
+        raise NameError(f"Found an unbound axis name: {axis}. To fix this, please call psum under `jax.shard_map`.")
+    try:
+        return operator.index(axis)
+    except TypeError:
+        return tuple(operator.index(a) for a in axis)
+
+
+def canonical_shape(shape: Any) -> tuple[int, ...]:
+    """A shape given as an integer or a sequence of integers; TypeError for anything that is not concrete."""
+    if isinstance(shape, int | np.integer) or (hasattr(shape, "__index__") and not hasattr(shape, "__len__")):
+        shape = (shape,)
+    try:
+        return tuple(map(operator.index, shape))
+    except TypeError:
+        pass
+    text = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+    message = f"Shapes must be 1D sequences of concrete values of integer type, got ({text})."
+    if any(isinstance(extent, core.Tracer) for extent in shape):
+        message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+    raise TypeError(message)
+
+
+def concrete_int(value: Any, context: str) -> int:
+    """A static integer; ConcretizationTypeError (with ``context``) for a tracer."""
+    if isinstance(value, core.Tracer):
+        raise errors.ConcretizationTypeError(value, context)
+    return operator.index(value)
+
+
+def normalized_repeats(values: int | Sequence[int], count: int) -> tuple[int, ...]:
+    """One integer repeated ``count`` times, or the sequence itself."""
+    return (values,) * count if isinstance(values, int) else tuple(values)

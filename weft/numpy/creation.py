@@ -1,0 +1,646 @@
+"""Making arrays: from Python and NumPy values, filled, counted, spaced, and identity-like.
+
+``array`` and ``asarray`` take anything NumPy does, and nested lists that hold arrays or tracers, which are stacked.
+Python scalars stay weakly typed; lists do not::
+
+    array([x, 1.0])  ->  broadcast_in_dim x, broadcast_in_dim 1.0, concatenate    # x: f32[]
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, errors, runtime
+from weft import operations as lax
+from weft.higher import jit as jit_module
+from weft.numpy import axes, promotion
+
+jit = jit_module.jit
+
+
+def constant(value: np.ndarray, weak_type: bool = False) -> Any:
+    """A host array of a canonical dtype as an Array; it is copied."""
+    dtype = dtypes.canonicalize_dtype(value.dtype)
+    if value.dtype != dtype:
+        value = value.astype(dtype)
+    return runtime.array_from_numpy(value, core.ShapedArray(value.shape, dtype, weak_type))
+
+
+def _leaves(value: Any) -> list[Any]:
+    if isinstance(value, list | tuple):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value]
+
+
+def array(
+    object: Any,
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """A new array from ``object``: scalars, sequences, NumPy arrays, arrays, or anything with ``__array__``.
+
+    TypeError for what is not numeric, ValueError for ragged sequences and None, OverflowError for integers out of
+    range. ``ndmin`` adds leading axes.
+
+    >>> array([1, 2.5]).tolist()
+    [1.0, 2.5]
+    """
+    if order not in (None, "K", "C"):
+        raise NotImplementedError("Only implemented for order='K' or 'C'")
+    asked = None if dtype is None else dtypes.check_user_dtype(dtype, "array")
+    result = _convert_object(object, asked, copy)
+    rank = len(promotion.shape_of(result))
+    if ndmin > rank:
+        shape = (1,) * (ndmin - rank) + promotion.shape_of(result)
+        result = lax.broadcast_in_dim(result, shape, tuple(range(ndmin - rank, ndmin)))
+    return result
+
+
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """``a`` as an array: itself if it is one of that dtype, else as ``array`` makes it.
+
+    With ``copy=False`` a NumPy array is shared if its memory allows; do not write to it afterwards.
+
+    >>> asarray(2).dtype.name
+    'int32'
+    """
+    if dtype is not None:
+        dtype = dtypes.check_user_dtype(dtype, "asarray")
+    return array(a, dtype=dtype, copy=bool(copy), order=order)
+
+
+def _convert_object(value: Any, dtype: Any, copy: bool) -> Any:
+    if not isinstance(value, runtime.Array | core.Tracer) and hasattr(value, "__jax_array__"):
+        value = value.__jax_array__()
+    if isinstance(value, runtime.Array | core.Tracer):
+        result = lax.copy_p.bind(value) if copy else value
+        return result if dtype is None else promotion.convert(result, dtype)
+    if isinstance(value, promotion.PYTHON_SCALARS):
+        return _convert_scalar(value, dtype)
+    if isinstance(value, np.ndarray | np.generic):
+        return _convert_host(value, dtype, value)
+    if value is None:
+        raise ValueError("None is not a valid value for jnp.array")
+    if isinstance(value, list | tuple | range):
+        return _convert_sequence(value, dtype)
+    if isinstance(value, str | bytes):
+        return _convert_host(np.asarray(value), dtype, value)
+    return _convert_host(np.asarray(value), dtype, value)
+
+
+def _convert_scalar(value: Any, dtype: Any) -> Any:
+    if isinstance(value, int) and not isinstance(value, bool):
+        target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtype
+        if np.dtype(target).kind in "iu" and not _fits(value, target):
+            raise OverflowError(f"Python int {value} too large to convert to {np.dtype(target).name}")
+    if dtype is None:
+        return promotion.as_array(value)
+    own = np.asarray(value) if isinstance(value, int) else np.asarray(value, dtypes.result_type(value))
+    return lax.convert_element_type(own.astype(dtype), dtype)
+
+
+def _fits(value: int, dtype: Any) -> bool:
+    info = dtypes.iinfo(dtype)
+    return int(info.min) <= value <= int(info.max)
+
+
+def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
+    own = value.dtype
+    if own.kind in "OSUMmV" and not dtypes.issubdtype(own, np.number):
+        text = original if not isinstance(original, np.generic | np.ndarray) else str(original)
+        raise TypeError(
+            f"Value '{text}' with dtype {own} is not a valid JAX array type. "
+            "Only arrays of numeric types are supported by JAX."
+        )
+    target = dtypes.canonicalize_dtype(own) if dtype is None else dtype
+    value = np.asarray(value)
+    if value.dtype != target:
+        value = value.astype(target)
+    return constant(value) if value.ndim else lax.convert_element_type(value, target)
+
+
+def _convert_sequence(value: Any, dtype: Any) -> Any:
+    leaves = _leaves(value)
+    if any(leaf is None for leaf in leaves):
+        raise ValueError("None is not a valid value for jnp.array")
+    held = any(isinstance(leaf, runtime.Array | core.Tracer) or hasattr(leaf, "__jax_array__") for leaf in leaves)
+    if held:
+        target = dtypes.result_type(*leaves) if dtype is None else dtype
+        return promotion.convert(_stack_nested(value, target), target)
+    if dtype is None and leaves and all(isinstance(leaf, promotion.PYTHON_SCALARS) for leaf in leaves):
+        dtype = dtypes.result_type(*leaves)
+    if not leaves:
+        dtype = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtype
+    if dtype is not None and np.dtype(dtype).kind in "iu":
+        return _convert_host(
+            np.asarray(value) if any(map(_is_float, leaves)) else np.asarray(value, dtype), dtype, value
+        )
+    return _convert_host(np.asarray(value), dtype, value)
+
+
+def _is_float(leaf: Any) -> bool:
+    return not isinstance(leaf, int)
+
+
+def _stack_nested(value: Any, dtype: Any) -> Any:
+    """Nested sequences of arrays as one array: each item gets a leading axis, then they are concatenated."""
+    if not isinstance(value, list | tuple):
+        return promotion.convert(value, dtype)
+    expanded, shapes = [], set()
+    for item in value:
+        item = _stack_nested(item, dtype)
+        shape = promotion.shape_of(item)
+        shapes.add(shape)
+        expanded.append(lax.broadcast_in_dim(item, (1, *shape), tuple(range(1, len(shape) + 1))))
+    if len(shapes) > 1:
+        raise ValueError(f"All input arrays must have the same shape. Got {', '.join(map(str, sorted(shapes)))}.")
+    return lax.concatenate(expanded, 0) if len(expanded) > 1 else expanded[0]
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """A copy of ``a``.
+
+    >>> copy(3).item()
+    3
+    """
+    promotion.check_arraylike("copy", a)
+    return array(a, copy=True, order=order)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """``x`` converted to ``dtype`` (None: the default float); floats are truncated to integers, NaN gives 0.
+
+    >>> astype(2.7, int).item()
+    2
+    """
+    promotion.check_arraylike("astype", x)
+    target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
+    own = promotion.dtype_of(x)
+    if dtypes.issubdtype(own, np.complexfloating) and dtypes.issubdtype(target, np.bool_):
+        return lax.ne(x, np.asarray(0, own))
+    result = promotion.convert(x, target) if getattr(x, "aval", None) is not None else array(x, dtype=target)
+    return lax.copy_p.bind(result) if copy and result is x else result
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """An array of ``shape`` filled with ``fill_value`` (broadcast if it is an array).
+
+    >>> full((2,), 7).tolist()
+    [7, 7]
+    """
+    promotion.check_arraylike("full", fill_value) if not isinstance(fill_value, str | list | tuple) else None
+    if isinstance(fill_value, str):
+        _convert_host(np.asarray(fill_value), None, fill_value)
+    shape = axes.canonical_shape(shape)
+    asked = None if dtype is None else dtypes.check_user_dtype(dtype, "full")
+    if isinstance(fill_value, list | tuple):
+        fill_value = asarray(fill_value)
+    if promotion.shape_of(fill_value) == ():
+        return lax.full(shape, fill_value, asked)
+    return promotion.broadcast_to(asarray(fill_value, dtype=asked), shape)
+
+
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """An array of zeros, float32 (float64 with x64) unless ``dtype`` says otherwise.
+
+    >>> zeros(2).tolist()
+    [0.0, 0.0]
+    """
+    return _filled("zeros", shape, 0, dtype)
+
+
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """An array of ones, float32 (float64 with x64) unless ``dtype`` says otherwise.
+
+    >>> ones(2).tolist()
+    [1.0, 1.0]
+    """
+    return _filled("ones", shape, 1, dtype)
+
+
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """An array of unspecified content; here zeros.
+
+    >>> empty((2, 3)).shape
+    (2, 3)
+    """
+    return _filled("empty", shape, 0, dtype)
+
+
+def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
+    if isinstance(shape, str):
+        raise TypeError(f"expected sequence object with len >= 0 or a single integer, got {shape!r}")
+    target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, name)
+    return lax.full(axes.canonical_shape(shape), value, target)
+
+
+def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Zeros of the shape and dtype of ``a``.
+
+    >>> zeros_like(3).item()
+    0
+    """
+    return _filled_like("zeros_like", a, 0, dtype, shape)
+
+
+def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Ones of the shape and dtype of ``a``.
+
+    >>> ones_like(3).item()
+    1
+    """
+    return _filled_like("ones_like", a, 1, dtype, shape)
+
+
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """An array of unspecified content with the shape and dtype of ``prototype``; here zeros.
+
+    >>> empty_like(3).shape
+    ()
+    """
+    return _filled_like("empty_like", prototype, 0, dtype, shape)
+
+
+def _filled_like(name: str, a: Any, value: int, dtype: Any, shape: Any) -> Any:
+    if not (hasattr(a, "dtype") and hasattr(a, "shape")):
+        promotion.check_arraylike(name, a)
+    target = None if dtype is None else dtypes.check_user_dtype(dtype, name)
+    extents = None if shape is None else axes.canonical_shape(shape)
+    return lax.full_like(a, value, target, extents)
+
+
+def full_like(
+    a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """An array of the shape and dtype of ``a`` filled with ``fill_value`` (broadcast if it is an array).
+
+    >>> full_like(3, 5).item()
+    5
+    """
+    if not (hasattr(a, "dtype") and hasattr(a, "shape")):
+        promotion.check_arraylike("full_like", a)
+    promotion.check_arraylike("full_like", 0, fill_value)
+    target = None if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
+    extents = promotion.shape_of(a) if shape is None else axes.canonical_shape(shape)
+    if promotion.shape_of(fill_value) == ():
+        return lax.full_like(a, fill_value, target, extents)
+    return promotion.broadcast_to(asarray(fill_value, dtype=target or promotion.dtype_of(a)), extents)
+
+
+def arange(
+    start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """``start, start + step, ...`` up to but without ``stop``; with one argument it is the stop, from 0.
+
+    All must be concrete: the length is part of the type. ValueError for complex or non-scalar arguments.
+
+    >>> arange(3).tolist()
+    [0, 1, 2]
+    """
+    asked = None if dtype is None else dtypes.check_user_dtype(dtype, "arange")
+    given = {"start": start, "stop": stop, "step": step}
+    if stop is None and step is None:
+        given = {"stop": start}
+    for name, value in given.items():
+        _check_arange_argument(name, value)
+    values = [_concrete_scalar(value, name) for name, value in given.items() if value is not None]
+    target = dtypes.result_type(*[v for v in given.values() if v is not None]) if asked is None else asked
+    target = dtypes.canonicalize_dtype(target)
+    if len(values) == 1:
+        return lax.iota(target, max(0, math.ceil(values[0])))
+    first = _concrete_scalar(start, "start")
+    pace = 1 if step is None else _concrete_scalar(step, "step")
+    last = first if stop is None else _concrete_scalar(stop, "stop")
+    if stop is None:
+        first = 0
+    size = max(0, math.ceil((last - first) / pace))
+    result = lax.iota(target, size)
+    if step is not None:
+        result = lax.mul(np.asarray(pace).astype(target), result)
+    if stop is None:
+        return result
+    return lax.add(np.asarray(first).astype(target), result)
+
+
+def _check_arange_argument(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, str):
+        _convert_host(np.asarray(value), None, value)
+    if promotion.shape_of(value) != ():
+        raise ValueError(f"jax.numpy.arange: arguments must be scalars; got {name}={value}")
+    if isinstance(value, complex) or dtypes.issubdtype(promotion.dtype_of(value), np.complexfloating):
+        raise ValueError("Passing complex start/stop/step to jnp.arange is no longer supported.")
+
+
+def _concrete_scalar(value: Any, name: str) -> Any:
+    if isinstance(value, core.Tracer):
+        raise errors.ConcretizationTypeError(value, f"It arose in the jnp.arange argument '{name}'")
+    return value.item() if hasattr(value, "item") else value
+
+
+def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
+    """Ones on the ``k``-th diagonal of an ``N`` by ``M`` (default ``N``) matrix of zeros.
+
+    >>> eye(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "eye")
+    rows = _extent(N, "N", "eye")
+    columns = rows if M is None else _extent(M, "M", "eye")
+    if rows < 0 or columns < 0:
+        raise ValueError(f"negative dimensions are not allowed, got {N} and {M}")
+    return promotion.convert(diagonal_mask(rows, columns, k), target)
+
+
+def _extent(value: Any, name: str, function: str) -> int:
+    if isinstance(value, core.Tracer):
+        raise errors.ConcretizationTypeError(value, f"argument of '{name}' jnp.{function}()")
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"Shapes must be 1D sequences of concrete values of integer type, got ({value},). "
+            f"argument of '{name}' jnp.{function}()."
+        ) from None
+
+
+def diagonal_mask(rows: int, columns: int, k: Any) -> Any:
+    """bool[rows,columns], true where column - row is ``k``."""
+    row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
+    column = lax.broadcasted_iota(np.int32, (rows, columns), 1)
+    return lax.eq(lax.add(row, promotion.convert(k, np.dtype(np.int32))), column)
+
+
+def triangle_mask(rows: int, columns: int, k: Any) -> Any:
+    """bool[rows,columns], true where column - row is at most ``k``."""
+    row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
+    shifted = lax.add(row, promotion.convert(k, np.dtype(np.int32)))
+    return lax.ge(shifted, lax.broadcasted_iota(np.int32, (rows, columns), 1))
+
+
+def identity(n: Any, dtype: Any = None) -> Any:
+    """The ``n`` by ``n`` identity matrix.
+
+    >>> identity(2).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    return eye(n, dtype=dtype)
+
+
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Any:
+    """Ones at and below the ``k``-th diagonal, zeros above.
+
+    >>> tri(2).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "tri")
+    rows = _extent(N, "N", "tri")
+    columns = rows if M is None else _extent(M, "M", "tri")
+    return promotion.convert(triangle_mask(rows, columns, k), target)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: int = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """``num`` evenly spaced values from ``start`` to ``stop`` (included if ``endpoint``), along a new ``axis``.
+
+    With ``retstep`` the spacing is returned as well. ValueError for a negative ``num``.
+
+    >>> linspace(0, 1, 3).tolist()
+    [0.0, 0.5, 1.0]
+    """
+    num = axes.concrete_int(num, "'num' argument of jnp.linspace")
+    asked = None if dtype is None else dtypes.check_user_dtype(dtype, "linspace")
+    return _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=asked, axis=axis)
+
+
+@functools.partial(jit, static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
+def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int) -> Any:
+    if num < 0:
+        raise ValueError(f"Number of samples, {num}, must be non-negative.")
+    promotion.check_arraylike("linspace", start, stop)
+    compute = promotion.inexact_dtype(dtypes.result_type(start, stop))
+    result_dtype = compute if dtype is None else dtype
+    compute = dtypes.result_type(compute, result_dtype)
+    start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
+    shape = promotion.broadcast_shapes(promotion.shape_of(start), promotion.shape_of(stop))
+    start, stop = promotion.broadcast_to(start, shape), promotion.broadcast_to(stop, shape)
+    divisor = num - 1 if endpoint else num
+    step: Any = np.asarray(np.nan, compute)
+    if num > 1 or (num == 1 and not endpoint):
+        step = lax.div(lax.sub(stop, start), np.asarray(divisor).astype(compute))
+        result = _spaced(start, stop, num, divisor, endpoint, shape, compute)
+    elif num == 1:
+        result = lax.reshape(start, (1, *shape))
+    else:
+        result = lax.full((0, *shape), 0, compute)
+    axis = axes.canonical_axis(axis, len(shape) + 1)
+    if axis != 0:
+        result = lax.transpose(result, [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)])
+    if dtypes.issubdtype(result_dtype, np.integer) and not dtypes.issubdtype(compute, np.integer):
+        result = lax.floor(result)
+    result = promotion.convert(result, result_dtype)
+    return (result, step) if retstep else result
+
+
+def _spaced(start: Any, stop: Any, num: int, divisor: int, endpoint: bool, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Weighted means of the ends, so that both are met exactly; the last value is ``stop`` itself."""
+    bounded = lambda x: lax.reshape(x, (1, *shape))  # noqa: E731
+    part = dtypes.finfo(dtype).dtype
+    steps = lax.iota(part, divisor)
+    if shape:
+        steps = lax.reshape(steps, (divisor, *(1 for _ in shape)))
+    weight = lax.div(steps, np.asarray(divisor).astype(part))
+    weight = promotion.convert(weight, dtype)
+    low = lax.mul(bounded(start), lax.sub(np.asarray(1).astype(dtype), weight))
+    result = lax.add(low, lax.mul(bounded(stop), weight))
+    if not endpoint:
+        return result
+    last = lax.broadcast_in_dim(stop, (1, *shape), tuple(range(1, len(shape) + 1)))
+    return lax.concatenate([result, last], 0)
+
+
+def logspace(
+    start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None, axis: int = 0
+) -> Any:
+    """``base`` to the powers ``linspace(start, stop, num)``.
+
+    >>> logspace(0, 1, 2, base=2.0).tolist()
+    [1.0, 2.0]
+    """
+    num = axes.concrete_int(num, "'num' argument of jnp.logspace")
+    asked = None if dtype is None else dtypes.check_user_dtype(dtype, "logspace")
+    return _logspace(start, stop, base, num=num, endpoint=bool(endpoint), dtype=asked, axis=axis)
+
+
+@functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+def _logspace(start: Any, stop: Any, base: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+    promotion.check_arraylike("logspace", start, stop, base)
+    compute = promotion.inexact_dtype(dtypes.result_type(start, stop))
+    result_dtype = compute if dtype is None else dtype
+    compute = dtypes.result_type(compute, result_dtype)
+    start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
+    exponents = linspace(start, stop, num=num, endpoint=endpoint, axis=axis)
+    return promotion.convert(lax.pow(promotion.convert(base, compute), exponents), result_dtype)
+
+
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    """``num`` values from ``start`` to ``stop`` with a constant ratio; both ends must have the same sign.
+
+    >>> [round(v, 3) for v in geomspace(1, 4, 3).tolist()]
+    [1.0, 2.0, 4.0]
+    """
+    num = axes.concrete_int(num, "'num' argument of jnp.geomspace")
+    asked = None if dtype is None else dtypes.check_user_dtype(dtype, "geomspace")
+    return _geomspace(start, stop, num=num, endpoint=bool(endpoint), dtype=asked, axis=axis)
+
+
+@functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
+def _geomspace(start: Any, stop: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
+    promotion.check_arraylike("geomspace", start, stop)
+    compute = promotion.inexact_dtype(dtypes.result_type(start, stop))
+    result_dtype = compute if dtype is None else dtype
+    compute = dtypes.result_type(compute, result_dtype)
+    start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
+    sign = lax.sign(start)
+    factor = np.asarray(np.log10(np.e)).astype(compute)
+    logarithm = lambda x: lax.mul(lax.log(lax.div(x, sign)), factor)  # noqa: E731
+    low = logarithm(start)
+    result = logspace(low, logarithm(stop), num, endpoint=endpoint, base=10.0, axis=0)
+    result = lax.mul(*promotion.promote_shapes(sign, result))
+    if axis != 0:
+        rank = len(promotion.shape_of(result))
+        axis = axes.canonical_axis(axis, rank)
+        result = lax.transpose(result, [*range(1, axis + 1), 0, *range(axis + 1, rank)])
+    return promotion.convert(result, result_dtype)
+
+
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
+    """Coordinate matrices from coordinate vectors; with ``sparse`` extents of 1 are not broadcast.
+
+    ValueError unless every argument has rank 0 or 1, ``copy`` is true and ``indexing`` is ``xy`` or ``ij``.
+
+    >>> [m.shape for m in meshgrid(arange(2), arange(3))]
+    [(3, 2), (3, 2)]
+    """
+    promotion.check_arraylike("meshgrid", *xi)
+    if indexing not in ("ij", "xy"):
+        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
+    if not copy:
+        raise ValueError("jax.numpy.meshgrid only supports copy=True")
+    vectors = [promotion.as_array(x) for x in xi]
+    if any(len(promotion.shape_of(v)) != 1 for v in vectors):
+        raise ValueError(
+            f"Arguments to jax.numpy.meshgrid must be 1D, got shapes {[promotion.shape_of(v) for v in vectors]}"
+        )
+    if indexing == "xy" and len(vectors) >= 2:
+        vectors[0], vectors[1] = vectors[1], vectors[0]
+    extents = [promotion.shape_of(v)[0] for v in vectors]
+    result = []
+    for position, vector in enumerate(vectors):
+        shape = [n if d == position or not sparse else 1 for d, n in enumerate(extents)]
+        result.append(lax.broadcast_in_dim(vector, tuple(shape), (position,)))
+    if indexing == "xy" and len(result) >= 2:
+        result[0], result[1] = result[1], result[0]
+    return result
+
+
+def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
+    """The indices of a grid: one array per dimension, stacked (or a tuple of sparse ones).
+
+    >>> indices((2, 2)).shape
+    (2, 2, 2)
+    """
+    shape = axes.canonical_shape(dimensions)
+    target = np.dtype(np.int32) if dtype is None else dtypes.check_user_dtype(dtype, "indices")
+    target = dtypes.canonicalize_dtype(np.int64) if dtype is None else target
+    result = []
+    for position, extent in enumerate(shape):
+        extents = tuple(extent if d == position or not sparse else 1 for d, extent in enumerate(shape))
+        result.append(lax.broadcast_in_dim(lax.iota(target, extent), extents, (position,)))
+    if sparse:
+        return tuple(result)
+    return lax.stack(result, 0) if result else full((0,), 0, target)
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
+    """``function`` applied to the grid of indices of ``shape``, which it must treat element by element.
+
+    >>> fromfunction(lambda i, j: i + j, (2, 2)).tolist()
+    [[0.0, 1.0], [1.0, 2.0]]
+    """
+    shape = axes.canonical_shape(shape)
+    grid = [lax.broadcasted_iota(dtypes.check_user_dtype(dtype, "fromfunction"), shape, d) for d in range(len(shape))]
+    return function(*grid, **kwargs)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+    """The bytes of ``buffer`` as a rank-1 array; they are copied.
+
+    >>> frombuffer(b"abc", dtype="uint8").tolist()
+    [97, 98, 99]
+    """
+    return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
+
+
+def fromiter(*args: Any, **kwargs: Any) -> Any:
+    """The items of an iterable as a rank-1 array; arguments as NumPy's.
+
+    >>> fromiter(range(2), dtype="int32").tolist()
+    [0, 1]
+    """
+    return asarray(np.fromiter(*args, **kwargs))
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+    """Numbers written in a string, separated by ``sep``, as a rank-1 array.
+
+    >>> fromstring("1 2", sep=" ").tolist()
+    [1.0, 2.0]
+    """
+    return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
+
+
+def fromfile(*args: Any, **kwargs: Any) -> Any:
+    """Not offered: ``fromfile`` reads a file each time it runs, which a compiled program cannot repeat."""
+    raise NotImplementedError(
+        "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe for use with JIT and other "
+        "transformations. Consider using jnp.asarray(np.fromfile(...)) instead."
+    )
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array on the memory of another library's array; do not write to it afterwards unless ``copy`` is true.
+
+    >>> from_dlpack(np.ones(2, np.float32)).tolist()
+    [1.0, 1.0]
+    """
+    return runtime.from_dlpack(x, copy=copy)

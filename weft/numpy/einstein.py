@@ -1,0 +1,220 @@
+"""``einsum``: Einstein's sums as dot_general, reductions and transposes along a path from opt_einsum.
+
+Each pairwise step squeezes extents of 1 that the other operand does not have, sums names that only one operand has,
+and contracts the rest; a repeated name within one operand selects its diagonal::
+
+    einsum("bij,bjk->bik", f32[2,3,4], f32[2,4,5])  ->  dot_general[dimension_numbers=(([2], [1]), ([0], [0]))]
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes, lazy
+from weft import operations as lax
+from weft.higher import jit as jit_module
+from weft.numpy import promotion
+
+inline = functools.partial(jit_module.jit, inline=True)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One contraction of a path: which operands, and the names that are summed and kept."""
+
+    positions: tuple[int, ...]
+    summed: frozenset[str]
+    text: str  # such as "jk,ij->ki"
+
+
+def einsum(
+    subscripts: Any,
+    /,
+    *operands: Any,
+    out: None = None,
+    optimize: Any = "auto",
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    _dot_general: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """The sum of products that ``subscripts`` writes, such as ``ij,jk->ik``; or operands and lists in turn.
+
+    ValueError if a name's extents differ or the output has a name that no operand has.
+
+    >>> einsum("i,i", weft.numpy.ones(3), weft.numpy.ones(3)).item()
+    3.0
+    """
+    if out is not None:
+        raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
+    arguments = (subscripts, *operands)
+    inputs, steps = _path(arguments, optimize)
+    return _einsum(*inputs, steps=steps, precision=precision, preferred=preferred_element_type)
+
+
+def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> tuple[list[Any], Any]:
+    """The order of contractions that ``einsum`` would take, and a printable report, as opt_einsum gives them."""
+    if isinstance(optimize, bool):
+        optimize = "optimal" if optimize else lazy.opt_einsum.paths.greedy
+    return lazy.opt_einsum.contract_path(subscripts, *operands, optimize=optimize)
+
+
+def _path(arguments: tuple[Any, ...], optimize: Any) -> tuple[tuple[Any, ...], tuple[Step, ...]]:
+    text, output, inputs = _parsed(arguments)
+    promotion.check_arraylike("einsum", *inputs)
+    return inputs, _cached_path(f"{text}->{output}", tuple(promotion.shape_of(x) for x in inputs), optimize)
+
+
+def _parsed(arguments: tuple[Any, ...]) -> tuple[str, str, tuple[Any, ...]]:
+    """Subscripts, output names, operands; ellipses are written out by opt_einsum from the shapes."""
+    if isinstance(arguments[0], str):
+        text, operands = arguments[0], arguments[1:]
+        stand_ins = (text, *(_Shaped(promotion.shape_of(x)) for x in operands))
+    else:
+        operands = arguments[: len(arguments) // 2 * 2 : 2]
+        stand_ins = tuple(
+            _Shaped(promotion.shape_of(x)) if i % 2 == 0 and i < len(operands) * 2 else x
+            for i, x in enumerate(arguments)
+        )
+    text, output, _ = lazy.opt_einsum.parser.parse_einsum_input(stand_ins)
+    return text, output, operands
+
+
+class _Shaped:
+    """What opt_einsum looks at in an operand."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+@functools.lru_cache(maxsize=1024)
+def _cached_path(text: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[Step, ...]:
+    if isinstance(optimize, bool):
+        optimize = "optimal" if optimize else "greedy"
+    operands = [_Shaped(s) for s in shapes]
+    _, contractions = lazy.opt_einsum.contract_path(text, *operands, einsum_call=True, optimize=optimize)
+    return tuple(Step(tuple(positions), frozenset(summed), line) for positions, summed, line, *_ in contractions)
+
+
+@functools.partial(inline, static_argnames=("steps", "precision", "preferred"))
+def _einsum(*operands: Any, steps: tuple[Step, ...], precision: Any, preferred: Any) -> Any:
+    if preferred is None:
+        preferred, weak_type = dtypes.result_type(*operands, return_weak_type_flag=True)
+    else:
+        preferred, weak_type = dtypes.check_user_dtype(preferred, "einsum"), False
+    working = list(operands)
+    for step in steps:
+        taken = [working.pop(position) for position in step.positions]
+        inputs, result = step.text.split("->")
+        names = inputs.split(",")
+        if len(taken) == 1:
+            value, order = _single(taken[0], names[0], step.summed, result)
+        else:
+            value, order = _pair(taken, names, step, result, precision, preferred)
+        if order != result:
+            value = lax.transpose(value, tuple(order.index(name) for name in result))
+        working.append(value)
+    return promotion.convert(working[0], preferred, weak_type)
+
+
+def _single(x: Any, names: str, summed: frozenset[str], result: str) -> tuple[Any, str]:
+    """Diagonals of repeated names, then the sum over names that vanish."""
+    counts = collections.Counter(names)
+    unique = [name for name in counts if name in summed and counts[name] == 1]
+    if unique:
+        x, names = _sum_names(x, names, unique)
+    return _sum_repeats(x, names, counts, result)
+
+
+def _sum_names(x: Any, names: str, unwanted: Sequence[str]) -> tuple[Any, str]:
+    reduced = tuple(names.index(name) for name in unwanted)
+    return lax.reduce_sum(x, reduced), "".join(name for name in names if name not in unwanted)
+
+
+def _sum_repeats(x: Any, names: str, counts: collections.Counter[str], kept: str) -> tuple[Any, str]:
+    for name, count in counts.items():
+        if count == 1:
+            continue
+        places = [d for d, other in enumerate(names) if other == name]
+        diagonal = _on_diagonal(promotion.shape_of(x), places)
+        x = lax.select(diagonal, x, lax.full_like(x, 0))
+        if name in kept:
+            x = lax.reduce_sum(x, tuple(places[:-1]))
+            names = "".join(other for d, other in enumerate(names) if d not in places[:-1])
+        else:
+            x = lax.reduce_sum(x, tuple(places))
+            names = names.replace(name, "")
+    return x, names
+
+
+def _on_diagonal(extents: tuple[int, ...], places: list[int]) -> Any:
+    """bool of shape ``extents``, true where the indices along all ``places`` are equal."""
+    inner = tuple(extents[d] for d in places)
+    iotas = [lax.broadcasted_iota(np.uint32, inner, d) for d in range(len(places))]
+    equal = [lax.eq(x, y) for x, y in zip(iotas[:-1], iotas[1:], strict=True)]
+    diagonal = functools.reduce(lax.bitwise_and, equal)
+    return diagonal if inner == extents else lax.broadcast_in_dim(diagonal, extents, tuple(places))
+
+
+def _squeezed(x: Any, names: str, shape_other: dict[str, int], result: str) -> tuple[Any, str]:
+    """Extents of 1 along names that the other operand has at full length are dropped."""
+    drop = [d for d, name in enumerate(names) if promotion.shape_of(x)[d] == 1 and shape_other.get(name, 1) != 1]
+    if not drop:
+        return x, names
+    return lax.squeeze(x, tuple(drop)), "".join(name for d, name in enumerate(names) if d not in drop)
+
+
+def _pair(
+    taken: list[Any], names: list[str], step: Step, result: str, precision: Any, preferred: Any
+) -> tuple[Any, str]:
+    """Two operands: private sums, diagonals, then one dot_general in the order that spares a transpose."""
+    left, right = taken
+    left_names, right_names = names
+    extents = [dict(zip(n, promotion.shape_of(x), strict=True)) for n, x in zip(names, taken, strict=True)]
+    left, left_names = _squeezed(left, left_names, extents[1], result)
+    right, right_names = _squeezed(right, right_names, extents[0], result)
+    counts = [collections.Counter(left_names), collections.Counter(right_names)]
+    private = [n for n in left_names if n in step.summed and counts[0][n] == 1 and n not in counts[1]]
+    if private:
+        left, left_names = _sum_names(left, left_names, private)
+    private = [n for n in right_names if n in step.summed and counts[1][n] == 1 and n not in counts[0]]
+    if private:
+        right, right_names = _sum_names(right, right_names, private)
+    left, left_names = _sum_repeats(left, left_names, counts[0], result + right_names)
+    right, right_names = _sum_repeats(right, right_names, counts[1], result + left_names)
+    contracted = [n for n in left_names if n in step.summed and n in right_names]
+    batch = [n for n in left_names if n in right_names and n not in contracted]
+    return _multiply(left, right, left_names, right_names, contracted, batch, result, precision, preferred)
+
+
+def _multiply(
+    left: Any,
+    right: Any,
+    left_names: str,
+    right_names: str,
+    contracted: list[str],
+    batch: list[str],
+    result: str,
+    precision: Any,
+    preferred: Any,
+) -> tuple[Any, str]:
+    batch = [n for n in result if n in batch]
+    contracted = [n for n in right_names if n in contracted] if len(contracted) > 1 else contracted
+    used = {*batch, *contracted}
+    left_free = "".join(n for n in left_names if n not in used)
+    right_free = "".join(n for n in right_names if n not in used)
+    if "".join(batch) + right_free + left_free == result:
+        left, right, left_names, right_names = right, left, right_names, left_names
+        left_free, right_free = right_free, left_free
+    numbers = (
+        (tuple(map(left_names.index, contracted)), tuple(map(right_names.index, contracted))),
+        (tuple(map(left_names.index, batch)), tuple(map(right_names.index, batch))),
+    )
+    value = lax.dot_general(left, right, numbers, precision=precision, preferred_element_type=preferred)
+    return value, "".join(batch) + left_free + right_free

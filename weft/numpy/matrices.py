@@ -1,0 +1,330 @@
+"""Triangles, diagonals, window functions, and index grids.
+
+A diagonal is a strided slice of the flattened matrix, so that it needs no gather and keeps every bit::
+
+    tril(f32[3,4])      ->  jit[name=tril]: iota, add, iota, ge, select_n
+    diagonal(f32[3,3])  ->  jit[name=diagonal]: reshape[9], slice[strides=(4,)]
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, errors
+from weft import operations as lax
+from weft.higher import jit as jit_module
+from weft.numpy import arithmetic, axes, creation, promotion, rearrange, reductions, selection
+
+inline = functools.partial(jit_module.jit, inline=True)
+jit = jit_module.jit
+
+
+def _triangle(name: str, m: Any, k: int) -> Any:
+    promotion.check_arraylike(name, m)
+    extents = promotion.shape_of(m)
+    if len(extents) < 2:
+        raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
+    mask = creation.triangle_mask(*extents[-2:], k)
+    mask = promotion.broadcast_to(mask, extents)
+    zeros = lax.full_like(m, 0)
+    return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
+
+
+@functools.partial(jit, static_argnames=("k",))
+def tril(m: Any, k: int = 0) -> Any:
+    """``m`` with zeros above the ``k``-th diagonal of its last two axes.
+
+    >>> tril(weft.numpy.ones((2, 2))).tolist()
+    [[1.0, 0.0], [1.0, 1.0]]
+    """
+    return _triangle("tril", m, k)
+
+
+@functools.partial(jit, static_argnames=("k",))
+def triu(m: Any, k: int = 0) -> Any:
+    """``m`` with zeros below the ``k``-th diagonal of its last two axes.
+
+    >>> triu(weft.numpy.ones((2, 2))).tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    return _triangle("triu", m, k - 1)
+
+
+def diag(v: Any, k: int = 0) -> Any:
+    """A matrix with ``v`` on its ``k``-th diagonal, or the ``k``-th diagonal of a matrix.
+
+    >>> diag(weft.numpy.arange(2)).tolist()
+    [[0, 0], [0, 1]]
+    """
+    promotion.check_arraylike("diag", v)
+    return _diag(v, k=operator.index(k))
+
+
+@functools.partial(jit, static_argnames=("k",))
+def _diag(v: Any, *, k: int) -> Any:
+    extents = promotion.shape_of(v)
+    if len(extents) == 2:
+        return diagonal(v, offset=k)
+    if len(extents) != 1:
+        raise ValueError("diag input must be 1d or 2d")
+    zero = np.asarray(0).astype(promotion.dtype_of(v))
+    size = extents[0] + abs(k)
+    padded = lax.pad(v, zero, ((max(0, -k), max(0, k), 0),))
+    return selection.where(creation.diagonal_mask(size, size, k), lax.expand_dims(padded, (1,)), zero)
+
+
+def diagflat(v: Any, k: int = 0) -> Any:
+    """A matrix with the flattened ``v`` on its ``k``-th diagonal.
+
+    >>> diagflat(weft.numpy.ones((1, 2))).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    promotion.check_arraylike("diagflat", v)
+    return diag(rearrange.ravel(v), k)
+
+
+@functools.partial(jit, static_argnames=("offset", "axis1", "axis2"))
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements whose indices along two axes differ by ``offset``, as a new last axis.
+
+    >>> diagonal(weft.numpy.eye(2)).tolist()
+    [1.0, 1.0]
+    """
+    promotion.check_arraylike("diagonal", a)
+    if len(promotion.shape_of(a)) < 2:
+        raise ValueError("diagonal requires an array of at least two dimensions.")
+    a = rearrange.moveaxis(a, (axis1, axis2), (-2, -1))
+    *outer, rows, columns = promotion.shape_of(a)
+    count = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    start = offset if offset >= 0 else -offset * columns
+    flat = lax.reshape(a, (*outer, rows * columns))
+    if count == 0:
+        return lax.slice_in_dim(flat, 0, 0, axis=len(outer))
+    return lax.slice_in_dim(flat, start, start + (count - 1) * (columns + 1) + 1, columns + 1, axis=len(outer))
+
+
+@functools.partial(jit, static_argnames=("axis1", "axis2", "dtype", "out"))
+def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
+    """Sum of a diagonal; the last argument ``out`` must be None.
+
+    >>> trace(weft.numpy.eye(3)).item()
+    3.0
+    """
+    promotion.check_arraylike("trace", a)
+    reductions.refuse_out("trace", out)
+    rank = len(promotion.shape_of(a))
+    a = rearrange.moveaxis(a, (axes.canonical_axis(axis1, rank), axes.canonical_axis(axis2, rank)), (-2, -1))
+    mask = creation.diagonal_mask(*promotion.shape_of(a)[-2:], offset)
+    kept = selection.where(mask, a, lax.full_like(a, 0))
+    return reductions.sum(kept, axis=(-2, -1), dtype=dtype)
+
+
+@functools.partial(jit, static_argnames=("N", "increasing"))
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The powers of ``x`` as columns, the highest first unless ``increasing``.
+
+    >>> vander(weft.numpy.arange(1.0, 3.0)).tolist()
+    [[1.0, 1.0], [2.0, 1.0]]
+    """
+    promotion.check_arraylike("vander", x)
+    if len(promotion.shape_of(x)) != 1:
+        raise ValueError("x must be a one-dimensional array")
+    count = promotion.shape_of(x)[0] if N is None else operator.index(N)
+    if count < 0:
+        raise ValueError("N must be nonnegative")
+    dtype = promotion.dtype_of(x)
+    powers = lax.iota(dtype, count)
+    if not increasing:
+        powers = lax.sub(np.asarray(count - 1).astype(dtype), powers)
+    return arithmetic.power(lax.expand_dims(x, (1,)), lax.expand_dims(powers, (0,)))
+
+
+def _window(name: str, M: int) -> tuple[int, Any]:
+    if isinstance(M, core.Tracer):
+        raise errors.ConcretizationTypeError(M, f"M argument of jnp.{name}")
+    count = operator.index(M)
+    return count, dtypes.canonicalize_dtype(np.float64)
+
+
+def _wave(positions: Any, count: int, factor: float) -> Any:
+    """``cos(factor * n / (count - 1))``."""
+    dtype = promotion.dtype_of(positions)
+    angle = lax.mul(np.asarray(factor).astype(dtype), positions)
+    return lax.cos(lax.div(angle, np.asarray(count - 1).astype(dtype)))
+
+
+def bartlett(M: int) -> Any:
+    """A triangular window of ``M`` samples, 0 at both ends.
+
+    >>> bartlett(3).tolist()
+    [0.0, 1.0, 0.0]
+    """
+    count, dtype = _window("bartlett", M)
+    if count <= 1:
+        return creation.ones(count, dtype)
+    one, two = (np.asarray(v).astype(dtype) for v in (1, 2))
+    distance = lax.sub(lax.add(lax.mul(two, lax.iota(dtype, count)), one), np.asarray(count).astype(dtype))
+    return lax.sub(one, lax.div(lax.abs(distance), np.asarray(count - 1).astype(dtype)))
+
+
+def blackman(M: int) -> Any:
+    """Blackman's window of ``M`` samples.
+
+    >>> blackman(1).tolist()
+    [1.0]
+    """
+    count, dtype = _window("blackman", M)
+    if count <= 1:
+        return creation.ones(count, dtype)
+    positions = lax.iota(dtype, count)
+    first = lax.mul(np.asarray(0.5).astype(dtype), _wave(positions, count, 2 * np.pi))
+    level = lax.sub(np.asarray(0.42).astype(dtype), first)
+    return lax.add(level, lax.mul(np.asarray(0.08).astype(dtype), _wave(positions, count, 4 * np.pi)))
+
+
+def hamming(M: int) -> Any:
+    """Hamming's window of ``M`` samples.
+
+    >>> hamming(1).tolist()
+    [1.0]
+    """
+    count, dtype = _window("hamming", M)
+    if count <= 1:
+        return creation.ones(count, dtype)
+    wave = lax.mul(np.asarray(0.46).astype(dtype), _wave(lax.iota(dtype, count), count, 2 * np.pi))
+    return lax.sub(np.asarray(0.54).astype(dtype), wave)
+
+
+def hanning(M: int) -> Any:
+    """Hann's window of ``M`` samples, 0 at both ends.
+
+    >>> hanning(1).tolist()
+    [1.0]
+    """
+    count, dtype = _window("hanning", M)
+    if count <= 1:
+        return creation.ones(count, dtype)
+    rise = lax.sub(np.asarray(1).astype(dtype), _wave(lax.iota(dtype, count), count, 2 * np.pi))
+    return lax.mul(np.asarray(0.5).astype(dtype), rise)
+
+
+def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """Row and column indices of the elements at and below the ``k``-th diagonal of an ``n`` by ``m`` matrix.
+
+    >>> [part.tolist() for part in tril_indices(2)]
+    [[0, 1, 1], [0, 0, 1]]
+    """
+    rows, columns = np.tril_indices(operator.index(n), k, m)
+    return creation.asarray(rows), creation.asarray(columns)
+
+
+def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
+    """Row and column indices of the elements at and above the ``k``-th diagonal of an ``n`` by ``m`` matrix.
+
+    >>> [part.tolist() for part in triu_indices(2)]
+    [[0, 0, 1], [0, 1, 1]]
+    """
+    rows, columns = np.triu_indices(operator.index(n), k, m)
+    return creation.asarray(rows), creation.asarray(columns)
+
+
+def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """``tril_indices`` for the shape of a matrix.
+
+    >>> len(tril_indices_from(weft.numpy.eye(2)))
+    2
+    """
+    promotion.check_arraylike("tril_indices_from", arr)
+    rows, columns = _matrix_shape(arr)
+    return tril_indices(rows, k, columns)
+
+
+def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
+    """``triu_indices`` for the shape of a matrix.
+
+    >>> len(triu_indices_from(weft.numpy.eye(2)))
+    2
+    """
+    promotion.check_arraylike("triu_indices_from", arr)
+    rows, columns = _matrix_shape(arr)
+    return triu_indices(rows, k, columns)
+
+
+def _matrix_shape(arr: Any) -> tuple[int, int]:
+    extents = promotion.shape_of(arr)
+    if len(extents) != 2:
+        raise ValueError("Only 2-D inputs are accepted")
+    return extents[0], extents[1]
+
+
+def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
+    """The indices of the main diagonal of an array with ``ndim`` axes of extent ``n``.
+
+    >>> [part.tolist() for part in diag_indices(2)]
+    [[0, 1], [0, 1]]
+    """
+    count = axes.concrete_int(n, "'n' argument of jnp.diag_indices()")
+    rank = axes.concrete_int(ndim, "'ndim' argument of jnp.diag_indices()")
+    if count < 0:
+        raise ValueError(f"n argument to diag_indices must be nonnegative, got {count}")
+    if rank < 0:
+        raise ValueError(f"ndim argument to diag_indices must be nonnegative, got {rank}")
+    return (lax.iota(dtypes.canonicalize_dtype(np.int64), count),) * rank
+
+
+def diag_indices_from(arr: Any) -> tuple[Any, ...]:
+    """``diag_indices`` for the shape of an array, whose extents must be equal.
+
+    >>> len(diag_indices_from(weft.numpy.eye(2)))
+    2
+    """
+    promotion.check_arraylike("diag_indices_from", arr)
+    extents = promotion.shape_of(arr)
+    if len(extents) < 2:
+        raise ValueError("input array must be at least 2-d")
+    if len(set(extents)) != 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    return diag_indices(extents[0], len(extents))
+
+
+def ix_(*args: Any) -> tuple[Any, ...]:
+    """Rank-1 arrays reshaped so that together they index a grid.
+
+    >>> [part.shape for part in ix_(weft.numpy.arange(2), weft.numpy.arange(3))]
+    [(2, 1), (1, 3)]
+    """
+    promotion.check_arraylike("ix_", *args)
+    result = []
+    for position, vector in enumerate(args):
+        if len(promotion.shape_of(vector)) != 1:
+            raise ValueError(
+                f"Arguments to jax.numpy.ix_ must be 1-dimensional, got shape {promotion.shape_of(vector)}"
+            )
+        if promotion.dtype_of(vector) == np.bool_:
+            raise NotImplementedError("Boolean arguments to jax.numpy.ix_ are not implemented")
+        extents = tuple(promotion.shape_of(vector)[0] if d == position else 1 for d in range(len(args)))
+        same = extents == promotion.shape_of(vector)
+        result.append(promotion.as_array(vector) if same else lax.broadcast_in_dim(vector, extents, (position,)))
+    return tuple(result)
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """Indices of the flattened array as one index array per axis; out-of-range indices are clipped.
+
+    >>> [part.item() for part in unravel_index(5, (2, 3))]
+    [1, 2]
+    """
+    promotion.check_arraylike("unravel_index", indices)
+    extents = axes.canonical_shape(shape)
+    total = int(np.prod(extents, dtype=np.int64))
+    index = selection.clip(indices, -total, total - 1)
+    index = selection.where(index < 0, index + total, index)
+    result = []
+    for extent in extents[::-1]:
+        index, rest = arithmetic.divmod(index, extent)
+        result.append(rest)
+    return tuple(result[::-1])

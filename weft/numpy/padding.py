@@ -1,0 +1,236 @@
+"""``pad`` in all of NumPy's modes.
+
+A constant is one ``pad`` equation (one per side if the constants differ); the other modes concatenate slices,
+reflections or statistics of the array along one axis after the other::
+
+    pad(f32[3], 1)               ->  jit[name=_pad]: pad[padding_config=((1, 1, 0),)]
+    pad(f32[4], 1, mode="edge")  ->  jit[name=_pad]: slice, broadcast_in_dim, reshape, ..., concatenate
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft import operations as lax
+from weft.higher import jit as jit_module
+from weft.numpy import creation, promotion, rearrange, reductions, rounding, statistics
+
+jit = jit_module.jit
+
+Widths = tuple[tuple[Any, Any], ...]
+_STATISTICS: dict[str, Callable[..., Any]] = {
+    "maximum": reductions.max,
+    "minimum": reductions.min,
+    "mean": statistics.mean,
+}
+_OPTIONS = {
+    "constant": ("constant_values",),
+    "linear_ramp": ("end_values",),
+    "reflect": ("reflect_type",),
+    "symmetric": ("reflect_type",),
+    **dict.fromkeys(("maximum", "minimum", "mean", "median"), ("stat_length",)),
+    **dict.fromkeys(("edge", "empty", "wrap"), ()),
+}
+
+
+def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> Any:
+    """``array`` with more elements before and after along each axis.
+
+    ``mode`` is constant (``constant_values``), edge, empty, linear_ramp (``end_values``), maximum, minimum, mean
+    (``stat_length``), reflect, symmetric (``reflect_type``) or wrap. ``pad_width`` is a number, a pair, or a pair for
+    each axis. NotImplementedError for other modes.
+
+    >>> pad(weft.numpy.arange(2), 1).tolist()
+    [0, 0, 1, 0]
+    """
+    promotion.check_arraylike("pad", array)
+    if callable(mode) or mode == "median":
+        raise NotImplementedError(f"weft.numpy.pad with mode={mode!r} is not implemented yet")
+    if mode not in _OPTIONS:
+        raise NotImplementedError(f"Unimplemented padding mode '{mode}' for np.pad.")
+    unexpected = set(kwargs) - set(_OPTIONS[mode])
+    if unexpected:
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unexpected}")
+    rank = len(promotion.shape_of(array))
+    widths = _pairs(pad_width, rank, "pad_width")
+    lengths = None if kwargs.get("stat_length") is None else _pairs(kwargs["stat_length"], rank, "stat_length")
+    reflect_type = kwargs.get("reflect_type", "even")
+    ends = np.broadcast_to(np.asarray(kwargs.get("end_values", 0)), (rank, 2)).tolist()
+    return _pad(
+        array,
+        kwargs.get("constant_values", 0),
+        widths=widths,
+        mode=mode,
+        lengths=lengths,
+        reflect_type=reflect_type,
+        ends=tuple(map(tuple, ends)),
+    )
+
+
+def _pairs(value: Any, rank: int, name: str) -> Widths:
+    """A number, a pair or a list of pairs as one pair per axis."""
+    if isinstance(value, dict):
+        value = [value.get(d, value.get(d - rank, (0, 0))) for d in range(rank)]
+    given = np.asarray(value)
+    if given.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    if given.shape not in ((rank, 2), (1, 2), (2,), (1,), (), (rank, 1)):
+        raise ValueError(
+            f"jnp.pad: {name} with nd={rank} has unsupported shape {given.shape}. "
+            f"Valid shapes are ({rank}, 2), (1, 2), (2,), (1,), or ()."
+        )
+    if given.size and given.min() < 0:
+        raise ValueError("index can't contain negative values")
+    return tuple((np.int64(low), np.int64(high)) for low, high in np.broadcast_to(given, (rank, 2)))
+
+
+@functools.partial(jit, static_argnames=("widths", "mode", "lengths", "reflect_type", "ends"))
+def _pad(array: Any, values: Any, *, widths: Widths, mode: str, lengths: Any, reflect_type: str, ends: Any) -> Any:
+    array = promotion.as_array(array)
+    if not promotion.shape_of(array):
+        return array
+    if mode == "constant":
+        return _pad_constant(array, widths, values)
+    if mode == "linear_ramp":
+        return _pad_ramp(array, widths, ends)
+    for axis, (before, after) in enumerate(widths):
+        low, high = int(before), int(after)
+        if mode == "edge":
+            array = _pad_edge(array, axis, low, high)
+        elif mode == "wrap":
+            array = _pad_wrap(array, axis, low, high)
+        elif mode == "empty":
+            array = _around(array, axis, _blank(array, axis, low), _blank(array, axis, high))
+        elif mode in ("reflect", "symmetric"):
+            array = _pad_reflect(array, axis, low, high, int(mode == "reflect"), reflect_type)
+        else:
+            array = _pad_statistic(array, axis, low, high, mode, None if lengths is None else lengths[axis])
+    return array
+
+
+def _around(array: Any, axis: int, before: Any, after: Any) -> Any:
+    return lax.concatenate([before, array, after], axis)
+
+
+def _pad_constant(array: Any, widths: Widths, values: Any) -> Any:
+    dtype, rank = promotion.dtype_of(array), len(widths)
+    if isinstance(values, list | tuple):
+        values = creation.asarray(values)
+    values = promotion.convert(values, dtype)
+    if promotion.shape_of(values) == ():
+        return lax.pad(array, values, tuple((low, high, 0) for low, high in widths))
+    values = rearrange.broadcast_to(values, (rank, 2))
+    for axis, sides in enumerate(widths):
+        for side, width in enumerate(sides):
+            if width > 0:
+                config: list[tuple[Any, Any, int]] = [(0, 0, 0)] * rank
+                config[axis] = (width, 0, 0) if side == 0 else (0, width, 0)
+                value = lax.squeeze(lax.slice(values, (axis, side), (axis + 1, side + 1)), (0, 1))
+                array = lax.pad(array, value, tuple(config))
+    return array
+
+
+def _pad_edge(array: Any, axis: int, low: int, high: int) -> Any:
+    extent = promotion.shape_of(array)[axis]
+    if extent == 0:
+        if low or high:
+            raise ValueError("Cannot apply padding mode 'edge' to an empty axis")
+        return array
+    first = rearrange.repeat(lax.slice_in_dim(array, 0, 1, axis=axis), low, axis)
+    last = rearrange.repeat(lax.slice_in_dim(array, extent - 1, extent, axis=axis), high, axis)
+    return _around(array, axis, first, last)
+
+
+def _blank(array: Any, axis: int, width: int) -> Any:
+    extents = promotion.shape_of(array)
+    return lax.full((*extents[:axis], width, *extents[axis + 1 :]), 0, promotion.dtype_of(array))
+
+
+def _pad_wrap(array: Any, axis: int, low: int, high: int) -> Any:
+    extent = promotion.shape_of(array)[axis]
+    if extent == 0:
+        if low or high:
+            raise ValueError("Cannot apply padding mode 'wrap' to an empty axis")
+        return array
+    whole_low, part_low = divmod(low, extent)
+    whole_high, part_high = divmod(high, extent)
+    pieces = [lax.slice_in_dim(array, extent - part_low, extent, axis=axis)] if part_low else []
+    pieces += [array] * (whole_low + 1 + whole_high)
+    if part_high:
+        pieces.append(lax.slice_in_dim(array, 0, part_high, axis=axis))
+    return lax.concatenate(pieces, axis) if len(pieces) > 1 else array
+
+
+def _pad_reflect(array: Any, axis: int, low: int, high: int, offset: int, kind: str) -> Any:
+    """Reflections about the first and last element (or the border before it), repeated while padding is left."""
+    if kind not in ("even", "odd"):
+        raise ValueError(f"jnp.pad: reflect_type must be 'even' or 'odd', got {kind!r}")
+    reach = promotion.shape_of(array)[axis] - offset
+    if promotion.shape_of(array)[axis] == 0:
+        if low or high:
+            raise ValueError("Cannot apply padding to an empty axis")
+        return array
+    if reach == 0:
+        return _pad_edge(array, axis, low, high)
+    while low > 0:
+        take = min(low, reach)
+        edge = lax.slice_in_dim(array, 0, 1, axis=axis)
+        part = rearrange.flip(lax.slice_in_dim(array, offset, offset + take, axis=axis), axis)
+        if kind == "odd":
+            part = lax.sub(lax.mul(np.asarray(2).astype(promotion.dtype_of(edge)), edge), part)
+        array = lax.concatenate([part, array], axis)
+        low -= take
+        reach += take
+    reach = promotion.shape_of(array)[axis] - offset
+    while high > 0:
+        take, extent = min(high, reach), promotion.shape_of(array)[axis]
+        edge = lax.slice_in_dim(array, extent - 1, extent, axis=axis)
+        part = rearrange.flip(lax.slice_in_dim(array, extent - offset - take, extent - offset, axis=axis), axis)
+        if kind == "odd":
+            part = lax.sub(lax.mul(np.asarray(2).astype(promotion.dtype_of(edge)), edge), part)
+        array = lax.concatenate([array, part], axis)
+        high -= take
+        reach += take
+    return array
+
+
+def _pad_statistic(array: Any, axis: int, low: int, high: int, mode: str, lengths: Any) -> Any:
+    extent, own = promotion.shape_of(array)[axis], promotion.dtype_of(array)
+    reduce = _STATISTICS[mode]
+
+    def rounded(part: Any) -> Any:
+        if dtypes.issubdtype(own, np.integer) and dtypes.issubdtype(promotion.dtype_of(part), np.inexact):
+            part = rounding.round(part)
+        return promotion.convert(part, own)
+
+    if lengths is None:
+        first = last = rounded(reduce(array, axis=axis, keepdims=True))
+    else:
+        count_low, count_high = (min(int(n), extent) for n in lengths)
+        if count_low == 0 or count_high == 0:
+            raise ValueError("stat_length of 0 yields no value for padding")
+        first = rounded(reduce(lax.slice_in_dim(array, 0, count_low, axis=axis), axis=axis, keepdims=True))
+        tail = lax.slice_in_dim(array, extent - count_high, extent, axis=axis)
+        last = rounded(reduce(tail, axis=axis, keepdims=True))
+    return _around(array, axis, rearrange.repeat(first, low, axis), rearrange.repeat(last, high, axis))
+
+
+def _pad_ramp(array: Any, widths: Widths, ends: tuple[tuple[Any, Any], ...]) -> Any:
+    for axis, (before, after) in enumerate(widths):
+        extent = promotion.shape_of(array)[axis]
+        if extent == 0 and (before or after):
+            raise ValueError("Cannot apply padding mode 'linear_ramp' to an empty axis")
+        first = lax.slice_in_dim(array, 0, 1, axis=axis)
+        last = lax.slice_in_dim(array, extent - 1, extent, axis=axis)
+        dtype = promotion.dtype_of(array)
+        low, high = ends[axis]
+        options: dict[str, Any] = {"endpoint": False, "dtype": dtype, "axis": axis}
+        ramp_up = creation.linspace(low, lax.squeeze(first, (axis,)), int(before), **options)
+        ramp_down = rearrange.flip(creation.linspace(high, lax.squeeze(last, (axis,)), int(after), **options), axis)
+        array = _around(array, axis, ramp_up, ramp_down)
+    return array
