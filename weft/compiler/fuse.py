@@ -129,7 +129,9 @@ class _Fusion:
             if not hasattr(atom, "val"):
                 self._use(atom, group, False)
         for out in equation.outvars:
-            self._users_of(out).pop(group, None)
+            noted = self._users_of(out)
+            if not noted.get(group):
+                noted.pop(group, None)
 
     def _store(self, atom: Any, group: Group | None) -> None:
         """A value that must be in memory (for a step, or as another's alias)."""
@@ -159,7 +161,8 @@ class _Fusion:
         users = self._users(equation)
         stored = any(v in self.stored for v in equation.outvars)
         if isinstance(kind, kinds.View):
-            users = [group for group in users if group.step is not None or not self._absorb(group, equation)]
+            in_memory = self._users_of(equation.outvars[0])
+            users = [g for g in users if g.step is not None or not self._absorb(g, equation) or in_memory.get(g)]
             if not users and not stored:
                 return
             if self._is_same_order(equation):
@@ -367,11 +370,14 @@ class _Fusion:
     def _place_dynamic_slice(self, equation: Any) -> None:
         """A load whose base moves at run time, in whatever kernel wants it."""
         out = equation.outvars[0]
-        users = self._users(equation)
+        users = [g for g in self._users(equation) if g.step is None and not self._inside_run(g, out)]
         for group in users:
-            if group.step is None:
-                group.dynamic[out] = equation
-        if out in self.stored or any(group.step is not None for group in users):
+            group.dynamic[out] = equation
+        noted = self._users_of(out)
+        for group in users:
+            if not noted.get(group):
+                noted.pop(group)
+        if out in self.stored or noted:
             root = self._new_group(equation)
             root.axes, access = groups.axis_for_dimensions(self.dims, out)
             root.want(Node(out, access))
@@ -380,10 +386,14 @@ class _Fusion:
             self._made(out, root)
             users = [*users, root]
         for group in users:
-            if group.step is None:
-                for atom in equation.invars:
-                    if not hasattr(atom, "val"):
-                        self._store(atom, group)
+            for atom in equation.invars:
+                if not hasattr(atom, "val"):
+                    self._store(atom, group)
+
+    def _inside_run(self, group: Group, variable: Any) -> bool:
+        """Whether a group walks a variable along axes that it flattens: a part of an array is not flat."""
+        run = group.reduced[-group.run :] if group.run > 1 else ()
+        return any(use.axis in run for access in group.wanted.get(variable, ()) for use in access)
 
     def _place_update(self, equation: Any) -> None:
         """Copy the array (the plan drops the copy where the array dies), then write the region."""

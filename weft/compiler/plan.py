@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,6 @@ class _Buffer:
     output: int = -1
     joined: Any = None  # the buffer that this one shares
     slot: int = -1
-    members: list[Any] = field(default_factory=list)
 
     def root(self) -> _Buffer:
         buffer = self
@@ -140,14 +139,16 @@ class _Planner:
             for variable in writes:
                 base = self.base(variable)
                 if base not in self.buffers:
-                    self.buffers[base] = _Buffer(base.aval.nbytes, number, number, members=[base])
+                    self.buffers[base] = _Buffer(base.aval.nbytes, number, number)
                 self.buffers[base].last = number
             for variable in reads:
                 base = self.base(variable)
                 if base in self.buffers:
                     self.buffers[base].last = number
-                else:
+                elif base in self.inputs:
                     self.input_last[self.inputs[base]] = number
+                else:  # nothing writes it: it has no elements
+                    self.buffers[base] = _Buffer(0, number, number)
 
     def _assign_outputs(self) -> list[tuple[Any, ...]]:
         outputs: list[tuple[Any, ...]] = []
@@ -275,7 +276,8 @@ class _Planner:
         assert low is not None
         if not _has_points(low):
             return
-        places = tuple([self._operand(binding) for binding in low.operands])
+        empty = 0 in low.extents  # nothing is read; a reversed view would start before its buffer
+        places = tuple([self.place(b.variable) if empty else self._operand(b) for b in low.operands])
         outer = tuple(
             [
                 (extent, tuple([b.outer[dim] * b.dtype.itemsize for b in low.operands]))

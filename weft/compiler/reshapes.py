@@ -65,7 +65,7 @@ class _Sinker:
         kind = equation.primitive.kind
         if not isinstance(kind, kinds.Elementwise):
             return isinstance(kind, _IN_MEMORY)
-        if self.uses.get(out, 0) != 1:
+        if self.uses.get(out, 0) != 1 or not out.aval.shape:
             return False
         return all(
             isinstance(atom, Literal) or not atom.aval.shape
