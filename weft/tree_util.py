@@ -127,8 +127,8 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the structure is a single leaf."""
-    return treedef.num_nodes == 1 and treedef.num_leaves == 1
+    """Whether the structure is a single node: a leaf, or None."""
+    return treedef.num_nodes == 1
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
@@ -218,10 +218,14 @@ def tree_reduce_associative(
         if identity is _MISSING:
             raise TypeError("Must specify identity for parallel reduction of empty sequence.")
         return identity
-    while len(leaves) > 1:
-        pairs = [operation(left, right) for left, right in zip(leaves[::2], leaves[1::2])]
-        leaves = pairs + leaves[len(pairs) * 2 :]
-    return leaves[0]
+    return _reduce_halves(operation, leaves)
+
+
+def _reduce_halves(operation: Callable[[Any, Any], Any], leaves: list[Any]) -> Any:
+    if len(leaves) == 1:
+        return leaves[0]
+    middle = len(leaves) // 2
+    return operation(_reduce_halves(operation, leaves[:middle]), _reduce_halves(operation, leaves[middle:]))
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:

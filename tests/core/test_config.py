@@ -1,0 +1,117 @@
+"""Options: names, values, overlays per thread, tokens, environment."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import weft.config as config
+
+
+def test_names_with_and_without_prefix():
+    assert config.read("jax_enable_x64") is config.read("enable_x64") is False
+    assert config.enable_x64 is config.jax_enable_x64 is False
+    try:
+        config.update("jax_enable_x64", True)
+        assert config.x64_enabled() is True
+        config.enable_x64 = False
+        assert config.x64_enabled() is False
+    finally:
+        config.update("enable_x64", False)
+
+
+def test_unknown_option():
+    with pytest.raises(AttributeError, match="Unrecognized config option: enable_x65. Did you mean 'enable_x64'"):
+        config.update("enable_x65", True)
+    with pytest.raises(AttributeError, match="Unrecognized config option: jax_foo"):
+        config.jax_foo  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "error"),
+    [
+        ("enable_x64", "perhaps", ValueError),
+        ("enable_x64", 3, ValueError),
+        ("numpy_rank_promotion", "abc", ValueError),
+        ("default_matmul_precision", "foo", ValueError),
+        ("random_seed_offset", "1", TypeError),
+        ("platforms", "tpu", NotImplementedError),
+    ],
+)
+def test_illegal_values(name, value, error):
+    before = config.read(name)
+    with pytest.raises(error, match=name):
+        config.update(name, value)
+    assert config.read(name) == before
+
+
+def test_context_is_restored_after_errors_and_nests():
+    assert not config.x64_enabled()
+    with pytest.raises(KeyError), config.CONTEXTS["enable_x64"](True):
+        with config.CONTEXTS["enable_x64"](False):
+            assert not config.x64_enabled()
+        assert config.x64_enabled()
+        raise KeyError
+    assert not config.x64_enabled()
+
+
+def test_context_as_decorator():
+    @config.CONTEXTS["enable_x64"](True)
+    def inside():
+        return config.x64_enabled()
+
+    assert inside() is True
+    assert config.x64_enabled() is False
+
+
+def test_contexts_with_a_default():
+    with config.CONTEXTS["disable_jit"]():
+        assert config.disable_jit is True
+    with config.CONTEXTS["checking_leaks"]():
+        assert config.check_tracer_leaks is True
+    with pytest.raises(TypeError, match="enable_x64"):
+        config.CONTEXTS["enable_x64"]()
+
+
+def test_context_belongs_to_its_thread():
+    seen = []
+    with config.CONTEXTS["enable_x64"](True):
+        thread = threading.Thread(target=lambda: seen.append(config.x64_enabled()))
+        thread.start()
+        thread.join()
+    assert seen == [False]
+
+
+def test_token_identifies_the_values():
+    plain = config.token()
+    with config.CONTEXTS["enable_x64"](True):
+        wide = config.token()
+        with config.CONTEXTS["numpy_rank_promotion"]("raise"):
+            assert config.token() not in (plain, wide)
+        assert config.token() == wide
+    assert config.token() == plain != wide
+    with config.CONTEXTS["log_compiles"](True):
+        assert config.token() == plain
+
+
+def test_options_of_weft_are_few():
+    own = list(config.OPTIONS)[list(config.OPTIONS).index("share_equal_functions") :]
+    assert len(own) <= 15
+
+
+def test_options_without_meaning_are_remembered():
+    try:
+        config.update("jax_use_shardy_partitioner", False)
+        assert config.read("use_shardy_partitioner") is False
+    finally:
+        config.update("jax_use_shardy_partitioner", True)
+
+
+def test_environment():
+    code = "from weft import config; print(config.x64_enabled(), config.traceback_filtering, config.num_threads)"
+    environment = {"WEFT_ENABLE_X64": "1", "WEFT_TRACEBACK_FILTERING": "off", "WEFT_NUM_THREADS": "2"}
+    found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["True", "off", "2"]
