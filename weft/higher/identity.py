@@ -77,8 +77,20 @@ def _is_pure(root: str, name: str) -> bool:
     return root != "weft" or name not in _IMPURE_WEFT
 
 
+_library_modules: dict[int, ModuleType] = {}
+
+
 def is_library_module(module: ModuleType) -> bool:
     """weft, numpy, math, functools and their submodules, except those that hold state or do input and output."""
+    if _library_modules.get(id(module)) is module and sys.modules.get(module.__name__) is module:
+        return True
+    if _is_pure_module(module):
+        _library_modules[id(module)] = module
+        return True
+    return False
+
+
+def _is_pure_module(module: ModuleType) -> bool:
     parts = module.__name__.split(".")
     if sys.modules.get(module.__name__) is not module or not _is_library_name(parts[0]):
         return False
@@ -164,7 +176,7 @@ class _Snapshot:
 
     def function(self, function: Any, label: str, called: bool = False) -> Any:
         """The key of a Python function: its code, and everything the code reads."""
-        if is_library(function):
+        if _library.get(id(function)) is function or is_library(function):
             return ("library", id(function))
         if not called:
             self._flow(function, label)
@@ -188,18 +200,21 @@ class _Snapshot:
 
     def _read(self, function: Any, code: CodeType, read: code_facts.Read) -> Any:
         """The key of what ``read`` finds now."""
+        name = read.name
         if read.is_cell:
             try:
-                value = function.__closure__[code.co_freevars.index(read.name)].cell_contents
+                value = function.__closure__[code.co_freevars.index(name)].cell_contents
             except ValueError as error:
-                raise Refusal(f"the closure variable {read.name!r} has no value yet") from error
-            if not read.attributes:
-                return self.value(value, f"the closure variable {read.name!r}", read.called)
+                raise Refusal(f"the closure variable {name!r} has no value yet") from error
         else:
-            value = _global(function, read.name)
-            if not read.attributes:
-                return self.value(value, f"the global {read.name!r}", read.called)
-        return self._attribute(value, read)
+            value = function.__globals__.get(name, _MISSING)
+            if value is _MISSING:
+                value = _builtin(function, name)
+        if read.attributes:
+            return self._attribute(value, read)
+        if type(value) in _PLAIN:
+            return (type(value), value)
+        return self.value(value, f"the {'closure variable' if read.is_cell else 'global'} {name!r}", read.called)
 
     def _attribute(self, value: Any, read: code_facts.Read) -> Any:
         """Follow ``module.module.name``; an Array's attributes are constants like the Array itself."""
@@ -217,6 +232,8 @@ class _Snapshot:
                 value = getattr(value, attribute)
             except AttributeError as error:
                 raise Refusal(f"{read} does not exist") from error
+        if _library.get(id(value)) is value:
+            return ("library", id(value))
         root = module.__name__.partition(".")[0] if module is not None else ""
         if not _is_pure(root, read.attributes[-1]):
             raise Refusal(f"{read} depends on state outside the function")
@@ -287,12 +304,10 @@ _RULES: dict[type, Callable[..., Any]] = {
 _MISSING = object()
 
 
-def _global(function: Any, name: str) -> Any:
-    value = function.__globals__.get(name, _MISSING)
+def _builtin(function: Any, name: str) -> Any:
+    value = function.__builtins__.get(name, _MISSING)
     if value is _MISSING:
-        value = function.__builtins__.get(name, _MISSING)
-        if value is _MISSING:
-            raise Refusal(f"the global {name!r} has no value")
+        raise Refusal(f"the global {name!r} has no value")
     return value
 
 

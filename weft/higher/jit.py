@@ -107,7 +107,8 @@ class JitState:
     @tracebacks.boundary
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         """Run the call; gives its result and the entry to install for its signature (or None)."""
-        if config.read("disable_jit"):
+        token = runtime.get_config_token()
+        if _flags(token)[0]:
             return self.function(*args, **kwargs), None
         if self.options.inline and tracing.is_tracing() and _is_own(self.function):
             return self.function(*args, **kwargs), None
@@ -140,7 +141,7 @@ class JitState:
         if record is None:
             record = self.record = trace_cache.record_of(self.function)
         statics = prepared.call.statics
-        token = config.token()
+        token = runtime.get_config_token()
         key = (prepared.in_tree, prepared.avals, signature.static_key(statics), token)
         found = record.traces.get(key)
         if found is not None:
@@ -295,15 +296,19 @@ def _same(value: Any) -> Any:
 
 def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], avals: Any, function: Any) -> Any:
     """Execute on the leaves of one call."""
-    arrays = [_operand(leaves[index], avals[index]) for index in compiled.kept]
-    consts = compiled.consts
-    donated = (False,) * len(consts) + compiled.donated
-    outs = compiled.program.executable.run([*consts, *arrays], donated)
-    outs = [
-        out if out.aval is aval else runtime.array_alias(out, aval)
-        for out, aval in zip(outs, trace.out_avals, strict=True)
-    ]  # fmt: skip
-    if config.read("debug_nans") or config.read("debug_infs"):
+    operands = list(compiled.consts)
+    for index in compiled.kept:
+        leaf = leaves[index]
+        operands.append(leaf if type(leaf) is runtime.Array else _operand(leaf, avals[index]))
+    if any(compiled.donated):
+        donated = (False,) * len(compiled.consts) + compiled.donated
+        outs = compiled.program.executable.run(operands, donated)
+    else:
+        outs = compiled.program.executable.run(operands)
+    for index, aval in enumerate(trace.out_avals):
+        if outs[index].aval is not aval:  # the program was compiled for another weak type
+            outs[index] = runtime.array_alias(outs[index], aval)
+    if _flags(runtime.get_config_token())[1]:
         check_numbers(outs, trace.name)
     return runtime.tree_unflatten(trace.out_tree, outs)
 
@@ -316,7 +321,19 @@ def _operand(leaf: Any, aval: Any) -> Any:
 
 def _installable(compiled: Compiled) -> Any:
     """The entry for the native side, unless results are to be looked at after every call."""
-    return None if config.read("debug_nans") or config.read("debug_infs") else compiled.entry
+    return None if _flags(runtime.get_config_token())[1] else compiled.entry
+
+
+_known_flags: dict[int, tuple[bool, bool]] = {}
+
+
+def _flags(token: int) -> tuple[bool, bool]:
+    """(jit is disabled, results are checked for NaN or infinity) under a configuration."""
+    found = _known_flags.get(token)
+    if found is None:
+        checked = config.read("debug_nans") or config.read("debug_infs")
+        found = _known_flags[token] = (config.read("disable_jit"), checked)
+    return found
 
 
 def check_numbers(outs: Sequence[Any], name: str) -> None:
@@ -428,7 +445,8 @@ def jit(
             compiler_options=compiler_options,
         )  # fmt: skip
     check_callable(fun)
-    if device is not None or backend is not None or in_shardings or out_shardings or compiler_options:
+    placed = device is not None or backend is not None or compiler_options is not None
+    if placed or in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
         _check_placement(device, backend, (in_shardings, out_shardings), compiler_options)
     roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     plain = roles is signature.NO_ROLES and not keep_unused and not inline
