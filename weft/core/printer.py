@@ -155,8 +155,11 @@ def _jaxpr(jaxpr: Jaxpr, context: Context, settings: Settings) -> Document:
     return group(concat(nest(2, body), " }"))
 
 
+_LONGEST_INLINE = 10  # equations: JAX prints longer inner jaxprs ahead of the program
+
+
 def _shared_jaxprs(jaxpr: Jaxpr) -> dict[Jaxpr, str]:
-    """The jaxprs that are held more than once, breadth first, with a unique name each."""
+    """The jaxprs held more than once, and long inner ones, breadth first, with a unique name each."""
     counts: dict[Jaxpr, int] = {}
     names: dict[Jaxpr, str] = {}
     pending = deque([jaxpr])
@@ -164,7 +167,7 @@ def _shared_jaxprs(jaxpr: Jaxpr) -> dict[Jaxpr, str]:
         current = pending.popleft()
         counts[current] = counts.get(current, 0) + 1
         for eqn in current.eqns:
-            name = eqn.params.get("name")
+            name = eqn.params.get("name") if eqn.primitive.name == "jit" else None
             for inner in jaxpr_module.jaxprs_in_params(eqn.params):
                 pending.append(inner)
                 if isinstance(name, str):
@@ -172,7 +175,7 @@ def _shared_jaxprs(jaxpr: Jaxpr) -> dict[Jaxpr, str]:
     shared: dict[Jaxpr, str] = {}
     seen: dict[str, int] = {}
     for inner, count in counts.items():
-        if count > 1:
+        if count > 1 or (inner is not jaxpr and len(inner.eqns) > _LONGEST_INLINE):
             name = names.get(inner, "jaxpr")
             repeats = seen[name] = seen.get(name, -1) + 1
             shared[inner] = f"{name}{repeats}" if repeats else name
