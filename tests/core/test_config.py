@@ -24,10 +24,10 @@ def test_names_with_and_without_prefix():
 
 
 def test_unknown_option():
-    with pytest.raises(AttributeError, match="Unrecognized config option: enable_x65. Did you mean 'enable_x64'"):
+    with pytest.raises(AttributeError, match="Unrecognized config option: enable_x65"):
         config.update("enable_x65", True)
     with pytest.raises(AttributeError, match="Unrecognized config option: jax_foo"):
-        config.jax_foo  # noqa: B018
+        config.jax_foo
 
 
 @pytest.mark.parametrize(

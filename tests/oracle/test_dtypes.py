@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 
@@ -34,16 +35,18 @@ def outcome(function, *args):
 @pytest.mark.parametrize("mode", ["standard", "strict"])
 def test_promotion_lattice(x64, mode):
     differing = []
-    with jax.enable_x64(x64), config.context("enable_x64", x64):
-        with jax.numpy_dtype_promotion(mode), config.context("numpy_dtype_promotion", mode):
-            for a, b in itertools.product(TYPES, TYPES):
-                expected = outcome(lambda *t: jax.dtypes.result_type(*t, return_weak_type_flag=True), a, b)
-                found = outcome(lambda *t: dtypes.result_type(*t, return_weak_type_flag=True), a, b)
-                if expected != found:
-                    differing.append((a, b, expected, found))
-                expected, found = outcome(jnp.promote_types, a, b), outcome(dtypes.promote_types, a, b)
-                if expected != found:
-                    differing.append(("promote_types", a, b, expected, found))
+    theirs = contextlib.ExitStack()
+    theirs.enter_context(jax.enable_x64(x64))
+    theirs.enter_context(jax.numpy_dtype_promotion(mode))
+    with theirs, config.context("enable_x64", x64), config.context("numpy_dtype_promotion", mode):
+        for a, b in itertools.product(TYPES, TYPES):
+            expected = outcome(lambda *t: jax.dtypes.result_type(*t, return_weak_type_flag=True), a, b)
+            found = outcome(lambda *t: dtypes.result_type(*t, return_weak_type_flag=True), a, b)
+            if expected != found:
+                differing.append((a, b, expected, found))
+            expected, found = outcome(jnp.promote_types, a, b), outcome(dtypes.promote_types, a, b)
+            if expected != found:
+                differing.append(("promote_types", a, b, expected, found))
     assert not differing
 
 
