@@ -81,7 +81,10 @@ bool split_pair(PyObject* result, Ref& iterable, Ref& data) {
 }
 
 bool open_custom(PyObject* object, Opened& opened) {
+  // A native callable that flattens again (a jitted function, say) recurses without any Python frame between.
+  if (Py_EnterRecursiveCall(" in flatten; PyTree may have cyclical node references.") != 0) return false;
   Ref result = steal(PyObject_CallOneArg(opened.registration->flatten, object));
+  Py_LeaveRecursiveCall();
   Ref iterable;
   if (!result || !split_pair(result.get(), iterable, opened.data)) return false;
   if (PyTuple_CheckExact(iterable.get())) {
