@@ -172,9 +172,6 @@ class Emitter:
         element = elements.of(x.dtype)
         if element.kind in "biun":
             return self.value(x.dtype, integers.power(x.part, y.part, elements.of(y.dtype)))
-        if element.kind == "c":
-            y = self.convert(y, x.dtype)
-            return self.value(x.dtype, *complex_math.power(self, x.parts, y.parts))
         return self.function("pow", x, self.convert(y, x.dtype))
 
     # comparison
@@ -297,8 +294,8 @@ class Emitter:
         found = self.memo.get(key)
         if found is None:
             if len(args[0].parts) == 2:
-                parts = complex_math.function(self, name, *(a.parts for a in args))
-            elif name == "square":
+                raise TypeError(f"[codegen] {name} of complex values is stated by parts in its operation.")
+            if name == "square":
                 parts = (args[0].part * args[0].part,)
             else:
                 parts = (vector_math.function(self, name, *(a.part for a in args)),)

@@ -16,8 +16,9 @@ from weft.codegen.vector_math.coefficients import (
     ERF_INV_CENTRE,
     ERF_INV_FAR,
     ERF_INV_TAIL,
-    ERFC_F64,
+    ERFC_FAR_F64,
     ERFC_LITE,
+    ERFC_NEAR_F64,
 )
 from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f64, log_lite, scale
 
@@ -64,8 +65,13 @@ def _erf_near(x: V) -> V:
 
 def _erfc_far(a: V) -> V:
     """erfc for a in [0.84, 28]."""
-    v = (a - 1.0) / (a + 1.0)
-    g = v.polynomial(ERFC_F64)
+    lanes, near = a.lanes, a < 2.0
+    padding = (0.0,) * (len(ERFC_FAR_F64) - len(ERFC_NEAR_F64))
+    chosen = [
+        lanes.select(near, lanes.constant(p, "double"), q)
+        for p, q in zip(padding + ERFC_NEAR_F64, ERFC_FAR_F64, strict=True)
+    ]
+    g = (lanes.select(near, a - 1.0, 2.0) / (a + 1.0)).polynomial(chosen)
     square, low = pairs.two_product(a, a)
     high, rest = pairs.fast_two_sum(-square, a.like(-0.5625))
     high, error = pairs.fast_two_sum(high, g)
@@ -86,7 +92,8 @@ def erfc_f64(emit: Emitter, x: V) -> V:
     far = _erfc_far(exponential.clamp(a, BREAK, 28.0))
     far = lanes.select(x < 0.0, 2.0 - far, far)
     rest = _erf_near(x)
-    near = lanes.select(x < 0.25, 1.0 - (x + rest), 0.5 - ((x - 0.5) + rest))
+    high, low = pairs.two_sum(x - 0.5, rest)
+    near = lanes.select(x < 0.25, 1.0 - (x + rest), (0.5 - high) - low)
     return lanes.select(a > BREAK, far, near)
 
 

@@ -1,0 +1,218 @@
+"""Vector math against float64, 80-bit and mpmath references over all magnitudes; the bounds of docs/NUMERICS.md."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.special
+
+from running import elementwise, run_map
+
+LONG = np.longdouble
+HALF_PI = np.pi / 2
+
+# largest error in units in the last place, float32 and float64 (subnormal results: of the least subnormal)
+BOUNDS = {
+    "exp": (1.0, 1.0),
+    "exp2": (1.1, 1.1),
+    "expm1": (1.5, 1.2),
+    "log": (1.0, 1.0),
+    "log1p": (0.6, 0.6),
+    "logistic": (2.5, 2.5),
+    "sin": (1.5, 1.0),
+    "cos": (1.5, 1.0),
+    "tan": (0.6, 1.0),
+    "asin": (0.6, 1.0),
+    "acos": (0.6, 1.0),
+    "atan": (0.6, 1.0),
+    "sinh": (0.6, 1.0),
+    "cosh": (0.6, 1.0),
+    "tanh": (1.5, 1.5),
+    "asinh": (0.6, 1.1),
+    "acosh": (0.6, 1.1),
+    "atanh": (0.6, 0.6),
+    "erf": (1.0, 1.0),
+    "erfc": (0.6, 1.5),
+    "erf_inv": (0.6, 1.2),
+    "sqrt": (0.5, 0.5),
+    "rsqrt": (1.5, 1.5),
+    "cbrt": (0.6, 0.6),
+    "pow": (0.6, 1.0),
+    "atan2": (0.6, 1.5),
+}
+
+
+def logistic(x):
+    t = np.exp(-np.abs(x))
+    return np.where(x > 0, 1 / (1 + t), t / (1 + t))
+
+
+REFERENCES = {
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "pow": np.power,
+    "atan2": np.arctan2,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "logistic": logistic,
+    "erf": scipy.special.erf,
+    "erfc": scipy.special.erfc,
+    "erf_inv": lambda x: np.copysign(scipy.special.erfinv(x), x),
+}
+
+
+def samples(dtype, count=120_000, seed=0):
+    """Random bit patterns (all magnitudes), dense ordinary ranges, neighbourhoods of 1 and of k pi / 2, specials."""
+    r = np.random.default_rng(seed)
+    size = np.dtype(dtype).itemsize
+    patterns = r.integers(0, 256, count * size, dtype=np.uint8).view(dtype)
+    signs = r.choice([-1, 1], count)
+    parts = [
+        patterns,
+        r.uniform(-1, 1, count),
+        r.uniform(-12, 12, count),
+        r.uniform(-110, 110, count),
+        r.uniform(-1e4, 1e4, count),
+        2.0 ** r.uniform(-40, 40, count) * signs,
+        1 + 2.0 ** r.uniform(-30, 0, count) * signs,
+        np.arange(-2000, 2000) * HALF_PI,
+        [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 2, 88.8, 89.4, 710.2, 710.8, -103.5, -745.0],
+    ]
+    if size == 8:
+        parts += [r.uniform(-745, 720, count), 2.0 ** r.uniform(-1000, 1000, count)]
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        return np.concatenate([np.asarray(p).astype(dtype) for p in parts])
+
+
+def errors_in_ulps(got, reference, dtype):
+    """Errors where both are finite, and where the kinds (NaN, infinity, signed zero) differ."""
+    info = np.finfo(dtype)
+    rounded = reference.astype(dtype)
+    size = np.abs(reference)
+    ordinary = (size > 0) & np.isfinite(size)
+    exponent = np.floor(np.log2(np.where(ordinary, size, 1)))
+    unit = np.ldexp(np.ones(size.shape, reference.dtype), (np.maximum(exponent, info.minexp) - info.nmant).astype(int))
+    both = np.isfinite(got) & np.isfinite(reference)
+    error = np.where(both, np.abs(np.where(both, got, 0).astype(reference.dtype) - np.where(both, reference, 0)) / unit, 0)
+    differ = (np.isnan(got) != np.isnan(rounded)) | (np.isinf(got) != np.isinf(rounded))
+    differ |= (got == 0) & (rounded == 0) & (np.signbit(got) != np.signbit(rounded))
+    return error, differ
+
+
+def run(name, *arrays):
+    kind = elementwise(lambda emit, *values: emit.function(name, *values), cost=30.0)
+    return run_map(kind, list(arrays), arrays[0].dtype)
+
+
+def check(name, arrays, reference, dtype):
+    got = run(name, *arrays)
+    error, differ = errors_in_ulps(got, reference, dtype)
+    worst = int(np.argmax(error))
+    bound = BOUNDS[name][0 if dtype == np.float32 else 1]
+    assert error[worst] <= bound + 1e-6, (name, error[worst], [a[worst] for a in arrays], got[worst])
+    where = np.flatnonzero(differ)[:5]
+    assert not where.size, (name, [(tuple(a[i] for a in arrays), got[i], reference[i]) for i in where])
+
+
+PLAIN = [n for n in BOUNDS if n not in ("pow", "atan2")]
+BY_MPMATH = ("erf", "erfc", "erf_inv")
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_float32(name):
+    x = samples(np.float32)
+    reference = REFERENCES.get(name, getattr(np, name, None))
+    assert reference is not None
+    check(name, [x], reference(x.astype(np.float64)), np.float32)
+
+
+@pytest.mark.parametrize("name", [n for n in PLAIN if n not in BY_MPMATH])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_float64(name):
+    x = samples(np.float64, 40_000)
+    reference = REFERENCES.get(name, getattr(np, name, None))
+    assert reference is not None
+    check(name, [x], reference(x.astype(LONG)), np.float64)
+
+
+@pytest.mark.parametrize("name", BY_MPMATH)
+def test_float64_error_functions(name):
+    r = np.random.default_rng(5)
+    parts = [r.uniform(-1, 1, 600), 1 - 2.0 ** r.uniform(-53, 0, 300), 2.0 ** r.uniform(-300, -1, 200)]
+    if name != "erf_inv":
+        parts += [r.uniform(-6, 28, 800), r.uniform(0.7, 1.2, 300), [0.0, -0.0]]
+    x = np.concatenate(parts)
+    function = {"erf": mpmath.erf, "erfc": mpmath.erfc, "erf_inv": mpmath.erfinv}[name]
+
+    def exact(v):
+        with mpmath.workdps(40):
+            result = function(mpmath.mpf(float(v)))
+            head = float(result)
+            return LONG(head) + LONG(float(result - mpmath.mpf(head)))
+
+    reference = np.copysign(np.array([exact(v) for v in x]), np.where((name != "erfc") & (x == 0), x, 1 if name == "erfc" else x))
+    check(name, [x], reference, np.float64)
+    special = run(name, np.array([np.nan, 1.0, -1.0, 1.5, np.inf, -np.inf]))
+    expected = {"erf": [np.nan, None, None, None, 1, -1], "erfc": [np.nan, None, None, None, 0, 2]}
+    for got, want in zip(special, expected.get(name, [np.nan, np.inf, -np.inf, np.nan, np.nan, np.nan]), strict=True):
+        assert want is None or got == want or (np.isnan(got) and np.isnan(want))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["pow", "atan2"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_two_operands(name, dtype):
+    count = 80_000 if dtype == np.float32 else 30_000
+    r = np.random.default_rng(3)
+    x, y = samples(dtype, count), samples(dtype, count, 7)
+    y = y[r.permutation(len(y))]
+    if name == "pow":  # results of every magnitude
+        base = 2.0 ** r.uniform(-30, 30, 4 * count)
+        power = r.uniform(-1, 1, 4 * count) * (150 if dtype == np.float32 else 1070) / np.abs(np.log2(base))
+        x, y = np.concatenate([x, base.astype(dtype)]), np.concatenate([y, power.astype(dtype)])
+    special = np.array([0, -0.0, 1, -1, 2, -2, 0.5, -0.5, 3, -3, np.inf, -np.inf, np.nan, 1e-40, 1e30], dtype)
+    a, b = np.meshgrid(special, special)
+    x, y = np.concatenate([x, a.ravel()]), np.concatenate([y, b.ravel()])
+    wide = np.float64 if dtype == np.float32 else LONG
+    check(name, [x, y], REFERENCES[name](x.astype(wide), y.astype(wide)), dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_gamma_functions(name, dtype):
+    """Mixed bound: 4 ulp of max(1, |result|)."""
+    r = np.random.default_rng(2)
+    x = np.concatenate([r.uniform(0.01, 30, 3000), 2.0 ** r.uniform(-20, 60, 1000), r.uniform(-5, 0, 500)]).astype(dtype)
+    reference = {"lgamma": scipy.special.gammaln, "digamma": scipy.special.digamma}[name](x.astype(np.float64))
+    got = run(name, x).astype(np.float64)
+    keep = np.isfinite(reference) & ((x > 0) | (np.abs(x - np.round(x)) > 0.02))  # the poles amplify
+    unit = np.finfo(dtype).eps * np.maximum(1, np.abs(reference))
+    assert np.max(np.abs(got - reference)[keep] / unit[keep]) <= (4 if dtype == np.float32 else 16)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", [*PLAIN, "lgamma", "digamma"])
+def test_bits_do_not_depend_on_neighbours_or_width(name, dtype):
+    """A value's result is the same alone, beside others, scalar (width 1) and on narrower vectors."""
+    r = np.random.default_rng(1)
+    x = np.concatenate([r.uniform(-3, 3, 30), [1e6, 1e30, -1e9, 0.999, np.nan, np.inf, 1e-39]]).astype(dtype)
+    kind = elementwise(lambda emit, v: emit.function(name, v), cost=30.0)
+    wide = run_map(kind, [x], x.dtype)
+    for width in (1, 4, 8):
+        np.testing.assert_array_equal(run_map(kind, [x], x.dtype, width), wide)
+    alone = np.concatenate([run_map(kind, [np.full(16, v)], x.dtype)[:1] for v in x[::3]])
+    np.testing.assert_array_equal(alone, wide[::3])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sin_and_cos_of_one_operand_share_the_reduction(dtype):
+    kind = elementwise(lambda emit, v: emit.add(emit.sin(v), emit.cos(v)), cost=40.0)
+    x = samples(dtype, 2000)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(run_map(kind, [x], x.dtype), run("sin", x) + run("cos", x))
