@@ -114,15 +114,17 @@ _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off"
 
 
 class _Thread(threading.local):
-    """The overlay of the current thread: option name -> value, and how many contexts are open."""
+    """The overlay of the current thread (option name -> value), and its token with the version it was made at."""
 
     def __init__(self) -> None:
         self.overlay: dict[str, Any] = {}
+        self.token: tuple[int, int] = (-1, 0)
 
 
 _thread = _Thread()
 _values: dict[str, Any] = {}
 _tokens: dict[tuple[Any, ...], int] = {}
+_version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = threading.RLock()
 
 
@@ -189,6 +191,7 @@ def _intern(values: tuple[Any, ...]) -> int:
 
 def _install_token() -> None:
     """Tell the native dispatcher which configuration the current thread runs under."""
+    _thread.token = (-1, 0)
     runtime.set_config_token(token() if _thread.overlay or not _HAS_DEFAULT else _FOLLOW)
 
 
@@ -200,8 +203,14 @@ def _install_default_token() -> None:
 
 def token() -> int:
     """The id of the interned tuple of values, on this thread, of all options that affect tracing or code."""
+    version, known = _thread.token
+    if version == _version:
+        return known
     overlay = _thread.overlay
-    return _intern(tuple(overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES))
+    version = _version
+    made = _intern(tuple(overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES))
+    _thread.token = (version, made)
+    return made
 
 
 def describe_difference(old: int, new: int) -> str:
@@ -223,10 +232,12 @@ def read(name: str) -> Any:
 
 def update(name: str, value: Any) -> None:
     """Set an option for the process (threads inside a context of the same option keep the context's value)."""
+    global _version
     short = _canonical(name)
     checked = _checked(short, value)
     with _lock:
         _values[short] = checked
+        _version += 1
         _install_default_token()
     _install_token()
 

@@ -90,10 +90,10 @@ def is_supported(dtype: Any) -> bool:
 
 def as_dtype(value: Any) -> Any:
     """The dtype named by a dtype, a scalar type, a Python type or a string; extended dtypes pass."""
-    if isinstance(value, ExtendedDType):
-        return value
     if isinstance(value, np.dtype):
         return _CANONICAL.get(value, value)
+    if isinstance(value, ExtendedDType):
+        return value
     if isinstance(value, str):
         named = getattr(ml_dtypes, value, None)
         if isinstance(named, type):
@@ -389,18 +389,41 @@ def is_weakly_typed(value: Any) -> bool:
     return _dtype_and_weakness(value)[1]
 
 
+_promoted: dict[tuple[Any, ...], tuple[Any, bool]] = {}  # (config token, dtype and weakness of each operand)
+_PROMOTED_BOUND = 1 << 14
+
+
 def lattice_result_type(*args: Any) -> tuple[Any, bool]:
     """(dtype, weak) of the promotion of arrays, scalars and dtypes."""
+    key: list[Any] = [config.token()]
+    for arg in args:
+        kind = type(arg)
+        if kind in _PYTHON_DTYPES:
+            key.append(kind)
+            continue
+        aval = getattr(arg, "aval", None)
+        if aval is not None:
+            key += (aval.dtype, aval.weak_type)
+        else:
+            key += _dtype_and_weakness(arg)
+    known = _promoted.get(tuple(key))
+    if known is None:
+        if len(_promoted) >= _PROMOTED_BOUND:
+            _promoted.clear()
+        known = _promoted[tuple(key)] = _promote(args)
+    return known
+
+
+def _promote(args: tuple[Any, ...]) -> tuple[Any, bool]:
     pairs = [_dtype_and_weakness(arg) for arg in args]
     first = pairs[0][0]
     if all(dtype == first for dtype, _ in pairs) and not all(weak for _, weak in pairs):
         return first, False
     if len(pairs) == 1 and isinstance(first, ExtendedDType):
         return first, False
-    for arg, (dtype, _) in zip(args, pairs):
-        if isinstance(dtype, ExtendedDType):
-            others = tuple(str(other) for other, _ in pairs)
-            raise TypePromotionError(f"Input dtypes {others} have no available implicit dtype promotion path ({arg})")
+    if any(isinstance(dtype, ExtendedDType) for dtype, _ in pairs):
+        names = tuple(str(dtype) for dtype, _ in pairs)
+        raise TypePromotionError(f"Input dtypes {names} have no available implicit dtype promotion path.")
     nodes = frozenset(_node(dtype, weak) for dtype, weak in pairs)
     joined = next(iter(nodes)) if len(nodes) == 1 else _join(config.read("numpy_dtype_promotion"), nodes)
     dtype, weak = _dtype_of_node(joined)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import config, dtypes, runtime
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -24,7 +24,16 @@ _INT64 = (-(2**63), 2**63 - 1)
 
 def scalar_aval(kind: type) -> ShapedArray:
     """The aval of a Python bool, int, float or complex."""
-    return ShapedArray((), dtypes.scalar_dtype(kind), weak_type=kind is not bool)
+    return _PYTHON_AVALS[config.x64_enabled()][kind]
+
+
+def _make_scalar_avals(x64: bool) -> dict[type, ShapedArray]:
+    with config.context("enable_x64", x64):
+        kinds = dtypes.python_scalar_types
+        return {kind: ShapedArray((), dtypes.scalar_dtype(kind), weak_type=kind is not bool) for kind in kinds}
+
+
+_PYTHON_AVALS = {x64: _make_scalar_avals(x64) for x64 in (False, True)}
 
 
 def _bool_aval(value: bool) -> ShapedArray:
@@ -60,6 +69,20 @@ def _numpy_aval(value: np.ndarray | np.generic) -> ShapedArray:
         )
     return ShapedArray(value.shape, dtypes.canonicalize_dtype(dtype))
 
+
+def numpy_scalar_aval(value: np.ndarray | np.generic) -> ShapedArray:
+    """The aval of a NumPy scalar or 0-d ndarray."""
+    key = (value.dtype, config.x64_enabled())
+    aval = _numpy_scalar_avals.get(key)
+    if aval is None:
+        aval = _numpy_aval(value)
+        if len(_numpy_scalar_avals) < _SCALAR_BOUND:
+            _numpy_scalar_avals[key] = aval
+    return aval
+
+
+_numpy_scalar_avals: dict[tuple[np.dtype, bool], ShapedArray] = {}
+_SCALAR_BOUND = 256
 
 # Exact type -> aval. core.trace adds its tracers, random its keys.
 pytype_avals: dict[type, Callable[[Any], Any]] = {

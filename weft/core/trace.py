@@ -211,8 +211,8 @@ def _numpy_literal(value: Any) -> Literal | None:
     """A NumPy scalar or 0-d ndarray, converted to the dtype it has in programs."""
     if value.ndim != 0:
         return None
-    aval = get_aval(value)
-    return Literal(np.asarray(value, dtype=aval.dtype), aval)
+    aval = avals_module.numpy_scalar_aval(value)
+    return Literal(value if value.dtype is aval.dtype else np.asarray(value, dtype=aval.dtype), aval)
 
 
 _LITERALS: dict[type, Callable[[Any], Literal | None]] = {
