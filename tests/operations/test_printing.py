@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+
 from tests.operations import oracle, samples
 
 PROGRAMS = [(name, i, *sample) for name, listed in samples.PROGRAMS.items() for i, sample in enumerate(listed)]
@@ -27,7 +28,7 @@ def test_elementwise_prints_as_the_oracle(operation: samples.Operation) -> None:
         return getattr(lax, operation.name)(*xs)
 
     for dtype in operation.dtypes:
-        if dtype.itemsize == 8 and dtype.kind != "c" or dtype == samples.C128:
+        if (dtype.itemsize == 8 and dtype.kind != "c") or dtype == samples.C128:
             continue
         args = tuple(samples.values(operation, dtype, i)[:6].reshape(2, 3) for i in range(operation.operands))
         assert str(oracle.weft_jaxpr(program, args)) == str(oracle.jax_jaxpr(program, args))
@@ -36,7 +37,7 @@ def test_elementwise_prints_as_the_oracle(operation: samples.Operation) -> None:
 @pytest.mark.parametrize("index", range(len(samples.ERRORS)))
 def test_error_class_is_the_oracles(index: int) -> None:
     program, args = samples.ERRORS[index]
-    with pytest.raises(Exception) as expected:  # noqa: PT011 - whatever the oracle raises
+    with pytest.raises(Exception) as expected:
         oracle.jax_jaxpr(program, args)
     with pytest.raises(expected.type) as raised:
         oracle.weft_jaxpr(program, args)

@@ -13,9 +13,9 @@ import jax
 import ml_dtypes
 import numpy as np
 import pytest
+
 import weft.lax as weft_lax
 from tests.operations import oracle, samples
-
 from weft import config, core
 
 PARAMS: dict[str, Any] = {"round": {"rounding_method": weft_lax.RoundingMethod.AWAY_FROM_ZERO}}

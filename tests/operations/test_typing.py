@@ -8,9 +8,9 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+
 import weft.lax as weft_lax
 from tests.operations import samples
-
 from weft import config, core, runtime
 
 

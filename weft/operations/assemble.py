@@ -7,6 +7,7 @@ into views before fusion (kinds.Resolve).
 from __future__ import annotations
 
 import builtins
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -104,7 +105,7 @@ def _concatenate_typing(*avals: Any, dimension: int) -> Any:
         raise TypeError(f"[concatenate] shapes may differ only along dimension {dimension}, got {listed}")
     check_same_dtype("concatenate", avals)
     total = sum(aval.shape[dimension] for aval in avals)
-    sizes = first.shape[:dimension] + (total,) + first.shape[dimension + 1 :]
+    sizes = (*first.shape[:dimension], total, *first.shape[dimension + 1 :])
     return runtime.ShapedArray(sizes, first.dtype, all(aval.weak_type for aval in avals))
 
 
@@ -154,7 +155,7 @@ def _stack_typing(*avals: Any, axis: int) -> Any:
         raise ValueError(f"[stack] cannot stack arrays with different numbers of dimensions: {listed}")
     if len({aval.shape for aval in avals}) != 1:
         raise ValueError(f"[stack] cannot stack arrays of different shapes: {listed}")
-    sizes = avals[0].shape[:axis] + (len(avals),) + avals[0].shape[axis:]
+    sizes = (*avals[0].shape[:axis], len(avals), *avals[0].shape[axis:])
     return runtime.ShapedArray(sizes, avals[0].dtype, all(aval.weak_type for aval in avals))
 
 
@@ -194,12 +195,12 @@ def _split_typing(x: Any, *, sizes: tuple[int, ...], axis: int) -> Any:
         raise ValueError(f"[split] sizes must be nonnegative, got {sizes}")
     if sum(sizes) != x.shape[axis]:
         raise ValueError(f"[split] sizes {sizes} add up to {sum(sizes)}, but axis {axis} of {x.str_short()} does not")
-    return [runtime.ShapedArray(x.shape[:axis] + (n,) + x.shape[axis + 1 :], x.dtype, x.weak_type) for n in sizes]
+    return [runtime.ShapedArray((*x.shape[:axis], n, *x.shape[axis + 1 :]), x.dtype, x.weak_type) for n in sizes]
 
 
 def _split_expand(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]:
     edges = [sum(sizes[:i]) for i in builtins.range(len(sizes) + 1)]
-    return [shape.slice_in_dim(x, lo, hi, 1, axis) for lo, hi in zip(edges, edges[1:], strict=False)]
+    return [shape.slice_in_dim(x, lo, hi, 1, axis) for lo, hi in itertools.pairwise(edges)]
 
 
 split_p = _resolved("split", _split_typing, _split_expand, multiple_results=True)

@@ -159,15 +159,15 @@ def integer_pow(x: Pair, *, y: int) -> Pair:
 
 
 def exp(z: Pair) -> Pair:
-    half = where(z.re > exp_limit(z.re), 0.5 * z.re, z.re)
-    first, second = half.call("exp"), (z.re - half).call("exp")
-    still = z.re.equals(-np.inf) & ~z.im.is_finite()
-    cos = where(still, 1.0, z.im.call("cos"))
-    sin = where(still, 0.0, z.im.call("sin"))
+    big = z.re > exp_limit(z.re)
+    first = where(big, 0.5 * z.re, z.re).call("exp")
+    second = where(big, first, 1.0)
+    vanishing = z.re.equals(-np.inf) & ~z.im.is_finite()
+    cos = where(vanishing, 1.0, z.im.call("cos"))
+    sin = where(vanishing, 0.0, z.im.call("sin"))
     re = (first * cos) * second
     im = (first * sin) * second
-    blowing = z.re.equals(np.inf) & ~z.im.is_finite()
-    re = where(blowing, np.inf, re)
+    re = where(z.re.equals(np.inf) & ~z.im.is_finite(), np.inf, re)
     return Pair(re, where(z.im.equals(0.0), z.im, im))
 
 
@@ -352,7 +352,7 @@ def atanh(z: Pair) -> Pair:
     limit = 1e8 if z.re.dtype == np.float32 else 1e80
     far = (x > limit) | (y > limit)
     big = x.max(y)
-    far_re = where(big.is_infinite(), 0.0, (x / big) / big / (1.0 + (x.min(y) / big) * (x.min(y) / big)))
+    far_re = where(is_infinite(z), 0.0, (x / big) / big / (1.0 + (x.min(y) / big) * (x.min(y) / big)))
     re, im = where(far, far_re, re), where(far, PI / 2, im)
     return Pair(re.copysign(z.re), im.copysign(z.im))
 

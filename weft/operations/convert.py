@@ -130,7 +130,8 @@ def _bitcast_typing(x: Any, *, new_dtype: np.dtype) -> Any:
         return runtime.ShapedArray(x.shape, x.dtype)
     if old < new and (not x.shape or x.shape[-1] != new // old):
         raise ValueError(
-            f"[bitcast_convert_type] to widen {x.str_short()} to {new_dtype.name} its last dimension must be {new // old}"
+            f"[bitcast_convert_type] to widen {x.str_short()} to {new_dtype.name} "
+            f"its last dimension must be {new // old}"
         )
     for dtype in (x.dtype, new_dtype):
         if category(dtype) in BOOL | COMPLEX:

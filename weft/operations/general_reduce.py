@@ -16,7 +16,6 @@ import numpy as np
 from weft import core, runtime
 from weft.core import kinds
 from weft.operations import arithmetic, logic, shape
-
 from weft.operations.reductions import (
     all_ones,
     axes_tuple,

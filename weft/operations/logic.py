@@ -218,8 +218,6 @@ def clz(x: ArrayLike) -> Array:
 
 
 def _select_typing(which: Any, *cases: Any) -> Any:
-    if not cases:
-        raise TypeError("[select_n] needs at least one case")
     is_bool = which.dtype == np.bool_
     if not is_bool and which.dtype != np.int32:
         raise TypeError(f"[select_n] `which` must be boolean or int32, got {which.str_short()}")
@@ -231,7 +229,9 @@ def _select_typing(which: Any, *cases: Any) -> Any:
     check_same_dtype("select_n", cases)
     if which.shape and which.shape != cases[0].shape:
         raise TypeError(
-            f"[select_n] `which` must be scalar or have the same shape as cases, got {which.str_short()} beside {listed}"
+            f"[select_n] `which` must be scalar or have the same shape as cases, "
+            f"got {which.str_short()} beside {listed}"
+            f"got {which.str_short()} beside {listed}"
         )
     return runtime.ShapedArray(cases[0].shape, cases[0].dtype, all(case.weak_type for case in cases))
 

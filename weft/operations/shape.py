@@ -10,6 +10,7 @@ affine index (kinds.View), so that they cost nothing inside a fused kernel. resh
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -70,7 +71,7 @@ def _broadcast_typing(
         raise TypeError(f"[{name}] shape must have every element be nonnegative, got {shape}")
     if any(not 0 <= d < len(shape) for d in dims):
         raise TypeError(f"[{name}] broadcast_dimensions {dims} must lie inside the output shape {shape}")
-    if any(a >= b for a, b in zip(dims, dims[1:], strict=False)):
+    if any(a >= b for a, b in itertools.pairwise(dims)):
         raise TypeError(f"[{name}] broadcast_dimensions must be strictly increasing, got {dims}")
     for axis, d in enumerate(dims):
         if x.shape[axis] not in (1, shape[d]):
@@ -206,7 +207,7 @@ def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = 
     start, stop, _ = builtins.slice(start_dimension, stop_dimension).indices(len(shape))
     if stop <= start:
         return operand
-    return reshape(operand, shape[:start] + (math.prod(shape[start:stop]),) + shape[stop:])
+    return reshape(operand, (*shape[:start], math.prod(shape[start:stop]), *shape[stop:]))
 
 
 # ---- transpose, squeeze, expand_dims
