@@ -50,6 +50,8 @@ float0 = np.dtype([("float0", np.void, 0)])
 
 _CANONICAL: dict[np.dtype, np.dtype] = {dtype: dtype for dtype in (*ALL, float0)}
 _NARROW = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
+# dtypes that are the same in every configuration.
+_CANONICAL_32 = {dtype: dtype for dtype in ALL if dtype not in _NARROW}
 SCALAR_TYPES: tuple[type, ...] = (*(dtype.type for dtype in ALL), np.longlong, np.ulonglong, np.intc, np.uintc)
 SCALAR_TYPES = tuple(dict.fromkeys(SCALAR_TYPES))
 
@@ -104,6 +106,8 @@ def as_dtype(value: Any) -> Any:
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype arrays get: 64-bit types are narrowed unless x64 is enabled."""
+    if dtype in _CANONICAL_32:
+        return _CANONICAL_32[dtype]
     if isinstance(dtype, ExtendedDType):
         if not allow_extended_dtype:
             raise ValueError(
@@ -186,6 +190,14 @@ def _category(value: Any) -> type:
 
 def issubdtype(a: Any, b: Any) -> bool:
     """Whether dtype or category ``a`` is (within) ``b``; bfloat16, float8 and int4 belong to NumPy's categories."""
+    try:
+        return _is_within(a, b)
+    except TypeError:
+        return _is_within.__wrapped__(a, b)  # something unhashable: let NumPy say what is wrong with it
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_within(a: Any, b: Any) -> bool:
     sub, above = _category(a), _category(b)
     if sub is above or issubclass(sub, above):
         return True
@@ -226,6 +238,11 @@ def scalar_type_of(x: Any) -> type:
 
 def finfo(dtype: Any) -> Any:
     """Machine limits of a floating type."""
+    return _finfo(as_dtype(dtype))
+
+
+@functools.lru_cache(maxsize=64)
+def _finfo(dtype: np.dtype) -> Any:
     return ml_dtypes.finfo(as_dtype(dtype)) if as_dtype(dtype) in _CATEGORY else np.finfo(as_dtype(dtype))
 
 
