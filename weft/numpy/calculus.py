@@ -22,6 +22,7 @@ from weft.numpy import (
     axes,
     contractions,
     creation,
+    indexing,
     joining,
     logic,
     promotion,
@@ -122,7 +123,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         first_value = lax.squeeze(_part(y, last, 0, 1), (last,))
         last_value = lax.squeeze(_part(y, last, extent - 1, extent), (last,))
         ends = lax.mul(np.asarray(0.5).astype(dtype), lax.add(first_value, last_value))
-        return lax.mul(promotion.convert(dx, dtype), lax.sub(total, ends))
+        area = lax.sub(total, ends)
+        return lax.mul(promotion.convert(dx, dtype), area)
     y, x = promotion.promote_dtypes_inexact(y, x)
     dtype = promotion.dtype_of(y)
     if len(promotion.shape_of(x)) == 1:
@@ -283,7 +285,7 @@ def _as_cov(
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights = _observation_weights(fweights, aweights, promotion.shape_of(data)[1])
     average, total = statistics.average(data, axis=1, weights=weights, returned=True)
-    total = lax.squeeze(_part(total, 0, 0, 1), (0,))
+    total = indexing.index(total, 0)
     if weights is None:
         freedom: Any = np.asarray(promotion.shape_of(data)[1] - ddof).astype(promotion.dtype_of(data))
     elif ddof == 0:
@@ -293,7 +295,7 @@ def _as_cov(
     else:
         freedom = arithmetic.subtract(
             total,
-            arithmetic.divide(arithmetic.multiply(ddof, reductions.sum(arithmetic.multiply(weights, aweights))), total),
+            arithmetic.divide(arithmetic.multiply(ddof, reductions.sum(arithmetic.multiply(weights, arithmetic.abs(aweights)))), total),
         )
     centered = lax.sub(data, lax.expand_dims(average, (1,)))
     scaled = (

@@ -29,7 +29,7 @@ def constant(value: np.ndarray, weak_type: bool = False) -> Any:
     dtype = dtypes.canonicalize_dtype(value.dtype)
     if value.dtype != dtype:
         value = value.astype(dtype)
-    return runtime.array_from_numpy(value, core.ShapedArray(value.shape, dtype, weak_type))
+    return runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, dtype, weak_type))
 
 
 def _leaves(value: Any) -> list[Any]:

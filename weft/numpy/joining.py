@@ -212,7 +212,7 @@ def _split(name: str, ary: Any, indices_or_sections: Any, axis: int) -> list[Any
         sizes = [np.int64(each + 1)] * rest + [np.int64(each)] * (sections - rest)
     if sum(map(int, sizes)) != extent:  # cuts out of order: overlapping parts
         return _overlapping(ary, borders, axis)
-    return list(lax.split(ary, sizes, axis=axis))
+    return list(lax.split_p.bind(ary, sizes=tuple(sizes), axis=axis))
 
 
 def _wrapped(cut: Any, extent: int, name: str) -> int:

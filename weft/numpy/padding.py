@@ -123,7 +123,7 @@ def _pad_constant(array: Any, widths: Widths, values: Any) -> Any:
         values = creation.asarray(values)
     values = promotion.convert(values, dtype)
     if promotion.shape_of(values) == ():
-        return lax.pad(array, values, tuple((low, high, 0) for low, high in widths))
+        return lax.pad_p.bind(array, values, padding_config=tuple((low, high, 0) for low, high in widths))
     values = rearrange.broadcast_to(values, (rank, 2))
     for axis, sides in enumerate(widths):
         for side, width in enumerate(sides):
@@ -131,7 +131,7 @@ def _pad_constant(array: Any, widths: Widths, values: Any) -> Any:
                 config: list[tuple[Any, Any, int]] = [(0, 0, 0)] * rank
                 config[axis] = (width, 0, 0) if side == 0 else (0, width, 0)
                 value = lax.squeeze(lax.slice(values, (axis, side), (axis + 1, side + 1)), (0, 1))
-                array = lax.pad(array, value, tuple(config))
+                array = lax.pad_p.bind(array, value, padding_config=tuple(config))
     return array
 
 

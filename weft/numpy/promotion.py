@@ -150,7 +150,8 @@ def promote_args(name: str, *args: Any) -> tuple[Any, ...]:
     if len(args) == 2:  # the common case: two arrays of one type
         first = getattr(args[0], "aval", None)
         if first is not None and first is getattr(args[1], "aval", None):
-            return args
+            if not first.weak_type or first.dtype != np.bool_:  # bool is never weak in a result
+                return args
     check_arraylike(name, *args)
     return promote_shapes(*promote_dtypes(*args))
 
