@@ -54,6 +54,8 @@ def special(name: str) -> Callable[..., Any]:
 
 def trunc_div(x: Any, y: Any) -> Any:
     """Integers truncate; x / 0 is -1 (unsigned: all ones) and min / -1 is min."""
+    if x.dtype.kind == "c":
+        return complex_div(x, y)
     if x.dtype.kind not in "iu":
         return np.true_divide(x, y)
     all_ones = np.array(-1).astype(x.dtype)
@@ -65,6 +67,20 @@ def trunc_div(x: Any, y: Any) -> Any:
         lowest = np.array(np.iinfo(x.dtype).min, x.dtype)
         quotient = np.where((x == lowest) & (y == -1), lowest, quotient)
     return np.where(y == 0, all_ones, quotient).astype(x.dtype)
+
+
+def complex_div(x: Any, y: Any) -> Any:
+    """C99 G.5.1: a zero divisor gives infinities of its signs, an infinite divisor zeros."""
+    x, y = np.broadcast_arrays(x, y)
+    out = np.array(np.true_divide(x, y))
+    huge = np.copysign(np.inf, y.real)
+    zero = (y == 0) & ~(np.isnan(x.real) & np.isnan(x.imag))
+    out.real, out.imag = np.where(zero, huge * x.real, out.real), np.where(zero, huge * x.imag, out.imag)
+    lost = np.isnan(out.real) & np.isnan(out.imag) & (np.isinf(y.real) | np.isinf(y.imag)) & np.isfinite(x)
+    re, im = (np.copysign(np.where(np.isinf(part), 1.0, 0.0), part) for part in (y.real, y.imag))
+    out.real = np.where(lost, 0.0 * (x.real * re + x.imag * im), out.real)
+    out.imag = np.where(lost, 0.0 * (x.imag * re - x.real * im), out.imag)
+    return out
 
 
 def rem(x: Any, y: Any) -> Any:
