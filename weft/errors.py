@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 
-class _WeftErrorMixin:
+class _WeftErrorMixin(Exception):
     """Appends where to read about the error."""
 
     _documented = True

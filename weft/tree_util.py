@@ -387,13 +387,12 @@ def register_pytree_with_keys(
     flatten_func: Callable[[T], tuple[Iterable[Any], Hashable]] | None = None,
 ) -> None:
     """Make a class a container whose children have keys, shown in key paths."""
-    if flatten_func is None:
 
-        def flatten_func(node: T) -> tuple[Iterable[Any], Hashable]:
-            pairs, metadata = flatten_with_keys(node)
-            return tuple([child for _, child in pairs]), metadata
+    def flatten(node: T) -> tuple[Iterable[Any], Hashable]:
+        pairs, metadata = flatten_with_keys(node)
+        return tuple([child for _, child in pairs]), metadata
 
-    register_pytree_node(nodetype, flatten_func, unflatten_func, flatten_with_keys)
+    register_pytree_node(nodetype, flatten_func or flatten, unflatten_func, flatten_with_keys)
 
 
 def register_pytree_node_class(cls: type[T]) -> type[T]:

@@ -11,7 +11,7 @@ import enum
 import hashlib
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,7 @@ class _Writer:
         weak = "~" if self.weak_types and aval.weak_type else ""
         return f"{weak}{aval.dtype.name}{aval.shape}"
 
-    def binders(self, variables: list[Var]) -> str:
+    def binders(self, variables: Sequence[Var]) -> str:
         numbers = self.numbers
         texts = []
         for v in variables:
