@@ -288,8 +288,12 @@ class _Fusion:
         for operand, out in zip(equation.invars, equation.outvars, strict=False):
             if not self._is_needed(out):
                 continue
-            users = list(self._users_of(out))
-            left = [g for g in users if barrier or g.step is not None or not self._see_through(g, equation)]
+            users = dict(self._users_of(out))
+            left = [
+                group
+                for group, in_memory in users.items()
+                if barrier or group.step is not None or not self._see_through(group, equation) or in_memory
+            ]
             if left or out in self.stored or barrier:
                 self.aliases[out] = operand
                 self._store(operand, None)

@@ -389,6 +389,8 @@ def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]
     )  # fmt: skip
     if not same or written.starts is not None or read.starts is not None:
         return False
+    if low.nest.split:  # both passes read what stands ahead of the loop
+        return False
     variable = base(read.variable)
     if any(base(b.variable) is variable and i != source for i, b in enumerate(low.operands)):
         return False

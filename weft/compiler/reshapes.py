@@ -32,6 +32,7 @@ class _Sinker:
 
     def __init__(self, equations: Sequence[Any], outvars: Sequence[Any]) -> None:
         self.equations = equations
+        self.places = {equation: place for place, equation in enumerate(equations)}
         self.makers = {out: equation for equation in equations for out in equation.outvars}
         self.uses: dict[Any, int] = {}
         self.read: set[Any] = set()
@@ -87,10 +88,8 @@ class _Sinker:
                 if not isinstance(operand, Literal) and operand.aval.shape and (operand, shape) not in self.moved:
                     self.moved[operand, shape] = Var(operand.aval.update(shape=shape))
                     stack.append((operand, self.moved[operand, shape]))
-        placed = {v for equation in result for v in equation.outvars} if len(order) > 1 else set()
-        for variable, name in reversed(order):
-            if name not in placed:
-                result.append(self._under_shape(variable, shape, name, reshape))
+        for variable, name in sorted(order, key=lambda pair: self.places.get(self.makers.get(pair[0]), -1)):
+            result.append(self._under_shape(variable, shape, name, reshape))
 
     def _under_shape(self, variable: Any, shape: tuple[int, ...], name: Any, reshape: Any) -> Any:
         maker = self.makers.get(variable)

@@ -193,9 +193,11 @@ class _Lowering:
         return out
 
     def _scalar(self, value: Any, dtype: Any) -> int:
-        """A scalar parameter's value; equal literals share one."""
+        """A scalar parameter's value. Equal fractions share one; whole numbers may be counts of elements, whose
+        coincidence at one size must not show in the nest."""
         dtype = np.dtype(dtype)
-        key = (np.asarray(value, dtype).tobytes(), dtype)
+        array = np.asarray(value, dtype)
+        key = (array.tobytes(), dtype) if dtype.kind == "f" and not float(array).is_integer() else len(self.scalar_index)
         found = self.scalar_index.get(key)
         if found is not None:
             return found

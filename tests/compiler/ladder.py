@@ -1,0 +1,131 @@
+"""The rungs of the oracle ladder for a program: reference interpreter, loops interpreted, machine code, eager."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import compiler, core, runtime
+from weft.compiler import interpret, plan
+from weft.core.eval import eval_jaxpr
+from weft.loops import interpret as loops_interpret
+
+
+def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.ClosedJaxpr:
+    """The program of a function that takes and gives flat lists."""
+    closed, _ = core.trace_to_jaxpr(lambda *xs: list(function(*xs)), [core.get_aval(x) for x in args])
+    return closed
+
+
+def compiled(closed: core.ClosedJaxpr, donated: tuple[bool, ...] = ()) -> compiler.Program:
+    return compiler.compile_jaxpr(closed, name="test", donated=donated)
+
+
+def arrays(args: Sequence[Any]) -> list[Any]:
+    found = []
+    for arg in args:
+        aval = core.get_aval(arg)
+        found.append(runtime.array_from_numpy(np.array(arg, aval.dtype, order="C"), aval))
+    return found
+
+
+def by_machine_code(program: compiler.Program, args: Sequence[Any]) -> list[np.ndarray]:
+    return [np.asarray(out) for out in program.executable.run([*program.consts, *arrays(args)])]
+
+
+def by_reference(closed: core.ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
+    return interpret.interpret(closed, args)
+
+
+def by_eager(closed: core.ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
+    return [np.asarray(out) for out in eval_jaxpr(closed.jaxpr, closed.consts, *arrays(args))]
+
+
+def by_loops(program: compiler.Program, args: Sequence[Any]) -> list[np.ndarray]:
+    """The plan carried out in NumPy, its nests by the loops interpreter."""
+    return _Machine(program, args).run()
+
+
+def n_kernels(program: compiler.Program) -> int:
+    return sum(isinstance(entry, plan.Run) for entry in program.plan.instructions)
+
+
+class _Machine:
+    """Slots as byte arrays."""
+
+    def __init__(self, program: compiler.Program, args: Sequence[Any]) -> None:
+        self.plan = program.plan
+        given = [*(np.asarray(const) for const in program.consts), *args]
+        self.slots = [
+            np.frombuffer(bytearray(np.ascontiguousarray(np.asarray(x, v.dtype)).tobytes()), np.uint8)
+            for x, v in zip(given, program.in_avals, strict=True)
+        ]
+        self.slots += [np.zeros(output[-1].nbytes, np.uint8) for output in self.plan.outputs]
+        arena = np.zeros(self.plan.arena_bytes, np.uint8)
+        self.slots += [arena[offset : offset + n] for offset, n in self.plan.temps]
+        self.dynamic: dict[int, int] = {}
+
+    def run(self) -> list[np.ndarray]:
+        for entry in self.plan.instructions:
+            if isinstance(entry, plan.Run):
+                self._kernel(entry)
+            else:
+                getattr(self, f"_{entry[0]}")(*entry[1:])
+        return [self._output(position, spec) for position, spec in enumerate(self.plan.outputs)]
+
+    def _output(self, position: int, spec: tuple[Any, ...]) -> np.ndarray:
+        slot = self.plan.n_inputs + position
+        if spec[0] == "input":
+            slot = spec[1]
+        elif spec[0] == "output":
+            slot = self.plan.n_inputs + spec[1]
+        aval = spec[-1]
+        return self.slots[slot][: aval.nbytes].view(aval.dtype).reshape(aval.shape)
+
+    def _at(self, place: tuple[int, int, int]) -> tuple[np.ndarray, int]:
+        slot, offset, dyn = place
+        return self.slots[slot], offset + self.dynamic.get(dyn, 0)
+
+    def _kernel(self, entry: plan.Run) -> None:
+        buffers, offsets = [], []
+        for binding, place in zip(entry.lowered.operands, entry.operands, strict=True):
+            data, offset = self._at(place)
+            size = binding.dtype.itemsize
+            buffers.append(data[: len(data) // size * size].view(binding.dtype))
+            offsets.append(offset // size)
+        loops_interpret.interpret(entry.lowered, buffers, offsets)
+
+    def _offset(self, dyn: int, entries: Sequence[tuple[int, int, str, int, int]]) -> None:
+        total = 0
+        for slot, offset, char, most, stride in entries:
+            value = int(self.slots[slot][offset : offset + np.dtype(char).itemsize].view(char)[0])
+            total += min(max(value, 0), most) * stride
+        self.dynamic[dyn] = total
+
+    def _copy(self, target: tuple[int, int, int], source: tuple[int, int, int], nbytes: int) -> None:
+        (data, at), (old, start) = self._at(target), self._at(source)
+        data[at : at + nbytes] = old[start : start + nbytes]
+
+    def _fill(self, target: tuple[int, int, int], nbytes: int, byte: int) -> None:
+        data, at = self._at(target)
+        data[at : at + nbytes] = byte
+
+    def _gemm(self, char: str, ta: bool, tb: bool, m: int, n: int, k: int, a: Any, lda: int, b: Any, ldb: int,
+              c: Any, ldc: int, batch: Sequence[tuple[int, ...]]) -> None:  # fmt: skip
+        for index in np.ndindex(*[entry[0] for entry in batch]):
+            moves = [sum(i * entry[side] for i, entry in zip(index, batch, strict=True)) for side in (1, 2, 3)]
+            left = self._matrix(char, a, moves[0], (k, m) if ta else (m, k), lda)
+            right = self._matrix(char, b, moves[1], (n, k) if tb else (k, n), ldb)
+            self._matrix(char, c, moves[2], (m, n), ldc)[...] = (left.T if ta else left) @ (right.T if tb else right)
+
+    def _matrix(self, char: str, place: Any, move: int, shape: tuple[int, int], leading: int) -> np.ndarray:
+        data, at = self._at(place)
+        size = np.dtype(char).itemsize
+        return np.lib.stride_tricks.as_strided(data[at + move :].view(np.uint8)[: _whole(data, at + move, size)].view(char),
+                                               shape, (leading * size, size))  # fmt: skip
+
+
+def _whole(data: np.ndarray, start: int, size: int) -> int:
+    return (len(data) - start) // size * size

@@ -1,0 +1,39 @@
+"""Random programs: every rung of the oracle ladder gives the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from random_programs import Generator
+
+import ladder
+from weft.compiler import verify
+
+SEEDS = range(60)
+
+
+def agree(left: np.ndarray, right: np.ndarray, exact: bool) -> bool:
+    """Equal up to the sign of zeros (NumPy's max of -0.0 and 0.0 is either); products only closely."""
+    if left.shape != right.shape or left.dtype != right.dtype:
+        return False
+    if exact:
+        return bool(np.all((left == right) | (np.isnan(left) & np.isnan(right))))
+    return np.allclose(left, right, 1e-4, 1e-4, equal_nan=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_rung_gives_the_same(seed: int) -> None:
+    generator = Generator(seed, 12 if seed % 3 else 30)
+    args = generator.inputs()
+    closed = ladder.traced(generator.program, args)
+    program = ladder.compiled(closed)
+    verify.verify("simplify", closed, program.jaxpr)
+    exact = not any(equation.primitive.name == "dot_general" for equation in closed.jaxpr.eqns)
+    reference = ladder.by_reference(closed, args)
+    machine = ladder.by_machine_code(program, args)
+    for name, outs in (("loops", ladder.by_loops(program, args)), ("machine code", machine)):
+        for index, (out, expected) in enumerate(zip(outs, reference, strict=True)):
+            assert agree(out, expected, exact), f"{name}: result {index}\n{program.text('kernel')}"
+    if exact and seed % 4 == 0:
+        for index, (out, expected) in enumerate(zip(ladder.by_eager(closed, args), machine, strict=True)):
+            assert verify.same_bits(out, expected), f"eager: result {index}\n{program.text('kernel')}"
