@@ -179,6 +179,14 @@ void map_lanes(const void* in0, const void*, void* out0, void*, int64_t lanes) {
   for (int64_t i = 0; i < lanes; ++i) out[i] = T(function(double(x[i])));
 }
 
+template <class T>
+void remainders(const void* in0, const void* in1, void* out0, void*, int64_t lanes) {
+  const T* x = static_cast<const T*>(in0);
+  const T* y = static_cast<const T*>(in1);
+  T* out = static_cast<T*>(out0);
+  for (int64_t i = 0; i < lanes; ++i) out[i] = std::fmod(x[i], y[i]);
+}
+
 struct Entry {
   const char* name;
   Helper function;
@@ -190,6 +198,8 @@ constexpr Entry kEntries[] = {
     {"lgamma_f64", map_lanes<double, log_gamma>},
     {"digamma_f32", map_lanes<float, digamma>},
     {"digamma_f64", map_lanes<double, digamma>},
+    {"fmod_f32", remainders<float>},
+    {"fmod_f64", remainders<double>},
 };
 constexpr size_t kCount = sizeof(kEntries) / sizeof(kEntries[0]);
 
