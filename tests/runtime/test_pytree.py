@@ -7,6 +7,7 @@ import dataclasses
 import gc
 import pickle
 import resource
+import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -482,8 +483,9 @@ def test_a_hundred_thousand_calls_leak_nothing() -> None:
     for _ in range(500):
         once()
     gc.collect()
-    before = resident_bytes()
+    before, blocks = resident_bytes(), sys.getallocatedblocks()
     for _ in range(12_000):  # eight or more native calls each
         once()
     gc.collect()
+    assert sys.getallocatedblocks() - blocks < 500
     assert resident_bytes() - before < 4 << 20
