@@ -52,9 +52,6 @@ def _convert_scalar(emit: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, 
             return emit.complex(emit.convert(emit.real(x), part), emit.convert(emit.imag(x), part))
         return emit.complex(emit.convert(x, part), emit.const(0.0, part))
     if is_complex(x):
-        if new_dtype == np.bool_:
-            zero = emit.const(0.0, real_part_dtype(x.dtype))
-            return emit.or_(emit.compare("ne", emit.real(x), zero), emit.compare("ne", emit.imag(x), zero))
         x = emit.real(x)
     if new_dtype == np.bool_:
         return emit.compare("ne", x, emit.const(0, x.dtype))

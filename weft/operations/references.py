@@ -190,10 +190,10 @@ def mulhi(x: Any, y: Any) -> Any:
 def convert(x: Any, dtype: Any) -> Any:
     """Truncates toward zero and saturates; NaN to integer is 0; complex to real drops the imaginary part."""
     dtype = np.dtype(dtype)
-    if dtype == np.bool_:
-        return np.asarray(x != np.zeros((), x.dtype))
     if x.dtype.kind == "c" and not dtypes.issubdtype(dtype, np.complexfloating):
         x = x.real
+    if dtype == np.bool_:
+        return np.asarray(x != np.zeros((), x.dtype))
     if dtypes.issubdtype(x.dtype, np.floating) and dtypes.issubdtype(dtype, np.integer):
         return saturate(x.astype(np.float64) if x.dtype.itemsize < 8 else x, dtype)
     if x.dtype == np.float64 and dtype.itemsize <= 2 and dtypes.issubdtype(dtype, np.floating):
