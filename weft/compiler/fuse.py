@@ -67,6 +67,7 @@ class _Fusion:
         self.jaxpr, self.dims = jaxpr, dims
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
         self.absorber = Absorber(dims, self.places)
+        self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
         self.groups: list[Group] = []
         self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
         self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
@@ -303,6 +304,8 @@ class _Fusion:
     def _see_through(self, group: Group, equation: Any) -> bool:
         """Let a group read past a reshape that only adds or drops unit dimensions."""
         operand, out = equation.invars[0], equation.outvars[0]
+        if operand not in self.made:  # in memory already: under its new shape it is as dense as before
+            return False
         pairs = dict(matched(operand.aval.shape, out.aval.shape))
         unmatched = [extent for dim, extent in enumerate(operand.aval.shape) if dim not in pairs]
         unmatched += [extent for dim, extent in enumerate(out.aval.shape) if dim not in pairs.values()]

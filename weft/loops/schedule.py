@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.loops import ir
+from weft.loops import ir, printer
 from weft.loops.index_math import ZERO, Stride, follows
 
 if TYPE_CHECKING:
@@ -47,6 +47,10 @@ class Lowered:
     extents: tuple[int, ...]
     outer: tuple[int, ...]  # extents
     params: bytes
+
+    def describe(self) -> str:
+        sizes = "x".join(str(extent) for extent in (*self.outer, *self.extents))
+        return f"{printer.text(self.nest)}\n  at {sizes or 'one point'}"
 
     @property
     def points(self) -> int:

@@ -1,0 +1,110 @@
+"""The plan: aliases, memory reuse, donation, run-time offsets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import ladder
+from weft import compiler
+from weft import operations as lax
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def run(function: Any, *args: Any, donated: tuple[bool, ...] = ()) -> tuple[compiler.Program, list[np.ndarray]]:
+    closed = ladder.traced(function, args)
+    program = ladder.compiled(closed, donated)
+    outs = ladder.by_machine_code(program, args)
+    for out, expected in zip(outs, ladder.by_reference(closed, args), strict=True):
+        np.testing.assert_array_equal(out, expected)
+    return program, outs
+
+
+def test_results_that_are_arguments_cost_nothing() -> None:
+    program, _ = run(lambda x: [x, lax.reshape(x, (4, 3)), lax.expand_dims(x, (0,))], X)
+    assert [output[0] for output in program.plan.outputs] == ["input"] * 3
+    assert not program.plan.instructions
+
+
+def test_a_result_twice_is_made_once() -> None:
+    def function(x: Any) -> list[Any]:
+        y = lax.neg(x)
+        return [y, y, lax.reshape(y, (12,))]
+
+    program, _ = run(function, X)
+    assert [output[0] for output in program.plan.outputs] == ["new", "output", "output"]
+    assert ladder.n_kernels(program) == 1
+
+
+def test_a_literal_result_is_an_array() -> None:
+    run(lambda x: [np.float32(3), lax.neg(x)], X)
+
+
+def test_a_dying_temporary_is_written_over() -> None:
+    def function(x: Any) -> list[Any]:
+        return [lax.cumsum(lax.cumsum(lax.cumsum(x, axis=1), axis=0), axis=1)]
+
+    program, _ = run(function, X)
+    assert program.plan.arena_bytes <= 2 * 64
+
+
+def test_a_donated_argument_is_reused() -> None:
+    program, _ = run(lambda x: [lax.add(x, x)], X, donated=(True,))
+    assert program.plan.outputs[0][:2] == ("donated", 0)
+
+
+def test_a_donated_argument_that_is_read_elsewhere_is_not() -> None:
+    program, _ = run(lambda x: [lax.add(lax.rev(x, (0,)), x)], X, donated=(True,))
+    assert program.plan.outputs[0][0] == "new"
+
+
+def test_an_update_of_a_donated_argument_copies_nothing_else() -> None:
+    def function(x: Any, u: Any, i: Any) -> list[Any]:
+        return [lax.dynamic_update_slice_p.bind(x, u, i, np.int32(0))]
+
+    program, outs = run(function, X, X[:1, :2], np.int32(7), donated=(True, False, False))
+    assert program.plan.outputs[0][:2] == ("donated", 0)
+    np.testing.assert_array_equal(outs[0][2, :2], X[0, :2])
+
+
+def test_an_update_of_a_dying_temporary_copies_nothing() -> None:
+    def function(x: Any, i: Any) -> list[Any]:
+        return [lax.dynamic_update_slice_p.bind(lax.neg(x), lax.slice(x, (0, 0), (1, 2)), i, np.int32(1))]
+
+    program, _ = run(function, X, np.int32(1))
+    assert "copy" not in [entry[0] for entry in program.plan.instructions if isinstance(entry, tuple)]
+
+
+def test_starts_are_clamped() -> None:
+    for start in (-5, 0, 1, 99):
+        run(lambda x, i: [lax.neg(lax.dynamic_slice_p.bind(x, i, np.int32(9), slice_sizes=(2, 3)))], X, np.int32(start))
+
+
+def test_padding_is_written_once() -> None:
+    program, _ = run(lambda x: [lax.pad(x, np.float32(0), ((1, 2, 0), (0, 0, 0)))], X)
+    assert ladder.n_kernels(program) == 3
+    run(lambda x: [lax.pad(x, np.float32(0), ((1, 1, 0), (2, -1, 0)))], X)
+    run(lambda x: [lax.pad(x, np.float32(0), ((0, 1, 2), (-1, 1, 1)))], X)
+
+
+def test_empty_sums_and_products() -> None:
+    program, outs = run(lambda x, y: [lax.dot_general(x, y, (((1,), (0,)), ((), ())))], np.ones((3, 0), np.float32),
+                        np.ones((0, 4), np.float32))  # fmt: skip
+    assert program.plan.instructions[0][0] == "fill"
+    run(lambda x: [lax.reduce_sum(x, (1,)), lax.reduce_max(x, (1,)), lax.reduce_sum(x, (0, 1))], np.ones((3, 0), np.float32))
+    run(lambda x: [lax.reduce_sum(x, (1,)), lax.neg(x)], np.ones((0, 3), np.float32))
+
+
+def test_general_products() -> None:
+    random = np.random.default_rng(0)
+    a, b = (np.asarray(random.integers(-4, 5, s), np.float32) for s in ((2, 3, 4, 5), (5, 2, 4, 6)))
+    for numbers in (
+        (((3,), (0,)), ((0,), (1,))), (((2, 3), (2, 0)), ((0,), (1,))), (((3, 2), (0, 2)), ((0,), (1,))),
+        (((3,), (0,)), ((), ())), (((0, 2), (1, 2)), ((3,), (0,))), (((), ()), ((), ())),
+    ):  # fmt: skip
+        for dtype in (np.float32, np.float64, np.int32, np.complex64):
+            if dtype is np.float64:
+                continue
+            run(lambda x, y, n=numbers: [lax.dot_general(x, y, n)], a.astype(dtype), b.astype(dtype))

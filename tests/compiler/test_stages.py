@@ -1,0 +1,106 @@
+"""Stages are shown, dumped, verified; simplification says what it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ladder
+import weft
+from weft import compiler, core, errors
+from weft import operations as lax
+from weft.compiler import pipeline, simplify, verify
+
+X = np.arange(6, dtype=np.float32)
+
+
+def simplified(function: Any, *args: Any) -> core.ClosedJaxpr:
+    closed = ladder.traced(function, args)
+    small = simplify.simplify(closed)
+    verify.verify("simplify", closed, small)
+    return small
+
+
+def names(closed: core.ClosedJaxpr) -> list[str]:
+    return [equation.primitive.name for equation in closed.jaxpr.eqns]
+
+
+def test_equal_equations_are_one() -> None:
+    assert names(simplified(lambda x: [lax.add(lax.sin(x), lax.sin(x))], X)) == ["sin", "add"]
+
+
+def test_what_nobody_reads_is_dropped() -> None:
+    def function(x: Any) -> list[Any]:
+        lax.exp(x)
+        return [lax.neg(x)]
+
+    assert names(simplified(function, X)) == ["neg"]
+
+
+def test_calls_are_inlined() -> None:
+    inner = weft.jit(lambda x: lax.mul(x, x))
+    assert names(simplified(lambda x: [lax.add(inner(x), inner(x))], X)) == ["mul", "add"]
+
+
+def test_exact_algebra_only() -> None:
+    assert names(simplified(lambda x: [lax.sub(x, np.float32(0))], X)) == []
+    assert names(simplified(lambda x: [lax.add(x, np.float32(0))], X)) == ["add"]
+    assert names(simplified(lambda x: [lax.mul(x, np.float32(1))], X)) == []
+    assert names(simplified(lambda x: [lax.mul(x, np.float32(0))], X)) == ["mul"]
+    assert names(simplified(lambda x: [lax.neg(lax.neg(x))], X)) == []
+    assert names(simplified(lambda x: [lax.add(x, np.int32(0))], X.astype(np.int32))) == []
+
+
+def test_reshapes_sink_below_elementwise_operations() -> None:
+    small = simplified(lambda x: [lax.exp(lax.reshape(lax.mul(lax.sin(x), x), (2, 3)))], X)
+    assert names(small) == ["reshape", "sin", "mul", "exp"]
+
+
+def test_a_broken_stage_is_named() -> None:
+    good = ladder.traced(lambda x: [lax.add(x, x)], [X])
+    bad = ladder.traced(lambda x: [lax.mul(x, x)], [X])
+    with pytest.raises(errors.InternalError, match="stage: simplify"):
+        verify.verify("simplify", good, bad)
+
+
+def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    closed = ladder.traced(lambda x: [lax.add(x, x)], [X])
+    try:
+        weft.config.update("show", "fuse,lower")
+        weft.config.update("dump", str(tmp_path))
+        weft.config.update("check", True)
+        pipeline.compile_new(closed, "shown", ())
+    finally:
+        weft.config.update("show", "")
+        weft.config.update("dump", "")
+        weft.config.update("check", False)
+    printed = capfd.readouterr().err
+    assert "shown: fuse" in printed and "kernel add" in printed and "nest add" in printed
+    assert {path.suffix for path in tmp_path.iterdir()} >= {".simplify", ".fuse", ".lower", ".plan"}
+
+
+def test_every_form_has_a_text() -> None:
+    program = ladder.compiled(ladder.traced(lambda x: [lax.reduce_sum(lax.sin(x), (0,))], [X]))
+    for form in ("jaxpr", "kernel", "loops", "llvm", "asm", "plan"):
+        assert program.text(form)
+    with pytest.raises(ValueError, match="unknown form"):
+        program.text("poetry")
+    assert program.cost_analysis()["bytes accessed"] == 28
+    assert program.memory_analysis()["argument_size_in_bytes"] == 24
+
+
+def test_equal_programs_are_compiled_once() -> None:
+    first = ladder.compiled(ladder.traced(lambda x: [lax.cos(x)], [X]))
+    before = compiler.stats()["programs_reused"]
+    assert ladder.compiled(ladder.traced(lambda y: [lax.cos(y)], [X])) is first
+    assert compiler.stats()["programs_reused"] == before + 1
+
+
+def test_eager_operations_of_a_fresh_shape_compile_nothing() -> None:
+    np.asarray(lax.add(np.ones((3, 4), np.float32), np.ones((3, 4), np.float32)))
+    before = compiler.stats()["kernels_built"]
+    np.asarray(lax.add(np.ones((7, 2, 5), np.float32), np.ones((7, 2, 5), np.float32)))
+    assert compiler.stats()["kernels_built"] == before
