@@ -24,7 +24,7 @@ from weft.core import tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
-from weft.higher import calls, devices, identity, misses, signature, trace_cache
+from weft.higher import calls, constants, devices, identity, misses, signature, trace_cache
 
 _hooks: dict[str, Callable[..., Any]] = {}
 
@@ -224,17 +224,18 @@ class JitState:
         if found is not None:
             return found
         program = trace.programs.get(key)
-        jaxpr, kept = trace.closed.jaxpr.memoize(_FORMS[self.options.keep_unused], _parameters_only(self.options))
+        jaxpr, kept, inner = trace.closed.jaxpr.memoize(_FORMS[key[1]], _PARAMETERS[key[1]])
         kept_donated = tuple([donated[index] for index in kept])
-        constants = [signature.to_array(value, v.aval) for value, v in _constants(trace.closed)]
+        values = (*trace.closed.consts, *inner)
+        hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
         if program is None:
-            flags = (False,) * len(constants) + kept_donated
+            flags = (False,) * len(hidden) + kept_donated
             program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)
             trace.programs[key] = program
             self._count(program)
             if config.read("log_compiles"):
                 misses.log_compiled(self.function, trace.name, program)
-        consts = (*program.consts, *constants)
+        consts = (*program.consts, *hidden)
         entry = runtime.CacheEntry(
             program.executable, kept, consts, trace.out_tree, trace.out_avals, kept_donated
         )
@@ -348,31 +349,26 @@ def check_numbers(outs: Sequence[Any], name: str) -> None:
             raise FloatingPointError(f"invalid value (inf) encountered in jit({name})")
 
 
-_FORMS = {False: "parameters_used", True: "parameters_all"}
-
-
-def _constants(closed: ClosedJaxpr) -> Any:
-    return zip(closed.consts, closed.jaxpr.constvars, strict=True)
-
-
-def _parameters_only(options: Options) -> Callable[[Jaxpr], tuple[Jaxpr, tuple[int, ...]]]:
-    return functools.partial(_without_constants, keep_unused=options.keep_unused)
-
-
-def _without_constants(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr, tuple[int, ...]]:
-    """The program with its constants as leading arguments, without the arguments it never reads; those left.
-
-    Constants become hidden parameters, so that programs are equal whatever arrays they captured.
-    """
+def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr, tuple[int, ...], tuple[Any, ...]]:
+    """(the program with all its constants as leading arguments and without the arguments it never reads; which
+    arguments are left; the values of the constants of inner calls)."""
     kept = tuple(range(len(jaxpr.invars)))
     if not keep_unused:
         used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if isinstance(atom, Var)}
         used.update(atom for atom in jaxpr.outvars if isinstance(atom, Var))
         kept = tuple([index for index, v in enumerate(jaxpr.invars) if v in used])
-    if not jaxpr.constvars and len(kept) == len(jaxpr.invars):
-        return jaxpr, kept
-    invars = [*jaxpr.constvars, *[jaxpr.invars[index] for index in kept]]
-    return jaxpr.replace(constvars=[], invars=invars), kept
+    lifted = constants.lifted(jaxpr)
+    if not lifted.jaxpr.constvars and len(kept) == len(jaxpr.invars):
+        return jaxpr, kept, ()
+    invars = [*lifted.jaxpr.constvars, *[jaxpr.invars[index] for index in kept]]
+    return lifted.jaxpr.replace(constvars=[], invars=invars), kept, lifted.values
+
+
+_FORMS = {False: "parameters_used", True: "parameters_all"}
+_PARAMETERS = {
+    False: functools.partial(_parameters, keep_unused=False),
+    True: functools.partial(_parameters, keep_unused=True),
+}
 
 
 def donated_leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -> tuple[bool, ...]:

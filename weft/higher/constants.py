@@ -1,0 +1,73 @@
+"""Captured arrays become arguments: a program with constants, at any depth of calls, as one without.
+
+    before   { lambda a:f32[3]; b:f32[3]. let c = jit[jaxpr={ lambda d:f32[3]; e. let ... }] b in (c,) }
+    after    { lambda ; a:f32[3] d:f32[3] b:f32[3]. let c = jit[jaxpr={ lambda ; d e. let ... }] d b in (c,) }
+
+Afterwards programs are equal whatever arrays they captured, so that their machine code is shared and no cache keeps
+an array alive. What is derived from a jaxpr is remembered on it and dies with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft.core import avals
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from weft.higher import calls
+
+
+class Lifted(NamedTuple):
+    """A program whose inner calls have no constants: those are its last constvars, with these values."""
+
+    jaxpr: Jaxpr
+    values: tuple[Any, ...]
+
+
+def lifted(jaxpr: Jaxpr) -> Lifted:
+    """Move the constants of inner calls up to ``jaxpr``."""
+    return jaxpr.memoize("lifted", _lift)
+
+
+def as_arguments(jaxpr: Jaxpr) -> Jaxpr:
+    """``jaxpr`` with its constvars as leading arguments."""
+    return jaxpr.memoize("as_arguments", _constvars_first)
+
+
+def _constvars_first(jaxpr: Jaxpr) -> Jaxpr:
+    return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+
+
+def _lift(jaxpr: Jaxpr) -> Lifted:
+    if not any(_inner(eqn) is not None for eqn in jaxpr.eqns):
+        return Lifted(jaxpr, ())
+    variables: dict[int, Var] = {}
+    values: list[Any] = []
+    eqns = [_lift_equation(eqn, variables, values) for eqn in jaxpr.eqns]
+    if not values:
+        return Lifted(jaxpr, ())
+    constvars = [*jaxpr.constvars, *variables.values()]
+    return Lifted(jaxpr.replace(constvars=constvars, eqns=eqns), tuple(values))
+
+
+def _inner(eqn: JaxprEqn) -> ClosedJaxpr | None:
+    return eqn.params["jaxpr"] if eqn.primitive is calls.jit_p else None
+
+
+def _lift_equation(eqn: JaxprEqn, variables: dict[int, Var], values: list[Any]) -> JaxprEqn:
+    inner = _inner(eqn)
+    if inner is None:
+        return eqn
+    below = lifted(inner.jaxpr)
+    constants = (*inner.consts, *below.values)
+    if not constants:
+        return eqn
+    operands = []
+    for value in constants:
+        variable = variables.get(id(value))
+        if variable is None:
+            variable = variables[id(value)] = Var(avals.get_aval(value))
+            values.append(value)
+        operands.append(variable)
+    params = dict(eqn.params, jaxpr=ClosedJaxpr(as_arguments(below.jaxpr)))
+    params["donated_invars"] = (False,) * len(constants) + tuple(params.get("donated_invars", ()))
+    return eqn.replace(invars=[*operands, *eqn.invars], params=params)
