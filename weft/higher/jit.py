@@ -243,12 +243,21 @@ class JitState:
         return found
 
     def _count(self, program: Any) -> None:
+        """Add a program's costs; one that another function had compiled cost nothing here."""
         self.executables += 1
         stats = program.stats
-        self.statistics[0] += stats.get("kernels_built", 0)
-        self.statistics[1] += stats.get("kernels_reused", 0)
+        built, reused = stats.get("kernels_built", 0), stats.get("kernels_reused", 0)
+        if program in _counted:
+            self.statistics[1] += built + reused
+            return
+        _counted.add(program)
+        self.statistics[0] += built
+        self.statistics[1] += reused
         for stage, elapsed_ms in stats.get("milliseconds", {}).items():
             self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + elapsed_ms
+
+
+_counted: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _is_own(function: Any) -> bool:
