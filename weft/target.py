@@ -45,8 +45,8 @@ TARGETS = {
         Target("aarch64", f"aarch64-{_LINUX}", "generic", "+neon", 4, (), ()),
     )
 }
-_V3 = frozenset("avx avx2 bmi1 bmi2 f16c fma movbe".split())
-_V4 = frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
+_V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
+_V4 = frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 
 
 def _host_name() -> str:

@@ -57,7 +57,9 @@ def map_nest(kind, in_dtypes, out_dtype, width=HOST.lanes, params=(), stride=1):
 def run_map(kind, arrays, out_dtype, width=HOST.lanes, params=(), stride=1, on=HOST):
     """Apply a kind to 1-d arrays natively."""
     n = len(arrays[0]) // stride
-    call, _ = load(map_nest(kind, [a.dtype for a in arrays], out_dtype, width, params, stride if stride == 1 else ir.RUNTIME), on)
+    call, _ = load(
+        map_nest(kind, [a.dtype for a in arrays], out_dtype, width, params, stride if stride == 1 else ir.RUNTIME), on
+    )
     out = np.zeros(n, out_dtype)
     call([*arrays, out], [n] + ([stride] * len(arrays) if stride != 1 else []), [0, 0, 0, n, 0, 0])
     return out

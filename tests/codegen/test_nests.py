@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from running import HOST, elementwise, load
-from trees import lanes_tree, rows_tree
+from tests.codegen.running import HOST, elementwise, load
+from tests.codegen.trees import lanes_tree, rows_tree
 from weft import codegen, target
 from weft.core import kinds
 from weft.loops import ir
@@ -202,7 +202,11 @@ def test_sum_of_every_size(on, dtype):
     made = nest((P, R), [operand(dtype, "in", ir.RUNTIME, 1), operand(dtype, "out", 1, 0)], phases, 1, on.lanes)
     call, _ = load(made, on)
     for n in (1, 45, 100):
-        x = data(3, n, seed=n) > 8 if dtype == np.bool_ else (data(3, n) + (1j if dtype.kind == "c" else 0)).astype(dtype)
+        x = (
+            data(3, n, seed=n) > 8
+            if dtype == np.bool_
+            else (data(3, n) + (1j if dtype.kind == "c" else 0)).astype(dtype)
+        )
         out = np.zeros(3, dtype)
         call([x, out], [3, n, n], [0, 3, 0, n, 0, 0])
         combine = np.logical_or if dtype == np.bool_ else np.add

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from running import elementwise, run_map
+from tests.codegen.running import elementwise, run_map
 
 LONG = np.longdouble
 HALF_PI = np.pi / 2
@@ -97,7 +97,9 @@ def errors_in_ulps(got, reference, dtype):
     exponent = np.floor(np.log2(np.where(ordinary, size, 1)))
     unit = np.ldexp(np.ones(size.shape, reference.dtype), (np.maximum(exponent, info.minexp) - info.nmant).astype(int))
     both = np.isfinite(got) & np.isfinite(reference)
-    error = np.where(both, np.abs(np.where(both, got, 0).astype(reference.dtype) - np.where(both, reference, 0)) / unit, 0)
+    error = np.where(
+        both, np.abs(np.where(both, got, 0).astype(reference.dtype) - np.where(both, reference, 0)) / unit, 0
+    )
     differ = (np.isnan(got) != np.isnan(rounded)) | (np.isinf(got) != np.isinf(rounded))
     differ |= (got == 0) & (rounded == 0) & (np.signbit(got) != np.signbit(rounded))
     return error, differ
@@ -155,7 +157,9 @@ def test_float64_error_functions(name):
             head = float(result)
             return LONG(head) + LONG(float(result - mpmath.mpf(head)))
 
-    reference = np.copysign(np.array([exact(v) for v in x]), np.where((name != "erfc") & (x == 0), x, 1 if name == "erfc" else x))
+    reference = np.copysign(
+        np.array([exact(v) for v in x]), np.where((name != "erfc") & (x == 0), x, 1 if name == "erfc" else x)
+    )
     check(name, [x], reference, np.float64)
     special = run(name, np.array([np.nan, 1.0, -1.0, 1.5, np.inf, -np.inf]))
     expected = {"erf": [np.nan, None, None, None, 1, -1], "erfc": [np.nan, None, None, None, 0, 2]}
@@ -188,7 +192,9 @@ def test_two_operands(name, dtype):
 def test_gamma_functions(name, dtype):
     """Mixed bound: 4 ulp of max(1, |result|)."""
     r = np.random.default_rng(2)
-    x = np.concatenate([r.uniform(0.01, 30, 3000), 2.0 ** r.uniform(-20, 60, 1000), r.uniform(-5, 0, 500)]).astype(dtype)
+    x = np.concatenate([r.uniform(0.01, 30, 3000), 2.0 ** r.uniform(-20, 60, 1000), r.uniform(-5, 0, 500)]).astype(
+        dtype
+    )
     reference = {"lgamma": scipy.special.gammaln, "digamma": scipy.special.digamma}[name](x.astype(np.float64))
     got = run(name, x).astype(np.float64)
     keep = np.isfinite(reference) & ((x > 0) | (np.abs(x - np.round(x)) > 0.02))  # the poles amplify

@@ -159,7 +159,7 @@ class _ReducedLoop:
         groups = [accs[k * size : (k + 1) * size] for k in range(len(self.tile))]
         return [reduce_tree.group_accs(self.phase.reductions, g) for g in groups]
 
-    def _carry(self, low: str, high: str, step: int, values: Sequence[Value], body) -> list[Value]:  # noqa: ANN001
+    def _carry(self, low: str, high: str, step: int, values: Sequence[Value], body) -> list[Value]:
         def inner(index: str, texts: list[str]) -> list[str]:
             return [t for _, t in reduce_tree.flatten(body(index, reduce_tree.rebuild(values, texts)))]
 

@@ -46,7 +46,7 @@ def of(dtype: np.dtype) -> Element:
         return Element("h", "float", "i16", 1, 16)
     if name == "float16":
         return Element("h", "float", "i16", 1, 16)
-    if name.startswith("float8") or name.startswith("float4") or name.startswith("float6"):
+    if name.startswith(("float8", "float4", "float6")):
         return Element("h", "float", "i8", 1, 8)
     if name in ("int2", "int4", "uint2", "uint4"):
         return Element("n", "i8", "i8", 1, int(name[-1]), not name.startswith("u"))

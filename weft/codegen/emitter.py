@@ -60,7 +60,7 @@ class Emitter:
         element = elements.of(dtype)
         number = np.asarray(value, dtype)
         if element.kind == "c":
-            parts = (number.real, number.imag)
+            parts = (np.real(number), np.imag(number))
         elif element.kind == "h":
             parts = (number.astype(np.float32),)
         else:

@@ -38,7 +38,7 @@ def literal(value: Any, element: str) -> str:
 class V:
     """One value: W lanes of an LLVM element type."""
 
-    __slots__ = ("lanes", "element", "text")
+    __slots__ = ("element", "lanes", "text")
 
     def __init__(self, lanes: Lanes, element: str, text: str) -> None:
         self.lanes = lanes
@@ -82,7 +82,9 @@ class V:
 
     def __neg__(self) -> V:
         if self.element in FLOAT_BITS:
-            return V(self.lanes, self.element, self.lanes.writer.op(f"fneg {self.lanes.type(self.element)} {self.text}"))
+            return V(
+                self.lanes, self.element, self.lanes.writer.op(f"fneg {self.lanes.type(self.element)} {self.text}")
+            )
         return self.like(0) - self
 
     def __and__(self, y: V | int) -> V:
@@ -113,7 +115,9 @@ class V:
     def compare(self, predicate: str, y: V | float | int) -> V:
         lanes = self.lanes
         op = "fcmp" if self.element in FLOAT_BITS else "icmp"
-        return V(lanes, "i1", lanes.writer.op(f"{op} {predicate} {lanes.type(self.element)} {self.text}, {self._other(y)}"))
+        return V(
+            lanes, "i1", lanes.writer.op(f"{op} {predicate} {lanes.type(self.element)} {self.text}, {self._other(y)}")
+        )
 
     def _ordered(self, name: str, y: V | float | int) -> V:
         return self.compare(("o" if self.element in FLOAT_BITS else "s") + name, y)
@@ -200,7 +204,7 @@ class V:
 class Lanes:
     """``width`` lanes over a writer."""
 
-    __slots__ = ("writer", "width")
+    __slots__ = ("width", "writer")
 
     def __init__(self, writer: Writer, width: int) -> None:
         self.writer = writer

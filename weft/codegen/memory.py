@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from weft.codegen import elements, floats
+from weft.codegen import elements, floats, integers
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 from weft.target import Target
@@ -56,12 +56,16 @@ class Memory:
         element = elements.of(dtype)
         if element.kind == "b":
             return v.ne(0)
+        if element.kind == "n":
+            return integers.wrap(v, element)
         return floats.decode(v, dtype) if element.kind == "h" else v
 
     def _leave(self, dtype: np.dtype, v: V) -> V:
         element = elements.of(dtype)
         if element.kind == "b":
             return v.cast("zext", "i8")
+        if element.kind == "n":  # the unused bits of the byte are zero
+            return v & ((1 << element.bits) - 1)
         return floats.encode(v, dtype) if element.kind == "h" else v
 
     def _join(self, dtype: np.dtype, text: str, width: int) -> Value:
@@ -145,7 +149,11 @@ class Memory:
         if mask is None:
             text = self.writer.op(f"load {type_}, ptr {pointer}, align {alignment(dtype)}")
         else:
-            arguments = [(f"ptr align {alignment(dtype)}", pointer), self._mask(dtype, mask), (type_, "zeroinitializer")]
+            arguments = [
+                (f"ptr align {alignment(dtype)}", pointer),
+                self._mask(dtype, mask),
+                (type_, "zeroinitializer"),
+            ]
             text = self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, arguments)
         return self._join(dtype, text, self.lanes.width)
 
@@ -202,7 +210,11 @@ class Memory:
     def _gather_words(self, word: str, pointers: str, mask: str, align: int) -> str:
         type_, lanes = self.lanes.type(word), self.lanes
         name = f"llvm.masked.gather.{lanes.suffix(word)}.v{lanes.width}p0"
-        arguments = [(f"{lanes.type('ptr')} align {align}", pointers), (lanes.type("i1"), mask), (type_, "zeroinitializer")]
+        arguments = [
+            (f"{lanes.type('ptr')} align {align}", pointers),
+            (lanes.type("i1"), mask),
+            (type_, "zeroinitializer"),
+        ]
         return self.writer.call(name, type_, arguments)
 
     def _load_one_by_one(self, dtype: np.dtype, pointer: str, stride: str) -> Value:
@@ -241,7 +253,9 @@ class Memory:
 
     # one lane at a time, through the stack
 
-    def _copy(self, word: str, source: str, source_stride: str, sink: str, sink_stride: str, count: str, align: int) -> None:
+    def _copy(
+        self, word: str, source: str, source_stride: str, sink: str, sink_stride: str, count: str, align: int
+    ) -> None:
         writer = self.writer
 
         def body(k: str, _: list[str]) -> list[str]:

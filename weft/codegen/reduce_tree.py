@@ -31,7 +31,9 @@ def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accu
     return tuple(emit.settle(v) for v in results)
 
 
-def step(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None) -> Accumulators:
+def step(
+    reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None
+) -> Accumulators:
     """Accumulators after one more element in each lane."""
     args = tuple(values[n] for n in reduction.args)
     index = None if reduction.index is None else values[reduction.index]

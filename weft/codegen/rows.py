@@ -174,9 +174,7 @@ class RowWriter:
 
     def _combine(self, phase: ir.Phase, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
         emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
-        return [
-            reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)
-        ]
+        return [reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)]
 
     def _block(self, phase: ir.Phase, base: Copy, place: Place, start: str) -> list[Accumulators]:
         """Folded accumulators of one block of at most 8192 elements."""
@@ -195,9 +193,7 @@ class RowWriter:
         rounded = writer.index("and", writer.index("add", length, str(LANES - 1)), str(-LANES))
         vectors = self._sweep(phase, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
         emit = base.emit
-        return [
-            reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)
-        ]
+        return [reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)]
 
     def _sweep(
         self,
@@ -228,10 +224,7 @@ class RowWriter:
                 tile.append(copies.fresh(base, base.values, at, mask))
             self.parent.run(phase.body, tile, place)
             new = [
-                [
-                    reduce_tree.step(phase.reductions[k], c.emit, c.values, accs[k], c.mask)
-                    for k in range(size)
-                ]
+                [reduce_tree.step(phase.reductions[k], c.emit, c.values, accs[k], c.mask) for k in range(size)]
                 for c, accs in zip(tile, now, strict=False)
             ]
             following = [*now[group:], *new]
@@ -250,7 +243,9 @@ class RowWriter:
         low, high, mode = parent.range(2), parent.range(3), parent.range(4)
         partial = writer.op(f"inttoptr i64 {parent.range(5)} to ptr")
         length = parent.extents[self.vector]
-        count = writer.op(f"lshr i64 {writer.index('add', length, str(BLOCK_LANES - 1))}, {BLOCK_LANES.bit_length() - 1}")
+        count = writer.op(
+            f"lshr i64 {writer.index('add', length, str(BLOCK_LANES - 1))}, {BLOCK_LANES.bit_length() - 1}"
+        )
         blocks, finish, done = (writer.fresh_label() for _ in range(3))
         writer.branch_if(writer.compare_index("eq", mode, "0"), blocks, finish)
         writer.label(blocks)

@@ -17,7 +17,7 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
-    __slots__ = ("lines", "block", "declarations", "allocas", "_count", "cold_branches", "native_ldexp")
+    __slots__ = ("_count", "allocas", "block", "cold_branches", "declarations", "lines", "native_ldexp")
 
     def __init__(self, native_ldexp: bool = False) -> None:
         self.native_ldexp = native_ldexp
@@ -139,7 +139,9 @@ class Writer:
             for (type_, initial), new in zip(carried, following, strict=True)
         ]
 
-    def when(self, condition: str, cold: Callable[[], Sequence[str]], types: Sequence[str], otherwise: Sequence[str]) -> list[str]:
+    def when(
+        self, condition: str, cold: Callable[[], Sequence[str]], types: Sequence[str], otherwise: Sequence[str]
+    ) -> list[str]:
         """Values of ``cold()`` if the (rare) condition holds, else ``otherwise``."""
         slow, join = self.fresh_label(), self.fresh_label()
         fast = self.block
@@ -149,13 +151,18 @@ class Writer:
         end = self.block
         self.branch(join)
         self.label(join)
-        return [
-            self.phi(t, (no, fast), (yes, end)) for t, yes, no in zip(types, values, otherwise, strict=True)
-        ]
+        return [self.phi(t, (no, fast), (yes, end)) for t, yes, no in zip(types, values, otherwise, strict=True)]
 
     def text(self, symbol: str, parameters: str) -> str:
         """The module: one function ``symbol`` and what it declares."""
-        parts = [f"define void @{symbol}({parameters}) nounwind {{", "entry:", *self.allocas, *self.lines, "ret void", "}"]
+        parts = [
+            f"define void @{symbol}({parameters}) nounwind {{",
+            "entry:",
+            *self.allocas,
+            *self.lines,
+            "ret void",
+            "}",
+        ]
         parts.extend(self.declarations.values())
         if self.cold_branches:
             parts.append('!0 = !{!"branch_weights", i32 1, i32 100000}')

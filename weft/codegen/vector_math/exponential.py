@@ -159,7 +159,9 @@ def split(x: V, floor_bits: int) -> tuple[V, V]:
 def normal(x: V) -> tuple[V, V]:
     """A subnormal x scaled up, and the power of two to add to its exponent."""
     lanes = x.lanes
-    tiny, by, power = (1.17549435e-38, 2.0**23, -23.0) if x.element == "float" else (2.2250738585072014e-308, 2.0**54, -54.0)
+    tiny, by, power = (
+        (1.17549435e-38, 2.0**23, -23.0) if x.element == "float" else (2.2250738585072014e-308, 2.0**54, -54.0)
+    )
     small = x < tiny
     return lanes.select(small, x * by, x), lanes.select(small, lanes.constant(power, x.element), 0.0)
 
@@ -307,5 +309,3 @@ def _pow_edges(x: V, y: V, result: V) -> V:
     result = lanes.select(domain, math.nan, result)
     result = lanes.select(x.compare("uno", y), x + y, result)
     return lanes.select(y.eq(0.0) | x.eq(1.0), 1.0, result)
-
-

@@ -157,5 +157,3 @@ def atanh_f64(emit: Emitter, x: V) -> V:
     result = lanes.select(a < 2.0**-30, a, (high + low) * 0.5)
     edge = lanes.select(a.eq(1.0), lanes.constant(INF, "double"), lanes.select(x.isnan(), x, math.nan))
     return lanes.select(a < 1.0, result, edge).copysign(x)
-
-
