@@ -63,7 +63,7 @@ def test_random_programs(program: Program) -> None:
         jitted = [np.asarray(a) for a in function(*arrays)]
         eager = [np.asarray(a) for a in program.run(jnp, *(jnp.asarray(a) for a in arrays))]
         closed = weft.make_jaxpr(lambda *inputs: program.run(jnp, *inputs))(*arrays)
-        reference = [np.asarray(a) for a in interpret.interpret(closed, *arrays)]
+        reference = [np.asarray(a) for a in interpret.interpret(closed, arrays)]
     for j, e, r in zip(jitted, eager, reference, strict=True):
         assert_same_bits(program, j, e)
         assert_near_reference(program, j, r)
