@@ -68,7 +68,7 @@ def _argument_names(origin: Any) -> list[str]:
 
 
 def _static_cure(origin: Any) -> str | None:
-    names = _argument_names(origin)
+    names = origin.static_names
     if not names or origin.traced_for not in ("jit", "pjit"):
         return None
     listed = ", ".join(repr(name) for name in names) + ("," if len(names) == 1 else "")
@@ -88,7 +88,7 @@ def _ways_out(origin: Any, *specific: str) -> str:
     """A list of cures under the place where the value was needed."""
     if origin is None:
         return ""
-    place = f"\nThe value was needed at {origin.needed_at}" if origin.needed_at else ""
+    place = f"\nThe value was needed at {origin.use}" if origin.use.place else ""
     cures = [*specific, _static_cure(origin), _outside_cure(origin)]
     listed = "".join(f"\n  * {cure}" for cure in cures if cure)
     return f"{place}\nWays out:{listed}" if listed else place
@@ -228,14 +228,33 @@ class TracerBoolConversionError(ConcretizationTypeError):
 
     def __init__(self, tracer: Any) -> None:
         origin = tracer._origin()
-        cures = (
-            "choose between values: weft.numpy.where(condition, if_true, if_false)",
-            "run only one side: weft.lax.cond(condition, true_fun, false_fun, *operands)",
-        )
         JAXTypeError.__init__(
             self,
-            f"Attempted boolean conversion of {tracer._error_repr()}.{_line(origin)}{_ways_out(origin, *cures)}",
+            f"Attempted boolean conversion of {tracer._error_repr()}.{_line(origin)}"
+            f"{_ways_out(origin, *_condition_cures(origin))}",
         )
+
+
+def _condition_cures(origin: Any) -> tuple[str, ...]:
+    """What to write instead of a condition on a traced value, with the user's own condition in it."""
+    if origin is None:
+        return ()
+    line, condition = origin.use.line, origin.use.expression or "condition"
+    if condition.startswith("bool(") and condition.endswith(")"):
+        condition = condition[len("bool(") : -1]
+    if condition.startswith("not "):
+        condition = f"~({condition[len('not ') :]})"
+    if line.startswith("while "):
+        return (f"loop on traced values: weft.lax.while_loop(lambda state: {condition}, body_fun, init_state)",)
+    if line.startswith("assert "):
+        return ("check the values that the call gives back, or print them: weft.debug.print('{}', value)",)
+    cures = (
+        f"choose between values: weft.numpy.where({condition}, if_true, if_false)",
+        f"run only one side: weft.lax.cond({condition}, true_fun, false_fun, *operands)",
+    )
+    if re.search(r"\b(and|or|not)\b", line):
+        return (*cures, "combine conditions with & | ~ (and parentheses) instead of and, or, not")
+    return cures
 
 
 def _line(origin: Any) -> str:

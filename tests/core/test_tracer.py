@@ -87,6 +87,7 @@ def test_the_user_line_is_named():
 
     text = message(use, errors.TracerBoolConversionError, aval(dtype=BOOL), names=("x",))
     assert f"The value was needed at {__file__}:{use.__code__.co_firstlineno + 1} (" in text
+    assert "weft.numpy.where(add_p.bind(x, x), if_true, if_false)" in text
     assert "if add_p.bind(x, x):" in text
 
 

@@ -7,6 +7,7 @@ the value was needed.
 
 from __future__ import annotations
 
+import ast
 import linecache
 import sys
 from collections.abc import Sequence
@@ -27,17 +28,49 @@ class Origin:
     function: str | None
     traced_for: str
     arg_paths: tuple[str, ...]
-    needed_at: str
+    static_names: tuple[str, ...]  # parameters that could be marked static: scalars passed as they are
+    use: Use
 
 
-def needed_at() -> str:
-    """``file:line (function):`` and the source text of the user's innermost frame."""
+@dataclass(frozen=True, slots=True)
+class Use:
+    """The user's innermost frame: where a value was needed."""
+
+    place: str = ""  # file:line (function)
+    line: str = ""  # the source line
+    expression: str = ""  # the part of it that was being evaluated
+
+    def __str__(self) -> str:
+        return f"{self.place}:\n    {self.line}" if self.line else self.place
+
+
+def _condition(line: str) -> str:
+    """The condition of a line that holds an ``if``, ``while`` or ``assert``; empty for other lines."""
+    text = line.strip().removeprefix("el")
+    if not text.startswith(("if ", "if(", "while ", "while(", "assert ", "assert(")):
+        return ""
+    for candidate in (text, f"{text} pass"):
+        try:
+            statement = ast.parse(candidate).body[0]
+        except SyntaxError:
+            continue
+        if isinstance(statement, (ast.If, ast.While, ast.Assert)):
+            return ast.get_source_segment(candidate, statement.test) or ""
+    return ""
+
+
+def use_of_value() -> Use:
+    """Where the user's program is now."""
     frame = source_info.user_frame(sys._getframe(1))
     if frame is None:
-        return ""
-    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    place = f"{frame.f_code.co_filename}:{frame.f_lineno} ({frame.f_code.co_qualname})"
-    return f"{place}:\n    {text}" if text else place
+        return Use()
+    code = frame.f_code
+    text = linecache.getline(code.co_filename, frame.f_lineno)
+    expression = _condition(text)
+    first, last, start, stop = source_info.position(code, frame.f_lasti)
+    if not expression and first == last == frame.f_lineno and start is not None and stop is not None:
+        expression = text.encode()[start:stop].decode(errors="replace")
+    return Use(f"{code.co_filename}:{frame.f_lineno} ({code.co_qualname})", text.strip(), expression)
 
 
 def ancestors(v: Var, eqns: Sequence[JaxprEqn]) -> tuple[set[Var], list[JaxprEqn]]:
@@ -69,10 +102,14 @@ def describe(
     if debug_info is None:
         return None
     paths: tuple[str, ...] = ()
+    static_names: tuple[str, ...] = ()
     reached, between = ({value}, []) if isinstance(value, Literal) else ancestors(value, eqns)
     names = debug_info.arg_names
     if names is not None:
-        paths = tuple(names[index] for index, v in enumerate(invars) if v in reached and index < len(names))
+        behind = [(name, v) for name, v in zip(names, invars) if v in reached]
+        paths = tuple(name for name, _ in behind)
+        if all(name.isidentifier() and v.aval.shape == () for name, v in behind):
+            static_names = paths
     text = traced_function(debug_info)
     if paths:
         many = len(paths) > 1
@@ -82,7 +119,7 @@ def describe(
         )
     elif between:
         text += _operations(between)
-    return Origin(text, debug_info.func_name, debug_info.traced_for, paths, needed_at())
+    return Origin(text, debug_info.func_name, debug_info.traced_for, paths, static_names, use_of_value())
 
 
 def _operations(eqns: Sequence[JaxprEqn]) -> str:

@@ -7,6 +7,7 @@ the open name scopes: a tuple, no traceback and no line number. ``SourceInfo`` t
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import threading
@@ -75,13 +76,14 @@ class Frame(NamedTuple):
         return f"{self.file_name}:{self.line}:{self.column} ({self.function_name})"
 
 
+def position(code: CodeType, instruction: int) -> tuple[int | None, int | None, int | None, int | None]:
+    """(first line, last line, first column, last column) of the source of an instruction; None where unknown."""
+    return next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+
+
 def resolve(code: CodeType, instruction: int) -> Frame:
     """File, function, line and column (as JAX counts them) of an instruction."""
-    line = column = None
-    for index, position in enumerate(code.co_positions()):
-        if index == instruction // 2:
-            line, _, column, _ = position
-            break
+    line, _, column, _ = position(code, instruction)
     return Frame(code.co_filename, code.co_qualname, line or code.co_firstlineno, column or 0)
 
 

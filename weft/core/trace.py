@@ -283,8 +283,8 @@ def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
         text += f"\n{rule}\nThe leaked intermediate value was created on line {source_info.summarize(source)}.\n{rule}"
     elif info is not None:
         text += f"\n{rule}\nThe leaked value is an argument of {info.func_name}.\n{rule}"
-    needed = provenance.needed_at()
-    text += f"\nIt was used at {needed}" if needed else ""
+    use = provenance.use_of_value()
+    text += f"\nIt was used at {use}" if use.place else ""
     function = info.func_name if info is not None else "the function"
     text += (
         f"\nWays out:\n  * return the value from {function}, and use what the call gives back"
