@@ -243,18 +243,15 @@ def _condition_cures(origin: Any) -> tuple[str, ...]:
     if condition.startswith("bool(") and condition.endswith(")"):
         condition = condition[len("bool(") : -1]
     if condition.startswith("not "):
-        condition = f"~({condition[len('not ') :]})"
+        condition = f"~{condition[len('not ') :]}"
     if line.startswith("while "):
         return (f"loop on traced values: weft.lax.while_loop(lambda state: {condition}, body_fun, init_state)",)
     if line.startswith("assert "):
         return ("check the values that the call gives back, or print them: weft.debug.print('{}', value)",)
-    cures = (
+    return (
         f"choose between values: weft.numpy.where({condition}, if_true, if_false)",
         f"run only one side: weft.lax.cond({condition}, true_fun, false_fun, *operands)",
     )
-    if re.search(r"\b(and|or|not)\b", line):
-        return (*cures, "combine conditions with & | ~ (and parentheses) instead of and, or, not")
-    return cures
 
 
 def _line(origin: Any) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.core.programs import I32, add_p, aval, neg_p, record
 from weft import core, errors
+from weft.core import provenance
 
 BOOL = np.dtype(bool)
 
@@ -176,3 +177,18 @@ def test_concrete_or_error():
         aval(dtype=I32),
     )
     assert "It arose in the jnp.arange argument 'stop'" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "condition"),
+    [
+        ("if x > 0:", "x > 0"),
+        ("elif (x>0).all(): return x", "(x>0).all()"),
+        ("while not done and i < n:", "~done & (i < n)"),
+        ("assert 0 < x < 1 or y, 'message'", "(0 < x) & (x < 1) | y"),
+        ("return x", ""),
+        ("if this is no python:", ""),
+    ],
+)
+def test_conditions_as_arrays_need_them(line, condition):
+    assert provenance._condition(line) == condition

@@ -8,6 +8,7 @@ the value was needed.
 from __future__ import annotations
 
 import ast
+import functools
 import linecache
 import sys
 from collections.abc import Sequence
@@ -55,8 +56,40 @@ def _condition(line: str) -> str:
         except SyntaxError:
             continue
         if isinstance(statement, (ast.If, ast.While, ast.Assert)):
-            return ast.get_source_segment(candidate, statement.test) or ""
+            return _for_arrays(statement.test, ast.get_source_segment(candidate, statement.test) or "")
     return ""
+
+
+class _BitOperators(ast.NodeTransformer):
+    """``and``, ``or``, ``not`` and chained comparisons, which ask for truth values, as ``&``, ``|`` and ``~``."""
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        self.generic_visit(node)
+        operator = ast.BitAnd() if isinstance(node.op, ast.And) else ast.BitOr()
+        return functools.reduce(lambda left, right: ast.BinOp(left, operator, right), node.values)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return ast.UnaryOp(ast.Invert(), node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        self.generic_visit(node)
+        if len(node.ops) == 1:
+            return node
+        sides = [node.left, *node.comparators]
+        pairs = [ast.Compare(a, [op], [b]) for a, op, b in zip(sides, node.ops, sides[1:])]
+        return self.visit_BoolOp(ast.BoolOp(ast.And(), list[ast.expr](pairs)))
+
+
+def _for_arrays(condition: ast.expr, text: str) -> str:
+    """A condition as it may be written for arrays; as the user wrote it where that is possible."""
+    scalar = any(
+        isinstance(node, ast.BoolOp)
+        or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
+        or (isinstance(node, ast.Compare) and len(node.ops) > 1)
+        for node in ast.walk(condition)
+    )
+    return ast.unparse(ast.fix_missing_locations(_BitOperators().visit(condition))) if scalar else text
 
 
 def use_of_value() -> Use:
