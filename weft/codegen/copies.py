@@ -78,7 +78,13 @@ def apply(statement: ir.Apply, copy: Copy) -> Value:
     """The value of a primitive, rounded once to its dtype."""
     args = [copy.values[n] for n in statement.args]
     result = statement.kind.scalar(copy.emit, *args, **dict(statement.params))
-    return copy.emit.settle(result)
+    return typed(copy.emit, result, statement.dtype)
+
+
+def typed(emit: Emitter, value: Value, dtype: np.dtype) -> Value:
+    """A finished value: of the dtype its statement names, rounded to it."""
+    value = emit.settle(value)
+    return value if value.dtype == dtype else emit.settle(emit.convert(value, dtype))
 
 
 def scan(statement: ir.Scan, copy: Copy) -> None:
@@ -91,8 +97,9 @@ def scan(statement: ir.Scan, copy: Copy) -> None:
     )
     state = tuple(emit.settle(v) for v in statement.kind.combine(emit, state, args, **params))
     copy.states[statement.outs[0]] = state
-    for out, value in zip(statement.outs, statement.kind.finish(emit, state, **params), strict=True):
-        copy.values[out] = emit.settle(value)
+    finished = statement.kind.finish(emit, state, **params)
+    for out, value, dtype in zip(statement.outs, finished, statement.dtypes, strict=True):
+        copy.values[out] = typed(emit, value, dtype)
 
 
 def fresh(

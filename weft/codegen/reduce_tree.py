@@ -51,7 +51,8 @@ def _where(mask: Mask, new: Value, old: Value) -> Value:
 
 def finish(reduction: ir.Reduce, emit: Emitter, accs: Accumulators) -> tuple[Value, ...]:
     results = reduction.kind.finish(emit, accs, **dict(reduction.params))
-    return tuple(emit.settle(v) for v in results)
+    converted = (v if v.dtype == d else emit.convert(v, d) for v, d in zip(results, reduction.dtypes, strict=True))
+    return tuple(emit.settle(v) for v in converted)
 
 
 def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Accumulators:

@@ -45,8 +45,9 @@ def cbrt_f32(emit: Emitter, x: V) -> V:
 def cbrt_f64(emit: Emitter, x: V) -> V:
     lanes, a = x.lanes, x.abs()
     ordinary = (a > 0.0) & (a < math.inf)
-    tiny = a < 2.0**-1000
-    d = lanes.select(ordinary, lanes.select(tiny, a * 2.0**90, a), 1.0)
+    tiny, huge = a < 2.0**-1000, a > 2.0**1000  # the cube of the root must neither vanish nor overflow
+    d = lanes.select(tiny, a * 2.0**90, lanes.select(huge, a * 2.0**-90, a))
+    d = lanes.select(ordinary, d, 1.0)
     r = _cube_root(d, 4)
     # last correction with the exact residual d - r**3
     square = r * r
@@ -54,5 +55,5 @@ def cbrt_f64(emit: Emitter, x: V) -> V:
     cube = square * r
     residual = (d - cube) - (square.fma(r, -cube) + low * r)
     r = r + residual / (square * 3.0)
-    r = lanes.select(tiny, r * 2.0**-30, r)
+    r = lanes.select(tiny, r * 2.0**-30, lanes.select(huge, r * 2.0**30, r))
     return lanes.select(ordinary, r.copysign(x), x)
