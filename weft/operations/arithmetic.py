@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.operations import complex_math, logic, references, settings
+from weft.operations import complex_math, references, settings
 from weft.operations.elementwise import (
     ANY,
     COMPLEX,
@@ -175,24 +175,12 @@ def min_values(emit: Any, x: Any, y: Any) -> Any:
     return emit.select(_lexicographic(emit, y, x), y, x) if is_complex(x) else emit.min(x, y)
 
 
-def like(out: Array, value: float) -> Array:
-    """An array of one value, shaped as ``out``."""
-    return mul(sub(out, out), constant(out, 0)) if value == 0 else add(like(out, 0), constant(out, value))
-
-
-def _share(out: Array, chosen: Array, other: Array) -> Array:
-    """The derivative of max or min: 1 where an operand is the result, 1/2 where both are."""
-    chosen_wins, other_wins = logic.eq(chosen, out), logic.eq(other, out)
-    weight = logic.select_n(other_wins, like(out, 1), like(out, 0.5))
-    return logic.select_n(chosen_wins, like(out, 0), weight)
-
-
 max_p = elementwise(
     "max",
     ANY,
     ANY,
     scalar=max_values,
-    partials=(lambda out, x, y: _share(out, x, y), lambda out, x, y: _share(out, y, x)),
+    partials=None,  # halves where the operands are equal: a rule of its own
     reference=references.maximum,
 )
 
@@ -207,7 +195,7 @@ min_p = elementwise(
     ANY,
     ANY,
     scalar=min_values,
-    partials=(lambda out, x, y: _share(out, x, y), lambda out, x, y: _share(out, y, x)),
+    partials=None,  # halves where the operands are equal: a rule of its own
     reference=references.minimum,
 )
 
