@@ -9,12 +9,13 @@ name for annotations and ``isinstance``, which also holds for traced values.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import dtypes, lazy, runtime
 from weft.core.tracer import Tracer
 from weft.higher import devices
 
@@ -261,7 +262,62 @@ _PROPERTIES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
+# -- operators before weft.numpy is loaded ----------------------------------------------------------------------------
+
+_BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split()
+_OTHERS = "eq ne lt le gt ge neg pos abs invert getitem contains round array_namespace".split()
+_DEFERRED = [f"__{name}__" for name in (*_BINARY, *(f"r{name}" for name in _BINARY), *_OTHERS)]
+
+
+class _Loader:
+    """Loads ``weft.numpy``, which replaces the methods below by its own, at their first use."""
+
+    thread: int | None = None
+    done = False
+
+    def load(self) -> bool:
+        """True if it is loaded now and was not before; another thread that loads it is waited for."""
+        if self.done or self.thread == threading.get_ident():
+            return False
+        self.thread = self.thread or threading.get_ident()
+        lazy.submodule("weft.numpy")
+        self.done = True
+        return True
+
+
+_loader = _Loader()
+
+
+def _loading(name: str) -> Callable[..., Any]:
+    def operate(self: Any, *args: Any) -> Any:
+        return getattr(type(self), name)(self, *args) if _loader.load() else NotImplemented
+
+    operate.__name__ = name
+    return operate
+
+
+def _missing(self: Any, name: str) -> Any:
+    if not name.startswith("__") and _loader.load():
+        return getattr(self, name)
+    raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+
+
+_missing_on_tracer = Tracer.__getattr__
+
+
+def _missing_traced(self: Any, name: str) -> Any:
+    if not name.startswith("__") and _loader.load():
+        return getattr(self, name)
+    return _missing_on_tracer(self, name)
+
+
 def _install() -> None:
+    for target in (runtime.Array, Tracer):
+        for name in _DEFERRED:
+            setattr(target, name, _loading(name))
+    runtime.Array.__getattr__ = _missing  # type: ignore[attr-defined]
+    Tracer.__getattr__ = _missing_traced  # type: ignore[method-assign]
+    Tracer.__hash__ = None  # type: ignore[assignment]
     for name, method in _METHODS.items():
         setattr(runtime.Array, name, method)
     for name, getter in _PROPERTIES.items():
