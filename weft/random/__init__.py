@@ -1,0 +1,39 @@
+"""Random numbers from explicit keys: the same key gives the same values, everywhere and as in JAX.
+
+Make a key with ``key(seed)``, derive others with ``split`` and ``fold_in``, and use each once.
+"""
+
+from __future__ import annotations
+
+from weft import unbuilt as _unbuilt
+from weft.random.distributions import (
+    bernoulli,
+    categorical,
+    cauchy,
+    choice,
+    exponential,
+    gumbel,
+    laplace,
+    logistic,
+    lognormal,
+    pareto,
+    rademacher,
+    rayleigh,
+    truncated_normal,
+    weibull_min,
+)
+from weft.random.keys import (
+    PRNGKey,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_dtype,
+    key_impl,
+    split,
+    wrap_key_data,
+)
+from weft.random.sampling import bits, normal, randint
+from weft.random.sampling import uniform as uniform
+
+__getattr__ = _unbuilt.fallback("weft.random")

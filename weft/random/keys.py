@@ -1,0 +1,202 @@
+"""Making and deriving keys: key, split, fold_in, and the raw uint32 form of old programs.
+
+Every function takes typed keys or raw ``u32[2]`` keys; a raw key is wrapped at the entry and unwrapped at the exit::
+
+    split(u32[2])  ->  random_wrap[impl=fry], random_split[shape=(2,)], random_unwrap
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.numpy import axes, creation, promotion
+from weft.random import prng
+
+_KNOWN = ("philox2x32", "philox4x32", "threefry2x32", "rbg", "unsafe_rbg", "threefry4x32")
+
+
+def resolve_impl(impl: Any) -> prng.PRNGImpl:
+    """The generator that a name or dtype asks for; only threefry2x32 is built."""
+    if impl is None or impl is prng.threefry:
+        return prng.threefry
+    if prng.is_key_dtype(impl):
+        return impl.impl
+    if impl == prng.threefry.name:
+        return prng.threefry
+    if isinstance(impl, str) and impl in _KNOWN:
+        raise NotImplementedError(f"weft.random: the generator {impl!r} is not implemented yet; use 'threefry2x32'")
+    if isinstance(impl, str):
+        listed = ", ".join(f'"{name}"' for name in _KNOWN)
+        raise ValueError(f'unrecognized PRNG implementation "{impl}". Did you mean one of: {listed}?')
+    raise TypeError(f"unrecognized type {type(impl)} for specifying PRNG implementation.")
+
+
+def is_key(x: Any) -> bool:
+    """Whether ``x`` is an array of typed keys."""
+    return isinstance(x, runtime.Array | core.Tracer) and prng.is_key_dtype(x.dtype)
+
+
+def wrap(key: Any) -> Any:
+    """A typed key from typed or raw ``key``; TypeError if it is neither."""
+    if is_key(key):
+        return key
+    if not all(hasattr(key, name) for name in ("ndim", "shape", "dtype")):
+        raise TypeError(
+            "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. "
+            f"Got {key}"
+        )
+    if key.ndim < 1:
+        raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.ndim >= 1; got ndim={key.ndim}")
+    if tuple(key.shape[-1:]) != (prng.WORDS,):
+        raise TypeError(
+            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {(prng.WORDS,)}; "
+            f"got shape={tuple(key.shape)} for impl={prng.threefry.name}"
+        )
+    if key.dtype != np.uint32:
+        raise TypeError(
+            f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={key.dtype}"
+        )
+    return prng.random_wrap_p.bind(key, impl=prng.threefry)
+
+
+def single(name: str, key: Any) -> Any:
+    """One typed key; ValueError for an array of them."""
+    typed = wrap(key)
+    if typed.shape:
+        raise ValueError(
+            f"{name} accepts a single key, but was given a key array of shape {tuple(typed.shape)} != (). "
+            "Use jax.vmap for batching."
+        )
+    return typed
+
+
+def _seeded(name: str, seed: Any, impl: Any) -> Any:
+    generator = resolve_impl(impl)
+    if is_key(seed):
+        raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key")
+    if isinstance(seed, bool | int):
+        seed = _word_of(int(seed))
+    elif isinstance(seed, np.ndarray | np.generic) and seed.dtype.kind in "iu" and seed.ndim == 0:
+        seed = _word_of(int(seed)) if seed.dtype.itemsize == 8 else seed
+    elif not isinstance(seed, runtime.Array | core.Tracer):
+        seed = creation.asarray(seed)
+    shape = promotion.shape_of(seed)
+    if shape:
+        raise TypeError(
+            f"{name} accepts a scalar seed, but was given an array of shape {shape} != (). Use jax.vmap for batching"
+        )
+    if not dtypes.issubdtype(promotion.dtype_of(seed), np.integer) and promotion.dtype_of(seed) != np.bool_:
+        raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
+    return prng.random_seed_p.bind(seed, impl=generator)
+
+
+def _word_of(seed: int) -> Any:
+    """A Python seed as the integer type of the session: the low bits of larger ones."""
+    if not -(2**63) <= seed < 2**63:
+        raise OverflowError("Python int too large to convert to C long")
+    dtype = dtypes.canonicalize_dtype(np.int64)
+    return np.asarray(seed, np.int64).astype(dtype)
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """A typed key from an integer seed; equal seeds give equal keys.
+
+    >>> key(0).shape
+    ()
+    """
+    return _seeded("key", seed, impl if dtype is None else dtype)
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
+    """A raw key, ``u32[2]``, from an integer seed; ``key`` gives a typed one.
+
+    >>> PRNGKey(5).tolist()
+    [0, 5]
+    """
+    return prng.random_unwrap_p.bind(_seeded("PRNGKey", seed, impl))
+
+
+def _like(original: Any, derived: Any) -> Any:
+    return derived if is_key(original) else prng.random_unwrap_p.bind(derived)
+
+
+def split(key: Any, num: Any = 2) -> Any:
+    """``num`` new keys (an integer or a shape) from one key, which should not be used again.
+
+    >>> split(key(0), 3).shape
+    (3,)
+    """
+    typed = single("split", key)
+    shape = axes.canonical_shape(num)
+    return _like(key, prng.random_split_p.bind(typed, shape=shape))
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key from a key and an integer, which is taken modulo 2**32.
+
+    >>> fold_in(key(0), 7).shape
+    ()
+    """
+    typed = single("fold_in", key)
+    if promotion.shape_of(data):
+        raise ValueError(
+            f"fold_in accepts a scalar, but was given an array of shape {promotion.shape_of(data)} != (). "
+            "Use jax.vmap for batching."
+        )
+    if isinstance(data, int) and not 0 <= data < 2**32:
+        raise OverflowError(f"Python integer {data} out of bounds for uint32")
+    return _like(key, prng.random_fold_in_p.bind(typed, promotion.convert(data, np.dtype(np.uint32))))
+
+
+def key_data(keys: Any) -> Any:
+    """The words of keys, ``u32[..., 2]``; raw keys are handed back.
+
+    >>> key_data(key(3)).tolist()
+    [0, 3]
+    """
+    typed = wrap(keys)
+    return prng.random_unwrap_p.bind(typed) if is_key(keys) else creation.asarray(keys)
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """Typed keys from their words.
+
+    >>> wrap_key_data(PRNGKey(5)).shape
+    ()
+    """
+    resolve_impl(impl if dtype is None else dtype)
+    if is_key(key_bits_array):
+        raise TypeError("wrap_key_data expects raw key data, but was given typed keys")
+    return wrap(key_bits_array)
+
+
+def key_impl(keys: Any) -> str:
+    """The name of the generator of keys.
+
+    >>> key_impl(key(0))
+    'threefry2x32'
+    """
+    wrap(keys)
+    return prng.threefry.name
+
+
+def key_dtype(impl_spec: Any = None) -> Any:
+    """The dtype of typed keys of a generator.
+
+    >>> key_dtype()
+    key<fry>
+    """
+    resolve_impl(impl_spec)
+    return prng.key_dtype
+
+
+def clone(key: Any) -> Any:
+    """The same key again, marked as meant to be used twice.
+
+    >>> clone(key(0)).shape
+    ()
+    """
+    return _like(key, prng.random_clone_p.bind(wrap(key)))

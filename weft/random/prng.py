@@ -1,0 +1,183 @@
+"""The random bits: typed keys, their primitives, and the threefry generator behind them.
+
+A key is an array of an extended dtype, ``key<fry>[]``; in memory it is two 32-bit words, so that an array of keys of
+shape ``s`` is ``u32[*s, 2]``. The primitives resolve, before fusion, to the 20 rounds of Threefry-2x32 (Salmon et al.,
+"Parallel random numbers: as easy as 1, 2, 3", 2011) over a counter per element, and give the bits that JAX gives::
+
+    random_bits[bit_width=32 shape=(3,)] key   ->   u32[3]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft import operations as lax
+from weft.core import kinds
+from weft.core.primitive import Primitive
+from weft.runtime import ShapedArray
+
+WORDS = 2
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = 0x1BD11BDA
+
+
+class PRNGImpl:
+    """A generator of random bits, by name; it prints as its tag."""
+
+    def __init__(self, name: str, tag: str) -> None:
+        self.name = name
+        self.tag = tag
+
+    def __repr__(self) -> str:
+        return self.tag
+
+
+threefry = PRNGImpl("threefry2x32", "fry")
+
+
+class KeyDType(dtypes.ExtendedDType):
+    """The dtype of typed keys."""
+
+    type = dtypes.prng_key
+    itemsize = 4 * WORDS
+
+    def __init__(self, impl: PRNGImpl) -> None:
+        self.impl = impl
+        self.name = f"key<{impl.tag}>"
+
+
+key_dtype = KeyDType(threefry)
+
+
+def is_key_dtype(dtype: Any) -> bool:
+    """Whether arrays of this dtype are typed keys."""
+    return isinstance(dtype, KeyDType)
+
+
+# -- the primitives -----------------------------------------------------------------------------------------------------
+
+
+def _seed(seeds: Any, *, impl: PRNGImpl) -> Any:
+    """A key from each integer: its high and low 32 bits."""
+    dtype = np.dtype(seeds.dtype)
+    low = lax.convert_element_type(seeds, np.uint32)
+    if dtype.itemsize > 4:
+        high = lax.convert_element_type(lax.shift_right_logical(seeds, np.asarray(32, dtype)), np.uint32)
+    else:
+        high = lax.full_like(low, 0)
+    return _joined(high, low)
+
+
+def _identity(words: Any, **params: Any) -> Any:
+    return words
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Two words side by side along a new last axis."""
+    axis = len(first.shape)
+    return lax.concatenate([lax.expand_dims(first, (axis,)), lax.expand_dims(second, (axis,))], axis)
+
+
+def _word(words: Any, position: int) -> Any:
+    axis = len(words.shape) - 1
+    return lax.squeeze(lax.slice_in_dim(words, position, position + 1, axis=axis), (axis,))
+
+
+def _spread(word: Any, rank: int) -> Any:
+    """A word per key, ready to meet ``rank`` more axes (a single key stays rank 0)."""
+    shape = word.shape
+    if not shape:
+        return word
+    return lax.broadcast_in_dim(word, (*shape, *(1,) * rank), tuple(range(len(shape))))
+
+
+def threefry_2x32(key: tuple[Any, Any], counts: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Twenty rounds of Threefry-2x32 on uint32 operands of broadcastable shapes."""
+    schedule = (*key, lax.bitwise_xor(lax.bitwise_xor(*key), np.asarray(_PARITY, np.uint32)))
+    x, y = lax.add(counts[0], schedule[0]), lax.add(counts[1], schedule[1])
+    for group in range(5):
+        for distance in _ROTATIONS[group % 2]:
+            x = lax.add(x, y)
+            y = lax.bitwise_or(
+                lax.shift_left(y, np.asarray(distance, np.uint32)),
+                lax.shift_right_logical(y, np.asarray(32 - distance, np.uint32)),
+            )
+            y = lax.bitwise_xor(x, y)
+        x = lax.add(x, schedule[(group + 1) % 3])
+        y = lax.add(lax.add(y, schedule[(group + 2) % 3]), np.asarray(group + 1, np.uint32))
+    return x, y
+
+
+def _counters(shape: tuple[int, ...], leading: tuple[int, ...]) -> tuple[Any, Any]:
+    """The row-major number of each element of ``shape``, as high and low words."""
+    if math.prod(shape) > 2**32:
+        raise NotImplementedError("weft.random: more than 2**32 random values from one key are not implemented yet")
+    low: Any = None
+    for axis, extent in enumerate(shape):
+        stride = math.prod(shape[axis + 1 :]) % 2**32
+        steps = lax.broadcasted_iota(np.uint32, shape, axis)
+        part = lax.mul(steps, np.asarray(stride, np.uint32)) if stride != 1 else steps
+        low = part if low is None else lax.add(low, part)
+        del extent
+    if low is None:
+        low = np.asarray(0, np.uint32)
+    elif leading:
+        low = lax.broadcast_in_dim(low, (*leading, *shape), tuple(range(len(leading), len(leading) + len(shape))))
+    return np.asarray(0, np.uint32), low
+
+
+def _hashed(words: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    leading = words.shape[:-1]
+    key = (_spread(_word(words, 0), len(shape)), _spread(_word(words, 1), len(shape)))
+    first, second = threefry_2x32(key, _counters(shape, leading))
+    target = (*leading, *shape)
+    return tuple(x if x.shape == target else lax.broadcast_in_dim(x, target, ()) for x in (first, second))  # type: ignore[return-value]
+
+
+def _split(words: Any, *, shape: tuple[int, ...]) -> Any:
+    return _joined(*_hashed(words, shape))
+
+
+def _fold_in(words: Any, data: Any) -> Any:
+    key = (_word(words, 0), _word(words, 1))
+    return _joined(*threefry_2x32(key, (lax.full_like(data, 0), data)))
+
+
+def _bits(words: Any, *, bit_width: int, shape: tuple[int, ...]) -> Any:
+    first, second = _hashed(words, shape)
+    if bit_width == 64:
+        high = lax.shift_left(lax.convert_element_type(first, np.uint64), np.asarray(32, np.uint64))
+        return lax.bitwise_or(high, lax.convert_element_type(second, np.uint64))
+    mixed = lax.bitwise_xor(first, second)
+    return mixed if bit_width == 32 else lax.convert_element_type(mixed, np.dtype(f"uint{bit_width}"))
+
+
+def _primitive(name: str, expand: Callable[..., Any], typing: Callable[..., Any]) -> Primitive:
+    """A primitive on keys; ``expand`` is given the words of the keys and gives words."""
+    primitive = Primitive(name, kinds.Resolve(expand))
+    primitive.def_abstract_eval(typing)
+    return primitive
+
+
+def _keys(shape: tuple[int, ...]) -> ShapedArray:
+    return ShapedArray(tuple(shape), key_dtype)
+
+
+random_seed_p = _primitive("random_seed", _seed, lambda seeds, *, impl: _keys(seeds.shape))
+random_wrap_p = _primitive("random_wrap", _identity, lambda words, *, impl: _keys(words.shape[:-1]))
+random_unwrap_p = _primitive(
+    "random_unwrap", _identity, lambda keys: ShapedArray((*keys.shape, WORDS), np.dtype(np.uint32))
+)
+random_split_p = _primitive("random_split", _split, lambda keys, *, shape: _keys((*keys.shape, *shape)))
+random_fold_in_p = _primitive("random_fold_in", _fold_in, lambda keys, data: _keys(data.shape or keys.shape))
+random_clone_p = _primitive("random_clone", _identity, lambda keys: keys)
+random_bits_p = _primitive(
+    "random_bits",
+    _bits,
+    lambda keys, *, bit_width, shape: ShapedArray((*keys.shape, *shape), np.dtype(f"uint{bit_width}")),
+)
