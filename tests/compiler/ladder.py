@@ -123,8 +123,8 @@ class _Machine:
     def _matrix(self, char: str, place: Any, move: int, shape: tuple[int, int], leading: int) -> np.ndarray:
         data, at = self._at(place)
         size = np.dtype(char).itemsize
-        return np.lib.stride_tricks.as_strided(data[at + move :].view(np.uint8)[: _whole(data, at + move, size)].view(char),
-                                               shape, (leading * size, size))  # fmt: skip
+        flat = data[at + move :][: _whole(data, at + move, size)].view(char)
+        return np.lib.stride_tricks.as_strided(flat, shape, (leading * size, size))
 
 
 def _whole(data: np.ndarray, start: int, size: int) -> int:

@@ -37,7 +37,7 @@ class Generator:
             if result is not None and np.prod(result.shape, dtype=np.int64) <= 2000:
                 values.append(result)
         outs = values[len(args) :][-3:]
-        return [lax.clamp(np.float32(-1e6), out, np.float32(1e6)) if len(out.shape) < 2 else out for out in outs] or args
+        return outs or args
 
 
 Operation = Callable[[Any, Sequence[Any], Sequence[int]], Any]
@@ -116,7 +116,9 @@ def flatten(x: Any, values: Sequence[Any], n: Sequence[int]) -> Any:
 
 def widen(x: Any, values: Sequence[Any], n: Sequence[int]) -> Any:
     dims = len(x.shape)
-    return lax.broadcast_in_dim(x, (*x.shape, 2), tuple(range(dims))) if n[0] % 2 else lax.expand_dims(x, (n[1] % (dims + 1),))
+    if n[0] % 2:
+        return lax.broadcast_in_dim(x, (*x.shape, 2), tuple(range(dims)))
+    return lax.expand_dims(x, (n[1] % (dims + 1),))
 
 
 def join(x: Any, values: Sequence[Any], n: Sequence[int]) -> Any:

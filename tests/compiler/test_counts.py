@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ladder
 import weft
 import weft.numpy as jnp
+from tests.compiler import ladder
 from weft import compiler
 
 
@@ -115,7 +115,9 @@ def test_chain_of_forty_over_broadcast_inputs() -> None:
         for _ in range(40):
             pick = random.integers(6)
             other = xs[random.integers(4)]
-            value = (value + other, value * other, jnp.sin(value), jnp.maximum(value, other), -value, value - other)[pick]
+            value = (value + other, value * other, jnp.sin(value), jnp.maximum(value, other), -value, value - other)[
+                pick
+            ]
         return value
 
     program = program_of(chain, *args)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-import ladder
+from tests.compiler import ladder
 from weft import compiler
 from weft import operations as lax
 
@@ -90,11 +90,11 @@ def test_padding_is_written_once() -> None:
 
 
 def test_empty_sums_and_products() -> None:
-    program, outs = run(lambda x, y: [lax.dot_general(x, y, (((1,), (0,)), ((), ())))], np.ones((3, 0), np.float32),
-                        np.ones((0, 4), np.float32))  # fmt: skip
+    wide, tall, rows = np.ones((3, 0), np.float32), np.ones((0, 4), np.float32), np.ones((0, 3), np.float32)
+    program, _ = run(lambda x, y: [lax.dot_general(x, y, (((1,), (0,)), ((), ())))], wide, tall)
     assert program.plan.instructions[0][0] == "fill"
-    run(lambda x: [lax.reduce_sum(x, (1,)), lax.reduce_max(x, (1,)), lax.reduce_sum(x, (0, 1))], np.ones((3, 0), np.float32))
-    run(lambda x: [lax.reduce_sum(x, (1,)), lax.neg(x)], np.ones((0, 3), np.float32))
+    run(lambda x: [lax.reduce_sum(x, (1,)), lax.reduce_max(x, (1,)), lax.reduce_sum(x, (0, 1))], wide)
+    run(lambda x: [lax.reduce_sum(x, (1,)), lax.neg(x)], rows)
 
 
 def test_general_products() -> None:

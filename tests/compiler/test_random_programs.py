@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from random_programs import Generator
 
-import ladder
+from tests.compiler import ladder
+from tests.compiler.random_programs import Generator
 from weft.compiler import verify
 
 SEEDS = range(60)

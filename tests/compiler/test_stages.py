@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ladder
 import weft
+from tests.compiler import ladder
 from weft import compiler, core, errors
 from weft import operations as lax
 from weft.compiler import pipeline, simplify, verify

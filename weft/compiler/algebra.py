@@ -70,7 +70,7 @@ def is_value(atom: Any, value: int) -> bool:
     if not is_literal(atom):
         return False
     literal = np.asarray(atom.val)
-    return bool(literal == value) and not (literal.dtype.kind in "fc" and np.signbit(literal.real))
+    return bool(literal == value) and not (literal.dtype.kind in "fc" and np.signbit(np.real(literal)))
 
 
 def is_integer(atom: Any) -> bool:

@@ -101,7 +101,7 @@ def build_all(nests: Sequence[ir.Nest], machine: target.Target) -> list[Compiled
         for index in range(first, len(nests), 2):
             try:
                 results[index] = build(nests[index], machine)
-            except BaseException as error:  # noqa: BLE001  (raised again by the caller)
+            except BaseException as error:
                 results[index] = error
 
     helper = threading.Thread(target=work, args=(1,), name="weft-compile")

@@ -210,9 +210,10 @@ class _Fusion:
     def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
         """Compute and store every output of an equation inside one of its users."""
         outs = [v for v in equation.outvars if self._is_needed(v)]
-        accesses = [next((a for a in group.wanted.get(v, ()) if group.covers(a)), None) for v in outs]
-        if any(access is None for access in accesses):
+        found = [[a for a in group.wanted.get(v, ()) if group.covers(a)] for v in outs]
+        if not all(found):
             return False
+        accesses = [candidates[0] for candidates in found]
         if group.run > 1 and not all(
             self.absorber.run_is_whole(group, v, a) for v, a in zip(outs, accesses, strict=True)
         ):
@@ -224,9 +225,8 @@ class _Fusion:
         if not self._absorb(group, equation):
             return False
         for out, access in zip(outs, accesses, strict=True):
-            if group.covers(access):
-                group.outputs.append(kernel.Output(Node(out, access), out, access))
-                self._made(out, group)
+            group.outputs.append(kernel.Output(Node(out, access), out, access))
+            self._made(out, group)
         return True
 
     def _root(self, equation: Any, users: Sequence[Group]) -> None:
@@ -462,11 +462,12 @@ def _kernel(group: Group) -> Kernel:
     nodes, outputs = group.nodes, tuple(group.outputs)
     if group.reverse:
         along = next(axis for axis in group.axes if axis.key == group.reduced[0])
+        n = along.extent
 
         def turned(access: Access) -> Access:
             return tuple(
                 [
-                    Use(use.axis, use.start + use.step * (along.extent - 1), -use.step) if use.axis == along.key else use
+                    use if use.axis != along.key else Use(use.axis, use.start + use.step * (n - 1), -use.step)
                     for use in access
                 ]
             )

@@ -226,7 +226,7 @@ class Absorber:
 
     def _extend(self, group: Group, facts: ReductionFacts, access: Access) -> None:
         """Give an all-parallel group new reduced axes, in logical order where that is possible."""
-        new = {dim: new_axis(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving}
+        new: dict[int, Axis] = {dim: new_axis(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving}
         reduced = list(new.values())
         if not reduced:  # nothing moves: one step over a lone point
             reduced = [new_axis(self.dims.sizes.fresh(), 1)]
@@ -307,7 +307,7 @@ class ReductionFacts:
         self.shape = avals[0].shape
         self.rank = len(self.shape)
         arrays = [atom for atom in equation.invars[: self.count] if not hasattr(atom, "val")]
-        self.symbols = dims.symbols(arrays[0]) if arrays else ()
+        self.symbols: tuple[int, ...] = dims.symbols(arrays[0]) if arrays else ()
         self.moving = [dim for dim in self.axes if self.symbols[dim] != UNIT]
         run = last_run(self.axes)
         self.run = max(len([dim for dim in run if self.symbols[dim] != UNIT]), 1)
@@ -381,8 +381,9 @@ def _spaces_agree(group: Group, other: Group) -> bool:
     if other.tree is None:
         # a full reduction of one phase is cut into blocks that run in parallel, as the elementwise kernel did
         return group.tree is None or (group.tree == "lanes" and (bool(group.parallel) or group.reductions == 1))
-    same_places = [axis.key in group.reduced for axis in group.axes] == [axis.key in other.reduced for axis in other.axes]
-    return (group.tree, group.run, group.reverse) == (other.tree, other.run, other.reverse) and same_places
+    roles = [[axis.key in each.reduced for axis in each.axes] for each in (group, other)]
+    same_tree = (group.tree, group.run, group.reverse) == (other.tree, other.run, other.reverse)
+    return same_tree and roles[0] == roles[1]
 
 
 def _take(group: Group, other: Group, renamed: dict[int, int]) -> None:

@@ -12,7 +12,6 @@ import math
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -157,7 +156,7 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     program.jaxpr, program.kernels, program.lowered, program.plan = jaxpr, kernels, lowered, planned
     program.compiled = compiled
     program.consts = tuple(_as_arrays(jaxpr))
-    program.in_avals = tuple(v.aval for v in (*jaxpr.jaxpr.constvars, *jaxpr.jaxpr.invars))
+    program.in_avals = tuple(v.aval for v in (*jaxpr.jaxpr.constvars, *closed.jaxpr.invars))
     program.executable = stages.run("link", _executable, program)
     if config.read("log_compiles"):
         spent = " ".join(f"{stage} {ms:.2f}" for stage, ms in stages.milliseconds.items())

@@ -47,8 +47,8 @@ class Plan:
     instructions: list[Any]
 
     def describe(self) -> str:
-        lines = [f"{self.n_inputs} inputs, {len(self.outputs)} outputs, {len(self.temps)} temporaries, "
-                 f"arena of {self.arena_bytes} bytes"]  # fmt: skip
+        counts = f"{self.n_inputs} inputs, {len(self.outputs)} outputs, {len(self.temps)} temporaries"
+        lines = [f"{counts}, arena of {self.arena_bytes} bytes"]
         lines += [f"  output {i}: {' '.join(str(part) for part in output)}" for i, output in enumerate(self.outputs)]
         lines += [f"  temporary {i}: {n} bytes at {offset}" for i, (offset, n) in enumerate(self.temps)]
         for instruction in self.instructions:
@@ -79,7 +79,9 @@ class _Buffer:
         return buffer
 
 
-def plan(kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]) -> Plan:
+def plan(
+    kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
+) -> Plan:
     """The plan of a fused program; ``lowered`` has the nest of every kernel step."""
     return _Planner(kernels, lowered, donated, out_avals).run()
 
@@ -189,9 +191,9 @@ class _Planner:
             target = self.base(binding.variable)
             for other, source in enumerate(low.operands):
                 base = self.base(source.variable)
-                if source.role == "in" and base in self.buffers and _in_place(low, index, other, self.base):
-                    if self._join(base, target, number):
-                        break
+                fits = source.role == "in" and base in self.buffers and _in_place(low, index, other, self.base)
+                if fits and self._join(base, target, number):
+                    break
 
     def _join(self, source: Any, target: Any, number: int) -> bool:
         """Put ``target`` into the memory of ``source``, which dies at step ``number``."""
@@ -396,14 +398,16 @@ def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]
         return False
     if any(base(b.variable) is base(written.variable) and i != target for i, b in enumerate(low.operands)):
         return False
-    loads = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, ir.Load, source)]
-    stores = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, ir.Store, target)]
+    loads = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "in", source)]
+    stores = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "out", target)]
     whole = math.prod((*low.extents, *low.outer)) == read.variable.aval.size
     return whole and max(loads, default=0) <= min(stores, default=0)
 
 
-def _mentions(phase: ir.Phase, statement: type, operand: int) -> bool:
-    return any(isinstance(s, statement) and s.operand == operand for s in (*phase.before, *phase.body))
+def _mentions(phase: ir.Phase, role: str, operand: int) -> bool:
+    """Whether a phase loads (role in) or stores (out) an operand."""
+    kind = ir.Load if role == "in" else ir.Store
+    return any(isinstance(s, kind) and s.operand == operand for s in (*phase.before, *phase.body))
 
 
 def split_of(low: Lowered) -> tuple[str, int, int]:

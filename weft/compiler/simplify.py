@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import core
 from weft import config
-from weft.compiler import algebra, contraction, reshapes
+from weft.compiler import algebra, contraction, keys, reshapes
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.primitive import registry
@@ -31,6 +30,7 @@ NEEDS_ARRAYS = (
 
 def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program, flat and small."""
+    closed = keys.without_keys(closed)
     jaxpr = closed.jaxpr
     simplifier = _Simplifier()
     simplifier.constvars, simplifier.consts = list(jaxpr.constvars), list(closed.consts)
@@ -119,8 +119,9 @@ class _Simplifier:
             invars = equation.invars
             function = contraction.rewrite(equation)
             if function is not None:
-                key = ("contraction", config.token(), equation.primitive, tuple([v.aval for v in invars]), *equation.params.items())
-                self.splice(expansion(key, function, [v.aval for v in invars]), invars, equation.outvars)
+                avals = [v.aval for v in invars]
+                key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
+                self.splice(expansion(key, function, avals), invars, equation.outvars)
                 return
         if any(new is not old for new, old in zip(invars, equation.invars, strict=True)):
             equation = equation.replace(invars=invars)
@@ -186,7 +187,7 @@ class _Simplifier:
 
     def _expanded(self, equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> ClosedJaxpr:
         avals = [v.aval for v in invars]
-        key = ("resolve", config.token(), equation.primitive, tuple(avals), *equation.params.items())
+        key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
         return expansion(key, lambda *args: kind.expand(*args, **equation.params), avals)
 
     def _with_arrays(self, kind: Any, invars: Sequence[Any]) -> list[Any]:

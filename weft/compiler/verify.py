@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.compiler import keys
 from weft.compiler.interpret import interpret
 from weft.core import kinds
 from weft.core.check import check_jaxpr
@@ -25,6 +26,8 @@ def verify(stage: str, before: ClosedJaxpr, after: ClosedJaxpr) -> None:
         check_jaxpr(after.jaxpr)
     except TypeError as error:
         raise InternalError(f"the program is not well typed: {error}", stage=stage) from error
+    if keys.has_keys(before.jaxpr):
+        return
     for old, new in zip(before.jaxpr.outvars, after.jaxpr.outvars, strict=True):
         if (old.aval.shape, old.aval.dtype) != (new.aval.shape, new.aval.dtype):
             raise InternalError(f"a result changed from {old.aval} to {new.aval}", stage=stage)

@@ -57,9 +57,9 @@ def follows(outer: Stride, inner: Stride, inner_symbol: int) -> bool:
     """Whether walking ``outer`` is walking on past the end of ``inner``, at every size."""
     if outer.factor == 0 or inner.factor == 0:
         return outer.factor == inner.factor and outer.product is not None and inner.product is not None
-    return (
-        inner.product is not None and outer.factor == inner.factor and outer.product == times(inner.product, inner_symbol)
-    )
+    if inner.product is None or outer.factor != inner.factor:
+        return False
+    return outer.product == times(inner.product, inner_symbol)
 
 
 class Sizes:

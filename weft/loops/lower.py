@@ -9,7 +9,6 @@ final dimensions.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -105,7 +104,7 @@ class _Lowering:
 
     def _is_body(self, node: Node) -> bool:
         if not self.reduced:
-            return self.has_axes and any(use.axis != CONSTANT for use in node.access) or not self.has_axes
+            return (self.has_axes and any(use.axis != CONSTANT for use in node.access)) or not self.has_axes
         reduced = self.reduced
         return any(use.axis in reduced for use in node.access)
 
@@ -197,7 +196,8 @@ class _Lowering:
         coincidence at one size must not show in the nest."""
         dtype = np.dtype(dtype)
         array = np.asarray(value, dtype)
-        key = (array.tobytes(), dtype) if dtype.kind == "f" and not float(array).is_integer() else len(self.scalar_index)
+        is_fraction = dtype.kind == "f" and not float(array).is_integer()
+        key = (array.tobytes(), dtype) if is_fraction else len(self.scalar_index)
         found = self.scalar_index.get(key)
         if found is not None:
             return found

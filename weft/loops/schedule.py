@@ -6,6 +6,7 @@ dimensions come first, in logical order; at most three stay in the nest, outer o
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -149,7 +150,7 @@ def _reduced_loops(source: Kernel, draft: Draft) -> list[_Loop]:
     if not axes:
         return []
     outer, run = axes[: len(axes) - source.run], axes[len(axes) - source.run :]
-    assert all(_joins(left, right, draft) for left, right in zip(run, run[1:], strict=False)), "a run that is not one"
+    assert all(_joins(left, right, draft) for left, right in itertools.pairwise(run)), "a run that is not one"
     return [*[_Loop("reduced", [axis]) for axis in outer], _Loop("reduced", run)]
 
 

@@ -1,0 +1,154 @@
+"""Extended dtypes before fusion: an array of keys becomes an array of the words that each key consists of.
+
+    k:key<fry>[3]                            k:u32[3,2]
+    a = slice[limit_indices=(2,)] k          a = slice[limit_indices=(2, 2)] k
+    b = random_bits a                        b = its expansion on u32[2,2]
+
+Operations that only move elements get a trailing dimension; everything else on keys is of kind Resolve, whose
+``expand`` is written for the words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import dtypes, operations, runtime
+from weft.core import kinds
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from weft.core.trace import trace_to_jaxpr
+
+Params = dict[str, Any]
+
+
+def has_keys(jaxpr: Jaxpr) -> bool:
+    """Whether any variable of a program, or of the programs it calls, is of an extended dtype."""
+    atoms = [*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars, *(v for eqn in jaxpr.eqns for v in eqn.outvars)]
+    if any(dtypes.is_extended(atom.aval.dtype) for atom in atoms):
+        return True
+    return any(has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params))
+
+
+def physical(aval: Any) -> Any:
+    """The aval of the words."""
+    if not dtypes.is_extended(aval.dtype):
+        return aval
+    return runtime.ShapedArray((*aval.shape, *aval.dtype.physical_shape), aval.dtype.physical_dtype)
+
+
+def without_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program on words."""
+    jaxpr = closed.jaxpr
+    if not has_keys(jaxpr):
+        return closed
+    n_consts = len(jaxpr.constvars)
+    avals = [physical(v.aval) for v in (*jaxpr.constvars, *jaxpr.invars)]
+    traced, _ = trace_to_jaxpr(lambda *args: _run(jaxpr, args), avals, jaxpr.debug_info)
+    inner = traced.jaxpr
+    words = Jaxpr(
+        [*inner.invars[:n_consts], *inner.constvars], inner.invars[n_consts:], inner.outvars, inner.eqns, inner.effects,
+        jaxpr.debug_info,
+    )  # fmt: skip
+    return ClosedJaxpr(words, [*closed.consts, *traced.consts])
+
+
+def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
+    """Trace a program on words."""
+    env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), args, strict=True))
+
+    def read(atom: Any) -> Any:
+        return atom.val if isinstance(atom, Literal) else env[atom]
+
+    for eqn in jaxpr.eqns:
+        outs = _equation(eqn, [_typed(read(atom), atom) for atom in eqn.invars])
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def _typed(value: Any, atom: Any) -> Any:
+    """A literal keeps its own type when it is traced again."""
+    if isinstance(atom, Literal) and not atom.aval.weak_type:
+        return atom.aval.dtype.type(value)
+    return value
+
+
+def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    kind, params = eqn.primitive.kind, eqn.params
+    keyed = [atom.aval for atom in (*eqn.invars, *eqn.outvars) if dtypes.is_extended(atom.aval.dtype)]
+    if isinstance(kind, kinds.Higher):
+        inner = kind.inline(params)
+        if inner is not None and has_keys(inner.jaxpr):
+            return _run(inner.jaxpr, [*inner.consts, *operands])
+    if keyed and isinstance(kind, kinds.Resolve):
+        out = kind.expand(*operands, **params)
+        return list(out) if isinstance(out, (tuple, list)) else [out]
+    if keyed and not isinstance(kind, kinds.Identity):
+        rule = _RULES.get(eqn.primitive.name)
+        if rule is None:
+            raise NotImplementedError(f"[compile] {eqn.primitive.name} of {keyed[0].str_short()} is not supported.")
+        return [rule(eqn.primitive, operands, params, keyed[0].dtype.physical_shape)]
+    out = eqn.primitive.bind(*operands, **params)
+    return out if eqn.primitive.multiple_results else [out]
+
+
+def _trailing(**changes: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]]) -> Callable[..., Any]:
+    """A rule that only lengthens parameters; each change takes the old value and the shape of a key."""
+
+    def rule(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
+        given = {name: params[name] for name in changes if params[name] is not None}
+        longer = {name: changes[name](tuple(old), words) for name, old in given.items()}
+        return primitive.bind(*operands, **{**params, **longer})
+
+    return rule
+
+
+def _broadcast(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
+    rank = len(params["shape"])
+    dims = (*params["broadcast_dimensions"], *range(rank, rank + len(words)))
+    longer = {"shape": (*params["shape"], *words), "broadcast_dimensions": dims}
+    return primitive.bind(*operands, **{**params, **longer})
+
+
+def _with_starts(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
+    arrays = 2 if isinstance(primitive.kind, kinds.DynamicUpdateSlice) else 1
+    starts = operands[arrays:]
+    zeros = [operations.convert_element_type(0, starts[0].dtype) for _ in words] if starts else []
+    longer = {"slice_sizes": (*params["slice_sizes"], *words)} if "slice_sizes" in params else {}
+    return primitive.bind(*operands, *zeros, **{**params, **longer})
+
+
+def _select(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
+    which, *cases = operands
+    if which.shape:
+        which = operations.broadcast_in_dim(which, (*which.shape, *words), tuple(range(len(which.shape))))
+    return primitive.bind(which, *cases, **params)
+
+
+def _ones(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
+    return (*old, *[1] * len(words))
+
+
+def _zeros(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
+    return (*old, *[0] * len(words))
+
+
+def _words(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
+    return (*old, *words)
+
+
+def _next(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
+    return (*old, *range(len(old), len(old) + len(words)))
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "broadcast_in_dim": _broadcast,
+    "concatenate": _trailing(),
+    "dynamic_slice": _with_starts,
+    "dynamic_update_slice": _with_starts,
+    "reshape": _trailing(new_sizes=_words),
+    "rev": _trailing(),
+    "select_n": _select,
+    "slice": _trailing(start_indices=_zeros, limit_indices=_words, strides=_ones),
+    "squeeze": _trailing(),
+    "transpose": _trailing(permutation=_next),
+}
