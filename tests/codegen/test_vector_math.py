@@ -80,7 +80,26 @@ def samples(dtype, count=120_000, seed=0):
         2.0 ** r.uniform(-40, 40, count) * signs,
         1 + 2.0 ** r.uniform(-30, 0, count) * signs,
         np.arange(-2000, 2000) * HALF_PI,
-        [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 2, 1.797e308, 3.4e38, 88.8, 89.4, 710.2, 710.8, -103.5, -745.0],
+        [
+            0.0,
+            -0.0,
+            np.inf,
+            -np.inf,
+            np.nan,
+            1,
+            -1,
+            0.5,
+            -0.5,
+            2,
+            1.797e308,
+            3.4e38,
+            88.8,
+            89.4,
+            710.2,
+            710.8,
+            -103.5,
+            -745.0,
+        ],
     ]
     if size == 8:
         parts += [r.uniform(-745, 720, count), 2.0 ** r.uniform(-1000, 1000, count)]

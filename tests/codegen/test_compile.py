@@ -1,0 +1,79 @@
+"""From text to objects: failures are errors, the crash file, the child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import weft
+from tests.codegen.running import HOST, elementwise, map_nest
+from weft import errors
+from weft.codegen import compile as compiling
+from weft.codegen import isolate, llvm
+
+ADD = elementwise(lambda emit, x: emit.add(x, x))
+F32 = np.dtype(np.float32)
+
+
+@pytest.mark.parametrize("mode", ["inline", "isolated"])
+def test_bad_text_is_an_internal_error_with_a_dump(mode):
+    weft.config.update("compile", mode)
+    try:
+        for text in ("define void @k( {", "define void @k() {\nentry:\n%a = add i32 %b, 1\nret void\n}\n"):
+            with pytest.raises(errors.InternalError, match="not valid LLVM") as caught:
+                compiling.compile_text(text, HOST, "broken")
+            with open(caught.value.dump, encoding="utf-8") as file:
+                assert file.read() == text
+            os.unlink(caught.value.dump)
+    finally:
+        weft.config.update("compile", "inline")
+
+
+def test_isolated_gives_the_same_object():
+    text = compiling.text_of(map_nest(ADD, [F32], F32), HOST)
+    assert isolate.emit_object(text, HOST, "k") == llvm.emit_object(text, HOST, "k")
+
+
+def test_death_of_the_child_is_an_error_and_it_comes_back():
+    text = compiling.text_of(map_nest(ADD, [F32], F32), HOST)
+    isolate.emit_object(text, HOST, "k")
+    assert isolate._child is not None
+    isolate._child[1].kill()
+    isolate._child[1].wait()
+    assert isolate.emit_object(text, HOST, "k")
+
+
+def test_an_abort_leaves_the_text():
+    """A process that dies inside LLVM leaves the kernel in its crash file; one that ends well leaves nothing."""
+    program = """
+        import os, sys
+        from weft import lazy
+        from weft.codegen import llvm
+        from weft.target import host
+        text = "define void @k() {\\nentry:\\nret void\\n}\\n"
+        llvm.emit_object(text, host(), "k")
+        print(llvm.crash_path(os.getpid()), flush=True)
+        if sys.argv[1] == "die":
+            lazy.llvm.parse_assembly = lambda *a: os.abort()
+            llvm.emit_object(text, host(), "k")
+    """
+    for how in ("live", "die"):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(program), how], capture_output=True, text=True, check=False
+        )
+        path = done.stdout.strip()
+        assert path, done.stderr
+        assert os.path.exists(path) == (how == "die")
+    with open(path, encoding="utf-8") as file:
+        assert "define void @k" in file.read()
+    os.unlink(path)
+
+
+def test_text_is_deterministic():
+    nest = map_nest(ADD, [F32], F32)
+    assert compiling.text_of(nest, HOST) == compiling.text_of(nest, HOST)
