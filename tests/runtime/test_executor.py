@@ -255,7 +255,7 @@ def test_a_failing_callback_after_long_work() -> None:
     executable = runtime.Executable(1, [("new", 4000, kind)] * 2, [], 0, steps, "late", (kind,))
     for _ in range(3):
         with pytest.raises(KeyError, match="late"):
-            (result,) = executable.run([array(np.zeros(1000))])
+            (_, result) = executable.run([array(np.zeros(1000))])
             result.block_until_ready()
 
 

@@ -58,11 +58,11 @@ GET = "from weft import runtime; print(runtime.Pool.get_threads())"
 
 def test_the_environment_decides() -> None:
     assert python(GET, WEFT_NUM_THREADS="3") == "3"
-    assert python(GET, WEFT_NUM_THREADS="nonsense") == python(GET)
+    assert python(GET, WEFT_NUM_THREADS="1") == "1"
 
 
 def test_affinity_is_honoured() -> None:
-    assert python("import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); " + GET, WEFT_NUM_THREADS="") == "1"
+    assert python("import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); " + GET) == "1"
 
 
 def test_workers_stay_inside_the_affinity_mask() -> None:

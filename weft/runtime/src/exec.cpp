@@ -8,6 +8,7 @@
 #include "helpers.h"
 #include "module.h"
 #include "pool.h"
+#include "stream.h"
 
 namespace weft {
 
@@ -67,9 +68,10 @@ Buffer* make_output(const Plan& plan, const Operand* operands, const bool* donat
   return nullptr;
 }
 
-int wait_for_inputs(const Plan& plan, const Operand* operands) {
+// Waits for the inputs; on a stream only for donated ones, whose memory is looked at now.
+int wait_for_inputs(const Plan& plan, const Operand* operands, const bool* only) {
   for (int32_t i = 0; i < plan.n_inputs; ++i)
-    if (operands[i].buffer != nullptr && buffer_wait(operands[i].buffer) < 0) return -1;
+    if (operands[i].buffer != nullptr && (only == nullptr || only[i]) && buffer_wait(operands[i].buffer) < 0) return -1;
   return 0;
 }
 
@@ -83,20 +85,28 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
   }
   if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
   if (status == Status::ok) return 0;
-  if (status == Status::no_memory) PyErr_NoMemory();
+  if (status != Status::python_error) PyErr_NoMemory();
   return -1;
 }
 
-int run_with_buffers(const Plan& plan, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
-  int32_t n_outputs = int32_t(plan.outputs.size()), made = 0;
-  for (; made < n_outputs; ++made) {
-    outputs[made] = make_output(plan, operands, donated, outputs, plan.outputs[size_t(made)]);
-    if (outputs[made] == nullptr) break;
+// Makes the owned output buffers; 0, or -1 with MemoryError set.
+int make_outputs(const Plan& plan, const Operand* operands, const bool* donated, Buffer** outputs) {
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    outputs[i] = make_output(plan, operands, donated, outputs, plan.outputs[i]);
+    if (outputs[i] != nullptr) continue;
+    set_memory_error(plan.outputs[i].nbytes);
+    while (i-- > 0) buffer_release(outputs[i]);
+    return -1;
   }
+  return 0;
+}
+
+int run_with_buffers(const Plan& plan, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
+  if (make_outputs(plan, operands, donated, outputs) < 0) return -1;
+  int32_t n_outputs = int32_t(plan.outputs.size());
   Buffer* arena = nullptr;
-  int status = made == n_outputs ? 0 : -1;
-  if (status < 0) set_memory_error(plan.outputs[size_t(made)].nbytes);
-  if (status == 0 && plan.arena_bytes > 0 && (arena = buffer_allocate(plan.arena_bytes)) == nullptr) {
+  int status = 0;
+  if (plan.arena_bytes > 0 && (arena = buffer_allocate(plan.arena_bytes)) == nullptr) {
     set_memory_error(plan.arena_bytes);
     status = -1;
   }
@@ -122,35 +132,63 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
   }
   if (arena != nullptr) buffer_release(arena);
   if (status < 0)
-    for (int32_t i = 0; i < made; ++i) buffer_release(outputs[i]);
+    for (int32_t i = 0; i < n_outputs; ++i) buffer_release(outputs[i]);
+  return status;
+}
+
+int launch(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
+  const Plan& plan = *executable->plan;
+  if (donated != nullptr && wait_for_inputs(plan, operands, donated) < 0) return -1;
+  if (make_outputs(plan, operands, donated, outputs) < 0) return -1;
+  int status = stream_launch(executable, operands, outputs);
+  if (status < 0)
+    for (size_t i = 0; i < plan.outputs.size(); ++i) buffer_release(outputs[i]);
   return status;
 }
 
 // Other threads may run meanwhile: everything is held by references of our own.
-int run_held(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
+int run_held(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs, bool on_stream) {
   const Plan& plan = *executable->plan;
   // An operand's buffer is retained only if it is not to be given away: exclusiveness counts references.
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_retain(operands[i].buffer);
   Py_INCREF(executable);
-  int status = wait_for_inputs(plan, operands);
-  if (status == 0) status = run_with_buffers(plan, operands, donated, outputs, keep);
+  int status;
+  if (on_stream) {
+    status = launch(executable, operands, donated, outputs);
+  } else {
+    status = wait_for_inputs(plan, operands, nullptr);
+    if (status == 0) status = run_with_buffers(plan, operands, donated, outputs, plan.cost_ns <= kInlineNs);
+  }
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_release(operands[i].buffer);
   Py_DECREF(executable);
   return status;
 }
 
+// Lets go of events that are over. 1: all inputs are ready, 0: some are pending, -1: one has failed (error set).
+int inputs_ready(const Plan& plan, const Operand* operands) {
+  int ready = 1;
+  for (int32_t i = 0; i < plan.n_inputs; ++i) {
+    Buffer* buffer = operands[i].buffer;
+    if (buffer == nullptr || buffer->pending == nullptr) continue;
+    if (!stream_event_over(buffer->pending)) ready = 0;
+    else if (buffer_wait(buffer) < 0) return -1;
+  }
+  return ready;
+}
+
 }  // namespace
 
 int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
   const Plan& plan = *executable->plan;
-  bool ready = true;
-  for (int32_t i = 0; i < plan.n_inputs; ++i)
-    ready = ready && (operands[i].buffer == nullptr || operands[i].buffer->pending == nullptr);
-  bool keep = plan.cost_ns <= kInlineNs;
-  if (ready && keep && !plan.has_python) return run_with_buffers(plan, operands, donated, outputs, true);
-  return run_held(executable, operands, donated, outputs, keep);
+  int ready = inputs_ready(plan, operands);
+  if (ready < 0) return -1;
+  bool at_once = ready == 1 && plan.cost_ns <= kInlineNs;
+  if (at_once && !plan.has_python) return run_with_buffers(plan, operands, donated, outputs, true);
+  // Python steps keep their order: they run here only if none can be waiting on the stream.
+  bool on_stream = stream_enabled() && (!at_once || !stream_idle());
+  return run_held(executable, operands, donated, outputs, on_stream);
 }
 
 int executable_check_input(const Executable* executable, int32_t i, const Array* array) {
@@ -330,7 +368,7 @@ int register_exec(PyObject* module) {
   if (ExecutableType == nullptr) return -1;
   if (PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(ExecutableType)) < 0) return -1;
   if (register_kernel(module) < 0 || register_helpers(module) < 0 || register_pool(module) < 0) return -1;
-  return register_gemm(module);
+  return register_gemm(module) < 0 ? -1 : register_stream(module);
 }
 
 }  // namespace weft

@@ -13,6 +13,7 @@
 #include "module.h"
 #include "plan.h"
 #include "pool.h"
+#include "stream.h"
 
 namespace weft {
 namespace {
@@ -94,7 +95,7 @@ struct BatchDim {
 class GemmStep final : public Step {
  public:
   Status run(Frame& frame) const override {
-    Job job{this, a.address(frame), b.address(frame), c.address(frame)};
+    Job job{this, frame.number, a.address(frame), b.address(frame), c.address(frame)};
     int64_t total = batch_count * tiles_m * tiles_n;
     if (m == 0 || n == 0 || total == 0) return Status::ok;
     if (total > 1 && pool_worth(cost)) pool_run(run_tiles, &job, total, 1, cost);
@@ -136,6 +137,7 @@ class GemmStep final : public Step {
  private:
   struct Job {
     const GemmStep* step;
+    uint64_t number;  // the task's, for cancellation
     char *a, *b, *c;
   };
 
@@ -149,7 +151,7 @@ class GemmStep final : public Step {
   static void run_tiles(void* context, int64_t low, int64_t high) {
     const Job& job = *static_cast<const Job*>(context);
     const GemmStep& step = *job.step;
-    for (int64_t item = low; item < high; ++item) {
+    for (int64_t item = low; item < high && !stream_cancelled(job.number); ++item) {
       int64_t tile = item % (step.tiles_m * step.tiles_n), rest = item / (step.tiles_m * step.tiles_n);
       char *a = job.a, *b = job.b, *c = job.c;
       for (size_t d = step.batch.size(); d-- > 0;) {

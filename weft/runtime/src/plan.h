@@ -15,7 +15,7 @@
 
 namespace weft {
 
-enum class Status { ok, no_memory, python_error };
+enum class Status { ok, no_memory, cancelled, python_error };
 
 // Everything one run of a plan needs. Lives on the stack of the caller, or in a stream task.
 struct Frame {
@@ -25,6 +25,8 @@ struct Frame {
   PyThreadState* suspended = nullptr;  // the caller's thread state while it has released the GIL
   bool on_stream = false;              // no thread state: a stream thread runs this
   PyObject* error = nullptr;           // owned exception of a Python step that failed on a stream
+  PyObject* error_traceback = nullptr;  // owned, or nullptr
+  uint64_t number = 0;                 // of the stream's task, for cancellation; 0: none
 };
 
 struct Place {

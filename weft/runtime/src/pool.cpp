@@ -34,6 +34,8 @@ constexpr double kAsleepThresholdNs = 40000;
 constexpr uint32_t kClosed = 0xffffffffu;
 constexpr int kStarvedRuns = 4;          // long jobs in a row of which no worker took a chunk
 constexpr int64_t kLongRunNs = 300'000;
+constexpr double kLongChunkNs = 20e6;
+constexpr int64_t kMaxChunks = 1 << 20;
 constexpr int64_t kUnpinnedNs = 1'000'000'000;
 
 inline void pause_cpu() {
@@ -397,7 +399,16 @@ void pool_run(ChunkFunction function, void* context, int64_t total, int64_t grai
   if (grain < 1) grain = 1;
   int64_t units = (total + grain - 1) / grain;
   // About four chunks a thread even out a late start; a chunk shorter than a microsecond does not pay.
-  int64_t chunks = std::min<int64_t>({units, int64_t(threads) * 4, std::max<int64_t>(threads, int64_t(std::min(cost_ns, 1e15) / 1000))});
+  cost_ns = std::min(cost_ns, 1e15);
+  int64_t chunks = std::min(int64_t(threads) * 4, std::max<int64_t>(threads, int64_t(cost_ns / 1000)));
+  chunks = std::min({units, std::max(chunks, int64_t(cost_ns / kLongChunkNs)), kMaxChunks});
+  if (threads == 1 && chunks > 1 && cost_ns > 2 * kLongChunkNs) {  // in pieces, between which an interrupt is seen
+    for (int64_t i = 0; i < chunks; ++i) {
+      int64_t low = grain * int64_t((__int128)units * i / chunks), high = std::min(total, grain * int64_t((__int128)units * (i + 1) / chunks));
+      if (low < high) function(context, low, high);
+    }
+    return;
+  }
   if (threads == 1 || chunks <= 1 || t_inside_job) {
     function(context, 0, total);
     return;

@@ -8,11 +8,13 @@
 #include "numpy_api.h"
 #include "plan.h"
 #include "pool.h"
+#include "stream.h"
 
 namespace weft {
 namespace {
 
 constexpr int kStackOperands = 24;
+constexpr double kLongNs = 50e6;  // cut into chunks even on one thread, so that an interrupt is seen between them
 
 enum class Split { none, first, vector, blocks };
 
@@ -33,8 +35,8 @@ class KernelStep final : public Step {
       bases = heap.data();
     }
     for (size_t i = 0; i < count; ++i) bases[i] = operands[i].address(frame);
-    if (outer_count == 1) return run_nest(bases, cost);
-    return outer_count == 0 ? Status::ok : run_outer(bases);
+    if (outer_count == 1) return run_nest(frame, bases, cost);
+    return outer_count == 0 ? Status::ok : run_outer(frame, bases);
   }
   double cost_ns() const override { return cost; }
   bool is_kernel() const override { return true; }
@@ -57,6 +59,7 @@ class KernelStep final : public Step {
     const KernelStep* step;
     void* const* bases;
     char* partial;
+    uint64_t number;  // the task's, for cancellation
     std::atomic<bool> failed{false};
   };
 
@@ -80,6 +83,7 @@ class KernelStep final : public Step {
 
   static void run_chunk(void* context, int64_t low, int64_t high) {
     Chunks* chunks = static_cast<Chunks*>(context);
+    if (stream_cancelled(chunks->number)) return;
     char* memory;
     if (!chunks->step->scratch(&memory)) {
       chunks->failed.store(true);
@@ -89,7 +93,7 @@ class KernelStep final : public Step {
   }
 
   // The nest at one outer point, cut along its split range if that is worth it.
-  Status run_nest(void* const* bases, double nest_cost) const {
+  Status run_nest(const Frame& frame, void* const* bases, double nest_cost) const {
     char* memory;
     if (!scratch(&memory)) return Status::no_memory;
     char* partial = partial_bytes == 0 ? nullptr : memory + align_up(scratch_bytes);
@@ -98,10 +102,11 @@ class KernelStep final : public Step {
       return Status::ok;
     }
     if (extent > 0) {
-      if (extent > grain && pool_worth(nest_cost)) {
-        Chunks chunks{this, bases, partial};
+      if (extent > grain && (nest_cost >= kLongNs || pool_worth(nest_cost))) {
+        Chunks chunks{this, bases, partial, frame.number};
         pool_run(run_chunk, &chunks, extent, grain, nest_cost);
         if (chunks.failed.load()) return Status::no_memory;
+        if (stream_cancelled(frame.number)) return Status::cancelled;
       } else {
         call(bases, 0, extent, 0, partial, memory);
       }
@@ -112,14 +117,15 @@ class KernelStep final : public Step {
 
   struct OuterChunks {
     const KernelStep* step;
+    const Frame* frame;
     void* const* bases;
     bool parallel;
     std::atomic<Status> status{Status::ok};
   };
 
-  Status run_outer(void* const* bases) const {
-    OuterChunks chunks{this, bases, false};
-    if ((split == Split::none || outer_count >= 2 * pool_threads()) && pool_worth(cost)) {
+  Status run_outer(const Frame& frame, void* const* bases) const {
+    OuterChunks chunks{this, &frame, bases, false};
+    if ((split == Split::none || outer_count >= 2 * pool_threads()) && (cost >= kLongNs || pool_worth(cost))) {
       chunks.parallel = true;
       pool_run(run_outer_chunk, &chunks, outer_count, 1, cost);
     } else {
@@ -130,12 +136,16 @@ class KernelStep final : public Step {
 
   static void run_outer_chunk(void* context, int64_t low, int64_t high) {
     OuterChunks* chunks = static_cast<OuterChunks*>(context);
-    Status status = chunks->step->walk(chunks->bases, low, high, chunks->parallel);
+    if (stream_cancelled(chunks->frame->number)) {
+      chunks->status.store(Status::cancelled);
+      return;
+    }
+    Status status = chunks->step->walk(*chunks->frame, chunks->bases, low, high, chunks->parallel);
     if (status != Status::ok) chunks->status.store(status);
   }
 
   // An odometer over the outer dimensions; only the operand addresses move.
-  Status walk(void* const* bases, int64_t low, int64_t high, bool parallel) const {
+  Status walk(const Frame& frame, void* const* bases, int64_t low, int64_t high, bool parallel) const {
     size_t rank = outer_extents.size(), count = operands.size();
     std::vector<void*> addresses(bases, bases + count);
     std::vector<int64_t> index(rank);
@@ -148,7 +158,7 @@ class KernelStep final : public Step {
     // Inside a parallel walk the nest stays whole: pool jobs do not nest, and its cost is below the threshold.
     double nest_cost = parallel ? 0 : cost / double(outer_count);
     for (int64_t point = low; point < high; ++point) {
-      if (Status status = run_nest(addresses.data(), nest_cost); status != Status::ok) return status;
+      if (Status status = run_nest(frame, addresses.data(), nest_cost); status != Status::ok) return status;
       for (size_t d = rank; d-- > 0;) {
         const int64_t* strides = &outer_strides[d * count];
         bool carry = ++index[d] == outer_extents[d];
@@ -279,7 +289,7 @@ class PythonStep final : public Step {
     if (frame.suspended != nullptr) {
       frame.suspended = ok ? PyEval_SaveThread() : nullptr;
     } else if (frame.on_stream) {
-      if (!ok) frame.error = take_exception();
+      if (!ok) take_exception(frame);
       PyGILState_Release(state);
     }
     return ok ? Status::ok : Status::python_error;
@@ -295,14 +305,12 @@ class PythonStep final : public Step {
   std::vector<TypedPlace> in, out;
 
  private:
-  static PyObject* take_exception() {
-    PyObject *type, *value, *traceback;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback != nullptr && value != nullptr) PyException_SetTraceback(value, traceback);
+  static void take_exception(Frame& frame) {
+    PyObject* type;
+    PyErr_Fetch(&type, &frame.error, &frame.error_traceback);
+    PyErr_NormalizeException(&type, &frame.error, &frame.error_traceback);
+    if (frame.error_traceback != nullptr) PyException_SetTraceback(frame.error, frame.error_traceback);
     Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    return value;
   }
 
   static PyObject* view_of(const Frame& frame, const TypedPlace& typed) {
@@ -436,7 +444,7 @@ std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& plac
     return nullptr;
   auto step = std::make_unique<KernelStep>();
   step->params.resize(size_t(params.len + 7) / 8);
-  std::memcpy(step->params.data(), params.buf, size_t(params.len));
+  if (params.len > 0) std::memcpy(step->params.data(), params.buf, size_t(params.len));
   PyBuffer_Release(&params);
   long long first = step->params.empty() ? 0 : step->params[0], vector = extent;
   if (full != nullptr && (!PyTuple_Check(full) || !PyArg_ParseTuple(full, "LL", &first, &vector))) {

@@ -1,0 +1,507 @@
+// The in-order stream of the host device. See stream.h.
+//
+// Locks: Stream::mutex guards the queue and is never held while the GIL is waited for or a task runs. A task's
+// references to Python objects go to a graveyard, emptied by the next thread that comes by with the GIL.
+#include "stream.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "module.h"
+
+namespace weft {
+namespace {
+
+constexpr double kWakeNs = 300'000;         // queued work from which waking the thread (5 to 10 us) is worth it
+constexpr double kHelpNs = 30'000'000;      // longer tasks are left to the thread, so that waiters see signals
+constexpr size_t kMaxQueued = 128;
+constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
+constexpr auto kPoll = std::chrono::milliseconds(50);
+
+enum class State : uint32_t { queued, running, done, failed };
+
+// ---- references that die without the GIL
+
+std::mutex* g_graveyard_mutex = new std::mutex;
+std::vector<PyObject*>* g_graveyard = new std::vector<PyObject*>;
+std::atomic<bool> g_graveyard_used{false};
+
+void bury(PyObject* object) {
+  std::lock_guard<std::mutex> lock(*g_graveyard_mutex);
+  g_graveyard->push_back(object);
+  g_graveyard_used.store(true, std::memory_order_relaxed);
+}
+
+void empty_graveyard() {  // GIL held
+  if (!g_graveyard_used.load(std::memory_order_relaxed)) return;
+  std::vector<PyObject*> dead;
+  {
+    std::lock_guard<std::mutex> lock(*g_graveyard_mutex);
+    dead.swap(*g_graveyard);
+    g_graveyard_used.store(false, std::memory_order_relaxed);
+  }
+  for (PyObject* object : dead) Py_DECREF(object);
+}
+
+// Why a task failed; shared by the tasks that depend on it.
+struct Failure {
+  Status status;
+  PyObject* exception = nullptr;  // owned; python_error only
+  PyObject* traceback = nullptr;  // owned or nullptr
+  std::string text;
+  ~Failure() {
+    if (exception != nullptr) bury(exception);
+    if (traceback != nullptr) bury(traceback);
+  }
+};
+
+std::atomic<uint64_t> g_cancelled{0};  // tasks up to this number were interrupted
+
+class Task;
+thread_local Task* t_running = nullptr;  // innermost task this thread executes
+
+union alignas(16) HostScalar {
+  char bytes[16];
+};
+
+class Task final : public Event {
+ public:
+  bool done() const noexcept override;
+  int wait() override;
+  void retain() noexcept override { references_.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept override {
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+  void execute(bool on_stream);
+  State state() const { return state_.load(std::memory_order_acquire); }
+  int raise() const;
+
+  uint64_t number = 0, generation = 0;
+  const Plan* plan = nullptr;
+  PyObject* executable = nullptr;  // owned until it has run
+  std::vector<Buffer*> held;       // owned until it has run
+  std::vector<Task*> inputs;       // owned likewise: tasks that write what this one reads
+  std::vector<char*> slots;
+  std::vector<Buffer*> owners;
+  std::vector<HostScalar> scalars;
+  int64_t output_bytes = 0;
+  std::string name;
+
+ private:
+  ~Task() = default;
+  std::shared_ptr<Failure> run(bool on_stream);
+  void let_go();
+
+  std::atomic<int32_t> references_{1};
+  std::atomic<State> state_{State::queued};
+  std::shared_ptr<Failure> failure_;
+
+  friend struct Stream;
+};
+
+struct Stream {
+  std::mutex mutex;
+  std::condition_variable changed;  // a task is done
+  std::condition_variable told;     // for the thread: it is to work, or may go on
+  std::deque<Task*> queue;  // each owned
+  bool running = false;     // some thread executes a task of this stream
+  bool awake = false;       // the thread has been told to work
+  bool started = false;
+  double queued_ns = 0;
+  int64_t queued_bytes = 0;
+  uint64_t last = 0;        // number of the newest task
+
+  // Takes the next task if `may` allows it. The mutex is held.
+  Task* take(bool python_too) {
+    if (running || queue.empty() || (!python_too && (queue.front()->plan->has_python || queue.front()->plan->cost_ns > kHelpNs))) return nullptr;
+    return pop();
+  }
+  Task* pop() {
+    Task* task = queue.front();
+    queue.pop_front();
+    queued_ns = queue.empty() ? 0 : queued_ns - task->plan->cost_ns;
+    queued_bytes -= task->output_bytes;
+    running = true;
+    return task;
+  }
+  // Runs a task taken before; the lock is released meanwhile.
+  void finish(Task* task, bool on_stream, std::unique_lock<std::mutex>& lock) {
+    lock.unlock();
+    task->execute(on_stream);
+    lock.lock();
+    running = false;
+    changed.notify_all();
+    if (awake && !on_stream) told.notify_one();
+    lock.unlock();
+    task->release();
+    lock.lock();
+  }
+  void wake() {  // mutex held
+    if (awake || !started) return;
+    awake = true;
+    told.notify_one();
+  }
+  void work() {
+    std::unique_lock<std::mutex> lock(mutex);
+    for (;;) {
+      told.wait(lock, [this] { return awake && !running; });
+      if (Task* task = take(true)) finish(task, true, lock);
+      else awake = false;
+    }
+  }
+};
+
+Stream* g_stream = new Stream;
+std::atomic<uint64_t> g_generation{0};  // rises in a forked child
+std::atomic<bool> g_async{true};
+bool g_hooked = false;
+
+bool Task::done() const noexcept {
+  State state = state_.load(std::memory_order_acquire);
+  if (state == State::done || state == State::failed) return true;
+  if (generation != g_generation.load()) return true;  // wait() says that it is lost
+  if (state == State::queued && t_running == nullptr) {
+    std::lock_guard<std::mutex> lock(g_stream->mutex);
+    g_stream->wake();
+  }
+  return false;
+}
+
+int Task::raise() const {
+  const Failure& failure = *failure_;
+  if (failure.status == Status::python_error) {
+    PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(failure.exception))), Py_NewRef(failure.exception), Py_XNewRef(failure.traceback));
+  } else if (failure.status == Status::no_memory) {
+    PyErr_Format(PyExc_MemoryError, "[%s] out of memory while the program ran", name.c_str());
+  } else {
+    PyErr_Format(PyExc_RuntimeError, "[%s] %s", name.c_str(), failure.text.c_str());
+  }
+  return -1;
+}
+
+std::shared_ptr<Failure> failed(Status status, std::string text = "") {
+  auto failure = std::make_shared<Failure>();
+  failure->status = status;
+  failure->text = std::move(text);
+  return failure;
+}
+
+std::shared_ptr<Failure> Task::run(bool on_stream) {
+  for (Task* input : inputs) {
+    if (input->state() == State::failed) return input->failure_;
+    if (input->state() != State::done) return failed(Status::cancelled, "it depends on a program that waits for it");
+  }
+  if (stream_cancelled(number)) return failed(Status::cancelled, "the computation was interrupted");
+  Buffer* arena = nullptr;
+  if (plan->arena_bytes > 0) {
+    if ((arena = buffer_allocate(plan->arena_bytes)) == nullptr) return failed(Status::no_memory);
+    held.push_back(arena);
+  }
+  size_t temps = slots.size() - plan->temps.size();
+  for (size_t i = 0; i < plan->temps.size(); ++i) {
+    slots[temps + i] = arena == nullptr ? nullptr : arena->data + plan->temps[i].first;
+    owners[temps + i] = arena;
+  }
+  std::vector<int64_t> dynamic(size_t(plan->n_dynamic));
+  Frame frame{slots.data(), owners.data(), dynamic.data()};
+  frame.on_stream = on_stream;
+  frame.number = number;
+  for (const auto& step : plan->steps) {
+    Status status = stream_cancelled(number) ? Status::cancelled : step->run(frame);
+    if (status == Status::ok) continue;
+    if (stream_cancelled(number) && status != Status::python_error) return failed(Status::cancelled, "the computation was interrupted");
+    auto failure = failed(status);
+    failure->exception = frame.error;
+    failure->traceback = frame.error_traceback;
+    return failure;
+  }
+  // A kernel cut short by an interrupt says nothing: ask once more.
+  if (stream_cancelled(number)) return failed(Status::cancelled, "the computation was interrupted");
+  return nullptr;
+}
+
+void Task::let_go() {
+  for (Buffer* buffer : held) buffer_release(buffer);
+  for (Task* input : inputs) input->release();
+  held.clear();
+  inputs.clear();
+  slots.clear();
+  owners.clear();
+  plan = nullptr;
+  bury(std::exchange(executable, nullptr));
+}
+
+void Task::execute(bool on_stream) {
+  state_.store(State::running, std::memory_order_release);
+  Task* outer = std::exchange(t_running, this);
+  try {
+    failure_ = run(on_stream);
+  } catch (const std::bad_alloc&) {
+    failure_ = failed(Status::no_memory);
+  }
+  t_running = outer;
+  let_go();
+  state_.store(failure_ ? State::failed : State::done, std::memory_order_release);
+}
+
+// A callback waits for a task behind its own: run the queue up to it, on top of the running task.
+int wait_inside_task(Task* task) {
+  PyThreadState* saved = PyEval_SaveThread();
+  bool itself = false;
+  {
+    std::unique_lock<std::mutex> lock(g_stream->mutex);
+    while (task->state() == State::queued && !g_stream->queue.empty()) {
+      g_stream->finish(g_stream->pop(), true, lock);
+      g_stream->running = true;
+    }
+    itself = task->state() == State::running;
+  }
+  PyEval_RestoreThread(saved);
+  if (!itself) return 0;
+  PyErr_SetString(PyExc_RuntimeError, "[stream] a callback waits for a result of the program that called it");
+  return -1;
+}
+
+int Task::wait() {
+  // Nothing else may run then: callers look at arrays on both sides of it.
+  if (state() >= State::done) return state() == State::done ? 0 : raise();
+  if (generation != g_generation.load() && state() < State::done) {
+    PyErr_Format(PyExc_RuntimeError, "[%s] the result was still pending when the process forked", name.c_str());
+    return -1;
+  }
+  if (t_running != nullptr && state() < State::done && wait_inside_task(this) < 0) return -1;
+  while (state() < State::done) {
+    PyThreadState* saved = PyEval_SaveThread();
+    {
+      std::unique_lock<std::mutex> lock(g_stream->mutex);
+      auto deadline = std::chrono::steady_clock::now() + kPoll;
+      while (state() < State::done && std::chrono::steady_clock::now() < deadline) {
+        if (Task* task = g_stream->take(!g_stream->started)) {
+          bool as_stream = task->plan->has_python;  // only if there is no thread
+          g_stream->finish(task, as_stream, lock);
+        } else {
+          g_stream->wake();
+          g_stream->changed.wait_until(lock, deadline);
+        }
+      }
+    }
+    PyEval_RestoreThread(saved);
+    if (state() >= State::done || PyErr_CheckSignals() == 0) continue;
+    if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
+      std::lock_guard<std::mutex> lock(g_stream->mutex);
+      g_cancelled.store(g_stream->last);
+    }
+    return -1;
+  }
+  empty_graveyard();
+  return state() == State::done ? 0 : raise();
+}
+
+// ---- launching
+
+void start_thread() {  // mutex held
+  if (g_stream->started) return;
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  try {
+    Stream* stream = g_stream;
+    std::thread([stream] { stream->work(); }).detach();
+    g_stream->started = true;
+  } catch (const std::system_error&) {
+    // Without a thread, whoever waits runs everything.
+  }
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+}
+
+// Waits, GIL held, until at most this much is queued. Signals are handled; 0, or -1 with an error set.
+int drain_to(size_t count, int64_t bytes) {
+  for (;;) {
+    Task* front = nullptr;
+    {
+      std::lock_guard<std::mutex> lock(g_stream->mutex);
+      bool over = g_stream->queue.size() > count || g_stream->queued_bytes > bytes;
+      if (over && !g_stream->queue.empty()) front = g_stream->queue.front();
+      if (front != nullptr) front->retain();
+    }
+    if (front == nullptr) return 0;
+    int status = front->wait();
+    bool interrupted = status < 0 && front->state() < State::done;
+    front->release();
+    if (interrupted) return -1;
+    if (status < 0) PyErr_Clear();  // its own error shows where its result is used
+  }
+}
+
+// Everything launched so far is done. GIL held; signals are ignored.
+void drain_all() {
+  uint64_t generation = g_generation.load();
+  for (;;) {
+    if (t_running != nullptr || generation != g_generation.load()) return;
+    if (drain_to(0, INT64_MAX) < 0) {
+      PyErr_Clear();
+      continue;
+    }
+    PyThreadState* saved = PyEval_SaveThread();
+    bool idle;
+    {
+      std::unique_lock<std::mutex> lock(g_stream->mutex);
+      g_stream->changed.wait_for(lock, kPoll, [] { return !g_stream->running; });
+      idle = !g_stream->running && g_stream->queue.empty();
+    }
+    PyEval_RestoreThread(saved);
+    if (idle) return empty_graveyard();
+  }
+}
+
+PyObject* stream_drain(PyObject*, PyObject*) {
+  drain_all();
+  Py_RETURN_NONE;
+}
+
+PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at once
+  g_async.store(false);
+  drain_all();
+  Py_RETURN_NONE;
+}
+
+void forget_in_child() {
+  g_stream = new Stream;  // its thread is gone; the memory is left alone
+  g_graveyard_mutex = new std::mutex;
+  g_generation.fetch_add(1);
+  g_cancelled.store(0);  // its numbers begin anew
+  t_running = nullptr;
+}
+
+PyMethodDef kStopMethod = {"stream_stop", stream_stop, METH_NOARGS, nullptr};
+PyMethodDef kDrainMethod = {"stream_drain", stream_drain, METH_NOARGS, "Waits until everything launched so far is done."};
+
+// Drains before a fork and at exit; once.
+int install_hooks() {
+  if (g_hooked) return 0;
+  Ref os = steal(PyImport_ImportModule("os")), atexit = steal(PyImport_ImportModule("atexit"));
+  Ref stop = steal(PyCFunction_New(&kStopMethod, nullptr)), drain = steal(PyCFunction_New(&kDrainMethod, nullptr));
+  Ref empty = steal(PyTuple_New(0)), named = steal(PyDict_New());
+  if (!os || !atexit || !stop || !drain || !empty || !named) return -1;
+  Ref fork = steal(PyObject_GetAttrString(os.get(), "register_at_fork"));
+  if (!fork || PyDict_SetItemString(named.get(), "before", drain.get()) < 0) return -1;
+  Ref first = steal(PyObject_Call(fork.get(), empty.get(), named.get()));
+  Ref second = first ? steal(PyObject_CallMethod(atexit.get(), "register", "O", stop.get())) : Ref();
+  if (!second) return -1;
+  pthread_atfork(nullptr, nullptr, forget_in_child);
+  g_hooked = true;
+  return 0;
+}
+
+void fill_slots(Task* task, const Operand* operands, Buffer* const* outputs) {
+  const Plan& plan = *task->plan;
+  task->scalars.reserve(size_t(plan.n_inputs));  // addresses into it are kept
+  for (int32_t i = 0; i < plan.n_inputs; ++i) {
+    const Operand& operand = operands[i];
+    task->owners.push_back(operand.buffer);
+    if (operand.buffer == nullptr) {
+      task->scalars.emplace_back();
+      std::memcpy(task->scalars.back().bytes, operand.data, sizeof(HostScalar));
+      task->slots.push_back(task->scalars.back().bytes);
+      continue;
+    }
+    task->slots.push_back(operand.data);
+    task->held.push_back(buffer_retain(operand.buffer));
+    if (operand.buffer->pending == nullptr) continue;
+    Task* input = static_cast<Task*>(operand.buffer->pending);  // every event is a task
+    input->retain();
+    task->inputs.push_back(input);
+  }
+  for (size_t i = 0; i < plan.outputs.size(); ++i) {
+    task->slots.push_back(outputs[i]->data);
+    task->owners.push_back(outputs[i]);
+    task->held.push_back(buffer_retain(outputs[i]));
+    task->output_bytes += plan.outputs[i].nbytes;
+    bool own = plan.outputs[i].kind == OutputKind::fresh || plan.outputs[i].kind == OutputKind::donated;
+    if (!own || outputs[i]->pending == task) continue;
+    task->retain();
+    outputs[i]->pending = task;
+  }
+  task->slots.resize(size_t(plan.n_slots()));
+  task->owners.resize(size_t(plan.n_slots()));
+}
+
+}  // namespace
+
+bool stream_cancelled(uint64_t number) { return number != 0 && number <= g_cancelled.load(std::memory_order_relaxed); }
+
+bool stream_event_over(const Event* event) {
+  const Task* task = static_cast<const Task*>(event);  // there is no other kind
+  return task->state() >= State::done || task->generation != g_generation.load();
+}
+
+bool stream_enabled() { return g_async.load(std::memory_order_relaxed) && t_running == nullptr; }
+
+bool stream_idle() {
+  std::lock_guard<std::mutex> lock(g_stream->mutex);
+  return g_stream->queue.empty() && !g_stream->running;
+}
+
+int stream_launch(Executable* executable, const Operand* operands, Buffer* const* outputs) {
+  empty_graveyard();
+  if (install_hooks() < 0) return -1;
+  Task* task = new Task;
+  task->plan = executable->plan;
+  task->executable = Py_NewRef(reinterpret_cast<PyObject*>(executable));
+  task->generation = g_generation.load();
+  if (const char* name = PyUnicode_AsUTF8(executable->name)) task->name = name;
+  else PyErr_Clear();
+  fill_slots(task, operands, outputs);
+  bool full;
+  {
+    std::lock_guard<std::mutex> lock(g_stream->mutex);
+    start_thread();
+    task->number = ++g_stream->last;
+    g_stream->queued_ns += task->plan->cost_ns;
+    g_stream->queued_bytes += task->output_bytes;
+    if (task->plan->has_python || g_stream->queued_ns >= kWakeNs) g_stream->wake();
+    g_stream->queue.push_back(task);
+    full = g_stream->queue.size() > kMaxQueued || g_stream->queued_bytes > kMaxQueuedBytes;
+  }
+  return full ? drain_to(kMaxQueued / 2, kMaxQueuedBytes / 2) : 0;
+}
+
+namespace {
+
+PyObject* set_async(PyObject*, PyObject* flag) {
+  int value = PyObject_IsTrue(flag);
+  if (value < 0) return nullptr;
+  if (value == 0) drain_all();
+  g_async.store(value != 0);
+  Py_RETURN_NONE;
+}
+PyObject* get_async(PyObject*, PyObject*) { return PyBool_FromLong(g_async.load()); }
+
+PyMethodDef kMethods[] = {
+    {"set_async", set_async, METH_O, "set_async(bool): whether programs over 20 us return before they have run."},
+    {"get_async", get_async, METH_NOARGS, "Whether programs over 20 us return before they have run."},
+    kDrainMethod,
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int register_stream(PyObject* module) {
+  const char* sync = std::getenv("WEFT_SYNC");
+  g_async.store(!(sync != nullptr && *sync != 0 && std::strcmp(sync, "0") != 0));
+  return PyModule_AddFunctions(module, kMethods);
+}
+
+}  // namespace weft
