@@ -84,9 +84,12 @@ struct Links {
 };
 Links* links(Buffer* buffer) { return reinterpret_cast<Links*>(buffer->data); }
 
+struct ThreadCache;
+
 // Everything shared between threads. Never destroyed: threads may outlive static destructors.
 struct Shared {
   std::mutex mutex;
+  ThreadCache* caches = nullptr;  // of the living threads, borrowed
   Buffer* large[kClasses] = {};
   Buffer* oldest = nullptr;
   Buffer* newest = nullptr;
@@ -117,10 +120,21 @@ Shared& shared() {
 struct ThreadCache {
   Buffer* head[kSmallClasses] = {};
   int32_t count[kSmallClasses] = {};
-  int64_t uncounted_bytes = 0;
+  std::atomic<int64_t> uncounted_bytes{0};  // written by its thread only
+  ThreadCache* next;
+  ThreadCache* previous = nullptr;
 
+  ThreadCache();
   ~ThreadCache();
 };
+
+ThreadCache::ThreadCache() {
+  Shared& all = shared();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  next = all.caches;
+  if (next != nullptr) next->previous = this;
+  all.caches = this;
+}
 
 // The pointer is read on every call, so it uses the cheap TLS model; the owner only runs the destructor.
 __attribute__((tls_model("initial-exec"))) thread_local ThreadCache* thread_cache = nullptr;
@@ -133,7 +147,11 @@ ThreadCache::~ThreadCache() {
       std::free(list);
       list = next;
     }
-  shared().live_bytes.fetch_add(uncounted_bytes, std::memory_order_relaxed);
+  Shared& all = shared();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  all.live_bytes.fetch_add(uncounted_bytes.load(), std::memory_order_relaxed);
+  (previous ? previous->next : all.caches) = next;
+  if (next != nullptr) next->previous = previous;
 }
 
 struct ThreadCacheOwner {
@@ -160,11 +178,12 @@ void count_small(ThreadCache* cache, int64_t bytes) {
     shared().live_bytes.fetch_add(bytes, std::memory_order_relaxed);
     return;
   }
-  cache->uncounted_bytes += bytes;
-  if (cache->uncounted_bytes > kCountFlush || cache->uncounted_bytes < -kCountFlush) {
-    shared().live_bytes.fetch_add(cache->uncounted_bytes, std::memory_order_relaxed);
-    cache->uncounted_bytes = 0;
+  int64_t total = cache->uncounted_bytes.load(std::memory_order_relaxed) + bytes;
+  if (total > kCountFlush || total < -kCountFlush) {
+    shared().live_bytes.fetch_add(total, std::memory_order_relaxed);
+    total = 0;
   }
+  cache->uncounted_bytes.store(total, std::memory_order_relaxed);
 }
 
 Buffer* allocate_small(int size_class) noexcept {
@@ -329,12 +348,13 @@ std::string bytes_text(double bytes) {
 
 PyObject* memory_stats(PyObject*, PyObject*) {
   Shared& all = shared();
-  int64_t retained;
+  int64_t retained, live;
   {
     std::lock_guard<std::mutex> lock(all.mutex);
     retained = all.retained_bytes;
+    live = all.live_bytes.load();
+    for (ThreadCache* cache = all.caches; cache != nullptr; cache = cache->next) live += cache->uncounted_bytes.load();
   }
-  int64_t live = all.live_bytes.load() + (thread_cache ? thread_cache->uncounted_bytes : 0);
   return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L}", "live_bytes", (long long)live, "retained_bytes", (long long)retained,
                        "retain_limit_bytes", (long long)all.retain_limit, "limit_bytes", (long long)all.limit,
                        "mappings_made", (long long)all.mappings_made.load());
@@ -421,6 +441,7 @@ PyObject* set_memory_error(int64_t nbytes) {
 }
 
 int register_buffer(PyObject* module) {
+  shared();  // now, so that our fork handler is the first one registered and thus takes its lock last
   static_assert(sizeof(Links) <= kSmallBytes);
   if (class_capacity(class_of(kSmallBytes)) != kSmallBytes || class_of(kSmallBytes) != kSmallClasses - 1) {
     PyErr_SetString(PyExc_SystemError, "[allocate] size classes do not meet at the border of small blocks");
