@@ -15,10 +15,10 @@ import threading
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from weft import runtime
+from weft.record import Record
 
 _DOT_PRECISIONS = (
     None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32",
@@ -27,8 +27,7 @@ _DOT_PRECISIONS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Record):
     """One option: ``kind`` bool, int, str or object; ``choices`` when only some values are legal."""
 
     name: str

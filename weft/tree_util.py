@@ -16,6 +16,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from weft import runtime
+from weft.record import Record
 from weft.runtime import PyTreeDef
 
 T = TypeVar("T")
@@ -29,8 +30,7 @@ _MISSING = object()
 # -- key paths --------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class SequenceKey:
+class SequenceKey(Record):
     """The position of a child in a list or tuple; printed ``[0]``."""
 
     idx: int
@@ -39,8 +39,7 @@ class SequenceKey:
         return f"[{self.idx!r}]"
 
 
-@dataclasses.dataclass(frozen=True)
-class DictKey:
+class DictKey(Record):
     """The key of a child in a dictionary; printed ``['name']``."""
 
     key: Hashable
@@ -49,8 +48,7 @@ class DictKey:
         return f"[{self.key!r}]"
 
 
-@dataclasses.dataclass(frozen=True)
-class GetAttrKey:
+class GetAttrKey(Record):
     """The attribute in which a child is held; printed ``.name``."""
 
     name: str
@@ -59,8 +57,7 @@ class GetAttrKey:
         return f".{self.name}"
 
 
-@dataclasses.dataclass(frozen=True)
-class FlattenedIndexKey:
+class FlattenedIndexKey(Record):
     """The position of a child whose class names no keys; printed ``[<flat index 0>]``."""
 
     key: int

@@ -24,6 +24,7 @@ MAX_FUNCTION_LINES = 60
 # The user's ladder: a module's rung is that of its longest matching prefix.
 RUNGS: dict[str, int] = {
     "weft.lazy": 0,
+    "weft.record": 0,
     "weft.runtime": 0,
     "weft.errors": 1,
     "weft.unbuilt": 1,
@@ -58,7 +59,8 @@ COMPILER_MAY: dict[str, set[str]] = {
     "weft.codegen": {"weft.loops", "weft.codegen"},
     "weft.compiler": {"weft.loops", "weft.codegen", "weft.compiler", "weft.operations", "weft.higher"},
 }
-COMPILER_BASE = {"weft.lazy", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.target", "weft.core"}
+COMPILER_BASE = {"weft.lazy", "weft.record", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.target"}
+COMPILER_BASE |= {"weft.core"}
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft.api", "weft"}
 
 ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn"}

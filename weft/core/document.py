@@ -8,31 +8,28 @@ indented by the enclosing nests. Whether a group fits is decided by the group al
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from weft.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
+class Break(Record):
     """A newline, or ``flat`` when its group is printed flat."""
 
     flat: str = " "
 
 
-@dataclass(frozen=True, slots=True)
-class Concat:
+class Concat(Record):
     parts: tuple[Document, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Nest:
+class Nest(Record):
     """Newlines inside are indented by ``indent`` more columns."""
 
     indent: int
     body: Document
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Record):
     body: Document
 
 
@@ -107,7 +104,7 @@ def layout(body: Document, width: int = 80) -> str:
     return "".join(out)
 
 
-def bracketed(opening: str, parts: Sequence[Document], closing: str, separator: Document = Break()) -> Document:
+def bracketed(opening: str, parts: Sequence[Document], closing: str) -> Document:
     """``opening`` parts ``closing``, on one line or each part on its own line, indented by two."""
-    inner = concat(Break(""), join(separator, parts))
+    inner = concat(Break(""), join(Break(), parts))
     return group(concat(opening, nest(2, inner), Break(""), closing))

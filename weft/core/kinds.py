@@ -9,17 +9,17 @@ interpreter use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from weft.record import Record
 
 Params = dict[str, Any]
 Avals = Sequence[Any]  # ShapedArray, kept untyped here: kinds stand below avals in the ladder
 
 
-@dataclass(frozen=True, slots=True)
-class Elementwise:
+class Elementwise(Record):
     """One output element from the operands' elements at the same index (or from 0-d operands)."""
 
     scalar: Callable[..., Any]  # scalar(emit, *values, **params) -> value; see core.emit
@@ -27,8 +27,7 @@ class Elementwise:
     cost: float = 1.0  # about how many vector instructions a lane-vector costs; guides fusion and threading
 
 
-@dataclass(frozen=True, slots=True)
-class DimMap:
+class DimMap(Record):
     """Where one operand dimension takes its index from: ``start + step * out_index[out_dim]``.
 
     ``out_dim`` None means the constant ``start`` (a dimension of extent 1, or a squeezed one).
@@ -39,8 +38,7 @@ class DimMap:
     step: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(Record):
     """Output index -> operand index, affine per dimension (broadcast, transpose, slice, rev, squeeze).
 
     One ``DimMap`` per operand dimension; output dimensions that no operand dimension names are broadcast.
@@ -50,15 +48,13 @@ class View:
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Reshape:
+class Reshape(Record):
     """Same elements in row-major order under another shape: an alias of a materialised operand."""
 
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(Record):
     """A region of the output filled from operand ``operand``: out[start + step * i] = operand[index_map(i)].
 
     ``start``, ``step`` and ``extent`` have one entry per output dimension; regions may not overlap unless
@@ -73,39 +69,34 @@ class Piece:
     fill: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Assemble:
+class Assemble(Record):
     """The output is put together from regions of the operands (concatenate, pad)."""
 
     pieces: Callable[[Avals, Any, Params], tuple[Piece, ...]]
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Generate:
+class Generate(Record):
     """No array operand; an element is a function of its index along one dimension (iota)."""
 
     dimension: Callable[[Params], int]
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicSlice:
+class DynamicSlice(Record):
     """A view whose start is read at run time: operands (array, *starts), clamped as lax.dynamic_slice does."""
 
     sizes: Callable[[Avals, Any, Params], tuple[int, ...]]
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DynamicUpdateSlice:
+class DynamicUpdateSlice(Record):
     """operands (array, update, *starts): the array with the update written at the clamped start."""
 
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
+class Reduction(Record):
     """Combine the elements along ``axes`` into accumulators, in the fixed tree of docs/NUMERICS.md.
 
     ``accumulators(in_avals, params)`` gives (dtype, identity) for each accumulator.
@@ -125,8 +116,7 @@ class Reduction:
     operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
 
 
-@dataclass(frozen=True, slots=True)
-class Cumulative:
+class Cumulative(Record):
     """Running combination along one axis, in index order (reverse: from the end). Same slots as Reduction."""
 
     axis: Callable[[Params], int]
@@ -137,29 +127,25 @@ class Cumulative:
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Contraction:
+class Contraction(Record):
     """dot_general: params carry dimension_numbers and preferred_element_type."""
 
     reference: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class External:
+class External(Record):
     """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays."""
 
     call: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(Record):
     """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy)."""
 
     barrier: bool = False  # fusion does not cross a barrier
 
 
-@dataclass(frozen=True, slots=True)
-class Resolve:
+class Resolve(Record):
     """Rewritten into other primitives before fuse (random bits, key wrapping): ``expand(*args, **params)``.
 
     ``expand`` is traced on the operands' avals by the simplify stage, which inlines the result.
@@ -168,15 +154,13 @@ class Resolve:
     expand: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Record):
     """One plan instruction with a side effect: ``call(*numpy_arrays, **params)``."""
 
     call: Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Higher:
+class Higher(Record):
     """Carries jaxprs. ``inline(params)`` gives the ClosedJaxpr to splice in place of the equation, or None."""
 
     inline: Callable[[Params], Any]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,10 @@ from weft.core import jaxpr as jaxpr_module
 from weft.core.avals import short_text
 from weft.core.document import SOFT_BREAK, Break, Document, concat, group, join, nest
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from weft.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Record):
     """What is shown."""
 
     source_info: bool = False
@@ -34,13 +33,13 @@ class Settings:
     print_effects: bool = False
 
 
-@dataclass(slots=True)
 class Context:
     """Names given so far: of variables, and of the jaxprs that are printed once ahead of the rest."""
 
-    names: dict[Var, str] = field(default_factory=dict)
-    shared: dict[Jaxpr, str] = field(default_factory=dict)
-    n_fresh: int = 0
+    def __init__(self, shared: dict[Jaxpr, str] | None = None) -> None:
+        self.names: dict[Var, str] = {}
+        self.shared = shared or {}
+        self.n_fresh = 0
 
     def name(self, v: Var) -> str:
         known = self.names.get(v)
@@ -158,20 +157,43 @@ def _jaxpr(jaxpr: Jaxpr, context: Context, settings: Settings) -> Document:
 _LONGEST_INLINE = 10  # equations: JAX prints longer inner jaxprs ahead of the program
 
 
+def _times_held(children: dict[Jaxpr, list[Jaxpr]]) -> dict[Jaxpr, int]:
+    """How often each jaxpr would be printed if all were printed in place, in the order of ``children``."""
+    counts = dict.fromkeys(children, 0)
+    holders = dict.fromkeys(children, 0)  # equations that hold it and are not counted yet
+    for held in children.values():
+        for inner in held:
+            holders[inner] += 1
+    ready = [outermost := next(iter(children))]
+    counts[outermost] = 1
+    while ready:
+        current = ready.pop()
+        for inner in children[current]:
+            counts[inner] += counts[current]
+            holders[inner] -= 1
+            if holders[inner] == 0:
+                ready.append(inner)
+    return counts
+
+
 def _shared_jaxprs(jaxpr: Jaxpr) -> dict[Jaxpr, str]:
     """The jaxprs held more than once, and long inner ones, breadth first, with a unique name each."""
-    counts: dict[Jaxpr, int] = {}
+    children: dict[Jaxpr, list[Jaxpr]] = {}
     names: dict[Jaxpr, str] = {}
     pending = deque([jaxpr])
     while pending:
         current = pending.popleft()
-        counts[current] = counts.get(current, 0) + 1
+        if current in children:
+            continue
+        held = children[current] = []
         for eqn in current.eqns:
             name = eqn.params.get("name") if eqn.primitive.name == "jit" else None
             for inner in jaxpr_module.jaxprs_in_params(eqn.params):
-                pending.append(inner)
+                held.append(inner)
                 if isinstance(name, str):
                     names.setdefault(inner, name.strip("<>"))
+        pending.extend(held)
+    counts = _times_held(children)
     shared: dict[Jaxpr, str] = {}
     seen: dict[str, int] = {}
     for inner, count in counts.items():

@@ -12,17 +12,16 @@ import functools
 import linecache
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from weft.core import source_info
 from weft.core.jaxpr import DebugInfo, JaxprEqn, Literal, Var
+from weft.record import Record
 
 _N_OPERATIONS_SHOWN = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Record):
     """Where a traced value comes from and where it was needed."""
 
     text: str  # the sentence of the message
@@ -33,8 +32,7 @@ class Origin:
     use: Use
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(Record):
     """The user's innermost frame: where a value was needed."""
 
     place: str = ""  # file:line (function)

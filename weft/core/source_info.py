@@ -17,6 +17,7 @@ from types import CodeType, FrameType
 from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a user's program that travels with weft
 _is_internal: dict[str, bool] = {}
 
 Captured = tuple[CodeType, int, tuple[str, ...]]
@@ -36,7 +37,8 @@ def is_internal(filename: str) -> bool:
     """Whether a file belongs to weft itself (or is registered as such)."""
     known = _is_internal.get(filename)
     if known is None:
-        known = _is_internal[filename] = filename.startswith((_PACKAGE, "<frozen")) or _STDLIB_GLUE.get(filename, False)
+        own = filename.startswith((_PACKAGE, "<frozen")) and not filename.startswith(_TOUR)
+        known = _is_internal[filename] = own or _STDLIB_GLUE.get(filename, False)
     return known
 
 
@@ -78,7 +80,8 @@ class Frame(NamedTuple):
 
 def position(code: CodeType, instruction: int) -> tuple[int | None, int | None, int | None, int | None]:
     """(first line, last line, first column, last column) of the source of an instruction; None where unknown."""
-    return next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    unknown = (None, None, None, None)
+    return next(itertools.islice(code.co_positions(), instruction // 2, None), unknown)
 
 
 def resolve(code: CodeType, instruction: int) -> Frame:
