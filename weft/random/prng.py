@@ -45,6 +45,8 @@ class KeyDType(dtypes.ExtendedDType):
 
     type = dtypes.prng_key
     itemsize = 4 * WORDS
+    physical_dtype = np.dtype(np.uint32)
+    physical_shape = (WORDS,)
 
     def __init__(self, impl: PRNGImpl) -> None:
         self.impl = impl
