@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from weft import config, runtime
-from weft.codegen import isolate, llvm
+from weft import config, lazy, runtime
+from weft.codegen import llvm
 from weft.codegen import nest as nest_writer
 from weft.loops import ir
 from weft.target import Target
@@ -41,8 +41,8 @@ def compile_nest(nest: ir.Nest, target: Target) -> Object:
 
 def compile_text(text: str, target: Target, name: str = "kernel") -> Object:
     """Machine code for one function written by ``NestWriter``."""
-    emit = isolate.emit_object if config.read("compile") == "isolated" else llvm.emit_object
-    return Object(emit(text, target, name), SYMBOL, text)
+    where = lazy.submodule("weft.codegen.isolate") if config.read("compile") == "isolated" else llvm
+    return Object(where.emit_object(text, target, name), SYMBOL, text)
 
 
 def assembly(compiled: Object, target: Target) -> str:
