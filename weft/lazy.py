@@ -20,6 +20,7 @@ MODULES = {
     "rich_panel": "rich.panel",
     "rich_progress": "rich.progress",
     "rich_table": "rich.table",
+    "rich_text": "rich.text",
     "scipy_fft": "scipy.fft",
     "scipy_linalg": "scipy.linalg",
     "scipy_special": "scipy.special",

@@ -120,7 +120,7 @@ def matrix_products() -> Iterator[Comparison]:
     rng = np.random.default_rng(0)
     for n in MATRIX_SIZES:
         a, b = (rng.standard_normal((n, n), dtype=np.float32) for _ in range(2))
-        yield compare("matrix product", n, lambda x, y: x @ y, lambda x, y: x @ y, a, b)
+        yield compare("matmul", n, lambda x, y: x @ y, lambda x, y: x @ y, a, b)
 
 
 def selu_on_a_million() -> Comparison:

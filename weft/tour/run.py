@@ -25,8 +25,8 @@ def duration(seconds: float) -> str:
 
 
 def print_stages(console: Any, stages: programs.Stages) -> None:
-    console.print(lazy.rich_panel.Panel(stages.jaxpr, title="jaxpr of sum(x**2 + sin(x))", title_align="left"))
-    console.print(lazy.rich_panel.Panel(stages.kernel.strip(), title="fused into", title_align="left"))
+    for title, text in (("jaxpr of sum(x**2 + sin(x))", stages.jaxpr), ("fused into", stages.kernel.strip())):
+        console.print(lazy.rich_panel.Panel(lazy.rich_text.Text(text), title=title, title_align="left"))
     table = lazy.rich_table.Table("stage", "milliseconds", title=f"on the way to {stages.kernels} kernel")
     for name, milliseconds in stages.milliseconds.items():
         table.add_row(name, f"{milliseconds:.2f}")
@@ -38,11 +38,10 @@ def print_stages(console: Any, stages: programs.Stages) -> None:
 
 
 def print_comparisons(console: Any, rows: list[programs.Comparison]) -> None:
-    table = lazy.rich_table.Table("program", "size", "first call", "warm", "eager", "NumPy", "NumPy / warm", "error")
+    table = lazy.rich_table.Table("program", "first call", "warm", "eager", "NumPy", "NumPy/warm", "error")
     for row in rows:
         table.add_row(
-            row.name,
-            f"{row.size:,}",
+            f"{row.name} {row.size:,}",
             *(duration(t) for t in (row.cold, row.warm, row.eager, row.numpy)),
             f"{row.numpy / row.warm:.2f}",
             f"{row.largest_error:.1e}",
