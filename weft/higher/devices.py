@@ -137,14 +137,11 @@ def check_backend(backend: Any) -> None:
 
 
 def as_device(target: Any) -> Device | None:
-    """The device meant by a ``device=`` argument: None, a device, a sharding, or a platform's name."""
+    """The device meant by a ``device=`` argument: None, a device or a sharding."""
     if target is None or isinstance(target, Device):
         return target
     if isinstance(target, Sharding):
         return next(iter(target.device_set))
-    if isinstance(target, str):
-        check_backend(target)
-        return CPU
     raise ValueError(
         f"[device_put] a device is None, a weft.Device or a Sharding (or a pytree of these), got {target!r}"
     )

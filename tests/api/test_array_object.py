@@ -1,0 +1,208 @@
+"""Array as an object: text, scalars, copies, pickles, devices, and the errors NumPy gives."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import pickle
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as wnp
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (lambda: wnp.arange(3.0), "Array([0., 1., 2.], dtype=float32)"),
+        (lambda: wnp.float32(2.5), "Array(2.5, dtype=float32)"),
+        (lambda: wnp.asarray(1.0), "Array(1., dtype=float32, weak_type=True)"),
+        (lambda: wnp.zeros((0, 3)), "Array([], shape=(0, 3), dtype=float32)"),
+        (lambda: wnp.array([True, False]), "Array([ True, False], dtype=bool)"),
+        (lambda: wnp.array([1, 2], wnp.bfloat16), "Array([1, 2], dtype=bfloat16)"),
+        (lambda: wnp.array([1 + 2j]), "Array([1.+2.j], dtype=complex64)"),
+        (lambda: wnp.ones((2, 2), wnp.int8), "Array([[1, 1],\n       [1, 1]], dtype=int8)"),
+        (
+            lambda: wnp.arange(2000.0),
+            "Array([0.000e+00, 1.000e+00, 2.000e+00, ..., 1.997e+03, 1.998e+03,\n       1.999e+03], dtype=float32)",
+        ),
+    ],
+)
+def test_repr(value, text: str) -> None:
+    assert repr(value()) == text
+
+
+@pytest.mark.oracle
+def test_repr_is_that_of_jax() -> None:
+    jax_numpy = pytest.importorskip("jax.numpy")
+    generator = np.random.default_rng(0)
+    dtypes = ["float32", "int32", "int8", "uint8", "bool", "complex64", "float16", ml_dtypes.bfloat16]
+    for number in range(300):
+        shape = tuple(generator.integers(0, 9, size=generator.integers(0, 4)))
+        values = (generator.normal(size=shape) * 10 ** generator.integers(0, 5)).astype(dtypes[number % len(dtypes)])
+        ours, theirs = wnp.asarray(values), jax_numpy.asarray(values)
+        assert (repr(ours), str(ours)) == (repr(theirs), str(theirs))
+
+
+def test_formatting() -> None:
+    assert f"{wnp.float32(2.5):.2f} {wnp.int32(3):5d} {wnp.arange(3.0)}" == "2.50     3 [0. 1. 2.]"
+    with pytest.raises(TypeError, match="unsupported format string"):
+        f"{wnp.arange(3.0):.2f}"  # noqa: B018
+
+
+def test_python_scalars() -> None:
+    x, i = wnp.float32(2.5), wnp.int32(3)
+    assert (int(x), float(i), complex(x), operator.index(i), bool(i), hex(i)) == (2, 3.0, 2.5 + 0j, 3, True, "0x3")
+    assert (x.item(), wnp.arange(3.0).item(1), wnp.ones((2, 2)).item(1, 1)) == (2.5, 1.0, 1.0)
+    assert wnp.ones((2, 2), int).tolist() == [[1, 1], [1, 1]]
+    assert wnp.array([1, 2], wnp.bfloat16).tolist() == [1.0, 2.0]
+    assert wnp.arange(2, dtype=wnp.int8).tobytes() == b"\x00\x01"
+    assert [1, 2, 3][wnp.int32(1)] == 2
+
+
+@pytest.mark.parametrize(
+    ("attempt", "error", "text"),
+    [
+        (lambda: hash(wnp.ones(2)), TypeError, "unhashable type"),
+        (lambda: {wnp.ones(2): 1}, TypeError, "unhashable type"),
+        (lambda: bool(wnp.ones(2)), ValueError, "more than one element is ambiguous"),
+        (lambda: bool(wnp.ones(0)), ValueError, "truth value of an empty array is ambiguous"),
+        (lambda: int(wnp.ones(1)), TypeError, r"Only scalar arrays can be converted to Python scalars; got arr.ndim=1"),
+        (lambda: float(wnp.ones((1, 1))), TypeError, "got arr.ndim=2"),
+        (lambda: float(wnp.array(1j)), TypeError, "not 'complex'"),
+        (lambda: operator.index(wnp.float32(1)), TypeError, "Only integer scalar arrays"),
+        (lambda: operator.index(wnp.ones(1, int)), TypeError, "Only integer scalar arrays"),
+        (lambda: len(wnp.float32(1)), TypeError, r"len\(\) of unsized object"),
+        (lambda: iter(wnp.float32(1)), TypeError, "iteration over a 0-d array"),
+        (lambda: wnp.arange(3.0).item(), ValueError, "can only convert an array of size 1"),
+        (lambda: wnp.arange(3.0).item(5), IndexError, "out of bounds"),
+        (lambda: operator.setitem(wnp.ones(2), 0, 1), TypeError, r"arrays are immutable.*x.at\[idx\].set\(y\)"),
+        (lambda: wnp.ones(2).nonsense, AttributeError, "nonsense"),
+        (lambda: weft.Array(), TypeError, "weft.numpy.array"),
+    ],
+)
+def test_errors(attempt, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        attempt()
+
+
+def test_iteration_and_length() -> None:
+    x = wnp.arange(6.0).reshape(3, 2)
+    assert len(x) == 3
+    assert [row.tolist() for row in x] == [[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]]
+    assert all(isinstance(value, weft.Array) for value in wnp.arange(3))
+    assert 1.0 in wnp.arange(3.0)
+    assert next(iter(wnp.asarray([1.5]))).dtype == np.float32
+
+
+def test_isinstance_holds_for_traced_values() -> None:
+    seen: list[bool] = []
+    weft.jit(lambda x: (seen.append(isinstance(x, weft.Array)), x)[1])(1.0)
+    assert seen == [True]
+    assert isinstance(wnp.ones(1), weft.Array)
+    assert isinstance(wnp.ones(1), wnp.ndarray)
+    assert not isinstance(np.ones(1), weft.Array)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", ml_dtypes.bfloat16], ids=str)
+def test_pickles_and_copies(dtype) -> None:
+    x = wnp.asarray(np.arange(6).reshape(2, 3).astype(dtype))
+    for y in (pickle.loads(pickle.dumps(x)), copy.copy(x), copy.deepcopy(x), copy.deepcopy({"a": [x]})["a"][0]):
+        assert repr(y) == repr(x)
+    assert pickle.loads(pickle.dumps(wnp.asarray(1.5))).weak_type
+    y = copy.copy(x)
+    y.delete()
+    assert not x.is_deleted()
+    assert x.tolist()
+
+
+def test_numpy_meets_weft() -> None:
+    x = wnp.arange(3.0)
+    view = np.asarray(x)
+    assert not view.flags.writeable
+    assert view.__array_interface__["data"][0] == x.unsafe_buffer_pointer()
+    assert isinstance(np.ones(3) + x, weft.Array)
+    assert isinstance(np.float32(2) * x, weft.Array)
+    assert isinstance(np.sin(x), np.ndarray)
+    assert memoryview(x).readonly
+    assert np.asarray(x, dtype=int).dtype == int
+    assert x.__array_priority__ == 100
+    assert x.__array_namespace__() is wnp
+    del x
+    assert view.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_devices() -> None:
+    x = wnp.ones((2, 3))
+    (device,) = weft.devices()
+    assert (repr(device), str(device), device.platform, device.id) == ("CpuDevice(id=0)", "cpu:0", "cpu", 0)
+    assert x.device is device
+    assert x.devices() == {device}
+    assert repr(x.sharding) == "SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)"
+    assert x.sharding == weft.sharding.SingleDeviceSharding(device)
+    assert x.addressable_shards[0].data is x
+    assert x.addressable_data(0) is x
+    assert (x.is_fully_addressable, x.is_fully_replicated, x.platform()) == (True, True, "cpu")
+    assert x.to_device(device).shape == (2, 3)
+    assert (x.nbytes, x.itemsize, x.on_device_size_in_bytes()) == (24, 4, 24)
+    assert pickle.loads(pickle.dumps(device)) is device
+    assert (weft.device_count(), weft.local_device_count(), weft.process_count(), weft.process_index()) == (1, 1, 1, 0)
+    assert weft.default_backend() == "cpu"
+    with pytest.raises(RuntimeError, match="Platforms present are: cpu"):
+        weft.devices("gpu")
+    with pytest.raises(RuntimeError, match="Unknown backend nowhere"):
+        weft.devices("nowhere")
+
+
+def test_device_put_and_get() -> None:
+    tree = weft.device_put({"a": 1, "b": [np.ones(2), None]})
+    assert repr(tree) == (
+        "{'a': Array(1, dtype=int32, weak_type=True), 'b': [Array([1., 1.], dtype=float32), None]}"
+    )
+    x = wnp.ones(3)
+    same = weft.device_put(x, weft.devices()[0])
+    assert same.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    assert weft.device_put(x, may_alias=False).unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
+    assert weft.device_put((1.0, 2.0), (weft.devices()[0], None))[1] == 2.0
+    weft.device_put(x, donate=True)
+    assert x.is_deleted()
+    got = weft.device_get({"a": wnp.ones(2), "b": 2, "c": "x"})
+    assert isinstance(got["a"], np.ndarray)
+    assert (got["b"], got["c"]) == (2, "x")
+    assert weft.block_until_ready(tree) is tree
+    with pytest.raises(TypeError, match="is not a valid JAX type"):
+        weft.device_put("x")
+    with pytest.raises(ValueError, match="Received invalid value: x"):
+        weft.device_put(1.0, "x")
+    text = str(weft.make_jaxpr(lambda x: weft.device_put(x))(1.0))
+    assert "device_put[\n      copy_semantics=(ArrayCopySemantics.REUSE_INPUT,)\n      devices=(None,)" in text
+    assert weft.jit(weft.device_put)(1.5) == 1.5
+
+
+def test_deleted_arrays() -> None:
+    x = wnp.arange(3.0)
+    x.delete()
+    assert x.is_deleted()
+    assert x.shape == (3,)
+    for use in (repr, np.asarray, lambda v: v.tolist(), lambda v: v + 1, lambda v: weft.jit(lambda y: y * 2)(v)):
+        with pytest.raises(RuntimeError, match=r"Array has been deleted with shape=float32\[3\]"):
+            use(x)
+
+
+def test_shape_dtype_struct() -> None:
+    s = weft.ShapeDtypeStruct((2, 3), wnp.float32, weak_type=True)
+    assert repr(s) == "ShapeDtypeStruct(shape=(2, 3), dtype=float32, weak_type=True)"
+    assert (s.ndim, s.size, len(s)) == (2, 6, 2)
+    assert s.update(shape=(1,)) == weft.ShapeDtypeStruct((1,), wnp.float32, weak_type=True)
+    assert hash(s) == hash(s.update())
+    assert pickle.loads(pickle.dumps(s)) == s
+    assert weft.ShapeDtypeStruct.like(wnp.ones(3)).shape == (3,)
+    with pytest.raises(ValueError, match="dtype must be specified"):
+        weft.ShapeDtypeStruct((3,), None)
+    with pytest.raises(TypeError, match="not iterable"):
+        weft.ShapeDtypeStruct(3, wnp.float32)
+    with pytest.raises(AttributeError, match="immutable"):
+        s.shape = (1,)

@@ -1,0 +1,98 @@
+"""What importing weft costs and offers: lightness, every documented name, the command line."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+import weft
+from weft import cli, unbuilt
+
+
+def in_fresh_process(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_import_loads_no_heavy_library() -> None:
+    heavy = ["llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "jax", "weft.compiler", "weft.codegen"]
+    loaded = json.loads(in_fresh_process("import weft, sys, json; print(json.dumps(sorted(sys.modules)))"))
+    assert [name for name in heavy if name in loaded] == []
+    loaded = json.loads(in_fresh_process("import weft.numpy, sys, json; print(json.dumps(sorted(sys.modules)))"))
+    assert [name for name in heavy if name in loaded] == []
+
+
+def test_operators_work_after_import_weft_alone() -> None:
+    code = "import weft; x = weft.device_put(2.0); print(float(x + 1), float(3 - x), float(weft.jit(lambda y: y.T * 2)(x)))"
+    assert in_fresh_process(code).split() == ["3.0", "1.0", "4.0"]
+
+
+DOCUMENTED = sorted({*unbuilt.FUNCTIONS["weft"].split(), *unbuilt.CLASSES["weft"].split()})
+
+
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_every_documented_name_exists(name: str) -> None:
+    assert getattr(weft, name) is not None
+
+
+def test_names_not_built_raise_naming_themselves() -> None:
+    for name in ("grad", "vmap", "pmap", "value_and_grad", "NamedSharding"):
+        with pytest.raises(NotImplementedError, match=rf"weft\.{name}"):
+            getattr(weft, name)(lambda x: x)
+    with pytest.raises(AttributeError, match="nonsense"):
+        weft.nonsense  # noqa: B018
+    assert not hasattr(weft, "nonsense")
+
+
+def test_modules_not_built_import_and_raise_when_used() -> None:
+    sparse = importlib.import_module("weft.experimental.sparse")
+    with pytest.raises(NotImplementedError, match=r"weft\.experimental\.sparse\.BCOO"):
+        sparse.BCOO()
+    assert weft.profiler.trace is not None
+    with pytest.raises(NotImplementedError, match=r"weft\.profiler\.trace"):
+        weft.profiler.trace("/nowhere")
+    with pytest.raises(ImportError):
+        importlib.import_module("weft.nonsense")
+
+
+def test_all_documented_modules_import() -> None:
+    for name in sorted({*unbuilt.FUNCTIONS, *unbuilt.CLASSES, *unbuilt.EMPTY_MODULES}):
+        module = importlib.import_module(name)
+        for public in unbuilt.FUNCTIONS.get(name, "").split():
+            assert callable(getattr(module, public)), f"{name}.{public}"
+        for public in unbuilt.CLASSES.get(name, "").split():
+            assert getattr(module, public) is not None, f"{name}.{public}"
+
+
+def test_environment_report(capsys: pytest.CaptureFixture[str]) -> None:
+    text = weft.print_environment_info(return_string=True)
+    assert text is not None
+    assert "python:" in text
+    assert "numpy:" in text
+    weft.print_environment_info()
+    assert capsys.readouterr().out == text + "\n"
+
+
+def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["devices"]) == 0
+    assert capsys.readouterr().out.startswith("cpu:0")
+    assert cli.main(["env"]) == 0
+    assert "weft:" in capsys.readouterr().out
+    assert cli.main([]) == 0
+    assert "tour" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        cli.main(["nonsense"])
+
+
+def test_configuration_names() -> None:
+    weft.config.update("jax_enable_x64", True)
+    try:
+        assert weft.typeof(1.5).dtype == "float64"
+    finally:
+        weft.config.update("enable_x64", False)
+    with weft.enable_x64(True):
+        assert weft.typeof(1).dtype == "int64"
+    assert weft.typeof(1).dtype == "int32"
