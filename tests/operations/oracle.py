@@ -66,6 +66,9 @@ def run_equation(eqn: Any, operands: list[np.ndarray]) -> list[np.ndarray]:
     kind = eqn.primitive.kind
     if isinstance(kind, kinds.Identity):
         return operands
+    if isinstance(kind, kinds.Higher):
+        inner = kind.inline(eqn.params)
+        return run_references(inner, operands)
     if isinstance(kind, kinds.Resolve):
         expanded, _ = core.trace_to_jaxpr(
             lambda *xs: _as_list(kind.expand(*xs, **eqn.params)), [atom.aval for atom in eqn.invars]

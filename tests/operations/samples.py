@@ -63,7 +63,7 @@ ELEMENTWISE = [
     Operation("expm1", 1, FLOAT + COMPLEX),
     Operation("log", 1, FLOAT + COMPLEX, 0, 100),
     Operation("log1p", 1, FLOAT + COMPLEX, -1, 10, jax_ulps=128),
-    Operation("logistic", 1, FLOAT + COMPLEX, -20, 20),
+    Operation("logistic", 1, FLOAT + COMPLEX, -20, 20, ulps=2.5),
     Operation("sin", 1, FLOAT + COMPLEX, -80, 80),
     Operation("cos", 1, FLOAT + COMPLEX, -80, 80),
     Operation("tan", 1, FLOAT + COMPLEX),
@@ -373,6 +373,17 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         (lambda lax, x, j: lax.dynamic_slice_in_dim(x, j, 2, axis=1), (X, 1)),
         (lambda lax, x, j: lax.dynamic_slice_in_dim(x, j, 2, axis=-1), (X, np.uint8(1))),
         (lambda lax, x: lax.dynamic_slice_in_dim(x, -1, 2, axis=-1), (X,)),
+    ],
+    "jit": [
+        (lambda lax, x, j: lax.dynamic_index_in_dim(x, j, axis=1), (X, 1)),
+        (lambda lax, x, j: lax.dynamic_index_in_dim(x, j, 1, False), (X, np.int8(-1))),
+        (lambda lax, x: lax.dynamic_index_in_dim(x, -1, 1, False), (X,)),
+        (lambda lax, x: lax.dynamic_index_in_dim(x, 1), (X,)),
+        (lambda lax, x, j: lax.dynamic_index_in_dim(x, j, axis=1, allow_negative_indices=False), (X, 1)),
+        (lambda lax, x, u, j: lax.dynamic_update_index_in_dim(x, u, j, axis=0), (X, X[0], 1)),
+        (lambda lax, x, u, j: lax.dynamic_update_index_in_dim(x, u, j, axis=0), (X, X[:1], 5)),
+        (lambda lax, x, j: lax.dynamic_update_index_in_dim(x, 1.0, j, axis=0), (X[0], 1)),
+        (lambda lax, x, u: lax.dynamic_update_index_in_dim(x, u, 0, 0), (X, X[0])),
     ],
     "dynamic_update_slice": [
         (

@@ -1,6 +1,7 @@
 """weft.lax: the operations and the primitives that carry programs, under JAX's names. A facade, it holds no code."""
 
 from weft import unbuilt
+from weft.higher.indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
 from weft.operations import (
     AccuracyMode,
     ConvDimensionNumbers,
@@ -96,11 +97,9 @@ from weft.operations import (
     dot_general,
     dot_general_p,
     dtype,
-    dynamic_index_in_dim,
     dynamic_slice,
     dynamic_slice_in_dim,
     dynamic_slice_p,
-    dynamic_update_index_in_dim,
     dynamic_update_slice,
     dynamic_update_slice_in_dim,
     dynamic_update_slice_p,
