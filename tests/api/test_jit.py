@@ -299,6 +299,17 @@ def test_donation() -> None:
     assert by_name.lower(1.0, y=2.0).args_info[1]["y"].donated
 
 
+def test_donations_no_result_can_use() -> None:
+    x = wnp.ones(3)
+    with pytest.warns(UserWarning, match=r"Some donated buffers were not usable: float32\[3\]"):
+        weft.jit(lambda x: x[:1], donate_argnums=0)(x)
+    assert not x.is_deleted()
+    weft.jit(lambda x, y: y + 1, donate_argnums=0)(x, wnp.ones(3))
+    assert not x.is_deleted()  # never read, so not taken
+    weft.jit(lambda x: x.astype(int), donate_argnums=0)(x)
+    assert x.is_deleted()
+
+
 def test_exceptions_restore_state() -> None:
     @weft.jit
     def fails(x):

@@ -123,7 +123,7 @@ def is_library(value: Any, found_in: ModuleType | None = None) -> bool:
     if not _is_library_name(root):
         return False
     name = getattr(value, "__name__", None)
-    if not isinstance(name, str) or not _is_pure(root, name):
+    if not isinstance(name, str) or not all(_is_pure(root, part) for part in (*home.split(".")[1:], name)):
         return False
     known = found_in is not None or (isinstance(value, type) and issubclass(value, np.generic))
     for module in () if known else (home, *_FACADES):

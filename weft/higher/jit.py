@@ -12,6 +12,7 @@ import functools
 import inspect
 import threading
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -226,6 +227,9 @@ class JitState:
         program = trace.programs.get(key)
         jaxpr, kept, inner = trace.closed.jaxpr.memoize(_FORMS[key[1]], _PARAMETERS[key[1]])
         kept_donated = tuple([donated[index] for index in kept])
+        if any(kept_donated):
+            avals = [trace.closed.jaxpr.invars[index].aval for index in kept]
+            kept_donated = usable_donations(avals, kept_donated, trace.out_avals)
         values = (*trace.closed.consts, *inner)
         hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
         if program is None:
@@ -392,6 +396,25 @@ def donated_leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -
     for name, child in zip(sorted(call.kwargs), kwargs_tree.children(), strict=True):
         flags += [name in roles.donate_argnames] * child.num_leaves
     return tuple(flags)
+
+
+def usable_donations(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[Any]) -> tuple[bool, ...]:
+    """The donations that a result of the same size can take over; a warning names the others, which stay valid."""
+    sizes = [aval.nbytes for aval in out_avals]
+    usable: list[bool] = []
+    for aval, given in zip(avals, donated, strict=True):
+        takes = given and aval.nbytes in sizes
+        if takes:
+            sizes.remove(aval.nbytes)
+        usable.append(takes)
+    left = [aval for aval, given, takes in zip(avals, donated, usable, strict=True) if given and not takes]
+    if left:
+        types = ", ".join(aval.strip_weak_type().str_short(short_dtypes=False) for aval in left)
+        warnings.warn(
+            f"Some donated buffers were not usable: {types}. No result has their size, so they stay valid.",
+            stacklevel=2,
+        )
+    return tuple(usable)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
