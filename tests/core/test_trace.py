@@ -256,3 +256,36 @@ def test_the_native_dispatcher_knows_that_a_trace_is_current():
 
     record(f, aval(3))
     assert hasattr(runtime, "set_tracing")
+
+
+def test_traced_values_are_recorded_inside_an_eval_context():
+    def outer(x):
+        def inner(y):
+            with core.eval_context():
+                return add_p.bind(add_p.bind(x, 1.0), y)
+
+        closed = record(inner, aval(3))
+        assert [eqn.primitive.name for eqn in closed.eqns] == ["add"]
+        with core.eval_context():
+            return neg_p.bind(x)
+
+    assert [eqn.primitive.name for eqn in record(outer, aval(3)).eqns] == ["add", "neg"]
+
+
+def test_a_traced_value_of_another_thread_is_refused():
+    caught = []
+
+    def f(x):
+        def work():
+            try:
+                neg_p.bind(x)
+            except errors.UnexpectedTracerError as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        return x
+
+    record(f, aval(3))
+    assert len(caught) == 1

@@ -8,29 +8,44 @@ indented by the enclosing nests. Whether a group fits is decided by the group al
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from weft.record import Record
 
-
-class Break(Record):
+class Break:
     """A newline, or ``flat`` when its group is printed flat."""
 
-    flat: str = " "
+    __slots__ = ("flat",)
+
+    def __init__(self, flat: str = " ") -> None:
+        self.flat = flat
 
 
-class Concat(Record):
-    parts: tuple[Document, ...]
+class Concat:
+    """Documents one after another."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: tuple[Document, ...]) -> None:
+        self.parts = parts
 
 
-class Nest(Record):
+class Nest:
     """Newlines inside are indented by ``indent`` more columns."""
 
-    indent: int
-    body: Document
+    __slots__ = ("body", "indent")
+
+    def __init__(self, indent: int, body: Document) -> None:
+        self.indent = indent
+        self.body = body
 
 
-class Group(Record):
-    body: Document
+class Group:
+    """Printed flat if it fits."""
+
+    __slots__ = ("body",)
+
+    def __init__(self, body: Document) -> None:
+        self.body = body
 
 
 Document = str | Break | Concat | Nest | Group
@@ -63,15 +78,16 @@ def join(separator: Document, parts: Iterable[Document]) -> Document:
 
 def _fits(body: Document, room: int) -> bool:
     """Whether ``body``, printed flat, takes at most ``room`` columns."""
-    pending: list[Document] = [body]
+    pending: list[Any] = [body]
     while pending and room >= 0:
         part = pending.pop()
-        if isinstance(part, str):
+        kind = type(part)
+        if kind is str:
             room -= len(part)
-        elif isinstance(part, Break):
+        elif kind is Break:
             room -= len(part.flat)
-        elif isinstance(part, Concat):
-            pending.extend(reversed(part.parts))
+        elif kind is Concat:
+            pending.extend(part.parts[::-1])
         else:
             pending.append(part.body)
     return room >= 0
@@ -81,23 +97,24 @@ def layout(body: Document, width: int = 80) -> str:
     """The document as text, lines at most ``width`` columns where the breaks allow it."""
     out: list[str] = []
     column = 0
-    pending: list[tuple[int, bool, Document]] = [(0, False, body)]
+    pending: list[tuple[int, bool, Any]] = [(0, False, body)]
     while pending:
         indent, flat, part = pending.pop()
-        if isinstance(part, str):
+        kind = type(part)
+        if kind is str:
             out.append(part)
             newline = part.rfind("\n")
             column = column + len(part) if newline < 0 else len(part) - newline - 1
-        elif isinstance(part, Break):
+        elif kind is Break:
             if flat:
                 out.append(part.flat)
                 column += len(part.flat)
             else:
                 out.append("\n" + " " * indent)
                 column = indent
-        elif isinstance(part, Concat):
-            pending.extend((indent, flat, inner) for inner in reversed(part.parts))
-        elif isinstance(part, Nest):
+        elif kind is Concat:
+            pending.extend([(indent, flat, inner) for inner in part.parts[::-1]])
+        elif kind is Nest:
             pending.append((indent + part.indent, flat, part.body))
         else:
             pending.append((indent, flat or _fits(part.body, width - column), part.body))

@@ -29,12 +29,17 @@ Evaluate = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class Trace:
-    """An interpretation of primitives. ``valid`` turns False when the traced call has returned."""
+    """An interpretation of primitives. ``valid`` turns False when the traced call has returned.
 
-    __slots__ = ("__weakref__", "valid")
+    ``level`` counts the traces that enclose it on its thread.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("__weakref__", "level", "thread", "valid")
+
+    def __init__(self, level: int = 0) -> None:
         self.valid = True
+        self.level = level
+        self.thread = threading.get_ident()
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         raise NotImplementedError
@@ -53,22 +58,33 @@ class EvalTrace(Trace):
         self.evaluate: Evaluate | None = None
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-        for x in args:
-            if isinstance(x, Tracer):
-                raise escaped_tracer(x)
+        tracers = [x for x in args if isinstance(x, Tracer)]
+        if tracers:
+            return _recall(tracers, primitive, args, params)
         if self.evaluate is None:
             raise errors.InternalError("no evaluator is installed", stage="evaluate", node=primitive.name)
         return self.evaluate(primitive, args, params)
+
+
+def _recall(tracers: list[Any], primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Inside ``eval_context`` an operation on traced values is still recorded, by the innermost of their traces."""
+    here = threading.get_ident()
+    for tracer in tracers:
+        if not tracer._trace.valid or tracer._trace.thread != here:
+            raise escaped_tracer(tracer)
+    innermost = max((tracer._trace for tracer in tracers), key=lambda trace: trace.level)
+    return innermost.process(primitive, args, params)
 
 
 EVAL = EvalTrace()
 
 
 class _State(threading.local):
-    """The current trace of each thread."""
+    """The current trace of each thread, and how many traces enclose what it runs (suspended ones included)."""
 
     def __init__(self) -> None:
         self.trace: Trace = EVAL
+        self.level = 0
 
 
 state = _State()
@@ -91,13 +107,13 @@ def is_tracing() -> bool:
 @contextmanager
 def set_current(trace: Trace) -> Iterator[None]:
     """Work under ``trace``; the trace before is restored however the block ends."""
-    before = state.trace
-    state.trace = trace
+    before, level = state.trace, state.level
+    state.trace, state.level = trace, max(level, trace.level)
     runtime.set_tracing(trace is not EVAL)
     try:
         yield
     finally:
-        state.trace = before
+        state.trace, state.level = before, level
         runtime.set_tracing(before is not EVAL)
 
 
@@ -131,8 +147,8 @@ class DynamicJaxprTrace(Trace):
 
     __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars")
 
-    def __init__(self, debug_info: DebugInfo | None) -> None:
-        super().__init__()
+    def __init__(self, debug_info: DebugInfo | None, level: int = 1) -> None:
+        super().__init__(level)
         self.debug_info = debug_info
         self.invars: list[Var] = []
         self.eqns: list[JaxprEqn] = []
@@ -229,7 +245,7 @@ def trace_to_jaxpr(
     Gives the program and the avals of its results. The program's constants are the values ``fun`` captured, in
     order of first use; a Tracer among them belongs to the enclosing trace (see ``higher.calls.close_over``).
     """
-    trace = DynamicJaxprTrace(debug_info)
+    trace = DynamicJaxprTrace(debug_info, state.level + 1)
     in_tracers = [trace.new_arg(aval) for aval in in_avals]
     try:
         with set_current(trace):
