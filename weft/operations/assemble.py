@@ -17,7 +17,7 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.core.kinds import DimMap, Piece
-from weft.operations import convert, shape
+from weft.operations import convert, references, shape
 from weft.operations.elementwise import NUMBER, category, check_same_dtype
 from weft.operations.shape import broadcast_in_dim, canonical_axis, canonical_shape, shape_of
 
@@ -273,15 +273,32 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     )
 
 
+def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, weak_type: bool) -> Array:
+    """``sizes`` filled with the value as ``dtype``; numbers are converted here, without a kernel."""
+    if isinstance(value, int) and not weak_type and isinstance(dtype, np.dtype):
+        return broadcast_in_dim(references.convert(np.asarray(value), dtype)[()], sizes, ())
+    aval = core.get_aval(value)
+    if aval.shape:
+        raise TypeError(f"[{name}] must be called with scalar fill_value, got {aval.str_short()}")
+    if aval.dtype == dtype and aval.weak_type == weak_type:
+        return broadcast_in_dim(value, sizes, ())
+    if (
+        isinstance(value, (float, np.generic))
+        and not weak_type
+        and isinstance(dtype, np.dtype)
+        and aval.dtype.kind != "c"
+    ):
+        return broadcast_in_dim(references.convert(np.asarray(value, aval.dtype), dtype)[()], sizes, ())
+    return broadcast_in_dim(convert.convert(value, dtype, weak_type), sizes, ())
+
+
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, sharding: Any = None) -> Array:
     """An array of one value; the value's own dtype (weakly typed if it is) unless one is given."""
     sizes = canonical_shape("full", shape)
+    if dtype is not None:
+        return _filled("full", sizes, fill_value, dtypes.check_user_dtype(dtype, "full"), False)
     aval = core.get_aval(fill_value)
-    if aval.shape:
-        raise TypeError(f"[full] must be called with scalar fill_value, got {aval.str_short()}")
-    weak_type = dtype is None and aval.weak_type
-    wanted = aval.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full")
-    return broadcast_in_dim(convert.convert(fill_value, wanted, weak_type), sizes, ())
+    return _filled("full", sizes, fill_value, aval.dtype, aval.weak_type)
 
 
 def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Array:
@@ -290,10 +307,9 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = Non
     weak_type = dtype is None and bool(getattr(like, "weak_type", False))
     sizes = like.shape if shape is None else canonical_shape("full_like", shape)
     wanted = like.dtype if dtype is None else dtypes.check_user_dtype(dtype, "full_like")
-    aval = core.get_aval(fill_value)
-    if aval.shape:
-        raise TypeError(f"[full_like] must be called with scalar fill_value, got {aval.str_short()}")
-    return broadcast_in_dim(convert.convert(fill_value, wanted, weak_type), sizes, ())
+    return _filled(
+        "full_like", sizes, fill_value, dtypes.canonicalize_dtype(wanted, allow_extended_dtype=True), weak_type
+    )
 
 
 def _empty_typing(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = None) -> Any:
