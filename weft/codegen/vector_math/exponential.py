@@ -116,14 +116,13 @@ def exp2_f64(emit: Emitter, x: V) -> V:
 
 
 def expm1_f32(emit: Emitter, x: V) -> V:
-    lanes, y = x.lanes, clamp(x, -18.0, 89.0)
+    y = clamp(x, -18.0, 89.0)
     k = (y * LOG2_E).rint()
     r = k.fma(-LN2_HIGH_F32, y)
     r = k.fma(-LN2_LOW_F32, r)
     q = (r * r).fma(r.polynomial(EXP_F32), r)
     half = power_of_two(k.cast("fptosi", "i32") - 1)  # 2**k itself may overflow
-    result = (half * q + (half - 0.5)) * 2.0
-    return lanes.select(x.eq(0.0) | x.isnan(), x, lanes.select(x.abs() < 0.25, q, result))
+    return x.lanes.select(k.eq(0.0), q, half.fma(q, half - 0.5) * 2.0).copysign(x)
 
 
 def expm1_f64(emit: Emitter, x: V) -> V:
@@ -134,7 +133,7 @@ def expm1_f64(emit: Emitter, x: V) -> V:
     # (r + q) 2**k + (2**k - 1), the large parts first
     head, rest = pairs.two_sum(half - 0.5, half * r)
     result = (head + half.fma(q, rest)) * 2.0
-    return lanes.select(x.eq(0.0) | x.isnan(), x, lanes.select(k.eq(0.0), r + q, result))
+    return lanes.select(k.eq(0.0), r + q, result).copysign(x)
 
 
 def logistic(emit: Emitter, x: V) -> V:
