@@ -43,7 +43,6 @@ from weft.higher.placement import (
 )
 from weft.higher.struct import ShapeDtypeStruct
 
-
 __version__ = api.VERSION
 
 
@@ -72,11 +71,12 @@ globals().update(config.CONTEXTS)
 float0 = dtypes.float0
 
 # Modules that are loaded when first named, so that importing weft stays light.
-_SUBMODULES = frozenset(
-    """ad_checkpoint checkpoint_policies cli core custom_batching custom_derivatives debug distributed dlpack
-    example_libraries experimental export extend ffi flatten_util image inspect lax monitoring nn numpy ops profiler
-    random ref scipy sharding stages test_util tree_util typing""".split()
-)
+_SUBMODULES = frozenset((
+    "ad_checkpoint", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives", "debug",
+    "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
+    "inspect", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages",
+    "test_util", "tree_util", "typing",
+))  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

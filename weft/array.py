@@ -264,8 +264,14 @@ _PROPERTIES: dict[str, Callable[..., Any]] = {
 
 # -- operators before weft.numpy is loaded ----------------------------------------------------------------------------
 
-_BINARY = "add sub mul truediv floordiv mod divmod pow matmul and or xor lshift rshift".split()
-_OTHERS = "eq ne lt le gt ge neg pos abs invert getitem contains round array_namespace".split()
+_BINARY = (
+    "add", "sub", "mul", "truediv", "floordiv", "mod", "divmod", "pow", "matmul", "and", "or", "xor",
+    "lshift", "rshift",
+)  # fmt: skip
+_OTHERS = (
+    "eq", "ne", "lt", "le", "gt", "ge", "neg", "pos", "abs", "invert", "getitem", "contains", "round",
+    "array_namespace",
+)  # fmt: skip
 _DEFERRED = [f"__{name}__" for name in (*_BINARY, *(f"r{name}" for name in _BINARY), *_OTHERS)]
 
 

@@ -14,6 +14,11 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Functions.
 FUNCTIONS: dict[str, str] = {
     "weft": """
@@ -286,16 +291,17 @@ CLASSES: dict[str, str] = {
 }  # fmt: skip
 
 # Modules with no name in the tables.
-EMPTY_MODULES = """
+EMPTY_MODULES = _words("""
     weft.experimental.array_serialization weft.experimental.buffer_callback weft.experimental.compilation_cache
     weft.experimental.compute_on weft.experimental.key_reuse weft.experimental.ode weft.experimental.profiler
     weft.experimental.rnn weft.experimental.shard_alike weft.experimental.shard_map weft.extend
     weft.extend.backend.ifrt_proxy weft.extend.core.primitives weft.extend.ifrt_programs weft.extend.sharding
     weft.extend.source_info_util weft.lib weft.scipy weft.scipy.cluster weft.scipy.sparse weft.scipy.spatial
-""".split()
+""")
+
 
 def _documented(table: dict[str, str], module: str) -> frozenset[str]:
-    return frozenset(table.get(module, "").split())
+    return _words(table.get(module, ""))
 
 
 def stub_function(qualified: str) -> Callable[..., NoReturn]:

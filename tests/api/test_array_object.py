@@ -50,7 +50,7 @@ def test_repr_is_that_of_jax() -> None:
 def test_formatting() -> None:
     assert f"{wnp.float32(2.5):.2f} {wnp.int32(3):5d} {wnp.arange(3.0)}" == "2.50     3 [0. 1. 2.]"
     with pytest.raises(TypeError, match="unsupported format string"):
-        f"{wnp.arange(3.0):.2f}"  # noqa: B018
+        f"{wnp.arange(3.0):.2f}"
 
 
 def test_python_scalars() -> None:
@@ -159,9 +159,7 @@ def test_devices() -> None:
 
 def test_device_put_and_get() -> None:
     tree = weft.device_put({"a": 1, "b": [np.ones(2), None]})
-    assert repr(tree) == (
-        "{'a': Array(1, dtype=int32, weak_type=True), 'b': [Array([1., 1.], dtype=float32), None]}"
-    )
+    assert repr(tree) == ("{'a': Array(1, dtype=int32, weak_type=True), 'b': [Array([1., 1.], dtype=float32), None]}")
     x = wnp.ones(3)
     same = weft.device_put(x, weft.devices()[0])
     assert same.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()

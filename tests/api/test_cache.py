@@ -112,7 +112,7 @@ def test_clearing() -> None:
 
 def test_nothing_outlives_its_function() -> None:
     w = wnp.ones(1000)
-    f = weft.jit(lambda x, table=w: x + w.sum())
+    f = weft.jit(lambda x, table=w: x + table.sum())
     function = weakref.ref(f.__wrapped__)
     array = weakref.ref(w)
     f(1.0)

@@ -121,7 +121,7 @@ def test_the_process_goes_on_after_bad_input() -> None:
     bad = ["s", [[1.0], [1.0, 2.0]], object(), np.array([object()]), {"a": object()}, {1, 2}]
     for value in bad:
         with pytest.raises((TypeError, ValueError)):
-            weft.jit(lambda x: x)(value)  # noqa: PLW0108
+            weft.jit(lambda x: x)(value)
             wnp.asarray(value)
             raise TypeError("accepted as a pytree")
     assert weft.jit(lambda x: x + 1)(1.0) == 2.0

@@ -26,7 +26,10 @@ def test_import_loads_no_heavy_library() -> None:
 
 
 def test_operators_work_after_import_weft_alone() -> None:
-    code = "import weft; x = weft.device_put(2.0); print(float(x + 1), float(3 - x), float(weft.jit(lambda y: y.T * 2)(x)))"
+    code = (
+        "import weft; x = weft.device_put(2.0); "
+        "print(float(x + 1), float(3 - x), float(weft.jit(lambda y: y.T * 2)(x)))"
+    )
     assert in_fresh_process(code).split() == ["3.0", "1.0", "4.0"]
 
 
@@ -43,7 +46,7 @@ def test_names_not_built_raise_naming_themselves() -> None:
         with pytest.raises(NotImplementedError, match=rf"weft\.{name}"):
             getattr(weft, name)(lambda x: x)
     with pytest.raises(AttributeError, match="nonsense"):
-        weft.nonsense  # noqa: B018
+        weft.nonsense
     assert not hasattr(weft, "nonsense")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import pickle
 import threading
 
@@ -446,8 +447,6 @@ def test_operations_on_concrete_values_while_tracing() -> None:
 def test_pickling_and_signature() -> None:
     jitted = pickle.loads(pickle.dumps(weft.jit(np.positive)))
     assert isinstance(jitted, type(weft.jit(lambda x: x)))
-    import inspect
-
     assert str(inspect.signature(weft.jit(lambda x, y=2, *, k=1: x))) == "(x, y=2, *, k=1)"
 
 

@@ -37,22 +37,26 @@ class CodeFacts:
     refusal: str | None
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 # Instructions that leave exactly one value and take the rest of their operands from the stack.
-_EXPRESSIONS = frozenset(
-    """LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW LOAD_CONST LOAD_SMALL_INT LOAD_CLOSURE LOAD_DEREF LOAD_NAME
+_EXPRESSIONS = _words("""
+    LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW LOAD_CONST LOAD_SMALL_INT LOAD_CLOSURE LOAD_DEREF LOAD_NAME
     BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP IS_OP CONTAINS_OP UNARY_NEGATIVE UNARY_NOT UNARY_INVERT
     UNARY_POSITIVE BUILD_TUPLE BUILD_LIST BUILD_MAP BUILD_SET BUILD_SLICE BUILD_STRING BUILD_CONST_KEY_MAP
-    LIST_EXTEND DICT_MERGE DICT_UPDATE LIST_TO_TUPLE MAKE_FUNCTION FORMAT_VALUE FORMAT_SIMPLE""".split()
-)
+    LIST_EXTEND DICT_MERGE DICT_UPDATE LIST_TO_TUPLE MAKE_FUNCTION FORMAT_VALUE FORMAT_SIMPLE
+""")
 _NEUTRAL = frozenset({"KW_NAMES", "PRECALL", "CACHE", "NOP", "RESUME", "EXTENDED_ARG"})
 
 # Everything else a shared function may execute: control flow, local variables, building of containers.
-_HARMLESS = frozenset(
-    """POP_TOP PUSH_NULL RETURN_VALUE RETURN_CONST STORE_FAST DELETE_FAST LOAD_FAST_LOAD_FAST LOAD_FAST_AND_CLEAR
+_HARMLESS = _words("""
+    POP_TOP PUSH_NULL RETURN_VALUE RETURN_CONST STORE_FAST DELETE_FAST LOAD_FAST_LOAD_FAST LOAD_FAST_AND_CLEAR
     LOAD_FAST_BORROW_LOAD_FAST_BORROW STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST STORE_FAST_MAYBE_NULL MAKE_CELL
     COPY_FREE_VARS SET_FUNCTION_ATTRIBUTE LOAD_COMMON_CONSTANT LIST_APPEND MAP_ADD SET_ADD SET_UPDATE
     UNPACK_SEQUENCE UNPACK_EX TO_BOOL FORMAT_WITH_SPEC CONVERT_VALUE GET_LEN GET_ITER FOR_ITER END_FOR POP_ITER
@@ -62,8 +66,8 @@ _HARMLESS = frozenset(
     JUMP_IF_FALSE_OR_POP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
     POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
     POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE
-    POP_JUMP_BACKWARD_IF_NOT_NONE""".split()
-)
+    POP_JUMP_BACKWARD_IF_NOT_NONE
+""")
 _GENERATOR_EXPRESSION = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "SEND", "END_SEND", "GEN_START"})
 _REFUSALS = {
     "STORE_GLOBAL": "it assigns the global {name!r}",
@@ -153,8 +157,7 @@ def _is_local_cell(code: CodeType, ins: dis.Instruction) -> bool:
 
 def _seen_from(outer: CodeType, reads: tuple[Read, ...]) -> list[Read]:
     """The reads of nested code as the function around it sees them: cells of its own are locals, not reads."""
-    kept = [read for read in reads if not read.is_cell or read.name in outer.co_freevars]
-    return kept
+    return [read for read in reads if not read.is_cell or read.name in outer.co_freevars]
 
 
 def _name(ins: dis.Instruction) -> str:

@@ -52,15 +52,21 @@ _PURE_BUILTINS = frozenset(
 )  # fmt: skip
 
 _PURE_FUNCTOOLS = frozenset({"partial", "reduce"})
-_IMPURE_NUMPY = frozenset(
-    """random save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap seterr seterrcall
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_IMPURE_NUMPY = _words("""
+    random save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap seterr seterrcall
     errstate set_printoptions printoptions setbufsize get_include show_config test testing lib core ctypeslib
-    f2py DataSource info show_runtime""".split()
-)
-_IMPURE_WEFT = frozenset(
-    """config clear_caches live_arrays print_environment_info device_get block_until_ready save savez load fromfile
-    loadtxt profiler monitoring checking_leaks inspect tour cli runtime compiler distributed""".split()
-)
+    f2py DataSource info show_runtime
+""")
+_IMPURE_WEFT = _words("""
+    config clear_caches live_arrays print_environment_info device_get block_until_ready save savez load fromfile
+    loadtxt profiler monitoring checking_leaks inspect tour cli runtime compiler distributed
+""")
 
 _library: dict[int, Any] = {}  # id -> a function, type or ufunc of weft, numpy, math or functools, once recognised
 
@@ -243,9 +249,10 @@ class _Snapshot:
         if not called:
             self._flow(value, label)
         arguments = tuple([self.value(item, f"an argument of the partial {label}") for item in value.args])
+        named = value.keywords.items()
         keywords = tuple(
-            [(name, self.value(item, f"the argument {name!r} of the partial {label}")) for name, item in value.keywords.items()]
-        )  # fmt: skip
+            [(name, self.value(item, f"the argument {name!r} of the partial {label}")) for name, item in named]
+        )
         return (functools.partial, self.value(value.func, f"the function of {label}", called), arguments, keywords)
 
     def jitted(self, value: Any, label: str, called: bool = False) -> Any:

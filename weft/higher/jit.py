@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import config, runtime
-from weft.core import tracebacks
 from weft.core import trace as tracing
+from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
 from weft.higher import calls, constants, devices, identity, misses, signature, trace_cache
@@ -118,9 +118,7 @@ class JitState:
         if tracing.is_tracing():
             return self.record_call(trace, prepared), None
         if trace_cache.holds_tracers(trace.closed):
-            raise next(
-                tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer)
-            )
+            raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
         compiled = self.compiled(trace, self.donated(prepared))
         return run(compiled, trace, prepared.leaves, prepared.avals, self.function), _installable(compiled)
 
@@ -181,9 +179,7 @@ class JitState:
                 "use weft.lax.while_loop or fori_loop, or call the undecorated function with a static counter"
             )
         if config.read("no_tracing"):
-            raise RuntimeError(
-                f"re-tracing function {source_of(self.function)} for `jit`, but 'no_tracing' is set"
-            )
+            raise RuntimeError(f"re-tracing function {source_of(self.function)} for `jit`, but 'no_tracing' is set")
         flat, info, out = flat_function(self.function, prepared)
         start = time.perf_counter()
         _active.keys.add(active)
@@ -240,9 +236,7 @@ class JitState:
             if config.read("log_compiles"):
                 misses.log_compiled(self.function, trace.name, program)
         consts = (*program.consts, *hidden)
-        entry = runtime.CacheEntry(
-            program.executable, kept, consts, trace.out_tree, trace.out_avals, kept_donated
-        )
+        entry = runtime.CacheEntry(program.executable, kept, consts, trace.out_tree, trace.out_avals, kept_donated)
         found = trace.compiled[key] = Compiled(program, kept, kept_donated, consts, entry)
         return found
 

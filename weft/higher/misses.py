@@ -104,7 +104,9 @@ def _shown(key: Any) -> str:
     return "another value" if not isinstance(key, tuple) else f"another {getattr(key[0], '__name__', 'function')}"
 
 
-def _nearest(function: Any, record: trace_cache.FunctionRecord, key: trace_cache.Key, call: signature.Call) -> list[str]:
+def _nearest(
+    function: Any, record: trace_cache.FunctionRecord, key: trace_cache.Key, call: signature.Call
+) -> list[str]:
     """The shortest list of differences between ``key`` and an earlier key."""
     latest_first = list(record.traces)[:-65:-1]
     return min((_differences(function, old, key, call) for old in latest_first), key=_distance)

@@ -226,10 +226,11 @@ def tree_differences(where: str, old: Any, new: Any) -> list[str]:
     """What differs between two structures, one line for each place: ``args[0], seen ... but now given ...``."""
     if old == new:
         return []
-    old_type, old_data = old.node_data() or (None, None)
-    new_type, new_data = new.node_data() or (None, None)
+    old_type, old_data = _node(old)
+    new_type, new_data = _node(new)
     if old_type is not new_type:
-        return [f"{where}, seen {_node_text(old_type)} but now given {_node_text(new_type)}, so their Python types differ"]
+        seen, given = _node_text(old_type), _node_text(new_type)
+        return [f"{where}, seen {seen} but now given {given}, so their Python types differ"]
     olds, news = old.children(), new.children()
     if len(olds) != len(news) and old_type in (tuple, list):
         kind = old_type.__name__
@@ -245,12 +246,17 @@ def tree_differences(where: str, old: Any, new: Any) -> list[str]:
         keys = isinstance(old_data, list) and isinstance(new_data, list)
         return [f"{text}, with the symmetric difference of key sets: {set(old_data) ^ set(new_data)}" if keys else text]
     if old_data != new_data:
-        return [f"{where}, seen {old_type} with {old_data} but now given {new_data}, so the pytree node metadata differ"]
+        return [f"{where}, seen {old_type} with {old_data} but now given {new_data}, so the node metadata differ"]
     found: list[str] = []
     for index, (old_child, new_child) in enumerate(zip(olds, news, strict=True)):
         key = old_data[index] if old_type is dict else index
         found += tree_differences(f"{where}[{key!r}]", old_child, new_child)
     return found
+
+
+def _node(treedef: Any) -> tuple[Any, Any]:
+    """(type, metadata) of the root of a structure; (None, None) for a leaf."""
+    return treedef.node_data() or (None, None)
 
 
 def _node_text(kind: type | None) -> str:
