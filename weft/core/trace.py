@@ -163,13 +163,13 @@ class DynamicJaxprTrace(Trace):
 
     def atom(self, value: Any) -> Atom:
         """The variable or literal that stands for ``value`` in this program."""
-        if isinstance(value, DynamicJaxprTracer) and value._trace is self:
-            return value.val
         make = _LITERALS.get(type(value))
         if make is not None:
             literal = make(value)
             if literal is not None:
                 return literal
+        elif isinstance(value, DynamicJaxprTracer) and value._trace is self:
+            return value.val
         return self.constant(value)
 
     def constant(self, value: Any) -> Var:
@@ -220,6 +220,10 @@ class DynamicJaxprTrace(Trace):
 
 
 def _python_literal(value: Any) -> Literal:
+    return Literal(value, avals_module.scalar_aval(type(value)))
+
+
+def _int_literal(value: int) -> Literal:
     return Literal(value, get_aval(value))
 
 
@@ -232,7 +236,8 @@ def _numpy_literal(value: Any) -> Literal | None:
 
 
 _LITERALS: dict[type, Callable[[Any], Literal | None]] = {
-    **dict.fromkeys((bool, int, float, complex), _python_literal),
+    **dict.fromkeys((bool, float, complex), _python_literal),
+    int: _int_literal,
     **dict.fromkeys((np.ndarray, *dtypes.SCALAR_TYPES), _numpy_literal),
 }
 
