@@ -60,8 +60,8 @@ class KernelCache:
             self.reused += len(found)
         if missing:
             start = time.perf_counter()
-            for nest, entry in zip(missing, build_all(missing, machine), strict=True):
-                found[nest] = entry
+            for nest in missing:
+                entry = found[nest] = build(nest, machine)
                 self._add((nest, machine.key), entry)
             self.build_ms += (time.perf_counter() - start) * 1e3
         return [found[nest] for nest in nests], len(missing)
@@ -89,29 +89,6 @@ def build(nest: ir.Nest, machine: target.Target) -> Compiled:
     compiled = codegen.compile_nest(nest, machine)
     kernel = runtime.load_kernel(compiled.bytes, compiled.symbol)
     return Compiled(kernel, nest, len(compiled.bytes), codegen.cost(nest))
-
-
-def build_all(nests: Sequence[ir.Nest], machine: target.Target) -> list[Compiled]:
-    """Compile several nests, on two threads if there are several (LLVM runs without the GIL)."""
-    if len(nests) < 3:
-        return [build(nest, machine) for nest in nests]
-    results: list[Compiled | BaseException | None] = [None] * len(nests)
-
-    def work(first: int) -> None:
-        for index in range(first, len(nests), 2):
-            try:
-                results[index] = build(nests[index], machine)
-            except BaseException as error:
-                results[index] = error
-
-    helper = threading.Thread(target=work, args=(1,), name="weft-compile")
-    helper.start()
-    work(0)
-    helper.join()
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return [result for result in results if isinstance(result, Compiled)]
 
 
 KERNELS = KernelCache()

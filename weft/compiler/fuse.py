@@ -366,7 +366,9 @@ class _Fusion:
             source = UNIT
             if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
                 source = inner[named[dim]]
-            symbol = symbols[dim] if whole else source if source != UNIT else self.dims.sizes.fresh()
+            symbol = symbols[dim] if whole else source
+            if symbol == UNIT or not operand.aval.shape:  # slabs of a fill are one nest, whatever they are whole in
+                symbol = self.dims.sizes.fresh()
             axes.append(groups.new_axis(symbol, extent))
             uses.append(Use(axes[-1].key, piece.start[dim], piece.step[dim]))
         if not operand.aval.shape:
