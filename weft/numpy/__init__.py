@@ -170,6 +170,7 @@ from weft.numpy.elementary import (
     tan,
     tanh,
 )
+from weft.numpy.grids import c_, mgrid, ogrid, r_
 from weft.numpy.joining import (
     append,
     array_split,
