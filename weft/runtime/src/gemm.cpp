@@ -1,14 +1,16 @@
 // Matrix products through OpenBLAS, loaded at the first one from the scipy-openblas32 wheel.
 //
-// C[m,n] = op(A)[m,k] op(B)[k,n], row-major. OpenBLAS runs one thread; we cut C into tiles by shape alone, so that
-// the bits do not depend on the number of threads, and run the tiles on our own pool.
+// C[m,n] = op(A)[m,k] op(B)[k,n], row-major. OpenBLAS runs one thread; we cut C along m or n and run the pieces on
+// our own pool. The bits must not depend on the number of threads: at the first large product of a dtype a probe
+// compares a product with the same product in pieces. If the bits agree (they do for the kernels we know: each
+// element is one chain over k), the number of pieces follows the threads, else it follows the shape alone.
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <climits>
 #include <complex>
 #include <cstring>
-#include <mutex>
+#include <vector>
 
 #include "module.h"
 #include "plan.h"
@@ -19,9 +21,9 @@ namespace weft {
 namespace {
 
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
-constexpr double kTileFlops = 8e6;  // 76 us for float32: long enough to repay packing, short enough to balance
-constexpr int64_t kSmallestTile = 128;
-constexpr int64_t kLargeTile = 256;
+constexpr double kPieceFlops = 4e6;  // per piece at least: 40 us for float32, and beyond OpenBLAS's small-matrix path
+constexpr int64_t kUnit = 96;        // piece borders are multiples: whole vectors and register tiles on every target
+constexpr int64_t kLongPiece = 1024;  // with this many rows a thread, two pieces each cost nothing: a late one is evened out
 
 template <class T>
 using Gemm = void (*)(int order, int ta, int tb, int m, int n, int k, T alpha, const void* a, int lda, const void* b, int ldb,
@@ -95,11 +97,12 @@ struct BatchDim {
 class GemmStep final : public Step {
  public:
   Status run(Frame& frame) const override {
-    Job job{this, frame.number, a.address(frame), b.address(frame), c.address(frame)};
-    int64_t total = batch_count * tiles_m * tiles_n;
-    if (m == 0 || n == 0 || total == 0) return Status::ok;
-    if (total > 1 && pool_worth(cost)) pool_run(run_tiles, &job, total, 1, cost);
-    else run_tiles(&job, 0, total);
+    if (m == 0 || n == 0 || batch_count == 0) return Status::ok;
+    bool parallel = (batch_count > 1 || most_pieces > 1) && pool_worth(cost);
+    Job job{this, frame.number, pieces(parallel), a.address(frame), b.address(frame), c.address(frame)};
+    int64_t total = batch_count * job.pieces;
+    if (total > 1 && parallel) pool_run(run_pieces, &job, total, 1, cost);
+    else run_pieces(&job, 0, total);
     return Status::ok;
   }
   double cost_ns() const override { return cost; }
@@ -109,50 +112,55 @@ class GemmStep final : public Step {
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0, itemsize = 4;
   Place a{}, b{}, c{};
   std::vector<BatchDim> batch;
-  int64_t batch_count = 1, tiles_m = 1, tiles_n = 1;
+  int64_t batch_count = 1;
+  int64_t most_pieces = 1;     // a function of shape and dtype only
+  bool cut_rows = true;        // along m, else along n
+  bool follow_threads = false;  // the bits are those of the whole product, however it is cut
   double cost = 0;
 
-  // Tiles are a function of shape and dtype only.
-  void plan_tiles() {
+  void plan_pieces() {
     double flops = 2.0 * double(m) * double(n) * double(std::max<int64_t>(k, 1)) * (is_complex() ? 4 : 1);
     double rate = dtype == 'f' || dtype == 'F' ? 90.0 : 45.0;  // flops per ns
     double bytes = double(itemsize) * (double(m) * double(k) + double(k) * double(n) + double(m) * double(n));
     cost = double(batch_count) * (150 + std::max(flops / rate, bytes * 0.05));
-    if (m == 1 || n == 1) {
-      int64_t rows = std::max(m, n);  // of the result; memory-bound, so tiles of 1 MB
-      int64_t tiles = std::min(int64_t(double(rows) * double(k) * double(itemsize) / 1e6), rows / 64);
-      (m == 1 ? tiles_n : tiles_m) = std::clamp<int64_t>(tiles, 1, 256);
-      return;
-    }
-    double wanted = std::min(flops / kTileFlops, 4096.0);
-    auto cut = [](int64_t extent, int64_t tiles) { return extent / (tiles * 2) >= (extent >= 4 * kLargeTile ? kLargeTile : kSmallestTile); };
-    while (double(tiles_m * tiles_n) * 1.5 <= wanted && tiles_m * tiles_n < 64) {
-      bool can_m = cut(m, tiles_m), can_n = cut(n, tiles_n);
-      if (!can_m && !can_n) break;
-      bool rows = can_m && (!can_n || m / tiles_m >= n / tiles_n);
-      (rows ? tiles_m : tiles_n) *= 2;
-    }
+    cut_rows = n == 1 || (m != 1 && m * 4 >= n);  // packing the other operand again for each piece costs less this way
+    int64_t extent = cut_rows ? m : n;
+    // A vector times a matrix is bound by memory: pieces of 1 MB. Its kernels are not probed.
+    double wanted = is_vector() ? double(extent) * double(k) * double(itemsize) / 1e6 : flops / kPieceFlops;
+    most_pieces = std::clamp<int64_t>(int64_t(std::min(wanted, 1e6)), 1, std::max<int64_t>(extent / kUnit, 1));
+    if (is_vector()) most_pieces = std::min<int64_t>(most_pieces, 256);
   }
+  bool is_vector() const { return m == 1 || n == 1; }
 
  private:
   struct Job {
     const GemmStep* step;
     uint64_t number;  // the task's, for cancellation
+    int64_t pieces;
     char *a, *b, *c;
   };
 
-  bool is_complex() const { return dtype == 'F' || dtype == 'D'; }
-
-  // Border number i of `tiles` tiles, a multiple of 16 so that only the last tile has ragged vectors.
-  static int64_t border(int64_t extent, int64_t tiles, int64_t i) {
-    return i == tiles ? extent : std::min(extent, (extent * i / tiles + 15) & ~int64_t{15});
+  // How many pieces each product is cut into now.
+  int64_t pieces(bool parallel) const {
+    if (is_vector()) return most_pieces;
+    if (!follow_threads) return std::min<int64_t>(most_pieces, 8);
+    int64_t threads = pool_threads();
+    if (!parallel || batch_count >= 4 * threads) return 1;
+    int64_t extent = cut_rows ? m : n;
+    return std::min(most_pieces, extent >= threads * kLongPiece ? 2 * threads : threads);
   }
 
-  static void run_tiles(void* context, int64_t low, int64_t high) {
+  bool is_complex() const { return dtype == 'F' || dtype == 'D'; }
+
+  static int64_t border(int64_t extent, int64_t pieces, int64_t i) {
+    return i == pieces ? extent : std::min(extent, (extent * i / pieces + kUnit / 2) / kUnit * kUnit);
+  }
+
+  static void run_pieces(void* context, int64_t low, int64_t high) {
     const Job& job = *static_cast<const Job*>(context);
     const GemmStep& step = *job.step;
     for (int64_t item = low; item < high && !stream_cancelled(job.number); ++item) {
-      int64_t tile = item % (step.tiles_m * step.tiles_n), rest = item / (step.tiles_m * step.tiles_n);
+      int64_t piece = item % job.pieces, rest = item / job.pieces;
       char *a = job.a, *b = job.b, *c = job.c;
       for (size_t d = step.batch.size(); d-- > 0;) {
         int64_t index = rest % step.batch[d].extent;
@@ -161,17 +169,20 @@ class GemmStep final : public Step {
         b += index * step.batch[d].b;
         c += index * step.batch[d].c;
       }
-      int64_t row = tile / step.tiles_n, column = tile % step.tiles_n;
-      int64_t m0 = border(step.m, step.tiles_m, row), m1 = border(step.m, step.tiles_m, row + 1);
-      int64_t n0 = border(step.n, step.tiles_n, column), n1 = border(step.n, step.tiles_n, column + 1);
-      if (m0 >= m1 || n0 >= n1) continue;
-      a += (step.ta ? m0 : m0 * step.lda) * step.itemsize;
-      b += (step.tb ? n0 * step.ldb : n0) * step.itemsize;
-      c += (m0 * step.ldc + n0) * step.itemsize;
-      step.multiply(m1 - m0, n1 - n0, a, b, c);
+      int64_t extent = step.cut_rows ? step.m : step.n;
+      step.multiply_range(border(extent, job.pieces, piece), border(extent, job.pieces, piece + 1), a, b, c);
     }
   }
 
+ public:
+  // Rows (or columns) low..high of the product.
+  void multiply_range(int64_t low, int64_t high, const char* pa, const char* pb, char* pc) const {
+    if (low >= high) return;
+    if (cut_rows) multiply(high - low, n, pa + (ta ? low : low * lda) * itemsize, pb, pc + low * ldc * itemsize);
+    else multiply(m, high - low, pa, pb + (tb ? low * ldb : low) * itemsize, pc + low * itemsize);
+  }
+
+ private:
   void multiply(int64_t rows, int64_t columns, const char* pa, const char* pb, char* pc) const {
     if (k == 0 || m == 1 || n == 1)
       for (int64_t i = 0; i < rows; ++i) std::memset(pc + i * ldc * itemsize, 0, size_t(columns * itemsize));
@@ -211,6 +222,41 @@ class GemmStep final : public Step {
     }
   }
 };
+
+// Whether a product cut at multiples of kUnit has the bits of the whole one, for this kind of element. Probed once.
+bool probe(char dtype, bool rows) {
+  static constexpr char kinds[] = "fdFD";
+  static int known[4][2];  // 0: not probed, 1: the same, -1: not
+  int& answer = known[std::strchr(kinds, dtype) - kinds][rows ? 1 : 0];
+  if (answer != 0) return answer > 0;
+  GemmStep step;
+  step.dtype = dtype;
+  step.itemsize = dtype == 'f' ? 4 : dtype == 'D' ? 16 : 8;
+  step.cut_rows = rows;
+  step.m = rows ? 2 * kUnit + 11 : 131;
+  step.n = rows ? 131 : 2 * kUnit + 11;
+  step.k = 900;  // more than one block of k
+  step.lda = step.k;
+  step.ldb = step.ldc = step.n;
+  int64_t reals = step.itemsize / (dtype == 'f' || dtype == 'F' ? 4 : 8);
+  auto values = [&](int64_t count, uint32_t seed) {
+    std::vector<char> bytes(size_t(count * step.itemsize));
+    for (int64_t i = 0; i < count * reals; ++i) {
+      seed = seed * 1664525u + 1013904223u;
+      double value = double(int32_t(seed)) * 0x1p-31;
+      if (dtype == 'f' || dtype == 'F') reinterpret_cast<float*>(bytes.data())[i] = float(value);
+      else reinterpret_cast<double*>(bytes.data())[i] = value;
+    }
+    return bytes;
+  };
+  std::vector<char> a = values(step.m * step.k, 1), b = values(step.k * step.n, 2);
+  std::vector<char> whole = values(step.m * step.n, 3), pieces = values(step.m * step.n, 4);
+  int64_t extent = rows ? step.m : step.n;
+  step.multiply_range(0, extent, a.data(), b.data(), whole.data());
+  for (int64_t low = 0; low < extent; low += kUnit) step.multiply_range(low, std::min(low + kUnit, extent), a.data(), b.data(), pieces.data());
+  answer = whole == pieces ? 1 : -1;
+  return answer > 0;
+}
 
 bool invalid(const char* message) {
   PyErr_SetString(PyExc_ValueError, message);
@@ -289,8 +335,9 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
     return nullptr;
   }
   if (!places.place(a, bytes[0], &step->a) || !places.place(b, bytes[1], &step->b) || !places.place(c, bytes[2], &step->c)) return nullptr;
-  step->plan_tiles();
+  step->plan_pieces();
   if (!load_blas()) return nullptr;
+  if (step->most_pieces > 1 && !step->is_vector()) step->follow_threads = probe(step->dtype, step->cut_rows);
   return step;
 }
 
