@@ -377,3 +377,35 @@ def test_objects_need_nothing_from_outside(dtype, on):
     image, _ = runtime.link_kernel(made.bytes, made.symbol)
     assert image
     assert "k:" in compiling.assembly(made, on)
+
+
+BYTES = [
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e5m2",
+    "float8_e4m3fn",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fnuz",
+    "float8_e5m2fnuz",
+]
+
+
+@pytest.mark.parametrize(("on", "width"), ON, ids=IDS)
+@pytest.mark.parametrize("name", BYTES)
+def test_one_byte_floats(name, on, width):
+    """Every code is read exactly; float32 and float64 are rounded to nearest even."""
+    dtype, f32 = np.dtype(getattr(ml_dtypes, name)), np.dtype(np.float32)
+    codes = np.arange(256, dtype=np.uint8).view(dtype)
+    widen = lambda e, v: e.convert(v, f32)
+    same(run_many([("widen", widen, None, f32)], [codes], on, width)[0], codes.astype(np.float32))
+    values = codes.astype(np.float32)
+    finite = np.sort(values[np.isfinite(values)])
+    ties = (finite[1:] + finite[:-1]) / 2
+    r = np.random.default_rng(0)
+    special = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, 1e-30, -1e-45, 0, -0.0], np.float32)
+    near = [ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf))]
+    random = r.integers(0, 2**32, 4000, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([*near, special, random, values, finite[-1:] * np.float32(1.06), finite[-1:] * np.float32(1.1)])
+    narrow = lambda e, v: e.convert(v, dtype)
+    got = run_many([("narrow", narrow, None, dtype)], [x], on, width)[0]
+    same(got.astype(np.float32), x.astype(dtype).astype(np.float32))

@@ -260,3 +260,27 @@ def test_scalar_program():
     x, out = np.array([3], np.float32), np.zeros(1, np.float32)
     call([x, out], [], [0, 0, 0, 0, 0, 0])
     assert out[0] == 6
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64, np.complex64, np.float16, np.bool_])
+@pytest.mark.parametrize("on", TARGETS, ids=lambda t: t.name)
+def test_transposed_operand(on, dtype):
+    """out[i, j] = a[j, i] combined with b[i, j], vectors along j; ranges of both dimensions respected."""
+    dtype = np.dtype(dtype)
+    kind = elementwise(lambda e, x, y: e.xor(x, y)) if dtype == np.bool_ else ADD
+    body = (ir.Load(0, 0), ir.Load(1, 1), apply(2, kind, 0, 1, dtype=dtype), ir.Store(2, 2))
+    operands = [
+        operand(dtype, "in", 1, ir.RUNTIME),
+        operand(dtype, "in", ir.RUNTIME, 1),
+        operand(dtype, "out", ir.RUNTIME, 1),
+    ]
+    made = nest((P, P), operands, [ir.Phase(body=body)], 1, on.lanes)
+    call, _ = load(made, on)
+    for m, n in ((1, 1), (5, 70), (16, 16), (40, 67), (33, 130)):
+        a, b = data(n, m).astype(dtype), data(m, n, seed=1).astype(dtype)
+        out = np.zeros((m, n), dtype)
+        split = (n // 2) & ~7
+        call([a, b, out], [m, n, m, n, n], [0, m, 0, split, 0, 0])
+        call([a, b, out], [m, n, m, n, n], [0, m // 2, split, n, 0, 0])
+        call([a, b, out], [m, n, m, n, n], [m // 2, m, split, n, 0, 0])
+        np.testing.assert_array_equal(out, a.T ^ b if dtype == np.bool_ else a.T + b)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, reduce_tree
+from weft.codegen import copies, elements, reduce_tree, transposed
 from weft.codegen.copies import Copy, Place
 from weft.codegen.emitter import Value
 from weft.codegen.memory import first_lanes
@@ -46,6 +46,12 @@ class ColumnWriter:
         base = parent.copy(parent.lanes, {})
         wanted = self._wanted()
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
+        dim, turned = transposed.across(nest, parent.width)
+        if dim is not None and self.maskable():
+            turner = transposed.Turner(parent, self.statements, dim, turned)
+            rest = [d for d in outer if d != dim]
+            parent.parallel(place, rest, lambda inner: turner.write(inner, base))
+            return
         parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
 
     def _wanted(self) -> set[int]:

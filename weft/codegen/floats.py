@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import elements
+from weft.codegen import byte_floats, elements
 from weft.codegen.lanes import FLOAT_BITS, V
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def round_to(x: V, dtype: np.dtype) -> V:
     if dtype == elements.FLOAT16:
         return x.cast("fptrunc", "half").cast("fpext", "float")
     if dtype != elements.BFLOAT16:
-        raise TypeError(f"[codegen] arithmetic on {dtype.name} is not supported; convert it to float32 first.")
+        return byte_floats.decode(byte_floats.encode(x, dtype), dtype)
     bits = x.bits()
     # in integers: the processor's own conversion flushes subnormals
     rounded = (bits + (bits.lshr(16) & 1) + 0x7FFF) & -0x10000
@@ -38,9 +38,7 @@ def encode(x: V, dtype: np.dtype) -> V:
         return x.bits().lshr(16).cast("trunc", "i16")
     if dtype == elements.FLOAT16:
         return x.cast("fptrunc", "half").cast("bitcast", "i16")
-    if dtype not in (elements.FLOAT32, elements.FLOAT64):
-        raise TypeError(f"[codegen] storing {dtype.name} is not supported.")
-    return x.bits()
+    return x.bits() if elements.of(dtype).kind == "f" else byte_floats.encode(x, dtype)
 
 
 def decode(bits: V, dtype: np.dtype) -> V:
@@ -49,9 +47,7 @@ def decode(bits: V, dtype: np.dtype) -> V:
         return (bits.cast("zext", "i32") << 16).as_float()
     if dtype == elements.FLOAT16:
         return bits.cast("bitcast", "half").cast("fpext", "float")
-    if dtype not in (elements.FLOAT32, elements.FLOAT64):
-        raise TypeError(f"[codegen] loading {dtype.name} is not supported.")
-    return bits.as_float()
+    return bits.as_float() if elements.of(dtype).kind == "f" else byte_floats.decode(bits, dtype)
 
 
 def narrow_odd(x: V) -> V:
