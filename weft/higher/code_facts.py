@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import dis
 import inspect
-from dataclasses import dataclass
 from types import CodeType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """One value from outside the function: ``name`` in its globals or cells, then ``attributes`` of it."""
 
     is_cell: bool
@@ -27,8 +26,7 @@ class Read:
         return ".".join((self.name, *self.attributes))
 
 
-@dataclass(frozen=True, slots=True)
-class CodeFacts:
+class CodeFacts(NamedTuple):
     """See the module's docstring. ``loose_attribute`` is a description of an attribute read on a local value."""
 
     code: CodeType

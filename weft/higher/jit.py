@@ -15,7 +15,6 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,8 +34,7 @@ def install_compiler(compile_jaxpr: Callable[..., Any]) -> None:
     _hooks["compile"] = compile_jaxpr
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What the user gave to ``jit`` besides the function."""
 
     roles: signature.Roles = signature.NO_ROLES
@@ -68,8 +66,7 @@ class Compiled(NamedTuple):
     entry: Any
 
 
-@dataclass(slots=True)
-class Prepared:
+class Prepared(NamedTuple):
     """One call, ready to be looked up: arguments apart, flattened and typed."""
 
     call: signature.Call
@@ -487,7 +484,7 @@ def jit(
     attributes["__wrapped__"] = fun
     attributes["_state"] = state
     number = id(jitted)
-    _ALL[number] = weakref.ref(jitted, lambda _, number=number: _ALL.pop(number, None))
+    _ALL[number] = weakref.ref(jitted, lambda _, number=number, forget=_ALL.pop: forget(number, None))
     return jitted
 
 

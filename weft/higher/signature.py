@@ -10,8 +10,7 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +21,7 @@ from weft.higher import struct
 Static = tuple[int | str, Any]  # position or keyword, value
 
 
-@dataclass(frozen=True, slots=True)
-class Roles:
+class Roles(NamedTuple):
     """Which arguments are static and which donated; numbers may be negative only for ``*args`` functions."""
 
     static_argnums: tuple[int, ...] = ()
@@ -134,8 +132,7 @@ def _check_names(signature: inspect.Signature, names: tuple[str, ...], option: s
 # -- one call ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """The arguments of a call, taken apart: traced ones in order, static ones with their places."""
 
     args: tuple[Any, ...]

@@ -8,8 +8,7 @@ forms and of the plan is given by ``as_text(form)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft import runtime
 from weft.core import avals as avals_module
@@ -22,12 +21,14 @@ from weft.higher import signature, struct, trace_cache
 FORMS = ("jaxpr", "kernel", "loops", "llvm", "asm", "plan")
 
 
-@dataclass(frozen=True)
 class ArgInfo:
     """Type of one argument leaf, and whether it is donated."""
 
-    _aval: Any
-    donated: bool
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, _aval: Any, donated: bool) -> None:
+        self._aval = _aval
+        self.donated = donated
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -37,9 +38,17 @@ class ArgInfo:
     def dtype(self) -> Any:
         return self._aval.dtype
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
 
-@dataclass(frozen=True)
-class _Arguments:
+    def __hash__(self) -> int:
+        return hash((self._aval, self.donated))
+
+    def __repr__(self) -> str:
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+
+class _Arguments(NamedTuple):
     """What the three stages know in common."""
 
     state: jit_module.JitState

@@ -68,7 +68,7 @@ def record_of(function: Callable[..., Any]) -> FunctionRecord:
         return record
     record = FunctionRecord()
     try:
-        record.reference = weakref.ref(function, lambda _, number=number: _records.pop(number, None))
+        record.reference = weakref.ref(function, lambda _, number=number, forget=_records.pop: forget(number, None))
     except TypeError:
         return record  # cannot be referred to weakly: the caller's jitted function owns the record
     _records[number] = record
@@ -147,8 +147,8 @@ def share(identity: Identity, key: Key, trace: Trace) -> None:
     """Let equal functions find ``trace``."""
     place = (identity.key, key)
 
-    def dropped(_: Any, place: Any = place) -> None:
-        _shared.pop(place, None)
+    def dropped(_: Any, place: Any = place, forget: Any = _shared.pop) -> None:
+        forget(place, None)
 
     _shared[place] = _Shared(identity, trace, dropped)
     while len(_shared) > _SHARED_TRACES:
