@@ -241,8 +241,8 @@ def update(name: str, value: Any) -> None:
     _install_token()
 
 
-def values() -> dict[str, Any]:
-    """Every option and its value on the current thread."""
+def all_values() -> dict[str, Any]:
+    """Every option and its value on the current thread; ``weft.config.values`` is the same."""
     return {**_values, **_thread.overlay}
 
 
@@ -309,7 +309,7 @@ class _ConfigModule(types.ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return read(name)
+        return all_values() if name == "values" else read(name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__ or name.startswith("__"):

@@ -48,7 +48,16 @@ class Group:
         self.body = body
 
 
-Document = str | Break | Concat | Nest | Group
+class Note:
+    """A remark at the end of the line on which it stands; remarks are aligned."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+Document = str | Break | Concat | Nest | Group | Note
 
 # A break that turns into a newline only when the next word would not fit: filling, as in running text.
 SOFT_BREAK = Group(Break())
@@ -88,7 +97,7 @@ def _fits(body: Document, room: int) -> bool:
             room -= len(part.flat)
         elif kind is Concat:
             pending.extend(part.parts[::-1])
-        else:
+        elif kind is not Note:
             pending.append(part.body)
     return room >= 0
 
@@ -96,7 +105,8 @@ def _fits(body: Document, room: int) -> bool:
 def layout(body: Document, width: int = 80) -> str:
     """The document as text, lines at most ``width`` columns where the breaks allow it."""
     out: list[str] = []
-    column = 0
+    notes: dict[int, list[str]] = {}  # line -> its remarks
+    line = column = 0
     pending: list[tuple[int, bool, Any]] = [(0, False, body)]
     while pending:
         indent, flat, part = pending.pop()
@@ -105,6 +115,7 @@ def layout(body: Document, width: int = 80) -> str:
             out.append(part)
             newline = part.rfind("\n")
             column = column + len(part) if newline < 0 else len(part) - newline - 1
+            line += part.count("\n") if newline >= 0 else 0
         elif kind is Break:
             if flat:
                 out.append(part.flat)
@@ -112,13 +123,28 @@ def layout(body: Document, width: int = 80) -> str:
             else:
                 out.append("\n" + " " * indent)
                 column = indent
+                line += 1
         elif kind is Concat:
             pending.extend([(indent, flat, inner) for inner in part.parts[::-1]])
         elif kind is Nest:
             pending.append((indent + part.indent, flat, part.body))
+        elif kind is Note:
+            notes.setdefault(line, []).append(part.text)
         else:
             pending.append((indent, flat or _fits(part.body, width - column), part.body))
-    return "".join(out)
+    return _with_notes("".join(out), notes) if notes else "".join(out)
+
+
+def _with_notes(text: str, notes: dict[int, list[str]]) -> str:
+    """The lines with their remarks in one column; the further remarks of a line on lines of their own."""
+    lines = text.split("\n")
+    margin = max(len(lines[index]) for index in notes)
+    shown: list[str] = []
+    for index, line in enumerate(lines):
+        first, *others = notes.get(index, [""])
+        shown.append(f"{line:{margin}} # {first}" if index in notes else line)
+        shown.extend(f"{'':{margin}} # {other}" for other in others)
+    return "\n".join(shown)
 
 
 def bracketed(opening: str, parts: Sequence[Document], closing: str) -> Document:

@@ -18,7 +18,7 @@ import numpy as np
 from weft.core import document
 from weft.core import jaxpr as jaxpr_module
 from weft.core.avals import short_text
-from weft.core.document import SOFT_BREAK, Break, Document, concat, group, join, nest
+from weft.core.document import SOFT_BREAK, Break, Document, Note, concat, group, join, nest
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from weft.record import Record
 
@@ -124,12 +124,14 @@ def eqn_document(
 ) -> Document:
     """``outputs = primitive[params] operands``."""
     left = _variables(eqn.outvars, context, settings)
-    label = eqn.primitive.name
-    if settings.name_stack and eqn.source_info.name_stack:
-        label = f"{'/'.join(eqn.source_info.name_stack)}:{label}"
-    right = concat(label, params_document(names, params, context, settings), _operands(eqn, context))
+    right = concat(eqn.primitive.name, params_document(names, params, context, settings), _operands(eqn, context))
     whole = concat(left, " = ", right) if eqn.outvars else right
-    return concat(whole, f" # {eqn.source_info}") if settings.source_info else whole
+    remarks = []
+    if settings.source_info:
+        remarks.append(str(eqn.source_info))
+    if settings.name_stack:
+        remarks.append(f"[{'/'.join(eqn.source_info.name_stack)}]")
+    return concat(Note(" ".join(remarks)), whole) if remarks else whole
 
 
 def _operands(eqn: JaxprEqn, context: Context) -> Document:
@@ -144,7 +146,7 @@ def _jaxpr(jaxpr: Jaxpr, context: Context, settings: Settings) -> Document:
     outvars = [atom_text(atom, context) for atom in jaxpr.outvars]
     results = concat("(", nest(2, group(join(concat(",", SOFT_BREAK), outvars))), ",)" if len(outvars) == 1 else ")")
     effects = ""
-    if settings.print_effects and jaxpr.effects:
+    if settings.print_effects:
         effects = f" : {{ {', '.join(sorted(map(str, jaxpr.effects)))} }}"
     body = concat(
         "{ lambda ", constvars, "; ", invars, ". let",

@@ -140,7 +140,8 @@ class replayed:
     def __enter__(self) -> None:
         self.before = _scopes.replayed
         if self.source is not None:
-            _scopes.replayed = self.source
+            code, instruction, names = self.source
+            _scopes.replayed = (code, instruction, _scopes.names + names) if _scopes.names else self.source
 
     def __exit__(self, *exception: object) -> None:
         _scopes.replayed = self.before
@@ -155,6 +156,17 @@ def name_scope(name: str) -> Iterator[None]:
         yield
     finally:
         _scopes.names = saved
+
+
+@contextmanager
+def no_scopes() -> Iterator[None]:
+    """Equations recorded inside belong to a program of their own: scopes open outside do not count."""
+    saved, replayed_outside = _scopes.names, _scopes.replayed
+    _scopes.names, _scopes.replayed = (), None
+    try:
+        yield
+    finally:
+        _scopes.names, _scopes.replayed = saved, replayed_outside
 
 
 def current_scopes() -> tuple[str, ...]:

@@ -187,10 +187,11 @@ class DynamicJaxprTrace(Trace):
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         if not self.valid:
             raise errors.InternalError("a finished trace is still current", stage="trace", node=primitive.name)
-        invars = [
-            x.val if type(x) is DynamicJaxprTracer and x._trace is self else self.atom(x)
-            for x in args
-        ]  # fmt: skip
+        try:
+            invars = [x.val if type(x) is DynamicJaxprTracer and x._trace is self else self.atom(x) for x in args]
+        except TypeError as error:
+            _explain_operand(primitive, args, error)
+            raise
         shortcut = primitive.shortcut
         if shortcut is not None:
             atom = shortcut(invars, params)
@@ -217,6 +218,16 @@ class DynamicJaxprTrace(Trace):
         consts = self.consts
         self.eqns, self.invars, self.constvars, self.consts, self.const_vars = [], [], [], [], {}
         return ClosedJaxpr(jaxpr, consts)
+
+
+def _explain_operand(primitive: Any, args: tuple[Any, ...], error: TypeError) -> None:
+    """Raise TypeError for the first operand that is no array; return if all are."""
+    for index, x in enumerate(args):
+        if not avals_module.is_valid(x):
+            raise TypeError(
+                f"Error interpreting argument to {primitive.name} as a JAX value. The problematic value is of type "
+                f"{type(x)} and was passed to {primitive.name} at position {index}.\n{error}"
+            ) from None
 
 
 def _python_literal(value: Any) -> Literal:
@@ -253,7 +264,7 @@ def trace_to_jaxpr(
     trace = DynamicJaxprTrace(debug_info, state.level + 1)
     in_tracers = [trace.new_arg(aval) for aval in in_avals]
     try:
-        with set_current(trace):
+        with set_current(trace), source_info.no_scopes():
             outs = list(fun(*in_tracers))
             outvars = [_output_atom(trace, out, index) for index, out in enumerate(outs)]
         closed = trace.to_jaxpr(outvars)
