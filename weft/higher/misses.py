@@ -48,15 +48,25 @@ def report(
     if record.traces:
         lines.append(f"  for {_defined(function)}")
         lines.append("  all previously seen cache keys differ. For the closest previous key:")
-        lines += [f"  * {reason}" for reason in _nearest(function, record, key, call)]
     else:
         lines.append(f"  never seen function: {_defined(function)} (id={id(function)})")
-        lines += [f"  * {reason}" for reason in _unshared(function, record, who)]
+    lines += [f"  * {reason}" for reason in reasons(function, record, key, call, who)]
     if who is not None:
         if len(_latest) >= _LATEST_LIMIT:
             _latest.clear()
         _latest[_code_id(function)] = who.key
     logger.warning("\n".join(lines))
+
+
+def reasons(
+    function: Callable[..., Any],
+    record: trace_cache.FunctionRecord,
+    key: trace_cache.Key,
+    call: signature.Call,
+    who: identity.Identity | None,
+) -> list[str]:
+    """What differs from the nearest earlier call, or why a new function object shares no trace."""
+    return _nearest(function, record, key, call) if record.traces else _unshared(function, record, who)
 
 
 def _code_id(function: Any) -> int:
