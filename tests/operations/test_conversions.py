@@ -14,6 +14,8 @@ from tests.operations.test_compiled import array, bits
 from weft import config
 from weft.operations import references
 
+pytestmark = pytest.mark.oracle
+
 PAIRS = [(source, target) for source in samples.ANY for target in samples.ANY]
 
 

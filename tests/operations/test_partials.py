@@ -11,12 +11,15 @@ import pytest
 import weft.lax as lax
 from tests.operations import samples
 from tests.operations.test_compiled import array
-from weft import config, core
+from weft import config
+from weft.core import primitive
+
+pytestmark = pytest.mark.oracle
 
 STATED = [
     operation
     for operation in samples.ELEMENTWISE
-    if samples.F64 in operation.dtypes and core.primitive.registry[operation.primitive_name].partials
+    if samples.F64 in operation.dtypes and primitive.registry[operation.primitive_name].partials
 ]
 
 
@@ -31,7 +34,7 @@ def params_of(operation: samples.Operation) -> dict[str, Any]:
 def test_partials_agree_with_jax(operation: samples.Operation) -> None:
     rng = np.random.default_rng(7)
     args = [rng.uniform(max(operation.low, -3), min(operation.high, 3), 50) for _ in range(operation.operands)]
-    partials = core.primitive.registry[operation.primitive_name].partials
+    partials = primitive.registry[operation.primitive_name].partials
     with config.context("enable_x64", True), jax.enable_x64(True):
         operands = [array(x) for x in args]
         out = getattr(lax, operation.name)(*operands)
@@ -47,7 +50,7 @@ def test_integer_pow_partial() -> None:
     x = np.random.default_rng(7).uniform(0.5, 3, 20)
     with config.context("enable_x64", True), jax.enable_x64(True):
         for y in (-2, 1, 2, 5):
-            (partial,) = core.primitive.registry["integer_pow"].partials
+            (partial,) = primitive.registry["integer_pow"].partials
             found = np.asarray(partial(None, array(x), y=y))
             np.testing.assert_allclose(
                 found, jax.vmap(jax.grad(lambda v, y=y: jax.lax.integer_pow(v, y)))(x), rtol=1e-9

@@ -9,6 +9,8 @@ import pytest
 
 from tests.operations import oracle, samples
 
+pytestmark = pytest.mark.oracle
+
 PROGRAMS = [(name, i, *sample) for name, listed in samples.PROGRAMS.items() for i, sample in enumerate(listed)]
 
 

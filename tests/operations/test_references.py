@@ -16,7 +16,10 @@ import pytest
 
 import weft.lax as weft_lax
 from tests.operations import oracle, samples
-from weft import config, core
+from weft import config
+from weft.core import primitive
+
+pytestmark = pytest.mark.oracle
 
 PARAMS: dict[str, Any] = {"round": {"rounding_method": weft_lax.RoundingMethod.AWAY_FROM_ZERO}}
 CASES = [(op, dtype) for op in samples.ELEMENTWISE for dtype in op.dtypes]
@@ -24,7 +27,7 @@ CASES = [(op, dtype) for op in samples.ELEMENTWISE for dtype in op.dtypes]
 
 def reference(operation: samples.Operation, *args: np.ndarray) -> np.ndarray:
     params = {"input_dtype": args[0].dtype} if operation.name == "conj" else PARAMS.get(operation.name, {})
-    return core.primitive.registry[operation.primitive_name].kind.reference(*args, **params)
+    return primitive.registry[operation.primitive_name].kind.reference(*args, **params)
 
 
 def is_normal(x: np.ndarray) -> np.ndarray:

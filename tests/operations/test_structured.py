@@ -13,7 +13,8 @@ import weft
 import weft.lax as lax
 from tests.operations import oracle, samples
 from tests.operations.test_compiled import array, bits
-from weft import config, core
+from weft import config
+from weft.core import primitive
 
 SHAPES = [(0,), (1,), (17,), (8193,), (3, 257), (257, 3), (5, 1, 33), (2, 300, 70), (1000, 40)]
 REDUCTIONS = ["reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or", "reduce_xor"]
@@ -67,7 +68,7 @@ def test_reductions(name: str, shape: tuple[int, ...]) -> None:
         for count in range(1, len(shape) + 1):
             for axes in itertools.combinations(range(len(shape)), count):
                 with config.context("enable_x64", True):
-                    expected = core.primitive.registry[name].kind.reference(x, axes=axes)
+                    expected = primitive.registry[name].kind.reference(x, axes=axes)
                     found = reduce(array(x), axes)
                     jitted = weft.jit(lambda a, axes=axes: reduce(a, axes))(array(x))
                 assert bits(found) == bits(jitted)
@@ -85,7 +86,7 @@ def test_positions(name: str, shape: tuple[int, ...]) -> None:
             x.reshape(-1)[:: max(x.size // 3, 2)] = np.nan
         for axis in range(len(shape)):
             with config.context("enable_x64", True):
-                expected = core.primitive.registry[name].kind.reference(x, axes=(axis,), index_dtype=np.dtype(np.int32))
+                expected = primitive.registry[name].kind.reference(x, axes=(axis,), index_dtype=np.dtype(np.int32))
                 found = np.asarray(getattr(lax, name)(array(x), axis, np.int32))
             assert np.array_equal(found, expected), (dtype, axis)
 
@@ -99,7 +100,7 @@ def test_running_reductions(name: str) -> None:
             x = operand(shape, dtype, 0.5, 1.5) if name == "cumprod" else operand(shape, dtype)
             for axis, reverse in itertools.product(range(len(shape)), (False, True)):
                 with config.context("enable_x64", True):
-                    expected = core.primitive.registry[name].kind.reference(x, axis=axis, reverse=reverse)
+                    expected = primitive.registry[name].kind.reference(x, axis=axis, reverse=reverse)
                     found = np.asarray(getattr(lax, name)(array(x), axis, reverse))
                 if name == "cumlogsumexp" or dtype.kind == "c":
                     np.testing.assert_allclose(
@@ -139,7 +140,7 @@ def test_contractions(seed: int) -> None:
         x, y = operand(left, dtypes[0]), operand(right, dtypes[1])
         with config.context("enable_x64", True):
             found = np.asarray(lax.dot_general(array(x), array(y), numbers))
-            expected = core.primitive.registry["dot_general"].kind.reference(
+            expected = primitive.registry["dot_general"].kind.reference(
                 x, y, dimension_numbers=numbers, precision=None, preferred_element_type=None
             )
         assert found.dtype == expected.dtype and found.shape == expected.shape

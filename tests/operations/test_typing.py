@@ -13,6 +13,8 @@ import weft.lax as weft_lax
 from tests.operations import samples
 from weft import config, core, runtime
 
+pytestmark = pytest.mark.oracle
+
 
 def weft_type(program: Any, avals: list[Any]) -> Any:
     def flat(*tracers: Any) -> list[Any]:

@@ -217,23 +217,24 @@ def clz(x: ArrayLike) -> Array:
 # ---- choice
 
 
-def _select_typing(which: Any, *cases: Any) -> Any:
+def _select_typing(which: Any, first: Any, *others: Any) -> Any:
+    cases = (first, *others)
     is_bool = which.dtype == np.bool_
     if not is_bool and which.dtype != np.int32:
         raise TypeError(f"[select_n] `which` must be boolean or int32, got {which.str_short()}")
     if is_bool and len(cases) > 2:
         raise TypeError(f"[select_n] a boolean `which` chooses between at most 2 cases, got {len(cases)}")
     listed = ", ".join(case.str_short() for case in cases)
-    if any(case.shape != cases[0].shape for case in cases):
+    if any(case.shape != first.shape for case in cases):
         raise TypeError(f"[select_n] cases must have the same shapes, got {listed}")
     check_same_dtype("select_n", cases)
-    if which.shape and which.shape != cases[0].shape:
+    if which.shape and which.shape != first.shape:
         raise TypeError(
             f"[select_n] `which` must be scalar or have the same shape as cases, "
             f"got {which.str_short()} beside {listed}"
             f"got {which.str_short()} beside {listed}"
         )
-    return runtime.ShapedArray(cases[0].shape, cases[0].dtype, all(case.weak_type for case in cases))
+    return runtime.ShapedArray(first.shape, first.dtype, all(case.weak_type for case in cases))
 
 
 def _select_scalar(emit: Any, which: Any, *cases: Any) -> Any:

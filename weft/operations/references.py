@@ -71,8 +71,7 @@ def trunc_div(x: Any, y: Any) -> Any:
 
 def complex_div(x: Any, y: Any) -> Any:
     """C99 G.5.1: a zero divisor gives infinities of its signs, an infinite divisor zeros."""
-    x, y = np.broadcast_arrays(x, y)
-    out = np.array(np.true_divide(x, y))
+    out: Any = np.array(np.true_divide(x, y))
     huge = np.copysign(np.inf, y.real)
     zero = (y == 0) & ~(np.isnan(x.real) & np.isnan(x.imag))
     out.real, out.imag = np.where(zero, huge * x.real, out.real), np.where(zero, huge * x.imag, out.imag)
