@@ -182,6 +182,8 @@ class Turner:
                 continue
             even = [self._pick(u[k + j], u[k + 4 + j], [0, 2, 4, 6], 4) for k in (0, 8)]
             odd = [self._pick(u[k + j], u[k + 4 + j], [1, 3, 5, 7], 4) for k in (0, 8)]
-            out[j], out[8 + j] = self._pick(*even, [0, 2, 4, 6], 4), self._pick(*even, [1, 3, 5, 7], 4)
-            out[4 + j], out[12 + j] = self._pick(*odd, [0, 2, 4, 6], 4), self._pick(*odd, [1, 3, 5, 7], 4)
+            out[j] = self._pick(even[0], even[1], [0, 2, 4, 6], 4)
+            out[8 + j] = self._pick(even[0], even[1], [1, 3, 5, 7], 4)
+            out[4 + j] = self._pick(odd[0], odd[1], [0, 2, 4, 6], 4)
+            out[12 + j] = self._pick(odd[0], odd[1], [1, 3, 5, 7], 4)
         return out
