@@ -186,7 +186,7 @@ void count_small(ThreadCache* cache, int64_t bytes) {
   cache->uncounted_bytes.store(total, std::memory_order_relaxed);
 }
 
-Buffer* allocate_small(int size_class) noexcept {
+[[maybe_unused]] Buffer* allocate_small(int size_class) noexcept {
   ThreadCache* cache = my_cache();
   int64_t capacity = class_capacity(size_class);
   Buffer* buffer;
@@ -207,7 +207,7 @@ Buffer* allocate_small(int size_class) noexcept {
   return buffer;
 }
 
-void free_small(Buffer* buffer) noexcept {
+[[maybe_unused]] void free_small(Buffer* buffer) noexcept {
   ThreadCache* cache = my_cache();
   int size_class = buffer->size_class;
   count_small(cache, -buffer->capacity);
@@ -277,7 +277,7 @@ void unmap_chain(Buffer* chain) noexcept {
   }
 }
 
-Buffer* allocate_large(int size_class) noexcept {
+[[maybe_unused]] Buffer* allocate_large(int size_class) noexcept {
   Shared& all = shared();
   int64_t capacity = class_capacity(size_class);
   Buffer* dropped = nullptr;
@@ -315,7 +315,7 @@ Buffer* allocate_large(int size_class) noexcept {
   return buffer;
 }
 
-void free_large(Buffer* buffer) noexcept {
+[[maybe_unused]] void free_large(Buffer* buffer) noexcept {
   Shared& all = shared();
   all.live_bytes.fetch_sub(buffer->capacity, std::memory_order_relaxed);
   if (buffer->capacity > all.retain_limit) {
@@ -334,6 +334,36 @@ void free_large(Buffer* buffer) noexcept {
   }
   unmap_chain(dropped);
 }
+
+#ifdef WEFT_GUARD_BUFFERS
+// Sanitizer builds give every buffer a mapping of its own that ends at an inaccessible page, fill it with junk and
+// unmap it at once when it dies: a kernel that strays, or reads what was never written, is found.
+int64_t guarded_bytes(int64_t capacity) { return ((kHeaderBytes + capacity + kPage - 1) & ~(kPage - 1)) + kPage; }
+
+Buffer* allocate_guarded(int64_t nbytes) noexcept {
+  int64_t capacity = std::max<int64_t>((nbytes + kAlignment - 1) & ~(kAlignment - 1), kAlignment);
+  Shared& all = shared();
+  if (capacity > all.limit - all.live_bytes.load()) return nullptr;
+  int64_t bytes = guarded_bytes(capacity);
+  void* raw = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  char* end = static_cast<char*>(raw) + bytes - kPage;
+  mprotect(end, kPage, PROT_NONE);
+  std::memset(end - capacity, 0xCB, capacity);
+  auto* buffer = reinterpret_cast<Buffer*>(end - capacity - kHeaderBytes);
+  buffer->size_class = 0;
+  buffer->data = end - capacity;
+  buffer->capacity = capacity;
+  all.live_bytes.fetch_add(capacity);
+  return buffer;
+}
+
+void free_guarded(Buffer* buffer) noexcept {
+  int64_t bytes = guarded_bytes(buffer->capacity);
+  shared().live_bytes.fetch_sub(buffer->capacity);
+  munmap(buffer->data + buffer->capacity + kPage - bytes, bytes);
+}
+#endif
 
 std::string bytes_text(double bytes) {
   const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
@@ -382,8 +412,12 @@ PyMethodDef kMethods[] = {
 
 Buffer* buffer_allocate(int64_t nbytes) noexcept {
   if (nbytes < 0 || nbytes > (int64_t{1} << 56)) return nullptr;
+#ifdef WEFT_GUARD_BUFFERS
+  Buffer* buffer = allocate_guarded(nbytes);
+#else
   int size_class = class_of(nbytes);
   Buffer* buffer = size_class < kSmallClasses ? allocate_small(size_class) : allocate_large(size_class);
+#endif
   if (buffer == nullptr) return nullptr;
   buffer->references.store(1, std::memory_order_relaxed);
   buffer->nbytes = nbytes;
@@ -410,11 +444,13 @@ void buffer_destroy(Buffer* buffer) noexcept {
   if (buffer->size_class == kExternal) {
     buffer->release_owner(buffer->owner);
     std::free(buffer);
-  } else if (buffer->size_class < kSmallClasses) {
-    free_small(buffer);
-  } else {
-    free_large(buffer);
+    return;
   }
+#ifdef WEFT_GUARD_BUFFERS
+  free_guarded(buffer);
+#else
+  buffer->size_class < kSmallClasses ? free_small(buffer) : free_large(buffer);
+#endif
 }
 
 int buffer_wait_pending(Buffer* buffer) {
