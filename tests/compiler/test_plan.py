@@ -117,3 +117,13 @@ def test_a_transposing_kernel_runs_in_strips() -> None:
     assert [run.lanes for run in program.plan.instructions] == [1024, 76]
     for outs in (ladder.by_machine_code(program, [x]), ladder.by_loops(program, [x])):
         np.testing.assert_array_equal(outs[0], -x.T)
+
+
+def test_constants_are_parameters_of_a_shared_program() -> None:
+    programs = []
+    for value in (1.0, 2.0):
+        (captured,) = ladder.arrays([np.full((3, 4), value, np.float32)])
+        closed = ladder.traced(lambda x, c=captured: [lax.add(x, c)], [X])
+        programs.append(ladder.compiled(closed))
+        np.testing.assert_array_equal(ladder.by_machine_code(programs[-1], [X])[0], X + value)
+    assert programs[0].executable is programs[1].executable

@@ -7,6 +7,7 @@ import pytest
 
 from tests.compiler import ladder
 from tests.compiler.random_programs import Generator
+from weft import core
 from weft.compiler import verify
 
 SEEDS = range(60)
@@ -27,7 +28,7 @@ def test_every_rung_gives_the_same(seed: int) -> None:
     args = generator.inputs()
     closed = ladder.traced(generator.program, args)
     program = ladder.compiled(closed)
-    verify.verify("simplify", closed, program.jaxpr)
+    verify.verify("simplify", closed, core.ClosedJaxpr(program.jaxpr))
     exact = not any(equation.primitive.name == "dot_general" for equation in closed.jaxpr.eqns)
     reference = ladder.by_reference(closed, args)
     machine = ladder.by_machine_code(program, args)

@@ -6,6 +6,7 @@ evicted stays mapped as long as a program holds it.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -78,6 +79,12 @@ class KernelCache:
                 self.nbytes -= oldest.nbytes
                 self.evicted += 1
 
+    def acquire(self) -> None:
+        self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()
@@ -92,3 +99,5 @@ def build(nest: ir.Nest, machine: target.Target) -> Compiled:
 
 
 KERNELS = KernelCache()
+# a child process must not inherit a lock that another thread held
+os.register_at_fork(before=KERNELS.acquire, after_in_parent=KERNELS.release, after_in_child=KERNELS.release)

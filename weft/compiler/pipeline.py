@@ -7,11 +7,14 @@ Compiled programs are found again by the fingerprint of their jaxpr, kernels by 
 
 from __future__ import annotations
 
+import copy
 import logging
 import math
+import os
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,7 @@ from weft.compiler import cache, fuse, plan, simplify
 from weft.compiler.cache import KERNELS
 from weft.compiler.stages import Stages
 from weft.core.fingerprint import fingerprint
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.loops import lower, printer
 from weft.loops.schedule import Lowered
 
@@ -30,14 +33,16 @@ _PROGRAMS_BOUND = 4096
 _programs: OrderedDict[Any, Program] = OrderedDict()
 _lock = threading.Lock()
 _totals = {"programs_built": 0, "programs_reused": 0}
+# a child process must not inherit a lock that another thread held
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class Program:
     """A compiled jaxpr. ``executable`` takes ``consts`` and then the arguments."""
 
     def __init__(self, name: str, source: ClosedJaxpr, stages: Stages) -> None:
-        self.name, self.source = name, source
-        self.jaxpr: ClosedJaxpr = source
+        self.name = name
+        self.jaxpr: Jaxpr = source.jaxpr  # simplified
         self.kernels: Any = None
         self.lowered: list[Lowered | None] = []
         self.plan: Any = None
@@ -49,6 +54,14 @@ class Program:
         self.kernels_built = 0
         self.kernels_reused = 0
         self._stages = stages
+
+    def with_consts(self, closed: ClosedJaxpr) -> Program:
+        """The same program for the constants of an equal jaxpr."""
+        if not closed.consts:
+            return self
+        program = copy.copy(self)
+        program.consts = (*as_arrays(closed.consts, closed.jaxpr.constvars), *self.consts)
+        return program
 
     @property
     def stats(self) -> dict[str, Any]:
@@ -126,20 +139,20 @@ def compile_jaxpr(
 ) -> Program:
     """The compiled form of a program; equal programs are compiled once."""
     del inline_consts  # captured arrays are hidden parameters always
-    key = (fingerprint(closed), donated, config.token(), *[id(const) for const in closed.consts])
+    key = (fingerprint(closed), donated, config.token())
     with _lock:
         found = _programs.get(key)
         if found is not None:
             _programs.move_to_end(key)
             _totals["programs_reused"] += 1
-            return found
+            return found.with_consts(closed)
     program = compile_new(closed, name, donated)
     with _lock:
         _totals["programs_built"] += 1
         _programs[key] = program
         if len(_programs) > _PROGRAMS_BOUND:
             _programs.popitem(last=False)
-    return program
+    return program.with_consts(closed)
 
 
 def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
@@ -153,9 +166,10 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     lowered = stages.run("lower", lower_all, kernels, lanes)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
     compiled = stages.run("codegen", _codegen, program, planned)
-    program.jaxpr, program.kernels, program.lowered, program.plan = jaxpr, kernels, lowered, planned
+    program.jaxpr, program.kernels, program.lowered, program.plan = jaxpr.jaxpr, kernels, lowered, planned
     program.compiled = compiled
-    program.consts = tuple(_as_arrays(jaxpr))
+    n_own = len(closed.consts)  # the program is kept for other constants of the same types
+    program.consts = tuple(as_arrays(jaxpr.consts[n_own:], jaxpr.jaxpr.constvars[n_own:]))
     program.in_avals = tuple(v.aval for v in (*jaxpr.jaxpr.constvars, *closed.jaxpr.invars))
     program.executable = stages.run("link", _executable, program)
     if config.read("log_compiles"):
@@ -204,11 +218,11 @@ def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled) -> tuple[Any,
     )  # fmt: skip
 
 
-def _as_arrays(jaxpr: ClosedJaxpr) -> list[Any]:
-    """The captured constants as Arrays."""
+def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
+    """Captured constants as Arrays."""
     return [
         const if isinstance(const, runtime.Array) else runtime.array_from_numpy(np.asarray(const, v.aval.dtype), v.aval)
-        for const, v in zip(jaxpr.consts, jaxpr.jaxpr.constvars, strict=True)
+        for const, v in zip(consts, variables, strict=True)
     ]
 
 
