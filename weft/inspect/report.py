@@ -46,11 +46,10 @@ class Report:
             f"<pre>{html.escape(text)}</pre></details>"
             for form, text in self.forms.items()
         )
-        style = (
-            "body{font-family:sans-serif;margin:2em}pre{background:#f4f4f4;padding:1em;overflow:auto}td{padding:0 1em}"
-        )
+
         name = html.escape(self.name)
-        return f"<!doctype html><meta charset=utf-8><title>{name}</title><style>{style}</style><h1>{name}</h1>{rows}{forms}"
+        head = f"<!doctype html><meta charset=utf-8><title>{name}</title><style>{_STYLE}</style>"
+        return f"{head}<h1>{name}</h1>{rows}{forms}"
 
     _repr_html_ = html
 
