@@ -130,6 +130,13 @@ def promote_dtypes_numeric(*args: Any) -> tuple[Any, ...]:
     return tuple(convert(x, target, weak_type) for x in args)
 
 
+def _refuse_keys(name: str, *args: Any) -> None:
+    """Typed keys take part in no arithmetic."""
+    found = [dtype_of(x) for x in args]
+    if any(isinstance(dtype, dtypes.ExtendedDType) for dtype in found):
+        raise TypeError(f"{name} does not accept dtypes {', '.join(map(str, found))}.")
+
+
 def promote_shapes(*args: Any) -> tuple[Any, ...]:
     """Operands of one rank: leading axes of extent 1 are added to all but scalars."""
     shapes = [shape_of(x) for x in args]
@@ -153,6 +160,7 @@ def promote_args(name: str, *args: Any) -> tuple[Any, ...]:
             if not first.weak_type or first.dtype != np.bool_:  # bool is never weak in a result
                 return args
     check_arraylike(name, *args)
+    _refuse_keys(name, *args)
     return promote_shapes(*promote_dtypes(*args))
 
 
@@ -163,12 +171,14 @@ def promote_args_inexact(name: str, *args: Any) -> tuple[Any, ...]:
         if aval is not None and dtypes.issubdtype(aval.dtype, np.inexact):
             return args
     check_arraylike(name, *args)
+    _refuse_keys(name, *args)
     return promote_shapes(*promote_dtypes_inexact(*args))
 
 
 def promote_args_numeric(name: str, *args: Any) -> tuple[Any, ...]:
     """As ``promote_args``, bool becoming the default integer."""
     check_arraylike(name, *args)
+    _refuse_keys(name, *args)
     return promote_shapes(*promote_dtypes_numeric(*args))
 
 

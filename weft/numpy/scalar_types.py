@@ -43,12 +43,14 @@ def _scalar_type(scalar: type, name: str | None = None) -> Any:
 
 
 bool_ = _scalar_type(np.bool_, "bool")
+uint1 = _scalar_type(ml_dtypes.uint1)
 uint2 = _scalar_type(ml_dtypes.uint2)
 uint4 = _scalar_type(ml_dtypes.uint4)
 uint8 = _scalar_type(np.uint8)
 uint16 = _scalar_type(np.uint16)
 uint32 = _scalar_type(np.uint32)
 uint64 = _scalar_type(np.uint64)
+int1 = _scalar_type(ml_dtypes.int1)
 int2 = _scalar_type(ml_dtypes.int2)
 int4 = _scalar_type(ml_dtypes.int4)
 int8 = _scalar_type(np.int8)
