@@ -114,6 +114,10 @@ class Term:
         """A function of the vector math library: ``x.call("sin")``, ``y.call("atan2", x)``."""
         return Term(self.emit, self.emit.function(name, self.value, *(self.lift(o) for o in others)))
 
+    def fma(self, factor: Any, addend: Any) -> Term:
+        """self * factor + addend, rounded once."""
+        return Term(self.emit, self.emit.fma(self.value, self.lift(factor), self.lift(addend)))
+
     def sqrt(self) -> Term:
         return self.call("sqrt")
 

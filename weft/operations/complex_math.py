@@ -15,6 +15,7 @@ import numpy as np
 from weft.operations.algebra import Term, where
 
 LN2 = 0.6931471805599453
+LN2_TAIL = 2.3190468138462996e-17  # log 2 - LN2
 PI = 3.141592653589793
 
 
@@ -172,7 +173,21 @@ def exp(z: Pair) -> Pair:
 
 
 def exp2(z: Pair) -> Pair:
-    return exp(Pair(LN2 * z.re, LN2 * z.im))
+    """exp of z log 2; the angle y log 2 is carried in two parts, so that its error does not grow with y."""
+    high = float(z.im.dtype.type(LN2))
+    low = LN2 - high if z.im.dtype == np.float32 else LN2_TAIL
+    angle = z.im * high
+    tail = z.im.fma(high, -angle) + z.im * low
+    sin, cos = angle.call("sin"), angle.call("cos")
+    sin, cos = sin + cos * tail, cos - sin * tail
+    big = z.re > (127.0 if z.re.dtype == np.float32 else 1023.0)
+    first = where(big, 0.5 * z.re, z.re).call("exp2")
+    second = where(big, first, 1.0)
+    vanishing = z.re.equals(-np.inf) & ~z.im.is_finite()
+    re = (first * where(vanishing, 1.0, cos)) * second
+    im = (first * where(vanishing, 0.0, sin)) * second
+    re = where(z.re.equals(np.inf) & ~z.im.is_finite(), np.inf, re)
+    return Pair(re, where(z.im.equals(0.0), z.im, im))
 
 
 def expm1(z: Pair) -> Pair:

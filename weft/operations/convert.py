@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, runtime
-from weft.core import kinds
+from weft.core import kinds, printer
 from weft.operations import references
 from weft.operations.arithmetic import is_complex, real_part_dtype
 from weft.operations.elementwise import (
@@ -169,9 +169,16 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
     return bitcast_convert_type_p.bind(operand, new_dtype=new_dtype)
 
 
-# The width-changing form has the same name and typing, but it is an alias of the bytes, not an elementwise one.
-reinterpret_p = core.Primitive("bitcast_convert_type", kind=kinds.Reshape(reference=_bitcast_reference))
+def _print_reinterpret(eqn: Any, context: Any, settings: Any) -> Any:
+    """As JAX prints it: under the name of the one primitive it has for both forms."""
+    named = eqn.replace(primitive=bitcast_convert_type_p)
+    return printer.eqn_document(named, sorted(eqn.params), eqn.params, context, settings)
+
+
+# The form that changes the width has the same typing, but it is an alias of the bytes, not an elementwise operation.
+reinterpret_p = core.Primitive("reinterpret", kind=kinds.Reshape(reference=_bitcast_reference))
 reinterpret_p.def_abstract_eval(_bitcast_typing)
+reinterpret_p.print_rule = _print_reinterpret
 
 
 # ---- reduce_precision

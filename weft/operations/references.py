@@ -17,6 +17,7 @@ WIDER = {
     np.dtype(np.float32): np.dtype(np.float64),
     np.dtype(np.complex64): np.dtype(np.complex128),
     np.dtype(np.float64): np.dtype(np.longdouble),
+    np.dtype(np.complex128): np.dtype(np.clongdouble),
 }
 
 
