@@ -240,3 +240,15 @@ def test_layout():
 
 def test_names_of_variables():
     assert [printer.letters(n) for n in (0, 25, 26, 675, 676)] == ["a", "z", "ba", "zz", "baa"]
+
+
+def test_printing_deeply_shared_programs_is_linear():
+    closed = record(lambda x: neg_p.bind(x), aval(3))
+    for level in range(40):
+        previous = closed
+        closed = record(
+            lambda x, held=previous, name=f"f{level}": calls.call(held, calls.call(held, [x], name=name), name=name),
+            aval(3),
+        )
+    text = str(closed)
+    assert text.count("let f") == 40

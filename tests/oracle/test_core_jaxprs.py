@@ -236,6 +236,84 @@ def odd_literals(J, x):
     return [J.lax.add(x, np.float32(value)) for value in values] + [J.lax.add(x, value) for value in values]
 
 
+@case("f32[3]", cases=CASES)
+def doubled_calls(J, x):
+    def double(fun, name):
+        def twice(y):
+            return fun(fun(y))
+
+        twice.__name__ = name
+        return J.jit(twice)
+
+    return double(double(double(J.jit(lambda y: J.lax.sin(y)), "two"), "four"), "eight")(x)
+
+
+@case("f32[3]", "i32[]", cases=CASES)
+def nested_calls(J, x, n):
+    @J.jit
+    def outer(y, m):
+        @J.jit
+        def middle(z):
+            return J.jit(lambda w: J.lax.add(w, y))(J.lax.neg(z)), J.lax.add(m, 1)
+
+        return middle(y), J.lax.mul(y, y)
+
+    return outer(x, n), outer(J.lax.neg(x), 3)[1]
+
+
+@case("f32[3]", cases=CASES)
+def long_inner_program(J, x):
+    @J.jit
+    def chain(y):
+        for _ in range(12):
+            y = J.lax.sin(y)
+        return y
+
+    return chain(x)
+
+
+@case("f32[3]", cases=CASES)
+def pytrees_in_and_out(J, x):
+    @J.jit
+    def inner(tree):
+        return {"b": tree["a"][0], "a": (tree["a"][1], None)}
+
+    return inner({"a": (x, J.lax.neg(x))})
+
+
+@case("f32[3]", cases=CASES)
+def evaluated_while_tracing(J, x):
+    with J.ensure_compile_time_eval():
+        y = J.lax.add(np.ones(3, np.float32), np.ones(3, np.float32))
+    return J.lax.add(x, y)
+
+
+@case("f32[2,3]", "f32[3,4]", cases=CASES)
+def contraction(J, x, y):
+    return J.lax.dot_general(x, y, (((1,), (0,)), ((), ()))), J.lax.dot(x, y, precision="highest")
+
+
+@case("f32[3]", cases=CASES)
+def reductions(J, x):
+    lax = J.lax
+    return (
+        lax.reduce_max(x, (0,)),
+        lax.argmax(x, 0, np.int32),
+        lax.cumsum(x),
+        lax.clamp(np.float32(0), x, np.float32(1)),
+    )
+
+
+@case(cases=CASES)
+def no_operands(J):
+    return J.lax.iota(np.int32, 3), J.lax.full((2,), 1.5)
+
+
+@case("f32[1,200,3]", *["f32[10,20]"] * 9, cases=CASES)
+def wide_types(J, x, *ys):
+    return J.jit(lambda *zs: [J.lax.neg(z) for z in zs])(x, *ys)
+
+
 @pytest.mark.parametrize("one", CASES, ids=repr)
 def test_same_jaxpr(one: Case) -> None:
     assert_same_jaxpr(one)

@@ -55,7 +55,7 @@ class Context:
             if isinstance(v, Literal) or isinstance(counterpart, Literal) or v in self.names:
                 continue
             name = self.name(counterpart)
-            if name not in taken:
+            if name not in taken or name == "_":
                 taken.add(name)
                 self.names[v] = name
 
