@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,6 @@ from weft import compiler, core, runtime
 from weft.compiler import interpret, plan
 from weft.core.eval import eval_jaxpr
 from weft.loops import interpret as loops_interpret
-from weft.loops import schedule
 
 
 def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.ClosedJaxpr:
@@ -97,20 +95,7 @@ class _Machine:
             size = binding.dtype.itemsize
             buffers.append(data[: len(data) // size * size].view(binding.dtype))
             offsets.append(offset // size)
-        loops_interpret.interpret(self._called(entry), buffers, offsets)
-
-    def _called(self, entry: plan.Run) -> schedule.Lowered:
-        """The lowered kernel with the extents and outer dimensions of this very call."""
-        low = entry.lowered
-        extents = list(low.extents)
-        if low.nest.vector is not None:
-            extents[low.nest.vector] = entry.lanes
-        bindings = [
-            dataclasses.replace(b, outer=tuple(strides[i] // b.dtype.itemsize for _, strides in entry.outer))
-            for i, b in enumerate(low.operands)
-        ]
-        outer = tuple(extent for extent, _ in entry.outer)
-        return dataclasses.replace(low, extents=tuple(extents), outer=outer, operands=tuple(bindings))
+        loops_interpret.interpret(entry.lowered, buffers, offsets)
 
     def _offset(self, dyn: int, entries: Sequence[tuple[int, int, str, int, int]]) -> None:
         total = 0

@@ -110,15 +110,6 @@ def test_general_products() -> None:
             run(lambda x, y, n=numbers: [lax.dot_general(x, y, n)], a.astype(dtype), b.astype(dtype))
 
 
-def test_a_transposing_kernel_runs_in_strips() -> None:
-    x = np.arange(1100 * 70, dtype=np.float32).reshape(1100, 70)
-    closed = ladder.traced(lambda x: [lax.neg(lax.transpose(x, (1, 0)))], [x])
-    program = ladder.compiled(closed)
-    assert [run.lanes for run in program.plan.instructions] == [1024, 76]
-    for outs in (ladder.by_machine_code(program, [x]), ladder.by_loops(program, [x])):
-        np.testing.assert_array_equal(outs[0], -x.T)
-
-
 def test_constants_are_parameters_of_a_shared_program() -> None:
     programs = []
     for value in (1.0, 2.0):

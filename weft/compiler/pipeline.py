@@ -208,13 +208,14 @@ def _executable(program: Program) -> Any:
 def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled) -> tuple[Any, ...]:
     low = entry.lowered
     nest, extents = low.nest, low.extents
-    split, extent, grain = plan.split_of(entry)
+    split, extent, grain = plan.split_of(low)
     first = extents[0] if extents else 1
+    vector = extents[nest.vector] if nest.vector is not None else 1
     blocks = extent if split == "blocks" else 0
     return (
         "kernel", compiled.kernel, entry.operands, low.params, entry.outer, split, extent, grain,
-        entry.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents), plan.partial_bytes(nest, blocks),
-        (first, entry.lanes),
+        low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents), plan.partial_bytes(nest, blocks),
+        (first, vector),
     )  # fmt: skip
 
 

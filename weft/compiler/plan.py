@@ -22,8 +22,6 @@ from weft.loops.schedule import BLOCK, Binding, Lowered
 
 ALIGNMENT = 64
 VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
-TILE = 1024  # elements of the vector dimension per strip of a transposing kernel: their lines fit the level-2 cache
-TILED_POINTS = 1 << 16  # smaller kernels stay in the cache anyway
 ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
 
 Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
@@ -36,8 +34,6 @@ class Run:
     lowered: Lowered
     operands: tuple[Place, ...]
     outer: tuple[tuple[int, tuple[int, ...]], ...]
-    lanes: int  # how far along the vector dimension one call goes
-    points: int  # that all of it visits
 
 
 @dataclass(slots=True)
@@ -290,7 +286,7 @@ class _Planner:
                 for dim, extent in enumerate(low.outer)
             ]
         )
-        self.instructions += tiled(Run(low, places, outer, _vector_extent(low), low.points))
+        self.instructions.append(Run(low, places, outer))
 
     def _operand(self, binding: Binding) -> Place:
         itemsize = binding.dtype.itemsize
@@ -408,59 +404,22 @@ def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]
     return whole and max(loads, default=0) <= min(stores, default=0)
 
 
-def _vector_extent(low: Lowered) -> int:
-    return low.extents[low.nest.vector] if low.nest.vector is not None else 1
-
-
-def tiled(run: Run) -> list[Run]:
-    """A kernel that gathers along the lanes what lies side by side along another dimension is run in strips.
-
-    Every cache line it gathers from is then used whole before it leaves the cache; same code, other calls.
-    """
-    low, nest = run.lowered, run.lowered.nest
-    vector = nest.vector
-    if vector is None or vector == 0 or run.lanes <= TILE or run.points < TILED_POINTS:
-        return [run]
-    if any(dim.role == "reduced" for dim in nest.dims) or _reads_index(nest, vector):
-        return [run]
-    if not any(o.strides[vector] == ir.RUNTIME and 1 in o.strides for o in nest.operands):
-        return [run]
-    steps = tuple([b.strides[vector] * b.dtype.itemsize for b in low.operands])
-    count, rest = divmod(run.lanes, TILE)
-    strip = run.points // run.lanes
-    outer = (*run.outer, (count, tuple([TILE * step for step in steps])))
-    runs = [Run(low, run.operands, outer, TILE, strip * count * TILE)]
-    if rest:
-        places = tuple(
-            [
-                (slot, offset + count * TILE * step, dyn)
-                for (slot, offset, dyn), step in zip(run.operands, steps, strict=True)
-            ]
-        )
-        runs.append(Run(low, places, run.outer, rest, strip * rest))
-    return runs
-
-
-def _reads_index(nest: ir.Nest, dim: int) -> bool:
-    return any(isinstance(s, ir.IndexOf) and s.dim == dim for phase in nest.phases for s in phase.body)
-
-
 def _mentions(phase: ir.Phase, role: str, operand: int) -> bool:
     """Whether a phase loads (role in) or stores (out) an operand."""
     kind = ir.Load if role == "in" else ir.Store
     return any(isinstance(s, kind) and s.operand == operand for s in (*phase.before, *phase.body))
 
 
-def split_of(run: Run) -> tuple[str, int, int]:
+def split_of(low: Lowered) -> tuple[str, int, int]:
     """(what the executor may split, its extent, the grain of chunks)."""
-    nest, extents = run.lowered.nest, run.lowered.extents
+    nest, extents = low.nest, low.extents
     if nest.split:
         return "blocks", -(-extents[0] // BLOCK), 1
     if not nest.dims or nest.dims[0].role == "reduced":
         return "none", 0, 1
     vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
-    if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < run.lanes // nest.width):
-        return "vector", run.lanes, nest.width * VECTOR_GRAIN
+    if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
+        return "vector", extents[vector], nest.width * VECTOR_GRAIN
     return "first", extents[0], 1
 
 
