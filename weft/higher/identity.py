@@ -68,6 +68,8 @@ _IMPURE_WEFT = _words("""
     loadtxt profiler monitoring checking_leaks inspect tour cli runtime compiler distributed
 """)
 
+_FUNCTIONS_LIMIT = 256  # beyond, comparing costs more than tracing anew
+
 _library: dict[int, Any] = {}  # id -> a function, type or ufunc of weft, numpy, math or functools, once recognised
 
 
@@ -80,7 +82,7 @@ def _is_pure(root: str, name: str) -> bool:
         return name not in _IMPURE_NUMPY
     if root == "functools":
         return name in _PURE_FUNCTOOLS
-    return root != "weft" or name not in _IMPURE_WEFT
+    return root != "weft" or not (name in _IMPURE_WEFT or name.startswith("register_"))
 
 
 _library_modules: dict[int, ModuleType] = {}
@@ -190,6 +192,8 @@ class _Snapshot:
         if known is not None:
             return ("seen", known)
         self.seen[id(function)] = len(self.seen)
+        if len(self.seen) > _FUNCTIONS_LIMIT:
+            raise Refusal(f"it reaches more than {_FUNCTIONS_LIMIT} Python functions")
         facts = code_facts.facts_of(function.__code__)
         if facts.refusal is not None:
             raise Refusal(f"{label}: {facts.refusal}")
