@@ -20,12 +20,12 @@ _KNOWN = ("philox2x32", "philox4x32", "threefry2x32", "rbg", "unsafe_rbg", "thre
 
 def resolve_impl(impl: Any) -> prng.PRNGImpl:
     """The generator that a name or dtype asks for; only threefry2x32 is built."""
-    if impl is None or impl is prng.threefry:
-        return prng.threefry
+    if impl is None or impl is prng.THREEFRY:
+        return prng.THREEFRY
     if prng.is_key_dtype(impl):
         return impl.impl
-    if impl == prng.threefry.name:
-        return prng.threefry
+    if impl == prng.THREEFRY.name:
+        return prng.THREEFRY
     if isinstance(impl, str) and impl in _KNOWN:
         raise NotImplementedError(f"weft.random: the generator {impl!r} is not implemented yet; use 'threefry2x32'")
     if isinstance(impl, str):
@@ -53,13 +53,13 @@ def wrap(key: Any) -> Any:
     if tuple(key.shape[-1:]) != (prng.WORDS,):
         raise TypeError(
             f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {(prng.WORDS,)}; "
-            f"got shape={tuple(key.shape)} for impl={prng.threefry.name}"
+            f"got shape={tuple(key.shape)} for impl={prng.THREEFRY.name}"
         )
     if key.dtype != np.uint32:
         raise TypeError(
             f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={key.dtype}"
         )
-    return prng.random_wrap_p.bind(key, impl=prng.threefry)
+    return prng.random_wrap_p.bind(key, impl=prng.THREEFRY)
 
 
 def single(name: str, key: Any) -> Any:
@@ -180,7 +180,7 @@ def key_impl(keys: Any) -> str:
     'threefry2x32'
     """
     wrap(keys)
-    return prng.threefry.name
+    return prng.THREEFRY.name
 
 
 def key_dtype(impl_spec: Any = None) -> Any:

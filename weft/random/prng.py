@@ -1,8 +1,8 @@
 """The random bits: typed keys, their primitives, and the threefry generator behind them.
 
 A key is an array of an extended dtype, ``key<fry>[]``; in memory it is two 32-bit words, so that an array of keys of
-shape ``s`` is ``u32[*s, 2]``. The primitives resolve, before fusion, to the 20 rounds of Threefry-2x32 (Salmon et al.,
-"Parallel random numbers: as easy as 1, 2, 3", 2011) over a counter per element, and give the bits that JAX gives::
+shape ``s`` is ``u32[*s, 2]``. The primitives resolve, before fusion, to ``threefry2x32`` over a counter per element,
+and give the bits that JAX gives::
 
     random_bits[bit_width=32 shape=(3,)] key   ->   u32[3]
 """
@@ -19,11 +19,10 @@ from weft import dtypes
 from weft import operations as lax
 from weft.core import kinds
 from weft.core.primitive import Primitive
+from weft.random import threefry
 from weft.runtime import ShapedArray
 
 WORDS = 2
-_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
-_PARITY = 0x1BD11BDA
 
 
 class PRNGImpl:
@@ -37,7 +36,7 @@ class PRNGImpl:
         return self.tag
 
 
-threefry = PRNGImpl("threefry2x32", "fry")
+THREEFRY = PRNGImpl("threefry2x32", "fry")
 
 
 class KeyDType(dtypes.ExtendedDType):
@@ -53,7 +52,7 @@ class KeyDType(dtypes.ExtendedDType):
         self.name = f"key<{impl.tag}>"
 
 
-key_dtype = KeyDType(threefry)
+key_dtype = KeyDType(THREEFRY)
 
 
 def is_key_dtype(dtype: Any) -> bool:
@@ -98,23 +97,6 @@ def _spread(word: Any, rank: int) -> Any:
     return lax.broadcast_in_dim(word, (*shape, *(1,) * rank), tuple(range(len(shape))))
 
 
-def threefry_2x32(key: tuple[Any, Any], counts: tuple[Any, Any]) -> tuple[Any, Any]:
-    """Twenty rounds of Threefry-2x32 on uint32 operands of broadcastable shapes."""
-    schedule = (*key, lax.bitwise_xor(lax.bitwise_xor(*key), np.asarray(_PARITY, np.uint32)))
-    x, y = lax.add(counts[0], schedule[0]), lax.add(counts[1], schedule[1])
-    for group in range(5):
-        for distance in _ROTATIONS[group % 2]:
-            x = lax.add(x, y)
-            y = lax.bitwise_or(
-                lax.shift_left(y, np.asarray(distance, np.uint32)),
-                lax.shift_right_logical(y, np.asarray(32 - distance, np.uint32)),
-            )
-            y = lax.bitwise_xor(x, y)
-        x = lax.add(x, schedule[(group + 1) % 3])
-        y = lax.add(lax.add(y, schedule[(group + 2) % 3]), np.asarray(group + 1, np.uint32))
-    return x, y
-
-
 def _counters(shape: tuple[int, ...], leading: tuple[int, ...]) -> tuple[Any, Any]:
     """The row-major number of each element of ``shape``, as high and low words."""
     if math.prod(shape) > 2**32:
@@ -133,29 +115,31 @@ def _counters(shape: tuple[int, ...], leading: tuple[int, ...]) -> tuple[Any, An
     return np.asarray(0, np.uint32), low
 
 
-def _hashed(words: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def _hashed(words: Any, shape: tuple[int, ...], *outputs: str) -> list[Any]:
+    """The threefry words of the counters of ``shape`` under each key."""
     leading = words.shape[:-1]
     key = (_spread(_word(words, 0), len(shape)), _spread(_word(words, 1), len(shape)))
-    first, second = threefry_2x32(key, _counters(shape, leading))
+    counters = _counters(shape, leading)
     target = (*leading, *shape)
-    return tuple(x if x.shape == target else lax.broadcast_in_dim(x, target, ()) for x in (first, second))  # type: ignore[return-value]
+    results = [threefry.threefry2x32_p.bind(*key, *counters, output=output) for output in outputs]
+    return [x if x.shape == target else lax.broadcast_in_dim(x, target, ()) for x in results]
 
 
 def _split(words: Any, *, shape: tuple[int, ...]) -> Any:
-    return _joined(*_hashed(words, shape))
+    return _joined(*_hashed(words, shape, "first", "second"))
 
 
 def _fold_in(words: Any, data: Any) -> Any:
-    key = (_word(words, 0), _word(words, 1))
-    return _joined(*threefry_2x32(key, (lax.full_like(data, 0), data)))
+    operands = (_word(words, 0), _word(words, 1), lax.full_like(data, 0), data)
+    return _joined(*(threefry.threefry2x32_p.bind(*operands, output=output) for output in ("first", "second")))
 
 
 def _bits(words: Any, *, bit_width: int, shape: tuple[int, ...]) -> Any:
-    first, second = _hashed(words, shape)
     if bit_width == 64:
+        first, second = _hashed(words, shape, "first", "second")
         high = lax.shift_left(lax.convert_element_type(first, np.uint64), np.asarray(32, np.uint64))
         return lax.bitwise_or(high, lax.convert_element_type(second, np.uint64))
-    mixed = lax.bitwise_xor(first, second)
+    (mixed,) = _hashed(words, shape, "mixed")
     return mixed if bit_width == 32 else lax.convert_element_type(mixed, np.dtype(f"uint{bit_width}"))
 
 
