@@ -192,3 +192,20 @@ def test_concrete_or_error():
 )
 def test_conditions_as_arrays_need_them(line, condition):
     assert provenance._condition(line) == condition
+
+
+def test_values_captured_from_an_enclosing_function():
+    def outer(x):
+        def inner(y):
+            bool(add_p.bind(x, 1.0))
+            return y
+
+        record(inner, aval(), names=("y",))
+        return x
+
+    with pytest.raises(errors.TracerBoolConversionError) as caught:
+        record(outer, aval(), names=("x",))
+    text = str(caught.value)
+    assert "while tracing the function inner at" in text
+    assert "The value was captured from the enclosing function outer, where it depends on x." in text
+    assert "weft.jit(outer, static_argnames=('x',))" in text

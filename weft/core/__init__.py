@@ -14,7 +14,7 @@ from weft.core.jaxpr import (
     jaxprs_in_params,
     subjaxprs,
 )
-from weft.core.primitive import Primitive
+from weft.core.primitive import Primitive, registry
 from weft.core.printer import print_eqn, print_jaxpr
 from weft.core.trace import (
     DynamicJaxprTrace,

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.core import source_info
-from weft.core.jaxpr import DebugInfo, JaxprEqn, Literal, Var
+from weft.core.jaxpr import Atom, DebugInfo, JaxprEqn, Literal, Var
 from weft.record import Record
 
 _N_OPERATIONS_SHOWN = 5
@@ -126,22 +126,16 @@ def traced_function(debug_info: DebugInfo) -> str:
     return f"The error occurred while tracing the function {debug_info.func_src_info} for {debug_info.traced_for}."
 
 
-def describe(
-    value: Any, invars: Sequence[Var], eqns: Sequence[JaxprEqn], debug_info: DebugInfo | None
-) -> Origin | None:
-    """The origin of variable ``value`` in a program being recorded."""
-    if debug_info is None:
+def describe(trace: Any, value: Atom) -> Origin | None:
+    """The origin of a variable of a program being recorded (a ``DynamicJaxprTrace``)."""
+    info: DebugInfo | None = trace.debug_info
+    if info is None:
         return None
-    paths: tuple[str, ...] = ()
-    static_names: tuple[str, ...] = ()
-    reached, between = ({value}, []) if isinstance(value, Literal) else ancestors(value, eqns)
-    names = debug_info.arg_names
-    if names is not None:
-        behind = [(name, v) for name, v in zip(names, invars) if v in reached]
-        paths = tuple(name for name, _ in behind)
-        if all(name.isidentifier() and v.aval.shape == () for name, v in behind):
-            static_names = paths
-    text = traced_function(debug_info)
+    reached, between = ({value}, []) if isinstance(value, Literal) else ancestors(value, trace.eqns)
+    behind = [(name, v) for name, v in zip(info.arg_names or (), trace.invars) if v in reached]
+    paths = tuple(name for name, _ in behind)
+    plain = all(name.isidentifier() and v.aval.shape == () for name, v in behind)
+    text = traced_function(info)
     if paths:
         many = len(paths) > 1
         text += (
@@ -150,7 +144,21 @@ def describe(
         )
     elif between:
         text += _operations(between)
-    return Origin(text, debug_info.func_name, debug_info.traced_for, paths, static_names, use_of_value())
+    origin = Origin(text, info.func_name, info.traced_for, paths, paths if plain else (), use_of_value())
+    captured = [const for v, const in zip(trace.constvars, trace.consts) if v in reached and hasattr(const, "_origin")]
+    return origin if paths or not captured else _captured_origin(origin, captured)
+
+
+def _captured_origin(origin: Origin, captured: Sequence[Any]) -> Origin:
+    """The origin of a value that depends on values of an enclosing function alone: told with its arguments."""
+    outer = captured[0]._origin()
+    if outer is None or not outer.arg_paths:
+        return origin
+    text = (
+        f"{origin.text}\nThe value was captured from the enclosing function {outer.function}, "
+        f"where it depends on {listed(outer.arg_paths)}."
+    )
+    return outer.replace(text=text, use=origin.use)
 
 
 def _operations(eqns: Sequence[JaxprEqn]) -> str:

@@ -208,7 +208,7 @@ class DynamicJaxprTrace(Trace):
         return [DynamicJaxprTracer(self, v.aval, v, source) for v in outvars]
 
     def origin(self, atom: Atom) -> provenance.Origin | None:
-        return provenance.describe(atom, self.invars, self.eqns, self.debug_info)
+        return provenance.describe(self, atom)
 
     def to_jaxpr(self, outvars: Sequence[Atom]) -> ClosedJaxpr:
         """The recorded program; nothing may be recorded afterwards."""
