@@ -77,3 +77,29 @@ def test_an_abort_leaves_the_text():
 def test_text_is_deterministic():
     nest = map_nest(ADD, [F32], F32)
     assert compiling.text_of(nest, HOST) == compiling.text_of(nest, HOST)
+
+
+def test_a_forked_child_compiles_while_a_thread_does():
+    program = """
+        import os, threading, numpy as np
+        from tests.codegen.running import HOST, elementwise, map_nest
+        from weft.codegen import compile as compiling
+        nest = map_nest(elementwise(lambda e, x: e.add(x, x)), [np.dtype(np.float32)], np.dtype(np.float32))
+        text = compiling.text_of(nest, HOST)
+        stop = []
+        thread = threading.Thread(target=lambda: [compiling.compile_text(text, HOST) for _ in range(300) if not stop])
+        thread.start()
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                compiling.compile_text(text, HOST)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+        stop.append(1)
+        thread.join()
+        print("fine")
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "fine\n", done.stderr

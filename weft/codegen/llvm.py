@@ -31,6 +31,8 @@ SWITCHES = (
 )
 
 _lock = threading.Lock()
+# a fork waits until LLVM is idle, so that the child finds neither the lock held nor LLVM's state half changed
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 @functools.cache
