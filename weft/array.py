@@ -29,6 +29,16 @@ class _ArrayMeta(type):
     def __subclasscheck__(cls, subclass: type) -> bool:
         return issubclass(subclass, (runtime.Array, Tracer))
 
+    def __getattr__(cls, name: str) -> Any:
+        """The methods and properties of arrays, looked up on the class."""
+        if not hasattr(runtime.Array, name):
+            _loader.load()
+        return getattr(runtime.Array, name)
+
+    def __dir__(cls) -> list[str]:
+        _loader.load()
+        return sorted({*dir(runtime.Array), *type.__dir__(cls)})
+
 
 class Array(metaclass=_ArrayMeta):
     """An immutable n-dimensional array on a device. Made by ``weft.numpy`` functions, never by calling the class."""

@@ -520,8 +520,8 @@ _clear_native = runtime.JitFunction.clear_cache
 def _clear_cache(jitted: Any) -> None:
     """Forget what was traced and compiled for this function."""
     _clear_native(jitted)
-    state = jitted._state
-    if state.record is not None:
+    state = vars(jitted).get("_state")
+    if state is not None and state.record is not None:
         state.record.traces.clear()
     trace_cache.forget_shared()
 
@@ -539,7 +539,7 @@ def _identity_options(jitted: Any) -> Any:
 
 
 def _repr(jitted: Any) -> str:
-    return f"<PjitFunction of {jitted.__wrapped__!r}>"
+    return f"<PjitFunction of {vars(jitted).get('__wrapped__')!r}>"
 
 
 def _rebuild(function: Any, options: Options) -> Any:

@@ -15,8 +15,10 @@ from weft.higher import jit as jit_module
 def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     """Whether ``jitted(*args, **kwargs)`` would reuse a trace, and if not, why.
 
-    >>> print(weft.inspect.explain(f, weft.numpy.ones(4)))
-    f would be traced:
+    >>> f = weft.jit(lambda x: x * 2)
+    >>> y = f(jnp.ones(3))
+    >>> print(weft.inspect.explain(f, jnp.ones(4)))
+    <lambda> would be traced:
       * different input shape at x, now f32[4] and before f32[3]
     """
     state: jit_module.JitState = jitted._state
