@@ -59,7 +59,11 @@ def make_jaxpr(
 
 @tracebacks.boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The shapes and dtypes of ``fun(*args, **kwargs)`` as ShapeDtypeStructs, without computing it."""
+    """The shapes and dtypes of ``fun(*args, **kwargs)`` as ShapeDtypeStructs, without computing it.
+
+    >>> weft.eval_shape(lambda x: x @ x.T, weft.ShapeDtypeStruct((3, 4), jnp.float32))
+    ShapeDtypeStruct(shape=(3, 3), dtype=float32)
+    """
     jit_module.check_callable(fun)
     state = jit_module.JitState(fun, jit_module.PLAIN)
     return stages.out_structs(state.trace(state.prepare(args, kwargs, accept_structs=True)))
@@ -67,7 +71,11 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 @tracebacks.boundary
 def typeof(x: Any) -> Any:
-    """The type of ``x`` inside programs: shape, dtype and weakness."""
+    """The type of ``x`` inside programs: shape, dtype and weakness.
+
+    >>> weft.typeof(1.5)
+    ShapedArray(float32[], weak_type=True)
+    """
     try:
         return stages.get_aval(x)
     except TypeError as error:
@@ -76,7 +84,16 @@ def typeof(x: Any) -> Any:
 
 @contextmanager
 def ensure_compile_time_eval() -> Iterator[None]:
-    """Inside, operations on concrete values run at once although a function is being traced."""
+    """Inside, operations on concrete values run at once although a function is being traced.
+
+    >>> @weft.jit
+    ... def f(x):
+    ...     with weft.ensure_compile_time_eval():
+    ...         n = int(jnp.arange(4).sum())  # known while tracing
+    ...     return x * n
+    >>> f(2.0)
+    Array(12., dtype=float32, weak_type=True)
+    """
     with tracing.eval_context():
         yield
 

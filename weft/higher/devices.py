@@ -148,7 +148,11 @@ def as_device(target: Any) -> Device | None:
 
 
 def devices(backend: str | None = None) -> list[Device]:
-    """All devices of ``backend`` (default: the default backend)."""
+    """All devices of ``backend`` (default: the default backend).
+
+    >>> weft.devices()
+    [CpuDevice(id=0)]
+    """
     check_backend(backend)
     return [CPU]
 

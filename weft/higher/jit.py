@@ -455,6 +455,14 @@ def jit(
 
     ``static_argnums`` / ``static_argnames`` are part of the cache key by value and must be hashable; each is inferred
     from the other. Donated arguments may not be used after the call. Without ``fun``, gives a decorator.
+
+    >>> @weft.jit
+    ... def norm(x):
+    ...     return jnp.sqrt(jnp.sum(x * x))
+    >>> norm(jnp.array([3.0, 4.0]))
+    Array(5., dtype=float32)
+    >>> norm.cache_info().traces
+    1
     """
     if fun is _UNSPECIFIED:
         return functools.partial(

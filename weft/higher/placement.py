@@ -46,6 +46,9 @@ def device_put(
 
     ``device`` is None, a device, a sharding, or a pytree of these that is a prefix of ``x``. ``donate`` gives up the
     operand; ``may_alias=False`` forces a copy.
+
+    >>> weft.device_put({"a": 1.0, "b": np.ones(2)})
+    {'a': Array(1., dtype=float32, weak_type=True), 'b': Array([1., 1.], dtype=float32)}
     """
     leaves, treedef = runtime.tree_flatten(x)
     targets = _prefix_devices(device, treedef)
@@ -98,7 +101,11 @@ def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> A
 
 
 def device_get(x: Any) -> Any:
-    """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are given back as they are."""
+    """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are given back as they are.
+
+    >>> weft.device_get({"a": jnp.ones(2), "n": 3})
+    {'a': array([1., 1.], dtype=float32), 'n': 3}
+    """
     leaves, treedef = runtime.tree_flatten(x)
     return runtime.tree_unflatten(treedef, [np.asarray(v) if isinstance(v, runtime.Array) else v for v in leaves])
 
@@ -112,7 +119,11 @@ def _each(x: Any, method: str) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """Wait until the arrays in ``x`` have been computed; gives ``x`` back."""
+    """Wait until the arrays in ``x`` have been computed; gives ``x`` back.
+
+    >>> weft.block_until_ready((jnp.ones(2), "text"))
+    (Array([1., 1.], dtype=float32), 'text')
+    """
     return _each(x, "block_until_ready")
 
 

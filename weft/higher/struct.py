@@ -14,7 +14,11 @@ from weft import dtypes
 
 
 class ShapeDtypeStruct:
-    """The shape, dtype and other static attributes of an array."""
+    """The shape, dtype and other static attributes of an array.
+
+    >>> weft.ShapeDtypeStruct((2, 3), "float32")
+    ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+    """
 
     __slots__ = ("dtype", "is_ref", "manual_axis_type", "shape", "sharding", "weak_type")
 
