@@ -406,7 +406,7 @@ def is_weakly_typed(value: Any) -> bool:
     return _dtype_and_weakness(value)[1]
 
 
-_promoted: dict[tuple[Any, ...], tuple[Any, bool]] = {}  # (config token, dtype and weakness of each operand)
+_promoted: dict[tuple[Any, ...], tuple[Any, bool]] = {}  # (config token, what each operand contributes)
 _PROMOTED_BOUND = 1 << 14
 
 
@@ -420,7 +420,7 @@ def lattice_result_type(*args: Any) -> tuple[Any, bool]:
             continue
         aval = getattr(arg, "aval", None)
         if aval is not None:
-            key += (aval.dtype, aval.weak_type)
+            key.append(aval)  # interned, so that its hash is its address
         else:
             key += _dtype_and_weakness(arg)
     known = _promoted.get(tuple(key))
