@@ -145,7 +145,9 @@ def block_sum_kernel() -> runtime.Kernel:
     return runtime.load_kernel(object_code(BLOCK_SUM), "kernel")
 
 
-def unary_step(kernel: runtime.Kernel, source: int, target: int, size: int, cost_ns: float | None = None) -> tuple[Any, ...]:
+def unary_step(
+    kernel: runtime.Kernel, source: int, target: int, size: int, cost_ns: float | None = None
+) -> tuple[Any, ...]:
     """A kernel instruction over ``size`` contiguous float32 elements."""
     cost = size * 0.2 if cost_ns is None else cost_ns
     params = struct.pack("q", size)

@@ -71,7 +71,20 @@ def test_outer_dimensions(outer: tuple[int, ...], threads: int) -> None:
     out_strides = [4 * 33 * int(np.prod(outer[d + 1 :])) for d in range(len(outer))]
     dims = tuple((n, (a, b)) for n, a, b in zip(outer, in_strides, out_strides, strict=True))
     for cost in (10.0, 1e6):
-        step = ("kernel", add_one(), ((0, 0, -1), (1, 0, -1)), struct.pack("q", 33), dims, "vector", 33, 16, cost, 0, 0, (33, 33))
+        step = (
+            "kernel",
+            add_one(),
+            ((0, 0, -1), (1, 0, -1)),
+            struct.pack("q", 33),
+            dims,
+            "vector",
+            33,
+            16,
+            cost,
+            0,
+            0,
+            (33, 33),
+        )
         executable = runtime.Executable(1, [("new", kind.nbytes, kind)], [], 0, [step], "outer", (aval(source.shape),))
         (result,) = executable.run([array(source)])
         assert np.array_equal(np.asarray(result), x + 1)
@@ -79,7 +92,11 @@ def test_outer_dimensions(outer: tuple[int, ...], threads: int) -> None:
 
 def test_temporaries_chain_through_the_arena() -> None:
     kernel, kind = add_one(), aval((100,))
-    steps = [machine_code.unary_step(kernel, 0, 2, 100), machine_code.unary_step(kernel, 2, 3, 100), machine_code.unary_step(kernel, 3, 1, 100)]
+    steps = [
+        machine_code.unary_step(kernel, 0, 2, 100),
+        machine_code.unary_step(kernel, 2, 3, 100),
+        machine_code.unary_step(kernel, 3, 1, 100),
+    ]
     executable = runtime.Executable(1, [("new", 400, kind)], [(0, 400), (448, 400)], 848, steps, "chain", (kind,))
     (result,) = executable.run([array(np.zeros(100))])
     assert np.asarray(result).tolist() == [3.0] * 100
@@ -100,7 +117,9 @@ def test_outputs_may_share_buffers() -> None:
 
 def test_donation() -> None:
     kind = aval((4,))
-    executable = runtime.Executable(1, [("donated", 0, 16, kind)], [], 0, [machine_code.unary_step(add_one(), 0, 1, 4)], "d", (kind,))
+    executable = runtime.Executable(
+        1, [("donated", 0, 16, kind)], [], 0, [machine_code.unary_step(add_one(), 0, 1, 4)], "d", (kind,)
+    )
     x = array([1, 2, 3, 4])
     pointer = x.unsafe_buffer_pointer()
     (kept,) = executable.run([x])
@@ -151,7 +170,20 @@ def test_copy_and_fill(threads: int) -> None:
     assert np.array_equal(np.asarray(result), np.concatenate([np.full(half, 7, np.uint8), x[: size - half]]))
 
 
-PRODUCTS = [(64, 64, 64), (1, 5, 7), (5, 1, 7), (1, 1, 4), (3, 4, 0), (1, 4, 0), (0, 4, 3), (4, 0, 3), (300, 301, 299), (1, 3000, 700), (3000, 1, 700), (700, 513, 130)]
+PRODUCTS = [
+    (64, 64, 64),
+    (1, 5, 7),
+    (5, 1, 7),
+    (1, 1, 4),
+    (3, 4, 0),
+    (1, 4, 0),
+    (0, 4, 3),
+    (4, 0, 3),
+    (300, 301, 299),
+    (1, 3000, 700),
+    (3000, 1, 700),
+    (700, 513, 130),
+]
 
 
 @pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)
@@ -168,7 +200,9 @@ def test_products(m: int, n: int, k: int, dtype: str) -> None:
         expected = (a.T if ta else a) @ (b.T if tb else b)
         out = aval((m, n), dtype)
         step = ("gemm", dtype, ta, tb, m, n, k, (0, 0, -1), a.shape[1], (1, 0, -1), b.shape[1], (2, 0, -1), n, ())
-        executable = runtime.Executable(2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, dtype), aval(b.shape, dtype)))
+        executable = runtime.Executable(
+            2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, dtype), aval(b.shape, dtype))
+        )
         results = []
         for count in (1, 2, 3):
             runtime.Pool.set_threads(count)
@@ -185,7 +219,9 @@ def test_uninitialised_results_never_show() -> None:
         a, b, out = np.ones((m, k), np.float32), np.ones((k, n), np.float32), aval((m, n))
         step = ("gemm", "f", False, False, m, n, k, (0, 0, -1), k, (1, 0, -1), n, (2, 0, -1), n, ())
         steps = [("fill", (2, 0, -1), out.nbytes, 255), step]
-        executable = runtime.Executable(2, [("new", out.nbytes, out)], [], 0, steps, "dot", (aval(a.shape), aval(b.shape)))
+        executable = runtime.Executable(
+            2, [("new", out.nbytes, out)], [], 0, steps, "dot", (aval(a.shape), aval(b.shape))
+        )
         (result,) = executable.run([array(a), array(b)])
         assert np.array_equal(np.asarray(result), np.full((m, n), float(k)))
 
@@ -196,7 +232,9 @@ def test_batched_products(threads: int) -> None:
     out = aval((6, 3, 40, 30), "float64")
     batch = ((6, a.strides[0], 0, 8 * 3 * 1200), (3, a.strides[1], b.strides[0], 8 * 1200))
     step = ("gemm", "d", False, False, 40, 30, 50, (0, 0, -1), 50, (1, 0, -1), 30, (2, 0, -1), 30, batch)
-    executable = runtime.Executable(2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d")))
+    executable = runtime.Executable(
+        2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d"))
+    )
     (result,) = executable.run([array(a, "d"), array(b, "d")])
     np.testing.assert_allclose(np.asarray(result), a @ b)
 
@@ -270,10 +308,12 @@ def test_cycles_through_callbacks_are_collected() -> None:
     class Owner:
         pass
 
-    owner = Owner()
-    owner.executable = callback_executable(lambda x: owner)  # type: ignore[attr-defined]
-    gone = weakref.ref(owner)
-    del owner
+    def make() -> weakref.ref[Any]:
+        owner = Owner()
+        owner.executable = callback_executable(lambda x: owner)  # type: ignore[attr-defined]
+        return weakref.ref(owner)
+
+    gone = make()
     gc.collect()
     assert gone() is None
 
@@ -302,12 +342,22 @@ def test_results_that_do_not_fit_in_memory() -> None:
     with pytest.raises(MemoryError):
         executable.run([])
     small = aval((1,))
-    executable = runtime.Executable(0, [("new", 4, small)], [(0, 2**50)], 2**50, [("fill", (0, 0, -1), 4, 0)], "arena", ())
+    executable = runtime.Executable(
+        0, [("new", 4, small)], [(0, 2**50)], 2**50, [("fill", (0, 0, -1), 4, 0)], "arena", ()
+    )
     with pytest.raises(MemoryError):
         executable.run([])
 
 
+ADD = machine_code.unary_kernel("fadd", "1.0")
 KIND = aval((4,))
+
+
+def one(*steps: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A plan of one input and one output, f32[4] each."""
+    return (1, [("new", 16, KIND)], [], 0, list(steps), "x", (KIND,))
+
+
 BAD_PLANS: list[tuple[Any, ...]] = [
     (-1, [], [], 0, [], "x"),
     (0, [("new", 4, KIND)], [], 0, [], "x"),
@@ -328,24 +378,24 @@ BAD_PLANS: list[tuple[Any, ...]] = [
     (1, [], [], 0, [], "x", (KIND, KIND)),
     (1, [], [], 0, [], "x", (3,)),
     (1, [], [], 0, [("kernel", None)], "x"),
-    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((9, 0, -1),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x"),
-    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, 3),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x"),
-    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, -1),), b"", (), "odd", 0, 0, 0.0, 0, 0)], "x"),
-    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, -1),), b"", ((3, ()),), "none", 0, 0, 0.0, 0, 0)], "x"),
-    (1, [], [], 0, [("kernel", machine_code.unary_kernel("fadd", "1.0"), ((0, 0, -1),), b"", (), "none", -1, 0, 0.0, 0, 0)], "x"),
-    (1, [("new", 16, KIND)], [], 0, [("copy", (1, 0, -1), (0, 8, -1), 16)], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("copy", (1, 0, -1), (0, 0, -1), -1)], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("fill", (1, 1, -1), 16, 0)], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("offset", 0, ((0, 16, "i", 3, 4),))], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("offset", 0, ((0, 0, "f", 3, 4),))], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("offset", -1, ((0, 0, "i", 3, 4),))], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("offset", 0, ((0, 0, "i", 4, 4),)), ("copy", (1, 0, -1), (0, 0, 0), 4)], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("python", len, ((0, 4, KIND),), ())], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2, 2, 3, (0, 0, -1), 3, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2, 2, 2, (0, 0, -1), 1, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("gemm", "i", 0, 0, 2, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ((2, 4, 4, 4),))], "x", (KIND,)),
-    (1, [("new", 16, KIND)], [], 0, [("gemm", "f", 0, 0, 2**40, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())], "x", (KIND,)),
+    (1, [], [], 0, [("kernel", ADD, ((9, 0, -1),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", ADD, ((0, 0, 3),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", ADD, ((0, 0, -1),), b"", (), "odd", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", ADD, ((0, 0, -1),), b"", ((3, ()),), "none", 0, 0, 0.0, 0, 0)], "x"),
+    (1, [], [], 0, [("kernel", ADD, ((0, 0, -1),), b"", (), "none", -1, 0, 0.0, 0, 0)], "x"),
+    one(("copy", (1, 0, -1), (0, 8, -1), 16)),
+    one(("copy", (1, 0, -1), (0, 0, -1), -1)),
+    one(("fill", (1, 1, -1), 16, 0)),
+    one(("offset", 0, ((0, 16, "i", 3, 4),))),
+    one(("offset", 0, ((0, 0, "f", 3, 4),))),
+    one(("offset", -1, ((0, 0, "i", 3, 4),))),
+    one(("offset", 0, ((0, 0, "i", 4, 4),)), ("copy", (1, 0, -1), (0, 0, 0), 4)),
+    one(("python", len, ((0, 4, KIND),), ())),
+    one(("gemm", "f", 0, 0, 2, 2, 3, (0, 0, -1), 3, (0, 0, -1), 2, (1, 0, -1), 2, ())),
+    one(("gemm", "f", 0, 0, 2, 2, 2, (0, 0, -1), 1, (0, 0, -1), 2, (1, 0, -1), 2, ())),
+    one(("gemm", "i", 0, 0, 2, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())),
+    one(("gemm", "f", 0, 0, 2, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ((2, 4, 4, 4),))),
+    one(("gemm", "f", 0, 0, 2**40, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())),
 ]  # fmt: skip
 
 
@@ -417,62 +467,6 @@ def test_signals_arrive_after_long_programs() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
     assert np.asarray(executable.run([x])[0])[0] == 1
-
-
-def test_helpers_reduce_huge_arguments() -> None:
-    import math
-
-    import mpmath
-
-    index = runtime.helper_names().index("trig_reduce_f32")
-    rng = np.random.default_rng(5)
-    with np.errstate(all="ignore"):
-        x = np.concatenate([rng.integers(0, 2**32, 3000, dtype=np.uint64).astype(np.uint32).view(np.float32),
-                            np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 2.0**127, 3.4e38, 1e10, 71476.0, 16367173 * 2.0**72])])  # fmt: skip
-    r, q = np.empty_like(x), np.empty(len(x), np.int32)
-    runtime.call_helper(index, x, r, q, len(x))
-    with mpmath.workprec(400):
-        for value, rest, quadrant in zip(x.tolist(), r.tolist(), q.tolist(), strict=True):
-            if not math.isfinite(value):
-                assert math.isnan(rest)
-                continue
-            k = mpmath.nint(mpmath.mpf(value) * 2 / mpmath.pi)
-            exact = mpmath.mpf(value) - k * mpmath.pi / 2
-            assert quadrant == int(k) % 4
-            assert abs(mpmath.mpf(rest) - exact) <= abs(exact) * 2.0**-23.9 + 1e-45
-    index = runtime.helper_names().index("trig_reduce_f64")
-    y = np.concatenate([rng.integers(0, 2**63, 2000).view(np.float64), [0.0, 1.0, 1e300, 6381956970095103 * 2.0**797, -1e22, 5e-324, np.inf]])
-    out, quadrants = np.empty(2 * len(y)), np.empty(len(y), np.int64)
-    runtime.call_helper(index, y, out, quadrants, len(y))
-    with mpmath.workprec(2600):
-        for i, value in enumerate(y.tolist()):
-            if not math.isfinite(value):
-                assert math.isnan(out[i])
-                continue
-            k = mpmath.nint(mpmath.mpf(value) * 2 / mpmath.pi)
-            exact = mpmath.mpf(value) - k * mpmath.pi / 2
-            got = mpmath.mpf(float(out[i])) + mpmath.mpf(float(out[len(y) + i]))
-            assert quadrants[i] == int(k) % 4
-            assert abs(got - exact) <= abs(exact) * 2.0**-70
-
-
-def test_helpers_of_gamma() -> None:
-    import mpmath
-
-    names = runtime.helper_names()
-    x = np.concatenate([np.linspace(-9.7, 30, 400), [1e-5, 1e5, 1e300]])
-    out, unused = np.empty_like(x), np.empty(len(x), np.int64)
-    for name, reference in (("digamma_f64", mpmath.digamma), ("lgamma_f64", lambda v: mpmath.log(abs(mpmath.gamma(v))))):
-        runtime.call_helper(names.index(name), x, out, unused, len(x))
-        for value, got in zip(x.tolist(), out.tolist(), strict=True):
-            if abs(value) > 1e6 and name == "lgamma_f64":
-                continue
-            exact = reference(mpmath.mpf(value))
-            assert abs(got - exact) <= 4e-15 * max(1, abs(exact)) * (1 + abs(value)), (name, value)
-    with pytest.raises(ValueError, match="helper"):
-        runtime.call_helper(99, x, out, unused, 4)
-    with pytest.raises(ValueError, match="too small"):
-        runtime.call_helper(1, x, out, unused, len(x))
 
 
 def test_time_is_not_lost_in_small_programs() -> None:

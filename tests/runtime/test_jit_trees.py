@@ -1,4 +1,4 @@
-"""Random argument trees through JitFunction: every leaf comes back in its place, whatever order dicts were filled in."""
+"""Random argument trees through JitFunction: every leaf comes back in its place, however dicts were filled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ class Wrapper:
         return isinstance(other, Wrapper) and (self.children, self.label) == (other.children, other.label)
 
 
-runtime.register_node(Wrapper, lambda w: (tuple(w.children), w.label), lambda label, children: Wrapper(list(children), label))
+runtime.register_node(
+    Wrapper, lambda w: (tuple(w.children), w.label), lambda label, children: Wrapper(list(children), label)
+)
 
 KEYS = st.one_of(st.text(max_size=3), st.just("x" * 5000))
 LEAVES = st.sampled_from(["array", "float", "numpy", "generic"])
@@ -51,7 +53,7 @@ TREES = st.recursive(LEAVES, containers, max_leaves=20)
 
 
 def fill(tree: Any, counter: list[int], shuffle: random.Random | None) -> Any:
-    """The tree with numbered leaves; with ``shuffle``, dicts are filled in another order but leaves keep their numbers."""
+    """The tree with numbered leaves; ``shuffle`` fills dicts in another order, but leaves keep their numbers."""
     if isinstance(tree, str):
         counter[0] += 1
         value = np.float32(counter[0])
@@ -92,7 +94,11 @@ def identity() -> tuple[runtime.JitFunction, list[Any]]:
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(TREES, max_size=3), st.dictionaries(st.sampled_from("abcd"), TREES, max_size=3), st.randoms(use_true_random=False))
+@given(
+    st.lists(TREES, max_size=3),
+    st.dictionaries(st.sampled_from("abcd"), TREES, max_size=3),
+    st.randoms(use_true_random=False),
+)
 def test_every_leaf_comes_back_in_its_place(args: list[Any], kwargs: dict[str, Any], shuffle: random.Random) -> None:
     function, calls = identity()
     expected = values((tuple(fill(args, [0], None)), fill(kwargs, [0], None)))

@@ -33,7 +33,12 @@ def run_big(size: int = 300_000) -> np.ndarray:
 
 def python(code: str, **environment: str) -> str:
     process = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env={**os.environ, **environment}, check=False
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
     )
     assert process.returncode == 0, process.stderr
     return process.stdout.strip()
@@ -103,22 +108,30 @@ def test_small_jobs_in_quick_succession() -> None:
         assert np.asarray(y)[::64].sum() == 16
 
 
-def test_fork() -> None:
-    runtime.Pool.set_threads(2)
-    run_big()
+FORK = """
+import os, sys
+sys.path.insert(0, ".")
+import numpy as np
+from tests.runtime import test_pool
+from weft import runtime
+
+def right():
+    return np.array_equal(test_pool.run_big(), np.arange(300_000) + 1)
+
+runtime.Pool.set_threads(2)
+assert right()
+for _ in range(3):
     child = os.fork()
     if child == 0:
-        ok = all(np.array_equal(run_big(), np.arange(300_000) + 1) for _ in range(5))
-        os._exit(0 if ok else 1)
-    deadline = time.monotonic() + 60
-    while True:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid == child:
-            break
-        assert time.monotonic() < deadline, "the child hangs"
-        time.sleep(0.01)
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert np.array_equal(run_big(), np.arange(300_000) + 1)
+        os._exit(0 if all(right() for _ in range(5)) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert right()
+print("done")
+"""
+
+
+def test_fork() -> None:
+    assert python(FORK) == "done"
 
 
 def test_the_process_exits_with_workers_awake() -> None:
