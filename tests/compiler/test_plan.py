@@ -118,3 +118,11 @@ def test_constants_are_parameters_of_a_shared_program() -> None:
         programs.append(ladder.compiled(closed))
         np.testing.assert_array_equal(ladder.by_machine_code(programs[-1], [X])[0], X + value)
     assert programs[0].executable is programs[1].executable
+
+
+def test_a_value_of_which_a_part_is_used_is_stored_whole() -> None:
+    def function(x: Any) -> list[Any]:
+        y = lax.neg(x)
+        return [y, lax.slice(y, (0, 0), (2, 4)), lax.slice(y, (0, 0), (3, 1))]
+
+    run(function, X)

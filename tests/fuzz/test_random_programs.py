@@ -24,7 +24,8 @@ def assert_same_bits(program: Program, jitted: np.ndarray, eager: np.ndarray) ->
     assert jitted.dtype == eager.dtype and jitted.shape == eager.shape, program.source()
     same = jitted.tobytes() == eager.tobytes()
     if not same and kind_of(jitted.dtype) == "float":  # which NaN it is, is not promised
-        a, b = jitted.astype(np.float64), eager.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            a, b = jitted.astype(np.float64), eager.astype(np.float64)
         same = bool(np.all((np.isnan(a) & np.isnan(b)) | ((a == b) & (np.signbit(a) == np.signbit(b)))))
     assert same, f"jit and eager differ\n{program.source()}\n{jitted}\n{eager}"
 
@@ -37,7 +38,8 @@ def assert_near_reference(program: Program, got: np.ndarray, want: np.ndarray) -
     finite = np.isfinite(a) & np.isfinite(b)
     tolerance = RELATIVE[str(got.dtype)]
     scale = np.maximum(np.abs(b), np.max(np.abs(b), where=finite, initial=1.0))
-    wrong = finite & (np.abs(a - b) > tolerance * scale)
+    with np.errstate(invalid="ignore"):  # inf - inf
+        wrong = finite & (np.abs(a - b) > tolerance * scale)
     assert not wrong.any(), f"the reference differs\n{program.source()}\n{got}\n{want}"
 
 

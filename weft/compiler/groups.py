@@ -60,8 +60,11 @@ class Group:
     def want(self, node: Node) -> None:
         self.wanted.setdefault(node.atom, {})[node.access] = None
 
-    def covers(self, access: Access) -> bool:
-        """Whether a value at this access may be stored: one element for every point of its level."""
+    def covers(self, variable: Any, access: Access) -> bool:
+        """Whether a variable at this access is whole: each of its elements at one point of its level."""
+        extents = {axis.key: axis.extent for axis in self.axes}
+        if any(extents.get(use.axis, 1) != extent for use, extent in zip(access, variable.aval.shape, strict=True)):
+            return False
         used = [use.axis for use in access if use.axis != CONSTANT]
         if len(set(used)) != len(used) or any(use.start or use.step != 1 for use in access if use.axis != CONSTANT):
             return False
@@ -276,7 +279,7 @@ class Absorber:
 
     def cumulative(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         kind = equation.primitive.kind
-        if len(accesses) != 1 or not group.covers(accesses[0]):
+        if len(accesses) != 1 or not group.covers(equation.outvars[0], accesses[0]):
             return "a scan wanted at several places or through a view"
         along = accesses[0][kind.axis(equation.params)].axis
         reverse = kind.reverse(equation.params)
