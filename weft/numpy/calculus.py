@@ -295,7 +295,9 @@ def _as_cov(
     else:
         freedom = arithmetic.subtract(
             total,
-            arithmetic.divide(arithmetic.multiply(ddof, reductions.sum(arithmetic.multiply(weights, arithmetic.abs(aweights)))), total),
+            arithmetic.divide(
+                arithmetic.multiply(ddof, reductions.sum(arithmetic.multiply(weights, arithmetic.abs(aweights)))), total
+            ),
         )
     centered = lax.sub(data, lax.expand_dims(average, (1,)))
     scaled = (

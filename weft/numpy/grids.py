@@ -1,7 +1,7 @@
 """Grids and rows by subscript: ``mgrid``, ``ogrid``, ``r_`` and ``c_``.
 
-    mgrid[0:2, 0:3]     two arrays i32[2,3] in one, of row and column numbers
-    r_[1:4, 0, x]       the pieces joined along the first axis
+mgrid[0:2, 0:3]     two arrays i32[2,3] in one, of row and column numbers
+r_[1:4, 0, x]       the pieces joined along the first axis
 """
 
 from __future__ import annotations

@@ -10,15 +10,19 @@ anything else is converted by an equation. Operands that already agree are hande
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import config, core, dtypes, runtime
 from weft import operations as lax
 
 PYTHON_SCALARS = (bool, int, float, complex)
 _ARRAYLIKE = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
+
+
+_SEEN = frozenset((runtime.Array, core.DynamicJaxprTracer, np.ndarray, bool, int, float, complex))
 
 
 def is_arraylike(x: Any) -> bool:
@@ -29,7 +33,7 @@ def is_arraylike(x: Any) -> bool:
 def check_arraylike(name: str, *args: Any) -> None:
     """Refuse lists, strings, None and other objects, naming the function and the position."""
     for position, x in enumerate(args):
-        if not isinstance(x, _ARRAYLIKE) and not hasattr(x, "__jax_array__"):
+        if type(x) not in _SEEN and not isinstance(x, _ARRAYLIKE) and not hasattr(x, "__jax_array__"):
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.")
 
 
@@ -57,7 +61,10 @@ def numeric_dtype(dtype: Any) -> Any:
 
 def shape_of(x: Any) -> tuple[int, ...]:
     """The shape of an array, tracer or scalar; ``()`` for Python scalars."""
-    return () if isinstance(x, PYTHON_SCALARS) else tuple(np.shape(x) if not hasattr(x, "shape") else x.shape)
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval.shape
+    return () if isinstance(x, PYTHON_SCALARS) else tuple(x.shape if hasattr(x, "shape") else np.shape(x))
 
 
 def dtype_of(x: Any) -> Any:
@@ -103,47 +110,107 @@ def _convert_array(x: Any, dtype: Any, weak_type: bool) -> Any:
 
 def _convert_python_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
     """A host scalar as a weak Python scalar or a strong 0-d array, by way of the scalar's default dtype."""
-    kind = np.dtype(dtype).kind
     if weak_type:
-        return {"b": bool, "i": int, "f": float, "c": complex}[kind](x)
-    default = dtypes.canonicalize_dtype(dtypes.result_type(x))
+        return _PYTHON_KINDS[np.dtype(dtype).kind](x)
+    if x == 0 and not isinstance(x, int):  # -0.0 is no key
+        return _strong_scalar(type(x), x, dtype, dtypes.result_type(x))
+    return _cached_scalar(type(x), x, dtype, dtypes.result_type(x))
+
+
+_PYTHON_KINDS: dict[str, type] = {"b": bool, "i": int, "f": float, "c": complex}
+
+
+def _strong_scalar(kind: type, x: Any, dtype: Any, default: Any) -> np.ndarray:
     return np.asarray(np.asarray(x, default).astype(dtype))
+
+
+_cached_scalar = functools.lru_cache(maxsize=4096)(_strong_scalar)
+
+
+class _Common(NamedTuple):
+    """The dtype that some operands have in common, and whether it is weak."""
+
+    dtype: Any
+    weak_type: bool
+    inexact: Any
+    numeric: Any
+    refused: bool  # typed keys are among the operands
+
+
+_commons: dict[Any, _Common] = {}
+
+
+def _token(x: Any) -> Any:
+    """What decides how ``x`` promotes: its aval, its Python type, or its NumPy dtype."""
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval
+    return type(x) if type(x) in PYTHON_SCALARS else getattr(x, "dtype", None)
+
+
+def common_type(*args: Any) -> _Common:
+    """The common type of operands, remembered by their types."""
+    tokens = [_token(x) for x in args]
+    if None in tokens:
+        return _new_common(args)
+    key = (config.x64_enabled(), *tokens)
+    found = _commons.get(key)
+    if found is None:
+        if len(_commons) > 8192:
+            _commons.clear()
+        found = _commons[key] = _new_common(args)
+    return found
+
+
+def _new_common(args: tuple[Any, ...]) -> _Common:
+    if any(isinstance(dtype_of(x), dtypes.ExtendedDType) for x in args):
+        return _Common(None, False, None, None, True)
+    dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
+    return _Common(dtype, weak_type, inexact_dtype(dtype), numeric_dtype(dtype), False)
 
 
 def promote_dtypes(*args: Any) -> tuple[Any, ...]:
     """The operands in their common dtype; a result is weak only if all operands are."""
-    dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
-    return tuple(convert(x, dtype, weak_type) for x in args)
+    common = common_type(*args)
+    if common.refused:
+        if len({dtype_of(x) for x in args}) == 1:
+            return args
+        raise TypeError(f"typed keys cannot be combined with other dtypes: {', '.join(str(dtype_of(x)) for x in args)}")
+    return tuple([convert(x, common.dtype, common.weak_type) for x in args])
 
 
 def promote_dtypes_inexact(*args: Any) -> tuple[Any, ...]:
     """The operands in their common dtype, integers and bool as float."""
-    dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
-    target = inexact_dtype(dtype)
-    return tuple(convert(x, target, weak_type) for x in args)
+    common = common_type(*args)
+    return tuple([convert(x, common.inexact, common.weak_type) for x in args])
 
 
 def promote_dtypes_numeric(*args: Any) -> tuple[Any, ...]:
     """The operands in their common dtype, bool as the default integer."""
-    dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
-    target = numeric_dtype(dtype)
-    return tuple(convert(x, target, weak_type) for x in args)
+    common = common_type(*args)
+    return tuple([convert(x, common.numeric, common.weak_type) for x in args])
 
 
-def _refuse_keys(name: str, *args: Any) -> None:
-    """Typed keys take part in no arithmetic."""
-    found = [dtype_of(x) for x in args]
-    if any(isinstance(dtype, dtypes.ExtendedDType) for dtype in found):
-        raise TypeError(f"{name} does not accept dtypes {', '.join(map(str, found))}.")
+def _operands(name: str, args: tuple[Any, ...]) -> _Common:
+    """The common type of checked operands of a function."""
+    check_arraylike(name, *args)
+    common = common_type(*args)
+    if common.refused:
+        raise TypeError(f"{name} does not accept dtypes {', '.join(str(dtype_of(x)) for x in args)}.")
+    return common
 
 
 def promote_shapes(*args: Any) -> tuple[Any, ...]:
     """Operands of one rank: leading axes of extent 1 are added to all but scalars."""
     shapes = [shape_of(x) for x in args]
-    ranks = {len(shape) for shape in shapes if shape}
-    if len(ranks) <= 1:
+    rank = 0
+    uneven = False
+    for shape in shapes:
+        if shape:
+            uneven = uneven or (rank != 0 and len(shape) != rank)
+            rank = max(rank, len(shape))
+    if not uneven:
         return args
-    rank = max(ranks)
     return tuple(
         lax.broadcast_in_dim(x, (1,) * (rank - len(shape)) + shape, tuple(range(rank - len(shape), rank)))
         if shape and len(shape) < rank
@@ -156,30 +223,23 @@ def promote_args(name: str, *args: Any) -> tuple[Any, ...]:
     """Check, unify dtypes, unify ranks: what a ufunc does to its operands before it binds."""
     if len(args) == 2:  # the common case: two arrays of one type
         first = getattr(args[0], "aval", None)
-        if first is not None and first is getattr(args[1], "aval", None):
-            if not first.weak_type or first.dtype != np.bool_:  # bool is never weak in a result
-                return args
-    check_arraylike(name, *args)
-    _refuse_keys(name, *args)
-    return promote_shapes(*promote_dtypes(*args))
+        strong = first is not None and (not first.weak_type or first.dtype != np.bool_)  # bool is never weak
+        if strong and first is getattr(args[1], "aval", None) and not isinstance(first.dtype, dtypes.ExtendedDType):
+            return args
+    common = _operands(name, args)
+    return promote_shapes(*[convert(x, common.dtype, common.weak_type) for x in args])
 
 
 def promote_args_inexact(name: str, *args: Any) -> tuple[Any, ...]:
     """As ``promote_args``, integers and bool becoming float."""
-    if len(args) == 1:
-        aval = getattr(args[0], "aval", None)
-        if aval is not None and dtypes.issubdtype(aval.dtype, np.inexact):
-            return args
-    check_arraylike(name, *args)
-    _refuse_keys(name, *args)
-    return promote_shapes(*promote_dtypes_inexact(*args))
+    common = _operands(name, args)
+    return promote_shapes(*[convert(x, common.inexact, common.weak_type) for x in args])
 
 
 def promote_args_numeric(name: str, *args: Any) -> tuple[Any, ...]:
     """As ``promote_args``, bool becoming the default integer."""
-    check_arraylike(name, *args)
-    _refuse_keys(name, *args)
-    return promote_shapes(*promote_dtypes_numeric(*args))
+    common = _operands(name, args)
+    return promote_shapes(*[convert(x, common.numeric, common.weak_type) for x in args])
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
