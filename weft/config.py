@@ -275,6 +275,9 @@ def context(name: str, value: Any) -> Any:
 
 
 def _context_function(name: str, *defaults: Any) -> Callable[..., Any]:
+    if not defaults and isinstance(OPTIONS[name].default if name in OPTIONS else INERT.get(name), bool):
+        defaults = (True,)  # as in JAX: ``with weft.debug_nans():`` turns it on
+
     def enter(new_val: Any = defaults[0] if defaults else ..., /) -> Any:
         if new_val is ...:
             raise TypeError(f"[{name}] the context manager takes the new value as its argument")

@@ -114,6 +114,10 @@ class JitState:
         trace = self.trace(prepared)
         if tracing.is_tracing():
             return self.record_call(trace, prepared), None
+        for leaf in prepared.leaves:
+            if isinstance(leaf, Tracer) and leaf._trace.valid:  # inside ensure_compile_time_eval
+                with tracing.set_current(leaf._trace):
+                    return self.record_call(trace, prepared), None
         if trace_cache.holds_tracers(trace.closed):
             raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
         compiled = self.compiled(trace, self.donated(prepared))

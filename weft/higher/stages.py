@@ -59,6 +59,16 @@ class _Arguments(NamedTuple):
     paths: Callable[[], list[str]]
 
 
+class MemoryAnalysis(dict[str, int]):
+    """Sizes in bytes; ``memory.temp_size_in_bytes`` is ``memory["temp_size_in_bytes"]``."""
+
+    def __getattr__(self, name: str) -> int:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"[memory_analysis] knows {', '.join(self)}, not {name}") from None
+
+
 class Stage:
     """The questions every stage answers."""
 
@@ -174,8 +184,8 @@ class Compiled(Stage):
         return self._compiled.program.cost_analysis()
 
     def memory_analysis(self) -> Any:
-        """Bytes of arguments, results and temporaries."""
-        return self._compiled.program.memory_analysis()
+        """Bytes of arguments, results and temporaries, by name or as attributes."""
+        return MemoryAnalysis(self._compiled.program.memory_analysis())
 
     def runtime_executable(self) -> Any:
         return self._compiled.program.executable

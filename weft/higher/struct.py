@@ -20,6 +20,7 @@ class ShapeDtypeStruct:
     ShapeDtypeStruct(shape=(2, 3), dtype=float32)
     """
 
+    __module__ = "weft"
     __slots__ = ("dtype", "is_ref", "manual_axis_type", "shape", "sharding", "weak_type")
 
     def __init__(
