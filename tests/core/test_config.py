@@ -72,8 +72,10 @@ def test_contexts_with_a_default():
         assert config.disable_jit is True
     with config.CONTEXTS["checking_leaks"]():
         assert config.check_tracer_leaks is True
-    with pytest.raises(TypeError, match="enable_x64"):
-        config.CONTEXTS["enable_x64"]()
+    with config.CONTEXTS["enable_x64"]():
+        assert config.x64_enabled() is True
+    with pytest.raises(TypeError, match="default_matmul_precision"):
+        config.CONTEXTS["default_matmul_precision"]()
 
 
 def test_context_belongs_to_its_thread():
