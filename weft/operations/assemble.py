@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,8 @@ from weft.core import kinds
 from weft.core.kinds import DimMap, Piece
 from weft.operations import convert, references, shape
 from weft.operations.elementwise import NUMBER, category, check_same_dtype
-from weft.operations.shape import broadcast_in_dim, canonical_axis, canonical_shape, shape_of
+from weft.operations.shape import broadcast_in_dim, shape_of
+from weft.operations.static import canonical_axis, canonical_shape, integer
 
 Array = Any
 ArrayLike = Any
@@ -84,7 +84,10 @@ pad_p.def_abstract_eval(_pad_typing)
 
 def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
     """Padding (low, high, interior) along each axis; negative low and high cut elements off."""
-    config = tuple((operator.index(low), operator.index(high), operator.index(i)) for low, high, i in padding_config)
+    config = tuple(
+        (integer(low, "pad", "padding"), integer(high, "pad", "padding"), integer(inner, "pad", "padding"))
+        for low, high, inner in padding_config
+    )
     return pad_p.bind(operand, padding_value, padding_config=config)
 
 
@@ -136,7 +139,7 @@ def concatenate(operands: Any, dimension: int) -> Array:
         raise ValueError("[concatenate] requires a non-empty sequence of arrays")
     if len(operands) == 1 and isinstance(operands[0], (runtime.Array, core.Tracer)):
         return operands[0]
-    return concatenate_p.bind(*operands, dimension=operator.index(dimension))
+    return concatenate_p.bind(*operands, dimension=integer(dimension, "concatenate", "dimension"))
 
 
 # ---- stack, unstack, split, tile
@@ -268,7 +271,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     return iota_p.bind(
         dtype=dtypes.check_user_dtype(dtype, "broadcasted_iota"),
         shape=canonical_shape("iota", shape),
-        dimension=operator.index(dimension),
+        dimension=integer(dimension, "iota", "dimension"),
         sharding=None,
     )
 
@@ -326,7 +329,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
 
 def shape_as_value(shape: Any) -> Array:
     """A shape as a one-dimensional integer array."""
-    sizes = canonical_shape("shape_as_value", shape)
+    sizes = canonical_shape("shape_as_value", shape, scalar=False)
     if not sizes:
         return full((0,), 0, np.int32)
     parts = [broadcast_in_dim(convert.convert(n, np.int32), (1,), ()) for n in sizes]

@@ -10,7 +10,6 @@ accumulate in float32, integers wrap.
 from __future__ import annotations
 
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.operations import settings
 from weft.operations.elementwise import category, widened
+from weft.operations.static import integers
 
 Array = Any
 ArrayLike = Any
@@ -150,7 +150,7 @@ def dot_general(
     """The sum of products over the contracting dimensions, for each index of the batch and free dimensions."""
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     numbers = tuple(
-        (tuple(map(operator.index, left)), tuple(map(operator.index, right)))
+        (integers(left, "dot_general", "dimensions"), integers(right, "dot_general", "dimensions"))
         for left, right in ((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))
     )
     preferred = None if preferred_element_type is None else dtypes.canonicalize_dtype(preferred_element_type)

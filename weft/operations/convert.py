@@ -27,10 +27,12 @@ from weft.operations.elementwise import (
     check_same_dtype,
     elementwise,
 )
+from weft.operations.static import integer
 
 Array = Any
 ArrayLike = Any
 
+WIDEST_FIELD = 2**16 - 1  # bits of an exponent or mantissa that reduce_precision accepts
 SINGLE = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
 
 
@@ -162,6 +164,8 @@ bitcast_convert_type_p = elementwise(
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
     """The operand's bits read as another dtype; narrower dtypes add a last dimension, wider ones take it."""
+    if new_dtype is None:
+        raise ValueError("[bitcast_convert_type] dtype must be specified, got None")
     new_dtype = dtypes.canonicalize_dtype(dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
     aval = core.get_aval(operand)
     if aval.dtype.itemsize != new_dtype.itemsize:
@@ -200,11 +204,12 @@ reduce_precision_p = elementwise(
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
     """Round to a float format of fewer exponent and mantissa bits, keeping the dtype."""
-    exponent_bits, mantissa_bits = int(exponent_bits), int(mantissa_bits)
-    if exponent_bits < 1:
-        raise ValueError(f"[reduce_precision] exponent_bits must be at least 1, got {exponent_bits}")
-    if mantissa_bits < 0:
-        raise ValueError(f"[reduce_precision] mantissa_bits must not be negative, got {mantissa_bits}")
+    exponent_bits = integer(exponent_bits, "reduce_precision", "exponent_bits")
+    mantissa_bits = integer(mantissa_bits, "reduce_precision", "mantissa_bits")
+    if not 1 <= exponent_bits <= WIDEST_FIELD:
+        raise ValueError(f"[reduce_precision] exponent_bits must be in 1..{WIDEST_FIELD}, got {exponent_bits}")
+    if not 0 <= mantissa_bits <= WIDEST_FIELD:
+        raise ValueError(f"[reduce_precision] mantissa_bits must be in 0..{WIDEST_FIELD}, got {mantissa_bits}")
     return reduce_precision_p.bind(operand, exponent_bits=exponent_bits, mantissa_bits=mantissa_bits)
 
 

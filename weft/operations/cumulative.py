@@ -6,7 +6,6 @@ Accumulators as in reductions.py: the caller converts each element to the accumu
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from weft.core import kinds
 from weft.operations import arithmetic, complex_math, reductions, references
 from weft.operations.algebra import Term, where
 from weft.operations.elementwise import COMPLEX, FLOAT, NUMBER, Accepts, check_dtype, widened
+from weft.operations.static import integer
 
 Array = Any
 ArrayLike = Any
@@ -82,7 +82,7 @@ def cumulative(
 
 
 def _bind(primitive: core.Primitive, operand: ArrayLike, axis: int, reverse: bool) -> Array:
-    return primitive.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return primitive.bind(operand, axis=integer(axis, primitive.name), reverse=bool(reverse))
 
 
 cumsum_p = cumulative("cumsum", NUMBER, identity=lambda dtype: 0, combine=reductions.add_values, reference=np.add)

@@ -46,4 +46,6 @@ optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
 def optimization_barrier(operand: Any, /) -> Any:
     """The operand (a tree of arrays); nothing before it is fused with anything after it."""
     leaves, treedef = runtime.tree_flatten(operand)
+    if not leaves:
+        return operand
     return runtime.tree_unflatten(treedef, optimization_barrier_p.bind(*leaves))

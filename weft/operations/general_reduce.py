@@ -18,7 +18,6 @@ from weft.core import kinds
 from weft.operations import arithmetic, logic, shape
 from weft.operations.reductions import (
     all_ones,
-    axes_tuple,
     check_axes,
     highest,
     lowest,
@@ -31,6 +30,7 @@ from weft.operations.reductions import (
     reduce_xor_p,
     reduced_shape,
 )
+from weft.operations.static import integers
 
 Array = Any
 Params = dict[str, Any]
@@ -252,7 +252,7 @@ def reduce(
         raise ValueError(f"[reduce] operands {treedef} and init_values {init_tree} have different structures")
     if not arrays:
         raise TypeError("[reduce] needs at least one operand")
-    dims = axes_tuple(dimensions)
+    dims = integers(dimensions, "reduce", "dimensions")
     if len(arrays) == 1:
         known = _as_monoid(arrays[0], inits[0], computation, dims)
         if known is not None:

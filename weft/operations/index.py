@@ -7,7 +7,6 @@ start is clamped so that the slice lies inside the operand.
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,8 @@ from weft.core import kinds
 from weft.operations import convert, logic, shape
 from weft.operations.arithmetic import add
 from weft.operations.elementwise import INTEGER, SIGNED, category
-from weft.operations.shape import canonical_axis, canonical_shape, shape_of
+from weft.operations.shape import shape_of
+from weft.operations.static import canonical_axis, canonical_shape, integer
 
 Array = Any
 ArrayLike = Any
@@ -185,7 +185,7 @@ def dynamic_slice_in_dim(
     sizes = list(shape_of(operand))
     axis = canonical_axis(axis, len(sizes), "dynamic_slice_in_dim")
     starts = _one_start(start_index, axis, len(sizes))
-    sizes[axis] = operator.index(slice_size)
+    sizes[axis] = integer(slice_size, "dynamic_slice_in_dim", "slice_size")
     return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
 
 

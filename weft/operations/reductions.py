@@ -8,7 +8,6 @@ whoever runs ``finish`` rounds its values once to the dtypes of the outputs.
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from weft.operations.elementwise import (
     check_dtype,
     widened,
 )
+from weft.operations.static import integer, integers
 
 Array = Any
 ArrayLike = Any
@@ -140,10 +140,6 @@ def reduction(
     return primitive
 
 
-def axes_tuple(axes: Any) -> tuple[int, ...]:
-    return tuple(operator.index(axis) for axis in axes)
-
-
 def add_values(emit: Any, x: Any, y: Any) -> Any:
     return arithmetic.by_parts(lambda emit, x, y: emit.add(x, y), complex_math.add)(emit, x, y)
 
@@ -163,7 +159,7 @@ reduce_sum_p = reduction(
 
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
     """The sum over the given axes, in the operand's dtype (integers wrap)."""
-    return reduce_sum_p.bind(operand, axes=axes_tuple(axes), out_sharding=None)
+    return reduce_sum_p.bind(operand, axes=integers(axes, "reduce_sum"), out_sharding=None)
 
 
 reduce_prod_p = reduction(
@@ -177,7 +173,7 @@ reduce_prod_p = reduction(
 
 def reduce_prod(operand: ArrayLike, axes: Axes) -> Array:
     """The product over the given axes, in the operand's dtype (integers wrap)."""
-    return reduce_prod_p.bind(operand, axes=axes_tuple(axes))
+    return reduce_prod_p.bind(operand, axes=integers(axes, "reduce_prod"))
 
 
 reduce_max_p = reduction(
@@ -191,7 +187,7 @@ reduce_max_p = reduction(
 
 def reduce_max(operand: ArrayLike, axes: Axes) -> Array:
     """The maximum over the given axes; NaN if any element is; of no element -inf, or the lowest integer."""
-    return reduce_max_p.bind(operand, axes=axes_tuple(axes))
+    return reduce_max_p.bind(operand, axes=integers(axes, "reduce_max"))
 
 
 reduce_min_p = reduction(
@@ -205,7 +201,7 @@ reduce_min_p = reduction(
 
 def reduce_min(operand: ArrayLike, axes: Axes) -> Array:
     """The minimum over the given axes; NaN if any element is; of no element inf, or the highest integer."""
-    return reduce_min_p.bind(operand, axes=axes_tuple(axes))
+    return reduce_min_p.bind(operand, axes=integers(axes, "reduce_min"))
 
 
 reduce_and_p = reduction(
@@ -219,7 +215,7 @@ reduce_and_p = reduction(
 
 def reduce_and(operand: ArrayLike, axes: Axes) -> Array:
     """Bitwise (of bools: logical) and over the given axes."""
-    return reduce_and_p.bind(operand, axes=axes_tuple(axes))
+    return reduce_and_p.bind(operand, axes=integers(axes, "reduce_and"))
 
 
 reduce_or_p = reduction(
@@ -233,7 +229,7 @@ reduce_or_p = reduction(
 
 def reduce_or(operand: ArrayLike, axes: Axes) -> Array:
     """Bitwise (of bools: logical) or over the given axes."""
-    return reduce_or_p.bind(operand, axes=axes_tuple(axes))
+    return reduce_or_p.bind(operand, axes=integers(axes, "reduce_or"))
 
 
 reduce_xor_p = reduction(
@@ -247,7 +243,7 @@ reduce_xor_p = reduction(
 
 def reduce_xor(operand: ArrayLike, axes: Axes) -> Array:
     """Bitwise exclusive or over the given axes."""
-    return reduce_xor_p.bind(operand, axes=axes_tuple(axes))
+    return reduce_xor_p.bind(operand, axes=integers(axes, "reduce_xor"))
 
 
 # ---- argmax and argmin: accumulators (value, position); the first of equals wins, and the first NaN before all
@@ -348,9 +344,9 @@ argmin_p = _extremum("argmin", "lt", highest, _argmin_reference)
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
     """The position of the maximum along one axis: the first NaN if there is one, else the first of equals."""
-    return argmax_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtypes.canonicalize_dtype(index_dtype))
+    return argmax_p.bind(operand, axes=(integer(axis, "argmax"),), index_dtype=dtypes.canonicalize_dtype(index_dtype))
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
     """The position of the minimum along one axis: the first NaN if there is one, else the first of equals."""
-    return argmin_p.bind(operand, axes=(operator.index(axis),), index_dtype=dtypes.canonicalize_dtype(index_dtype))
+    return argmin_p.bind(operand, axes=(integer(axis, "argmin"),), index_dtype=dtypes.canonicalize_dtype(index_dtype))

@@ -226,7 +226,10 @@ def reduce_precision(x: Any, *, exponent_bits: int, mantissa_bits: int) -> Any:
     bias = 2 ** (exponent_bits - 1) - 1
     mantissa, exponent = np.frexp(wide)
     scaled = np.ldexp(mantissa, mantissa_bits + 1)
-    kept = np.ldexp(np.rint(scaled), exponent - mantissa_bits - 1)
+    whole = np.rint(scaled)
+    if mantissa_bits == 0:  # the even neighbour is the one whose biased exponent is even
+        whole = np.where((np.abs(scaled) == 1.5) & (exponent % 2 == 0), np.copysign(1.0, scaled), whole)
+    kept = np.ldexp(whole, exponent - mantissa_bits - 1)
     largest = np.ldexp(2.0 - 2.0**-mantissa_bits, bias)
     kept = np.where(np.abs(kept) > largest, np.copysign(np.inf, wide), kept)
     kept = np.where(np.abs(kept) < np.ldexp(1.0, 1 - bias), np.copysign(0.0, wide), kept)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import builtins
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,32 +21,12 @@ from weft import core, runtime
 from weft.core import kinds
 from weft.core.kinds import DimMap
 from weft.operations.elementwise import hide_none
+from weft.operations.static import canonical_axis, canonical_shape, integer, integers
 
 Array = Any
 ArrayLike = Any
 Shape = Sequence[int]
 Params = dict[str, Any]
-
-
-def canonical_shape(name: str, shape: Any) -> tuple[int, ...]:
-    """A shape as a tuple of ints, or a TypeError that names the operation."""
-    sizes = (shape,) if np.ndim(shape) == 0 else tuple(shape)
-    try:
-        return tuple(operator.index(n) for n in sizes)
-    except TypeError:
-        for size in sizes:
-            core.concrete_or_error(None, size, f"Shapes must be 1D sequences of integers, in {name}.")
-        raise TypeError(
-            f"[{name}] shapes must be 1D sequences of concrete values of integer type, got {sizes}"
-        ) from None
-
-
-def canonical_axis(axis: Any, ndim: int, name: str) -> int:
-    """A non-negative axis; ValueError if out of bounds."""
-    axis = operator.index(axis)
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"[{name}] axis {axis} is out of bounds for array of dimension {ndim}")
-    return axis + ndim if axis < 0 else axis
 
 
 def _view(name: str, typing: Any, index_map: Any, reference: Any, hide: tuple[str, ...] = ()) -> core.Primitive:
@@ -109,7 +88,7 @@ def broadcast_in_dim(
 ) -> Array:
     """The operand repeated to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``."""
     shape = canonical_shape("broadcast_in_dim", shape)
-    dims = tuple(operator.index(d) for d in broadcast_dimensions)
+    dims = integers(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions")
     if _is_array(operand) and operand.shape == shape and dims == tuple(builtins.range(len(shape))):
         return operand
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
@@ -125,7 +104,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
     """The operand repeated along new leading dimensions."""
-    sizes = canonical_shape("broadcast", sizes)
+    sizes = canonical_shape("broadcast", sizes, scalar=False)
     if not sizes and _is_array(operand):
         return operand
     shape = shape_of(operand)
@@ -191,7 +170,7 @@ def reshape(
     new_sizes = canonical_shape("reshape", new_sizes)
     shape = shape_of(operand)
     if dimensions is not None:
-        dims = tuple(operator.index(d) for d in dimensions)
+        dims = integers(dimensions, "reshape", "dimensions")
         if sorted(dims) != list(builtins.range(len(shape))):
             raise TypeError(f"[reshape] dimensions {dims} must be a permutation of the axes of shape {shape}")
         operand = transpose(operand, dims)
@@ -231,7 +210,7 @@ transpose_p = _view(
 
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     """The axes reordered: output axis i is operand axis ``permutation[i]``."""
-    permutation = tuple(operator.index(d) for d in permutation)
+    permutation = integers(permutation, "transpose", "permutation")
     if _is_array(operand) and permutation == tuple(builtins.range(operand.ndim)):
         return operand
     return transpose_p.bind(operand, permutation=permutation)
@@ -287,7 +266,7 @@ def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 def _slice_typing(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    steps = strides or (1,) * x.ndim
+    steps = (1,) * x.ndim if strides is None else strides
     for word, entry in (("start_indices", start_indices), ("limit_indices", limit_indices), ("strides", steps)):
         if len(entry) != x.ndim:
             raise TypeError(f"[slice] {word} {entry} must have one entry for each dimension of {x.str_short()}")
@@ -304,12 +283,12 @@ def _slice_typing(x: Any, *, start_indices: Any, limit_indices: Any, strides: An
 
 
 def _slice_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
-    steps = params["strides"] or (1,) * x.ndim
+    steps = (1,) * x.ndim if params["strides"] is None else params["strides"]
     return tuple(DimMap(d, params["start_indices"][d], steps[d]) for d in builtins.range(x.ndim))
 
 
 def _slice_reference(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    steps = strides or (1,) * x.ndim
+    steps = (1,) * x.ndim if strides is None else strides
     return x[tuple(builtins.slice(*b) for b in zip(start_indices, limit_indices, steps, strict=True))]
 
 
@@ -335,19 +314,19 @@ def slice_in_dim(
     shape = shape_of(operand)
     axis = canonical_axis(axis, len(shape), "slice_in_dim")
     extent = shape[axis]
-    start = 0 if start_index is None else operator.index(start_index)
-    limit = extent if limit_index is None else operator.index(limit_index)
+    start = 0 if start_index is None else integer(start_index, "slice_in_dim", "start_index")
+    limit = extent if limit_index is None else integer(limit_index, "slice_in_dim", "limit_index")
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
     starts[axis] = start + extent if start < 0 else start
     limits[axis] = limit + extent if limit < 0 else limit
-    strides[axis] = operator.index(stride)
+    strides[axis] = integer(stride, "slice_in_dim", "stride")
     return slice(operand, starts, limits, strides)
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
     """One position of one dimension, which stays with extent 1 or is dropped."""
     shape = shape_of(operand)
-    index, axis = operator.index(index), canonical_axis(axis, len(shape), "index_in_dim")
+    index, axis = integer(index, "index_in_dim", "index"), canonical_axis(axis, len(shape), "index_in_dim")
     extent = shape[axis]
     wrapped = index + extent if index < 0 else index
     if not 0 <= wrapped < extent:
@@ -376,7 +355,7 @@ rev_p = _view("rev", _rev_typing, _rev_map, lambda x, *, dimensions: np.flip(x, 
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
     """The order of elements reversed along the given dimensions."""
-    return rev_p.bind(operand, dimensions=tuple(operator.index(d) for d in dimensions))
+    return rev_p.bind(operand, dimensions=integers(dimensions, "rev", "dimensions"))
 
 
 # ---- paddings of windows

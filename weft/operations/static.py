@@ -1,0 +1,67 @@
+"""Static integers from the user: shapes, axes, permutations. Checked once here, with errors that name the operation.
+
+    axes((0, np.int64(1)), "reduce_sum")   -> (0, 1)
+    axes(0, "reduce_sum")                  -> TypeError: [reduce_sum] axes must be a sequence of integers, got 0
+
+A traced value raises the tracer's own error, which says what it depends on.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft import core
+
+
+def integer(value: Any, name: str, what: str = "axis") -> int:
+    """The value as a Python int, or a TypeError."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        if isinstance(value, core.Tracer):
+            raise
+        raise TypeError(f"[{name}] {what} must be an integer, got {value!r}") from None
+
+
+def integers(values: Any, name: str, what: str = "axes") -> tuple[int, ...]:
+    """A sequence of integers as a tuple of Python ints, or a TypeError."""
+    if isinstance(values, core.Tracer):
+        return tuple(integer(value, name, what) for value in values)
+    try:
+        return tuple(operator.index(value) for value in values)
+    except TypeError:
+        listed = list(values) if hasattr(values, "__iter__") else []
+        for value in listed:
+            if isinstance(value, core.Tracer):
+                operator.index(value)
+        raise TypeError(f"[{name}] {what} must be a sequence of integers, got {values!r}") from None
+
+
+def canonical_shape(name: str, shape: Any, scalar: bool = True) -> tuple[int, ...]:
+    """A shape as a tuple of ints, or a TypeError that names the operation; a number stands for one dimension."""
+    if isinstance(shape, core.Tracer):
+        shape = tuple(shape) if shape.ndim else (shape,)
+    if np.ndim(shape) == 0 and not isinstance(shape, (tuple, list)):
+        if not scalar:
+            raise TypeError(f"[{name}] sizes must be a sequence of integers, got {shape!r}")
+        shape = (shape,)
+    sizes = tuple(shape)
+    try:
+        return tuple(operator.index(n) for n in sizes)
+    except TypeError:
+        for size in sizes:
+            core.concrete_or_error(None, size, f"Shapes must be 1D sequences of integers, in {name}.")
+        raise TypeError(
+            f"[{name}] shapes must be 1D sequences of concrete values of integer type, got {sizes}"
+        ) from None
+
+
+def canonical_axis(axis: Any, ndim: int, name: str) -> int:
+    """A non-negative axis; ValueError if out of bounds."""
+    axis = integer(axis, name)
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"[{name}] axis {axis} is out of bounds for array of dimension {ndim}")
+    return axis + ndim if axis < 0 else axis
