@@ -38,7 +38,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        return self.fun.__name__
+        return getattr(self.fun, "__name__", type(self.fun).__name__)
 
     def __repr__(self) -> str:
         return self.name

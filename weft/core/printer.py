@@ -39,24 +39,32 @@ class Context:
     def __init__(self, shared: dict[Jaxpr, str] | None = None) -> None:
         self.names: dict[Var, str] = {}
         self.shared = shared or {}
+        self.taken = frozenset(self.shared.values())
         self.n_fresh = 0
 
     def name(self, v: Var) -> str:
         known = self.names.get(v)
         if known is None:
-            known = self.names[v] = "_" if type(v) is DropVar else letters(self.n_fresh)
-            self.n_fresh += type(v) is not DropVar
+            known = self.names[v] = "_" if type(v) is DropVar else self._fresh()
         return known
 
+    def _fresh(self) -> str:
+        """The next name in order that no shared jaxpr bears."""
+        while True:
+            name = letters(self.n_fresh)
+            self.n_fresh += 1
+            if name not in self.taken:
+                return name
+
     def suggest(self, unnamed: Sequence[Atom], like: Sequence[Atom]) -> None:
-        """Give variables without a name the name of their counterpart, unless another of them has it already."""
-        taken: set[str] = set()
+        """Give variables without a name the name of their counterpart, each counterpart's name once."""
+        seen: set[Var] = set()
         for v, counterpart in zip(unnamed, like):
             if isinstance(v, Literal) or isinstance(counterpart, Literal) or v in self.names:
                 continue
             name = self.name(counterpart)
-            if name not in taken or name == "_":
-                taken.add(name)
+            if counterpart not in seen:
+                seen.add(counterpart)
                 self.names[v] = name
 
 
