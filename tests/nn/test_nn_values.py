@@ -61,7 +61,9 @@ def test_gelu() -> None:
 
 
 def test_one_hot() -> None:
-    np.testing.assert_array_equal(np.asarray(nn.one_hot(np.array([0, 2, 5]), 3)), np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0]]))
+    np.testing.assert_array_equal(
+        np.asarray(nn.one_hot(np.array([0, 2, 5]), 3)), np.array([[1, 0, 0], [0, 0, 1], [0, 0, 0]])
+    )
     assert nn.one_hot(np.array([0, 2]), 3, axis=0).shape == (3, 2)
 
 

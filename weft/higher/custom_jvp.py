@@ -119,7 +119,7 @@ class custom_jvp:
         moved = [args[i] for i in range(len(args)) if i not in self.nondiff_argnums]
         fixed = tuple(args[i] for i in self.nondiff_argnums)
         leaves, in_tree = runtime.tree_flatten(tuple(moved))
-        out_tree = None
+        out_tree: Any = None
 
         def flat(*values: Any) -> list[Any]:
             nonlocal out_tree

@@ -1,7 +1,7 @@
 """Element-wise activation functions, in the dtype of their operand (integers become float where they must).
 
-    silu(f32[3])  ->  jit[name=silu]: logistic, mul
-    relu(f32[3])  ->  custom_jvp_call[name=relu]: jit[name=relu]: max 0
+silu(f32[3])  ->  jit[name=silu]: logistic, mul
+relu(f32[3])  ->  custom_jvp_call[name=relu]: jit[name=relu]: max 0
 """
 
 from __future__ import annotations

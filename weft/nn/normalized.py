@@ -74,9 +74,7 @@ def logsumexp(
     >>> round(logsumexp(wnp.zeros(2)).item(), 4)
     0.6931
     """
-    return _logsumexp(
-        a, b, where, axis=axes.static_axes(axis), keepdims=bool(keepdims), return_sign=bool(return_sign)
-    )
+    return _logsumexp(a, b, where, axis=axes.static_axes(axis), keepdims=bool(keepdims), return_sign=bool(return_sign))
 
 
 @functools.partial(inline, static_argnames=("axis", "keepdims", "return_sign"))

@@ -55,7 +55,7 @@ COMPARISONS: dict[str, Callable[..., Any]] = {
     "gt": logic.greater,
     "ge": logic.greater_equal,
 }
-UNARY: dict[str, Callable[..., Any]] = {
+UNARY: dict[str, Any] = {
     "neg": arithmetic.negative,
     "pos": arithmetic.positive,
     "abs": arithmetic.absolute,
@@ -342,8 +342,9 @@ def _flat(self: Any) -> Any:
 
 def _install_operators(target: type, native: bool) -> None:
     def binary(function: Callable[..., Any], fallback: Callable[..., Any], reflected: bool) -> Any:
-        simple = native and isinstance(function, runtime.JitFunction)
-        return runtime.BinaryOperator(function, fallback, reflected) if simple else fallback
+        if native and isinstance(function, runtime.JitFunction):
+            return runtime.BinaryOperator(function, fallback, reflected)
+        return fallback
 
     for name, function in BINARY.items():
         forward = _power if name == "pow" else _forward(function)
@@ -367,6 +368,6 @@ def install(namespace: Any) -> None:
             setattr(target, name, property(_as_method(getter)))
         for name in UNBUILT_METHODS:
             setattr(target, name, _unbuilt_method(name))
-        target.flat = property(_flat)
+        target.flat = property(_flat)  # type: ignore[union-attr]
         target.__hash__ = None  # type: ignore[assignment]
     core.Tracer.__iter__ = _iter_traced  # type: ignore[method-assign]

@@ -117,7 +117,7 @@ def _ordered_product(
         ((places[0][contracted[0]],), (places[1][contracted[1]],)),
         (tuple(places[0][left] for left, _ in shared), tuple(places[1][right] for _, right in shared)),
     )
-    result = _product(*operands, numbers, **options)
+    result = _product(operands[0], operands[1], numbers, **options)
     produced: list[tuple[str, int]] = [("batch", i) for i in range(len(shared))]
     for side, letter in enumerate("ab"):
         used = {contracted[side], *(pair[side] for pair in shared)}
@@ -328,7 +328,7 @@ def _tensordot(a: Any, b: Any, *, axes: Any, precision: Any, preferred_element_t
     else:
         if len(axes) != 2 or len(axes[0]) != len(axes[1]):
             raise TypeError(f"tensordot requires axes lists to have equal length, got {axes[0]} and {axes[1]}.")
-        contracted = tuple(_canonical(side, rank) for side, rank in zip(axes, ranks, strict=True))
+        contracted = (_canonical(axes[0], ranks[0]), _canonical(axes[1], ranks[1]))
     return _product(a, b, (contracted, ((), ())), precision, preferred, weak_type)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -157,7 +158,7 @@ def _on_diagonal(extents: tuple[int, ...], places: list[int]) -> Any:
     """bool of shape ``extents``, true where the indices along all ``places`` are equal."""
     inner = tuple(extents[d] for d in places)
     iotas = [lax.broadcasted_iota(np.uint32, inner, d) for d in range(len(places))]
-    equal = [lax.eq(x, y) for x, y in zip(iotas[:-1], iotas[1:], strict=True)]
+    equal = [lax.eq(x, y) for x, y in itertools.pairwise(iotas)]
     diagonal = functools.reduce(lax.bitwise_and, equal)
     return diagonal if inner == extents else lax.broadcast_in_dim(diagonal, extents, tuple(places))
 

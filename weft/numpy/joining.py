@@ -9,6 +9,7 @@ Operands are promoted to one dtype first::
 from __future__ import annotations
 
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -203,7 +204,7 @@ def _split(name: str, ary: Any, indices_or_sections: Any, axis: int) -> list[Any
     if isinstance(indices_or_sections, tuple | list) or getattr(indices_or_sections, "ndim", 0) > 0:
         cuts = [min(max(_wrapped(cut, extent, name), 0), extent) for cut in indices_or_sections]
         borders = [0, *cuts, extent]
-        sizes = [np.int64(max(stop - start, 0)) for start, stop in zip(borders[:-1], borders[1:], strict=True)]
+        sizes = [np.int64(max(stop - start, 0)) for start, stop in itertools.pairwise(borders)]
     else:
         sections = axes.concrete_int(indices_or_sections, f"in jax.numpy.{name} argument 1")
         each, rest = divmod(extent, sections)
@@ -221,7 +222,7 @@ def _wrapped(cut: Any, extent: int, name: str) -> int:
 
 
 def _overlapping(ary: Any, borders: list[int], axis: int) -> list[Any]:
-    pairs = zip(borders[:-1], borders[1:], strict=True)
+    pairs = itertools.pairwise(borders)
     return [lax.slice_in_dim(ary, start, max(start, stop), axis=axis) for start, stop in pairs]
 
 

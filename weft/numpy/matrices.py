@@ -28,7 +28,7 @@ def _triangle(name: str, m: Any, k: int) -> Any:
     extents = promotion.shape_of(m)
     if len(extents) < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
-    mask = creation.triangle_mask(*extents[-2:], k)
+    mask = creation.triangle_mask(extents[-2], extents[-1], k)
     mask = promotion.broadcast_to(mask, extents)
     zeros = lax.full_like(m, 0)
     return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
@@ -118,7 +118,7 @@ def trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = 
     reductions.refuse_out("trace", out)
     rank = len(promotion.shape_of(a))
     a = rearrange.moveaxis(a, (axes.canonical_axis(axis1, rank), axes.canonical_axis(axis2, rank)), (-2, -1))
-    mask = creation.diagonal_mask(*promotion.shape_of(a)[-2:], offset)
+    mask = creation.diagonal_mask(promotion.shape_of(a)[-2], promotion.shape_of(a)[-1], offset)
     kept = selection.where(mask, a, lax.full_like(a, 0))
     return reductions.sum(kept, axis=(-2, -1), dtype=dtype)
 

@@ -223,9 +223,10 @@ def promote_args(name: str, *args: Any) -> tuple[Any, ...]:
     """Check, unify dtypes, unify ranks: what a ufunc does to its operands before it binds."""
     if len(args) == 2:  # the common case: two arrays of one type
         first = getattr(args[0], "aval", None)
-        strong = first is not None and (not first.weak_type or first.dtype != np.bool_)  # bool is never weak
-        if strong and first is getattr(args[1], "aval", None) and not isinstance(first.dtype, dtypes.ExtendedDType):
-            return args
+        if first is not None and first is getattr(args[1], "aval", None):
+            weak_bool = first.weak_type and first.dtype == np.bool_  # bool is never weak in a result
+            if not weak_bool and not isinstance(first.dtype, dtypes.ExtendedDType):
+                return args
     common = _operands(name, args)
     return promote_shapes(*[convert(x, common.dtype, common.weak_type) for x in args])
 

@@ -19,6 +19,7 @@ from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reduct
 from weft.random import keys, sampling
 
 jit = jit_module.jit
+_ONE = np.float32(1)
 _STATIC = ("shape", "dtype")
 _uniform = sampling._uniform
 
@@ -242,9 +243,7 @@ def choice(
     return sampling.as_shape(sampling.randint(typed, wanted, 0, count), wanted)
 
 
-def lognormal(
-    key: Any, sigma: Any = np.float32(1), shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
-) -> Any:
+def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
     """Exponentials of normal values with standard deviation ``sigma``.
 
     >>> lognormal(keys.key(0), shape=(3,)).shape

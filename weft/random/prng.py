@@ -60,7 +60,7 @@ def is_key_dtype(dtype: Any) -> bool:
     return isinstance(dtype, KeyDType)
 
 
-# -- the primitives -----------------------------------------------------------------------------------------------------
+# -- the primitives ---------------------------------------------------------------------------------------------------
 
 
 def _seed(seeds: Any, *, impl: PRNGImpl) -> Any:

@@ -187,11 +187,13 @@ def _safe_product(x: Any, y: Any, logarithm: Callable[[Any], Any]) -> Any:
 
 
 def _as_xlogy(x: Any, y: Any) -> Any:
-    return _safe_product(*promotion.promote_args_inexact("xlogy", x, y), lax.log)
+    x, y = promotion.promote_args_inexact("xlogy", x, y)
+    return _safe_product(x, y, lax.log)
 
 
 def _as_xlog1py(x: Any, y: Any) -> Any:
-    return _safe_product(*promotion.promote_args_inexact("xlog1py", x, y), lax.log1p)
+    x, y = promotion.promote_args_inexact("xlog1py", x, y)
+    return _safe_product(x, y, lax.log1p)
 
 
 _as_xlogy.__name__ = "xlogy"
@@ -337,7 +339,8 @@ def boxcox(x: Any, lmbda: Any) -> Any:
     >>> boxcox(1.0, 2.0).item()
     0.0
     """
-    return _box_cox(*promotion.promote_args_inexact("boxcox", x, lmbda), lax.log)
+    x, lmbda = promotion.promote_args_inexact("boxcox", x, lmbda)
+    return _box_cox(x, lmbda, lax.log)
 
 
 @_inline
@@ -347,7 +350,8 @@ def boxcox1p(x: Any, lmbda: Any) -> Any:
     >>> boxcox1p(0.0, 2.0).item()
     0.0
     """
-    return _box_cox(*promotion.promote_args_inexact("boxcox1p", x, lmbda), lax.log1p)
+    x, lmbda = promotion.promote_args_inexact("boxcox1p", x, lmbda)
+    return _box_cox(x, lmbda, lax.log1p)
 
 
 @functools.partial(_inline, static_argnames=("repetition",))
