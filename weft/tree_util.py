@@ -462,7 +462,7 @@ def static(**kwargs: Any) -> Any:
 class Partial(functools.partial):
     """``functools.partial`` as a container: its arguments are children, its function belongs to the structure.
 
-    >>> tree_leaves(Partial(numpy.add, 1))
+    >>> tree_leaves(Partial(max, 1))
     [1]
     """
 
