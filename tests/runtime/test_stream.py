@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import signal
 import subprocess
 import sys
@@ -118,6 +119,18 @@ def test_errors_surface_at_every_use_and_pass_on() -> None:
     with pytest.raises(ZeroDivisionError, match="mine"):
         run(add_one(cost_ns=1.0), y)
     assert np.asarray(run(add_one(), zeros()))[0] == 1  # the stream goes on
+
+
+def test_errors_say_where_their_program_was_launched() -> None:
+    def fail(x: np.ndarray) -> np.ndarray:
+        raise KeyError
+
+    y = run(callback(fail), zeros())
+    for _ in range(2):
+        with pytest.raises(KeyError) as info:
+            y.block_until_ready()
+    (note,) = info.value.__notes__
+    assert re.fullmatch(r"The program callback was launched at .*test_stream.py:\d+\.", note)
 
 
 def test_an_unseen_error_disturbs_nobody() -> None:

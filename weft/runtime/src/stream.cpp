@@ -23,7 +23,7 @@
 namespace weft {
 namespace {
 
-constexpr double kWakeNs = 300'000;         // queued work from which waking the thread (5 to 10 us) is worth it
+constexpr double kWakeNs = 1'000'000;       // queued work from which waking the thread (5 us, and a CPU) is worth it
 constexpr double kHelpNs = 30'000'000;      // longer tasks are left to the thread, so that waiters see signals
 constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
@@ -60,6 +60,7 @@ struct Failure {
   PyObject* exception = nullptr;  // owned; python_error only
   PyObject* traceback = nullptr;  // owned or nullptr
   std::string text;
+  bool told = false;  // the exception carries the note of where it was launched
   ~Failure() {
     if (exception != nullptr) bury(exception);
     if (traceback != nullptr) bury(traceback);
@@ -98,6 +99,7 @@ class Task final : public Event {
   std::vector<HostScalar> scalars;
   int64_t output_bytes = 0;
   std::string name;
+  std::string launched;  // "file:line" of the user's code; programs with Python steps only
 
  private:
   ~Task() = default;
@@ -137,13 +139,15 @@ struct Stream {
     return task;
   }
   // Runs a task taken before; the lock is released meanwhile.
-  void finish(Task* task, bool on_stream, std::unique_lock<std::mutex>& lock) {
+  // nested: on top of a task that this thread runs already.
+  void finish(Task* task, bool on_stream, bool nested, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     task->execute(on_stream);
     lock.lock();
-    running = false;
+    running = nested;
     changed.notify_all();
-    if (awake && !on_stream) told.notify_one();
+    awake = awake && !queue.empty();
+    if (awake && !on_stream && !nested) told.notify_one();
     lock.unlock();
     task->release();
     lock.lock();
@@ -157,7 +161,7 @@ struct Stream {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
       told.wait(lock, [this] { return awake && !running; });
-      if (Task* task = take(true)) finish(task, true, lock);
+      if (Task* task = take(true)) finish(task, true, false, lock);
       else awake = false;
     }
   }
@@ -180,8 +184,13 @@ bool Task::done() const noexcept {
 }
 
 int Task::raise() const {
-  const Failure& failure = *failure_;
+  Failure& failure = *failure_;
   if (failure.status == Status::python_error) {
+    if (!std::exchange(failure.told, true) && !launched.empty()) {
+      Ref note = steal(PyUnicode_FromFormat("The program %s was launched at %s.", name.c_str(), launched.c_str()));
+      Ref added = note ? steal(PyObject_CallMethod(failure.exception, "add_note", "O", note.get())) : Ref();
+      if (!added) PyErr_Clear();
+    }
     PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(failure.exception))), Py_NewRef(failure.exception), Py_XNewRef(failure.traceback));
   } else if (failure.status == Status::no_memory) {
     PyErr_Format(PyExc_MemoryError, "[%s] out of memory while the program ran", name.c_str());
@@ -262,10 +271,7 @@ int wait_inside_task(Task* task) {
   bool itself = false;
   {
     std::unique_lock<std::mutex> lock(g_stream->mutex);
-    while (task->state() == State::queued && !g_stream->queue.empty()) {
-      g_stream->finish(g_stream->pop(), true, lock);
-      g_stream->running = true;
-    }
+    while (task->state() == State::queued && !g_stream->queue.empty()) g_stream->finish(g_stream->pop(), true, true, lock);
     itself = task->state() == State::running;
   }
   PyEval_RestoreThread(saved);
@@ -290,7 +296,7 @@ int Task::wait() {
       while (state() < State::done && std::chrono::steady_clock::now() < deadline) {
         if (Task* task = g_stream->take(!g_stream->started)) {
           bool as_stream = task->plan->has_python;  // only if there is no thread
-          g_stream->finish(task, as_stream, lock);
+          g_stream->finish(task, as_stream, false, lock);
         } else {
           g_stream->wake();
           g_stream->changed.wait_until(lock, deadline);
@@ -310,6 +316,29 @@ int Task::wait() {
 }
 
 // ---- launching
+
+// "file:line" of the innermost frame outside this package, or "".
+std::string user_line() {
+  static std::string package;
+  if (package.empty()) {
+    Ref module = steal(PyImport_ImportModule("weft"));
+    Ref file = module ? steal(PyObject_GetAttrString(module.get(), "__file__")) : Ref();
+    const char* text = file && PyUnicode_Check(file.get()) ? PyUnicode_AsUTF8(file.get()) : nullptr;
+    PyErr_Clear();
+    package = text != nullptr ? text : "?";
+    package.resize(package.rfind('/') == std::string::npos ? package.size() : package.rfind('/') + 1);
+  }
+  Ref frame = borrow(reinterpret_cast<PyObject*>(PyEval_GetFrame()));
+  while (frame) {
+    PyFrameObject* raw = reinterpret_cast<PyFrameObject*>(frame.get());
+    Ref code = steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
+    const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
+    if (file == nullptr) PyErr_Clear();
+    else if (std::strncmp(file, package.c_str(), package.size()) != 0) return std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(raw));
+    frame = steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
+  }
+  return "";
+}
 
 void start_thread() {  // mutex held
   if (g_stream->started) return;
@@ -463,6 +492,7 @@ int stream_launch(Executable* executable, const Operand* operands, Buffer* const
   task->generation = g_generation.load();
   if (const char* name = PyUnicode_AsUTF8(executable->name)) task->name = name;
   else PyErr_Clear();
+  if (task->plan->has_python) task->launched = user_line();
   fill_slots(task, operands, outputs);
   bool full;
   {
