@@ -154,3 +154,17 @@ def test_compile_time_is_linear() -> None:
     for n in (100, 400):
         program = program_of(lambda x, n=n: chain(x, n), np.ones(7, np.float32))
         assert ladder.n_kernels(program) <= n // 10 + 2
+
+
+@pytest.mark.parametrize("function", [jnp.var, two_reductions])
+def test_points_are_one_kernel_too(function: Callable[..., Any]) -> None:
+    program = program_of(function, np.float32(2))
+    assert ladder.n_kernels(program) == 1, program.text("kernel")
+    expected = ladder.by_reference(weft.make_jaxpr(function)(np.float32(2)), [np.float32(2)])
+    for rung in (ladder.by_machine_code, ladder.by_loops):
+        np.testing.assert_array_equal(rung(program, [np.float32(2)]), expected)
+
+
+def test_sizes_beyond_any_machine() -> None:
+    with pytest.raises(MemoryError, match=r"f32\[1099511627776,1099511627776\]"):
+        jnp.zeros((1 << 40, 1 << 40))

@@ -32,7 +32,7 @@ class KernelCache:
     """What was compiled in this process, least recently used first."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._entries: OrderedDict[tuple[ir.Nest, str], Compiled] = OrderedDict()
         self.nbytes = 0
         self.built = 0

@@ -20,6 +20,7 @@ class Dimensions:
     """The symbols of a program and the index maps of its views."""
 
     sizes: Sizes = field(default_factory=Sizes)
+    lone: int = -1  # the symbol of the axis of a reduction over nothing but structural unit dimensions
     index_maps: dict[Any, tuple[kinds.DimMap, ...]] = field(default_factory=dict)
 
     def symbols(self, atom: Any) -> tuple[int, ...]:
@@ -33,6 +34,7 @@ class Dimensions:
 def dimensions(jaxpr: Any) -> Dimensions:
     """The symbols of every variable of a program."""
     result = Dimensions()
+    result.lone = result.sizes.fresh()
     for variable in (*jaxpr.constvars, *jaxpr.invars):
         result.fresh(variable)
     for equation in jaxpr.eqns:

@@ -442,12 +442,13 @@ class _Fusion:
         """Groups over one space that read the same array become one kernel."""
         first: dict[Any, list[Group]] = {}
         for group in sorted(self.groups, key=lambda group: group.order):
-            if group.merged_into is not None or group.step is not None or not group.axes:
+            if group.merged_into is not None or group.step is not None:
                 continue
             space = tuple([(axis.symbol, axis.extent) for axis in group.axes])
             inner = {node.atom for node in group.nodes}
+            is_point = all(axis.symbol == self.dims.lone for axis in group.axes)
             for variable in list(group.wanted):
-                if variable not in inner and variable.aval.shape:
+                if variable not in inner and (variable.aval.shape or is_point):
                     twins = first.setdefault((space, variable), [])
                     merged = any(groups.merge(twin.leader(), group.leader(), self.absorber) for twin in twins)
                     if not merged and len(twins) < MAX_MERGES:

@@ -220,7 +220,7 @@ class Absorber:
             return "a reduction inside a reduction, or over fewer points than its consumer has"
         by_key = {axis.key: axis for axis in group.axes}
         sizes = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
-        mine = [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] or [(-1, 1)]
+        mine = [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] or [(self.dims.lone, 1)]
         if sizes != mine or facts.tree != group.tree or facts.run != group.run:
             return "a reduction over other axes"
         if group.reductions >= 4 * MAX_PHASES:
@@ -232,7 +232,7 @@ class Absorber:
         new: dict[int, Axis] = {dim: new_axis(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving}
         reduced = list(new.values())
         if not reduced:  # nothing moves: one step over a lone point
-            reduced = [new_axis(self.dims.sizes.fresh(), 1)]
+            reduced = [new_axis(self.dims.lone, 1)]
             group.axes = [*group.axes, *reduced]
         else:
             by_key = {axis.key: axis for axis in group.axes}

@@ -30,8 +30,9 @@ from weft.loops.schedule import Lowered
 
 _log = logging.getLogger("weft.compiler")
 _PROGRAMS_BOUND = 4096
+MAX_ELEMENTS = 1 << 56
 _programs: OrderedDict[Any, Program] = OrderedDict()
-_lock = threading.Lock()
+_lock = threading.RLock()
 _totals = {"programs_built": 0, "programs_reused": 0}
 # a child process must not inherit a lock that another thread held
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
@@ -158,6 +159,7 @@ def compile_jaxpr(
 def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
     """Run the pipeline."""
     start = time.perf_counter()
+    check_sizes(closed)
     stages = Stages(name)
     program = Program(name, closed, stages)
     lanes = target.host().lanes
@@ -178,6 +180,17 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
         _log.warning("Finished compilation of %s in %.2f ms (%s); %d kernels built, %d reused",
                      name, total, spent, program.kernels_built, program.kernels_reused)  # fmt: skip
     return program
+
+
+def check_sizes(closed: ClosedJaxpr) -> None:
+    """Raise MemoryError for arrays whose elements cannot be counted in 64 bits."""
+    for equation in closed.jaxpr.eqns:
+        for variable in equation.outvars:
+            if variable.aval.size > MAX_ELEMENTS:
+                raise MemoryError(
+                    f"[{equation.primitive.name}] the result {variable.aval.str_short()} has {variable.aval.size} "
+                    f"elements ({variable.aval.nbytes} bytes), more than any machine can address."
+                )
 
 
 def lower_all(kernels: fuse.Kernels, lanes: int) -> list[Lowered | None]:
