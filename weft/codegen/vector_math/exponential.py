@@ -24,6 +24,7 @@ LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # hi
 LN2_HIGH_F32, LN2_LOW_F32 = 0.693359375, -2.12194440e-4
 SQRT_HALF_BITS = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 INF = math.inf
+TWO_THIRDS_BITS = 0x3F2AAAAB
 # minimax on |r| <= ln 2 / 2: exp r = 1 + r + r**2 p(r) (Cephes expf)
 EXP_F32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
@@ -172,34 +173,42 @@ def special_log(x: V, result: V) -> V:
     return lanes.select((x > 0.0) & (x < INF), result, edge)
 
 
-def log_f32(emit: Emitter, a: V) -> V:
-    """Polynomial of Juffa's logf with m in [2/3, 4/3)."""
-    x, k = normal(a)
-    bits = x.bits()
-    e = (bits - 0x3F2AAAAB) & -0x800000
-    m = (bits - e).as_float() - 1.0
-    k = e.to_float("float").fma(2.0**-23, k)
-    z = m * m
+def _log_sum_f32(f: V, k: V, low: V | None = None) -> V:
+    """k ln 2 + log(1 + f) + low, 1 + f in [2/3, 4/3), low a correction: the polynomial of Juffa's logf."""
+    z = f * f
     r = z.like(-0.130310059).fma(z, -0.121484190)
     t = z.like(0.140869141).fma(z, 0.139814854)
     r, t = r.fma(z, -0.166846052), t.fma(z, 0.200120345)
-    r = t.fma(m, r.fma(z, -0.249996200))
-    r = r.fma(m, 0.333331972).fma(m, -0.5).fma(z, m)
-    return special_log(a, k.fma(0.693147182, r))
+    r = t.fma(f, r.fma(z, -0.249996200))
+    r = r.fma(f, 0.333331972).fma(f, -0.5)
+    r = r.fma(z, f) if low is None else r.fma(z, low) + f
+    return k.fma(0.693147182, r)
 
 
-def log_f64(emit: Emitter, a: V) -> V:
-    x, shift = normal(a)
-    m, k = split(x, SQRT_HALF_BITS["double"])
-    k = k + shift
-    f = m - 1.0
+def log_f32(emit: Emitter, a: V) -> V:
+    x, k = normal(a)
+    bits = x.bits()
+    e = (bits - TWO_THIRDS_BITS) & -0x800000
+    f = (bits - e).as_float() - 1.0
+    return special_log(a, _log_sum_f32(f, e.to_float("float").fma(2.0**-23, k)))
+
+
+def _log_sum_f64(f: V, k: V, low: V | None = None) -> V:
+    """k ln 2 + log(1 + f + low), 1 + f in [0.7, 1.42], low a correction."""
     s = f / (f + 2.0)
     z = s * s
     r = z * z.fma(z.polynomial(LOG_F64), 2.0 / 3.0)
     half = f * f * 0.5
     # k ln 2 + f - (f**2 / 2 - s (f**2 / 2 + r))
-    t = s.fma(half + r, k * LN2_LOW)
-    return special_log(a, k * LN2_HIGH - ((half - t) - f))
+    rest = k * LN2_LOW if low is None else k.fma(LN2_LOW, low)
+    t = s.fma(half + r, rest)
+    return k * LN2_HIGH - ((half - t) - f)
+
+
+def log_f64(emit: Emitter, a: V) -> V:
+    x, shift = normal(a)
+    m, k = split(x, SQRT_HALF_BITS["double"])
+    return special_log(a, _log_sum_f64(m - 1.0, k + shift))
 
 
 def log_lite(x: V) -> V:
@@ -239,24 +248,26 @@ def log1p_pair(u: Pair) -> Pair:
 
 
 def log1p_f32(emit: Emitter, x: V) -> V:
-    lanes, d = x.lanes, x.f64()
-    y = lanes.select((d > -1.0) & (d < INF), d, 0.0)
-    result = log_lite(y + 1.0)
-    result = lanes.select(y.abs() < 2.0**-20, y - y * y * 0.5, result).f32()
-    edge = lanes.select(x.eq(-1.0), -INF, lanes.select(x < -1.0, math.nan, x + x))
-    result = lanes.select((x > -1.0) & (x < INF), result, edge)
-    return lanes.select(x.abs() < 2.0**-30, x, result)
+    """As log of 1 + x with the sum's rounding error as a correction; without scaling f is x itself."""
+    lanes = x.lanes
+    u, error = pairs.two_sum(x.like(1.0), x)
+    bits = u.bits()
+    e = (bits - TWO_THIRDS_BITS) & -0x800000
+    near = e.eq(0)
+    m = (bits - e).as_float() - 1.0
+    down = (-e.intrinsic("smin", 120 << 23) + 0x3F800000).as_float()  # 2**-k; far out there is no error to scale
+    correction = lanes.select(near, 0.0, error * down * (1.0 - m))
+    result = _log_sum_f32(lanes.select(near, x, m), e.to_float("float") * 2.0**-23, correction)
+    return special_log(u, result).copysign(x)
 
 
 def log1p_f64(emit: Emitter, x: V) -> V:
     lanes = x.lanes
-    y = lanes.select((x > -1.0) & (x < 2.0**1000), x, 0.0)
-    high, low = log1p_pair((y, y.like(0.0)))
-    result = high + low
-    big = log_f64(emit, x)
-    edge = lanes.select(x.eq(-1.0), -INF, lanes.select(x < -1.0, math.nan, big))
-    result = lanes.select((x > -1.0) & (x < 2.0**1000), result, edge)
-    return lanes.select(x.abs() < 2.0**-60, x, result)
+    u, error = pairs.two_sum(x.like(1.0), x)
+    m, k = split(u, SQRT_HALF_BITS["double"])
+    near = k.eq(0.0)
+    correction = lanes.select(near, 0.0, error / u)
+    return special_log(u, _log_sum_f64(lanes.select(near, x, m - 1.0), k, correction)).copysign(x)
 
 
 # pow
@@ -266,8 +277,7 @@ def pow_f32(emit: Emitter, x: V, y: V) -> V:
     """Through float64: exp2(y log2 x) with 34 bits after an exact reduction."""
     d = x.abs().f64()
     m, k = split(d, SQRT_HALF_BITS["double"])
-    f = m - 1.0
-    s = f / (m + 1.0)
+    s = (m - 1.0) / (m + 1.0)
     logarithm = s.fma((s * s).polynomial(LOG2_LITE), k)
     power = clamp(logarithm * y.f64(), -300.0, 300.0)
     n = power.rint()
@@ -289,6 +299,13 @@ def pow_f64(emit: Emitter, x: V, y: V) -> V:
 
 
 def _pow_edges(x: V, y: V, result: V) -> V:
+    """The result where x is positive and both are finite; else, in a cold block, what IEEE 754 asks for."""
+    lanes = x.lanes
+    ordinary = (x > 0.0) & (x < INF) & (y.abs() < INF)
+    return lanes.cold(~ordinary, lambda: (_pow_special(x, y, result),), result)[0]
+
+
+def _pow_special(x: V, y: V, result: V) -> V:
     """IEEE 754 pow at zeros, infinities, negative bases, NaN; ``result`` is |x| ** y for ordinary values."""
     lanes = x.lanes
     a, b = x.abs(), y.abs()

@@ -8,30 +8,50 @@ from typing import TYPE_CHECKING
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs
 from weft.codegen.vector_math.coefficients import SINH_F64, TANH_F64
-from weft.codegen.vector_math.exponential import LN2, exp_lite, log1p_pair, log_lite
+from weft.codegen.vector_math.exponential import LN2, log1p_pair, log_lite
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
 # minimax of (tanh x - x) / x**3 in x**2 on [0, 0.625] (Cephes tanhf)
 TANH_F32 = (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+# (sinh x - x) / x**3 in x**2 on [0, 1], error 2**-32
+SINH_F32 = (2.80628026e-06, 1.98381020e-4, 8.33333968e-3, 1.66666666e-1)
 INF = math.inf
 
 
+SINH_OVERFLOW_F32 = 89.41598510742188  # the largest argument with a finite result
+
+
+def _half_exp_f32(x: V) -> tuple[V, V, V]:
+    """exp(|x|) / 2 as head and tail, and exp(-|x|) / 2, up to where the head overflows."""
+    a = exponential.clamp(x.abs(), 0.0, SINH_OVERFLOW_F32)
+    k = (a * exponential.LOG2_E).rint()
+    r = k.fma(-exponential.LN2_HIGH_F32, a)
+    r = k.fma(-exponential.LN2_LOW_F32, r)
+    q = (r * r).fma(r.polynomial(exponential.EXP_F32), r)
+    head = q + 1.0
+    tail = q - (head - 1.0)
+    half = exponential.power_of_two(k.cast("fptosi", "i32") - 2)
+    high, low = head * half * 2.0, tail * half * 2.0
+    return high, low, 0.25 / high
+
+
 def sinh_f32(emit: Emitter, x: V) -> V:
-    lanes, d = x.lanes, x.abs().f64()
-    e = exp_lite(exponential.clamp(d, 0.0, 120.0))
-    big = (e - 1.0 / e) * 0.5
-    z = d * d
-    small = d * z.polynomial((1.0 / 5040.0, 1.0 / 120.0, 1.0 / 6.0, 1.0))
-    result = lanes.select(d < 0.3, small, big).f32()
-    return lanes.select(x.isnan(), x, result.copysign(x))
+    lanes, a = x.lanes, x.abs()
+    high, low, inverse = _half_exp_f32(x)
+    head, tail = pairs.fast_two_sum(high, -inverse)
+    big = lanes.select(a > SINH_OVERFLOW_F32, INF, head + (tail + low))
+    z = a * a
+    small = (a * z).fma(z.polynomial(SINH_F32), a)
+    return lanes.select(x.isnan(), x, lanes.select(a < 1.0, small, big).copysign(x))
 
 
 def cosh_f32(emit: Emitter, x: V) -> V:
-    d = x.abs().f64()
-    e = exp_lite(exponential.clamp(d, 0.0, 120.0))
-    return x.lanes.select(x.isnan(), x, ((e + 1.0 / e) * 0.5).f32())
+    lanes, a = x.lanes, x.abs()
+    high, low, inverse = _half_exp_f32(x)
+    result = lanes.select(a > SINH_OVERFLOW_F32, INF, high + (inverse + low))
+    return lanes.select(x.isnan(), x, result)
 
 
 SINH_OVERFLOW = 710.4758600739439  # the largest argument with a finite result

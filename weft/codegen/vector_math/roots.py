@@ -10,6 +10,7 @@ from weft.codegen.lanes import V
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
+INVERSE_START = 1420000000.0  # bits of a**(-1/3) are about this less a third of a's bits
 # minimax-like start for m**(1/3) on [1, 8): a quadratic through three points, 5 bits
 START = (-0.0172, 0.2940, 0.7370)
 
@@ -35,11 +36,29 @@ def _cube_root(x: V, steps: int) -> V:
     return r * ((third + 1023).cast("sext", "i64") << 52).as_float()
 
 
+def _corrected(a: V, r: V, weight: V) -> V:
+    """A Newton step with the exact residual a - r**3."""
+    square = r * r
+    low = r.fma(r, -square)
+    cube = square * r
+    residual = (a - cube) - (square.fma(r, -cube) + low * r)
+    return residual.fma(weight, r)
+
+
 def cbrt_f32(emit: Emitter, x: V) -> V:
-    lanes = x.lanes
-    ordinary = (x.abs() > 0.0) & (x.abs() < math.inf)
-    d = lanes.select(ordinary, x.abs(), 1.0).f64()
-    return lanes.select(ordinary, _cube_root(d, 3).f32().copysign(x), x)
+    """Newton for a**(-1/3) without divisions, from the exponent's third; a last exact step."""
+    lanes, a = x.lanes, x.abs()
+    ordinary = (a > 0.0) & (a < math.inf)
+    tiny = a < 2.0**-126
+    a = lanes.select(ordinary, lanes.select(tiny, a * 2.0**24, a), 1.0)
+    y = (a.bits().to_float("float").fma(-1.0 / 3.0, INVERSE_START)).cast("fptosi", "i32").as_float()
+    third = a * (-1.0 / 3.0)
+    for _ in range(3):
+        y = y * (third * y).fma(y * y, 4.0 / 3.0)
+    square = y * y
+    c = _corrected(a, a * square, square * (1.0 / 3.0))
+    c = lanes.select(tiny, c * 2.0**-8, c)
+    return lanes.select(ordinary, c.copysign(x), x)
 
 
 def cbrt_f64(emit: Emitter, x: V) -> V:
@@ -49,11 +68,6 @@ def cbrt_f64(emit: Emitter, x: V) -> V:
     d = lanes.select(tiny, a * 2.0**90, lanes.select(huge, a * 2.0**-90, a))
     d = lanes.select(ordinary, d, 1.0)
     r = _cube_root(d, 4)
-    # last correction with the exact residual d - r**3
-    square = r * r
-    low = r.fma(r, -square)
-    cube = square * r
-    residual = (d - cube) - (square.fma(r, -cube) + low * r)
-    r = r + residual / (square * 3.0)
+    r = _corrected(d, r, 1.0 / (r * r * 3.0))
     r = lanes.select(tiny, r * 2.0**-30, lanes.select(huge, r * 2.0**30, r))
     return lanes.select(ordinary, r.copysign(x), x)
