@@ -21,7 +21,6 @@ from weft.numpy import (
     arithmetic,
     axes,
     contractions,
-    creation,
     indexing,
     joining,
     logic,
@@ -437,5 +436,5 @@ def polyder(p: Any, m: int = 1) -> Any:
         if degree <= 0:
             return lax.slice_in_dim(p, 0, 0)
         factors = np.arange(degree, 0, -1).astype(promotion.dtype_of(p))
-        p = lax.mul(_part(p, 0, 0, degree), creation.constant(factors))
+        p = lax.mul(_part(p, 0, 0, degree), promotion.constant(factors))
     return p

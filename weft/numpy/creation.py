@@ -21,15 +21,8 @@ from weft import operations as lax
 from weft.higher import jit as jit_module
 from weft.numpy import axes, promotion
 
+inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
-
-
-def constant(value: np.ndarray, weak_type: bool = False) -> Any:
-    """A host array of a canonical dtype as an Array; it is copied."""
-    dtype = dtypes.canonicalize_dtype(value.dtype)
-    if value.dtype != dtype:
-        value = value.astype(dtype)
-    return runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, dtype, weak_type))
 
 
 def _leaves(value: Any) -> list[Any]:
@@ -115,7 +108,8 @@ def _convert_scalar(value: Any, dtype: Any) -> Any:
     if dtype is None:
         return promotion.as_array(value)
     own = np.asarray(value) if isinstance(value, int) else np.asarray(value, dtypes.result_type(value))
-    return lax.convert_element_type(own.astype(dtype), dtype)
+    converted = np.asarray(own.astype(dtype))
+    return lax.convert_element_type(converted, dtype) if core.is_tracing() else promotion.constant(converted)
 
 
 def _fits(value: int, dtype: Any) -> bool:
@@ -135,7 +129,7 @@ def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
     value = np.asarray(value)
     if value.dtype != target:
         value = value.astype(target)
-    return constant(value) if value.ndim else lax.convert_element_type(value, target)
+    return promotion.constant(value) if value.ndim or not core.is_tracing() else lax.convert_element_type(value, target)
 
 
 def _convert_sequence(value: Any, dtype: Any) -> Any:
@@ -197,8 +191,13 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     own = promotion.dtype_of(x)
     if dtypes.issubdtype(own, np.complexfloating) and dtypes.issubdtype(target, np.bool_):
         return lax.ne(x, np.asarray(0, own))
-    result = promotion.convert(x, target) if getattr(x, "aval", None) is not None else array(x, dtype=target)
+    result = _converted(x, dtype=target) if getattr(x, "aval", None) is not None else array(x, dtype=target)
     return lax.copy_p.bind(result) if copy and result is x else result
+
+
+@functools.partial(inline, static_argnames=("dtype",))
+def _converted(x: Any, *, dtype: Any) -> Any:
+    return promotion.convert(x, dtype)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -250,7 +249,12 @@ def _filled(name: str, shape: Any, value: int, dtype: Any) -> Any:
     if isinstance(shape, str):
         raise TypeError(f"expected sequence object with len >= 0 or a single integer, got {shape!r}")
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, name)
-    return lax.full(axes.canonical_shape(shape), value, target)
+    return _full(shape=axes.canonical_shape(shape), value=value, dtype=target)
+
+
+@functools.partial(inline, static_argnames=("shape", "value", "dtype"))
+def _full(*, shape: tuple[int, ...], value: int, dtype: Any) -> Any:
+    return lax.full(shape, value, dtype)
 
 
 def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -326,19 +330,23 @@ def arange(
     target = dtypes.result_type(*[v for v in given.values() if v is not None]) if asked is None else asked
     target = dtypes.canonicalize_dtype(target)
     if len(values) == 1:
-        return lax.iota(target, max(0, math.ceil(values[0])))
+        return _arange(size=max(0, math.ceil(values[0])), first=None, step=None, dtype=target)
     first = _concrete_scalar(start, "start")
     pace = 1 if step is None else _concrete_scalar(step, "step")
     last = first if stop is None else _concrete_scalar(stop, "stop")
     if stop is None:
         first = 0
     size = max(0, math.ceil((last - first) / pace))
-    result = lax.iota(target, size)
+    pace = None if step is None else pace
+    return _arange(size=size, first=None if stop is None else first, step=pace, dtype=target)
+
+
+@functools.partial(inline, static_argnames=("size", "first", "step", "dtype"))
+def _arange(*, size: int, first: Any, step: Any, dtype: Any) -> Any:
+    result = lax.iota(dtype, size)
     if step is not None:
-        result = lax.mul(np.asarray(pace).astype(target), result)
-    if stop is None:
-        return result
-    return lax.add(np.asarray(first).astype(target), result)
+        result = lax.mul(np.asarray(step).astype(dtype), result)
+    return result if first is None else lax.add(np.asarray(first).astype(dtype), result)
 
 
 def _check_arange_argument(name: str, value: Any) -> None:

@@ -21,6 +21,7 @@ from weft import operations as lax
 from weft.higher import jit as jit_module
 from weft.numpy import axes, promotion, rearrange
 
+inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 
@@ -28,11 +29,14 @@ def _is_array(x: Any) -> bool:
     return isinstance(x, runtime.Array | core.Tracer | np.ndarray)
 
 
-def _converted(arrays: Sequence[Any], dtype: Any, name: str) -> list[Any]:
+def _asked(dtype: Any, name: str) -> Any:
+    return None if dtype is None else dtypes.check_user_dtype(dtype, name)
+
+
+def _converted(arrays: Sequence[Any], dtype: Any) -> list[Any]:
     if dtype is None:
         return [promotion.as_array(x) for x in promotion.promote_dtypes(*arrays)]
-    target = dtypes.check_user_dtype(dtype, name)
-    return [promotion.convert(promotion.as_array(x), target) for x in arrays]
+    return [promotion.convert(promotion.as_array(x), dtype) for x in arrays]
 
 
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
@@ -54,8 +58,18 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     if promotion.shape_of(arrays[0]) == ():
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
     axis = axes.canonical_axis(axis, len(promotion.shape_of(arrays[0])))
-    operands = _converted(arrays, dtype, "concatenate")
+    return _concatenate(*arrays, axis=axis, dtype=_asked(dtype, "concatenate"))
+
+
+@functools.partial(inline, static_argnames=("axis", "dtype"))
+def _concatenate(*arrays: Any, axis: int, dtype: Any) -> Any:
+    operands = _converted(arrays, dtype)
     return operands[0] if len(operands) == 1 else lax.concatenate(operands, axis)
+
+
+@functools.partial(inline, static_argnames=("axis", "dtype"))
+def _stack(*arrays: Any, axis: int, dtype: Any) -> Any:
+    return lax.stack(_converted(arrays, dtype), axis)
 
 
 def _concatenate_rows(rows: Any, axis: int | None, dtype: Any) -> Any:
@@ -102,7 +116,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
             f"All input arrays must have the same shape. Got {', '.join(map(str, dict.fromkeys(shapes)))}."
         )
     axis = axes.canonical_axis(axis, len(shapes[0]) + 1)
-    return lax.stack(_converted(arrays, dtype, "stack"), axis)
+    return _stack(*arrays, axis=axis, dtype=_asked(dtype, "stack"))
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:

@@ -95,10 +95,20 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
     return _convert_array(x, dtype, weak_type)
 
 
+def constant(value: np.ndarray, weak_type: bool = False) -> Any:
+    """A host array as an Array of its canonical dtype; it is copied."""
+    dtype = dtypes.canonicalize_dtype(value.dtype)
+    if value.dtype != dtype:
+        value = value.astype(dtype)
+    return runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, dtype, weak_type))
+
+
 def as_array(x: Any) -> Any:
     """``x`` as an array or tracer of its own type; a host scalar becomes a literal (weak if it is Python's)."""
     if getattr(x, "aval", None) is not None:
         return x
+    if not core.is_tracing() and not hasattr(x, "__jax_array__"):
+        return constant(np.asarray(x), is_weak(x))
     return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=is_weak(x), sharding=None)
 
 

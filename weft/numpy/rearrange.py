@@ -90,7 +90,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     extents = promotion.shape_of(a)
     wanted = resolve_shape(extents, shape)
     if order == "C":
-        return promotion.as_array(a) if wanted == extents else lax.reshape(a, wanted)
+        return promotion.as_array(a) if wanted == extents else _reshape(a, shape=wanted)
     if order == "F":
         reverse = tuple(range(len(extents)))[::-1]
         turned = lax.reshape(a, wanted[::-1], reverse if len(extents) > 1 else None)
@@ -98,6 +98,21 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     if order == "A":
         raise NotImplementedError("np.reshape order=A is not implemented.")
     raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+
+
+@functools.partial(inline, static_argnames=("shape",))
+def _reshape(a: Any, *, shape: tuple[int, ...]) -> Any:
+    return lax.reshape(a, shape)
+
+
+@functools.partial(inline, static_argnames=("order",))
+def _transpose(a: Any, *, order: tuple[int, ...]) -> Any:
+    return lax.transpose(a, order)
+
+
+@functools.partial(inline, static_argnames=("shape",))
+def _broadcast_to(a: Any, *, shape: tuple[int, ...]) -> Any:
+    return promotion.broadcast_to(promotion.as_array(a), shape)
 
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
@@ -136,7 +151,7 @@ _axes_module = axes
 
 def permuted(a: Any, order: tuple[int, ...]) -> Any:
     """``a`` transposed, or ``a`` itself if the order is kept."""
-    return promotion.as_array(a) if order == tuple(range(len(promotion.shape_of(a)))) else lax.transpose(a, order)
+    return promotion.as_array(a) if order == tuple(range(len(promotion.shape_of(a)))) else _transpose(a, order=order)
 
 
 def permute_dims(a: Any, /, axes: Any) -> Any:
@@ -256,7 +271,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     [1, 1]
     """
     promotion.check_arraylike("broadcast_to", array)
-    return promotion.broadcast_to(promotion.as_array(array), axes.canonical_shape(shape))
+    return _broadcast_to(array, shape=axes.canonical_shape(shape))
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
