@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gc
 import threading
 import time
@@ -291,3 +292,15 @@ def test_a_traced_value_of_another_thread_is_refused():
 
     record(f, aval(3))
     assert len(caught) == 1
+
+
+class Size(enum.IntEnum):
+    SMALL = 2
+
+
+def test_subclasses_of_scalars_are_literals():
+    class Metres(float):
+        pass
+
+    closed = record(lambda x: [add_p.bind(x, Metres(1.5)), Size.SMALL], aval(3))
+    assert str(closed) == "{ lambda ; a:f32[3]. let b:f32[3] = add a 1.5:f32[] in (b, 2:i32[]) }"

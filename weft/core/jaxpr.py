@@ -203,6 +203,9 @@ class Jaxpr:
 
     __repr__ = __str__
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.pretty_print())
+
 
 class ClosedJaxpr:
     """A program with the values of its constvars."""
@@ -248,6 +251,9 @@ class ClosedJaxpr:
         return self.pretty_print()
 
     __repr__ = __str__
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(self.pretty_print())
 
 
 def jaxprs_in(value: Any) -> Iterator[Jaxpr]:

@@ -130,6 +130,13 @@ class Primitive:
         return _lookup, (self.name,)
 
 
+def clear_memos() -> None:
+    """Forget all memoised abstract evaluations (part of ``weft.clear_caches``)."""
+    for primitive in registry.values():
+        if primitive._memo is not None:
+            primitive._memo.clear()
+
+
 def _lookup(name: str) -> Primitive:
     if name not in registry:
         raise errors.InternalError(f"unknown primitive {name!r}")

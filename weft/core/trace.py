@@ -20,7 +20,7 @@ import numpy as np
 
 from weft import config, dtypes, errors, runtime
 from weft.core import avals as avals_module
-from weft.core import provenance, source_info
+from weft.core import check, provenance, source_info
 from weft.core.avals import get_aval
 from weft.core.jaxpr import Atom, ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 from weft.core.tracer import Tracer
@@ -168,8 +168,11 @@ class DynamicJaxprTrace(Trace):
             literal = make(value)
             if literal is not None:
                 return literal
-        elif isinstance(value, DynamicJaxprTracer) and value._trace is self:
-            return value.val
+        elif isinstance(value, Tracer):
+            return value.val if value._trace is self else self.constant(value)  # type: ignore[attr-defined]
+        elif isinstance(value, (int, float, complex)):  # an enum member or another subclass
+            kind = next(base for base in (bool, int, float, complex) if isinstance(value, base))
+            return self.atom(kind(value))
         return self.constant(value)
 
     def constant(self, value: Any) -> Var:
@@ -271,6 +274,8 @@ def trace_to_jaxpr(
     finally:
         trace.valid = False
     out_avals = [v.aval for v in outvars]
+    if config.read("enable_checks") or config.read("check"):
+        check.check_jaxpr(closed)
     if config.read("check_tracer_leaks"):
         reference = weakref.ref(trace)
         del trace, in_tracers, outs
