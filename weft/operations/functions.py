@@ -138,7 +138,7 @@ def _log1p_reference(x: Any) -> Any:
     """NumPy's own loses a tiny real part of complex numbers."""
     if x.dtype.kind == "f":
         return np.log1p(x)
-    out = np.log1p(x)
+    out: Any = np.array(np.log1p(x))
     small = np.abs(x) < 0.5
     out.real = np.where(small, np.log1p(x.real * (x.real + 2) + x.imag * x.imag) / 2, out.real)
     return out
