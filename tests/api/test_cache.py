@@ -123,6 +123,17 @@ def test_nothing_outlives_its_function() -> None:
     assert array() is None
 
 
+def test_functions_that_may_not_share_are_not_kept() -> None:
+    def f(x, table=[1.0]):  # noqa: B006
+        return x + table[0]
+
+    weft.jit(f)(1.0)
+    function = weakref.ref(f)
+    del f
+    gc.collect()
+    assert function() is None
+
+
 def test_many_constants_are_not_kept() -> None:
     references = []
     for _ in range(10):

@@ -359,7 +359,7 @@ def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity 
                 f"it reads the {snapshot.loose}, and {snapshot.opaque} is passed around, whose attributes may change"
             )
     except Refusal as refusal:
-        return refusal
+        return Refusal(str(refusal))  # without its traceback, whose frames hold the function
     return Identity((key, values), snapshot.arrays, tuple(snapshot.kept))
 
 
