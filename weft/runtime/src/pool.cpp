@@ -34,6 +34,7 @@ constexpr double kAsleepThresholdNs = 40000;
 constexpr uint32_t kClosed = 0xffffffffu;
 constexpr int kStarvedRuns = 4;          // long jobs in a row of which no worker took a chunk
 constexpr int64_t kLongRunNs = 300'000;
+constexpr int64_t kKeptScratch = 8 << 20;
 constexpr double kLongChunkNs = 20e6;
 constexpr int64_t kMaxChunks = 1 << 20;
 constexpr int64_t kUnpinnedNs = 1'000'000'000;
@@ -221,6 +222,7 @@ class Pool {
           pause_cpu();
           continue;
         }
+        trim_thread_scratch();
         sleepers_.fetch_add(1, std::memory_order_seq_cst);
         if (epoch_.load(std::memory_order_seq_cst) == seen) futex_wait(&epoch_, seen);
         sleepers_.fetch_sub(1, std::memory_order_seq_cst);
@@ -426,6 +428,12 @@ void* thread_scratch(int64_t bytes) {
     if (t_scratch.data == nullptr) t_scratch.bytes = 0;
   }
   return t_scratch.data;
+}
+
+void trim_thread_scratch() {
+  if (t_scratch.bytes <= kKeptScratch) return;
+  std::free(std::exchange(t_scratch.data, nullptr));
+  t_scratch.bytes = 0;
 }
 
 int register_pool(PyObject* module) {

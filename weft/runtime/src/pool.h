@@ -26,6 +26,7 @@ void pool_run(ChunkFunction function, void* context, int64_t total, int64_t grai
 // `bytes` of scratch owned by the current thread, 64-byte aligned, valid until the thread asks again; nullptr if
 // there is no memory.
 void* thread_scratch(int64_t bytes);
+void trim_thread_scratch();  // gives back what is more than a few megabytes
 
 int register_pool(PyObject* module);  // Pool
 

@@ -35,8 +35,9 @@ class KernelStep final : public Step {
       bases = heap.data();
     }
     for (size_t i = 0; i < count; ++i) bases[i] = operands[i].address(frame);
-    if (outer_count == 1) return run_nest(frame, bases, cost);
-    return outer_count == 0 ? Status::ok : run_outer(frame, bases);
+    Status status = outer_count == 1 ? run_nest(frame, bases, cost) : outer_count == 0 ? Status::ok : run_outer(frame, bases);
+    if (scratch_bytes + partial_bytes > 0) trim_thread_scratch();
+    return status;
   }
   double cost_ns() const override { return cost; }
   bool is_kernel() const override { return true; }
