@@ -392,6 +392,11 @@ def test_stages() -> None:
     assert compiled.cost_analysis()
 
 
+def test_wrapped_is_a_protocol() -> None:
+    assert isinstance(weft.jit(lambda x: x), weft.stages.Wrapped)
+    assert not isinstance(lambda x: x, weft.stages.Wrapped)
+
+
 def test_compiled_refuses_other_arguments() -> None:
     compiled = weft.jit(lambda x: x + 1).lower(weft.ShapeDtypeStruct((3,), wnp.float32)).compile()
     with pytest.raises(TypeError, match=r"'x' compiled with float32\[3\] and called with float32\[4\]"):

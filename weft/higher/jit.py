@@ -161,7 +161,7 @@ class JitState:
                     return found
             else:
                 record.refusal = answer
-        if config.read("explain_cache_misses"):
+        if config.read("explain_cache_misses") and not _is_own(self.function):
             misses.report(self.function, record, key, prepared.call, who)
         found = self._trace_anew(prepared, key)
         if not trace_cache.holds_tracers(found.closed):
@@ -260,8 +260,9 @@ _counted: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def _is_own(function: Any) -> bool:
-    """A function of weft itself: with ``inline`` its body is simply run, which records the same equations."""
-    return getattr(function, "__globals__", {}).get("__name__", "").startswith("weft.")
+    """A function of weft itself: not explained, and with ``inline`` simply run, which records the same equations."""
+    module = getattr(function, "__globals__", {}).get("__name__", "")
+    return module.startswith("weft.") and not module.startswith("weft.tour.")
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:

@@ -8,7 +8,7 @@ forms and of the plan is given by ``as_text(form)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from weft import runtime
 from weft.core import avals as avals_module
@@ -319,17 +319,15 @@ def _eval_shape(jitted: Any, /, *args: Any, **kwargs: Any) -> Any:
     return _trace(jitted, *args, **kwargs).out_info
 
 
-class Wrapped:
-    """What ``jit`` gives, for type annotations: callable, with ``trace``, ``lower`` and ``eval_shape``."""
+@runtime_checkable
+class Wrapped(Protocol):
+    """What ``jit`` gives, for annotations and ``isinstance``: callable, with ``trace`` and ``lower``."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError("[Wrapped] a protocol, not a class to instantiate")
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        raise NotImplementedError("[Wrapped] a protocol, not a class to instantiate")
+    def trace(self, *args: Any, **kwargs: Any) -> Traced: ...
 
-    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        raise NotImplementedError("[Wrapped] a protocol, not a class to instantiate")
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...
 
 
 CompilerOptions = dict[str, "str | bool"]
