@@ -62,6 +62,11 @@ def _array_aval(value: Any) -> ShapedArray:
 
 def _numpy_aval(value: np.ndarray | np.generic) -> ShapedArray:
     dtype = value.dtype
+    if isinstance(value, np.ma.MaskedArray):
+        raise ValueError(
+            "numpy masked arrays are not supported as direct inputs to JAX functions. "
+            "Use arr.filled() to convert the value to a standard numpy array."
+        )
     if not dtypes.is_supported(dtype):
         raise TypeError(
             f"Value '{value}' with dtype {dtype} is not a valid JAX array type. "

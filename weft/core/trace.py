@@ -171,7 +171,7 @@ class DynamicJaxprTrace(Trace):
         elif isinstance(value, Tracer):
             return value.val if value._trace is self else self.constant(value)  # type: ignore[attr-defined]
         elif isinstance(value, (int, float, complex)):  # an enum member or another subclass
-            kind = next(base for base in (bool, int, float, complex) if isinstance(value, base))
+            kind: Any = next(base for base in (bool, int, float, complex) if isinstance(value, base))
             return self.atom(kind(value))
         return self.constant(value)
 
