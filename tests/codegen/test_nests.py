@@ -284,3 +284,45 @@ def test_transposed_operand(on, dtype):
         call([a, b, out], [m, n, m, n, n], [0, m // 2, split, n, 0, 0])
         call([a, b, out], [m, n, m, n, n], [m // 2, m, split, n, 0, 0])
         np.testing.assert_array_equal(out, a.T ^ b if dtype == np.bool_ else a.T + b)
+
+
+@pytest.mark.parametrize("on", TARGETS, ids=lambda t: t.name)
+def test_two_reduced_dimensions_with_a_row_buffer(on):
+    """x[i, a, b] summed over a and b (not adjacent in memory), then divided by the sum: both forms."""
+    divide = elementwise(lambda e, x, y: e.div(x, y))
+    x = data(6, 5, 70)
+
+    def phases(tree):
+        return [
+            ir.Phase(
+                body=(ir.Load(0, 0), apply(1, MUL, 0, 0), ir.RowStore(0, 1)),
+                reductions=(reduce((2,), total(), (1,), tree=tree),),
+            ),
+            ir.Phase(body=(ir.RowLoad(3, 0), apply(4, divide, 3, 2), ir.Store(1, 4))),
+        ]
+
+    square = x * x
+    shape = (P, R, R)
+    strides = (ir.RUNTIME, ir.RUNTIME, 1)
+    made = nest(
+        shape, [operand(F32, "in", *strides), operand(F32, "out", *strides)], phases("lanes"), 2, on.lanes, (F32,)
+    )
+    call, _ = load(made, on)
+    out = np.zeros_like(x)
+    call([x, out], [6, 5, 70, 350, 70, 350, 70], [0, 6, 0, 70, 0, 0], codegen.scratch_bytes(made, (6, 5, 70)))
+    sums = np.zeros(6, np.float32)
+    for a in range(5):
+        sums = sums + lanes_tree(square[:, a], np.add, np.float32(0))
+    np.testing.assert_array_equal(out, square / sums[:, None, None])
+
+    strides = (1, ir.RUNTIME, ir.RUNTIME)  # lanes along the kept dimension: x[a, b, i]
+    made = nest(
+        shape, [operand(F32, "in", *strides), operand(F32, "out", *strides)], phases("rows"), 0, on.lanes, (F32,)
+    )
+    call, _ = load(made, on)
+    out = np.zeros_like(x)
+    call([x, out], [70, 6, 5, 350, 70, 350, 70], [0, 0, 0, 70, 0, 0], codegen.scratch_bytes(made, (70, 6, 5)))
+    sums = np.zeros(70, np.float32)
+    for a in range(6):
+        sums = sums + rows_tree(square[a], np.add, np.float32(0))
+    np.testing.assert_array_equal(out, square / sums)
