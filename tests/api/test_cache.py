@@ -134,6 +134,19 @@ def test_functions_that_may_not_share_are_not_kept() -> None:
     assert function() is None
 
 
+def test_arguments_are_not_kept() -> None:
+    weft.jit(lambda x, t=[1]: wnp.sum(x) + t[0])(wnp.ones(7))  # noqa: B006
+    gc.collect()
+    before = weft.runtime.memory_stats()["live_bytes"]
+    x = wnp.ones(1 << 16)
+    weft.jit(lambda x, t=[1]: wnp.sum(x) + t[0])(x)  # noqa: B006
+    wnp.sum(x)
+    assert weft.runtime.memory_stats()["live_bytes"] > before
+    del x
+    gc.collect()
+    assert weft.runtime.memory_stats()["live_bytes"] <= before + 4096
+
+
 def test_many_constants_are_not_kept() -> None:
     references = []
     for _ in range(10):

@@ -149,7 +149,8 @@ class JitState:
         who: identity.Identity | None = None
         places: trace_cache.Key = ()
         record.refusal = None
-        if config.read("share_equal_functions"):
+        own = _is_own(self.function)
+        if not own and config.read("share_equal_functions"):
             values = tuple([value for _, value in statics])
             answer = identity.identify(self.function, values, prepared.in_tree)
             if isinstance(answer, identity.Identity):
@@ -161,7 +162,7 @@ class JitState:
                     return found
             else:
                 record.refusal = answer
-        if config.read("explain_cache_misses") and not _is_own(self.function):
+        if config.read("explain_cache_misses") and not own:
             misses.report(self.function, record, key, prepared.call, who)
         found = self._trace_anew(prepared, key)
         if not trace_cache.holds_tracers(found.closed):
