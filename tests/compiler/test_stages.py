@@ -104,3 +104,28 @@ def test_eager_operations_of_a_fresh_shape_compile_nothing() -> None:
     before = compiler.stats()["kernels_built"]
     np.asarray(lax.add(np.ones((7, 2, 5), np.float32), np.ones((7, 2, 5), np.float32)))
     assert compiler.stats()["kernels_built"] == before
+
+
+@pytest.mark.parametrize("skipped", ["simplify", "fuse", "simplify,fuse"])
+def test_stages_can_be_skipped(skipped: str) -> None:
+    def function(x: Any) -> list[Any]:
+        y = lax.sub(x, lax.broadcast_in_dim(lax.reduce_max(x, (0,)), x.shape, ()))
+        return [lax.reshape(lax.add(y, y), (2, 3)), lax.concatenate([y, lax.rev(lax.mul(x, x), (0,))], 0)]
+
+    closed = ladder.traced(function, [X])
+    try:
+        weft.config.update("skip", skipped)
+        program = pipeline.compile_new(closed, "skipping", ())
+    finally:
+        weft.config.update("skip", "")
+    for out, expected in zip(ladder.by_machine_code(program, [X]), ladder.by_reference(closed, [X]), strict=True):
+        np.testing.assert_array_equal(out, expected)
+    assert ladder.n_kernels(program) > 2 or skipped == "simplify"
+
+
+def test_a_failing_stage_names_itself_and_keeps_its_program() -> None:
+    stages = pipeline.Stages("failing")
+    with pytest.raises(errors.InternalError, match="stage: fuse") as caught:
+        stages.run("fuse", lambda program: {}["missing"], "the program")
+    assert Path(caught.value.dump).read_text() == "the program\n"
+    Path(caught.value.dump).unlink()

@@ -56,8 +56,14 @@ class Kernels:
 
 def fuse(jaxpr: Any) -> Kernels:
     """The kernels of a simplified program."""
-    dims = dimensions(jaxpr)
-    return _Fusion(jaxpr, dims).run()
+    return _Fusion(jaxpr, dimensions(jaxpr)).run()
+
+
+def without_fuse(jaxpr: Any) -> Kernels:
+    """One kernel for every equation, to bisect a wrong answer (``WEFT_SKIP=fuse``)."""
+    fusion = _Fusion(jaxpr, dimensions(jaxpr))
+    fusion.alone = True
+    return fusion.run()
 
 
 class _Fusion:
@@ -72,11 +78,13 @@ class _Fusion:
         self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
         self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
         self.aliases: dict[Any, Any] = {}
+        self.alone = False  # let no equation join another
 
     def run(self) -> Kernels:
         for equation in reversed(self.jaxpr.eqns):
             self._place(equation)
-        self._merge_siblings()
+        if not self.alone:
+            self._merge_siblings()
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
@@ -149,6 +157,8 @@ class _Fusion:
                 user.before.add(group)
 
     def _absorb(self, group: Group, equation: Any) -> bool:
+        if self.alone:
+            return False
         reason = self.absorber.absorb(group, equation)
         if reason is None:
             self._note_users(group, equation)
@@ -304,7 +314,7 @@ class _Fusion:
     def _see_through(self, group: Group, equation: Any) -> bool:
         """Let a group read past a reshape that only adds or drops unit dimensions."""
         operand, out = equation.invars[0], equation.outvars[0]
-        if operand not in self.made:  # in memory already: under its new shape it is as dense as before
+        if operand not in self.made or self.alone:  # in memory already: under its new shape it is as dense as before
             return False
         pairs = dict(matched(operand.aval.shape, out.aval.shape))
         unmatched = [extent for dim, extent in enumerate(operand.aval.shape) if dim not in pairs]

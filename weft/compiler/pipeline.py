@@ -174,6 +174,7 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     program.consts = tuple(as_arrays(jaxpr.consts[n_own:], jaxpr.jaxpr.constvars[n_own:]))
     program.in_avals = tuple(v.aval for v in (*jaxpr.jaxpr.constvars, *closed.jaxpr.invars))
     program.executable = stages.run("link", _executable, program)
+    stages.forms(program.text)
     if config.read("log_compiles"):
         spent = " ".join(f"{stage} {ms:.2f}" for stage, ms in stages.milliseconds.items())
         total = (time.perf_counter() - start) * 1e3

@@ -22,6 +22,7 @@ from weft.loops.schedule import BLOCK, Binding, Lowered
 
 ALIGNMENT = 64
 VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
+COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
 ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
 
 Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
@@ -381,7 +382,8 @@ def _callable(function: Callable[..., Any], params: dict[str, Any]) -> Callable[
 
 def _has_points(low: Lowered) -> bool:
     """Whether a kernel writes anything (a reduction over nothing still writes its identity)."""
-    extents = [extent for dim, extent in zip(low.nest.dims, low.extents, strict=True) if dim.role == "parallel"]
+    reduces = any(phase.reductions for phase in low.nest.phases)
+    extents = [n for dim, n in zip(low.nest.dims, low.extents, strict=True) if dim.role == "parallel" or not reduces]
     return 0 not in extents and 0 not in low.outer
 
 
@@ -420,6 +422,8 @@ def split_of(low: Lowered) -> tuple[str, int, int]:
     if not nest.dims or nest.dims[0].role == "reduced":
         return "none", 0, 1
     vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
+    if vector == 0 and len(nest.dims) > 1:  # columns that each take long
+        return "vector", extents[0], nest.width * COLUMN_GRAIN
     if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
         return "vector", extents[vector], nest.width * VECTOR_GRAIN
     return "first", extents[0], 1

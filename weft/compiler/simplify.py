@@ -28,17 +28,22 @@ NEEDS_ARRAYS = (
 )  # fmt: skip
 
 
-def simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
+def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     """The same program, flat and small."""
     closed = keys.without_keys(closed)
     jaxpr = closed.jaxpr
-    simplifier = _Simplifier()
+    simplifier = _Simplifier(flatten_only)
     simplifier.constvars, simplifier.consts = list(jaxpr.constvars), list(closed.consts)
     simplifier.run(jaxpr.eqns)
     outvars = [simplifier.array(simplifier.atom(v)) for v in jaxpr.outvars]
     eqns = drop_dead(reshapes.sink_reshapes(drop_dead(simplifier.eqns, outvars), outvars), outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
     return ClosedJaxpr(small, simplifier.consts)
+
+
+def without_simplify(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """Only what later stages rely on: calls inlined, compound operations expanded (``WEFT_SKIP=simplify``)."""
+    return simplify(closed, flatten_only=True)
 
 
 def drop_dead(equations: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
@@ -79,7 +84,8 @@ def _traced(function: Callable[..., Any], avals: Sequence[Any]) -> ClosedJaxpr:
 class _Simplifier:
     """The forward pass."""
 
-    def __init__(self) -> None:
+    def __init__(self, flatten_only: bool) -> None:
+        self.flatten_only = flatten_only
         self.constvars: list[Any] = []
         self.consts: list[Any] = []
         self.eqns: list[Any] = []
@@ -129,7 +135,7 @@ class _Simplifier:
 
     def emit(self, equation: Any) -> None:
         """Record an equation, unless a rule or an earlier equation gives its result."""
-        if not equation.effects:
+        if not equation.effects and not self.flatten_only:
             atom = algebra.simplified(equation, self.producers)
             if atom is not None:
                 self.replaced[equation.outvars[0]] = atom

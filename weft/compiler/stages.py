@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from typing import Any, TypeVar
 from weft import config
 from weft.compiler import verify
 from weft.core.jaxpr import ClosedJaxpr
+from weft.errors import InternalError
 
 Result = TypeVar("Result")
 _serial = itertools.count()
@@ -39,13 +41,29 @@ class Stages:
         start = time.perf_counter()
         if stage in self._skip:
             function = getattr(sys.modules[function.__module__], f"without_{stage}", function)
-        result = function(*args)
+        try:
+            result = function(*args)
+        except (AssertionError, AttributeError, LookupError) as error:
+            raise self._bug(stage, error, args[0]) from error
         self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + (time.perf_counter() - start) * 1e3
         if self._check and isinstance(result, ClosedJaxpr):
             verify.verify(stage, args[0], result)
         if self._show or self._dump:
             self._write(stage, result)
         return result
+
+    def forms(self, text: Callable[[str], str]) -> None:
+        """Print and dump the forms that no stage gives as its result."""
+        for form in ("llvm", "asm"):
+            if form in self._show or (self._dump and form == "llvm"):
+                self._write(form, text(form))
+
+    def _bug(self, stage: str, error: Exception, program: Any) -> InternalError:
+        """What a stage's failure becomes: the stage, and the program it was given, kept in a file."""
+        handle, path = tempfile.mkstemp(prefix=f"weft-{stage}-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(form_text(program) + "\n")
+        return InternalError(f"{type(error).__name__}: {error}", stage=stage, node=self.name, dump=path)
 
     def _write(self, stage: str, result: Any) -> None:
         if stage in self._show:

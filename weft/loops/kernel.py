@@ -10,10 +10,10 @@ two accesses is computed twice. Loads happen where an access meets a variable th
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from weft.core import jaxpr as jaxprs
 from weft.core import kinds
 from weft.loops.index_math import UNIT, Sizes
 
@@ -113,18 +113,28 @@ def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> 
     )
 
 
-def describe(kernel: Kernel, equation_text: Callable[[Any], str] = str) -> str:
-    """The kernel as text: its space, its equations, what it stores, and why it is so."""
+def describe(kernel: Kernel) -> str:
+    """The kernel as text: its space, its equations, what it stores, and why it is no larger."""
     role = f"({kernel.tree or 'reduced'})"
     axes = " ".join(
         f"i{axis.key}:{axis.extent}{role if axis.key in kernel.reduced else ''}" for axis in kernel.axes
     )
     lines = [f"kernel {kernel.name} [{axes}]"]
-    lines += [f"  {equation_text(equation)}" for equation in kernel.equations]
+    lines += [f"  {line}" for line in str(as_jaxpr(kernel)).splitlines()]
     for output in kernel.outputs:
         lines.append(f"  store {_access_text(output.access)} of {output.target.aval.str_short()}")
     lines += [f"  # {reason}" for reason in kernel.reasons]
     return "\n".join(lines)
+
+
+def as_jaxpr(kernel: Kernel) -> jaxprs.Jaxpr:
+    """The equations of a kernel as a program of its own."""
+    made = {v for equation in kernel.equations for v in equation.outvars}
+    operands = [v for equation in kernel.equations for v in equation.invars if not isinstance(v, jaxprs.Literal)]
+    stored = [output.node.atom for output in kernel.outputs]
+    leaves = [v for v in (*operands, *stored) if v not in made and not isinstance(v, Constant)]
+    outvars = [jaxprs.Literal(v.val, v.aval) if isinstance(v, Constant) else v for v in stored]
+    return jaxprs.Jaxpr([], list(dict.fromkeys(leaves)), outvars, kernel.equations)
 
 
 def _access_text(access: Access) -> str:
