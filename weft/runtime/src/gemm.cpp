@@ -126,7 +126,8 @@ class GemmStep final : public Step {
     cut_rows = n == 1 || (m != 1 && m * 4 >= n);  // packing the other operand again for each piece costs less this way
     int64_t extent = cut_rows ? m : n;
     // A vector times a matrix is bound by memory: pieces of 1 MB. Its kernels are not probed.
-    double wanted = is_vector() ? double(extent) * double(k) * double(itemsize) / 1e6 : flops / kPieceFlops;
+    double products = double(m) * double(n) * double(k);
+    double wanted = is_vector() ? double(extent) * double(k) * double(itemsize) / 1e6 : 2 * products / kPieceFlops;
     most_pieces = std::clamp<int64_t>(int64_t(std::min(wanted, 1e6)), 1, std::max<int64_t>(extent / kUnit, 1));
     if (is_vector()) most_pieces = std::min<int64_t>(most_pieces, 256);
   }
@@ -233,9 +234,10 @@ bool probe(char dtype, bool rows) {
   step.dtype = dtype;
   step.itemsize = dtype == 'f' ? 4 : dtype == 'D' ? 16 : 8;
   step.cut_rows = rows;
-  step.m = rows ? 2 * kUnit + 11 : 131;
-  step.n = rows ? 131 : 2 * kUnit + 11;
-  step.k = 900;  // more than one block of k
+  // No piece is as small as OpenBLAS's small-matrix path takes (real pieces are not either); k is more than one block.
+  step.m = rows ? 2 * kUnit + 61 : 67;
+  step.n = rows ? 67 : 2 * kUnit + 61;
+  step.k = 520;
   step.lda = step.k;
   step.ldb = step.ldc = step.n;
   int64_t reals = step.itemsize / (dtype == 'f' || dtype == 'F' ? 4 : 8);
