@@ -8,7 +8,6 @@ tuple whose id, the token, is part of every cache key; leaving a context restore
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 import threading
@@ -17,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft import runtime
+from weft import lazy, runtime
 from weft.record import Record
 
 _DOT_PRECISIONS = (
@@ -62,14 +61,12 @@ OPTIONS: dict[str, Option] = dict((
     _option("threefry_partitionable", True, bool, "random bits by position rather than by halves", in_key=True),
     _option("random_seed_offset", 0, int, "added to every integer seed", in_key=True),
     _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
-    _option("softmax_custom_jvp", True, bool, "softmax carries its own derivative", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
     _option("compilation_cache_dir", None, object, "folder of the kernel cache on disk"),
     _option("compilation_cache_max_size", -1, int, "bytes the kernel cache on disk may hold, -1 for no bound"),
     _option("tracer_error_num_traceback_frames", 5, int, "frames shown for a leaked value"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     _option("no_execution", False, bool, "raise where a program would run"),
-    _option("pprint_use_color", False, bool, "colours in printed jaxprs (never used)"),
     # weft's own
     _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
     _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
@@ -101,12 +98,35 @@ INERT: dict[str, Any] = {
     "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
     "persistent_cache_min_compile_time_secs": 1.0, "persistent_cache_min_entry_size_bytes": 0,
     "platform_name": "", "platforms": None, "raise_persistent_cache_errors": False, "remat3": False,
-    "scan3": False, "send_traceback_to_runtime": False, "source_url_schema": None, "thread_guard": False,
+    "scan3": False, "send_traceback_to_runtime": False, "softmax_custom_jvp": False, "source_url_schema": None,
+    "pprint_use_color": True, "thread_guard": False,
     "traceback_in_locations_limit": 10, "transfer_guard": None, "transfer_guard_device_to_device": None,
     "transfer_guard_device_to_host": None, "transfer_guard_host_to_device": None,
     "use_direct_linearize": True, "use_magma": None, "use_shardy_partitioner": True,
     "use_simplified_jaxpr_constants": False,
 }  # fmt: skip
+
+# JAX's options for what weft does not have (other devices, several processes, Pallas, export): setting one raises.
+_ABSENT_NAMES = """
+    backend_target bcoo_cusparse_lowering check_proxy_envs cpu_collectives_implementation
+    cpu_get_global_topology_timeout_minutes cpu_get_local_topology_timeout_minutes
+    cross_host_transfer_socket_address cross_host_transfer_timeout_seconds
+    cross_host_transfer_transfer_size cross_host_transport_addresses cuda_visible_devices
+    debug_leaked_clients_on_clear_backends disallow_mesh_context_manager distributed_debug
+    enable_preemption_service enable_recoverability error_checking_behavior_divide
+    error_checking_behavior_nan error_checking_behavior_oob experimental_unsafe_xla_runtime_errors
+    export_calling_convention_version export_ignore_forward_compatibility
+    force_dcn_cross_host_transfers jax2tf_associative_scan_reductions
+    jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo
+    num_cpu_devices oneapi_visible_devices pallas_enable_debug_checks pallas_poison_buffers
+    pallas_use_mosaic_gpu pallas_verbose_errors pgle_aggregation_percentile pgle_profiling_runs
+    pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering
+    ragged_dot_use_ragged_dot_instruction refs_to_pins remove_custom_partitioning_ptr_from_cache_key
+    remove_size_one_mesh_axis_from_type rocm_visible_devices serialization_version
+    share_binary_between_hosts share_binary_between_hosts_timeout_ms sort_devices_by_process_index
+    threefry_gpu_kernel_lowering use_emit_pipeline_primitive xla_backend xla_profile_version
+"""
+ABSENT = frozenset(_ABSENT_NAMES.split())
 
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
 _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
@@ -137,7 +157,9 @@ def _canonical(name: str) -> str:
     short = name[4:] if name.startswith("jax_") else name[5:] if name.startswith("weft_") else name
     if short in OPTIONS or short in INERT:
         return short
-    close = difflib.get_close_matches(short, [*OPTIONS, *INERT], n=3)
+    if short in ABSENT:
+        raise NotImplementedError(f"[config] {name} configures a part of JAX that weft does not have")
+    close = lazy.difflib.get_close_matches(short, [*OPTIONS, *INERT], n=3)
     hint = f". Did you mean {' or '.join(repr(match) for match in close)}?" if close else ""
     raise AttributeError(f"Unrecognized config option: {name}{hint}")
 

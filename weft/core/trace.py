@@ -108,9 +108,9 @@ def is_tracing() -> bool:
 def set_current(trace: Trace) -> Iterator[None]:
     """Work under ``trace``; the trace before is restored however the block ends."""
     before, level = state.trace, state.level
-    state.trace, state.level = trace, max(level, trace.level)
-    runtime.set_tracing(trace is not EVAL)
     try:
+        state.trace, state.level = trace, max(level, trace.level)
+        runtime.set_tracing(trace is not EVAL)
         yield
     finally:
         state.trace, state.level = before, level
