@@ -394,16 +394,18 @@ def _extent(value: Any, name: str, function: str) -> int:
 
 def diagonal_mask(rows: int, columns: int, k: Any) -> Any:
     """bool[rows,columns], true where column - row is ``k``."""
-    row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
-    column = lax.broadcasted_iota(np.int32, (rows, columns), 1)
-    return lax.eq(lax.add(row, promotion.convert(k, np.dtype(np.int32))), column)
+    counted = dtypes.canonicalize_dtype(np.int64)
+    row = lax.broadcasted_iota(counted, (rows, columns), 0)
+    column = lax.broadcasted_iota(counted, (rows, columns), 1)
+    return lax.eq(lax.add(row, promotion.convert(k, counted)), column)
 
 
 def triangle_mask(rows: int, columns: int, k: Any) -> Any:
     """bool[rows,columns], true where column - row is at most ``k``."""
-    row = lax.broadcasted_iota(np.int32, (rows, columns), 0)
-    shifted = lax.add(row, promotion.convert(k, np.dtype(np.int32)))
-    return lax.ge(shifted, lax.broadcasted_iota(np.int32, (rows, columns), 1))
+    counted = dtypes.canonicalize_dtype(np.int64)
+    row = lax.broadcasted_iota(counted, (rows, columns), 0)
+    shifted = lax.add(row, promotion.convert(k, counted))
+    return lax.ge(shifted, lax.broadcasted_iota(counted, (rows, columns), 1))
 
 
 def identity(n: Any, dtype: Any = None) -> Any:
@@ -421,7 +423,7 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = None) -> Any:
     >>> tri(2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
-    target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "tri")
+    target = np.dtype(np.float32) if dtype is None else dtypes.check_user_dtype(dtype, "tri")
     rows = _extent(N, "N", "tri")
     columns = rows if M is None else _extent(M, "M", "tri")
     return promotion.convert(triangle_mask(rows, columns, k), target)
@@ -455,9 +457,8 @@ def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool,
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     promotion.check_arraylike("linspace", start, stop)
-    compute = promotion.inexact_dtype(dtypes.result_type(start, stop))
-    result_dtype = compute if dtype is None else dtype
-    compute = dtypes.result_type(compute, result_dtype)
+    result_dtype = promotion.inexact_dtype(dtypes.result_type(start, stop)) if dtype is None else dtype
+    compute = promotion.inexact_dtype(result_dtype)
     start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
     shape = promotion.broadcast_shapes(promotion.shape_of(start), promotion.shape_of(stop))
     start, stop = promotion.broadcast_to(start, shape), promotion.broadcast_to(stop, shape)
@@ -512,9 +513,8 @@ def logspace(
 @functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
 def _logspace(start: Any, stop: Any, base: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     promotion.check_arraylike("logspace", start, stop, base)
-    compute = promotion.inexact_dtype(dtypes.result_type(start, stop))
-    result_dtype = compute if dtype is None else dtype
-    compute = dtypes.result_type(compute, result_dtype)
+    result_dtype = promotion.inexact_dtype(dtypes.result_type(start, stop)) if dtype is None else dtype
+    compute = promotion.inexact_dtype(result_dtype)
     start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
     exponents = linspace(start, stop, num=num, endpoint=endpoint, axis=axis)
     return promotion.convert(lax.pow(promotion.convert(base, compute), exponents), result_dtype)
@@ -534,9 +534,8 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
 @functools.partial(jit, static_argnames=("num", "endpoint", "dtype", "axis"))
 def _geomspace(start: Any, stop: Any, *, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     promotion.check_arraylike("geomspace", start, stop)
-    compute = promotion.inexact_dtype(dtypes.result_type(start, stop))
-    result_dtype = compute if dtype is None else dtype
-    compute = dtypes.result_type(compute, result_dtype)
+    result_dtype = promotion.inexact_dtype(dtypes.result_type(start, stop)) if dtype is None else dtype
+    compute = promotion.inexact_dtype(result_dtype)
     start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
     sign = lax.sign(start)
     factor = np.asarray(np.log10(np.e)).astype(compute)

@@ -198,8 +198,9 @@ def _static_cuts(x: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
 
 def _at_integers(x: Any, integers: tuple[Any, ...], plan: Plan, shape: tuple[int, ...]) -> Any:
     """One dynamic slice with extent 1 at the integers, which are then squeezed."""
-    wide = any(getattr(i, "dtype", None) in (np.dtype(np.int64), np.dtype(np.uint64)) for i in integers)
-    dtype = np.dtype(np.int64 if wide else np.int32)
+    host = all(isinstance(i, int) for i in integers)
+    wide = host or max(shape, default=0) >= 2**31
+    dtype = dtypes.canonicalize_dtype(np.int64) if wide else np.dtype(np.int32)
     starts: list[Any] = [np.asarray(0, dtype)] * len(shape)
     sizes = list(shape)
     for axis, cut in enumerate(plan.cuts):

@@ -55,8 +55,8 @@ def inexact_dtype(dtype: Any) -> Any:
 
 
 def numeric_dtype(dtype: Any) -> Any:
-    """``dtype``, with bool replaced by the default integer."""
-    return dtypes.canonicalize_dtype(np.int64) if dtype == np.bool_ else dtype
+    """``dtype``, with bool replaced by int32."""
+    return np.dtype(np.int32) if dtype == np.bool_ else dtype
 
 
 def shape_of(x: Any) -> tuple[int, ...]:

@@ -433,8 +433,8 @@ def _roll_dynamic(a: Any, shift: Any, *, axis: tuple[int, ...]) -> Any:
     places = np.broadcast_to(np.asarray(axis), promotion.shape_of(amounts)).tolist()
     for position, place in enumerate(places):
         amount = lax.squeeze(lax.slice_in_dim(amounts, position, position + 1), (0,))
-        extent = promotion.shape_of(a)[place]
-        dtype = promotion.dtype_of(amount)
+        extent, dtype = promotion.shape_of(a)[place], np.dtype(np.int32)
+        amount = promotion.convert(amount, dtype)
         divisor = lax.max(np.asarray(extent, dtype), np.asarray(1, dtype))
         offset = arithmetic.remainder(amount, divisor)
         doubled = lax.concatenate([a, a], place)

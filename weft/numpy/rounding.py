@@ -188,7 +188,8 @@ def angle(z: Any, deg: bool = False) -> Any:
 def _as_angle(z: Any, deg: bool) -> Any:
     re, im = real(z), imag(z)
     if not dtypes.issubdtype(promotion.dtype_of(re), np.inexact):
-        re, im = promotion.promote_dtypes_inexact(re, im)
+        default = dtypes.canonicalize_dtype(np.float64)
+        re, im = promotion.convert(re, default), promotion.convert(im, default)
     result = lax.atan2(im, re)
     return lax.mul(result, np.asarray(180 / np.pi, promotion.dtype_of(result))) if deg else result
 

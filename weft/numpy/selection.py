@@ -68,7 +68,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     choices = promotion.promote_dtypes(default, *choicelist)
     shape = promotion.broadcast_shapes(*(promotion.shape_of(v) for v in (*condlist, *choices)))
     conditions = [promotion.broadcast_to(c, shape) for c in (np.asarray(False), *condlist)]
-    first = lax.argmax(lax.stack(conditions, axis=0), 0, np.int32)
+    first = lax.argmax(lax.stack(conditions, axis=0), 0, dtypes.canonicalize_dtype(np.int64))
     return lax.select_n(first, *(promotion.broadcast_to(c, shape) for c in choices))
 
 

@@ -278,6 +278,8 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 
 def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, weak_type: bool) -> Array:
     """``sizes`` filled with the value as ``dtype``; numbers are converted here, without a kernel."""
+    if not sizes and core.is_tracing() and not core.get_aval(value).shape:
+        return convert.convert(value, dtype, weak_type)  # a literal, as JAX has it
     if isinstance(value, int) and not weak_type and isinstance(dtype, np.dtype):
         return broadcast_in_dim(references.convert(np.asarray(value), dtype)[()], sizes, ())
     aval = core.get_aval(value)
