@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime, target
+from weft import lazy, runtime, target
 from weft.core import trace as tracing
 from weft.core import tracebacks
 from weft.core.jaxpr import name_unused_outputs
@@ -123,7 +122,7 @@ def environment() -> dict[str, str]:
         "python": sys.version.replace("\n", " "),
         "device info": f"{devices.CPU.device_kind}-1, {devices.local_device_count()} local devices",
         "process_count": str(devices.process_count()),
-        "platform": str(platform.uname()),
+        "platform": str(lazy.platform.uname()),
         "target": str(host.name),
         "threads": str(runtime.Pool.get_threads()),
     }

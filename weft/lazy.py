@@ -10,6 +10,9 @@ import importlib
 from typing import Any
 
 MODULES = {
+    "difflib": "difflib",
+    "logging": "logging",
+    "platform": "platform",
     "compiler": "weft.compiler",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",

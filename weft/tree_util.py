@@ -10,12 +10,11 @@ classes, and the errors that say at which key path two trees differ. Dictionarie
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from weft import runtime
+from weft import lazy, runtime
 from weft.record import Record
 from weft.runtime import PyTreeDef
 
@@ -339,7 +338,7 @@ def _is_empty(tree: Any, is_leaf: IsLeaf) -> bool:
 
 def _metadata_difference(where: str, name: str, kind: type, metadata: Any, full_metadata: Any) -> str:
     ours, theirs = _as_shown(metadata), _as_shown(full_metadata)
-    compared = difflib.ndiff(ours.splitlines(), theirs.splitlines())
+    compared = lazy.difflib.ndiff(ours.splitlines(), theirs.splitlines())
     diff = "\n".join(f"    {line}" for line in compared)
     return (
         f"pytree structure error: different pytree metadata at key path\n    {where}\n"

@@ -7,19 +7,20 @@ sharing an earlier trace. Log lines of ``log_compiles`` are written here too.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
-from weft import config
+from weft import config, lazy
 from weft.core import source_info
 from weft.core.jaxpr import ClosedJaxpr
 from weft.higher import code_facts, identity, signature, trace_cache
 
-logger = logging.getLogger("weft")
-
 _latest: dict[int, tuple[Any, ...]] = {}  # id of a code object -> identity key of its latest trace
 _LATEST_LIMIT = 4096
+
+
+def _logger() -> Any:
+    return lazy.logging.getLogger("weft")
 
 
 def _line() -> str:
@@ -55,7 +56,7 @@ def report(
         if len(_latest) >= _LATEST_LIMIT:
             _latest.clear()
         _latest[_code_id(function)] = who.key
-    logger.warning("\n".join(lines))
+    _logger().warning("\n".join(lines))
 
 
 def reasons(
@@ -176,7 +177,7 @@ def _static_differences(function: Any, old: Any, new: Any, call: signature.Call)
 
 def log_traced(function: Any, name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:
     types = ", ".join(aval.str_short() for aval in closed.in_avals)
-    logger.warning(
+    _logger().warning(
         "Finished tracing %s for jit in %.3f ms: (%s), %d equations, at %s",
         name, elapsed_ms, types, len(closed.eqns), _line(),
     )  # fmt: skip
@@ -185,7 +186,7 @@ def log_traced(function: Any, name: str, closed: ClosedJaxpr, elapsed_ms: float)
 def log_compiled(function: Any, name: str, program: Any) -> None:
     stats = program.stats
     stages = ", ".join(f"{stage} {ms:.2f}" for stage, ms in stats.get("milliseconds", {}).items())
-    logger.warning(
+    _logger().warning(
         "Compiling %s: %d kernels built, %d reused; ms per stage: %s",
         name, stats.get("kernels_built", 0), stats.get("kernels_reused", 0), stages or "none",
     )  # fmt: skip
