@@ -1,7 +1,8 @@
 """weft.lax: the operations and the primitives that carry programs, under JAX's names. A facade, it holds no code."""
 
-from weft import unbuilt
+from weft import unbuilt as _unbuilt
 from weft.higher.indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
+from weft.lax import linalg
 from weft.operations import (
     AccuracyMode,
     ConvDimensionNumbers,
@@ -255,4 +256,4 @@ from weft.operations import (
     xor_p,
 )
 
-__getattr__ = unbuilt.fallback("weft.lax")
+__getattr__ = _unbuilt.fallback("weft.lax")

@@ -195,16 +195,13 @@ def _one_precision(precision: Any) -> settings.Precision:
 def dot(
     lhs: ArrayLike,
     rhs: ArrayLike,
-    *args: Any,
+    *,
     dimension_numbers: settings.DotDimensionNumbers | None = None,
     precision: settings.PrecisionLike = None,
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
     """Product of vectors and matrices, or with ``dimension_numbers`` any ``dot_general``."""
-    if args:
-        precision, *rest = args
-        preferred_element_type = rest[0] if rest else preferred_element_type
     if dimension_numbers is None:
         left, right = core.get_aval(lhs), core.get_aval(rhs)
         if not (1 <= left.ndim <= 2 and 1 <= right.ndim <= 2 and left.shape[-1] == right.shape[0]):

@@ -51,6 +51,13 @@ def function(
     )
 
 
+def checked(accuracy: Accuracy) -> Accuracy:
+    """The accuracy request, if it is one; functions here meet their bound whatever it says."""
+    if accuracy is None or isinstance(accuracy, (Tolerance, AccuracyMode)):
+        return accuracy
+    raise NotImplementedError(f"[accuracy] must be None, a lax.Tolerance or a lax.AccuracyMode, got {accuracy!r}")
+
+
 def scaled(factor: float, x: Array) -> Array:
     return mul(constant(x, factor), x)
 
@@ -64,7 +71,7 @@ sqrt_p = function(
 
 def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise square root; the principal one of complex numbers."""
-    return sqrt_p.bind(x, accuracy=accuracy)
+    return sqrt_p.bind(x, accuracy=checked(accuracy))
 
 
 rsqrt_p = function(
@@ -79,7 +86,7 @@ rsqrt_p = function(
 
 def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise 1 / sqrt(x)."""
-    return rsqrt_p.bind(x, accuracy=accuracy)
+    return rsqrt_p.bind(x, accuracy=checked(accuracy))
 
 
 cbrt_p = function(
@@ -89,7 +96,7 @@ cbrt_p = function(
 
 def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise real cube root."""
-    return cbrt_p.bind(x, accuracy=accuracy)
+    return cbrt_p.bind(x, accuracy=checked(accuracy))
 
 
 # ---- exponential and logarithm
@@ -99,7 +106,7 @@ exp_p = function("exp", complex_math.exp, (lambda out, x, **_: out,), precise(np
 
 def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise e ** x."""
-    return exp_p.bind(x, accuracy=accuracy)
+    return exp_p.bind(x, accuracy=checked(accuracy))
 
 
 def _exp2_reference(x: Any) -> Any:
@@ -113,7 +120,7 @@ exp2_p = function(
 
 def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise 2 ** x."""
-    return exp2_p.bind(x, accuracy=accuracy)
+    return exp2_p.bind(x, accuracy=checked(accuracy))
 
 
 log_p = function("log", complex_math.log, (lambda out, x, **_: integer_pow(x, -1),), precise(np.log), 12.0, True)
@@ -121,7 +128,7 @@ log_p = function("log", complex_math.log, (lambda out, x, **_: integer_pow(x, -1
 
 def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise natural logarithm; the principal branch of complex numbers."""
-    return log_p.bind(x, accuracy=accuracy)
+    return log_p.bind(x, accuracy=checked(accuracy))
 
 
 expm1_p = function(
@@ -131,7 +138,7 @@ expm1_p = function(
 
 def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise e ** x - 1, accurate near zero."""
-    return expm1_p.bind(x, accuracy=accuracy)
+    return expm1_p.bind(x, accuracy=checked(accuracy))
 
 
 def _log1p_reference(x: Any) -> Any:
@@ -156,7 +163,7 @@ log1p_p = function(
 
 def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise log(1 + x), accurate near zero."""
-    return log1p_p.bind(x, accuracy=accuracy)
+    return log1p_p.bind(x, accuracy=checked(accuracy))
 
 
 logistic_p = function(
@@ -171,7 +178,7 @@ logistic_p = function(
 
 def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise 1 / (1 + exp(-x)), the sigmoid."""
-    return logistic_p.bind(x, accuracy=accuracy)
+    return logistic_p.bind(x, accuracy=checked(accuracy))
 
 
 # ---- trigonometric
@@ -181,7 +188,7 @@ sin_p = function("sin", complex_math.sin, (lambda out, x, **_: cos(x),), precise
 
 def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise sine."""
-    return sin_p.bind(x, accuracy=accuracy)
+    return sin_p.bind(x, accuracy=checked(accuracy))
 
 
 cos_p = function("cos", complex_math.cos, (lambda out, x, **_: neg(sin(x)),), precise(np.cos), 14.0, True)
@@ -189,7 +196,7 @@ cos_p = function("cos", complex_math.cos, (lambda out, x, **_: neg(sin(x)),), pr
 
 def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise cosine."""
-    return cos_p.bind(x, accuracy=accuracy)
+    return cos_p.bind(x, accuracy=checked(accuracy))
 
 
 tan_p = function(
@@ -199,7 +206,7 @@ tan_p = function(
 
 def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise tangent."""
-    return tan_p.bind(x, accuracy=accuracy)
+    return tan_p.bind(x, accuracy=checked(accuracy))
 
 
 asin_p = function(
@@ -292,7 +299,7 @@ tanh_p = function(
 
 def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     """Elementwise hyperbolic tangent."""
-    return tanh_p.bind(x, accuracy=accuracy)
+    return tanh_p.bind(x, accuracy=checked(accuracy))
 
 
 asinh_p = function(

@@ -6,6 +6,7 @@ Names, members and string forms are JAX's, because jaxprs print them.
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -22,6 +23,11 @@ class Precision(enum.Enum):
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
+
+    @classmethod
+    def _missing_(cls, value: object) -> Precision | None:
+        """The precision of a word: Precision("highest")."""
+        return PRECISION_WORDS.get(value) if isinstance(value, str) else None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}.{self.name}"
@@ -49,12 +55,19 @@ class AccuracyMode(enum.Enum):
     DEFAULT = 2
 
 
-class Tolerance(NamedTuple):
-    """An accuracy request by error bounds."""
+@dataclass(frozen=True)
+class Tolerance:
+    """An accuracy request by error bounds: absolute, relative, in units of the last place."""
 
     atol: float = 0.0
     rtol: float = 0.0
     ulps: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.atol, self.rtol, self.ulps) < 0:
+            raise ValueError(f"[Tolerance] tolerances must be non-negative, got {self}")
+        if not (self.atol or self.rtol or self.ulps):
+            raise ValueError("[Tolerance] at least one of atol, rtol and ulps must be set")
 
 
 class DotAlgorithm(NamedTuple):
