@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import subprocess
 import sys
 import threading
@@ -117,3 +118,9 @@ def test_environment():
     environment = {"WEFT_ENABLE_X64": "1", "WEFT_TRACEBACK_FILTERING": "off", "WEFT_NUM_THREADS": "2"}
     found = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert found.stdout.split() == ["True", "off", "2"]
+
+
+def test_every_option_is_documented():
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "OPTIONS.md").read_text()
+    for name in (*config.OPTIONS, *config.INERT, *config.ABSENT):
+        assert f"`{name}`" in text, name
