@@ -5,7 +5,7 @@
 #include <new>
 #include <vector>
 
-#include "helpers.h"
+#include "cold_functions.h"
 #include "module.h"
 #include "pool.h"
 #include "stream.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "array.h"
-#include "helpers.h"
+#include "cold_functions.h"
 #include "numpy_api.h"
 #include "plan.h"
 #include "pool.h"

@@ -4,7 +4,7 @@
 //   trig_reduce_f64   in0 f64 x; out0 f64 r as lanes high parts, then lanes low parts; out1 i64 q
 //   lgamma, digamma   in0 x; out0 the value (f32 computed in f64)
 // inf and nan give nan and quadrant 0. Each lane's result depends on that lane alone.
-#include "helpers.h"
+#include "cold_functions.h"
 
 #include <cmath>
 #include <cstring>

@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// in0, in1, out0, out1 hold `lanes` elements each (see the list in helpers.cpp); inputs never alias outputs.
+// in0, in1, out0, out1 hold `lanes` elements each (see the list in cold_functions.cpp); inputs never alias outputs.
 using Helper = void (*)(const void* in0, const void* in1, void* out0, void* out1, int64_t lanes);
 
 // The table passed to every kernel; lives as long as the process. Positions never change, new ones are appended.
