@@ -71,6 +71,17 @@ def nest(dims, operands, phases, vector, width, rows=(), split=False, setup=(), 
     return ir.Nest(dims, tuple(operands), scalars, rows, vector, width, split, setup, tuple(phases))
 
 
+def phase_sum(dtype, on):
+    """Rows summed; None for dtypes that do not add."""
+    if dtype == np.bool_:
+        return None
+    phases = [
+        ir.Phase(body=(ir.Load(0, 0),), reductions=(reduce((1,), total(dtype), (0,), (dtype,)),)),
+        ir.Phase(before=(ir.Store(1, 1),)),
+    ]
+    return nest((P, R), [operand(dtype, "in", ir.RUNTIME, 1), operand(dtype, "out", 1, 0)], phases, 1, on.lanes)
+
+
 def data(*shape, seed=0):
     return (np.random.default_rng(seed).standard_normal(shape) * 3).astype(np.float32)
 
