@@ -129,3 +129,41 @@ def test_a_failing_stage_names_itself_and_keeps_its_program() -> None:
         stages.run("fuse", lambda program: {}["missing"], "the program")
     assert Path(caught.value.dump).read_text() == "the program\n"
     Path(caught.value.dump).unlink()
+
+
+def test_cleared_caches_build_again() -> None:
+    closed = ladder.traced(lambda x: [lax.tan(x)], [X])
+    first = ladder.compiled(closed)
+    compiler.clear_caches()
+    assert compiler.stats()["kernels"] == compiler.stats()["programs"] == 0
+    again = ladder.compiled(closed)
+    assert again is not first and again.kernels_built == 1
+    np.testing.assert_array_equal(ladder.by_machine_code(first, [X]), ladder.by_machine_code(again, [X]))
+
+
+def test_the_kernel_cache_is_bounded_in_bytes() -> None:
+    compiler.clear_caches()
+    before = weft.config.read("cache_bytes")
+    try:
+        weft.config.update("cache_bytes", 1)
+        programs = [ladder.compiled(ladder.traced(f, [X])) for f in (lambda x: [lax.tan(x)], lambda x: [lax.tanh(x)])]
+    finally:
+        weft.config.update("cache_bytes", before)
+    assert compiler.stats()["kernels"] == 1
+    for program in programs:  # an evicted kernel lives as long as its program
+        assert ladder.by_machine_code(program, [X])
+
+
+def test_double_precision() -> None:
+    with weft.enable_x64(True):
+        x = np.linspace(-3, 3, 1000).reshape(20, 50)
+
+        def function(x: Any) -> list[Any]:
+            e = lax.exp(lax.sub(x, lax.broadcast_in_dim(lax.reduce_max(x, (1,)), x.shape, (0,))))
+            return [e, lax.reduce_sum(e, (1,)), lax.argmax(x, 1, np.int64), lax.convert_element_type(x, np.int64)]
+
+        closed = ladder.traced(function, [x])
+        program = ladder.compiled(closed)
+        for out, expected in zip(ladder.by_machine_code(program, [x]), ladder.by_reference(closed, [x]), strict=True):
+            assert out.dtype == expected.dtype
+            np.testing.assert_allclose(out, expected, 1e-14)

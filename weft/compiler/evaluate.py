@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, core, runtime
-from weft.compiler import pipeline
+from weft.compiler import pipeline, simplify
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
@@ -45,9 +45,11 @@ def as_array(value: Any, aval: Any) -> Any:
     return runtime.array_from_numpy(np.asarray(value, aval.dtype), aval)
 
 
-def clear() -> None:
-    """Forget the programs of single operations."""
+def clear_caches() -> None:
+    """Forget every compiled program, kernel and expansion of the process."""
     _found.clear()
+    simplify.clear()
+    pipeline.clear()
 
 
 def _compile(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -255,7 +255,7 @@ def stats() -> dict[str, Any]:
     }
 
 
-def clear_caches() -> None:
+def clear() -> None:
     """Forget compiled programs and kernels."""
     with _lock:
         _programs.clear()

@@ -73,6 +73,11 @@ def expansion(key: Any, function: Callable[..., Any], avals: Sequence[Any]) -> C
     return found
 
 
+def clear() -> None:
+    """Forget the traced expansions."""
+    _expansions.clear()
+
+
 def _traced(function: Callable[..., Any], avals: Sequence[Any]) -> ClosedJaxpr:
     def flat(*args: Any) -> Sequence[Any]:
         out = function(*args)
