@@ -62,11 +62,7 @@ OPTIONS: dict[str, Option] = dict((
     _option("random_seed_offset", 0, int, "added to every integer seed", in_key=True),
     _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
-    _option("compilation_cache_dir", None, object, "folder of the kernel cache on disk"),
-    _option("compilation_cache_max_size", -1, int, "bytes the kernel cache on disk may hold, -1 for no bound"),
-    _option("tracer_error_num_traceback_frames", 5, int, "frames shown for a leaked value"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
-    _option("no_execution", False, bool, "raise where a program would run"),
     # weft's own
     _option("share_equal_functions", True, bool, "an equal function made anew shares the earlier trace"),
     _option("fast", False, bool, "allow rewrites that change the last bits", in_key=True),
@@ -93,6 +89,7 @@ INERT: dict[str, Any] = {
     "exec_time_optimization_effort": 0.0, "explicit_x64_dtypes": "allow",
     "high_dynamic_range_gumbel": False, "hlo_source_file_canonicalization_regex": None,
     "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True,
+    "compilation_cache_dir": None, "compilation_cache_max_size": -1, "tracer_error_num_traceback_frames": 5,
     "legacy_prng_key": "allow", "log_checkpoint_residuals": False, "logging_level": "",
     "memory_fitting_effort": 0.0, "memory_fitting_level": "O2", "mutable_array_checks": True,
     "optimization_level": "O1", "persistent_cache_enable_xla_caches": "",
@@ -117,7 +114,7 @@ _ABSENT_NAMES = """
     error_checking_behavior_nan error_checking_behavior_oob experimental_unsafe_xla_runtime_errors
     export_calling_convention_version export_ignore_forward_compatibility
     force_dcn_cross_host_transfers jax2tf_associative_scan_reductions
-    jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo
+    jax2tf_default_native_serialization mock_gpu_topology mock_num_gpu_processes mosaic_allow_hlo no_execution
     num_cpu_devices oneapi_visible_devices pallas_enable_debug_checks pallas_poison_buffers
     pallas_use_mosaic_gpu pallas_verbose_errors pgle_aggregation_percentile pgle_profiling_runs
     pjrt_client_create_options ragged_dot_use_gpu_pallas_triton_lowering
@@ -323,7 +320,6 @@ CONTEXTS: dict[str, Callable[..., Any]] = {
     )
 }  # fmt: skip
 CONTEXTS["no_tracing"] = _context_function("no_tracing")
-CONTEXTS["no_execution"] = _context_function("no_execution")
 CONTEXTS["checking_leaks"] = _context_function("check_tracer_leaks", True)
 CONTEXTS["disable_jit"] = _context_function("disable_jit", True)
 
