@@ -38,6 +38,21 @@ def test_prints_as_jax(group: str, row: str) -> None:
     assert found == expected, f"\n--- jax\n{expected}\n--- weft\n{found}"
 
 
+@pytest.mark.parametrize(("group", "row"), _ROWS, ids=[f"{group}-{row}" for group, row in _ROWS])
+def test_prints_as_jax_with_x64(group: str, row: str) -> None:
+    expression, _, types = row.partition(" | ")
+    if expression.startswith("lax.dynamic_update_slice"):  # JAX gives the literals the default integer type here only
+        return
+    jax, weft = differential.namespace("jax"), differential.namespace("weft")
+    with jax.enable_x64(True), weft.enable_x64(True):
+        try:
+            expected = _printed(jax, expression, types.split())
+        except TypeError:  # JAX refuses mixed index types that the default mode takes
+            return
+        found = _printed(weft, expression, types.split())
+    assert found == expected, f"\n--- jax\n{expected}\n--- weft\n{found}"
+
+
 def test_the_table_covers_enough() -> None:
     text = "\n".join(row for _, row in _ROWS)
     functions = set(re.findall(r"\b(?:jnp|lax|nn|random|special)\.[a-z]\w+", text))

@@ -198,7 +198,7 @@ def _static_cuts(x: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
 
 def _at_integers(x: Any, integers: tuple[Any, ...], plan: Plan, shape: tuple[int, ...]) -> Any:
     """One dynamic slice with extent 1 at the integers, which are then squeezed."""
-    host = all(isinstance(i, int) for i in integers)
+    host = len(shape) == 1 and all(isinstance(i, int) for i in integers)
     wide = host or max(shape, default=0) >= 2**31
     dtype = dtypes.canonicalize_dtype(np.int64) if wide else np.dtype(np.int32)
     starts: list[Any] = [np.asarray(0, dtype)] * len(shape)

@@ -110,7 +110,7 @@ def _reduce(
     compute = np.dtype(np.float32) if half and dtypes.finfo(result_dtype).bits == 16 else result_dtype
     if own == np.bool_ and reducer.upcast_half:  # a sum or product of truth values counts
         a = promotion.convert(a, np.dtype(np.int32))
-        result_dtype = compute = dtype if dtype is not None else sum_dtype(own)
+        result_dtype = compute = dtype if dtype is not None else sum_dtype(own) if widen else np.dtype(np.int32)
     a = promotion.convert(a, compute)
     if where is not None:
         a = selection.where(where, a, reducer.identity(compute))

@@ -220,7 +220,7 @@ def clz(x: ArrayLike) -> Array:
 def _select_typing(which: Any, first: Any, *others: Any) -> Any:
     cases = (first, *others)
     is_bool = which.dtype == np.bool_
-    if not is_bool and which.dtype != np.int32:
+    if not is_bool and which.dtype not in (np.int32, np.int64):
         raise TypeError(f"[select_n] `which` must be boolean or int32, got {which.str_short()}")
     if is_bool and len(cases) > 2:
         raise TypeError(f"[select_n] a boolean `which` chooses between at most 2 cases, got {len(cases)}")
