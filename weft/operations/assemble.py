@@ -281,7 +281,7 @@ def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, wea
     if not sizes and core.is_tracing() and not core.get_aval(value).shape:
         return convert.convert(value, dtype, weak_type)  # a literal, as JAX has it
     if isinstance(value, int) and not weak_type and isinstance(dtype, np.dtype):
-        return broadcast_in_dim(references.convert(np.asarray(value), dtype)[()], sizes, ())
+        return broadcast_in_dim(np.asarray(value).astype(dtype)[()], sizes, ())
     aval = core.get_aval(value)
     if aval.shape:
         raise TypeError(f"[{name}] must be called with scalar fill_value, got {aval.str_short()}")
