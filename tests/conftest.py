@@ -1,0 +1,14 @@
+"""For every test: stages are verified, the oracle runs on the CPU, golden files can be written anew."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ.setdefault("WEFT_CHECK", "1")  # before weft is imported: each stage is checked against the one before
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write the texts of tests/golden anew")
