@@ -247,18 +247,24 @@ def log1p_pair(u: Pair) -> Pair:
     return log_pair(pairs.fast_two_sum(f, g), k)
 
 
-def log1p_f32(emit: Emitter, x: V) -> V:
-    """As log of 1 + x with the sum's rounding error as a correction; without scaling f is x itself."""
+def log1p_sum_f32(x: V, tail: V | None = None) -> V:
+    """log(1 + x + tail), tail small beside x: log of the sum with its rounding error as a correction."""
     lanes = x.lanes
     u, error = pairs.two_sum(x.like(1.0), x)
     bits = u.bits()
     e = (bits - TWO_THIRDS_BITS) & -0x800000
-    near = e.eq(0)
-    m = (bits - e).as_float() - 1.0
+    near = e.eq(0)  # then f is x itself
+    m = lanes.select(near, x, (bits - e).as_float() - 1.0)
     down = (-e.intrinsic("smin", 120 << 23) + 0x3F800000).as_float()  # 2**-k; far out there is no error to scale
-    correction = lanes.select(near, 0.0, error * down * (1.0 - m))
-    result = _log_sum_f32(lanes.select(near, x, m), e.to_float("float") * 2.0**-23, correction)
-    return special_log(u, result).copysign(x)
+    if tail is None:
+        rest = lanes.select(near, 0.0, error)
+    else:
+        rest = lanes.select(near, tail, error + tail)
+    return special_log(u, _log_sum_f32(m, e.to_float("float") * 2.0**-23, rest * down * (1.0 - m)))
+
+
+def log1p_f32(emit: Emitter, x: V) -> V:
+    return log1p_sum_f32(x).copysign(x)
 
 
 def log1p_f64(emit: Emitter, x: V) -> V:

@@ -106,12 +106,13 @@ def tanh_f64(emit: Emitter, x: V) -> V:
 
 
 def asinh_f32(emit: Emitter, x: V) -> V:
-    lanes, d = x.lanes, x.abs().f64()
-    y = lanes.select(d < INF, d, 1.0)
-    big = log_lite(y + y.fma(y, 1.0).sqrt())
-    z = y * y
-    small = y * z.polynomial((-5.0 / 112.0, 3.0 / 40.0, -1.0 / 6.0, 1.0))
-    result = lanes.select(d < 0.05, small, big).f32()
+    """log1p(a + a**2 / (1 + sqrt(1 + a**2))); beyond 2**30 log a + ln 2, as log1p(a - 1)."""
+    lanes, a = x.lanes, x.abs()
+    big = a > 2.0**30
+    z = a * a
+    u, tail = pairs.two_sum(a, z / ((z + 1.0).sqrt() + 1.0))
+    result = exponential.log1p_sum_f32(lanes.select(big, a, u), lanes.select(big, -1.0, tail))
+    result = lanes.select(big, result + LN2, result)
     return lanes.select(x.abs() < INF, result.copysign(x), x)
 
 
@@ -126,14 +127,18 @@ def acosh_f32(emit: Emitter, x: V) -> V:
 
 
 def atanh_f32(emit: Emitter, x: V) -> V:
-    lanes, d = x.lanes, x.abs().f64()
-    y = lanes.select(d < 1.0, d, 0.0)
-    big = log_lite((y + 1.0) / (1.0 - y)) * 0.5
-    z = y * y
-    small = y * z.polynomial((1.0 / 7.0, 1.0 / 5.0, 1.0 / 3.0, 1.0))
-    result = lanes.select(d < 0.05, small, big).f32()
-    edge = lanes.select(d.eq(1.0), lanes.constant(INF, "float"), lanes.select(x.isnan(), x, math.nan))
-    return lanes.select(d < 1.0, result, edge).copysign(x)
+    """log1p(2 a / (1 - a)) / 2, the quotient as head and tail."""
+    lanes, a = x.lanes, x.abs()
+    y = lanes.select(a < 1.0, a, 0.0)
+    below = 1.0 - y
+    low = (1.0 - below) - y
+    inverse = 1.0 / below
+    twice = y * 2.0
+    u = twice * inverse
+    tail = ((-u).fma(below, twice) - u * low) * inverse
+    result = exponential.log1p_sum_f32(u, tail) * 0.5
+    edge = lanes.select(a.eq(1.0), lanes.constant(INF, "float"), lanes.select(x.isnan(), x, math.nan))
+    return lanes.select(a < 1.0, result, edge).copysign(x)
 
 
 def asinh_f64(emit: Emitter, x: V) -> V:
