@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
 import signal
 import subprocess
@@ -323,8 +324,15 @@ print("done")
 """
 
 
-def python(code: str) -> str:
-    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+def python(code: str, **environment: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **environment},
+        check=False,
+    )
     assert process.returncode == 0, process.stderr
     return process.stdout.strip()
 
@@ -348,6 +356,12 @@ x = test_stream.zeros()
 kept = [test_stream.run(test_stream.add_one(), x) for _ in range(100)]
 last = test_stream.run(test_stream.callback(shout), kept[-1])
 """
+
+
+def test_the_environment_switches_it_off() -> None:
+    code = "from weft import runtime; print(runtime.get_async())"
+    assert python(code, WEFT_SYNC="1") == "False"
+    assert python(code, WEFT_SYNC="0") == python(code, WEFT_SYNC="") == "True"
 
 
 def test_exit_drains() -> None:

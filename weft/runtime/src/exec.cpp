@@ -79,9 +79,13 @@ int wait_for_inputs(const Plan& plan, const Operand* operands, const bool* only)
 int run_steps(const Plan& plan, Frame& frame, bool keep) {
   if (!keep) frame.suspended = PyEval_SaveThread();
   Status status = Status::ok;
-  for (const auto& step : plan.steps) {
-    status = step->run(frame);
-    if (status != Status::ok) break;
+  try {
+    for (const auto& step : plan.steps) {
+      status = step->run(frame);
+      if (status != Status::ok) break;
+    }
+  } catch (const std::bad_alloc&) {
+    status = Status::no_memory;
   }
   if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
   if (status == Status::ok) return 0;
@@ -287,7 +291,7 @@ PyObject* wrap_outputs(const Plan& plan, Buffer** outputs) {
   return list.release();
 }
 
-PyObject* executable_run_method(PyObject* self, PyObject* args, PyObject* kwargs) {
+PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"args", "donated", nullptr};
   PyObject *arrays, *donated = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O", const_cast<char**>(names), &arrays, &donated)) return nullptr;
@@ -322,6 +326,14 @@ PyObject* executable_run_method(PyObject* self, PyObject* args, PyObject* kwargs
   int status = executable_run(executable, operands.data(), flags.get(), outputs.data());
   for (Buffer* buffer : given_up) buffer_release(buffer);
   return status < 0 ? nullptr : wrap_outputs(plan, outputs.data());
+}
+
+PyObject* executable_run_method(PyObject* self, PyObject* args, PyObject* kwargs) {
+  try {
+    return run_from_python(self, args, kwargs);
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
 }
 
 const Plan& plan_of(PyObject* self) { return *reinterpret_cast<Executable*>(self)->plan; }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "array.h"
 #include "cold_functions.h"
@@ -141,7 +142,11 @@ class KernelStep final : public Step {
       chunks->status.store(Status::cancelled);
       return;
     }
-    Status status = chunks->step->walk(*chunks->frame, chunks->bases, low, high, chunks->parallel);
+    Status status = Status::no_memory;
+    try {  // nothing may be thrown out of a worker
+      status = chunks->step->walk(*chunks->frame, chunks->bases, low, high, chunks->parallel);
+    } catch (const std::bad_alloc&) {
+    }
     if (status != Status::ok) chunks->status.store(status);
   }
 
