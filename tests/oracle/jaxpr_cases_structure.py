@@ -453,4 +453,17 @@ lax.split(x,[1,3],axis=1) | f32[3,4]
 lax.optimization_barrier(x) | f32[3,4]
 """
 
+INITIALIZERS = """
+nn.initializers.normal()(x,(3,4)) | key
+nn.initializers.uniform()(x,(3,4)) | key
+nn.initializers.glorot_uniform()(x,(3,4)) | key
+nn.initializers.he_normal()(x,(3,4)) | key
+nn.initializers.lecun_normal(in_axis=0)(x,(2,3,4)) | key
+nn.initializers.truncated_normal(0.5)(x,(3,)) | key
+nn.initializers.zeros(x,(3,)) | key
+nn.initializers.ones(x,(3,),jnp.bfloat16) | key
+nn.initializers.constant(2.5)(x,(3,)) | key
+nn.initializers.variance_scaling(1.0,'fan_geo_avg','normal')(x,(3,4),jnp.float16) | key
+"""
+
 ALL = {name: text for name, text in globals().items() if name.isupper() and isinstance(text, str)}

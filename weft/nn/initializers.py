@@ -1,0 +1,179 @@
+"""First values of weights: constants, random values, and random values scaled by the size of a layer.
+
+An initializer is called with a key, a shape and a dtype. ``variance_scaling`` divides the wanted variance by the
+number of inputs, outputs or both; the named ones (glorot, he, lecun) are its usual choices::
+
+    he_normal()(key, (3, 4))  ->  jit[name=_truncated_normal] key -2 2, mul sqrt(2 / 3) / 0.8796
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft import dtypes, random
+from weft import numpy as wnp
+from weft import operations as lax
+from weft import unbuilt as _unbuilt
+
+_TRUNCATED_DEVIATION = 0.87962566103423978  # of a standard normal variable cut off at -2 and 2
+
+
+class Initializer(Protocol):
+    """Anything that makes an array from a key, a shape and a dtype."""
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any: ...
+
+
+def _float_dtype(dtype: Any, default: Any) -> Any:
+    chosen = default if dtype is None else dtype
+    return dtypes.canonicalize_dtype(np.float64) if chosen is None else dtypes.check_user_dtype(chosen, "initializers")
+
+
+def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """An array of zeros; the key is not used.
+
+    >>> zeros(None, (2,)).tolist()
+    [0.0, 0.0]
+    """
+    return wnp.zeros(shape, _float_dtype(dtype, None))
+
+
+def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """An array of ones; the key is not used.
+
+    >>> ones(None, (2,)).tolist()
+    [1.0, 1.0]
+    """
+    return wnp.ones(shape, _float_dtype(dtype, None))
+
+
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """An initializer that fills with ``value``.
+
+    >>> constant(2.0)(None, (2,)).tolist()
+    [2.0, 2.0]
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        return wnp.full(shape, value, _float_dtype(dtype, default))
+
+    return init
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """An initializer of values drawn evenly from 0 to ``scale``."""
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        target = _float_dtype(dtype, default)
+        return random.uniform(key, shape, target) * wnp.array(scale, target)
+
+    return init
+
+
+def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """An initializer of normal values with standard deviation ``stddev``."""
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        target = _float_dtype(dtype, default)
+        return random.normal(key, shape, target) * wnp.array(stddev, target)
+
+    return init
+
+
+def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0) -> Initializer:
+    """An initializer of normal values between ``lower`` and ``upper`` standard deviations."""
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        target = _float_dtype(dtype, default)
+        return random.truncated_normal(key, lower, upper, shape, target) * wnp.array(stddev, target)
+
+    return init
+
+
+def _axes(axis: int | Sequence[int]) -> tuple[int, ...]:
+    return (axis,) if isinstance(axis, int) else tuple(axis)
+
+
+def _fans(shape: tuple[int, ...], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[float, float]:
+    """The number of inputs and outputs of a layer, each times the extent of the axes that are neither."""
+    if len(shape) <= 1:
+        raise ValueError(
+            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. Must be at least 2D."
+        )
+    inputs = math.prod(shape[d] for d in _axes(in_axis))
+    outputs = math.prod(shape[d] for d in _axes(out_axis))
+    batch = math.prod(shape[d] for d in _axes(batch_axis))
+    receptive = math.prod(shape) / inputs / outputs / batch
+    return inputs * receptive, outputs * receptive
+
+
+def variance_scaling(
+    scale: Any,
+    mode: str,
+    distribution: str,
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """An initializer of values with variance ``scale`` over the number that ``mode`` names.
+
+    ``mode`` is fan_in, fan_out, fan_avg or fan_geo_avg; ``distribution`` is normal, uniform or truncated_normal.
+    ValueError for others, and for shapes of rank below 2.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        target = _float_dtype(dtype, default)
+        fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
+        sizes = {
+            "fan_in": fan_in,
+            "fan_out": fan_out,
+            "fan_avg": (fan_in + fan_out) / 2,
+            "fan_geo_avg": (fan_in * fan_out) ** 0.5,
+        }
+        if mode not in sizes:
+            raise ValueError(f"invalid mode for variance scaling initializer: {mode}")
+        variance = wnp.array(scale / sizes[mode], target)
+        if distribution == "normal":
+            return random.normal(key, shape, target) * wnp.sqrt(variance)
+        if distribution == "uniform":
+            return random.uniform(key, shape, target, -1) * wnp.sqrt(3 * variance)
+        if distribution == "truncated_normal":
+            deviation = lax.div(lax.sqrt(variance), np.asarray(_TRUNCATED_DEVIATION).astype(target))
+            return random.truncated_normal(key, -2, 2, shape, target) * deviation
+        raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+
+    return init
+
+
+def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
+    def make(
+        in_axis: int | Sequence[int] = -2,
+        out_axis: int | Sequence[int] = -1,
+        batch_axis: int | Sequence[int] = (),
+        dtype: Any = None,
+    ) -> Initializer:
+        return variance_scaling(scale, mode, distribution, in_axis, out_axis, batch_axis, dtype)
+
+    make.__name__ = make.__qualname__ = name
+    make.__doc__ = f"``variance_scaling({scale}, {mode!r}, {distribution!r})``."
+    return make
+
+
+glorot_uniform = xavier_uniform = _scaled("glorot_uniform", 1.0, "fan_avg", "uniform")
+glorot_normal = xavier_normal = _scaled("glorot_normal", 1.0, "fan_avg", "truncated_normal")
+lecun_uniform = _scaled("lecun_uniform", 1.0, "fan_in", "uniform")
+lecun_normal = _scaled("lecun_normal", 1.0, "fan_in", "truncated_normal")
+he_uniform = kaiming_uniform = _scaled("he_uniform", 2.0, "fan_in", "uniform")
+he_normal = kaiming_normal = _scaled("he_normal", 2.0, "fan_in", "truncated_normal")
+
+__getattr__ = _unbuilt.fallback("weft.nn.initializers")
