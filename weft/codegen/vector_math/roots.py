@@ -49,15 +49,16 @@ def cbrt_f32(emit: Emitter, x: V) -> V:
     """Newton for a**(-1/3) without divisions, from the exponent's third; a last exact step."""
     lanes, a = x.lanes, x.abs()
     ordinary = (a > 0.0) & (a < math.inf)
-    tiny = a < 2.0**-126
-    a = lanes.select(ordinary, lanes.select(tiny, a * 2.0**24, a), 1.0)
+    tiny, huge = a < 2.0**-126, a > 2.0**100  # the cube of the root must neither vanish nor overflow
+    a = lanes.select(tiny, a * 2.0**24, lanes.select(huge, a * 2.0**-24, a))
+    a = lanes.select(ordinary, a, 1.0)
     y = (a.bits().to_float("float").fma(-1.0 / 3.0, INVERSE_START)).cast("fptosi", "i32").as_float()
     third = a * (-1.0 / 3.0)
     for _ in range(3):
         y = y * (third * y).fma(y * y, 4.0 / 3.0)
     square = y * y
     c = _corrected(a, a * square, square * (1.0 / 3.0))
-    c = lanes.select(tiny, c * 2.0**-8, c)
+    c = lanes.select(tiny, c * 2.0**-8, lanes.select(huge, c * 2.0**8, c))
     return lanes.select(ordinary, c.copysign(x), x)
 
 
