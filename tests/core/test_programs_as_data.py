@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -252,3 +254,16 @@ def test_printing_deeply_shared_programs_is_linear():
         )
     text = str(closed)
     assert text.count("let f") == 40
+
+
+def test_constants_of_inner_programs_count_by_identity():
+    def caller(constant):
+        return lambda x: calls.call(record(lambda y: add_p.bind(y, constant), aval(3)), [x], name="f")
+
+    first, second = np.zeros(3, np.float32), np.zeros(3, np.float32)
+    assert digest(caller(first), aval(3)) == digest(caller(first), aval(3))
+    assert digest(caller(first), aval(3)) != digest(caller(second), aval(3))
+    n_known = len(fingerprint._SERIALS)
+    del first, second
+    gc.collect()
+    assert len(fingerprint._SERIALS) < n_known

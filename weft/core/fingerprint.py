@@ -7,6 +7,7 @@ canonical form (a Python function) counts by identity, through a serial number t
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import hashlib
 import itertools
@@ -19,7 +20,7 @@ import numpy as np
 from weft import dtypes
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 
-_SERIALS: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
+_SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}  # address -> (the object, its number)
 _next_serial = itertools.count()
 _UNNAMED = frozenset(("name", "debug_info"))  # parameters that say nothing about the computation
 
@@ -107,14 +108,22 @@ def _by_content(value: Any) -> str | None:
 
 
 def _serial(value: Any) -> int:
-    """A number for an object, never given to another one; unequal objects have unequal numbers."""
-    try:
-        number = _SERIALS.get(value)
-        if number is None:
-            number = _SERIALS[value] = next(_next_serial)
-        return number
-    except TypeError:  # not hashable or not weakly referable: never equal to anything
-        return next(_next_serial)
+    """A number for an object, never given to another one; distinct objects have distinct numbers."""
+    key = id(value)
+    known = _SERIALS.get(key)
+    if known is not None and known[0]() is value:
+        return known[1]
+    number = next(_next_serial)
+    with contextlib.suppress(TypeError):  # not weakly referable: a number of its own each time, equal to nothing
+        _SERIALS[key] = (weakref.ref(value, lambda _, key=key, number=number: _forget(key, number)), number)
+    return number
+
+
+def _forget(key: int, number: int, serials: dict[int, Any] = _SERIALS) -> None:
+    """Drop a dead object's number, unless its address has passed to another object."""
+    known = serials.get(key)
+    if known is not None and known[1] == number:
+        del serials[key]
 
 
 def literal_bits(literal: Literal) -> str:
