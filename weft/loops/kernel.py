@@ -116,13 +116,15 @@ def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> 
 def describe(kernel: Kernel) -> str:
     """The kernel as text: its space, its equations, what it stores, and why it is no larger."""
     role = f"({kernel.tree or 'reduced'})"
+    names = {axis.key: f"i{number}" for number, axis in enumerate(kernel.axes)}
     axes = " ".join(
-        f"i{axis.key}:{axis.extent}{role if axis.key in kernel.reduced else ''}" for axis in kernel.axes
+        f"{names[axis.key]}:{axis.extent}{role if axis.key in kernel.reduced else ''}" for axis in kernel.axes
     )
     lines = [f"kernel {kernel.name} [{axes}]"]
     lines += [f"  {line}" for line in str(as_jaxpr(kernel)).splitlines()]
     for output in kernel.outputs:
-        lines.append(f"  store {_access_text(output.access)} of {output.target.aval.str_short()}")
+        place = ", ".join(_use_text(use, names) for use in output.access)
+        lines.append(f"  store [{place}] of {output.target.aval.str_short()}")
     lines += [f"  # {reason}" for reason in kernel.reasons]
     return "\n".join(lines)
 
@@ -137,12 +139,8 @@ def as_jaxpr(kernel: Kernel) -> jaxprs.Jaxpr:
     return jaxprs.Jaxpr([], list(dict.fromkeys(leaves)), outvars, kernel.equations)
 
 
-def _access_text(access: Access) -> str:
-    return "[" + ", ".join(_use_text(use) for use in access) + "]"
-
-
-def _use_text(use: Use) -> str:
+def _use_text(use: Use, names: dict[int, str]) -> str:
     if use.axis == CONSTANT:
         return str(use.start)
-    step = f"i{use.axis}" if use.step == 1 else f"{use.step}*i{use.axis}"
+    step = names[use.axis] if use.step == 1 else f"{use.step}*{names[use.axis]}"
     return f"{use.start}+{step}" if use.start else step
