@@ -133,4 +133,5 @@ def copy_to_host_async(x: Any) -> Any:
 
 
 def effects_barrier() -> None:
-    """Wait until the effects of all running computations have happened. Programs with effects run synchronously."""
+    """Wait until the effects of all running computations have happened."""
+    runtime.stream_drain()
