@@ -146,7 +146,7 @@ def _bitcast_typing(x: Any, *, new_dtype: np.dtype) -> Any:
 
 
 def _bitcast_reference(x: Any, *, new_dtype: np.dtype) -> Any:
-    x = np.ascontiguousarray(x)
+    x = np.asarray(x)
     old, new = x.dtype.itemsize, new_dtype.itemsize
     shape = x.shape if old == new else (*x.shape, old // new) if old > new else x.shape[:-1]
     return np.frombuffer(x.tobytes(), new_dtype).reshape(shape)
