@@ -234,9 +234,9 @@ class JitState:
             flags = (False,) * len(hidden) + kept_donated
             program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)
             trace.programs[key] = program
+            if program in _counted and config.read("log_compiles"):  # the compiler logs those it makes
+                misses.log_reused(trace.name, program)
             self._count(program)
-            if config.read("log_compiles"):
-                misses.log_compiled(self.function, trace.name, program)
         consts = (*program.consts, *hidden)
         entry = runtime.CacheEntry(program.executable, kept, consts, trace.out_tree, trace.out_avals, kept_donated)
         found = trace.compiled[key] = Compiled(program, kept, kept_donated, consts, entry)

@@ -183,10 +183,5 @@ def log_traced(function: Any, name: str, closed: ClosedJaxpr, elapsed_ms: float)
     )  # fmt: skip
 
 
-def log_compiled(function: Any, name: str, program: Any) -> None:
-    stats = program.stats
-    stages = ", ".join(f"{stage} {ms:.2f}" for stage, ms in stats.get("milliseconds", {}).items())
-    _logger().warning(
-        "Compiling %s: %d kernels built, %d reused; ms per stage: %s",
-        name, stats.get("kernels_built", 0), stats.get("kernels_reused", 0), stages or "none",
-    )  # fmt: skip
+def log_reused(name: str, program: Any) -> None:
+    _logger().warning("Compiling %s: an equal program was compiled before, as %s", name, program.name)
