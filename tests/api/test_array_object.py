@@ -204,3 +204,9 @@ def test_shape_dtype_struct() -> None:
         weft.ShapeDtypeStruct(3, wnp.float32)
     with pytest.raises(AttributeError, match="immutable"):
         s.shape = (1,)
+
+
+def test_types_for_annotations() -> None:
+    assert isinstance(wnp.ones(1), weft.typing.ArrayLike)
+    assert isinstance(2.5, weft.typing.ArrayLike)
+    assert not isinstance("text", weft.typing.ArrayLike)
