@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -126,3 +127,25 @@ def test_a_value_of_which_a_part_is_used_is_stored_whole() -> None:
         return [y, lax.slice(y, (0, 0), (2, 4)), lax.slice(y, (0, 0), (3, 1))]
 
     run(function, X)
+
+
+def test_bytes_under_another_dtype_are_an_alias() -> None:
+    def function(x: Any) -> list[Any]:
+        words = lax.bitcast_convert_type(lax.mul(x, x), np.uint8)
+        back = lax.bitcast_convert_type(lax.add(words, np.uint8(1)), np.float32)
+        return [words, lax.neg(back), lax.bitcast_convert_type(x, np.int32)]
+
+    run(function, X)
+    run(function, X[:0])
+
+
+def test_many_threads_build_a_kernel_once() -> None:
+    compiler.clear_caches()
+    before = compiler.stats()["kernels_built"]
+    closed = [ladder.traced(lambda x: [lax.atan(x)], [np.ones(n, np.float32)]) for n in range(1, 9)]
+    threads = [threading.Thread(target=ladder.compiled, args=(program,)) for program in closed]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert compiler.stats()["kernels_built"] == before + 1

@@ -33,6 +33,7 @@ class KernelCache:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._building = threading.RLock()
         self._entries: OrderedDict[tuple[ir.Nest, str], Compiled] = OrderedDict()
         self.nbytes = 0
         self.built = 0
@@ -46,26 +47,29 @@ class KernelCache:
     def compile(self, nests: Sequence[ir.Nest]) -> tuple[list[Compiled], int]:
         """Machine code for each nest, and how many of them had to be built."""
         machine = target.host()
-        found: dict[ir.Nest, Compiled] = {}
-        missing: list[ir.Nest] = []
-        with self._lock:
-            for nest in nests:
-                if nest in found or nest in missing:
-                    continue
-                entry = self._entries.get((nest, machine.key))
+        found = {nest: self._find(nest, machine) for nest in dict.fromkeys(nests)}
+        missing = [nest for nest, entry in found.items() if entry is None]
+        self.reused += len(found) - len(missing)
+        built = 0
+        for nest in missing:
+            with self._building:  # another thread may have built it meanwhile
+                entry = self._find(nest, machine)
                 if entry is None:
-                    missing.append(nest)
-                else:
-                    self._entries.move_to_end((nest, machine.key))
-                    found[nest] = entry
-            self.reused += len(found)
-        if missing:
-            start = time.perf_counter()
-            for nest in missing:
-                entry = found[nest] = build(nest, machine)
-                self._add((nest, machine.key), entry)
-            self.build_ms += (time.perf_counter() - start) * 1e3
-        return [found[nest] for nest in nests], len(missing)
+                    start = time.perf_counter()
+                    entry = build(nest, machine)
+                    self._add((nest, machine.key), entry)
+                    self.build_ms += (time.perf_counter() - start) * 1e3
+                    built += 1
+                found[nest] = entry
+        return [entry for nest in nests if (entry := found[nest]) is not None], built
+
+    def _find(self, nest: ir.Nest, machine: target.Target) -> Compiled | None:
+        key = (nest, machine.key)
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+            return entry
 
     def _add(self, key: tuple[ir.Nest, str], entry: Compiled) -> None:
         bound = config.read("cache_bytes")
@@ -80,10 +84,12 @@ class KernelCache:
                 self.evicted += 1
 
     def acquire(self) -> None:
+        self._building.acquire()
         self._lock.acquire()
 
     def release(self) -> None:
         self._lock.release()
+        self._building.release()
 
     def clear(self) -> None:
         with self._lock:

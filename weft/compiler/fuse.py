@@ -314,7 +314,8 @@ class _Fusion:
     def _see_through(self, group: Group, equation: Any) -> bool:
         """Let a group read past a reshape that only adds or drops unit dimensions."""
         operand, out = equation.invars[0], equation.outvars[0]
-        if operand not in self.made or self.alone:  # in memory already: under its new shape it is as dense as before
+        # what is in memory already is as dense under its new shape as before
+        if operand not in self.made or self.alone or operand.aval.dtype != out.aval.dtype:
             return False
         pairs = dict(matched(operand.aval.shape, out.aval.shape))
         unmatched = [extent for dim, extent in enumerate(operand.aval.shape) if dim not in pairs]

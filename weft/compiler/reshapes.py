@@ -49,14 +49,20 @@ class _Sinker:
     def run(self) -> list[Any]:
         result: list[Any] = []
         for equation in self.equations:
-            kind, operand = equation.primitive.kind, equation.invars[0] if equation.invars else None
-            if isinstance(kind, kinds.Reshape) and equation.outvars[0] in self.read and self._is_chain(operand):
+            operand = equation.invars[0] if equation.invars else None
+            if self._is_reshape(equation) and equation.outvars[0] in self.read and self._is_chain(operand):
                 self._chain(operand, equation.outvars[0].aval.shape, equation.outvars[0], equation, result)
             else:
                 result.append(equation)
             for out in equation.outvars:
                 self.sinkable[out] = self._may_sink(equation, out)
         return result
+
+    def _is_reshape(self, equation: Any) -> bool:
+        """Whether an alias keeps its elements: one that reads the bytes as another dtype does not."""
+        if not isinstance(equation.primitive.kind, kinds.Reshape):
+            return False
+        return equation.invars[0].aval.dtype == equation.outvars[0].aval.dtype
 
     def _is_chain(self, atom: Any) -> bool:
         maker = self.makers.get(atom)
