@@ -236,7 +236,6 @@ FUNCTIONS: dict[str, str] = {
         register_static tree_all tree_broadcast tree_flatten tree_flatten_with_path tree_leaves
         tree_leaves_with_path tree_map tree_map_with_path tree_reduce tree_reduce_associative tree_structure
         tree_transpose tree_unflatten treedef_children treedef_is_leaf treedef_tuple""",
-    "weft.typing": "ArrayLike DTypeLike",
 }  # fmt: skip
 
 # Classes.
