@@ -369,3 +369,16 @@ def test_methods_and_properties() -> None:
     check(x.std(), X.std())
     assert x.real is not None and x.imag.shape == x.shape
     assert x.__array_namespace__() is wnp
+
+
+def test_membership_and_pieces(tmp_path: Any) -> None:
+    check(wnp.isin(I, np.array([1, 2])), np.isin(I, [1, 2]))
+    check(wnp.isin(I, 3, invert=True), np.isin(I, 3, invert=True))
+    check(wnp.delete(X, 1, axis=1), np.delete(X, 1, axis=1))
+    check(wnp.delete(V, slice(1, 3)), np.delete(V, slice(1, 3)))
+    pieces: list[Any] = [lambda v: v * 2, lambda v: -v, 7.0]
+    check(wnp.piecewise(V, [V > 1, V < -1], pieces), np.piecewise(V, [V > 1, V < -1], pieces))
+    check(wnp.apply_over_axes(wnp.sum, X, (0, 1)), np.apply_over_axes(np.sum, X, (0, 1)), rtol=1e-5)
+    wnp.save(tmp_path / "x.npy", wnp.asarray(X))
+    check(wnp.load(tmp_path / "x.npy"), X)
+    assert wnp.array_str(wnp.arange(2)) == "[0 1]"

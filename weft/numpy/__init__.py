@@ -242,6 +242,17 @@ from weft.numpy.matrices import (
     unravel_index,
     vander,
 )
+from weft.numpy.membership import (
+    apply_over_axes,
+    array_repr,
+    array_str,
+    delete,
+    isin,
+    load,
+    piecewise,
+    save,
+    savez,
+)
 from weft.numpy.padding import (
     pad,
 )
