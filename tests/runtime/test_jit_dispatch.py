@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -147,6 +148,13 @@ def test_scalar_types_are_told_apart_but_not_their_values() -> None:
     assert [values(slow.function(np.float64(x))) for x in (1, 2)] == [2, 3]
     assert [values(slow.function(np.int8(x))) for x in (1, 2)] == [2, 3]
     assert len(slow.calls) == 5
+
+
+def test_scalars_of_extra_dtypes() -> None:
+    slow = AddOne()
+    assert [values(slow.function(ml_dtypes.bfloat16(x))) for x in (1, 2, 1.5)] == [2, 3, 2.5]
+    assert len(slow.calls) == 1
+    assert runtime.JitFunction(lambda args, kwargs: ("slow", None), (), ())(np.str_("x")) == "slow"
 
 
 def integer_slow(dtype: str) -> tuple[runtime.JitFunction, list[Any]]:

@@ -164,7 +164,7 @@ bool Signature::visit_other(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (type == &PyArray_Type) return visit_ndarray(object);
   if (type == &PyComplex_Type) return push(tag(kScalar, uint64_t(LeafKind::complex))) && leaf(object, LeafKind::complex);
-  if (PyArray_IsScalar(object, Number) || PyArray_IsScalar(object, Bool))
+  if (PyArray_IsScalar(object, Generic))
     return push(tag(kGeneric)) && push_object(reinterpret_cast<PyObject*>(type)) && leaf(object, LeafKind::generic);
   return visit_pytree(object);
 }
@@ -217,7 +217,7 @@ class Numbering {
     }
     PyTypeObject* type = Py_TYPE(object);
     bool simple = type == ArrayType || type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type ||
-                  type == &PyArray_Type || PyArray_IsScalar(object, Number) || PyArray_IsScalar(object, Bool);
+                  type == &PyArray_Type || PyArray_IsScalar(object, Generic);
     if (!simple) return visit_pytree(object, order);
     order->push_back(next_++);
     return true;
