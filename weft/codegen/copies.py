@@ -9,7 +9,6 @@ import numpy as np
 
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
-from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, Memory
 from weft.loops import ir
 
@@ -67,10 +66,10 @@ def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
     """index, index + 1, ... as ``dtype``; in 32 bits where the dtype has no more."""
     lanes = emit.lanes
     if elements.of(dtype).kind in "iu" and elements.of(dtype).bits <= 32:
-        short = V(lanes, "i32", lanes.splat(lanes.writer.op(f"trunc i64 {index} to i32"), "i32").text)
-        return emit.convert(Value(elements.INT32, (short + lanes.iota("i32"),)), dtype)
+        return emit.convert(emit.short_index(index), dtype)
     wide = lanes.splat(index, "i64")
     wide = wide + lanes.iota("i64") if lanes.width > 1 else wide
+    emit.memo["index", wide.text] = index  # a later conversion to 32 bits is done there
     return emit.settle(emit.convert(Value(elements.INT64, (wide,)), dtype))
 
 

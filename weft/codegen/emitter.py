@@ -69,7 +69,17 @@ class Emitter:
 
     def convert(self, x: Value, dtype: np.dtype) -> Value:
         dtype = np.dtype(dtype)
-        return x if dtype == x.dtype else convert.convert(self, self.settle(x), dtype)
+        if dtype == x.dtype:
+            return x
+        if dtype == elements.INT32 and ("index", x.part.text) in self.memo:
+            return self.short_index(self.memo["index", x.part.text])
+        return convert.convert(self, self.settle(x), dtype)
+
+    def short_index(self, index: str) -> Value:
+        """index, index + 1, ... as int32, from the i64 name of the first."""
+        lanes = self.lanes
+        first = lanes.splat(lanes.writer.op(f"trunc i64 {index} to i32"), "i32")
+        return Value(elements.INT32, (first + lanes.iota("i32"),))
 
     def bitcast(self, x: Value, dtype: np.dtype) -> Value:
         dtype = np.dtype(dtype)

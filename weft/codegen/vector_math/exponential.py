@@ -80,7 +80,11 @@ def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
 
 
 def exp_f32(emit: Emitter, x: V) -> V:
-    x = clamp(x, -105.0, 89.5)
+    return exp_small_f32(clamp(x, -105.0, 89.5))
+
+
+def exp_small_f32(x: V) -> V:
+    """exp where |x| is below 110."""
     k = (x * LOG2_E).rint()
     r = k.fma(-LN2_HIGH_F32, x)
     r = k.fma(-LN2_LOW_F32, r)
@@ -305,10 +309,20 @@ def pow_f64(emit: Emitter, x: V, y: V) -> V:
 
 
 def _pow_edges(x: V, y: V, result: V) -> V:
-    """The result where x is positive and both are finite; else, in a cold block, what IEEE 754 asks for."""
+    """The result where x is positive and both are finite; else, in a cold block, what IEEE 754 asks for.
+
+    Powers 1/2, 1, 2 and -1 are those of sqrt, x, x * x and 1 / x, so that a literal exponent may be rewritten.
+    """
     lanes = x.lanes
     ordinary = (x > 0.0) & (x < INF) & (y.abs() < INF)
-    return lanes.cold(~ordinary, lambda: (_pow_special(x, y, result),), result)[0]
+    exact = y.eq(0.5) | y.eq(2.0) | y.abs().eq(1.0)
+
+    def rare() -> list[V]:
+        root = lanes.select(x.eq(-INF), INF, (x + 0.0).sqrt())
+        power = lanes.select(y.eq(0.5), root, lanes.select(y.eq(2.0), x * x, lanes.select(y > 0.0, x, 1.0 / x)))
+        return [lanes.select(exact, power, _pow_special(x, y, result))]
+
+    return lanes.cold(exact | ~ordinary, rare, result)[0]
 
 
 def _pow_special(x: V, y: V, result: V) -> V:

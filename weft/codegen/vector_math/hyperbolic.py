@@ -86,11 +86,10 @@ def cosh_f64(emit: Emitter, x: V) -> V:
 
 def tanh_f32(emit: Emitter, x: V) -> V:
     lanes, a = x.lanes, x.abs()
-    e = exponential.exp_f32(emit, a + a)
-    big = (1.0 - 2.0 / (e + 1.0)).copysign(x)
+    e = exponential.exp_small_f32(lanes.select(a > 10.0, 20.0, a + a))
     z = x * x
-    small = (z.polynomial(TANH_F32) * z).fma(x, x)
-    return lanes.select(a < 0.625, small.copysign(x), lanes.select(x.isnan(), x, big))
+    small = (z.polynomial(TANH_F32) * z).fma(a, a)
+    return lanes.select(a < 0.625, small, 1.0 - 2.0 / (e + 1.0)).copysign(x)
 
 
 def tanh_f64(emit: Emitter, x: V) -> V:

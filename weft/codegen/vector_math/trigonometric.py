@@ -60,9 +60,20 @@ def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
         r = q.fma(-3.13916473e-7, r)
         r = q.fma(-5.39030253e-15, r)
         large = ~(x.abs() <= LIMIT_F32)
-        slow = lambda: emit.helper("trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))  # noqa: E731
-        emit.memo[key] = tuple(x.lanes.cold(large, slow, r, j.bits()))
+        emit.memo[key] = tuple(x.lanes.cold(large, lambda: _reduce_large_f32(emit, x), r, j.bits()))
     return emit.memo[key]
+
+
+def _reduce_large_f32(emit: Emitter, x: V) -> list[V]:
+    """In float64 up to 2**40, in the runtime beyond."""
+    d = x.f64()
+    q = (d * TWO_OVER_PI).rint()
+    r = q.fma(-PI_HALF_HIGH, d)
+    r = q.fma(-PI_HALF_LOW, r)
+    quadrant = q.cast("fptosi", "i64").cast("trunc", "i32")
+    huge = ~(x.abs() <= LIMIT_MIXED)
+    slow = lambda: emit.helper("trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))  # noqa: E731
+    return x.lanes.cold(huge, slow, r.f32(), quadrant)
 
 
 def _quadrant(x: V, sine: V, cosine: V, quadrant: V) -> V:
