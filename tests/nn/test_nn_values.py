@@ -86,11 +86,28 @@ def test_standardize() -> None:
 
 
 SPECIAL: list[tuple[str, tuple[Any, ...]]] = [
-    ("erf", (X,)), ("erfc", (X,)), ("expit", (X,)), ("gammaln", (P,)), ("digamma", (P,)), ("gamma", (P,)),
-    ("betaln", (P, P[::-1])), ("betaln", (P + 8, P[::-1] + 20)), ("beta", (P, P[::-1])), ("xlogy", (P, P)), ("ndtr", (X,)),
-    ("xlog1py", (P, P)), ("entr", (P,)), ("rel_entr", (P, P[::-1])), ("kl_div", (P, P[::-1])), ("factorial", (P,)),
-    ("logit", (P / 7,)), ("erfinv", (X / 4.1,)), ("boxcox", (P, P[::-1])), ("multigammaln", (P + 2, 2)), ("comb", (P + 6, P)),
-]  # fmt: skip
+    ("erf", (X,)),
+    ("erfc", (X,)),
+    ("expit", (X,)),
+    ("gammaln", (P,)),
+    ("digamma", (P,)),
+    ("gamma", (P,)),
+    ("betaln", (P, P[::-1])),
+    ("betaln", (P + 8, P[::-1] + 20)),
+    ("beta", (P, P[::-1])),
+    ("xlogy", (P, P)),
+    ("ndtr", (X,)),
+    ("xlog1py", (P, P)),
+    ("entr", (P,)),
+    ("rel_entr", (P, P[::-1])),
+    ("kl_div", (P, P[::-1])),
+    ("factorial", (P,)),
+    ("logit", (P / 7,)),
+    ("erfinv", (X / 4.1,)),
+    ("boxcox", (P, P[::-1])),
+    ("multigammaln", (P + 2, 2)),
+    ("comb", (P + 6, P)),
+]
 
 
 @pytest.mark.parametrize(("name", "args"), SPECIAL, ids=[name for name, _ in SPECIAL])

@@ -72,9 +72,16 @@ def test_keys_in_jit() -> None:
 
 @pytest.mark.parametrize(
     ("name", "mean", "deviation"),
-    [("normal", 0, 1), ("exponential", 1, 1), ("gumbel", 0.5772, 1.2825), ("laplace", 0, 1.4142), ("logistic", 0, 1.8138),
-     ("rademacher", 0, 1), ("uniform", 0.5, 0.2887)],
-)  # fmt: skip
+    [
+        ("normal", 0, 1),
+        ("exponential", 1, 1),
+        ("gumbel", 0.5772, 1.2825),
+        ("laplace", 0, 1.4142),
+        ("logistic", 0, 1.8138),
+        ("rademacher", 0, 1),
+        ("uniform", 0.5, 0.2887),
+    ],
+)
 def test_moments(name: str, mean: float, deviation: float) -> None:
     values = np.asarray(getattr(random, name)(random.key(0), (100_000,)), np.float64)
     assert values.mean() == pytest.approx(mean, abs=0.02)

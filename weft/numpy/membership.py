@@ -139,7 +139,8 @@ def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
 
 def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Write arrays to one file in NumPy's archive format."""
-    np.savez(file, *(np.asarray(a) for a in args), **{name: np.asarray(a) for name, a in kwds.items()})
+    named: dict[str, Any] = {name: np.asarray(a) for name, a in kwds.items()}
+    np.savez(file, *(np.asarray(a) for a in args), allow_pickle=allow_pickle, **named)
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
