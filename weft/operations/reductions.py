@@ -97,15 +97,23 @@ def in_accumulator(reference: Callable[..., Any]) -> Callable[..., Any]:
     return reduce
 
 
-def fold(combine: Callable[[Any, Any], Any], identity: Callable[[np.dtype], Any]) -> Callable[..., Any]:
-    """A NumPy reduction that combines whole slices in order, starting from the identity."""
+def extreme(larger: bool, identity: Callable[[np.dtype], Any]) -> Callable[..., Any]:
+    """NumPy's max or min from the identity, with +0 above -0 and complex numbers ordered by their parts."""
+    combine = references.maximum if larger else references.minimum
 
     def reduce(x: Any, axes: tuple[int, ...]) -> Any:
-        kept = [axis for axis in builtins.range(x.ndim) if axis not in axes]
-        rows = np.transpose(x, [*axes, *kept]).reshape([-1] + [x.shape[axis] for axis in kept])
-        out = np.full(rows.shape[1:], identity(x.dtype), x.dtype)
-        for row in rows:
-            out = combine(out, row)
+        if x.dtype.kind == "c":
+            kept = [axis for axis in builtins.range(x.ndim) if axis not in axes]
+            rows = np.transpose(x, [*axes, *kept]).reshape([-1] + [x.shape[axis] for axis in kept])
+            out = np.full(rows.shape[1:], identity(x.dtype), x.dtype)
+            for row in rows:
+                out = combine(out, row)
+            return out
+        out = (np.max if larger else np.min)(x, axis=axes, initial=identity(x.dtype))
+        if x.dtype.kind == "f":
+            winner = np.any((x == 0) & (np.signbit(x) != larger), axis=axes)
+            zero = np.where(winner == larger, 0.0, -0.0)
+            out = np.where(out == 0, zero, out)
         return out
 
     return reduce
@@ -181,7 +189,7 @@ reduce_max_p = reduction(
     ANY,
     identity=lowest,
     combine=arithmetic.max_values,
-    reference=fold(references.maximum, lowest),
+    reference=extreme(True, lowest),
 )
 
 
@@ -195,7 +203,7 @@ reduce_min_p = reduction(
     ANY,
     identity=highest,
     combine=arithmetic.min_values,
-    reference=fold(references.minimum, highest),
+    reference=extreme(False, highest),
 )
 
 

@@ -141,8 +141,12 @@ def power(x: Any, y: Any) -> Any:
         out = np.exp(exponent * np.log(base))
         out = np.where((base == 0) & (exponent.real > 0), 0, out)
         return np.where(exponent == 0, 1, out).astype(x.dtype)
-    wide = WIDER[x.dtype]
-    return np.power(x.astype(wide), y.astype(x.dtype).astype(wide)).astype(x.dtype)
+    wide, y = WIDER[x.dtype], y.astype(x.dtype)
+    out = np.power(x.astype(wide), y.astype(wide)).astype(x.dtype)
+    root = np.where(x == -np.inf, x.dtype.type(np.inf), np.sqrt(x + x.dtype.type(0)))
+    for exponent, exact in ((0.5, root), (1, x), (2, x * x), (-1, x.dtype.type(1) / x)):  # as the operation has them
+        out = np.where(y == exponent, exact, out)
+    return out
 
 
 def shift_left(x: Any, y: Any) -> Any:
