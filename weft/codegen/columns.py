@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 SMALL_BODY = 10.0  # bodies up to this cost are unrolled
-LARGE_BODY = 24.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
+LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 SMALL_BODY = 10.0
-LARGE_BODY = 24.0
+LARGE_BODY = 16.0
 PARTIAL_BYTES = 16  # a slot of the partial buffer
 
 
