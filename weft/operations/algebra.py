@@ -9,18 +9,19 @@ Nothing is reassociated: the expression is evaluated as written.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 
-@dataclass(frozen=True, slots=True)
 class Condition:
     """A bool value with the logical operators."""
 
-    emit: Any
-    value: Any
+    __slots__ = ("emit", "value")
+
+    def __init__(self, emit: Any, value: Any) -> None:
+        self.emit = emit
+        self.value = value
 
     def __and__(self, other: Condition) -> Condition:
         return Condition(self.emit, self.emit.and_(self.value, other.value))
@@ -32,12 +33,14 @@ class Condition:
         return Condition(self.emit, self.emit.not_(self.value))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Term:
     """A real (float or integer) value of an emitter."""
 
-    emit: Any
-    value: Any
+    __slots__ = ("emit", "value")
+
+    def __init__(self, emit: Any, value: Any) -> None:
+        self.emit = emit
+        self.value = value
 
     @property
     def dtype(self) -> np.dtype:
