@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import weft
+import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler, core, errors
 from weft import operations as lax
@@ -167,3 +168,17 @@ def test_double_precision() -> None:
         for out, expected in zip(ladder.by_machine_code(program, [x]), ladder.by_reference(closed, [x]), strict=True):
             assert out.dtype == expected.dtype
             np.testing.assert_allclose(out, expected, 1e-14)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("exponent", [0.5, 1.0, 2.0, -1.0, 0.75])
+def test_literal_exponents_have_the_bits_of_pow(exponent: float, dtype: str) -> None:
+    values = np.asarray([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 2.5, 7.0, -3.5, 1e30, 0.1], np.float32)
+    with np.errstate(over="ignore"):
+        x = np.concatenate([values, np.random.default_rng(0).random(2000, np.float32) * 9]).astype(jnp.dtype(dtype))
+    y = np.asarray(exponent, x.dtype)
+    rewritten = ladder.compiled(ladder.traced(lambda x: [lax.pow(x, y)], [x]))
+    general = ladder.compiled(ladder.traced(lambda x, y: [lax.pow(x, y)], [x, y]))
+    left, right = ladder.by_machine_code(rewritten, [x])[0], ladder.by_machine_code(general, [x, y])[0]
+    assert verify.same_bits(left, right), (x[left != right], left[left != right], right[left != right])
+    assert ("pow" in rewritten.text("kernel")) == (exponent == 0.75)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from weft import operations
+
 Producers = dict[Any, Any]  # variable -> the equation that makes it
 
 
@@ -87,6 +89,33 @@ def simplified(equation: Any, producers: Producers) -> Any:
     return None
 
 
+def rewritten(equation: Any) -> Callable[..., Any] | None:
+    """The function that says an equation in other operations with the same bits, or None."""
+    if equation.primitive.name != "pow":
+        return None
+    x, y = equation.invars
+    if not is_literal(y) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
+        return None
+    function = POWERS.get(float(y.val))
+    return None if function is None else lambda base, _: function(base)
+
+
+def _square_root(x: Any) -> Any:
+    """pow's 1/2: +0.0 for -0.0, and +inf for -inf."""
+    dtype = x.dtype.type
+    root = operations.sqrt(operations.add(x, dtype(0)))
+    infinite = operations.eq(x, dtype(-np.inf))
+    return operations.select_n(infinite, root, operations.full_like(x, np.inf))
+
+
+# exponents in which pow's own expression is one of these
+POWERS: dict[float, Callable[[Any], Any]] = {
+    0.5: _square_root,
+    2.0: lambda x: operations.mul(x, x),
+    -1.0: lambda x: operations.div(operations.full_like(x, 1), x),
+}
+
+
 def _inverse(_: Any, inner: Any, outer: Any) -> Any:
     composed = [inner.params["permutation"][axis] for axis in outer.params["permutation"]]
     return inner.invars[0] if composed == sorted(composed) else None
@@ -104,6 +133,7 @@ rule("or_itself", "or", lambda x, y: x, when=lambda x, y: x is y)
 rule("max_itself", "max", lambda x, y: x, when=lambda x, y: x is y)
 rule("min_itself", "min", lambda x, y: x, when=lambda x, y: x is y)
 rule("select_same", "select_n", lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
+rule("power_of_one", "pow", lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
 rule_of_pair("negate_twice", "neg", lambda x, inner, outer: x)
 rule_of_pair("not_twice", "not", lambda x, inner, outer: x)
 rule_of_pair("transpose_back", "transpose", _inverse)

@@ -78,6 +78,7 @@ class _Fusion:
         self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
         self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
         self.aliases: dict[Any, Any] = {}
+        self.later_effect: Group | None = None
         self.alone = False  # let no equation join another
 
     def run(self) -> Kernels:
@@ -441,6 +442,10 @@ class _Fusion:
     def _place_step(self, equation: Any) -> None:
         group = self._new_group(equation)
         group.step = equation
+        if equation.effects:  # effects keep the program's order
+            if self.later_effect is not None:
+                self.later_effect.before.add(group)
+            self.later_effect = group
         for atom in equation.invars:
             if not hasattr(atom, "val"):
                 self._store(atom, group)

@@ -140,7 +140,16 @@ def _next(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
     return (*old, *range(len(old), len(old) + len(words)))
 
 
+def _equal(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
+    """Keys are equal if all their words are."""
+    same = primitive.bind(*operands, **params)
+    axes = tuple(range(len(same.shape) - len(words), len(same.shape)))
+    return operations.reduce_and(same, axes) if primitive.name == "eq" else operations.reduce_or(same, axes)
+
+
 _RULES: dict[str, Callable[..., Any]] = {
+    "eq": _equal,
+    "ne": _equal,
     "broadcast_in_dim": _broadcast,
     "concatenate": _trailing(),
     "dynamic_slice": _with_starts,

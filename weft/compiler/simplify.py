@@ -136,6 +136,12 @@ class _Simplifier:
                 return
         if any(new is not old for new, old in zip(invars, equation.invars, strict=True)):
             equation = equation.replace(invars=invars)
+        function = None if self.flatten_only else algebra.rewritten(equation)
+        if function is not None:
+            avals = [v.aval for v in invars]
+            key = (config.token(), equation.primitive, tuple(avals), float(invars[1].val))
+            self.splice(expansion(key, function, avals), invars, equation.outvars)
+            return
         self.emit(equation)
 
     def emit(self, equation: Any) -> None:
