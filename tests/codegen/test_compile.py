@@ -74,6 +74,14 @@ def test_an_abort_leaves_the_text():
     os.unlink(path)
 
 
+def test_files_of_dead_processes_are_swept(tmp_path):
+    """Empty ones: what LLVM was working on when it died is kept."""
+    for number, text in ((4194305, ""), (4194306, "define"), (os.getpid(), "")):
+        (tmp_path / f"crash-{number}.ll").write_text(text)
+    llvm._sweep(str(tmp_path))
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([f"crash-{os.getpid()}.ll", "crash-4194306.ll"])
+
+
 def test_text_is_deterministic():
     nest = map_nest(ADD, [F32], F32)
     assert compiling.text_of(nest, HOST) == compiling.text_of(nest, HOST)

@@ -7,6 +7,7 @@ never abort; a copy of the text lies in a crash file while LLVM runs, so that an
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import tempfile
@@ -110,9 +111,20 @@ def _crash_file() -> int:
     if _crash is None or _crash[0] != process:  # after a fork the child has its own
         path = crash_path(process)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        _sweep(os.path.dirname(path))
         _crash = process, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), path
         atexit.register(_forget, process, path)
     return _crash[1]
+
+
+def _sweep(folder: str) -> None:
+    """Remove the empty files of processes that were killed outside LLVM."""
+    for name in os.listdir(folder):
+        number = name.removeprefix("crash-").removesuffix(".ll")
+        path = os.path.join(folder, name)
+        with contextlib.suppress(OSError):
+            if number.isdigit() and not os.path.exists(f"/proc/{number}") and os.path.getsize(path) == 0:
+                os.unlink(path)
 
 
 def _forget(process: int, path: str) -> None:
