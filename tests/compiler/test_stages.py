@@ -69,6 +69,7 @@ def test_a_broken_stage_is_named() -> None:
 
 def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     closed = ladder.traced(lambda x: [lax.add(x, x)], [X])
+    checked = weft.config.read("check")
     try:
         weft.config.update("show", "fuse,lower")
         weft.config.update("dump", str(tmp_path))
@@ -77,7 +78,7 @@ def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     finally:
         weft.config.update("show", "")
         weft.config.update("dump", "")
-        weft.config.update("check", False)
+        weft.config.update("check", checked)
     printed = capfd.readouterr().err
     assert "shown: fuse" in printed and "kernel add" in printed and "nest add" in printed
     assert {path.suffix for path in tmp_path.iterdir()} >= {".simplify", ".fuse", ".lower", ".plan"}
