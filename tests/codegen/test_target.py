@@ -1,0 +1,51 @@
+"""The description of the host, its override, and what nests cost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.codegen.running import HOST, elementwise, map_nest
+from weft import codegen, target
+from weft.loops import ir
+
+
+def test_names_and_keys():
+    assert {t.name for t in target.TARGETS.values()} == set(target.TARGETS)
+    assert len({t.key for t in target.TARGETS.values()}) == len(target.TARGETS)
+    assert target.host() is target.host()
+    with pytest.raises(target.UnsupportedTargetError, match=r"unknown target 'pdp11'; known: x86-64-v4"):
+        target.named("pdp11")
+
+
+def test_override():
+    """WEFT_TARGET names the target; reading the host needs no compiler."""
+    program = "import sys; from weft import target; print(target.host().name, 'llvmlite' in sys.modules)"
+    environment = {**os.environ, "WEFT_TARGET": "x86-64-v3"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout == "x86-64-v3 False\n"
+
+
+def test_cost_and_scratch():
+    f32 = np.dtype(np.float32)
+    light = map_nest(elementwise(lambda e, x: x, cost=1.0), [f32], f32)
+    heavy = map_nest(elementwise(lambda e, x: x, cost=50.0), [f32], f32)
+    assert 0 < codegen.cost(light) < codegen.cost(heavy) < 5
+    assert codegen.scratch_bytes(light, (100,)) == 0
+    body = (ir.Load(0, 0), ir.RowStore(0, 0))
+    nest = ir.Nest(
+        (ir.Dim("parallel"), ir.Dim("reduced")),
+        (ir.Operand(f32, "in", (ir.RUNTIME, 1)),),
+        (),
+        (f32,),
+        1,
+        HOST.lanes,
+        False,
+        (),
+        (ir.Phase(body=body),),
+    )
+    assert codegen.scratch_bytes(nest, (7, 1000)) == 67 * 64  # 1000 values and a vector, in whole lines
