@@ -6,7 +6,9 @@ this package also gives arrays and tracers their operators and methods (``array_
 
 from __future__ import annotations
 
-import sys
+import importlib as _importlib
+import sys as _sys
+from typing import Any as _Any
 
 import numpy as _np
 from numpy import (
@@ -402,5 +404,10 @@ newaxis = None
 s_ = _np.s_
 index_exp = _np.index_exp
 
-_array_methods.install(sys.modules[__name__])
-__getattr__ = _unbuilt.fallback("weft.numpy")
+_array_methods.install(_sys.modules[__name__])
+
+
+def __getattr__(name: str) -> _Any:
+    if _unbuilt.is_documented_module(f"weft.numpy.{name}"):
+        return _importlib.import_module(f"weft.numpy.{name}")
+    return _unbuilt.missing("weft.numpy", name)

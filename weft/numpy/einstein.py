@@ -69,7 +69,9 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> t
 def _path(arguments: tuple[Any, ...], optimize: Any) -> tuple[tuple[Any, ...], tuple[Step, ...]]:
     text, output, inputs = _parsed(arguments)
     promotion.check_arraylike("einsum", *inputs)
-    return inputs, _cached_path(f"{text}->{output}", tuple(promotion.shape_of(x) for x in inputs), optimize)
+    shapes = tuple(promotion.shape_of(x) for x in inputs)
+    find = _cached_path.__wrapped__ if isinstance(optimize, list) else _cached_path
+    return inputs, find(f"{text}->{output}", shapes, optimize)
 
 
 def _parsed(arguments: tuple[Any, ...]) -> tuple[str, str, tuple[Any, ...]]:
@@ -98,6 +100,8 @@ class _Shaped:
 def _cached_path(text: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> tuple[Step, ...]:
     if isinstance(optimize, bool):
         optimize = "optimal" if optimize else "greedy"
+    if isinstance(optimize, list) and optimize[:1] == ["einsum_path"]:  # as numpy.einsum_path gives it
+        optimize = optimize[1:]
     operands = [_Shaped(s) for s in shapes]
     _, contractions = lazy.opt_einsum.contract_path(text, *operands, einsum_call=True, optimize=optimize)
     return tuple(Step(tuple(positions), frozenset(summed), line) for positions, summed, line, *_ in contractions)

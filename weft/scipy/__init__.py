@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import importlib as _importlib
+from typing import Any as _Any
+
 from weft import unbuilt as _unbuilt
 from weft.scipy import special
 
-__getattr__ = _unbuilt.fallback("weft.scipy")
+
+def __getattr__(name: str) -> _Any:
+    if _unbuilt.is_documented_module(f"weft.scipy.{name}"):
+        return _importlib.import_module(f"weft.scipy.{name}")
+    return _unbuilt.missing("weft.scipy", name)
