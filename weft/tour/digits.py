@@ -62,8 +62,9 @@ def nearest(z: Any, centroids: Any, m: Any) -> Any:
     return m.argmin(distance, axis=1)
 
 
-def fit_and_classify(train: Any, one_hot: Any, test: Any, start: Any, m: Any, wrap: Any) -> tuple[Any, Any]:
+def fit_and_classify(inputs: tuple[Any, ...], m: Any, wrap: Any) -> tuple[Any, Any]:
     """The whole job over a NumPy-like namespace; ``wrap`` is jit or nothing."""
+    train, one_hot, test, start = inputs
     covariance = wrap("covariance", lambda x: covariance_of(x, m))(train)
     step = wrap("step", lambda c, b: orthonormal(c @ b, m))
     basis = start
@@ -95,15 +96,15 @@ def classify_digits() -> Digits:
     train, test = x[~held_out], x[held_out]
     one_hot = np.eye(CLASSES, dtype=np.float32)[labels[~held_out]]
     start = np.random.default_rng(0).standard_normal((x.shape[1], COMPONENTS)).astype(np.float32)
-    arrays = [wnp.asarray(a) for a in (train, one_hot, test, start)]
+    ours = tuple(wnp.asarray(a) for a in (train, one_hot, test, start))
     jitted, seconds = Jitted(), []
     for _ in range(2):
         begin = time.perf_counter()
-        predicted, basis = fit_and_classify(*arrays, wnp, jitted)
+        predicted, basis = fit_and_classify(ours, wnp, jitted)
         weft.block_until_ready(predicted)
         seconds.append(time.perf_counter() - begin)
     begin = time.perf_counter()
-    expected, _ = fit_and_classify(train, one_hot, test, start, np, lambda name, f: f)
+    expected, _ = fit_and_classify((train, one_hot, test, start), np, lambda name, f: f)
     numpy_seconds = time.perf_counter() - begin
     guess, components = np.asarray(predicted), np.asarray(basis)
     return Digits(

@@ -17,6 +17,7 @@ import numpy as np
 
 import weft
 import weft.numpy as wnp
+from weft import runtime, target
 
 ONE_MILLION = 1_000_000
 MATRIX_SIZES = (64, 256, 1024, 2048)
@@ -54,6 +55,11 @@ class Miss:
     call: str
     traced: bool
     explanation: list[str] = field(default_factory=list)
+
+
+def machine() -> str:
+    """The device, the family of processors it is compiled for, and how many threads work."""
+    return f"{weft.devices()[0]} ({target.host().name}, {runtime.Pool.get_threads()} threads)"
 
 
 def best_of(call: Callable[[], Any], seconds: float = 0.25, at_least: int = 3) -> float:

@@ -116,7 +116,7 @@ def page(
     milliseconds = [[name, f"{value:.2f}"] for name, value in stages.milliseconds.items()]
     accuracy = f"accuracy weft {result.accuracy:.4f}, NumPy {result.accuracy_numpy:.4f}"
     parts = [
-        f"<h1>weft {weft.__version__}: the tour</h1><p>Measured on {html.escape(str(weft.devices()[0]))}.</p>",
+        f"<h1>weft {weft.__version__}: the tour</h1><p>Measured on {html.escape(programs.machine())}.</p>",
         "<h2>From Python to one fused kernel</h2>",
         f"<pre>{html.escape(stages.jaxpr)}</pre><pre>{html.escape(stages.kernel)}</pre>",
         table(["stage", "milliseconds"], milliseconds),

@@ -70,7 +70,7 @@ def run(target: Path) -> int:
     """Run the whole tour and write the report to ``target``."""
     console = lazy.rich_console.Console()
     begin = time.perf_counter()
-    console.print(f"[bold]weft {weft.__version__}[/bold] on {weft.devices()[0]}\n")
+    console.print(f"[bold]weft {weft.__version__}[/bold] on {programs.machine()}\n")
 
     console.rule("(a) from Python to one fused kernel", align="left")
     with console.status("tracing and compiling"):
