@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft
 import weft.numpy as wnp
 
 SHAPES = [(), (0,), (1,), (7,), (3, 4), (2, 0, 3), (2, 3, 4), (17, 5)]
@@ -382,3 +383,40 @@ def test_membership_and_pieces(tmp_path: Any) -> None:
     wnp.save(tmp_path / "x.npy", wnp.asarray(X))
     check(wnp.load(tmp_path / "x.npy"), X)
     assert wnp.array_str(wnp.arange(2)) == "[0 1]"
+
+
+@pytest.mark.parametrize("index", range(len(STRUCTURAL)))
+def test_jit_equals_eager(index: int) -> None:
+    function = STRUCTURAL[index]
+    eager = weft.tree.leaves(function(wnp))
+    jitted = weft.tree.leaves(weft.jit(lambda: function(wnp))())
+    for one, other in zip(eager, jitted, strict=True):
+        assert np.asarray(one).tobytes() == np.asarray(other).tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "float64", "complex128"])
+@pytest.mark.parametrize("name", ["sin", "exp", "sqrt", "tanh", "square", "log1p", "absolute", "sign", "reciprocal"])
+def test_unary_of_other_dtypes(name: str, dtype: str) -> None:
+    kind = wnp.dtype(wnp.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    wide = np.complex128 if kind.kind == "c" else np.float64
+    x = (values((40,), "complex128") if kind.kind == "c" else values((40,), "float64", 0.1, 3.0)).astype(kind)
+    with weft.enable_x64(kind.itemsize >= 8 and dtype != "complex64"):
+        found = getattr(wnp, name)(x)
+    assert found.dtype == (np.abs(np.ones(1, kind)).dtype if name == "absolute" else kind)
+    expected = getattr(np, name)(x.astype(wide))
+    tolerance = {"float16": 2e-3, "bfloat16": 1e-2, "complex64": 1e-5}.get(dtype, 1e-13)
+    np.testing.assert_allclose(np.asarray(found).astype(expected.dtype), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "complex64", "float64", "int64", "uint8", "int16"])
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "var", "cumsum"])
+def test_reductions_of_other_dtypes(name: str, dtype: str) -> None:
+    kind = wnp.dtype(wnp.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    wide = np.complex128 if kind.kind == "c" else np.float64 if kind.kind not in "iu" else np.int64
+    x = values((4, 6), "complex128", 0.5, 1.5) if kind.kind == "c" else values((4, 6), "float64", 1, 3)
+    x = x.astype(kind)
+    with weft.enable_x64(dtype in ("float64", "int64")):
+        found = getattr(wnp, name)(x, axis=1)
+    expected = getattr(np, name)(x.astype(wide), axis=1)
+    tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float64": 1e-12}.get(dtype, 1e-5)
+    np.testing.assert_allclose(np.asarray(found).astype(expected.dtype), expected, rtol=tolerance, atol=tolerance)
