@@ -12,6 +12,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler
+from weft.compiler import groups
 
 
 def selu(x: Any) -> Any:
@@ -168,3 +169,20 @@ def test_points_are_one_kernel_too(function: Callable[..., Any]) -> None:
 def test_sizes_beyond_any_machine() -> None:
     with pytest.raises(MemoryError, match=r"f32\[1099511627776,1099511627776\]"):
         jnp.zeros((1 << 40, 1 << 40))
+
+
+def test_a_row_too_long_for_one_worker_is_several_kernels() -> None:
+    x = np.random.default_rng(0).standard_normal(groups.LONG_ROW).astype(np.float32)
+    for function, count in ((softmax, 3), (jnp.var, 2), (lambda x: x / jnp.sum(x), 2), (two_reductions, 1)):
+        program = program_of(function, x)
+        assert ladder.n_kernels(program) == count, program.text("kernel")
+        assert all(nest.split for nest in program.nests() if any(phase.reductions for phase in nest.phases))
+        closed = weft.make_jaxpr(function)(x)
+        for out, expected in zip(ladder.by_machine_code(program, [x]), ladder.by_eager(closed, [x]), strict=True):
+            np.testing.assert_array_equal(out, expected)
+
+
+def test_the_sum_and_extrema_of_a_long_row_are_one_kernel() -> None:
+    x = np.ones(groups.LONG_ROW, np.float32)
+    program = program_of(lambda x: jnp.sum(x) / 3 + jnp.max(x) - jnp.min(x), x)
+    assert ladder.n_kernels(program) == 1, program.text("kernel")

@@ -38,3 +38,15 @@ def test_every_rung_gives_the_same(seed: int) -> None:
     if exact and seed % 4 == 0:
         for index, (out, expected) in enumerate(zip(ladder.by_eager(closed, args), machine, strict=True)):
             assert verify.same_bits(out, expected), f"eager: result {index}\n{program.text('kernel')}"
+
+
+@pytest.mark.parametrize("seed", range(100, 130))
+def test_donation_changes_no_answer(seed: int) -> None:
+    generator = Generator(seed, 20)
+    args = generator.inputs()
+    closed = ladder.traced(generator.program, args)
+    plain, donating = ladder.compiled(closed), ladder.compiled(closed, (True,) * len(args))
+    given = ladder.arrays(args)
+    outs = donating.executable.run(given, [True] * len(given))
+    for out, expected in zip(outs, ladder.by_machine_code(plain, args), strict=True):
+        assert verify.same_bits(np.asarray(out), expected), donating.text("plan")

@@ -7,6 +7,7 @@ returns a reason when an equation may not join, None when it has joined.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -20,6 +21,8 @@ MAX_NODES = 192  # of a group: compile time grows a little faster than its size
 MAX_LEAVES = 40
 MAX_PHASES = 6
 RECOMPUTE_COST = 12.0  # of all further copies of a value wanted at several accesses
+LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, kernels of their own in parallel blocks
+TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
 SCALAR_COST = 2.0  # of what may join a scan along the last axis, whose loop has no vectors
 
 _keys = itertools.count(1)
@@ -169,7 +172,7 @@ class Absorber:
         if len(accesses) != 1:
             return "a reduction wanted at several places"
         facts = ReductionFacts(equation, self.dims)
-        reason = self._fit(group, facts, accesses[0])
+        reason = self._fit(group, facts, accesses[0], equation)
         if reason is not None:
             return reason
         kept = iter(accesses[0])
@@ -191,7 +194,7 @@ class Absorber:
                 nodes.append(Node(operand, tuple(uses)))
         return [tuple(nodes)]
 
-    def _fit(self, group: Group, facts: ReductionFacts, access: Access) -> str | None:
+    def _fit(self, group: Group, facts: ReductionFacts, access: Access, equation: Any) -> str | None:
         """Make the group's reduced axes those of the reduction, if they are or can become so."""
         if group.tree == "scan":
             return "a reduction does not join a scan"
@@ -201,7 +204,7 @@ class Absorber:
         if len(set(used)) != len(used):
             return "a reduction wanted on a diagonal"
         if group.reduced:
-            return self._fit_existing(group, facts, used)
+            return self._fit_existing(group, facts, used, equation)
         remaining = [axis for axis in group.axes if axis.key not in used]
         if not remaining:
             self._extend(group, facts, access)
@@ -209,13 +212,15 @@ class Absorber:
         sizes = [(axis.symbol, axis.extent) for axis in remaining]
         if sizes != [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving]:
             return "its reduced axes are not those its consumer broadcasts over"
+        if not used and _elements(remaining) >= LONG_ROW:
+            return TOO_LONG
         group.reduced, group.run, group.tree = [axis.key for axis in remaining], facts.run, facts.tree
         if group.run > 1 and not self.group_is_whole(group):
             group.reduced, group.run, group.tree = [], 0, None
             return "the consumer cuts through the flattened reduced axes"
         return None
 
-    def _fit_existing(self, group: Group, facts: ReductionFacts, used: list[int]) -> str | None:
+    def _fit_existing(self, group: Group, facts: ReductionFacts, used: list[int], equation: Any) -> str | None:
         if len(used) != len(group.parallel) or any(key in group.reduced for key in used):
             return "a reduction inside a reduction, or over fewer points than its consumer has"
         by_key = {axis.key: axis for axis in group.axes}
@@ -225,7 +230,22 @@ class Absorber:
             return "a reduction over other axes"
         if group.reductions >= 4 * MAX_PHASES:
             return "too many reductions in one kernel"
+        if not used and _elements(group.axes) >= LONG_ROW and self._feeds_body(group, equation):
+            return TOO_LONG
         return None
+
+    def _feeds_body(self, group: Group, equation: Any) -> bool:
+        """Whether a full reduction's result is wanted at every element again, in a later phase."""
+        found = set(equation.outvars)
+        for other in sorted(group.equations, key=group.equations.__getitem__):
+            if not any(atom in found for atom in other.invars if not hasattr(atom, "val")):
+                continue
+            if isinstance(other.primitive.kind, kinds.Reduction) or any(
+                use.axis in group.reduced for access in group.wanted.get(other.outvars[0], ()) for use in access
+            ):
+                return True
+            found.update(other.outvars)
+        return False
 
     def _extend(self, group: Group, facts: ReductionFacts, access: Access) -> None:
         """Give an all-parallel group new reduced axes, in logical order where that is possible."""
@@ -297,6 +317,10 @@ class Absorber:
         elif group.tree != "scan" or group.reduced != [along] or group.reverse != reverse:
             return "a scan along another axis"
         return [tuple(Node(operand, accesses[0]) for operand in equation.invars)]
+
+
+def _elements(axes: Sequence[Axis]) -> int:
+    return math.prod([axis.extent for axis in axes])
 
 
 class ReductionFacts:
