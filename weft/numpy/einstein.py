@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,8 +70,9 @@ def _path(arguments: tuple[Any, ...], optimize: Any) -> tuple[tuple[Any, ...], t
     text, output, inputs = _parsed(arguments)
     promotion.check_arraylike("einsum", *inputs)
     shapes = tuple(promotion.shape_of(x) for x in inputs)
-    find: Callable[..., Any] = _cached_path.__wrapped__ if isinstance(optimize, list) else _cached_path
-    return inputs, find(f"{text}->{output}", shapes, optimize)
+    if isinstance(optimize, list):  # unhashable: an explicit path is not cached
+        return inputs, _cached_path.__wrapped__(f"{text}->{output}", shapes, optimize)
+    return inputs, _cached_path(f"{text}->{output}", shapes, optimize)
 
 
 def _parsed(arguments: tuple[Any, ...]) -> tuple[str, str, tuple[Any, ...]]:
