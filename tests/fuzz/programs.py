@@ -20,29 +20,26 @@ EXTENTS = (0, 1, 2, 3, 5, 17)
 
 UNARY = {
     "float": (
-        "sin",
-        "cos",
-        "exp",
-        "tanh",
-        "abs",
-        "negative",
-        "floor",
-        "ceil",
-        "sign",
-        "square",
-        "sqrt",
-        "log1p",
-        "isnan",
+        *("sin", "cos", "exp", "tanh", "abs", "negative", "floor", "ceil", "sign", "square", "sqrt", "log1p", "isnan"),
+        *("exp2", "expm1", "log", "log2", "arctan", "sinh", "arcsinh", "reciprocal", "rint", "isfinite", "signbit"),
+        *("tan", "cosh", "cbrt", "trunc", "isinf", "sinc", "deg2rad", "positive", "nan_to_num"),
     ),
-    "int": ("abs", "negative", "sign", "square", "invert"),
-    "bool": ("logical_not",),
+    "int": ("abs", "negative", "sign", "square", "invert", "bitwise_count", "isfinite"),
+    "bool": ("logical_not", "invert"),
 }
-BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "less", "greater_equal", "equal", "where")
+BOOLEAN_RESULT = ("isnan", "isfinite", "isinf", "signbit", "logical_not")
+BINARY = (
+    *("add", "subtract", "multiply", "maximum", "minimum", "less", "greater_equal", "equal", "where"),
+    *("floor_divide", "remainder", "fmax", "not_equal"),
+)
+BINARY_FLOAT = ("divide", "arctan2", "hypot", "logaddexp", "copysign", "nextafter", "heaviside", "power")
+BINARY_INT = ("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift")
 BINARY_BOOL = ("logical_and", "logical_or", "logical_xor", "equal")
+COMPARISONS = ("less", "greater_equal", "equal", "not_equal")
 REDUCE = {
-    "float": ("sum", "max", "min", "mean", "prod", "argmax", "argmin"),
-    "int": ("sum", "max", "min", "prod", "argmax"),
-    "bool": ("any", "all", "sum"),
+    "float": ("sum", "max", "min", "mean", "prod", "argmax", "argmin", "std", "var", "ptp", "nansum", "count_nonzero"),
+    "int": ("sum", "max", "min", "prod", "argmax", "any", "mean"),
+    "bool": ("any", "all", "sum", "count_nonzero"),
 }
 
 
@@ -172,7 +169,7 @@ def next_step(draw: Any, pool: list[Shape]) -> tuple[Step, Shape]:
 def unary(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
     value = pool[i]
     name = draw(st.sampled_from(UNARY[kind_of(value.dtype)]))
-    dtype = "bool" if name in ("isnan", "logical_not") else value.dtype
+    dtype = "bool" if name in BOOLEAN_RESULT else value.dtype
     return Step(name, (i,)), Shape(dtype, value.shape)
 
 
@@ -181,10 +178,15 @@ def binary(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
     value = pool[i]
     partners = [j for j, other in enumerate(pool) if broadcastable(value.shape, other.shape)]
     j = draw(st.sampled_from(partners))
-    both_bool = value.dtype == pool[j].dtype == "bool"
-    name = draw(st.sampled_from(BINARY_BOOL if both_bool else BINARY))
+    kinds = {kind_of(value.dtype), kind_of(pool[j].dtype)}
+    names = BINARY_BOOL if kinds == {"bool"} else BINARY
+    if kinds == {"float"}:
+        names += BINARY_FLOAT
+    elif kinds == {"int"}:
+        names += BINARY_INT
+    name = draw(st.sampled_from(names))
     shape = np.broadcast_shapes(value.shape, pool[j].shape)
-    if name in ("less", "greater_equal", "equal", *BINARY_BOOL):
+    if name in (*COMPARISONS, *BINARY_BOOL):
         return Step(name, (i, j)), Shape("bool", shape)
     if name == "subtract" and "bool" in (value.dtype, pool[j].dtype):
         name = "add"
@@ -220,14 +222,18 @@ def reduce_(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
     value = pool[i]
     name = draw(st.sampled_from(REDUCE[kind_of(value.dtype)]))
     axis = draw(st.integers(-len(value.shape), len(value.shape) - 1))
-    if value.shape[axis] == 0 and name in ("max", "min", "argmax", "argmin"):
+    if value.shape[axis] == 0 and name in ("max", "min", "argmax", "argmin", "ptp"):
         name = "any" if value.dtype == "bool" else "sum"
     keepdims = draw(st.booleans())
     kept = list(value.shape)
     kept[axis] = 1
     if not keepdims:
         del kept[axis]
-    dtype = {"any": "bool", "all": "bool", "argmax": "int32", "argmin": "int32"}.get(name, value.dtype)
+    dtype = {"any": "bool", "all": "bool", "argmax": "int32", "argmin": "int32", "count_nonzero": "int32"}.get(
+        name, value.dtype
+    )
+    if name == "mean" and kind_of(dtype) != "float":
+        dtype = "float32"
     if name in ("sum", "prod") and kind_of(dtype) == "bool":
         dtype = "int32"
     return Step(name, (i,), (("axis", axis), ("keepdims", keepdims))), Shape(dtype, tuple(kept))
@@ -237,7 +243,7 @@ def reduce_(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
 def move(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
     value = pool[i]
     rank = len(value.shape)
-    which = draw(st.sampled_from(("transpose", "reshape", "flip", "expand", "cumsum", "roll")))
+    which = draw(st.sampled_from(("transpose", "reshape", "flip", "expand", "cumsum", "roll", "tile", "diff")))
     if which == "transpose":
         axes = tuple(draw(st.permutations(range(rank))))
         return Step("transpose", (i,), (("axes", axes),)), Shape(value.dtype, tuple(value.shape[a] for a in axes))
@@ -248,6 +254,13 @@ def move(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
     if which == "expand" and np.prod(value.shape) < 1500 and rank < 5:
         return Step("expand", (i,), (("size", 3),)), Shape(value.dtype, (*value.shape, 3))
     axis = draw(st.integers(0, rank - 1))
+    if which == "tile" and np.prod(value.shape) < 1500:
+        repeats = tuple(2 if k == axis else 1 for k in range(rank))
+        shape = tuple(n * r for n, r in zip(value.shape, repeats, strict=True))
+        return Step("tile", (i,), (("reps", repeats),)), Shape(value.dtype, shape)
+    if which == "diff" and value.dtype != "bool" and value.shape[axis] > 0:
+        shape = tuple(n - (k == axis) for k, n in enumerate(value.shape))
+        return Step("diff", (i,), (("axis", axis),)), Shape(value.dtype, shape)
     if which == "roll":
         return Step("roll", (i,), (("shift", 2), ("axis", axis))), value
     return Step("cumsum" if which == "cumsum" else "flip", (i,), (("axis", axis),)), value

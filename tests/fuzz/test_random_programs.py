@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 import weft
 import weft.numpy as jnp
 from tests.fuzz.programs import Program, kind_of, programs
+from weft import config
 from weft.compiler import interpret
 
 EXAMPLES = int(os.environ.get("WEFT_FUZZ_EXAMPLES", "1000"))
@@ -60,7 +61,7 @@ def is_exact(program: Program) -> bool:
 def test_random_programs(program: Program) -> None:
     arrays = program.arrays()
     function = weft.jit(lambda *inputs: program.run(jnp, *inputs))
-    with warnings.catch_warnings():
+    with config.context("compile", "isolated"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's overflow warnings in the reference
         jitted = [np.asarray(a) for a in function(*arrays)]
         eager = [np.asarray(a) for a in program.run(jnp, *(jnp.asarray(a) for a in arrays))]
