@@ -3,13 +3,15 @@
 In: a code object. Out: ``CodeFacts``: the globals, builtins and closure cells it reads (each with the attribute
 chain that follows and whether the value is only called), the first attribute read on any other value, and the
 first thing it does that forbids sharing a trace (a store, an import, a generator, an unknown instruction).
-Nested code is folded in. ``lambda x: jnp.sin(x) * c`` reads ``jnp.sin`` (called) and the cell ``c``.
+Nested code is folded in. ``lambda x: jnp.sin(x) * c`` reads ``jnp.sin`` (called) and the cell ``c``. The instructions
+of Python 3.11 to 3.13 are known; under a later Python nothing is shared.
 """
 
 from __future__ import annotations
 
 import dis
 import inspect
+import sys
 from types import CodeType
 from typing import Any, NamedTuple
 
@@ -45,27 +47,26 @@ _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
 # Instructions that leave exactly one value and take the rest of their operands from the stack.
 _EXPRESSIONS = _words("""
-    LOAD_FAST LOAD_FAST_CHECK LOAD_FAST_BORROW LOAD_CONST LOAD_SMALL_INT LOAD_CLOSURE LOAD_DEREF LOAD_NAME
+    LOAD_FAST LOAD_FAST_CHECK LOAD_CONST LOAD_CLOSURE LOAD_DEREF LOAD_NAME
     BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP IS_OP CONTAINS_OP UNARY_NEGATIVE UNARY_NOT UNARY_INVERT
     UNARY_POSITIVE BUILD_TUPLE BUILD_LIST BUILD_MAP BUILD_SET BUILD_SLICE BUILD_STRING BUILD_CONST_KEY_MAP
-    LIST_EXTEND DICT_MERGE DICT_UPDATE LIST_TO_TUPLE MAKE_FUNCTION FORMAT_VALUE FORMAT_SIMPLE
+    LIST_EXTEND DICT_MERGE DICT_UPDATE LIST_TO_TUPLE MAKE_FUNCTION SET_FUNCTION_ATTRIBUTE FORMAT_VALUE FORMAT_SIMPLE
+    FORMAT_WITH_SPEC CONVERT_VALUE
 """)
 _NEUTRAL = frozenset({"KW_NAMES", "PRECALL", "CACHE", "NOP", "RESUME", "EXTENDED_ARG"})
 
 # Everything else a shared function may execute: control flow, local variables, building of containers.
 _HARMLESS = _words("""
     POP_TOP PUSH_NULL RETURN_VALUE RETURN_CONST STORE_FAST DELETE_FAST LOAD_FAST_LOAD_FAST LOAD_FAST_AND_CLEAR
-    LOAD_FAST_BORROW_LOAD_FAST_BORROW STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST STORE_FAST_MAYBE_NULL MAKE_CELL
-    COPY_FREE_VARS SET_FUNCTION_ATTRIBUTE LOAD_COMMON_CONSTANT LIST_APPEND MAP_ADD SET_ADD SET_UPDATE
-    UNPACK_SEQUENCE UNPACK_EX TO_BOOL FORMAT_WITH_SPEC CONVERT_VALUE GET_LEN GET_ITER FOR_ITER END_FOR POP_ITER
-    SWAP COPY RAISE_VARARGS RERAISE PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH BEFORE_WITH WITH_EXCEPT_START
-    LOAD_SPECIAL LOAD_ASSERTION_ERROR CALL_INTRINSIC_1 NOT_TAKEN MATCH_SEQUENCE MATCH_MAPPING MATCH_KEYS
-    JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP JUMP_NO_INTERRUPT JUMP_IF_TRUE_OR_POP
+    STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST MAKE_CELL COPY_FREE_VARS LIST_APPEND MAP_ADD SET_ADD SET_UPDATE
+    UNPACK_SEQUENCE UNPACK_EX TO_BOOL GET_LEN GET_ITER FOR_ITER END_FOR SWAP COPY RAISE_VARARGS RERAISE
+    PUSH_EXC_INFO POP_EXCEPT CHECK_EXC_MATCH BEFORE_WITH WITH_EXCEPT_START LOAD_ASSERTION_ERROR MATCH_SEQUENCE
+    MATCH_MAPPING MATCH_KEYS JUMP_FORWARD JUMP_BACKWARD JUMP_BACKWARD_NO_INTERRUPT JUMP_IF_TRUE_OR_POP
     JUMP_IF_FALSE_OR_POP POP_JUMP_IF_TRUE POP_JUMP_IF_FALSE POP_JUMP_IF_NONE POP_JUMP_IF_NOT_NONE
     POP_JUMP_FORWARD_IF_TRUE POP_JUMP_FORWARD_IF_FALSE POP_JUMP_FORWARD_IF_NONE POP_JUMP_FORWARD_IF_NOT_NONE
-    POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE
-    POP_JUMP_BACKWARD_IF_NOT_NONE
+    POP_JUMP_BACKWARD_IF_TRUE POP_JUMP_BACKWARD_IF_FALSE POP_JUMP_BACKWARD_IF_NONE POP_JUMP_BACKWARD_IF_NOT_NONE
 """)
+_INTRINSICS = frozenset({3, 5, 6})  # of CALL_INTRINSIC_1: StopIteration in a generator, unary plus, list to tuple
 _GENERATOR_EXPRESSION = frozenset({"RETURN_GENERATOR", "YIELD_VALUE", "SEND", "END_SEND", "GEN_START"})
 _REFUSALS = {
     "STORE_GLOBAL": "it assigns the global {name!r}",
@@ -113,7 +114,9 @@ class Instruction(NamedTuple):
     value: Any
 
 
-_SHIFTED = {"LOAD_GLOBAL"} | ({"LOAD_ATTR"} if "LOAD_METHOD" not in dis.opmap else set())
+_ANALYSED = sys.version_info < (3, 14)
+_METHOD_FLAG = sys.version_info >= (3, 12)  # LOAD_ATTR took over LOAD_METHOD: the low bit of its argument tells
+_SHIFT = {"LOAD_GLOBAL": 1, "LOAD_ATTR": int(_METHOD_FLAG), "LOAD_SUPER_ATTR": 2}  # flags below the index of the name
 _NAMED = frozenset(dis.hasname)
 _VARIABLE = frozenset(dis.hasfree)
 _SKIPPED = frozenset({"CACHE", "EXTENDED_ARG"})
@@ -135,16 +138,13 @@ def instructions_of(code: CodeType) -> list[Instruction]:
             continue
         value = None
         if opcode in _NAMED:
-            value = names[arg >> 1 if name in _SHIFTED else arg] if name not in _OTHER_NAMES else None
+            value = names[arg >> _SHIFT.get(name, 0)]
         elif opcode in _VARIABLE:
             value = variables[arg]
         elif name == "LOAD_CONST":
             value = constants[arg]
         found.append(Instruction(offset, opcode, name, arg, value))
     return found
-
-
-_OTHER_NAMES = frozenset({"LOAD_SUPER_ATTR", "LOAD_FROM_DICT_OR_GLOBALS"})  # index otherwise; never shared anyway
 
 
 def _line_at(code: CodeType, offset: int) -> int:
@@ -185,6 +185,8 @@ def _analyse(code: CodeType) -> CodeFacts:
 
 
 def _refused_flags(code: CodeType) -> str | None:
+    if not _ANALYSED:
+        return f"the bytecode of Python {sys.version_info.major}.{sys.version_info.minor} is not analysed"
     flags = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
     if code.co_flags & flags and code.co_name != "<genexpr>":
         return f"{code.co_name} is a generator or coroutine"
@@ -199,6 +201,8 @@ def _is_refused(code: CodeType, ins: Instruction) -> bool:
         return False
     if ins.name == "STORE_DEREF" and _is_local_cell(code, ins):
         return False  # a local variable that a nested function reads
+    if ins.name == "CALL_INTRINSIC_1":
+        return ins.arg not in _INTRINSICS
     return not (ins.name in _GENERATOR_EXPRESSION and code.co_name == "<genexpr>")
 
 
@@ -208,7 +212,10 @@ def _refused_instruction(code: CodeType, ins: Instruction) -> str:
 
 
 def _is_local_cell(code: CodeType, ins: Instruction) -> bool:
-    return ins.name in ("LOAD_DEREF", "STORE_DEREF") and ins.value in code.co_cellvars
+    """Told by the index: an inlined comprehension may have a cell of the same name as a closure variable."""
+    if ins.name not in ("LOAD_DEREF", "STORE_DEREF"):
+        return False
+    return ins.arg < len({*code.co_varnames, *code.co_cellvars})  # the closure's cells come last
 
 
 def _seen_from(outer: CodeType, reads: tuple[Read, ...]) -> list[Read]:
@@ -224,7 +231,7 @@ def _is_method(ins: Instruction) -> bool:
     """True for an attribute load that can only be followed by a call of the attribute."""
     if ins.name == "LOAD_METHOD":
         return True
-    return ins.name == "LOAD_ATTR" and "LOAD_METHOD" not in dis.opmap and bool(ins.arg & 1)
+    return ins.name == "LOAD_ATTR" and _METHOD_FLAG and bool(ins.arg & 1)
 
 
 def _read_at(instructions: list[Instruction], position: int) -> tuple[Read, int]:
@@ -259,6 +266,11 @@ def _reaches_call(instructions: list[Instruction], start: int) -> bool:
                 return False
         elif name == "LOAD_GLOBAL":
             above += 2 if _pushes_null(ins) else 1
+        elif name == "LOAD_FAST_LOAD_FAST":
+            above += 2
+        elif name == "CALL_INTRINSIC_1":
+            if above < 1:
+                return False
         elif name == "PUSH_NULL" or _is_method(ins):
             above += 1
         elif name in _NEUTRAL:
