@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import lazy, runtime, target
+from weft.core import primitive, tracebacks
 from weft.core import trace as tracing
-from weft.core import tracebacks
 from weft.core.jaxpr import name_unused_outputs
 from weft.higher import code_facts, devices, signature, stages
 from weft.higher import jit as jit_module
@@ -101,6 +101,7 @@ def clear_caches() -> None:
     """Forget all traces, executables and machine code of this process."""
     jit_module.clear_caches()
     code_facts.forget()
+    primitive.clear_memos()
     for hook in _clear_hooks:
         hook()
 

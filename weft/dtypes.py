@@ -147,9 +147,6 @@ def check_user_dtype(dtype: Any, fun_name: str, stacklevel: int = 3) -> Any:
     return narrow
 
 
-check_and_canonicalize_user_dtype = check_user_dtype
-
-
 def scalar_dtype(kind: type) -> np.dtype:
     """The dtype of a Python bool, int, float or complex in the current configuration."""
     wide = _PYTHON_DTYPES[kind]
@@ -402,10 +399,6 @@ def dtype_of(value: Any) -> Any:
     return _dtype_and_weakness(value)[0]
 
 
-def is_weakly_typed(value: Any) -> bool:
-    return _dtype_and_weakness(value)[1]
-
-
 _promoted: dict[tuple[Any, ...], tuple[Any, bool]] = {}  # (config token, what each operand contributes)
 _PROMOTED_BOUND = 1 << 14
 
@@ -464,15 +457,3 @@ def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
     if isinstance(source, ExtendedDType) or isinstance(target, ExtendedDType):
         return False
     return bool(np.can_cast(source, target, casting=casting))  # type: ignore[arg-type]
-
-
-def to_inexact_dtype(dtype: Any) -> Any:
-    """The floating or complex dtype in which functions of ``dtype`` are computed: integers become float."""
-    return dtype if issubdtype(dtype, np.inexact) else scalar_dtype(float)
-
-
-def to_complex_dtype(dtype: Any) -> np.dtype:
-    """The complex dtype whose parts hold ``dtype``."""
-    if issubdtype(dtype, np.complexfloating):
-        return as_dtype(dtype)
-    return canonicalize_dtype(complex128 if as_dtype(dtype) in (float64, int64, uint64) else complex64)

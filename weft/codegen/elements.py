@@ -59,7 +59,6 @@ def of(dtype: np.dtype) -> Element:
 BOOL = np.dtype(np.bool_)
 INT32 = np.dtype(np.int32)
 INT64 = np.dtype(np.int64)
-UINT32 = np.dtype(np.uint32)
 FLOAT32 = np.dtype(np.float32)
 FLOAT64 = np.dtype(np.float64)
 COMPLEX64 = np.dtype(np.complex64)

@@ -60,12 +60,6 @@ def _machine(target: Target) -> Any:
     )
 
 
-def warm_up(target: Target) -> None:
-    """Load LLVM and make the machine, which the first compilation would do."""
-    with _lock:
-        _machine(target)
-
-
 def emit_object(text: str, target: Target, name: str) -> bytes:
     """The object file of a module."""
     with _lock:

@@ -147,7 +147,7 @@ class Turner:
             rows.append(writer.op(f"load {type_}, ptr {p}, align {self._align(operand)}"))
             if k + 1 < width:
                 p = writer.element(word, p, stride)
-        rows = self._quarters(self._interleave(rows, word))
+        rows = self._quarters(self._interleave(rows))
         for k, row in enumerate(rows):
             sink = writer.element(word, self.buffers[operand], str(k * width))
             writer.line(f"store {type_} {row}, ptr {sink}, align {self._align(operand)}")
@@ -157,7 +157,7 @@ class Turner:
         lanes = [c * chunk + lane for c in chunks for lane in range(chunk)]
         return self.parent.lanes.shuffle(a, b, "i32", lanes, self.width)
 
-    def _interleave(self, rows: list[str], word: str) -> list[str]:
+    def _interleave(self, rows: list[str]) -> list[str]:
         """4 x 4 transposes inside 128-bit quarters: result 4 k + j has, in quarter q, rows 4 k.. of column 4 q + j."""
         width, out = self.width, []
         quarters = range(width // 4)

@@ -87,8 +87,8 @@ def _in_wider_type(equation: Any) -> Callable[..., Any]:
 def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     """Integers: broadcast to (batch, m, k, n), multiply, add over k. Rows of n are contiguous on both sides."""
     (left_sum, right_sum), (left_batch, right_batch) = numbers
-    x = operations.transpose(x, _order(x.ndim, left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
-    y = operations.transpose(y, _order(y.ndim, right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
+    x = operations.transpose(x, _order(left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
+    y = operations.transpose(y, _order(right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
     n_batch, n_sum = len(left_batch), len(left_sum)
     n_left, n_right = x.ndim - n_batch - n_sum, y.ndim - n_batch - n_sum
     shape = (*x.shape, *y.shape[n_batch + n_sum :])
@@ -106,7 +106,7 @@ def _free(rank: int, sums: Sequence[int], batches: Sequence[int]) -> tuple[int, 
     return tuple(dim for dim in range(rank) if dim not in (*sums, *batches))
 
 
-def _order(rank: int, *parts: Sequence[int]) -> tuple[int, ...]:
+def _order(*parts: Sequence[int]) -> tuple[int, ...]:
     return tuple(dim for part in parts for dim in part)
 
 
@@ -117,8 +117,8 @@ def _transposed_first(equation: Any) -> Callable[..., Any]:
 
     def canonical(x: Any, y: Any) -> Any:
         n_batch, n_sum = len(left_batch), len(left_sum)
-        x = operations.transpose(x, _order(x.ndim, left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
-        y = operations.transpose(y, _order(y.ndim, right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
+        x = operations.transpose(x, _order(left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
+        y = operations.transpose(y, _order(right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
         batch = tuple(range(n_batch))
         sums = (tuple(range(x.ndim - n_sum, x.ndim)), tuple(range(n_batch, n_batch + n_sum)))
         return operations.dot_general(

@@ -185,7 +185,7 @@ class _Fusion:
                 return
         elif users and (self._duplicate(equation, kind, users, stored) or self._share(equation, users)):
             return
-        self._root(equation, users)
+        self._root(equation)
 
     def _duplicate(self, equation: Any, kind: Any, users: list[Group], stored: bool) -> bool:
         """Compute a cheap value again in each of its users."""
@@ -199,7 +199,7 @@ class _Fusion:
             return False
         left = [group for group in users if not self._absorb(group, equation)]
         if left:
-            self._root(equation, left)
+            self._root(equation)
         return True
 
     def _share(self, equation: Any, users: list[Group]) -> bool:
@@ -240,7 +240,7 @@ class _Fusion:
             self._made(out, group)
         return True
 
-    def _root(self, equation: Any, users: Sequence[Group]) -> None:
+    def _root(self, equation: Any) -> None:
         """A group of its own, which stores what the equation makes."""
         group = self._new_group(equation)
         outs = [v for v in equation.outvars if self._is_needed(v)]

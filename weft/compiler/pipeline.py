@@ -136,10 +136,9 @@ def operations_per_point(low: Lowered) -> float:
 
 
 def compile_jaxpr(
-    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = (), inline_consts: bool = False
+    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()
 ) -> Program:
-    """The compiled form of a program; equal programs are compiled once."""
-    del inline_consts  # captured arrays are hidden parameters always
+    """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters."""
     key = (fingerprint(closed), donated, config.token())
     with _lock:
         found = _programs.get(key)

@@ -40,8 +40,6 @@ Effects = frozenset[Effect]
 no_effects: Effects = frozenset()
 debug_effect = NamedEffect("Debug")
 ordered_debug_effect = NamedEffect("OrderedDebug", ordered=True)
-callback_effect = NamedEffect("IO")
-ordered_callback_effect = NamedEffect("OrderedIO", ordered=True)
 
 
 def join(*groups: Iterable[Effect]) -> Effects:

@@ -110,9 +110,6 @@ class DebugInfo:
             self._result_paths = tuple(self._result_paths())
         return None if self._result_paths is None else tuple(self._result_paths)
 
-    def with_result_paths(self, paths: Sequence[str] | Callable[[], Sequence[str]]) -> DebugInfo:
-        return DebugInfo(self.traced_for, self.func_src_info, self._arg_names, paths)
-
     def __repr__(self) -> str:
         return (
             f"DebugInfo(traced_for={self.traced_for!r}, func_src_info={self.func_src_info!r}, "
@@ -240,9 +237,6 @@ class ClosedJaxpr:
 
     def replace(self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None) -> ClosedJaxpr:
         return ClosedJaxpr(jaxpr or self.jaxpr, self.consts if consts is None else consts)
-
-    def map_jaxpr(self, transform: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
-        return ClosedJaxpr(transform(self.jaxpr), self.consts)
 
     def pretty_print(self, **settings: Any) -> str:
         return _printer["jaxpr"](self.jaxpr, **settings)

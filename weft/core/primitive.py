@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config, errors
-from weft.core import avals as avals_module
 from weft.core import trace as trace_module
 from weft.core.effects import Effects, no_effects
 from weft.core.jaxpr import Atom, Literal
@@ -115,14 +114,6 @@ class Primitive:
         out, effects = out if self._effectful else (out, no_effects)
         return (tuple(out) if self.multiple_results else out), frozenset(effects)
 
-    def abstract_eval(self, *in_avals: Any, **params: Any) -> Any:
-        """The result's aval (a tuple with ``multiple_results``)."""
-        return self.typed(in_avals, params)[0]
-
-    def is_effectful(self, params: dict[str, Any]) -> bool:
-        """Whether an equation with these parameters may carry an effect."""
-        return self._effectful
-
     def __repr__(self) -> str:
         return self.name
 
@@ -141,9 +132,3 @@ def _lookup(name: str) -> Primitive:
     if name not in registry:
         raise errors.InternalError(f"unknown primitive {name!r}")
     return registry[name]
-
-
-def result_avals(primitive: Primitive, operands: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
-    """The result avals of a bind on concrete or traced operands, always as a tuple."""
-    out, _ = primitive.typed(tuple(avals_module.get_aval(x) for x in operands), params)
-    return out if primitive.multiple_results else (out,)

@@ -45,11 +45,6 @@ def is_internal(filename: str) -> bool:
 _STDLIB_GLUE = {os.path.join(os.path.dirname(os.__file__), name): True for name in ("contextlib.py", "functools.py")}
 
 
-def register_exclusion(filename: str) -> None:
-    """Treat the frames of ``filename`` as weft's own, in error texts and tracebacks."""
-    _is_internal[filename] = True
-
-
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The nearest frame outside weft, from ``frame`` outwards."""
     while frame is not None and (_is_internal.get(name := frame.f_code.co_filename) or is_internal(name)):
@@ -119,16 +114,6 @@ def summarize(captured: Captured | None) -> str:
     return "<unknown>" if captured is None else str(resolve(captured[0], captured[1]))
 
 
-def user_frames(frame: FrameType | None, limit: int) -> list[Frame]:
-    """The innermost ``limit`` frames outside weft, outermost first."""
-    found: list[Frame] = []
-    while frame is not None and len(found) < limit:
-        if not is_internal(frame.f_code.co_filename):
-            found.append(resolve(frame.f_code, frame.f_lasti))
-        frame = frame.f_back
-    return found[::-1]
-
-
 class replayed:
     """Equations recorded inside get ``source`` as their position (None: their own)."""
 
@@ -167,7 +152,3 @@ def no_scopes() -> Iterator[None]:
         yield
     finally:
         _scopes.names, _scopes.replayed = saved, replayed_outside
-
-
-def current_scopes() -> tuple[str, ...]:
-    return _scopes.names

@@ -279,7 +279,7 @@ def trace_to_jaxpr(
     if config.read("check_tracer_leaks"):
         reference = weakref.ref(trace)
         del trace, in_tracers, outs
-        _check_leaks(reference, closed, debug_info)
+        _check_leaks(reference, debug_info)
     return closed, out_avals
 
 
@@ -330,7 +330,7 @@ def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
     return errors.UnexpectedTracerError(text)
 
 
-def _check_leaks(reference: weakref.ref[Any], closed: ClosedJaxpr, debug_info: DebugInfo | None) -> None:
+def _check_leaks(reference: weakref.ref[Any], debug_info: DebugInfo | None) -> None:
     """Raise if anything still holds a traced value of a finished trace."""
     trace = reference()
     if trace is None:

@@ -121,7 +121,7 @@ class JitState:
         if trace_cache.holds_tracers(trace.closed):
             raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
         compiled = self.compiled(trace, self.donated(prepared))
-        return run(compiled, trace, prepared.leaves, prepared.avals, self.function), _installable(compiled)
+        return run(compiled, trace, prepared.leaves, prepared.avals), _installable(compiled)
 
     def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, None]:
         """For static arguments whose place depends on the length of the call."""
@@ -193,7 +193,7 @@ class JitState:
         self.traces += 1
         self.milliseconds["trace"] = self.milliseconds.get("trace", 0.0) + elapsed_ms
         if config.read("log_compiles"):
-            misses.log_traced(self.function, name, closed, elapsed_ms)
+            misses.log_traced(name, closed, elapsed_ms)
         return trace_cache.Trace(closed, out[0], out_avals, name)
 
     def record_call(self, trace: trace_cache.Trace, prepared: Prepared) -> Any:
@@ -305,7 +305,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], avals: Any, function: Any) -> Any:
+def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], avals: Any) -> Any:
     """Execute on the leaves of one call."""
     operands = list(compiled.consts)
     for index in compiled.kept:

@@ -175,7 +175,7 @@ def _static_differences(function: Any, old: Any, new: Any, call: signature.Call)
     return found
 
 
-def log_traced(function: Any, name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:
+def log_traced(name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:
     types = ", ".join(aval.str_short() for aval in closed.in_avals)
     _logger().warning(
         "Finished tracing %s for jit in %.3f ms: (%s), %d equations, at %s",

@@ -206,7 +206,7 @@ class Compiled(Stage):
         call = signature.Call(args, kwargs, (), len(args))
         avals = signature.leaf_avals(arguments.state.function, call, leaves, accept_structs=False)
         self._check_types(avals)
-        return jit_module.run(self._compiled, arguments.trace, leaves, arguments.avals, arguments.state.function)
+        return jit_module.run(self._compiled, arguments.trace, leaves, arguments.avals)
 
     __call__ = call
 

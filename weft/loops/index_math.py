@@ -26,10 +26,6 @@ class Stride(NamedTuple):
     factor: int
     product: Product | None
 
-    @property
-    def is_contiguous(self) -> bool:
-        return self.factor == 1 and self.product == ()
-
 
 ZERO = Stride(0, 0, ())
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -66,8 +65,3 @@ def concrete_int(value: Any, context: str) -> int:
     if isinstance(value, core.Tracer):
         raise errors.ConcretizationTypeError(value, context)
     return operator.index(value)
-
-
-def normalized_repeats(values: int | Sequence[int], count: int) -> tuple[int, ...]:
-    """One integer repeated ``count`` times, or the sequence itself."""
-    return (values,) * count if isinstance(values, int) else tuple(values)

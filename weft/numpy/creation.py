@@ -466,7 +466,7 @@ def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool,
     step: Any = np.asarray(np.nan, compute)
     if num > 1 or (num == 1 and not endpoint):
         step = lax.div(lax.sub(stop, start), np.asarray(divisor).astype(compute))
-        result = _spaced(start, stop, num, divisor, endpoint, shape, compute)
+        result = _spaced(start, stop, divisor, endpoint, shape, compute)
     elif num == 1:
         result = lax.reshape(start, (1, *shape))
     else:
@@ -480,7 +480,7 @@ def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool,
     return (result, step) if retstep else result
 
 
-def _spaced(start: Any, stop: Any, num: int, divisor: int, endpoint: bool, shape: tuple[int, ...], dtype: Any) -> Any:
+def _spaced(start: Any, stop: Any, divisor: int, endpoint: bool, shape: tuple[int, ...], dtype: Any) -> Any:
     """Weighted means of the ends, so that both are met exactly; the last value is ``stop`` itself."""
     bounded = lambda x: lax.reshape(x, (1, *shape))  # noqa: E731
     part = dtypes.finfo(dtype).dtype

@@ -168,7 +168,7 @@ def _on_diagonal(extents: tuple[int, ...], places: list[int]) -> Any:
     return diagonal if inner == extents else lax.broadcast_in_dim(diagonal, extents, tuple(places))
 
 
-def _squeezed(x: Any, names: str, shape_other: dict[str, int], result: str) -> tuple[Any, str]:
+def _squeezed(x: Any, names: str, shape_other: dict[str, int]) -> tuple[Any, str]:
     """Extents of 1 along names that the other operand has at full length are dropped."""
     drop = [d for d, name in enumerate(names) if promotion.shape_of(x)[d] == 1 and shape_other.get(name, 1) != 1]
     if not drop:
@@ -183,8 +183,8 @@ def _pair(
     left, right = taken
     left_names, right_names = names
     extents = [dict(zip(n, promotion.shape_of(x), strict=True)) for n, x in zip(names, taken, strict=True)]
-    left, left_names = _squeezed(left, left_names, extents[1], result)
-    right, right_names = _squeezed(right, right_names, extents[0], result)
+    left, left_names = _squeezed(left, left_names, extents[1])
+    right, right_names = _squeezed(right, right_names, extents[0])
     counts = [collections.Counter(left_names), collections.Counter(right_names)]
     private = [n for n in left_names if n in step.summed and counts[0][n] == 1 and n not in counts[1]]
     if private:

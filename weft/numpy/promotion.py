@@ -37,15 +37,6 @@ def check_arraylike(name: str, *args: Any) -> None:
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.")
 
 
-def check_arraylike_or_none(name: str, *args: Any) -> None:
-    """As ``check_arraylike``, but None passes."""
-    for position, x in enumerate(args):
-        if x is not None and not is_arraylike(x):
-            raise TypeError(
-                f"{name} requires ndarray, scalar, or None arguments, got {type(x)} at position {position}."
-            )
-
-
 def inexact_dtype(dtype: Any) -> Any:
     """The float (or complex) dtype that values of ``dtype`` are computed in: integers of 64 bits give float64."""
     if dtypes.issubdtype(dtype, np.inexact):
@@ -76,6 +67,14 @@ def dtype_of(x: Any) -> Any:
 def is_weak(x: Any) -> bool:
     """Whether ``x`` is weakly typed: a Python scalar or an array made from one."""
     return type(x) in PYTHON_SCALARS or bool(getattr(x, "weak_type", False))
+
+
+def constant_like(value: float, x: Any) -> Any:
+    """``value`` in the dtype of ``x``, weakly typed exactly if ``x`` is."""
+    dtype = np.dtype(dtype_of(x))
+    if not is_weak(x) or dtype.kind not in _PYTHON_KINDS:
+        return np.asarray(value, dtype)
+    return _PYTHON_KINDS[dtype.kind](value)
 
 
 def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:

@@ -37,7 +37,6 @@ ANYTHING = ANY | EXTENDED
 Accepts = frozenset[str]
 Partials = tuple[Callable[..., Any] | None, ...]
 
-HALVES = (np.dtype(dtypes.bfloat16), np.dtype(np.float16))
 NARROW_ITEMSIZE = 2  # floats of at most this many bytes are computed in float32
 
 _categories: dict[Any, str] = {}

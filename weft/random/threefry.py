@@ -18,7 +18,6 @@ from weft.operations import elementwise
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 _WORD = np.dtype(np.uint32)
-OUTPUTS = ("first", "second", "mixed")
 
 
 class _Words(NamedTuple):

@@ -32,7 +32,6 @@ class Digits:
     first: float
     warm: float
     numpy: float
-    components: np.ndarray
     projected: np.ndarray
     labels: np.ndarray
 
@@ -115,7 +114,6 @@ def classify_digits() -> Digits:
         first=seconds[0],
         warm=seconds[1],
         numpy=numpy_seconds,
-        components=components,
         projected=(test - train.mean(0)) @ components[:, :2],
         labels=labels[held_out],
     )
