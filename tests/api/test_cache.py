@@ -124,7 +124,7 @@ def test_nothing_outlives_its_function() -> None:
 
 
 def test_functions_that_may_not_share_are_not_kept() -> None:
-    def f(x, table=[1.0]):  # noqa: B006
+    def f(x, table=[1.0]):
         return x + table[0]
 
     weft.jit(f)(1.0)
@@ -135,11 +135,11 @@ def test_functions_that_may_not_share_are_not_kept() -> None:
 
 
 def test_arguments_are_not_kept() -> None:
-    weft.jit(lambda x, t=[1]: wnp.sum(x) + t[0])(wnp.ones(7))  # noqa: B006
+    weft.jit(lambda x, t=[1]: wnp.sum(x) + t[0])(wnp.ones(7))
     gc.collect()
     before = weft.runtime.memory_stats()["live_bytes"]
     x = wnp.ones(1 << 16)
-    weft.jit(lambda x, t=[1]: wnp.sum(x) + t[0])(x)  # noqa: B006
+    weft.jit(lambda x, t=[1]: wnp.sum(x) + t[0])(x)
     wnp.sum(x)
     assert weft.runtime.memory_stats()["live_bytes"] > before
     del x
