@@ -56,7 +56,11 @@ neg_p = elementwise(
 
 
 def neg(x: ArrayLike) -> Array:
-    """Elementwise negation; integers wrap."""
+    """Elementwise negation; integers wrap.
+
+    >>> lax.neg(np.float32([1, -2])).tolist()
+    [-1.0, 2.0]
+    """
     return neg_p.bind(x)
 
 
@@ -71,7 +75,11 @@ add_p = elementwise(
 
 
 def add(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise sum of two arrays of one dtype."""
+    """Elementwise sum of two arrays of one dtype.
+
+    >>> lax.add(np.float32([1, 2]), np.float32([10, 20])).tolist()
+    [11.0, 22.0]
+    """
     return add_p.bind(x, y)
 
 
@@ -86,7 +94,11 @@ sub_p = elementwise(
 
 
 def sub(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise difference of two arrays of one dtype."""
+    """Elementwise difference of two arrays of one dtype.
+
+    >>> lax.sub(np.float32([1, 2]), np.float32([10, 20])).tolist()
+    [-9.0, -18.0]
+    """
     return sub_p.bind(x, y)
 
 
@@ -119,7 +131,11 @@ mul_p = elementwise(
 
 
 def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
-    """Elementwise product; ``out_dtype`` computes and returns it in another dtype."""
+    """Elementwise product; ``out_dtype`` computes and returns it in another dtype.
+
+    >>> lax.mul(np.float32([1, 2]), np.float32([10, 20])).tolist()
+    [10.0, 40.0]
+    """
     return mul_p.bind(x, y, out_dtype=out_dtype)
 
 
@@ -135,7 +151,11 @@ div_p = elementwise(
 
 
 def div(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise quotient; integers truncate toward zero, and give -1 (all ones) for a zero divisor."""
+    """Elementwise quotient; integers truncate toward zero, and give -1 (all ones) for a zero divisor.
+
+    >>> lax.div(np.int32([7, -7]), np.int32([2, 2])).tolist()
+    [3, -3]
+    """
     return div_p.bind(x, y)
 
 
@@ -156,7 +176,11 @@ def _truncated_quotient(x: Array, y: Array) -> Array:
 
 
 def rem(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise remainder with the dividend's sign; an integer divided by zero leaves the dividend."""
+    """Elementwise remainder with the dividend's sign; an integer divided by zero leaves the dividend.
+
+    >>> lax.rem(np.int32([7, -7]), np.int32([4, 4])).tolist()
+    [3, -3]
+    """
     return rem_p.bind(x, y)
 
 
@@ -186,7 +210,11 @@ max_p = elementwise(
 
 
 def max(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise maximum; NaN if either operand is. Complex numbers compare by real, then imaginary part."""
+    """Elementwise maximum; NaN if either operand is. Complex numbers compare by real, then imaginary part.
+
+    >>> lax.max(np.float32([1, 5]), np.float32([3, 2])).tolist()
+    [3.0, 5.0]
+    """
     return max_p.bind(x, y)
 
 
@@ -201,7 +229,11 @@ min_p = elementwise(
 
 
 def min(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise minimum; NaN if either operand is. Complex numbers compare by real, then imaginary part."""
+    """Elementwise minimum; NaN if either operand is. Complex numbers compare by real, then imaginary part.
+
+    >>> lax.min(np.float32([1, 5]), np.float32([3, 2])).tolist()
+    [1.0, 2.0]
+    """
     return min_p.bind(x, y)
 
 
@@ -225,7 +257,11 @@ abs_p = elementwise(
 
 
 def abs(x: ArrayLike) -> Array:
-    """Elementwise absolute value; of a complex number its modulus."""
+    """Elementwise absolute value; of a complex number its modulus.
+
+    >>> lax.abs(np.float32([-1.5, 2.0])).tolist()
+    [1.5, 2.0]
+    """
     return abs_p.bind(x)
 
 
@@ -240,7 +276,11 @@ sign_p = elementwise(
 
 
 def sign(x: ArrayLike) -> Array:
-    """Elementwise sign: -1, 0 or 1, keeping signed zeros and NaN; of a complex number x / |x|."""
+    """Elementwise sign: -1, 0 or 1, keeping signed zeros and NaN; of a complex number x / |x|.
+
+    >>> lax.sign(np.float32([-3, 0, 5])).tolist()
+    [-1.0, 0.0, 1.0]
+    """
     return sign_p.bind(x)
 
 
@@ -248,7 +288,11 @@ floor_p = elementwise("floor", FLOAT, scalar=lambda emit, x: emit.floor(x), part
 
 
 def floor(x: ArrayLike) -> Array:
-    """Elementwise largest whole number not above x."""
+    """Elementwise largest whole number not above x.
+
+    >>> lax.floor(np.float32([-1.5, 1.5])).tolist()
+    [-2.0, 1.0]
+    """
     return floor_p.bind(x)
 
 
@@ -256,7 +300,11 @@ ceil_p = elementwise("ceil", FLOAT, scalar=lambda emit, x: emit.ceil(x), partial
 
 
 def ceil(x: ArrayLike) -> Array:
-    """Elementwise smallest whole number not below x."""
+    """Elementwise smallest whole number not below x.
+
+    >>> lax.ceil(np.float32([-1.5, 1.5])).tolist()
+    [-1.0, 2.0]
+    """
     return ceil_p.bind(x)
 
 
@@ -274,7 +322,13 @@ round_p = elementwise("round", FLOAT, scalar=_round_scalar, partials=(None,), re
 
 
 def round(x: ArrayLike, rounding_method: settings.RoundingMethod = settings.RoundingMethod.AWAY_FROM_ZERO) -> Array:
-    """Elementwise rounding to a whole number; halves go away from zero, or to even on request."""
+    """Elementwise rounding to a whole number; halves go away from zero, or to even on request.
+
+    >>> lax.round(np.float32([0.5, 1.5, -2.5])).tolist()
+    [1.0, 2.0, -3.0]
+    >>> lax.round(np.float32([0.5, 1.5, -2.5]), lax.RoundingMethod.TO_NEAREST_EVEN).tolist()
+    [0.0, 2.0, -2.0]
+    """
     return round_p.bind(x, rounding_method=settings.RoundingMethod(rounding_method))
 
 
@@ -288,7 +342,11 @@ square_p = elementwise(
 
 
 def square(x: ArrayLike) -> Array:
-    """Elementwise x * x."""
+    """Elementwise x * x.
+
+    >>> lax.square(np.float32([-3, 4])).tolist()
+    [9.0, 16.0]
+    """
     return square_p.bind(x)
 
 
@@ -318,12 +376,20 @@ integer_pow_p = elementwise(
 
 
 def integer_pow(x: ArrayLike, y: int) -> Array:
-    """Elementwise x ** y for a fixed integer y, by repeated multiplication."""
+    """Elementwise x ** y for a fixed integer y, by repeated multiplication.
+
+    >>> lax.integer_pow(np.float32([2, 4]), -1).tolist()
+    [0.5, 0.25]
+    """
     return integer_pow_p.bind(x, y=y)
 
 
 def reciprocal(x: ArrayLike) -> Array:
-    """Elementwise 1 / x."""
+    """Elementwise 1 / x.
+
+    >>> lax.reciprocal(np.float32([2, 4])).tolist()
+    [0.5, 0.25]
+    """
     return integer_pow(x, -1)
 
 
@@ -362,7 +428,11 @@ pow_p = elementwise(
 
 
 def pow(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x ** y of floating or complex x; the exponent has the same dtype or is an integer."""
+    """Elementwise x ** y of floating or complex x; the exponent has the same dtype or is an integer.
+
+    >>> lax.pow(np.float32([4, 9]), np.float32([0.5, 2])).tolist()
+    [2.0, 81.0]
+    """
     return pow_p.bind(x, y)
 
 
@@ -394,7 +464,11 @@ mulhi_p = elementwise(
 
 
 def mulhi(x: ArrayLike, y: ArrayLike, /) -> Array:
-    """The high half of the double-width product of integers."""
+    """The high half of the double-width product of integers.
+
+    >>> lax.mulhi(np.int32(2**30), np.int32(8)).item()
+    2
+    """
     return mulhi_p.bind(x, y)
 
 
@@ -411,5 +485,9 @@ nextafter_p = elementwise(
 
 
 def nextafter(x1: ArrayLike, x2: ArrayLike) -> Array:
-    """The next representable value after x1 in the direction of x2."""
+    """The next representable value after x1 in the direction of x2.
+
+    >>> float(lax.nextafter(np.float32(1), np.float32(2))) == 1 + 2**-23
+    True
+    """
     return nextafter_p.bind(x1, x2)

@@ -83,7 +83,11 @@ pad_p.def_abstract_eval(_pad_typing)
 
 
 def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
-    """Padding (low, high, interior) along each axis; negative low and high cut elements off."""
+    """Padding (low, high, interior) along each axis; negative low and high cut elements off.
+
+    >>> lax.pad(np.float32([1, 2]), np.float32(0), ((1, 0, 2),)).tolist()
+    [0.0, 1.0, 0.0, 0.0, 2.0]
+    """
     config = tuple(
         (integer(low, "pad", "padding"), integer(high, "pad", "padding"), integer(inner, "pad", "padding"))
         for low, high, inner in padding_config
@@ -133,7 +137,11 @@ concatenate_p.def_abstract_eval(_concatenate_typing)
 
 
 def concatenate(operands: Any, dimension: int) -> Array:
-    """Arrays of one dtype joined along one dimension."""
+    """Arrays of one dtype joined along one dimension.
+
+    >>> lax.concatenate([np.float32([1, 2]), np.float32([3])], 0).tolist()
+    [1.0, 2.0, 3.0]
+    """
     operands = list(operands)
     if not operands:
         raise ValueError("[concatenate] requires a non-empty sequence of arrays")
@@ -168,7 +176,11 @@ stack_p = _resolved(
 
 
 def stack(operands: Any, axis: int = 0) -> Array:
-    """Arrays of one shape and dtype joined along a new axis."""
+    """Arrays of one shape and dtype joined along a new axis.
+
+    >>> lax.stack([np.float32([1, 2]), np.float32([3, 4])]).tolist()
+    [[1.0, 2.0], [3.0, 4.0]]
+    """
     operands = list(operands)
     if not operands:
         raise ValueError("[stack] requires a non-empty sequence of arrays")
@@ -189,7 +201,11 @@ unstack_p = _resolved(
 
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
-    """The positions of one axis as separate arrays."""
+    """The positions of one axis as separate arrays.
+
+    >>> [part.tolist() for part in lax.unstack(np.int32([[1, 2], [3, 4]]))]
+    [[1, 2], [3, 4]]
+    """
     return tuple(unstack_p.bind(x, axis=canonical_axis(axis, len(shape_of(x)), "unstack")))
 
 
@@ -210,7 +226,11 @@ split_p = _resolved("split", _split_typing, _split_expand, multiple_results=True
 
 
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> Sequence[Array]:
-    """Consecutive parts of the given sizes along one axis."""
+    """Consecutive parts of the given sizes along one axis.
+
+    >>> [part.tolist() for part in lax.split(np.int32([1, 2, 3]), (1, 2))]
+    [[1], [2, 3]]
+    """
     axis = canonical_axis(axis, len(shape_of(operand)), "split")
     return split_p.bind(operand, sizes=canonical_shape("split", sizes), axis=axis)
 
@@ -233,7 +253,11 @@ tile_p = _resolved("tile", _tile_typing, _tile_expand)
 
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
-    """The operand repeated ``reps[i]`` times along axis i."""
+    """The operand repeated ``reps[i]`` times along axis i.
+
+    >>> lax.tile(np.int32([[1, 2]]), (2, 2)).tolist()
+    [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
     return tile_p.bind(operand, reps=canonical_shape("tile", reps))
 
 
@@ -262,12 +286,20 @@ iota_p.def_abstract_eval(_iota_typing)
 
 
 def iota(dtype: Any, size: int) -> Array:
-    """0, 1, ..., size - 1."""
+    """0, 1, ..., size - 1.
+
+    >>> lax.iota(np.float32, 3).tolist()
+    [0.0, 1.0, 2.0]
+    """
     return broadcasted_iota(dtype, (size,), 0)
 
 
 def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sharding: Any = None) -> Array:
-    """An array whose elements are their own index along ``dimension``."""
+    """An array whose elements are their own index along ``dimension``.
+
+    >>> lax.broadcasted_iota(np.int32, (2, 3), 1).tolist()
+    [[0, 1, 2], [0, 1, 2]]
+    """
     return iota_p.bind(
         dtype=dtypes.check_user_dtype(dtype, "broadcasted_iota"),
         shape=canonical_shape("iota", shape),
@@ -298,7 +330,11 @@ def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, wea
 
 
 def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, sharding: Any = None) -> Array:
-    """An array of one value; the value's own dtype (weakly typed if it is) unless one is given."""
+    """An array of one value; the value's own dtype (weakly typed if it is) unless one is given.
+
+    >>> lax.full((2,), 7, np.float32).tolist()
+    [7.0, 7.0]
+    """
     sizes = canonical_shape("full", shape)
     if dtype is not None:
         return _filled("full", sizes, fill_value, dtypes.check_user_dtype(dtype, "full"), False)
@@ -307,7 +343,11 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, sharding: Any 
 
 
 def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = None, sharding: Any = None) -> Array:
-    """``full`` with the shape and dtype of ``x`` where they are not given."""
+    """``full`` with the shape and dtype of ``x`` where they are not given.
+
+    >>> lax.full_like(np.float32([1, 2]), 7).tolist()
+    [7.0, 7.0]
+    """
     like = x if hasattr(x, "shape") and hasattr(x, "dtype") else core.get_aval(x)
     weak_type = dtype is None and bool(getattr(like, "weak_type", False))
     sizes = like.shape if shape is None else canonical_shape("full_like", shape)
@@ -325,12 +365,20 @@ empty_p = _resolved("empty", _empty_typing, lambda *, shape, dtype, out_sharding
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
-    """An array of unspecified values (zeros)."""
+    """An array of unspecified values (zeros).
+
+    >>> lax.empty((2, 3), np.float32).shape
+    (2, 3)
+    """
     return empty_p.bind(shape=canonical_shape("empty", shape), dtype=dtype, out_sharding=out_sharding)
 
 
 def shape_as_value(shape: Any) -> Array:
-    """A shape as a one-dimensional integer array."""
+    """A shape as a one-dimensional integer array.
+
+    >>> lax.shape_as_value((2, 3)).tolist()
+    [2, 3]
+    """
     sizes = canonical_shape("shape_as_value", shape, scalar=False)
     if not sizes:
         return full((0,), 0, np.int32)

@@ -94,7 +94,11 @@ convert_element_type_p.def_forward(_convert_forward)
 
 
 def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
-    """The operand's elements as ``new_dtype``, with JAX's rules for saturation, NaN and complex numbers."""
+    """The operand's elements as ``new_dtype``, with JAX's rules for saturation, NaN and complex numbers.
+
+    >>> lax.convert_element_type(np.float32([1.7, -1.7]), np.int32).tolist()
+    [1, -1]
+    """
     if new_dtype is None:
         raise ValueError("[convert_element_type] dtype must be specified, got None")
     return convert(operand, dtypes.check_user_dtype(new_dtype, "convert_element_type"), weak_type=False)
@@ -116,7 +120,11 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
 
 
 def dtype(x: Any) -> Any:
-    """The dtype of an array, scalar or tracer in the current configuration."""
+    """The dtype of an array, scalar or tracer in the current configuration.
+
+    >>> lax.dtype(1.0)
+    dtype('float32')
+    """
     return core.get_aval(x).dtype
 
 
@@ -163,7 +171,11 @@ bitcast_convert_type_p = elementwise(
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
-    """The operand's bits read as another dtype; narrower dtypes add a last dimension, wider ones take it."""
+    """The operand's bits read as another dtype; narrower dtypes add a last dimension, wider ones take it.
+
+    >>> hex(lax.bitcast_convert_type(np.float32(1), np.uint32).item())
+    '0x3f800000'
+    """
     if new_dtype is None:
         raise ValueError("[bitcast_convert_type] dtype must be specified, got None")
     new_dtype = dtypes.canonicalize_dtype(dtypes.check_user_dtype(new_dtype, "bitcast_convert_type"))
@@ -203,7 +215,11 @@ reduce_precision_p = elementwise(
 
 
 def reduce_precision(operand: ArrayLike, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round to a float format of fewer exponent and mantissa bits, keeping the dtype."""
+    """Round to a float format of fewer exponent and mantissa bits, keeping the dtype.
+
+    >>> lax.reduce_precision(np.float32(1.2345), 5, 2).item()
+    1.25
+    """
     exponent_bits = integer(exponent_bits, "reduce_precision", "exponent_bits")
     mantissa_bits = integer(mantissa_bits, "reduce_precision", "mantissa_bits")
     if not 1 <= exponent_bits <= WIDEST_FIELD:
@@ -247,7 +263,11 @@ def _join_parts(re: Any, im: Any) -> Any:
 
 
 def complex(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x + i y."""
+    """Elementwise x + i y.
+
+    >>> lax.complex(np.float32(1), np.float32(2)).item()
+    (1+2j)
+    """
     return complex_p.bind(x, y)
 
 
@@ -262,7 +282,11 @@ real_p = elementwise(
 
 
 def real(x: ArrayLike) -> Array:
-    """Elementwise real part of complex numbers."""
+    """Elementwise real part of complex numbers.
+
+    >>> lax.real(np.complex64(1 + 2j)).item()
+    1.0
+    """
     return real_p.bind(x)
 
 
@@ -277,7 +301,11 @@ imag_p = elementwise(
 
 
 def imag(x: ArrayLike) -> Array:
-    """Elementwise imaginary part of complex numbers."""
+    """Elementwise imaginary part of complex numbers.
+
+    >>> lax.imag(np.complex64(1 + 2j)).item()
+    2.0
+    """
     return imag_p.bind(x)
 
 
@@ -304,7 +332,11 @@ conj_p = elementwise(
 
 
 def conj(x: ArrayLike) -> Array:
-    """Elementwise complex conjugate; a real operand becomes complex."""
+    """Elementwise complex conjugate; a real operand becomes complex.
+
+    >>> lax.conj(np.complex64(1 + 2j)).item()
+    (1-2j)
+    """
     return conj_p.bind(x, input_dtype=core.get_aval(x).dtype)
 
 
@@ -319,5 +351,9 @@ is_finite_p = elementwise(
 
 
 def is_finite(x: ArrayLike) -> Array:
-    """Elementwise: neither infinite nor NaN."""
+    """Elementwise: neither infinite nor NaN.
+
+    >>> lax.is_finite(np.float32([1, np.inf, np.nan])).tolist()
+    [True, False, False]
+    """
     return is_finite_p.bind(x)

@@ -89,7 +89,11 @@ cumsum_p = cumulative("cumsum", NUMBER, identity=lambda dtype: 0, combine=reduct
 
 
 def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running sum along an axis."""
+    """Running sum along an axis.
+
+    >>> lax.cumsum(np.int32([1, 2, 3])).tolist()
+    [1, 3, 6]
+    """
     return _bind(cumsum_p, operand, axis, reverse)
 
 
@@ -99,7 +103,11 @@ cumprod_p = cumulative(
 
 
 def cumprod(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running product along an axis."""
+    """Running product along an axis.
+
+    >>> lax.cumprod(np.int32([1, 2, 3]), reverse=True).tolist()
+    [6, 6, 3]
+    """
     return _bind(cumprod_p, operand, axis, reverse)
 
 
@@ -113,7 +121,11 @@ cummax_p = cumulative(
 
 
 def cummax(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running maximum along an axis."""
+    """Running maximum along an axis.
+
+    >>> lax.cummax(np.int32([1, 3, 2])).tolist()
+    [1, 3, 3]
+    """
     return _bind(cummax_p, operand, axis, reverse)
 
 
@@ -127,7 +139,11 @@ cummin_p = cumulative(
 
 
 def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running minimum along an axis."""
+    """Running minimum along an axis.
+
+    >>> lax.cummin(np.int32([3, 1, 2])).tolist()
+    [3, 1, 1]
+    """
     return _bind(cummin_p, operand, axis, reverse)
 
 
@@ -162,5 +178,9 @@ cumlogsumexp_p = cumulative(
 
 
 def cumlogsumexp(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
-    """Running log of the sum of exponentials along an axis."""
+    """Running log of the sum of exponentials along an axis.
+
+    >>> [round(v, 4) for v in lax.cumlogsumexp(np.float32([0, 0])).tolist()]
+    [0.0, 0.6931]
+    """
     return _bind(cumlogsumexp_p, operand, axis, reverse)

@@ -23,7 +23,11 @@ copy_p.def_abstract_eval(lambda x: runtime.ShapedArray(x.shape, x.dtype, x.weak_
 
 
 def copy(x: ArrayLike) -> Array:
-    """The operand; arrays are immutable, so that nothing needs copying."""
+    """The operand; arrays are immutable, so that nothing needs copying.
+
+    >>> lax.copy(np.float32([1, 2])).tolist()
+    [1.0, 2.0]
+    """
     return copy_p.bind(x)
 
 
@@ -32,7 +36,11 @@ stop_gradient_p.def_abstract_eval(_same)
 
 
 def stop_gradient(x: Any) -> Any:
-    """The operand (a tree of arrays), seen by differentiation as constant."""
+    """The operand (a tree of arrays), seen by differentiation as constant.
+
+    >>> lax.stop_gradient(np.float32([1, 2])).tolist()
+    [1.0, 2.0]
+    """
     leaves, treedef = runtime.tree_flatten(x)
     return runtime.tree_unflatten(treedef, [stop_gradient_p.bind(leaf) for leaf in leaves])
 
@@ -44,7 +52,11 @@ optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
 
 
 def optimization_barrier(operand: Any, /) -> Any:
-    """The operand (a tree of arrays); nothing before it is fused with anything after it."""
+    """The operand (a tree of arrays); nothing before it is fused with anything after it.
+
+    >>> [x.tolist() for x in lax.optimization_barrier((np.int32([1]), np.int32([2])))]
+    [[1], [2]]
+    """
     leaves, treedef = runtime.tree_flatten(operand)
     if not leaves:
         return operand

@@ -144,7 +144,11 @@ def dynamic_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """A slice of the given sizes at start indices that may be traced; starts are clamped to fit."""
+    """A slice of the given sizes at start indices that may be traced; starts are clamped to fit.
+
+    >>> lax.dynamic_slice(np.int32([1, 2, 3, 4]), (2,), (2,)).tolist()
+    [3, 4]
+    """
     starts = _start_indices("dynamic_slice", start_indices, shape_of(operand), allow_negative_indices)
     return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonical_shape("dynamic_slice", slice_sizes))
 
@@ -156,7 +160,11 @@ def dynamic_update_slice(
     *,
     allow_negative_indices: bool | Sequence[bool] = True,
 ) -> Array:
-    """The operand with ``update`` written at start indices that may be traced; starts are clamped to fit."""
+    """The operand with ``update`` written at start indices that may be traced; starts are clamped to fit.
+
+    >>> lax.dynamic_update_slice(np.int32([1, 2, 3, 4]), np.int32([8, 9]), (1,)).tolist()
+    [1, 8, 9, 4]
+    """
     if not isinstance(start_indices, (tuple, list)) and core.get_aval(start_indices).ndim == 0:
         start_indices = [start_indices]
     starts = _start_indices("dynamic_update_slice", start_indices, shape_of(operand), allow_negative_indices)
@@ -181,7 +189,11 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """``dynamic_slice`` along one axis."""
+    """``dynamic_slice`` along one axis.
+
+    >>> lax.dynamic_slice_in_dim(np.int32([1, 2, 3, 4]), 9, 2).tolist()
+    [3, 4]
+    """
     sizes = list(shape_of(operand))
     axis = canonical_axis(axis, len(sizes), "dynamic_slice_in_dim")
     starts = _one_start(start_index, axis, len(sizes))
@@ -211,7 +223,11 @@ def dynamic_update_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """``dynamic_update_slice`` along one axis."""
+    """``dynamic_update_slice`` along one axis.
+
+    >>> lax.dynamic_update_slice_in_dim(np.int32([1, 2, 3, 4]), np.int32([8, 9]), 1, 0).tolist()
+    [1, 8, 9, 4]
+    """
     rank = len(shape_of(operand))
     axis = canonical_axis(axis, rank, "dynamic_update_slice_in_dim")
     starts = _one_start(start_index, axis, rank)

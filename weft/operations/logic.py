@@ -62,32 +62,56 @@ lt_to_p = _comparison("lt_to", BOOL | REAL, references.total_order(operator.lt))
 
 
 def eq(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x == y."""
+    """Elementwise x == y.
+
+    >>> lax.eq(np.int32([1, 2, 3]), np.int32([2, 2, 2])).tolist()
+    [False, True, False]
+    """
     return eq_p.bind(x, y)
 
 
 def ne(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x != y."""
+    """Elementwise x != y.
+
+    >>> lax.ne(np.int32([1, 2, 3]), np.int32([2, 2, 2])).tolist()
+    [True, False, True]
+    """
     return ne_p.bind(x, y)
 
 
 def ge(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x >= y."""
+    """Elementwise x >= y.
+
+    >>> lax.ge(np.int32([1, 2, 3]), np.int32([2, 2, 2])).tolist()
+    [False, True, True]
+    """
     return ge_p.bind(x, y)
 
 
 def gt(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x > y."""
+    """Elementwise x > y.
+
+    >>> lax.gt(np.int32([1, 2, 3]), np.int32([2, 2, 2])).tolist()
+    [False, False, True]
+    """
     return gt_p.bind(x, y)
 
 
 def le(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x <= y."""
+    """Elementwise x <= y.
+
+    >>> lax.le(np.int32([1, 2, 3]), np.int32([2, 2, 2])).tolist()
+    [True, True, False]
+    """
     return le_p.bind(x, y)
 
 
 def lt(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x < y."""
+    """Elementwise x < y.
+
+    >>> lax.lt(np.int32([1, 2, 3]), np.int32([2, 2, 2])).tolist()
+    [True, False, False]
+    """
     return lt_p.bind(x, y)
 
 
@@ -95,7 +119,11 @@ not_p = elementwise("not", BOOL | INTEGER, scalar=lambda emit, x: emit.not_(x), 
 
 
 def bitwise_not(x: ArrayLike) -> Array:
-    """Elementwise complement of bits; logical not of bools."""
+    """Elementwise complement of bits; logical not of bools.
+
+    >>> lax.bitwise_not(np.int32([0, 5])).tolist()
+    [-1, -6]
+    """
     return not_p.bind(x)
 
 
@@ -110,7 +138,11 @@ and_p = elementwise(
 
 
 def bitwise_and(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise and of bits or bools."""
+    """Elementwise and of bits or bools.
+
+    >>> lax.bitwise_and(np.int32(12), np.int32(10)).item()
+    8
+    """
     return and_p.bind(x, y)
 
 
@@ -125,7 +157,11 @@ or_p = elementwise(
 
 
 def bitwise_or(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise or of bits or bools."""
+    """Elementwise or of bits or bools.
+
+    >>> lax.bitwise_or(np.int32(12), np.int32(10)).item()
+    14
+    """
     return or_p.bind(x, y)
 
 
@@ -140,7 +176,11 @@ xor_p = elementwise(
 
 
 def bitwise_xor(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise exclusive or of bits or bools."""
+    """Elementwise exclusive or of bits or bools.
+
+    >>> lax.bitwise_xor(np.int32(12), np.int32(10)).item()
+    6
+    """
     return xor_p.bind(x, y)
 
 
@@ -155,7 +195,11 @@ shift_left_p = elementwise(
 
 
 def shift_left(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise x << y; 0 where y is outside 0..width-1."""
+    """Elementwise x << y; 0 where y is outside 0..width-1.
+
+    >>> lax.shift_left(np.int32([1, 3]), np.int32([4, 32])).tolist()
+    [16, 0]
+    """
     return shift_left_p.bind(x, y)
 
 
@@ -170,7 +214,11 @@ shift_right_logical_p = elementwise(
 
 
 def shift_right_logical(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise right shift filling with zeros; 0 where y is outside 0..width-1."""
+    """Elementwise right shift filling with zeros; 0 where y is outside 0..width-1.
+
+    >>> lax.shift_right_logical(np.int32([-1, 8]), np.int32([28, 2])).tolist()
+    [15, 2]
+    """
     return shift_right_logical_p.bind(x, y)
 
 
@@ -185,7 +233,11 @@ shift_right_arithmetic_p = elementwise(
 
 
 def shift_right_arithmetic(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise right shift filling with the top bit; all copies of it where y is outside 0..width-1."""
+    """Elementwise right shift filling with the top bit; all copies of it where y is outside 0..width-1.
+
+    >>> lax.shift_right_arithmetic(np.int32([-8, 8]), np.int32([2, 2])).tolist()
+    [-2, 2]
+    """
     return shift_right_arithmetic_p.bind(x, y)
 
 
@@ -200,7 +252,11 @@ population_count_p = elementwise(
 
 
 def population_count(x: ArrayLike) -> Array:
-    """Elementwise number of bits that are set."""
+    """Elementwise number of bits that are set.
+
+    >>> lax.population_count(np.uint8([0, 7, 255])).tolist()
+    [0, 3, 8]
+    """
     return population_count_p.bind(x)
 
 
@@ -210,7 +266,11 @@ clz_p = elementwise(
 
 
 def clz(x: ArrayLike) -> Array:
-    """Elementwise number of leading zero bits."""
+    """Elementwise number of leading zero bits.
+
+    >>> lax.clz(np.uint8([0, 7, 255])).tolist()
+    [8, 5, 0]
+    """
     return clz_p.bind(x)
 
 
@@ -268,14 +328,22 @@ select_n_p = elementwise(
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
-    """Element by element, the case that ``which`` numbers (bool: False takes the first)."""
+    """Element by element, the case that ``which`` numbers (bool: False takes the first).
+
+    >>> lax.select_n(np.int32([0, 2, 1]), np.float32([1, 2, 3]), np.float32([4, 5, 6]), np.float32([7, 8, 9])).tolist()
+    [1.0, 8.0, 6.0]
+    """
     if not cases:
         raise ValueError("[select_n] needs at least one case")
     return select_n_p.bind(which, *cases)
 
 
 def select(pred: ArrayLike, on_true: ArrayLike, on_false: ArrayLike) -> Array:
-    """Element by element, ``on_true`` where ``pred`` holds, else ``on_false``."""
+    """Element by element, ``on_true`` where ``pred`` holds, else ``on_false``.
+
+    >>> lax.select(np.array([True, False]), np.float32([1, 2]), np.float32([3, 4])).tolist()
+    [1.0, 4.0]
+    """
     return select_n_p.bind(pred, on_false, on_true)
 
 
@@ -305,5 +373,9 @@ clamp_p = elementwise(
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:
-    """Element by element, x limited to min..max; the bounds may be scalars."""
+    """Element by element, x limited to min..max; the bounds may be scalars.
+
+    >>> lax.clamp(0.0, np.float32([-1, 0.5, 2]), 1.0).tolist()
+    [0.0, 0.5, 1.0]
+    """
     return clamp_p.bind(min, x, max)

@@ -166,7 +166,11 @@ reduce_sum_p = reduction(
 
 
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
-    """The sum over the given axes, in the operand's dtype (integers wrap)."""
+    """The sum over the given axes, in the operand's dtype (integers wrap).
+
+    >>> lax.reduce_sum(np.float32([[1, 2], [3, 4]]), (0,)).tolist()
+    [4.0, 6.0]
+    """
     return reduce_sum_p.bind(operand, axes=integers(axes, "reduce_sum"), out_sharding=None)
 
 
@@ -180,7 +184,11 @@ reduce_prod_p = reduction(
 
 
 def reduce_prod(operand: ArrayLike, axes: Axes) -> Array:
-    """The product over the given axes, in the operand's dtype (integers wrap)."""
+    """The product over the given axes, in the operand's dtype (integers wrap).
+
+    >>> lax.reduce_prod(np.float32([[1, 2], [3, 4]]), (0,)).tolist()
+    [3.0, 8.0]
+    """
     return reduce_prod_p.bind(operand, axes=integers(axes, "reduce_prod"))
 
 
@@ -194,7 +202,11 @@ reduce_max_p = reduction(
 
 
 def reduce_max(operand: ArrayLike, axes: Axes) -> Array:
-    """The maximum over the given axes; NaN if any element is; of no element -inf, or the lowest integer."""
+    """The maximum over the given axes; NaN if any element is; of no element -inf, or the lowest integer.
+
+    >>> lax.reduce_max(np.float32([[1, 2], [3, 4]]), (1,)).tolist()
+    [2.0, 4.0]
+    """
     return reduce_max_p.bind(operand, axes=integers(axes, "reduce_max"))
 
 
@@ -208,7 +220,11 @@ reduce_min_p = reduction(
 
 
 def reduce_min(operand: ArrayLike, axes: Axes) -> Array:
-    """The minimum over the given axes; NaN if any element is; of no element inf, or the highest integer."""
+    """The minimum over the given axes; NaN if any element is; of no element inf, or the highest integer.
+
+    >>> lax.reduce_min(np.float32([[1, 2], [3, 4]]), (1,)).tolist()
+    [1.0, 3.0]
+    """
     return reduce_min_p.bind(operand, axes=integers(axes, "reduce_min"))
 
 
@@ -222,7 +238,11 @@ reduce_and_p = reduction(
 
 
 def reduce_and(operand: ArrayLike, axes: Axes) -> Array:
-    """Bitwise (of bools: logical) and over the given axes."""
+    """Bitwise (of bools: logical) and over the given axes.
+
+    >>> lax.reduce_and(np.array([[True, False], [True, True]]), (1,)).tolist()
+    [False, True]
+    """
     return reduce_and_p.bind(operand, axes=integers(axes, "reduce_and"))
 
 
@@ -236,7 +256,11 @@ reduce_or_p = reduction(
 
 
 def reduce_or(operand: ArrayLike, axes: Axes) -> Array:
-    """Bitwise (of bools: logical) or over the given axes."""
+    """Bitwise (of bools: logical) or over the given axes.
+
+    >>> lax.reduce_or(np.array([[True, False], [False, False]]), (1,)).tolist()
+    [True, False]
+    """
     return reduce_or_p.bind(operand, axes=integers(axes, "reduce_or"))
 
 
@@ -250,7 +274,11 @@ reduce_xor_p = reduction(
 
 
 def reduce_xor(operand: ArrayLike, axes: Axes) -> Array:
-    """Bitwise exclusive or over the given axes."""
+    """Bitwise exclusive or over the given axes.
+
+    >>> lax.reduce_xor(np.int32([1, 2, 7]), (0,)).item()
+    4
+    """
     return reduce_xor_p.bind(operand, axes=integers(axes, "reduce_xor"))
 
 
@@ -351,10 +379,18 @@ argmin_p = _extremum("argmin", "lt", highest, _argmin_reference)
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
-    """The position of the maximum along one axis: the first NaN if there is one, else the first of equals."""
+    """The position of the maximum along one axis: the first NaN if there is one, else the first of equals.
+
+    >>> lax.argmax(np.float32([[1, 3], [5, 4]]), 1, np.int32).tolist()
+    [1, 0]
+    """
     return argmax_p.bind(operand, axes=(integer(axis, "argmax"),), index_dtype=dtypes.canonicalize_dtype(index_dtype))
 
 
 def argmin(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
-    """The position of the minimum along one axis: the first NaN if there is one, else the first of equals."""
+    """The position of the minimum along one axis: the first NaN if there is one, else the first of equals.
+
+    >>> lax.argmin(np.float32([[1, 3], [5, 4]]), 1, np.int32).tolist()
+    [0, 1]
+    """
     return argmin_p.bind(operand, axes=(integer(axis, "argmin"),), index_dtype=dtypes.canonicalize_dtype(index_dtype))

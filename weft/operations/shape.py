@@ -86,7 +86,11 @@ broadcast_in_dim_p.print_params = _broadcast_params
 def broadcast_in_dim(
     operand: ArrayLike, shape: Shape, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
-    """The operand repeated to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``."""
+    """The operand repeated to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``.
+
+    >>> lax.broadcast_in_dim(np.float32([1, 2]), (2, 3), (0,)).tolist()
+    [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
+    """
     shape = canonical_shape("broadcast_in_dim", shape)
     dims = integers(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions")
     if _is_array(operand) and operand.shape == shape and dims == tuple(builtins.range(len(shape))):
@@ -103,7 +107,11 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
-    """The operand repeated along new leading dimensions."""
+    """The operand repeated along new leading dimensions.
+
+    >>> lax.broadcast(np.float32([1, 2]), (2,)).tolist()
+    [[1.0, 2.0], [1.0, 2.0]]
+    """
     sizes = canonical_shape("broadcast", sizes, scalar=False)
     if not sizes and _is_array(operand):
         return operand
@@ -113,7 +121,11 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = N
 
 
 def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
-    """The operand with leading dimensions of extent 1 up to ``rank``."""
+    """The operand with leading dimensions of extent 1 up to ``rank``.
+
+    >>> lax.broadcast_to_rank(np.float32([1, 2]), 3).shape
+    (1, 1, 2)
+    """
     shape = shape_of(x)
     if rank <= len(shape):
         return x
@@ -122,7 +134,11 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """The operand repeated, by NumPy's rules, to the shape of another array."""
+    """The operand repeated, by NumPy's rules, to the shape of another array.
+
+    >>> lax.broadcast_like(np.float32([1, 2]), np.zeros((3, 2))).shape
+    (3, 2)
+    """
     shape, goal = shape_of(arr), shape_of(like_arr)
     if broadcast_shapes(shape, goal) != goal:
         raise ValueError(f"[broadcast_like] cannot broadcast shape {shape} to {goal}")
@@ -130,7 +146,11 @@ def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
-    """The shape that NumPy broadcasting gives."""
+    """The shape that NumPy broadcasting gives.
+
+    >>> lax.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
     listed = [canonical_shape("broadcast_shapes", shape) for shape in shapes]
     rank = builtins.max((len(shape) for shape in listed), default=0)
     padded = [(1,) * (rank - len(shape)) + shape for shape in listed]
@@ -166,7 +186,11 @@ reshape_p.def_abstract_eval(_reshape_typing)
 def reshape(
     operand: ArrayLike, new_sizes: Shape, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None
 ) -> Array:
-    """The same elements in row-major order under another shape; ``dimensions`` transposes first."""
+    """The same elements in row-major order under another shape; ``dimensions`` transposes first.
+
+    >>> lax.reshape(np.arange(6), (2, 3)).tolist()
+    [[0, 1, 2], [3, 4, 5]]
+    """
     new_sizes = canonical_shape("reshape", new_sizes)
     shape = shape_of(operand)
     if dimensions is not None:
@@ -181,7 +205,11 @@ def reshape(
 
 
 def collapse(operand: Array, start_dimension: int, stop_dimension: int | None = None) -> Array:
-    """The dimensions start..stop merged into one."""
+    """The dimensions start..stop merged into one.
+
+    >>> lax.collapse(jnp.ones((2, 3, 4)), 1).shape
+    (2, 12)
+    """
     shape = shape_of(operand)
     start, stop, _ = builtins.slice(start_dimension, stop_dimension).indices(len(shape))
     if stop <= start:
@@ -209,7 +237,11 @@ transpose_p = _view(
 
 
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
-    """The axes reordered: output axis i is operand axis ``permutation[i]``."""
+    """The axes reordered: output axis i is operand axis ``permutation[i]``.
+
+    >>> lax.transpose(np.ones((2, 3, 4), np.float32), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     permutation = integers(permutation, "transpose", "permutation")
     if _is_array(operand) and permutation == tuple(builtins.range(operand.ndim)):
         return operand
@@ -230,7 +262,11 @@ squeeze_p = _view("squeeze", _squeeze_typing, _squeeze_map, lambda x, *, dimensi
 
 
 def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """The given dimensions, each of extent 1, removed."""
+    """The given dimensions, each of extent 1, removed.
+
+    >>> lax.squeeze(np.ones((1, 3, 1), np.float32), (0,)).shape
+    (3, 1)
+    """
     shape = shape_of(array)
     dims = tuple(canonical_axis(d, len(shape), "squeeze") for d in dimensions)
     if len(set(dims)) != len(dims):
@@ -247,7 +283,11 @@ def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 def expand_dims(array: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """New dimensions of extent 1 at the given positions of the result."""
+    """New dimensions of extent 1 at the given positions of the result.
+
+    >>> lax.expand_dims(np.float32([1, 2]), (0, 2)).shape
+    (1, 2, 1)
+    """
     shape = shape_of(array)
     if not dimensions and _is_array(array):
         return array
@@ -298,7 +338,11 @@ slice_p = _view("slice", _slice_typing, _slice_map, _slice_reference)
 def slice(
     operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Array:
-    """The elements start, start + stride, ... below limit, along every dimension; bounds are not clamped."""
+    """The elements start, start + stride, ... below limit, along every dimension; bounds are not clamped.
+
+    >>> lax.slice(np.arange(10), (1,), (8,), (3,)).tolist()
+    [1, 4, 7]
+    """
     return slice_p.bind(
         operand,
         start_indices=canonical_shape("slice", start_indices),
@@ -310,7 +354,11 @@ def slice(
 def slice_in_dim(
     operand: ArrayLike, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
 ) -> Array:
-    """``slice`` along one dimension; None and negative bounds as in Python, but nothing is clamped."""
+    """``slice`` along one dimension; None and negative bounds as in Python, but nothing is clamped.
+
+    >>> lax.slice_in_dim(np.arange(6), 1, -1).tolist()
+    [1, 2, 3, 4]
+    """
     shape = shape_of(operand)
     axis = canonical_axis(axis, len(shape), "slice_in_dim")
     extent = shape[axis]
@@ -324,7 +372,11 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """One position of one dimension, which stays with extent 1 or is dropped."""
+    """One position of one dimension, which stays with extent 1 or is dropped.
+
+    >>> lax.index_in_dim(np.int32([[1, 2], [3, 4]]), 1, axis=1, keepdims=False).tolist()
+    [2, 4]
+    """
     shape = shape_of(operand)
     index, axis = integer(index, "index_in_dim", "index"), canonical_axis(axis, len(shape), "index_in_dim")
     extent = shape[axis]
@@ -354,7 +406,11 @@ rev_p = _view("rev", _rev_typing, _rev_map, lambda x, *, dimensions: np.flip(x, 
 
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
-    """The order of elements reversed along the given dimensions."""
+    """The order of elements reversed along the given dimensions.
+
+    >>> lax.rev(np.int32([[1, 2], [3, 4]]), (1,)).tolist()
+    [[2, 1], [4, 3]]
+    """
     return rev_p.bind(operand, dimensions=integers(dimensions, "rev", "dimensions"))
 
 
@@ -364,7 +420,11 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
 def padtype_to_pads(
     in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: Any
 ) -> list[tuple[int, int]]:
-    """The (low, high) padding of each dimension that 'SAME', 'SAME_LOWER' or 'VALID' stands for."""
+    """The (low, high) padding of each dimension that 'SAME', 'SAME_LOWER' or 'VALID' stands for.
+
+    >>> lax.padtype_to_pads((10,), (3,), (2,), 'SAME')
+    [(0, 1)]
+    """
     if not isinstance(padding, str):
         raise TypeError(f"[padtype_to_pads] unknown padding type: {padding}")
     word = padding.upper()
