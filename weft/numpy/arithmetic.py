@@ -91,9 +91,9 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
     if dtypes.issubdtype(dtype, np.integer):
         quotient = lax.div(x1, x2)
         mixed_signs = lax.ne(lax.sign(x1), lax.sign(x2))
-        inexact = lax.ne(lax.rem(x1, x2), np.asarray(0, dtype))
-        too_large = lax.bitwise_and(mixed_signs, inexact)
-        return selection.where(too_large, lax.sub(quotient, np.asarray(1, dtype)), quotient)
+        inexact = lax.ne(lax.rem(x1, x2), promotion.constant_like(0, x1))
+        too_large = lax.bitwise_and(*promotion.promote_args("logical_and", mixed_signs, inexact))
+        return selection.where(too_large, lax.sub(quotient, promotion.constant_like(1, x1, any_rank=True)), quotient)
     if dtypes.issubdtype(dtype, np.complexfloating):
         raise TypeError("floor_divide does not support complex-valued inputs")
     return _float_divmod(x1, x2)[0]
@@ -114,8 +114,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 
 def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
     """Floored quotient and the remainder with the divisor's sign; the quotient is exact before it is rounded."""
-    dtype = promotion.dtype_of(x1)
-    zero, one = np.asarray(0, dtype), np.asarray(1, dtype)
+    zero, one = promotion.constant_like(0, x1), promotion.constant_like(1, x1, any_rank=True)
     rest = lax.rem(x1, x2)
     dividend = selection.where(lax.eq(x2, zero), x1, lax.sub(x1, rest))
     quotient = lax.div(dividend, x2)
@@ -208,7 +207,7 @@ def _power(x1: Any, x2: Any, /) -> Any:
     exponent_dtype = dtypes.result_type(x2)
     converted = promotion.convert(x2, common, weak_type)
     keeps_integer = dtypes.issubdtype(exponent_dtype, np.integer)
-    x1, x2 = promotion.promote_shapes(x1, x2 if keeps_integer else converted)
+    x1, x2 = promotion.promote_shapes(x1, x2 if keeps_integer else converted, name="power")
     return lax.pow(x1, x2)
 
 
@@ -383,14 +382,13 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     x1, x2 = promotion.promote_args_inexact("hypot", x1, x2)
     if dtypes.issubdtype(promotion.dtype_of(x1), np.complexfloating):
         raise ValueError("jnp.hypot is not supported for complex-valued inputs.")
-    dtype = promotion.dtype_of(x1)
-    zero, infinity = np.asarray(0, dtype), np.asarray(np.inf, dtype)
+    zero, one, infinity = (promotion.constant_like(value, x1) for value in (0, 1, np.inf))
     x1, x2 = lax.abs(x1), lax.abs(x2)
     infinite = lax.bitwise_or(*promotion.promote_shapes(lax.eq(x1, infinity), lax.eq(x2, infinity)))
     larger, smaller = lax.max(x1, x2), lax.min(x1, x2)
     empty = lax.eq(larger, zero)
     divisor = selection.where(lax.eq(larger, zero), lax.full_like(larger, 1), larger)
-    scaled = lax.mul(larger, lax.sqrt(lax.add(np.asarray(1, dtype), lax.square(lax.div(smaller, divisor)))))
+    scaled = lax.mul(larger, lax.sqrt(lax.add(one, lax.square(lax.div(smaller, divisor)))))
     return selection.where(infinite, infinity, selection.where(empty, larger, scaled))
 
 
@@ -403,10 +401,10 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     """
     promotion.check_arraylike("heaviside", x1, x2)
     x1, x2 = promotion.promote_dtypes_inexact(x1, x2)
-    zero = np.asarray(0, promotion.dtype_of(x1))
+    zero, one = promotion.constant_like(0, x1), promotion.constant_like(1, x1)
     negative_part, positive_part = lax.lt(x1, zero), lax.gt(x1, zero)
     middle = selection.where(lax.ne(x1, x1), x1, x2)
-    upper = selection.where(positive_part, np.asarray(1, promotion.dtype_of(x1)), middle)
+    upper = selection.where(positive_part, one, middle)
     return selection.where(negative_part, zero, upper)
 
 

@@ -248,7 +248,7 @@ def _inner(a: Any, b: Any, *, precision: Any, preferred_element_type: Any) -> An
     if not promotion.shape_of(a) or not promotion.shape_of(b):
         target = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, "inner")
         left, right = promotion.promote_args("inner", a, b)
-        product = lax.mul(left, right)
+        product = _bool_or_number_product(left, right)
         return product if target is None else promotion.convert(product, target)
     return tensordot(a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type)
 
@@ -269,7 +269,11 @@ def _outer(a: Any, b: Any) -> Any:
     promotion.check_arraylike("outer", a, b)
     a, b = promotion.promote_dtypes(a, b)
     a, b = rearrange.ravel(a), rearrange.ravel(b)
-    return lax.mul(lax.expand_dims(a, (1,)), lax.expand_dims(b, (0,)))
+    return _bool_or_number_product(lax.expand_dims(a, (1,)), lax.expand_dims(b, (0,)))
+
+
+def _bool_or_number_product(x: Any, y: Any) -> Any:
+    return lax.mul(x, y) if promotion.dtype_of(x) != np.bool_ else lax.bitwise_and(x, y)
 
 
 @jit

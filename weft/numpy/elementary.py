@@ -101,7 +101,7 @@ def log2(x: Any, /) -> Any:
         re, im = lax.real(logarithm), lax.imag(logarithm)
         base = lax.log(np.asarray(2, promotion.dtype_of(re)))
         return lax.complex(lax.div(re, base), lax.div(im, base))
-    return lax.div(lax.log(x), lax.log(_weak_or_strong(2.0, x)))
+    return lax.div(lax.log(x), lax.log(np.asarray(2.0, dtype)))
 
 
 @inline
@@ -119,12 +119,7 @@ def log10(x: Any, /) -> Any:
         re, im = lax.real(logarithm), lax.imag(logarithm)
         base = np.asarray(1 / np.log(10), promotion.dtype_of(re))
         return lax.complex(lax.mul(re, base), lax.mul(im, base))
-    return lax.mul(lax.log(x), _weak_or_strong(factor, x))
-
-
-def _weak_or_strong(value: float, like: Any) -> Any:
-    """``value`` as a literal that leaves the type of ``like`` alone."""
-    return value if promotion.is_weak(like) else np.asarray(value, promotion.dtype_of(like))
+    return lax.mul(lax.log(x), np.asarray(factor, dtype))
 
 
 @inline
@@ -155,7 +150,7 @@ def deg2rad(x: Any, /) -> Any:
     0.0
     """
     (x,) = promotion.promote_args_inexact("deg2rad", x)
-    return lax.mul(x, _weak_or_strong(np.pi / 180, x))
+    return lax.mul(x, promotion.constant_like(np.pi / 180, x))
 
 
 @inline
@@ -166,7 +161,7 @@ def rad2deg(x: Any, /) -> Any:
     0.0
     """
     (x,) = promotion.promote_args_inexact("rad2deg", x)
-    return lax.mul(x, _weak_or_strong(180 / np.pi, x))
+    return lax.mul(x, promotion.constant_like(180 / np.pi, x))
 
 
 @inline
@@ -244,7 +239,7 @@ def _as_logaddexp2(x1: Any, x2: Any) -> Any:
     dtype = promotion.dtype_of(x1)
     if dtypes.issubdtype(dtype, np.complexfloating):
         return _complex_logaddexp(x1, x2, float(np.log(2)))
-    factor = np.asarray(1 / np.log(2), dtype)
+    factor = promotion.constant_like(1 / np.log(2), x1)
     return _stable_log_of_sum(x1, x2, lax.exp2, lambda correction: lax.mul(factor, correction))
 
 
@@ -281,9 +276,8 @@ def _weighted_tangents(result: Any, x1: Any, x2: Any, t1: Any, t2: Any, power: C
 
 def _maclaurin(order: int, x: Any) -> Any:
     """sin(t)/t near 0 to the given derivative order, as a polynomial in t**2 whose even terms alternate."""
-    dtype = promotion.dtype_of(x)
     value = 0.0 if order % 2 else (-1.0) ** (order // 2) / (order + 1)
-    return lax.add(lax.mul(x, np.asarray(0, dtype)), np.asarray(value, dtype))
+    return lax.add(lax.mul(x, promotion.constant_like(0, x)), promotion.constant_like(value, x))
 
 
 @jit
@@ -295,10 +289,9 @@ def sinc(x: Any, /) -> Any:
     """
     promotion.check_arraylike("sinc", x)
     (x,) = promotion.promote_dtypes_inexact(x)
-    dtype = promotion.dtype_of(x)
-    at_zero = lax.eq(x, np.asarray(0, dtype))
-    angle = lax.mul(np.asarray(np.pi, dtype), x)
-    safe = selection.where(at_zero, np.asarray(1, dtype), angle)
+    at_zero = lax.eq(x, promotion.constant_like(0, x))
+    angle = lax.mul(promotion.constant_like(np.pi, x), x)
+    safe = selection.where(at_zero, promotion.constant_like(1, x), angle)
     return selection.where(at_zero, _sinc_maclaurin(0, angle), lax.div(lax.sin(safe), safe))
 
 

@@ -97,11 +97,7 @@ def greater_equal(x: Any, y: Any, /) -> Any:
 def _truth(name: str, *args: Any) -> tuple[Any, ...]:
     """Promoted operands as bool: an equation ``ne x 0`` unless they are bool."""
     args = promotion.promote_args(name, *args)
-    return tuple(x if promotion.dtype_of(x) == np.bool_ else lax.ne(x, _zero(x)) for x in args)
-
-
-def _zero(x: Any) -> Any:
-    return np.asarray(0, promotion.dtype_of(x))
+    return tuple(x if promotion.dtype_of(x) == np.bool_ else lax.ne(x, promotion.constant_like(0, x)) for x in args)
 
 
 @inline
@@ -362,7 +358,7 @@ def signbit(x: Any, /) -> Any:
     (x,) = promotion.promote_args("signbit", x)
     dtype = promotion.dtype_of(x)
     if dtypes.issubdtype(dtype, np.integer):
-        return lax.lt(x, _zero(x))
+        return lax.lt(x, np.asarray(0, dtype))
     if dtype == np.bool_:
         return lax.full_like(x, False, dtype=np.bool_)
     if not dtypes.issubdtype(dtype, np.floating):

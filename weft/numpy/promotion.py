@@ -11,12 +11,15 @@ anything else is converted by an equation. Operands that already agree are hande
 from __future__ import annotations
 
 import functools
+import sys
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
+from weft.core import source_info
 
 PYTHON_SCALARS = (bool, int, float, complex)
 _ARRAYLIKE = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
@@ -69,10 +72,10 @@ def is_weak(x: Any) -> bool:
     return type(x) in PYTHON_SCALARS or bool(getattr(x, "weak_type", False))
 
 
-def constant_like(value: float, x: Any) -> Any:
-    """``value`` in the dtype of ``x``, weakly typed exactly if ``x`` is."""
+def constant_like(value: float, x: Any, any_rank: bool = False) -> Any:
+    """``value`` in the dtype of ``x``, weakly typed if ``x`` is a weak scalar (or weak of any rank)."""
     dtype = np.dtype(dtype_of(x))
-    if not is_weak(x) or dtype.kind not in _PYTHON_KINDS:
+    if not is_weak(x) or dtype.kind not in _PYTHON_KINDS or (shape_of(x) and not any_rank):
         return np.asarray(value, dtype)
     return _PYTHON_KINDS[dtype.kind](value)
 
@@ -209,8 +212,34 @@ def _operands(name: str, args: tuple[Any, ...]) -> _Common:
     return common
 
 
-def promote_shapes(*args: Any) -> tuple[Any, ...]:
-    """Operands of one rank: leading axes of extent 1 are added to all but scalars."""
+def _check_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
+    """What the option ``numpy_rank_promotion`` asks for when the operands of ``name`` differ in rank."""
+    mode = config.read("numpy_rank_promotion")
+    if mode == "allow":
+        return
+    listed = " ".join(map(str, shapes))
+    if mode == "raise":
+        raise ValueError(
+            f"Operands could not be broadcast together for {name} on shapes {listed} and with the config option "
+            "numpy_rank_promotion='raise'. Add axes with weft.numpy.expand_dims, or set the option to 'allow'."
+        )
+    warnings.warn(
+        f"Following NumPy automatic rank promotion for {name} on shapes {listed}. Set the numpy_rank_promotion config "
+        "option to 'allow' to disable this warning.",
+        stacklevel=_depth_of_user(),
+    )
+
+
+def _depth_of_user() -> int:
+    """The ``stacklevel``, for the caller, of the innermost frame outside weft."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and source_info.is_internal(frame.f_code.co_filename):
+        frame, depth = frame.f_back, depth + 1
+    return depth
+
+
+def promote_shapes(*args: Any, name: str | None = None) -> tuple[Any, ...]:
+    """Operands of one rank: leading axes of extent 1 are added to all but scalars; ``name`` makes this checked."""
     shapes = [shape_of(x) for x in args]
     rank = 0
     uneven = False
@@ -220,6 +249,8 @@ def promote_shapes(*args: Any) -> tuple[Any, ...]:
             rank = max(rank, len(shape))
     if not uneven:
         return args
+    if name is not None:
+        _check_rank_promotion(name, [shape for shape in shapes if shape])
     return tuple(
         lax.broadcast_in_dim(x, (1,) * (rank - len(shape)) + shape, tuple(range(rank - len(shape), rank)))
         if shape and len(shape) < rank
@@ -237,19 +268,19 @@ def promote_args(name: str, *args: Any) -> tuple[Any, ...]:
             if not weak_bool and not isinstance(first.dtype, dtypes.ExtendedDType):
                 return args
     common = _operands(name, args)
-    return promote_shapes(*[convert(x, common.dtype, common.weak_type) for x in args])
+    return promote_shapes(*[convert(x, common.dtype, common.weak_type) for x in args], name=name)
 
 
 def promote_args_inexact(name: str, *args: Any) -> tuple[Any, ...]:
     """As ``promote_args``, integers and bool becoming float."""
     common = _operands(name, args)
-    return promote_shapes(*[convert(x, common.inexact, common.weak_type) for x in args])
+    return promote_shapes(*[convert(x, common.inexact, common.weak_type) for x in args], name=name)
 
 
 def promote_args_numeric(name: str, *args: Any) -> tuple[Any, ...]:
     """As ``promote_args``, bool becoming the default integer."""
     common = _operands(name, args)
-    return promote_shapes(*[convert(x, common.numeric, common.weak_type) for x in args])
+    return promote_shapes(*[convert(x, common.numeric, common.weak_type) for x in args], name=name)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

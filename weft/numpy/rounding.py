@@ -206,7 +206,7 @@ def iscomplex(x: Any) -> Any:
     False
     """
     part = imag(x)
-    return lax.ne(part, np.asarray(0, promotion.dtype_of(part)))
+    return lax.ne(part, promotion.constant_like(0, part))
 
 
 @jit
@@ -217,7 +217,7 @@ def isreal(x: Any) -> Any:
     True
     """
     part = imag(x)
-    return lax.eq(part, np.asarray(0, promotion.dtype_of(part)))
+    return lax.eq(part, promotion.constant_like(0, part))
 
 
 @jit
