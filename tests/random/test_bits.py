@@ -42,9 +42,21 @@ def test_bits_and_uniform(shape: tuple[int, ...]) -> None:
     same(random.randint(ours, shape, -5, 1000), jax.random.randint(theirs, shape, -5, 1000))
     same(random.randint(ours, shape, 0, 256, "uint8"), jax.random.randint(theirs, shape, 0, 256, "uint8"))
     same(random.bernoulli(ours, 0.3, shape), jax.random.bernoulli(theirs, 0.3, shape))
-    np.testing.assert_allclose(
-        np.asarray(random.normal(ours, shape)), np.asarray(jax.random.normal(theirs, shape)), rtol=2e-5, atol=1e-6
-    )
+    for dtype in ("float32", "float16", "bfloat16"):
+        same(random.normal(ours, shape, dtype), jax.random.normal(theirs, shape, dtype))
+
+
+def test_a_million_normal_values() -> None:
+    same(random.normal(random.key(8), (1_000_000,)), jax.random.normal(jax.random.key(8), (1_000_000,)))
+
+
+def test_double_and_complex_normal_values_agree_to_their_rounding() -> None:
+    ours, theirs = random.key(8), jax.random.key(8)
+    found, expected = random.normal(ours, (10_000,), "complex64"), jax.random.normal(theirs, (10_000,), "complex64")
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-6)
+    with weft.enable_x64(True), jax.enable_x64(True):
+        found, expected = random.normal(ours, (10_000,)), jax.random.normal(theirs, (10_000,))
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-11)
 
 
 def test_sixty_four_bits() -> None:

@@ -367,18 +367,29 @@ def erfc(x: ArrayLike) -> Array:
     return erfc_p.bind(x)
 
 
-erf_inv_p = function(
+def _erf_inv_scalar(emit: Any, x: Any, *, drawn: bool = False) -> Any:
+    return emit.function("erf_inv_drawn" if drawn else "erf_inv", x)
+
+
+erf_inv_p = elementwise(
     "erf_inv",
-    None,
-    (lambda out, x: scaled(math.sqrt(math.pi) / 2, exp(square(out))),),
-    special("erfinv"),
-    24.0,
+    FLOAT,
+    scalar=_erf_inv_scalar,
+    partials=(lambda out, x, **_: scaled(math.sqrt(math.pi) / 2, exp(square(out))),),
+    reference=lambda x, **_: special("erfinv")(x),
+    cost=24.0,
 )
+erf_inv_p.print_params = lambda params: {}  # which rounding is meant is no part of the program's text
 
 
 def erf_inv(x: ArrayLike) -> Array:
     """Elementwise inverse of the error function."""
     return erf_inv_p.bind(x)
+
+
+def erf_inv_drawn(x: ArrayLike) -> Array:
+    """``erf_inv`` of uniform draws, its float32 values rounded as the bits of normal values are promised."""
+    return erf_inv_p.bind(x, drawn=True)
 
 
 def _lgamma_reference(x: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import error_functions as errors
-from weft.codegen.vector_math import exponential, hyperbolic, roots, trigonometric
+from weft.codegen.vector_math import exponential, hyperbolic, normal_values, roots, trigonometric
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -55,6 +55,7 @@ NAMES: dict[str, tuple[Function, Function]] = {
     "erf": (errors.erf_f32, errors.erf_f64),
     "erfc": (errors.erfc_f32, errors.erfc_f64),
     "erf_inv": (errors.erf_inv_f32, errors.erf_inv_f64),
+    "erf_inv_drawn": (normal_values.erf_inv_drawn, errors.erf_inv_f64),
     "sqrt": (roots.sqrt, roots.sqrt),
     "rsqrt": (roots.rsqrt, roots.rsqrt),
     "cbrt": (roots.cbrt_f32, roots.cbrt_f64),
