@@ -365,7 +365,8 @@ def install(namespace: Any) -> None:
         for name, function in METHODS.items():
             setattr(target, name, function if not isinstance(function, runtime.JitFunction) else _as_method(function))
         for name, getter in PROPERTIES.items():
-            setattr(target, name, property(_as_method(getter)))
+            summary = (getter.__doc__ or "").partition("\n")[0]
+            setattr(target, name, property(_as_method(getter), doc=summary))
         for name in UNBUILT_METHODS:
             setattr(target, name, _unbuilt_method(name))
         target.flat = property(_flat)  # type: ignore[union-attr]
