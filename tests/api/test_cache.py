@@ -124,7 +124,7 @@ def test_nothing_outlives_its_function() -> None:
 
 
 def test_functions_that_may_not_share_are_not_kept() -> None:
-    def f(x, table=[1.0]):
+    def f(x, table=[1.0]):  # noqa: B006
         return x + table[0]
 
     weft.jit(f)(1.0)

@@ -1,6 +1,6 @@
 """Regions of an assembled output: a fill that is mostly overwritten becomes disjoint slabs around what remains.
 
-    pad f32[6,8] by one on every side: rows 0 and 7 whole, columns 0 and 9 of the rows between, the operand itself
+pad f32[6,8] by one on every side: rows 0 and 7 whole, columns 0 and 9 of the rows between, the operand itself
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
             if count:
                 slab_start, slab_extent = list(start), list(extent)
                 slab_start[dim], slab_extent[dim] = first, count
-                slabs.append(
-                    Piece(fill.operand, tuple(slab_start), fill.step, tuple(slab_extent), fill.index_map)
-                )
+                slabs.append(Piece(fill.operand, tuple(slab_start), fill.step, tuple(slab_extent), fill.index_map))
         start[dim], extent[dim] = low, body.extent[dim]
     return [*slabs, body]

@@ -361,9 +361,7 @@ class _Fusion:
         self._use(operand, group, False)
         return node
 
-    def _piece_space(
-        self, piece: kinds.Piece, operand: Any, out: Any
-    ) -> tuple[list[kernel.Axis], Access, Access]:
+    def _piece_space(self, piece: kinds.Piece, operand: Any, out: Any) -> tuple[list[kernel.Axis], Access, Access]:
         """Axes of a piece's region, the region's access to the output, and its access to the operand."""
         axes: list[kernel.Axis] = []
         uses: list[Use] = []

@@ -427,4 +427,3 @@ def _take(group: Group, other: Group, renamed: dict[int, int]) -> None:
         node = Node(out.node.atom, moved(out.node.access))
         group.outputs.append(kernel.Output(node, out.target, moved(out.access), out.starts))
     group.dynamic.update(other.dynamic)
-

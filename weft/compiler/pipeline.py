@@ -135,9 +135,7 @@ def operations_per_point(low: Lowered) -> float:
     return float(sum(hasattr(s, "kind") for phase in low.nest.phases for s in (*phase.body, *phase.reductions)))
 
 
-def compile_jaxpr(
-    closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()
-) -> Program:
+def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters."""
     key = (fingerprint(closed), donated, config.token())
     with _lock:

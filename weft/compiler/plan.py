@@ -280,9 +280,7 @@ class _Planner:
         if not _has_points(low):
             return
         empty = 0 in low.extents  # nothing is read; a reversed view would start before its buffer
-        places = tuple(
-            [self.place(b.variable) if empty and b.role == "in" else self._operand(b) for b in low.operands]
-        )
+        places = tuple([self.place(b.variable) if empty and b.role == "in" else self._operand(b) for b in low.operands])
         outer = tuple(
             [
                 (extent, tuple([b.outer[dim] * b.dtype.itemsize for b in low.operands]))

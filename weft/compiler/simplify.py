@@ -186,9 +186,7 @@ class _Simplifier:
                 fresh = names[v] = type(v)(v.aval)
                 outs.append(fresh)
             operands = [renamed(v) for v in equation.invars]
-            self.visit(
-                JaxprEqn(operands, outs, equation.primitive, equation.params, equation.effects, equation.source)
-            )
+            self.visit(JaxprEqn(operands, outs, equation.primitive, equation.params, equation.effects, equation.source))
         for out, atom in zip(outvars, jaxpr.outvars, strict=True):
             if not isinstance(out, DropVar):
                 self.replaced[out] = renamed(atom)
@@ -228,5 +226,3 @@ class _Simplifier:
 
 def _literal_key(literal: Any) -> Any:
     return (np.asarray(literal.val).tobytes(), literal.aval)
-
-

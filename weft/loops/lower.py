@@ -327,5 +327,3 @@ class _Lowering:
         operand = self._operand(output.target, output.access, "out", output.starts)
         before, body, _ = self.result.phases[phase]
         (body if self._is_body(node) or not self.reduced else before).append(ir.Store(operand, value))
-
-

@@ -1,10 +1,10 @@
 """A nest as text: the form ``loops`` that the user sees, and what golden files hold.
 
-    nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x16
-      in0 f32 [*, 1]   out1 f32 [*, 1]   row0 f32
-      phase 0: for i1
-        v0 = load in0
-      v1 = reduce_max(v0) lanes
+nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x16
+  in0 f32 [*, 1]   out1 f32 [*, 1]   row0 f32
+  phase 0: for i1
+    v0 = load in0
+  v1 = reduce_max(v0) lanes
 """
 
 from __future__ import annotations

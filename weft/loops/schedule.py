@@ -192,9 +192,7 @@ def _phases(draft: Draft, loops: list[_Loop]) -> tuple[ir.Phase, ...]:
     def placed(statements: list[ir.Statement]) -> tuple[ir.Statement, ...]:
         if not dims:
             return tuple(statements)
-        return tuple(
-            [ir.IndexOf(s.out, dims[s.dim], s.dtype) if isinstance(s, ir.IndexOf) else s for s in statements]
-        )
+        return tuple([ir.IndexOf(s.out, dims[s.dim], s.dtype) if isinstance(s, ir.IndexOf) else s for s in statements])
 
     return tuple([ir.Phase(placed(before), placed(body), tuple(ends)) for before, body, ends in draft.phases])
 
