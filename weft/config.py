@@ -26,6 +26,9 @@ _DOT_PRECISIONS = (
 )  # fmt: skip
 
 
+_GENERATORS = ("threefry2x32", "threefry4x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32")
+
+
 class Option(Record):
     """One option: ``kind`` bool, int, str or object; ``choices`` when only some values are legal."""
 
@@ -57,10 +60,11 @@ OPTIONS: dict[str, Option] = dict((
     _option("check_tracer_leaks", False, bool, "raise when a traced function leaks a traced value", in_key=True),
     _option("traceback_filtering", "auto", str, "how weft's own frames are hidden from tracebacks",
             ("off", "tracebackhide", "remove_frames", "quiet_remove_frames", "auto")),
-    _option("default_prng_impl", "threefry2x32", str, "generator behind random.key", ("threefry2x32",), True),
+    _option("default_prng_impl", "threefry2x32", str, "generator behind random.key", _GENERATORS, True),
     _option("threefry_partitionable", True, bool, "random bits by position rather than by halves", in_key=True),
     _option("random_seed_offset", 0, int, "added to every integer seed", in_key=True),
     _option("enable_custom_prng", False, bool, "PRNGKey gives typed keys", in_key=True),
+    _option("high_dynamic_range_gumbel", False, bool, "gumbel draws twice the bits by default", in_key=True),
     _option("enable_checks", False, bool, "type-check jaxprs wherever they are made"),
     _option("no_tracing", False, bool, "raise where a function would be traced"),
     # weft's own
@@ -71,13 +75,13 @@ OPTIONS: dict[str, Option] = dict((
     _option("skip", "", str, "stages to leave out, a comma-separated list of words", in_key=True),
     _option("check", False, bool, "verify the program after every stage"),
     _option("compile", "inline", str, "where LLVM runs", ("inline", "isolated")),
-    _option("num_threads", 0, int, "size of the thread pool, 0 for the machine's"),
+    _option("num_threads", 0, int, "size of the thread pool, 0 for the size at start"),
     _option("cache_bytes", 256 << 20, int, "bytes of machine code kept in the process"),
 ))  # fmt: skip
 
 # JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.
 INERT: dict[str, Any] = {
-    "allow_f16_reductions": True, "array_garbage_collection_guard": "allow", "auto_pcast": False,
+    "allow_f16_reductions": True, "array_garbage_collection_guard": None, "auto_pcast": False,
     "captured_constants_report_frames": 0, "captured_constants_warn_bytes": 2_000_000_000,
     "check_static_indices": False, "check_vma": True, "compilation_cache_check_contents": False,
     "compilation_cache_expect_pgle": False, "compilation_cache_include_metadata_in_key": False,
@@ -86,8 +90,8 @@ INERT: dict[str, Any] = {
     "debug_log_modules": "", "disable_bwd_checks": False, "disable_most_optimizations": False,
     "disable_vmap_shmap_error": False, "dump_ir_modes": "", "dump_ir_to": "", "eager_constant_folding": False,
     "embedded_constants_max_bytes": -1, "enable_compilation_cache": True, "enable_pgle": False,
-    "exec_time_optimization_effort": 0.0, "explicit_x64_dtypes": "allow",
-    "high_dynamic_range_gumbel": False, "hlo_source_file_canonicalization_regex": None,
+    "exec_time_optimization_effort": 0.0, "explicit_x64_dtypes": "warn",
+    "hlo_source_file_canonicalization_regex": None,
     "include_debug_info_in_dumps": True, "include_full_tracebacks_in_locations": True,
     "compilation_cache_dir": None, "compilation_cache_max_size": -1, "tracer_error_num_traceback_frames": 5,
     "legacy_prng_key": "allow", "log_checkpoint_residuals": False, "logging_level": "",
@@ -125,6 +129,25 @@ _ABSENT_NAMES = """
 """
 ABSENT = frozenset(_ABSENT_NAMES.split())
 
+# Options that exist but of which only some values are built, with the reason; any other value raises.
+_ONE_DTYPE = "contractions are computed in the precision of their operands, half precisions in float32"
+_PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
+    "fast": ((False,), "there are no rewrites that change the last bits"),
+    "default_prng_impl": (("threefry2x32",), "the other generators"),
+    "threefry_partitionable": ((True,), "random bits by halves"),
+    "default_matmul_precision": ((*_DOT_PRECISIONS[:7], "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
+                                  "BF16_BF16_F32_X9", "F32_F32_F32"), _ONE_DTYPE),
+    "legacy_prng_key": (("allow",), "raw keys are always accepted"),
+    "explicit_x64_dtypes": (("warn",), "a 64-bit dtype asked for without enable_x64 becomes 32-bit, with a warning"),
+    "debug_key_reuse": ((False,), "the use of keys is not tracked"),
+    "check_static_indices": ((False,), "static indices are not checked"),
+    "thread_guard": ((False,), "threads are not checked"),
+    "allow_f16_reductions": ((True,), "reductions of half precisions are always accepted"),
+    "array_garbage_collection_guard": ((None, "allow"), "garbage collection of arrays is not watched"),
+    **dict.fromkeys(("transfer_guard", "transfer_guard_device_to_device", "transfer_guard_device_to_host",
+                     "transfer_guard_host_to_device"), ((None, "allow"), "transfers are not watched")),
+}  # fmt: skip
+
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
 _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
 
@@ -146,6 +169,7 @@ _lock = threading.RLock()
 
 # A thread whose token is this follows the process-wide one.
 _FOLLOW = 2**64 - 1
+_STARTING_THREADS: int = runtime.Pool.get_threads()
 _HAS_DEFAULT = hasattr(runtime, "set_default_config_token")
 
 
@@ -164,10 +188,30 @@ def _canonical(name: str) -> str:
 def _checked(name: str, value: Any) -> Any:
     """``value`` as option ``name`` stores it; ValueError or TypeError when it is not legal."""
     option = OPTIONS.get(name)
+    value = value if option is None else _of_kind(option, value)
+    built, reason = _PARTLY_BUILT.get(name, (None, ""))
+    if built is not None and value not in built:
+        raise NotImplementedError(f"[config] {name}={value!r} is not implemented ({reason}); use one of {list(built)}")
     if option is None:
         if name in ("platforms", "platform_name") and value not in (None, "", "cpu"):
             raise NotImplementedError(f"[config] {name}={value!r}: weft runs on the CPU; use 'cpu' or None")
-        return value
+    elif name == "default_device":
+        _check_device(value)
+    return value
+
+
+def _check_device(value: Any) -> None:
+    """None, a device or the name of its platform."""
+    platform = value if isinstance(value, str) else getattr(value, "platform", None)
+    if value is not None and not isinstance(platform, str):
+        raise ValueError(f"[config] default_device is a device such as weft.devices()[0] or 'cpu', got {value!r}")
+    if value is not None and platform != "cpu":
+        raise RuntimeError(f"Unknown backend {platform}. Available backends are ['cpu']")
+
+
+def _of_kind(option: Option, value: Any) -> Any:
+    """``value`` in the type of ``option``, if it is one of its choices."""
+    name = option.name
     if option.choices is not None and value not in option.choices:
         legal = [choice for choice in option.choices if choice is not None]
         none_or = "None or " if None in option.choices else ""
@@ -176,6 +220,8 @@ def _checked(name: str, value: Any) -> Any:
         return _as_bool(name, value)
     if option.kind is int and (isinstance(value, bool) or not isinstance(value, int)):
         raise TypeError(f"[config] {name} takes an int, got {value!r}")
+    if name == "num_threads" and not 0 <= value <= 256:
+        raise ValueError(f"[config] num_threads is between 0 and 256, got {value}")
     if option.kind is str and not isinstance(value, str):
         raise TypeError(f"[config] {name} takes a str, got {value!r}")
     return value
@@ -257,6 +303,8 @@ def update(name: str, value: Any) -> None:
         _values[short] = checked
         _version += 1
         _install_default_token()
+        if short == "num_threads":
+            runtime.Pool.set_threads(checked or _STARTING_THREADS)
     _install_token()
 
 
@@ -290,6 +338,8 @@ def _overlaid(name: str, value: Any) -> Iterator[None]:
 def context(name: str, value: Any) -> Any:
     """A context manager (and decorator) under which option ``name`` has ``value`` on the current thread."""
     short = _canonical(name)
+    if short == "num_threads":
+        raise ValueError("[config] num_threads holds for the process; set it with weft.config.update")
     return _overlaid(short, _checked(short, value))
 
 

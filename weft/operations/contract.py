@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import config, core, dtypes, runtime
 from weft.core import kinds
 from weft.operations import settings
 from weft.operations.elementwise import category, widened
@@ -165,7 +165,9 @@ def dot_general(
 
 
 def canonical_precision(precision: settings.PrecisionLike) -> Any:
-    """None, an algorithm, or a pair of ``Precision``s."""
+    """None, an algorithm, or a pair of ``Precision``s; None means the option ``default_matmul_precision``."""
+    if precision is None:
+        precision = config.read("default_matmul_precision")
     if precision is None:
         return None
     if isinstance(precision, (settings.DotAlgorithm, settings.DotAlgorithmPreset)):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import config, dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
 from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reductions, selection
@@ -62,7 +62,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
 @functools.partial(jit, static_argnames=("shape",))
 def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...]) -> Any:
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=promotion.dtype_of(p))
-    return lax.lt(*promotion.promote_shapes(drawn, p))
+    return lax.lt(*promotion.promote_shapes(drawn, p, name="less"))
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -87,7 +87,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     (3,)
     """
     typed, shape, dtype = _sampler("gumbel", key, shape, dtype)
-    mode = "low" if mode is None else mode
+    mode = ("high" if config.read("high_dynamic_range_gumbel") else "low") if mode is None else mode
     if mode not in ("high", "low"):
         raise ValueError(f"Must provide valid mode for gumbel got: {mode}")
     return _gumbel(typed, shape=shape, dtype=dtype, mode=mode)

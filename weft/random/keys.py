@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import config, core, dtypes, runtime
+from weft import operations as lax
 from weft.numpy import axes, creation, promotion
 from weft.random import prng
 
@@ -90,6 +91,9 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
         )
     if not dtypes.issubdtype(promotion.dtype_of(seed), np.integer) and promotion.dtype_of(seed) != np.bool_:
         raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
+    offset = config.read("random_seed_offset")
+    if offset:
+        seed = lax.add(seed, np.asarray(offset, np.int64).astype(promotion.dtype_of(seed)))
     return prng.random_seed_p.bind(seed, impl=generator)
 
 
@@ -111,12 +115,13 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
-    """A raw key, ``u32[2]``, from an integer seed; ``key`` gives a typed one.
+    """A raw key, ``u32[2]``, from an integer seed (with the option ``enable_custom_prng`` a typed one, as ``key``).
 
     >>> PRNGKey(5).tolist()
     [0, 5]
     """
-    return prng.random_unwrap_p.bind(_seeded("PRNGKey", seed, impl))
+    typed = _seeded("PRNGKey", seed, impl)
+    return typed if config.read("enable_custom_prng") else prng.random_unwrap_p.bind(typed)
 
 
 def _like(original: Any, derived: Any) -> Any:

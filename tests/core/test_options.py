@@ -1,0 +1,142 @@
+"""Every option does what it says, or refuses the value: nothing is ignored in silence."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as wnp
+from weft import config, random, runtime
+
+ROW, TABLE = wnp.ones(3), wnp.ones((2, 3))
+MISMATCHES = {
+    "add": lambda: wnp.add(ROW, TABLE),
+    "operator": lambda: ROW + TABLE,
+    "numpy": lambda: np.ones(3) + TABLE,
+    "equal": lambda: TABLE == ROW,
+    "jitted": lambda: weft.jit(lambda a, b: a * b)(ROW, TABLE),
+    "logaddexp": lambda: wnp.logaddexp(TABLE, ROW),
+    "bernoulli": lambda: random.bernoulli(random.key(0), ROW / 2, (2, 3)),
+    "power": lambda: wnp.power(TABLE, ROW),
+}
+
+
+@pytest.mark.parametrize("name", MISMATCHES)
+def test_rank_promotion(name: str) -> None:
+    weft.clear_caches()
+    MISMATCHES[name]()
+    with config.context("numpy_rank_promotion", "raise"), pytest.raises(ValueError, match="numpy_rank_promotion"):
+        MISMATCHES[name]()
+    weft.clear_caches()
+    with config.context("numpy_rank_promotion", "warn"), pytest.warns(UserWarning, match="rank promotion") as caught:
+        MISMATCHES[name]()
+    assert caught[0].filename == __file__
+
+
+def test_rank_promotion_leaves_scalars_and_explicit_broadcasts_alone() -> None:
+    with config.context("numpy_rank_promotion", "raise"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for value in (TABLE + 1, TABLE * wnp.ones(()), wnp.where(TABLE > 0, ROW, 0.0), TABLE @ ROW, wnp.var(TABLE, 0)):
+            assert value.dtype == np.float32
+        wnp.broadcast_to(ROW, (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("word", "printed"),
+    [
+        ("highest", "(Precision.HIGHEST, Precision.HIGHEST)"),
+        ("tensorfloat32", "(Precision.HIGH, Precision.HIGH)"),
+        ("default", "(Precision.DEFAULT, Precision.DEFAULT)"),
+        ("F32_F32_F32", "F32_F32_F32"),
+    ],
+)
+def test_matmul_precision(word: str, printed: str) -> None:
+    def product(x):
+        return x @ x
+
+    x = wnp.ones((3, 3))
+    assert "precision" not in str(weft.make_jaxpr(product)(x))
+    with weft.default_matmul_precision(word):
+        assert f"precision={printed}\n" in str(weft.make_jaxpr(product)(x))
+        assert weft.jit(product)(x)[0, 0] == 3.0
+    assert "precision" not in str(weft.make_jaxpr(product)(x))
+
+
+def test_seed_offset() -> None:
+    expected = random.key_data(random.key(12)).tolist()
+    with config.context("random_seed_offset", 5):
+        for seed in (7, wnp.int32(7), np.int64(7)):
+            assert random.key_data(random.key(seed)).tolist() == expected
+        assert weft.jit(random.PRNGKey)(7).tolist() == expected
+        assert "add a 5:i32[]" in str(weft.make_jaxpr(random.PRNGKey)(7))
+    with config.context("random_seed_offset", -3):
+        assert random.PRNGKey(wnp.uint32(1)).tolist() == [0, 2**32 - 2]
+    assert random.PRNGKey(7).tolist() == [0, 7]
+
+
+def test_custom_prng() -> None:
+    assert random.PRNGKey(0).dtype == np.uint32
+    with weft.enable_custom_prng(True):
+        assert random.PRNGKey(0).dtype == random.key(0).dtype
+
+
+def test_high_dynamic_range_gumbel() -> None:
+    key = random.key(3)
+    with config.context("high_dynamic_range_gumbel", True):
+        high = random.gumbel(key, (4,)).tolist()
+    assert high == random.gumbel(key, (4,), mode="high").tolist()
+    assert random.gumbel(key, (4,)).tolist() == random.gumbel(key, (4,), mode="low").tolist() != high
+
+
+def test_default_device() -> None:
+    for device in (weft.devices()[0], "cpu", None):
+        with weft.default_device(device):
+            assert wnp.ones(2).devices() == {weft.devices()[0]}
+    with pytest.raises(RuntimeError, match="Unknown backend tpu"):
+        weft.default_device("tpu")
+    with pytest.raises(ValueError, match="default_device"):
+        weft.default_device(3)
+
+
+def test_num_threads() -> None:
+    before = runtime.Pool.get_threads()
+    try:
+        config.update("num_threads", 1)
+        assert runtime.Pool.get_threads() == 1
+    finally:
+        config.update("num_threads", 0)
+    assert runtime.Pool.get_threads() == before
+    with pytest.raises(ValueError, match="between 0 and 256"):
+        config.update("num_threads", -1)
+    with pytest.raises(ValueError, match="holds for the process"):
+        config.context("num_threads", 1)
+
+
+NOT_BUILT: list[tuple[str, Any]] = [
+    ("fast", True), ("default_prng_impl", "rbg"), ("threefry_partitionable", False),
+    ("default_matmul_precision", "F64_F64_F64"), ("default_matmul_precision", "TF32_TF32_F32"),
+    ("legacy_prng_key", "error"), ("explicit_x64_dtypes", "error"), ("debug_key_reuse", True),
+    ("check_static_indices", True), ("thread_guard", True), ("allow_f16_reductions", False),
+    ("array_garbage_collection_guard", "fatal"), ("transfer_guard", "disallow"),
+    ("transfer_guard_host_to_device", "log"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value"), NOT_BUILT)
+def test_values_that_are_not_built(name: str, value: Any) -> None:
+    before = config.read(name)
+    with pytest.raises(NotImplementedError, match=name):
+        config.update(name, value)
+    with pytest.raises(NotImplementedError, match=name):
+        config.context(name, value)
+    config.update(name, before)
+    assert config.read(name) == before
+
+
+def test_unknown_generator() -> None:
+    with pytest.raises(ValueError, match="default_prng_impl"):
+        config.update("default_prng_impl", "dice")
