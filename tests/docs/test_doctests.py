@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import inspect
 import pkgutil
 from typing import Any
 
@@ -39,7 +40,16 @@ def examples_of(name: str) -> list[doctest.DocTest]:
         wrapped = getattr(value, "__wrapped__", None)
         if wrapped is not None and getattr(wrapped, "__module__", None) == name and not callable_found(found, jitted):
             found += finder.find(wrapped, f"{name}.{jitted}", module=module, extraglobs=NAMES)
-    return [t for t in found if t.examples]
+    return [t for t in found if t.examples and not installed_from_elsewhere(module, t)]
+
+
+def installed_from_elsewhere(module: Any, test: doctest.DocTest) -> bool:
+    """A property that another module puts on a class; its example runs where the function stands."""
+    value = module
+    for part in test.name.removeprefix(module.__name__ + ".").split("."):
+        value = inspect.getattr_static(value, part, None)
+    getter = getattr(value, "fget", None)
+    return getter is not None and getattr(getter, "__module__", None) != module.__name__
 
 
 def callable_found(found: list[doctest.DocTest], name: str) -> bool:
