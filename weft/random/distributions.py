@@ -191,7 +191,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...
     lower, upper = promotion.convert(lower, dtype), promotion.convert(upper, dtype)
     low = lax.erf(lax.div(lower, root))
     drawn = _uniform(key, low, lax.erf(lax.div(upper, root)), shape=shape, dtype=dtype)
-    result = lax.mul(root, lax.erf_inv(drawn))
+    result = lax.mul(root, lax.erf_inv_drawn(drawn))
     floor = lax.nextafter(lax.stop_gradient(lower), _const(np.inf, dtype))
     ceiling = lax.nextafter(lax.stop_gradient(upper), _const(-np.inf, dtype))
     return selection.clip(result, floor, ceiling)
