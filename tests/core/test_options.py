@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 import warnings
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_num_threads() -> None:
         config.update("num_threads", -1)
     with pytest.raises(ValueError, match="holds for the process"):
         config.context("num_threads", 1)
+
+
+def test_every_option_is_read_somewhere() -> None:
+    """An option is read outside of config.py, or only its default is accepted, or config.py itself acts on it."""
+    root = pathlib.Path(weft.__file__).parent
+    text = "".join(path.read_text() for path in root.rglob("*.py") if path.name not in ("config.py", "unbuilt.py"))
+    own = {"enable_x64", "num_threads", "default_device"}
+    for name in config.OPTIONS:
+        single = name in config._PARTLY_BUILT and len(config._PARTLY_BUILT[name][0]) == 1
+        assert name in own or single or f'"{name}"' in text, name
 
 
 NOT_BUILT: list[tuple[str, Any]] = [
