@@ -184,6 +184,16 @@ def test_every_header_number_damaged() -> None:
                 runtime.link_kernel(bytes(damaged), "choose")
 
 
+def test_names_in_the_null_section_are_refused() -> None:
+    code = bytearray(machine_code.object_code(SWITCH))
+    (section_offset,) = struct.unpack_from("<Q", code, 40)
+    struct.pack_into("<H", code, 62, 0)  # names in section 0, which claims to be a string table outside the file
+    struct.pack_into("<I", code, section_offset + 4, 3)
+    struct.pack_into("<QQ", code, section_offset + 24, 1 << 40, 1 << 20)
+    with pytest.raises(RuntimeError, match="section 0 lies outside the file"):
+        runtime.link_kernel(bytes(code), "choose")
+
+
 def test_aarch64_objects_link_but_do_not_load() -> None:
     code = machine_code.object_code(SWITCH, "aarch64-unknown-linux-gnu")
     image, entry = runtime.link_kernel(code, "choose")

@@ -35,7 +35,8 @@ void array_dealloc(PyObject* self) {
 }
 
 Py_hash_t array_hash(PyObject*) {
-  PyErr_SetString(PyExc_TypeError, "unhashable type: 'weft.Array' (to key a dict by value, use x.tobytes() or x.item())");
+  PyErr_SetString(PyExc_TypeError,
+                  "unhashable type: 'weft.Array' (to key a dict by value, use x.tobytes() or x.item())");
   return -1;
 }
 
@@ -152,7 +153,8 @@ PyObject* ndarray_over(ShapedArray* aval, char* data, bool writable) {
   Py_INCREF(aval->dtype);
   return PyArray_NewFromDescr(&PyArray_Type, reinterpret_cast<PyArray_Descr*>(aval->dtype), aval->ndim,
                               reinterpret_cast<npy_intp*>(aval->extents), nullptr, data,
-                              NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | (writable ? NPY_ARRAY_WRITEABLE : 0), nullptr);
+                              NPY_ARRAY_C_CONTIGUOUS | NPY_ARRAY_ALIGNED | (writable ? NPY_ARRAY_WRITEABLE : 0),
+                              nullptr);
 }
 
 // Owned read-only ndarray on the array's memory, which it keeps alive.
@@ -197,10 +199,8 @@ PyObject* dunder_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   }
   if (dtype == Py_None && copy != Py_True) return view.release();
   PyArray_Descr* descr = nullptr;
-  if (dtype == Py_None)
-    descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(as_array(self)->aval->dtype));
-  else if (PyArray_DescrConverter(dtype, &descr) == NPY_FAIL)
-    return nullptr;
+  if (dtype == Py_None) descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(as_array(self)->aval->dtype));
+  else if (PyArray_DescrConverter(dtype, &descr) == NPY_FAIL) return nullptr;
   Ref owned = steal(reinterpret_cast<PyObject*>(descr));
   return convert_view(view.get(), descr, copy);
 }
@@ -213,9 +213,9 @@ int check_matches(PyArrayObject* ndarray, ShapedArray* aval) {
                  static_cast<Py_ssize_t>(PyArray_NBYTES(ndarray)), aval, static_cast<long long>(aval->nbytes));
     return -1;
   }
-  bool same_shape = PyArray_NDIM(ndarray) == aval->ndim &&
-                    (aval->ndim == 0 ||
-                     std::memcmp(PyArray_DIMS(ndarray), aval->extents, sizeof(int64_t) * aval->ndim) == 0);
+  bool same_shape =
+      PyArray_NDIM(ndarray) == aval->ndim &&
+      (aval->ndim == 0 || std::memcmp(PyArray_DIMS(ndarray), aval->extents, sizeof(int64_t) * aval->ndim) == 0);
   if (!same_shape) {
     Ref shape = steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(ndarray), "shape"));
     if (shape) PyErr_Format(PyExc_ValueError, "[array] ndarray of shape %S given for %R", shape.get(), aval);
@@ -327,7 +327,8 @@ PyGetSetDef kGetSet[] = {
     {"size", get_size, nullptr, "Number of elements.", nullptr},
     {"nbytes", get_nbytes, nullptr, "Bytes of all elements.", nullptr},
     {"itemsize", get_itemsize, nullptr, "Bytes of one element.", nullptr},
-    {"weak_type", get_weak_type, nullptr, "True if the dtype came from a Python scalar and yields in promotion.", nullptr},
+    {"weak_type", get_weak_type, nullptr, "True if the dtype came from a Python scalar and yields in promotion.",
+     nullptr},
     {},
 };
 
@@ -358,7 +359,8 @@ PyType_Spec kSpec = {"weft.Array", sizeof(Array), 0, Py_TPFLAGS_DEFAULT | Py_TPF
 
 PyMethodDef kFunctions[] = {
     {"array_from_numpy", reinterpret_cast<PyCFunction>(py_array_from_numpy), METH_VARARGS | METH_KEYWORDS,
-     "array_from_numpy(ndarray, aval, copy=True) -> Array holding the elements; copy=False aliases or raises ValueError."},
+     "array_from_numpy(ndarray, aval, copy=True) -> Array holding the elements; copy=False aliases or raises "
+     "ValueError."},
     {"array_alias", py_array_alias, METH_VARARGS, "array_alias(array, aval) -> Array on the same buffer."},
     {"buffer_references", py_buffer_references, METH_O, "Number of holders of the array's buffer."},
     {},

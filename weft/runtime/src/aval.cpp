@@ -57,8 +57,8 @@ uint64_t hash_of(const Key& key) {
 }
 
 bool matches(const ShapedArray* aval, const Key& key, uint64_t hash) {
-  return aval->hash == hash && aval->ndim == key.ndim && aval->weak_type == key.weak_type &&
-         aval->dtype == key.dtype && aval->sharding == key.sharding && aval->memory_space == key.memory_space &&
+  return aval->hash == hash && aval->ndim == key.ndim && aval->weak_type == key.weak_type && aval->dtype == key.dtype &&
+         aval->sharding == key.sharding && aval->memory_space == key.memory_space &&
          (key.ndim == 0 || std::memcmp(aval->extents, key.extents, sizeof(int64_t) * key.ndim) == 0);
 }
 
@@ -164,8 +164,8 @@ ShapedArray* make(const Key& key, uint64_t hash) {
   aval->hash = hash;
   aval->itemsize = itemsize;
   aval->ndim = key.ndim;
-  aval->type_number = PyArray_DescrCheck(key.dtype) ? reinterpret_cast<PyArray_Descr*>(key.dtype)->type_num
-                                                    : kExtendedType;
+  aval->type_number =
+      PyArray_DescrCheck(key.dtype) ? reinterpret_cast<PyArray_Descr*>(key.dtype)->type_num : kExtendedType;
   aval->weak_type = key.weak_type;
   if (key.ndim > 0) std::memcpy(aval->extents, key.extents, sizeof(int64_t) * key.ndim);
   measure(aval);
@@ -201,7 +201,8 @@ bool read_shape(PyObject* shape, std::vector<int64_t>& extents) {
   }
   Py_ssize_t ndim = PyTuple_GET_SIZE(items.get());
   if (ndim > kMaxRank) {
-    PyErr_Format(PyExc_ValueError, "[ShapedArray] rank %zd is more than the %d dimensions weft supports", ndim, kMaxRank);
+    PyErr_Format(PyExc_ValueError, "[ShapedArray] rank %zd is more than the %d dimensions weft supports", ndim,
+                 kMaxRank);
     return false;
   }
   for (Py_ssize_t i = 0; i < ndim; ++i) {
@@ -372,7 +373,8 @@ PyType_Slot kSlots[] = {
     {0, nullptr},
 };
 
-PyType_Spec kSpec = {"weft.runtime.ShapedArray", offsetof(ShapedArray, extents), sizeof(int64_t), Py_TPFLAGS_DEFAULT, kSlots};
+PyType_Spec kSpec = {"weft.runtime.ShapedArray", offsetof(ShapedArray, extents), sizeof(int64_t), Py_TPFLAGS_DEFAULT,
+                     kSlots};
 
 // "float32" -> "f32" and its like.
 std::string short_dtype_name(std::string name) {
@@ -397,7 +399,8 @@ bool is_supported(PyArray_Descr* descr) {
 // Owned. NumPy has several numbers for one integer (long, long long): take the one its names give.
 PyObject* canonical_descr(PyArray_Descr* descr) {
   if (!is_supported(descr)) {
-    PyErr_Format(PyExc_TypeError, "[ShapedArray] %R is not a dtype of weft arrays; they hold booleans and numbers", descr);
+    PyErr_Format(PyExc_TypeError, "[ShapedArray] %R is not a dtype of weft arrays; they hold booleans and numbers",
+                 descr);
     return nullptr;
   }
   if (is_float0(descr)) return Py_XNewRef(first_equal(canonical_dtypes, reinterpret_cast<PyObject*>(descr)));

@@ -75,7 +75,6 @@ int64_t limit_from_environment() {
   return *end == 0 && value > 0 ? static_cast<int64_t>(std::min(value, 9e18)) : 0;
 }
 
-
 // Links of a retained large block, stored in its data area (which is at least 64 KiB).
 struct Links {
   Buffer* class_next;
@@ -97,7 +96,7 @@ struct Shared {
   int64_t retain_limit = 0;
   int64_t limit = 0;
   bool limit_is_users = false;
-  std::atomic<int64_t> live_bytes{0};    // large blocks exactly, small ones to within kCountFlush per thread
+  std::atomic<int64_t> live_bytes{0};     // large blocks exactly, small ones to within kCountFlush per thread
   std::atomic<int64_t> mappings_made{0};  // large blocks taken from the system since start
 };
 
@@ -468,10 +467,11 @@ int buffer_wait_pending(Buffer* buffer) {
 
 PyObject* set_memory_error(int64_t nbytes) {
   Shared& all = shared();
-  std::string text = "[allocate] " + bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) +
-                     " bytes) requested, " + bytes_text(static_cast<double>(all.live_bytes.load())) +
-                     " in use, the limit is " + bytes_text(static_cast<double>(all.limit)) +
-                     (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)");
+  std::string text =
+      "[allocate] " + bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) + " bytes) requested, " +
+      bytes_text(static_cast<double>(all.live_bytes.load())) + " in use, the limit is " +
+      bytes_text(static_cast<double>(all.limit)) +
+      (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)");
   PyErr_SetString(PyExc_MemoryError, text.c_str());
   return nullptr;
 }

@@ -77,8 +77,6 @@ inline bool buffer_is_ready(const Buffer* buffer) noexcept {
 int buffer_wait_pending(Buffer* buffer);
 
 // Waits until the buffer may be read by the host. GIL held. 0, or -1 with a Python error set.
-inline int buffer_wait(Buffer* buffer) {
-  return buffer->pending == nullptr ? 0 : buffer_wait_pending(buffer);
-}
+inline int buffer_wait(Buffer* buffer) { return buffer->pending == nullptr ? 0 : buffer_wait_pending(buffer); }
 
 }  // namespace weft

@@ -39,20 +39,24 @@ bool read_leaves(PyObject* leaf_indices, PyObject* donated, CacheEntry* entry) {
     entry->any_donated = entry->any_donated || flag != 0;
   }
   size_t inputs = entry->consts->size() + entry->leaf_indices->size();
-  return inputs == size_t(entry->executable->plan->n_inputs) || entry_error("consts and leaf indices do not make up the inputs");
+  return inputs == size_t(entry->executable->plan->n_inputs) ||
+         entry_error("consts and leaf indices do not make up the inputs");
 }
 
 bool read_outputs(PyObject* out_avals, CacheEntry* entry) {
   const Plan& plan = *entry->executable->plan;
-  if (size_t(PyTuple_GET_SIZE(out_avals)) != plan.outputs.size()) return entry_error("out_avals and the executable's outputs differ in number");
+  if (size_t(PyTuple_GET_SIZE(out_avals)) != plan.outputs.size())
+    return entry_error("out_avals and the executable's outputs differ in number");
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(out_avals); ++i) {
     PyObject* aval = PyTuple_GET_ITEM(out_avals, i);
     if (!is_shaped_array(aval)) return entry_error("out_avals must be ShapedArrays");
     ShapedArray* shaped = reinterpret_cast<ShapedArray*>(aval);
-    if (shaped->nbytes < 0 || shaped->nbytes > plan.outputs[size_t(i)].nbytes) return entry_error("an out_aval is larger than its output");
+    if (shaped->nbytes < 0 || shaped->nbytes > plan.outputs[size_t(i)].nbytes)
+      return entry_error("an out_aval is larger than its output");
     entry->out_avals->push_back(reinterpret_cast<ShapedArray*>(Py_NewRef(aval)));
   }
-  return treedef_num_leaves(entry->out_tree) == PyTuple_GET_SIZE(out_avals) || entry_error("out_tree and out_avals differ in number");
+  return treedef_num_leaves(entry->out_tree) == PyTuple_GET_SIZE(out_avals) ||
+         entry_error("out_tree and out_avals differ in number");
 }
 
 char shape_of(const PyTreeDef* tree) {
@@ -105,7 +109,8 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     entry->consts = new std::vector<Array*>;
     entry->out_avals = new std::vector<ShapedArray*>;
     entry->donated = new std::vector<char>;
-    if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry)) return nullptr;
+    if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry))
+      return nullptr;
   } catch (const std::bad_alloc&) {
     return PyErr_NoMemory();
   }

@@ -14,6 +14,7 @@ namespace weft {
 namespace {
 
 // 64 zero bits, then 2/pi to 1280 bits, most significant first.
+// clang-format off
 constexpr uint64_t kTwoOverPi[] = {
     0,
     0xa2f9836e4e441529ull, 0xfc2757d1f534ddc0ull, 0xdb6295993c439041ull, 0xfe5163abdebbc561ull,
@@ -22,6 +23,7 @@ constexpr uint64_t kTwoOverPi[] = {
     0xef2f118b5a0a6d1full, 0x6d367ecf27cb09b7ull, 0x4f463f669e5fea2dull, 0x7527bac7ebe5f17bull,
     0x3d0739f78a5292eaull, 0x6bfb5fb11f8d5d08ull, 0x56033046fc7b6babull, 0xf0cfbc209af4361dull,
 };
+// clang-format on
 constexpr double kHalfPiHigh = 0x1.921fb54442d18p+0, kHalfPiLow = 0x1.1a62633145c07p-54;
 constexpr double kQuarterPi = 0x1.921fb54442d18p-1;
 
@@ -113,7 +115,8 @@ void reduce_generic(const float* x, float* r, int32_t* q, int64_t lanes) { reduc
 [[gnu::target("avx2,fma")]] void reduce_avx2(const float* x, float* r, int32_t* q, int64_t lanes) {
   reduce_common(x, r, q, lanes);
 }
-[[gnu::target("avx512f,avx512dq,avx512vl,fma")]] void reduce_avx512(const float* x, float* r, int32_t* q, int64_t lanes) {
+[[gnu::target("avx512f,avx512dq,avx512vl,fma")]] void reduce_avx512(const float* x, float* r, int32_t* q,
+                                                                    int64_t lanes) {
   reduce_common(x, r, q, lanes);
 }
 ReduceCommon choose_reduce() {
@@ -163,7 +166,9 @@ double digamma(double x) {
   if (std::isinf(x)) return result + x;
   for (; x < 12; x += 1) result -= 1 / x;
   double z = 1 / (x * x);  // Bernoulli numbers over 2k, to 2^-56 at 12
-  double series = z * (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
+  double series =
+      z *
+      (1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760 - z / 12))))));
   return result + (std::log(x) - 0.5 / x - series);
 }
 
@@ -242,8 +247,10 @@ PyObject* call_helper(PyObject*, PyObject* args) {
 }
 
 PyMethodDef kMethods[] = {
-    {"helper_names", helper_names, METH_NOARGS, "The cold vector helpers, in the order of the table passed to kernels."},
-    {"call_helper", call_helper, METH_VARARGS, "call_helper(index, in0, out0, out1, lanes): run one helper on buffers."},
+    {"helper_names", helper_names, METH_NOARGS,
+     "The cold vector helpers, in the order of the table passed to kernels."},
+    {"call_helper", call_helper, METH_VARARGS,
+     "call_helper(index, in0, out0, out1, lanes): run one helper on buffers."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -59,6 +59,7 @@ struct DtypeCode {
   uint8_t code;
   uint8_t bits;
 };
+// clang-format off
 constexpr DtypeCode kDtypes[] = {
     {"bool", 6, 8},        {"int8", 0, 8},         {"int16", 0, 16},         {"int32", 0, 32},
     {"int64", 0, 64},      {"uint8", 1, 8},        {"uint16", 1, 16},        {"uint32", 1, 32},
@@ -67,6 +68,7 @@ constexpr DtypeCode kDtypes[] = {
     {"float8_e4m3", 8, 8}, {"float8_e4m3b11fnuz", 9, 8}, {"float8_e4m3fn", 10, 8}, {"float8_e4m3fnuz", 11, 8},
     {"float8_e5m2", 12, 8}, {"float8_e5m2fnuz", 13, 8}, {"float8_e8m0fnu", 14, 8},
 };
+// clang-format on
 
 // ---- out ----
 
@@ -145,7 +147,8 @@ int check_device(PyObject* device) {
   Ref pair = steal(PySequence_Tuple(device));
   if (!pair || !PyArg_ParseTuple(pair.get(), "ii", &type, &id)) return -1;
   if (type == kCpu) return 0;
-  PyErr_Format(PyExc_BufferError, "[__dlpack__] cannot export to device (%d, %d), the array is in host memory", type, id);
+  PyErr_Format(PyExc_BufferError, "[__dlpack__] cannot export to device (%d, %d), the array is in host memory", type,
+               id);
   return -1;
 }
 
@@ -206,8 +209,10 @@ void release_import(void* owner) {
 // Owned aval of a foreign tensor; nullptr with an error set if weft cannot hold it.
 ShapedArray* aval_of(const DLTensor& tensor) {
   if (tensor.device.type != kCpu)
-    return PyErr_Format(PyExc_BufferError, "[from_dlpack] tensor is on device type %d, only host memory (1) can be read",
-                        tensor.device.type), nullptr;
+    return PyErr_Format(PyExc_BufferError,
+                        "[from_dlpack] tensor is on device type %d, only host memory (1) can be read",
+                        tensor.device.type),
+           nullptr;
   if (tensor.ndim < 0 || tensor.ndim > kMaxRank || (tensor.ndim > 0 && tensor.shape == nullptr))
     return PyErr_Format(PyExc_BufferError, "[from_dlpack] tensor of rank %d", tensor.ndim), nullptr;
   for (int i = 0; i < tensor.ndim; ++i)
@@ -220,7 +225,8 @@ ShapedArray* aval_of(const DLTensor& tensor) {
     return dtype ? aval_intern(tensor.ndim, tensor.shape, dtype.get(), false) : nullptr;
   }
   return PyErr_Format(PyExc_BufferError, "[from_dlpack] type code %d of %d bits and %d lanes is not supported",
-                      tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes), nullptr;
+                      tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
+         nullptr;
 }
 
 bool is_dense(const DLTensor& tensor, const ShapedArray* aval) {
@@ -267,10 +273,8 @@ Array* array_of(Managed* managed, PyObject* copy, bool* taken) {
   }
   Owned<Array> array = Owned<Array>::steal(array_allocate(aval.get()));
   if (!array) return nullptr;
-  if (dense && aval->nbytes > 0)
-    std::memcpy(array->buffer->data, data, aval->nbytes);
-  else if (aval->size > 0)
-    copy_strided(tensor, aval->itemsize, 0, data, array->buffer->data);
+  if (dense && aval->nbytes > 0) std::memcpy(array->buffer->data, data, aval->nbytes);
+  else if (aval->size > 0) copy_strided(tensor, aval->itemsize, 0, data, array->buffer->data);
   return array.release();
 }
 
@@ -315,8 +319,7 @@ PyObject* py_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
   if (!capsule) return nullptr;
   if (PyCapsule_IsValid(capsule.get(), kVersionedName))
     return consume<DLManagedTensorVersioned>(capsule.get(), kVersionedName, kVersionedUsedName, copy);
-  if (PyCapsule_IsValid(capsule.get(), kName))
-    return consume<DLManagedTensor>(capsule.get(), kName, kUsedName, copy);
+  if (PyCapsule_IsValid(capsule.get(), kName)) return consume<DLManagedTensor>(capsule.get(), kName, kUsedName, copy);
   return PyErr_Format(PyExc_BufferError, "[from_dlpack] __dlpack__ returned %R, not an unused DLPack capsule",
                       capsule.get());
 }
@@ -341,7 +344,8 @@ int register_dlpack(PyObject* module) {
   for (PyMethodDef* method = kArrayMethods; method->ml_name != nullptr; ++method) {
     Ref descriptor = steal(PyDescr_NewMethod(ArrayType, method));
     if (!descriptor) return -1;
-    if (PyObject_SetAttrString(reinterpret_cast<PyObject*>(ArrayType), method->ml_name, descriptor.get()) < 0) return -1;
+    if (PyObject_SetAttrString(reinterpret_cast<PyObject*>(ArrayType), method->ml_name, descriptor.get()) < 0)
+      return -1;
   }
   return PyModule_AddFunctions(module, kFunctions);
 }

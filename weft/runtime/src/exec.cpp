@@ -48,12 +48,11 @@ bool donation_possible(const Plan& plan, const Operand* operands, const bool* do
 }
 
 // Owned buffer for one output, or nullptr if there is no memory.
-Buffer* make_output(const Plan& plan, const Operand* operands, const bool* donated, Buffer* const* outputs, const OutputPlan& output) {
+Buffer* make_output(const Plan& plan, const Operand* operands, const bool* donated, Buffer* const* outputs,
+                    const OutputPlan& output) {
   switch (output.kind) {
-    case OutputKind::fresh:
-      return buffer_allocate(output.nbytes);
-    case OutputKind::output:
-      return buffer_retain(outputs[output.source]);
+    case OutputKind::fresh: return buffer_allocate(output.nbytes);
+    case OutputKind::output: return buffer_retain(outputs[output.source]);
     case OutputKind::donated:
       if (donation_possible(plan, operands, donated, output)) return buffer_retain(operands[output.source].buffer);
       return buffer_allocate(output.nbytes);
@@ -204,14 +203,16 @@ int executable_check_input(const Executable* executable, int32_t i, const Array*
   if (plan.in_avals.empty() || array->buffer->nbytes >= plan.in_avals[size_t(i)]->nbytes) return 0;
   Ref given = steal(aval_text(array->aval, true)), wanted = steal(aval_text(plan.in_avals[size_t(i)], true));
   if (given && wanted)
-    PyErr_Format(PyExc_TypeError, "[%U] input %d is %U, but the program was compiled for %U", executable->name, int(i), given.get(), wanted.get());
+    PyErr_Format(PyExc_TypeError, "[%U] input %d is %U, but the program was compiled for %U", executable->name, int(i),
+                 given.get(), wanted.get());
   return -1;
 }
 
 namespace {
 
 PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
-  static const char* names[] = {"n_inputs", "outputs", "temps", "arena_bytes", "instructions", "name", "in_avals", nullptr};
+  static const char* names[] = {"n_inputs",     "outputs", "temps",    "arena_bytes",
+                                "instructions", "name",    "in_avals", nullptr};
   Py_ssize_t n_inputs, arena_bytes;
   PyObject *outputs, *temps, *instructions, *name, *in_avals = nullptr;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "nOOnOU|O", const_cast<char**>(names), &n_inputs, &outputs, &temps,
@@ -220,7 +221,8 @@ PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Ref none = steal(PyTuple_New(0));
   if (!none) return nullptr;
   try {
-    std::unique_ptr<Plan> plan = plan_from_python(n_inputs, outputs, temps, arena_bytes, instructions, in_avals == nullptr ? none.get() : in_avals);
+    std::unique_ptr<Plan> plan = plan_from_python(n_inputs, outputs, temps, arena_bytes, instructions,
+                                                  in_avals == nullptr ? none.get() : in_avals);
     if (!plan) return nullptr;
     Executable* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
     if (self == nullptr) return nullptr;
@@ -262,7 +264,8 @@ bool read_donated(PyObject* donated, Py_ssize_t count, std::unique_ptr<bool[]>* 
   Ref flags = steal(PySequence_Fast(donated, "[run] donated must be a sequence of bool"));
   if (!flags) return false;
   if (PySequence_Fast_GET_SIZE(flags.get()) != count) {
-    PyErr_Format(PyExc_ValueError, "[run] %zd flags of donation for %zd inputs", PySequence_Fast_GET_SIZE(flags.get()), count);
+    PyErr_Format(PyExc_ValueError, "[run] %zd flags of donation for %zd inputs", PySequence_Fast_GET_SIZE(flags.get()),
+                 count);
     return false;
   }
   *out = std::make_unique<bool[]>(size_t(count) + 1);
@@ -301,7 +304,8 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   Ref inputs = steal(PySequence_Tuple(arrays));
   if (!inputs) return nullptr;
   if (PyTuple_GET_SIZE(inputs.get()) != plan.n_inputs) {
-    PyErr_Format(PyExc_TypeError, "[%U] takes %d inputs, but %zd were given", executable->name, int(plan.n_inputs), PyTuple_GET_SIZE(inputs.get()));
+    PyErr_Format(PyExc_TypeError, "[%U] takes %d inputs, but %zd were given", executable->name, int(plan.n_inputs),
+                 PyTuple_GET_SIZE(inputs.get()));
     return nullptr;
   }
   std::unique_ptr<bool[]> flags;
@@ -361,7 +365,8 @@ PyGetSetDef kGetSet[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot kSlots[] = {
-    {Py_tp_doc, const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=())")},
+    {Py_tp_doc,
+     const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=())")},
     {Py_tp_new, reinterpret_cast<void*>(executable_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},

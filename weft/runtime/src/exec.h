@@ -27,7 +27,8 @@ struct Operand {
 
 // Runs the plan. GIL held on entry and return; released meanwhile for long programs. operands: n_inputs, each at least
 // as large as in_avals says and not deleted. donated: nullptr, or a flag per input: its buffer may be reused; the
-// caller has taken it out of its Array and owns that reference. outputs receives one owned buffer per output. 0, or -1 with an error set.
+// caller has taken it out of its Array and owns that reference. outputs receives one owned buffer per output. 0, or -1
+// with an error set.
 int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs);
 
 // Checks an Array against input i of the plan; 0, or -1 with an error set (deleted, or of another size).

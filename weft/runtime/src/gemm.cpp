@@ -23,14 +23,15 @@ namespace {
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
 constexpr double kPieceFlops = 4e6;  // per piece at least: 40 us for float32, and beyond OpenBLAS's small-matrix path
 constexpr int64_t kUnit = 96;        // piece borders are multiples: whole vectors and register tiles on every target
-constexpr int64_t kLongPiece = 1024;  // with this many rows a thread, two pieces each cost nothing: a late one is evened out
+// With this many rows a thread, two pieces each cost nothing: a late one is evened out.
+constexpr int64_t kLongPiece = 1024;
 
 template <class T>
-using Gemm = void (*)(int order, int ta, int tb, int m, int n, int k, T alpha, const void* a, int lda, const void* b, int ldb,
-                      T beta, void* c, int ldc);
+using Gemm = void (*)(int order, int ta, int tb, int m, int n, int k, T alpha, const void* a, int lda, const void* b,
+                      int ldb, T beta, void* c, int ldc);
 template <class T>
-using Gemv = void (*)(int order, int trans, int m, int n, T alpha, const void* a, int lda, const void* x, int incx, T beta,
-                      void* y, int incy);
+using Gemv = void (*)(int order, int trans, int m, int n, T alpha, const void* a, int lda, const void* x, int incx,
+                      T beta, void* y, int incy);
 
 struct Blas {
   Gemm<float> sgemm;
@@ -52,7 +53,8 @@ PyObject* default_path() {
   Ref spec = steal(PyObject_CallMethod(util.get(), "find_spec", "s", "scipy_openblas32"));
   if (!spec) return nullptr;
   if (spec.get() == Py_None) {
-    PyErr_SetString(PyExc_ImportError, "[gemm] matrix products need the package scipy-openblas32: pip install scipy-openblas32");
+    PyErr_SetString(PyExc_ImportError,
+                    "[gemm] matrix products need the package scipy-openblas32: pip install scipy-openblas32");
     return nullptr;
   }
   Ref places = steal(PyObject_GetAttrString(spec.get(), "submodule_search_locations"));
@@ -94,10 +96,14 @@ bool load_blas() {
   void (*set_threads)(int);
   Blas blas;
   if (!find(library, "scipy_openblas_set_num_threads", &set_threads)) return false;
-  if (!find(library, "scipy_cblas_sgemm", &blas.sgemm) || !find(library, "scipy_cblas_dgemm", &blas.dgemm)) return false;
-  if (!find(library, "scipy_cblas_cgemm", &blas.cgemm) || !find(library, "scipy_cblas_zgemm", &blas.zgemm)) return false;
-  if (!find(library, "scipy_cblas_sgemv", &blas.sgemv) || !find(library, "scipy_cblas_dgemv", &blas.dgemv)) return false;
-  if (!find(library, "scipy_cblas_cgemv", &blas.cgemv) || !find(library, "scipy_cblas_zgemv", &blas.zgemv)) return false;
+  if (!find(library, "scipy_cblas_sgemm", &blas.sgemm) || !find(library, "scipy_cblas_dgemm", &blas.dgemm))
+    return false;
+  if (!find(library, "scipy_cblas_cgemm", &blas.cgemm) || !find(library, "scipy_cblas_zgemm", &blas.zgemm))
+    return false;
+  if (!find(library, "scipy_cblas_sgemv", &blas.sgemv) || !find(library, "scipy_cblas_dgemv", &blas.dgemv))
+    return false;
+  if (!find(library, "scipy_cblas_cgemv", &blas.cgemv) || !find(library, "scipy_cblas_zgemv", &blas.zgemv))
+    return false;
   set_threads(1);
   g_blas = blas;
   g_loaded = true;
@@ -127,8 +133,8 @@ class GemmStep final : public Step {
   Place a{}, b{}, c{};
   std::vector<BatchDim> batch;
   int64_t batch_count = 1;
-  int64_t most_pieces = 1;     // a function of shape and dtype only
-  bool cut_rows = true;        // along m, else along n
+  int64_t most_pieces = 1;      // a function of shape and dtype only
+  bool cut_rows = true;         // along m, else along n
   bool follow_threads = false;  // the bits are those of the whole product, however it is cut
   double cost = 0;
 
@@ -206,8 +212,12 @@ class GemmStep final : public Step {
     std::complex<double> one_d = 1, zero_d = 0;
     bool vector = m == 1 || n == 1;
     switch (dtype) {
-      case 'f': return vector ? matvec(g_blas.sgemv, 1.0f, 0.0f, rows, columns, pa, pb, pc) : matmul(g_blas.sgemm, 1.0f, 0.0f, rows, columns, pa, pb, pc);
-      case 'd': return vector ? matvec(g_blas.dgemv, 1.0, 0.0, rows, columns, pa, pb, pc) : matmul(g_blas.dgemm, 1.0, 0.0, rows, columns, pa, pb, pc);
+      case 'f':
+        return vector ? matvec(g_blas.sgemv, 1.0f, 0.0f, rows, columns, pa, pb, pc)
+                      : matmul(g_blas.sgemm, 1.0f, 0.0f, rows, columns, pa, pb, pc);
+      case 'd':
+        return vector ? matvec(g_blas.dgemv, 1.0, 0.0, rows, columns, pa, pb, pc)
+                      : matmul(g_blas.dgemm, 1.0, 0.0, rows, columns, pa, pb, pc);
       case 'F':
         return vector ? matvec<const void*>(g_blas.cgemv, &one_f, &zero_f, rows, columns, pa, pb, pc)
                       : matmul<const void*>(g_blas.cgemm, &one_f, &zero_f, rows, columns, pa, pb, pc);
@@ -218,9 +228,10 @@ class GemmStep final : public Step {
   }
 
   template <class T>
-  void matmul(Gemm<T> gemm, T one, T zero, int64_t rows, int64_t columns, const char* pa, const char* pb, char* pc) const {
-    gemm(kRowMajor, ta ? kTrans : kNoTrans, tb ? kTrans : kNoTrans, int(rows), int(columns), int(k), one, pa, int(lda), pb,
-         int(ldb), zero, pc, int(ldc));
+  void matmul(Gemm<T> gemm, T one, T zero, int64_t rows, int64_t columns, const char* pa, const char* pb,
+              char* pc) const {
+    gemm(kRowMajor, ta ? kTrans : kNoTrans, tb ? kTrans : kNoTrans, int(rows), int(columns), int(k), one, pa, int(lda),
+         pb, int(ldb), zero, pc, int(ldc));
   }
 
   // One side is a vector. The result was zeroed: beta 0 would read what is there.
@@ -269,7 +280,8 @@ bool probe(char dtype, bool rows) {
   std::vector<char> whole = values(step.m * step.n, 3), pieces = values(step.m * step.n, 4);
   int64_t extent = rows ? step.m : step.n;
   step.multiply_range(0, extent, a.data(), b.data(), whole.data());
-  for (int64_t low = 0; low < extent; low += kUnit) step.multiply_range(low, std::min(low + kUnit, extent), a.data(), b.data(), pieces.data());
+  for (int64_t low = 0; low < extent; low += kUnit)
+    step.multiply_range(low, std::min(low + kUnit, extent), a.data(), b.data(), pieces.data());
   answer = whole == pieces ? 1 : -1;
   return answer > 0;
 }
@@ -282,11 +294,13 @@ bool invalid(const char* message) {
 bool read_batch(PyObject* batch, GemmStep* step) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(batch); ++i) {
     long long extent, sa, sb, sc;
-    if (!PyTuple_Check(PyTuple_GET_ITEM(batch, i)) || !PyArg_ParseTuple(PyTuple_GET_ITEM(batch, i), "LLLL", &extent, &sa, &sb, &sc)) {
+    if (!PyTuple_Check(PyTuple_GET_ITEM(batch, i)) ||
+        !PyArg_ParseTuple(PyTuple_GET_ITEM(batch, i), "LLLL", &extent, &sa, &sb, &sc)) {
       PyErr_Clear();
       return invalid("[gemm] a batch dimension is (extent, stride of a, of b, of c)");
     }
-    if (extent < 0 || sa < 0 || sb < 0 || sc < 0 || __builtin_mul_overflow(step->batch_count, int64_t(extent), &step->batch_count))
+    if (extent < 0 || sa < 0 || sb < 0 || sc < 0 ||
+        __builtin_mul_overflow(step->batch_count, int64_t(extent), &step->batch_count))
       return invalid("[gemm] a batch dimension has a wrong extent or stride");
     step->batch.push_back({extent, sa, sb, sc});
   }
@@ -294,7 +308,8 @@ bool read_batch(PyObject* batch, GemmStep* step) {
 }
 
 // Bytes from the first to past the last element of a matrix and all of its batch; -1 if that does not fit.
-int64_t reach(int64_t rows, int64_t columns, int64_t leading, int64_t itemsize, const std::vector<BatchDim>& batch, int64_t BatchDim::*stride) {
+int64_t reach(int64_t rows, int64_t columns, int64_t leading, int64_t itemsize, const std::vector<BatchDim>& batch,
+              int64_t BatchDim::* stride) {
   __int128 bytes = rows == 0 || columns == 0 ? 0 : (__int128(rows - 1) * leading + columns) * itemsize;
   for (const BatchDim& dim : batch) {
     if (dim.extent == 0) return 0;
@@ -310,8 +325,8 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
   PyObject *a, *b, *c, *batch;
   int dtype, ta, tb;
   long long m, n, k, lda, ldb, ldc;
-  if (!PyArg_ParseTuple(fields, "CppLLLOLOLOLO!;[executable] a gemm instruction has 13 fields after its name", &dtype, &ta, &tb,
-                        &m, &n, &k, &a, &lda, &b, &ldb, &c, &ldc, &PyTuple_Type, &batch))
+  if (!PyArg_ParseTuple(fields, "CppLLLOLOLOLO!;[executable] a gemm instruction has 13 fields after its name", &dtype,
+                        &ta, &tb, &m, &n, &k, &a, &lda, &b, &ldb, &c, &ldc, &PyTuple_Type, &batch))
     return nullptr;
   int64_t sizes[4] = {m, n, k, 0}, leading[3] = {lda, ldb, ldc};
   bool fits = dtype == 'f' || dtype == 'd' || dtype == 'F' || dtype == 'D';
@@ -350,7 +365,9 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
     invalid("[gemm] the operands are too large");
     return nullptr;
   }
-  if (!places.place(a, bytes[0], &step->a) || !places.place(b, bytes[1], &step->b) || !places.place(c, bytes[2], &step->c)) return nullptr;
+  if (!places.place(a, bytes[0], &step->a) || !places.place(b, bytes[1], &step->b) ||
+      !places.place(c, bytes[2], &step->c))
+    return nullptr;
   step->plan_pieces();
   if (!load_blas()) return nullptr;
   if (step->most_pieces > 1 && !step->is_vector()) step->follow_threads = probe(step->dtype, step->cut_rows);
@@ -369,7 +386,8 @@ PyObject* set_blas_loader(PyObject*, PyObject* loader) {
 }
 
 PyMethodDef kMethods[] = {
-    {"set_blas_loader", set_blas_loader, METH_O, "set_blas_loader(callable): callable() gives the path of OpenBLAS, at the first product."},
+    {"set_blas_loader", set_blas_loader, METH_O,
+     "set_blas_loader(callable): callable() gives the path of OpenBLAS, at the first product."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -34,7 +34,7 @@ constexpr uint64_t kFollowDefault = ~uint64_t{0};
 
 thread_local uint64_t t_config __attribute__((tls_model("initial-exec"))) = kFollowDefault;
 thread_local bool t_tracing __attribute__((tls_model("initial-exec"))) = false;
-uint64_t g_default_config = 0;          // guarded by the GIL
+uint64_t g_default_config = 0;         // guarded by the GIL
 PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
 
 uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
@@ -109,7 +109,8 @@ bool table_rebuild(JitFunction* self, uint32_t capacity, Entry* drop) {
 Entry* oldest(JitFunction* self) {
   Entry* result = nullptr;
   for (uint32_t i = 0; i <= self->mask; ++i)
-    if (Entry* entry = self->slots[i]; entry != nullptr && (result == nullptr || entry->age < result->age)) result = entry;
+    if (Entry* entry = self->slots[i]; entry != nullptr && (result == nullptr || entry->age < result->age))
+      result = entry;
   return result;
 }
 
@@ -175,15 +176,24 @@ bool put_number(double re, double im, int type, ScalarBytes* out) {
   switch (type) {
     case NPY_FLOAT: out->f32[0] = float(re); return true;
     case NPY_DOUBLE: out->f64[0] = re; return true;
-    case NPY_CFLOAT: out->f32[0] = float(re); out->f32[1] = float(im); return true;
-    case NPY_CDOUBLE: out->f64[0] = re; out->f64[1] = im; return true;
+    case NPY_CFLOAT:
+      out->f32[0] = float(re);
+      out->f32[1] = float(im);
+      return true;
+    case NPY_CDOUBLE:
+      out->f64[0] = re;
+      out->f64[1] = im;
+      return true;
     default: return false;
   }
 }
 
 // The dtype a Python scalar has when the program does not say: 32 bits.
 int default_type(LeafKind kind) {
-  return kind == LeafKind::boolean ? NPY_BOOL : kind == LeafKind::integer ? NPY_INT32 : kind == LeafKind::real ? NPY_FLOAT : NPY_CFLOAT;
+  return kind == LeafKind::boolean   ? NPY_BOOL
+         : kind == LeafKind::integer ? NPY_INT32
+         : kind == LeafKind::real    ? NPY_FLOAT
+                                     : NPY_CFLOAT;
 }
 
 // Converts a Python scalar to the program's dtype; false if that is not exact enough (an int out of range).
@@ -235,7 +245,8 @@ Buffer* copy_numpy(const Leaf& leaf, const ShapedArray* aval) {
   PyArray_Descr* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(aval->dtype));
   npy_intp extents[kMaxRank];
   for (int d = 0; d < aval->ndim; ++d) extents[d] = aval->extents[d];
-  Ref target = steal(PyArray_NewFromDescr(&PyArray_Type, descr, aval->ndim, extents, nullptr, buffer->data, NPY_ARRAY_CARRAY, nullptr));
+  Ref target = steal(PyArray_NewFromDescr(&PyArray_Type, descr, aval->ndim, extents, nullptr, buffer->data,
+                                          NPY_ARRAY_CARRAY, nullptr));
   if (target && PyArray_CopyInto(reinterpret_cast<PyArrayObject*>(target.get()), source) == 0) return buffer;
   buffer_release(buffer);
   return nullptr;
@@ -378,7 +389,8 @@ PyObject* call_cached(Entry* entry, Signature& signature, bool* handled) {
     outputs = heap.get();
   }
   const bool* donated = cached->any_donated ? operands.donated() : nullptr;
-  return executable_run(cached->executable, operands.data(), donated, outputs) == 0 ? make_result(cached, outputs) : nullptr;
+  return executable_run(cached->executable, operands.data(), donated, outputs) == 0 ? make_result(cached, outputs)
+                                                                                    : nullptr;
 }
 
 // Whether the program's inputs are the leaves this signature has; fills entry->order.
@@ -389,7 +401,8 @@ bool match_inputs(Entry* entry, const Signature& signature, const std::vector<ui
   for (size_t i = 0; i < cached->leaf_indices->size(); ++i) {
     uint32_t index = (*cached->leaf_indices)[i];
     if (index >= canonical.size() || canonical[index] >= signature.leaves().size()) {
-      PyErr_Format(PyExc_ValueError, "[jit] the program takes leaf %u of the arguments, which have %zd leaves", index, Py_ssize_t(canonical.size()));
+      PyErr_Format(PyExc_ValueError, "[jit] the program takes leaf %u of the arguments, which have %zd leaves", index,
+                   Py_ssize_t(canonical.size()));
       return false;
     }
     entry->order.push_back(canonical[index]);
@@ -471,7 +484,8 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
   entry->tokens.assign(signature.tokens().data(), signature.tokens().data() + signature.tokens().size());
   entry->owned = std::move(signature.collected());
   signature.collected().clear();
-  for (uint32_t i = 0; i < signature.compared().size(); ++i) entry->compared.push_back(Py_NewRef(signature.compared()[i]));
+  for (uint32_t i = 0; i < signature.compared().size(); ++i)
+    entry->compared.push_back(Py_NewRef(signature.compared()[i]));
   entry->cached = reinterpret_cast<CacheEntry*>(Py_NewRef(cached));
   if (!match_inputs(entry, signature, canonical)) {
     entry_release(entry);
@@ -545,7 +559,8 @@ bool read_names(PyObject* argnums, PyObject* argnames, StaticNames* names) {
 PyObject* jit_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* keywords[] = {"slow", "static_argnums", "static_argnames", nullptr};
   PyObject *slow, *argnums = nullptr, *argnames = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O!O!", const_cast<char**>(keywords), &slow, &PyTuple_Type, &argnums, &PyTuple_Type, &argnames))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O!O!", const_cast<char**>(keywords), &slow, &PyTuple_Type, &argnums,
+                                   &PyTuple_Type, &argnames))
     return nullptr;
   if (!PyCallable_Check(slow)) {
     PyErr_SetString(PyExc_TypeError, "[JitFunction] slow must be callable");
@@ -622,7 +637,9 @@ PyObject* jit_clear_cache(PyObject* self, PyObject*) {
   table_clear(reinterpret_cast<JitFunction*>(self));
   Py_RETURN_NONE;
 }
-PyObject* jit_cache_size(PyObject* self, PyObject*) { return PyLong_FromUnsignedLong(reinterpret_cast<JitFunction*>(self)->count); }
+PyObject* jit_cache_size(PyObject* self, PyObject*) {
+  return PyLong_FromUnsignedLong(reinterpret_cast<JitFunction*>(self)->count);
+}
 
 PyMethodDef kMethods[] = {
     {"clear_cache", jit_clear_cache, METH_NOARGS, "Forgets every signature."},
@@ -655,9 +672,9 @@ PyType_Slot kSlots[] = {
     {Py_tp_getset, kGetSet},
     {0, nullptr},
 };
-PyType_Spec kSpec = {"weft.runtime.JitFunction", sizeof(JitFunction), 0,
-                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR,
-                     kSlots};
+PyType_Spec kSpec = {
+    "weft.runtime.JitFunction", sizeof(JitFunction), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, kSlots};
 
 bool read_token(PyObject* token, uint64_t* out) {
   *out = PyLong_AsUnsignedLongLongMask(token);  // -1 and 2**64 - 1 are the same
@@ -690,10 +707,14 @@ PyObject* set_tracing(PyObject*, PyObject* flag) {
 PyMethodDef kFunctions[] = {
     {"set_config_token", set_config_token, METH_O,
      "Sets this thread's id of the config values that affect tracing or code; 2**64 - 1: it follows the default."},
-    {"set_default_config_token", set_default_config_token, METH_O, "Sets the id of threads that have none of their own."},
-    {"set_traceback_hook", set_traceback_hook, METH_O, "hook(exception) may replace the traceback of a failed slow path; gives the hook before."},
-    {"get_config_token", get_config_token, METH_NOARGS, "This thread's id of the config values that affect tracing or code."},
-    {"set_tracing", set_tracing, METH_O, "set_tracing(bool): whether this thread is inside a trace; calls then go to Python."},
+    {"set_default_config_token", set_default_config_token, METH_O,
+     "Sets the id of threads that have none of their own."},
+    {"set_traceback_hook", set_traceback_hook, METH_O,
+     "hook(exception) may replace the traceback of a failed slow path; gives the hook before."},
+    {"get_config_token", get_config_token, METH_NOARGS,
+     "This thread's id of the config values that affect tracing or code."},
+    {"set_tracing", set_tracing, METH_O,
+     "set_tracing(bool): whether this thread is inside a trace; calls then go to Python."},
     {nullptr, nullptr, 0, nullptr},
 };
 

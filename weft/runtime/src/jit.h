@@ -10,12 +10,12 @@ namespace weft {
 // What the slow path hands back: a program and how call arguments and results map to it.
 struct CacheEntry {
   PyObject_HEAD
-  Executable* executable;              // owned
-  PyTreeDef* out_tree;                 // owned
-  std::vector<uint32_t>* leaf_indices;  // inputs after the constants, as leaves in the pytree's order
-  std::vector<Array*>* consts;          // owned
+  Executable* executable;                // owned
+  PyTreeDef* out_tree;                   // owned
+  std::vector<uint32_t>* leaf_indices;   // inputs after the constants, as leaves in the pytree's order
+  std::vector<Array*>* consts;           // owned
   std::vector<ShapedArray*>* out_avals;  // owned
-  std::vector<char>* donated;           // per leaf index
+  std::vector<char>* donated;            // per leaf index
   bool any_donated;
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
 };
@@ -25,7 +25,7 @@ struct Entry;  // a signature and its CacheEntry
 struct JitFunction {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  PyObject* slow;   // owned
+  PyObject* slow;  // owned
   PyObject* dict;
   PyObject* weakrefs;
   PyObject* static_argnums;   // owned tuple

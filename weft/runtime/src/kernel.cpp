@@ -98,7 +98,8 @@ PyObject* link_kernel(PyObject*, PyObject* args) {
 }
 
 PyMethodDef kMethods[] = {
-    {"load_kernel", load_kernel, METH_VARARGS, "load_kernel(object_bytes, symbol) -> Kernel: map a relocatable object."},
+    {"load_kernel", load_kernel, METH_VARARGS,
+     "load_kernel(object_bytes, symbol) -> Kernel: map a relocatable object."},
     {"link_kernel", link_kernel, METH_VARARGS,
      "link_kernel(object_bytes, symbol) -> (bytes, entry): the relocated image, of any machine, not mapped."},
     {nullptr, nullptr, 0, nullptr},

@@ -78,7 +78,8 @@ class Linker {
  private:
   template <class T>
   T read(uint64_t offset, const char* what) const {
-    if (offset > size_ || size_ - offset < sizeof(T)) fail(std::string("damaged object: ") + what + " lies outside the file");
+    if (offset > size_ || size_ - offset < sizeof(T))
+      fail(std::string("damaged object: ") + what + " lies outside the file");
     T value;
     std::memcpy(&value, data_ + offset, sizeof(T));
     return value;
@@ -109,7 +110,7 @@ class Linker {
     for (size_t i = 0; i < sections_.size(); ++i) {
       SectionHeader h = read<SectionHeader>(header_.shoff + i * sizeof(SectionHeader), "a section header");
       if (header_.shoff > size_) fail("damaged object: section headers lie outside the file");
-      if (i != 0 && h.type != 0 && h.type != SHT_NOBITS && (h.offset > size_ || size_ - h.offset < h.size))
+      if (h.type != 0 && h.type != SHT_NOBITS && (h.offset > size_ || size_ - h.offset < h.size))
         fail("damaged object: section " + std::to_string(i) + " lies outside the file");
       sections_[i].header = h;
     }
@@ -126,7 +127,8 @@ class Linker {
     if (h.flags & (SHF_TLS | SHF_COMPRESSED)) fail("section " + s.name + " is thread-local or compressed");
     if (h.type != SHT_PROGBITS) fail("section " + s.name + " has no bytes in the file: writable data is not supported");
     if ((h.flags & SHF_WRITE) && s.name.rfind(".data.rel.ro", 0) != 0) fail("section " + s.name + " is writable");
-    if (h.addralign > kMaxAlign || (h.addralign & (h.addralign - 1))) fail("section " + s.name + " has a wrong alignment");
+    if (h.addralign > kMaxAlign || (h.addralign & (h.addralign - 1)))
+      fail("section " + s.name + " has a wrong alignment");
     return true;
   }
 
@@ -168,9 +170,11 @@ class Linker {
       symbol_names_.push_back(i == 0 ? std::string() : string_at(names, e.name));
       if (i == 0 || (e.info & 15) == STT_FILE) continue;
       if (e.shndx == SHN_UNDEF) fail("the object refers to the external symbol " + symbol_names_[i]);
-      if ((e.info & 15) == STT_TLS || (e.info & 15) == STT_GNU_IFUNC) fail("symbol " + symbol_names_[i] + " is of an unsupported type");
+      if ((e.info & 15) == STT_TLS || (e.info & 15) == STT_GNU_IFUNC)
+        fail("symbol " + symbol_names_[i] + " is of an unsupported type");
       if (e.shndx >= SHN_LORESERVE && e.shndx != SHN_ABS) fail("symbol " + symbol_names_[i] + " is common");
-      if (e.shndx < SHN_LORESERVE && e.shndx >= sections_.size()) fail("damaged object: symbol " + symbol_names_[i] + " names no section");
+      if (e.shndx < SHN_LORESERVE && e.shndx >= sections_.size())
+        fail("damaged object: symbol " + symbol_names_[i] + " names no section");
     }
   }
 
@@ -178,7 +182,8 @@ class Linker {
   uint64_t address_of(size_t index) const {
     if (index == 0 || index >= symbols_.size()) fail("damaged object: a relocation names no symbol");
     const SymbolEntry& e = symbols_[index];
-    if (e.shndx == SHN_UNDEF || e.shndx >= SHN_LORESERVE) fail("a relocation needs the absolute symbol " + symbol_names_[index]);
+    if (e.shndx == SHN_UNDEF || e.shndx >= SHN_LORESERVE)
+      fail("a relocation needs the absolute symbol " + symbol_names_[index]);
     const Section& s = sections_[e.shndx];
     if (!s.placed) fail("a relocation points into section " + s.name + ", which is not loaded");
     if (e.value > s.header.size) fail("damaged object: symbol " + symbol_names_[index] + " lies outside its section");
@@ -209,10 +214,8 @@ class Linker {
       RelaEntry r = read<RelaEntry>(s.header.offset + i * sizeof(RelaEntry), "a relocation");
       uint32_t type = uint32_t(r.info);
       if (type == 0) continue;
-      if (image_.machine == Machine::x86_64)
-        apply_x86(target, r, type);
-      else
-        apply_aarch64(target, r, type);
+      if (image_.machine == Machine::x86_64) apply_x86(target, r, type);
+      else apply_aarch64(target, r, type);
     }
   }
 
@@ -255,7 +258,8 @@ class Linker {
         return;
       }
       default:
-        fail("x86-64 relocation type " + std::to_string(type) + " in " + target.name + " is not PC-relative inside the object");
+        fail("x86-64 relocation type " + std::to_string(type) + " in " + target.name +
+             " is not PC-relative inside the object");
     }
   }
 
@@ -311,7 +315,8 @@ class Linker {
       case 286: return patch_low12(target, r, 3);  // R_AARCH64_LDST64_ABS_LO12_NC
       case 299: return patch_low12(target, r, 4);  // R_AARCH64_LDST128_ABS_LO12_NC
       default:
-        fail("AArch64 relocation type " + std::to_string(type) + " in " + target.name + " is not PC-relative inside the object");
+        fail("AArch64 relocation type " + std::to_string(type) + " in " + target.name +
+             " is not PC-relative inside the object");
     }
   }
 
@@ -346,7 +351,9 @@ constexpr Machine kHost = Machine::aarch64;
 
 }  // namespace
 
-Image link_object(const uint8_t* data, size_t size, const std::string& symbol) { return Linker(data, size).link(symbol); }
+Image link_object(const uint8_t* data, size_t size, const std::string& symbol) {
+  return Linker(data, size).link(symbol);
+}
 
 CodeBlob::CodeBlob(const Image& image) : entry_(image.entry) {
   if (image.machine != kHost) fail("the object is for another machine");

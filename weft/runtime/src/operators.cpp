@@ -20,8 +20,9 @@ struct Operator {
 
 bool is_plain(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  return type == ArrayType || type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type ||
-         type == &PyArray_Type || PyArray_IsScalar(object, Number) || PyArray_IsScalar(object, Bool);
+  return type == ArrayType || type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type ||
+         type == &PyComplex_Type || type == &PyArray_Type || PyArray_IsScalar(object, Number) ||
+         PyArray_IsScalar(object, Bool);
 }
 
 PyObject* operator_call(PyObject* object, PyObject* const* args, size_t flags, PyObject* keywords) {
@@ -58,7 +59,8 @@ PyObject* binary_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"jit_function", "fallback", "reflected", nullptr};
   PyObject *function, *fallback;
   int reflected = 0;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &function, &fallback, &reflected)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p", const_cast<char**>(names), &function, &fallback, &reflected))
+    return nullptr;
   return operator_new(type, function, fallback, 2, reflected);
 }
 
@@ -117,20 +119,21 @@ PyGetSetDef kGetSet[] = {
 
 #define WEFT_OPERATOR_SLOTS(constructor)                            \
   {                                                                 \
-    {Py_tp_new, reinterpret_cast<void*>(constructor)},              \
-    {Py_tp_dealloc, reinterpret_cast<void*>(operator_dealloc)},     \
-    {Py_tp_traverse, reinterpret_cast<void*>(operator_traverse)},   \
-    {Py_tp_clear, reinterpret_cast<void*>(operator_clear)},         \
-    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},       \
-    {Py_tp_descr_get, reinterpret_cast<void*>(operator_get)},       \
-    {Py_tp_members, kMembers},                                      \
-    {Py_tp_getset, kGetSet},                                        \
-    {0, nullptr},                                                   \
+      {Py_tp_new, reinterpret_cast<void*>(constructor)},            \
+      {Py_tp_dealloc, reinterpret_cast<void*>(operator_dealloc)},   \
+      {Py_tp_traverse, reinterpret_cast<void*>(operator_traverse)}, \
+      {Py_tp_clear, reinterpret_cast<void*>(operator_clear)},       \
+      {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},     \
+      {Py_tp_descr_get, reinterpret_cast<void*>(operator_get)},     \
+      {Py_tp_members, kMembers},                                    \
+      {Py_tp_getset, kGetSet},                                      \
+      {0, nullptr},                                                 \
   }
 
 PyType_Slot kBinarySlots[] = WEFT_OPERATOR_SLOTS(binary_new);
 PyType_Slot kUnarySlots[] = WEFT_OPERATOR_SLOTS(unary_new);
-constexpr unsigned kFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+constexpr unsigned kFlags =
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
 PyType_Spec kBinarySpec = {"weft.runtime.BinaryOperator", sizeof(Operator), 0, kFlags, kBinarySlots};
 PyType_Spec kUnarySpec = {"weft.runtime.UnaryOperator", sizeof(Operator), 0, kFlags, kUnarySlots};
 

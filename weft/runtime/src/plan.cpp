@@ -13,16 +13,22 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
 }
 
 bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* out) {
-  if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) < 3) return plan_error("[executable] output %lld is not an output spec", (long long)position);
+  if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) < 3)
+    return plan_error("[executable] output %lld is not an output spec", (long long)position);
   const char* kind = PyUnicode_Check(PyTuple_GET_ITEM(spec, 0)) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(spec, 0)) : "";
   if (kind == nullptr) return false;
   bool fresh = std::strcmp(kind, "new") == 0, donated = std::strcmp(kind, "donated") == 0;
   bool input = std::strcmp(kind, "input") == 0, output = std::strcmp(kind, "output") == 0;
-  if (!(fresh || donated || input || output)) return plan_error("[executable] output %lld is of an unknown kind", (long long)position);
-  if (donated && PyTuple_GET_SIZE(spec) != 4) return plan_error("[executable] output %lld is not an output spec", (long long)position);
+  if (!(fresh || donated || input || output))
+    return plan_error("[executable] output %lld is of an unknown kind", (long long)position);
+  if (donated && PyTuple_GET_SIZE(spec) != 4)
+    return plan_error("[executable] output %lld is not an output spec", (long long)position);
   Py_ssize_t first = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 1), PyExc_OverflowError);
   if (first == -1 && PyErr_Occurred()) return false;
-  out->kind = fresh ? OutputKind::fresh : donated ? OutputKind::donated : input ? OutputKind::input : OutputKind::output;
+  out->kind = fresh     ? OutputKind::fresh
+              : donated ? OutputKind::donated
+              : input   ? OutputKind::input
+                        : OutputKind::output;
   out->source = fresh ? -1 : int32_t(first);
   out->nbytes = first;
   if (donated) {
@@ -33,13 +39,19 @@ bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* 
   if (!is_shaped_array(aval)) return plan_error("[executable] output %lld has no aval", (long long)position);
   int64_t aval_bytes = reinterpret_cast<ShapedArray*>(aval)->nbytes;
   if (aval_bytes < 0) return plan_error("[executable] output %lld is too large", (long long)position);
-  if ((input || donated) && (first < 0 || first >= plan.n_inputs)) return plan_error("[executable] output %lld names input %lld", (long long)position, first);
-  if (output && (first < 0 || size_t(first) >= position)) return plan_error("[executable] output %lld names output %lld", (long long)position, first);
+  if ((input || donated) && (first < 0 || first >= plan.n_inputs))
+    return plan_error("[executable] output %lld names input %lld", (long long)position, first);
+  if (output && (first < 0 || size_t(first) >= position))
+    return plan_error("[executable] output %lld names output %lld", (long long)position, first);
   if (fresh || donated) {
-    if (out->nbytes < aval_bytes) return plan_error("[executable] output %lld has %lld bytes, too few for its aval", (long long)position, out->nbytes);
+    if (out->nbytes < aval_bytes)
+      return plan_error("[executable] output %lld has %lld bytes, too few for its aval", (long long)position,
+                        out->nbytes);
   } else {
     out->nbytes = aval_bytes;
-    int64_t source = output ? plan.outputs[size_t(first)].nbytes : plan.in_avals.empty() ? aval_bytes : plan.in_avals[size_t(first)]->nbytes;
+    int64_t source = output                  ? plan.outputs[size_t(first)].nbytes
+                     : plan.in_avals.empty() ? aval_bytes
+                                             : plan.in_avals[size_t(first)]->nbytes;
     if (source < aval_bytes) return plan_error("[executable] output %lld shares a smaller buffer", (long long)position);
   }
   out->aval = reinterpret_cast<ShapedArray*>(Py_NewRef(aval));
@@ -62,7 +74,8 @@ bool read_temps(PyObject* temps, Plan* plan) {
 }
 
 std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
-  if (!PyTuple_Check(instruction) || PyTuple_GET_SIZE(instruction) < 1 || !PyUnicode_Check(PyTuple_GET_ITEM(instruction, 0))) {
+  if (!PyTuple_Check(instruction) || PyTuple_GET_SIZE(instruction) < 1 ||
+      !PyUnicode_Check(PyTuple_GET_ITEM(instruction, 0))) {
     PyErr_SetString(PyExc_ValueError, "[executable] an instruction is a tuple that begins with its name");
     return nullptr;
   }
@@ -103,7 +116,8 @@ Plan::~Plan() {
 }
 
 bool PlaceReader::check(const Place& place, int64_t nbytes) const {
-  if (place.slot < 0 || place.slot >= plan_.n_slots()) return plan_error("[executable] an instruction names slot %lld", place.slot);
+  if (place.slot < 0 || place.slot >= plan_.n_slots())
+    return plan_error("[executable] an instruction names slot %lld", place.slot);
   if (place.offset < 0) return plan_error("[executable] negative offset %lld into slot %lld", place.offset, place.slot);
   int64_t dynamic = 0;
   if (place.dynamic >= 0) {
@@ -113,15 +127,19 @@ bool PlaceReader::check(const Place& place, int64_t nbytes) const {
   }
   int64_t size = slot_bytes_[size_t(place.slot)], end;
   if (size < 0) return true;
-  if (__builtin_add_overflow(place.offset, dynamic, &end) || (nbytes > 0 && __builtin_add_overflow(end, nbytes, &end)) || end > size)
-    return plan_error("[executable] an instruction reaches byte %lld of slot %lld, which is smaller", place.offset, place.slot);
+  if (__builtin_add_overflow(place.offset, dynamic, &end) ||
+      (nbytes > 0 && __builtin_add_overflow(end, nbytes, &end)) || end > size)
+    return plan_error("[executable] an instruction reaches byte %lld of slot %lld, which is smaller", place.offset,
+                      place.slot);
   return true;
 }
 
 bool PlaceReader::place(PyObject* object, int64_t nbytes, Place* out) const {
   long long offset;
   if (!PyTuple_Check(object)) return plan_error("[executable] a place is (slot, offset, dynamic)");
-  if (!PyArg_ParseTuple(object, "iLi;[executable] a place is (slot, offset, dynamic)", &out->slot, &offset, &out->dynamic)) return false;
+  if (!PyArg_ParseTuple(object, "iLi;[executable] a place is (slot, offset, dynamic)", &out->slot, &offset,
+                        &out->dynamic))
+    return false;
   out->offset = offset;
   return check(*out, nbytes);
 }
@@ -130,7 +148,8 @@ bool PlaceReader::typed_place(PyObject* object, Place* out, ShapedArray** aval) 
   long long offset;
   PyObject* type;
   if (!PyTuple_Check(object)) return plan_error("[executable] a place is (slot, offset, aval)");
-  if (!PyArg_ParseTuple(object, "iLO;[executable] a place is (slot, offset, aval)", &out->slot, &offset, &type)) return false;
+  if (!PyArg_ParseTuple(object, "iLO;[executable] a place is (slot, offset, aval)", &out->slot, &offset, &type))
+    return false;
   if (!is_shaped_array(type)) return plan_error("[executable] a place is (slot, offset, aval)");
   *aval = reinterpret_cast<ShapedArray*>(type);
   out->offset = offset;

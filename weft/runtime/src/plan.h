@@ -19,14 +19,14 @@ enum class Status { ok, no_memory, cancelled, python_error };
 
 // Everything one run of a plan needs. Lives on the stack of the caller, or in a stream task.
 struct Frame {
-  char** slots;       // base address per slot
-  Buffer** owners;    // buffer per slot, or nullptr (host scalars); borrowed for the length of the run
-  int64_t* dynamic;   // byte offsets computed by offset steps
+  char** slots;                        // base address per slot
+  Buffer** owners;                     // buffer per slot, or nullptr (host scalars); borrowed for the length of the run
+  int64_t* dynamic;                    // byte offsets computed by offset steps
   PyThreadState* suspended = nullptr;  // the caller's thread state while it has released the GIL
   bool on_stream = false;              // no thread state: a stream thread runs this
   PyObject* error = nullptr;           // owned exception of a Python step that failed on a stream
   PyObject* error_traceback = nullptr;  // owned, or nullptr
-  uint64_t number = 0;                 // of the stream's task, for cancellation; 0: none
+  uint64_t number = 0;                  // of the stream's task, for cancellation; 0: none
 };
 
 struct Place {

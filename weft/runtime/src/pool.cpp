@@ -32,7 +32,7 @@ constexpr int kSpin = 250;                  // pauses before sleeping, about 6 u
 constexpr double kAwakeThresholdNs = 4000;  // break-even 2.3 us measured with spinning workers
 constexpr double kAsleepThresholdNs = 40000;
 constexpr uint32_t kClosed = 0xffffffffu;
-constexpr int kStarvedRuns = 4;          // long jobs in a row of which no worker took a chunk
+constexpr int kStarvedRuns = 4;  // long jobs in a row of which no worker took a chunk
 constexpr int64_t kLongRunNs = 300'000;
 constexpr int64_t kKeptScratch = 8 << 20;
 constexpr double kLongChunkNs = 20e6;
@@ -48,7 +48,8 @@ inline void pause_cpu() {
 }
 
 int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
@@ -121,7 +122,9 @@ class Pool {
   explicit Pool(int threads) : threads_(threads) {}
 
   int threads() const { return threads_; }
-  bool awake() const { return started_.load(std::memory_order_acquire) && sleepers_.load(std::memory_order_relaxed) == 0; }
+  bool awake() const {
+    return started_.load(std::memory_order_acquire) && sleepers_.load(std::memory_order_relaxed) == 0;
+  }
 
   void run(const JobView& job) {
     if (t_inside_job || !run_mutex_.try_lock()) {
@@ -134,7 +137,8 @@ class Pool {
     bool may_be_long = job.chunks > 2;
     int64_t begin = may_be_long ? now_ns() : 0;
     uint32_t epoch = publish(job);
-    if (sleepers_.load(std::memory_order_seq_cst) != 0) futex_wake(&epoch_, int(std::min<uint32_t>(job.chunks, INT_MAX)));
+    if (sleepers_.load(std::memory_order_seq_cst) != 0)
+      futex_wake(&epoch_, int(std::min<uint32_t>(job.chunks, INT_MAX)));
     t_inside_job = true;
     uint32_t own = drain(epoch, job);
     t_inside_job = false;
@@ -201,7 +205,8 @@ class Pool {
     for (;;) {
       uint32_t chunk = uint32_t(claim);
       if (uint32_t(claim >> 32) != epoch || chunk == kClosed || chunk >= job.chunks) return taken;
-      if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel, std::memory_order_acquire)) continue;
+      if (!claim_.compare_exchange_weak(claim, claim + 1, std::memory_order_acq_rel, std::memory_order_acquire))
+        continue;
       int64_t units = (job.total + job.grain - 1) / job.grain;
       int64_t low = job.grain * int64_t((__int128)units * chunk / job.chunks);
       int64_t high = std::min(job.total, job.grain * int64_t((__int128)units * (chunk + 1) / job.chunks));
@@ -241,7 +246,8 @@ class Pool {
     cpu_set_t set;
     CPU_ZERO(&set);
     if (cpu >= 0) CPU_SET(cpu, &set);
-    else for (int allowed : cpus_) CPU_SET(allowed, &set);
+    else
+      for (int allowed : cpus_) CPU_SET(allowed, &set);
     bool ok = pthread_setaffinity_np(worker.thread.native_handle(), sizeof(set), &set) == 0;
     worker.cpu = ok ? cpu : -1;
   }
@@ -350,7 +356,8 @@ PyObject* pool_set_threads(PyObject*, PyObject* argument) {
   long count = PyLong_AsLong(argument);
   if (count == -1 && PyErr_Occurred()) return nullptr;
   if (count < 1 || count > kMaxThreads) {
-    PyErr_Format(PyExc_ValueError, "[threads] the number of threads must be between 1 and %d, not %ld", kMaxThreads, count);
+    PyErr_Format(PyExc_ValueError, "[threads] the number of threads must be between 1 and %d, not %ld", kMaxThreads,
+                 count);
     return nullptr;
   }
   Py_BEGIN_ALLOW_THREADS;
@@ -406,7 +413,8 @@ void pool_run(ChunkFunction function, void* context, int64_t total, int64_t grai
   chunks = std::min({units, std::max(chunks, int64_t(cost_ns / kLongChunkNs)), kMaxChunks});
   if (threads == 1 && chunks > 1 && cost_ns > 2 * kLongChunkNs) {  // in pieces, between which an interrupt is seen
     for (int64_t i = 0; i < chunks; ++i) {
-      int64_t low = grain * int64_t((__int128)units * i / chunks), high = std::min(total, grain * int64_t((__int128)units * (i + 1) / chunks));
+      int64_t low = grain * int64_t((__int128)units * i / chunks),
+              high = std::min(total, grain * int64_t((__int128)units * (i + 1) / chunks));
       if (low < high) function(context, low, high);
     }
     return;

@@ -18,12 +18,12 @@ struct Registration {
 
   NodeKind kind;  // kCustom or kDataclass
   Native native;
-  PyTypeObject* type;        // owned
-  PyObject* flatten;         // owned or nullptr: object -> (children, data)
-  PyObject* unflatten;       // owned or nullptr: (data, children) -> object
-  PyObject* flatten_keyed;   // owned or nullptr: object -> ((key, child)s, data)
-  PyObject* data_fields;     // owned tuple of str (dataclasses), or nullptr
-  PyObject* meta_fields;     // likewise
+  PyTypeObject* type;       // owned
+  PyObject* flatten;        // owned or nullptr: object -> (children, data)
+  PyObject* unflatten;      // owned or nullptr: (data, children) -> object
+  PyObject* flatten_keyed;  // owned or nullptr: object -> ((key, child)s, data)
+  PyObject* data_fields;    // owned tuple of str (dataclasses), or nullptr
+  PyObject* meta_fields;    // likewise
 };
 
 struct Node {

@@ -79,18 +79,10 @@ bool append_type_name(std::string& text, PyObject* type) {
 // Text of one node from the texts of its children; false with an error set.
 bool node_text(const Node& node, const std::string* children, std::string& text) {
   switch (node.kind) {
-    case NodeKind::kLeaf:
-      text = "*";
-      return true;
-    case NodeKind::kNone:
-      text = "None";
-      return true;
-    case NodeKind::kTuple:
-      text = "(" + joined(children, node.arity) + (node.arity == 1 ? ",)" : ")");
-      return true;
-    case NodeKind::kList:
-      text = "[" + joined(children, node.arity) + "]";
-      return true;
+    case NodeKind::kLeaf: text = "*"; return true;
+    case NodeKind::kNone: text = "None"; return true;
+    case NodeKind::kTuple: text = "(" + joined(children, node.arity) + (node.arity == 1 ? ",)" : ")"); return true;
+    case NodeKind::kList: text = "[" + joined(children, node.arity) + "]"; return true;
     case NodeKind::kDict:
       text = "{";
       for (int64_t i = 0; i < node.arity; ++i) {
@@ -208,18 +200,12 @@ PyObject* treedef_children(PyObject* self, PyObject*) {
 
 PyObject* node_type(const Node& node) {  // borrowed
   switch (node.kind) {
-    case NodeKind::kNone:
-      return reinterpret_cast<PyObject*>(Py_TYPE(Py_None));
-    case NodeKind::kTuple:
-      return reinterpret_cast<PyObject*>(&PyTuple_Type);
-    case NodeKind::kList:
-      return reinterpret_cast<PyObject*>(&PyList_Type);
-    case NodeKind::kDict:
-      return reinterpret_cast<PyObject*>(&PyDict_Type);
-    case NodeKind::kNamedTuple:
-      return node.data;
-    default:
-      return reinterpret_cast<PyObject*>(node.registration->type);
+    case NodeKind::kNone: return reinterpret_cast<PyObject*>(Py_TYPE(Py_None));
+    case NodeKind::kTuple: return reinterpret_cast<PyObject*>(&PyTuple_Type);
+    case NodeKind::kList: return reinterpret_cast<PyObject*>(&PyList_Type);
+    case NodeKind::kDict: return reinterpret_cast<PyObject*>(&PyDict_Type);
+    case NodeKind::kNamedTuple: return node.data;
+    default: return reinterpret_cast<PyObject*>(node.registration->type);
   }
 }
 
@@ -328,9 +314,7 @@ bool describe_node(Node& node, PyObject* type_object, PyObject* data) {
   }
   auto* type = reinterpret_cast<PyTypeObject*>(type_object);
   if (type == Py_TYPE(Py_None) || type == &PyTuple_Type || type == &PyList_Type) {
-    node.kind = type == &PyTuple_Type  ? NodeKind::kTuple
-                : type == &PyList_Type ? NodeKind::kList
-                                       : NodeKind::kNone;
+    node.kind = type == &PyTuple_Type ? NodeKind::kTuple : type == &PyList_Type ? NodeKind::kList : NodeKind::kNone;
     return true;
   }
   if (type == &PyDict_Type) {
@@ -413,7 +397,8 @@ PyTreeDef* from_node_data(PyObject* node_data, PyObject* children) {
 PyObject* treedef_from_parts(PyObject*, PyObject* args) {
   Py_ssize_t count = PyTuple_GET_SIZE(args);
   if (count != 2 && count != 3)
-    return PyErr_Format(PyExc_TypeError, "[PyTreeDef] from_node_data_and_children takes 2 or 3 arguments, got %zd", count);
+    return PyErr_Format(PyExc_TypeError, "[PyTreeDef] from_node_data_and_children takes 2 or 3 arguments, got %zd",
+                        count);
   return as_object(from_node_data(PyTuple_GET_ITEM(args, count - 2), PyTuple_GET_ITEM(args, count - 1)));
 }
 

@@ -254,10 +254,13 @@ bool check_dict(const Node& node, const Opened& opened) {
 
 bool check_node(const Node& node, PyObject* tree, const Opened& opened) {
   if (node.kind == NodeKind::kCustom || node.kind == NodeKind::kDataclass) return check_custom(node, tree, opened);
-  static constexpr const char* kExpected[] = {nullptr, "Expected None, got %R.", "Expected tuple, got %R.",
-                                              "Expected list, got %R.", "Expected dict, got %R.",
+  static constexpr const char* kExpected[] = {nullptr,
+                                              "Expected None, got %R.",
+                                              "Expected tuple, got %R.",
+                                              "Expected list, got %R.",
+                                              "Expected dict, got %R.",
                                               "Expected named tuple, got %R."};
-  if (node.kind != opened.kind) 
+  if (node.kind != opened.kind)
     return PyErr_Format(PyExc_ValueError, kExpected[static_cast<int>(node.kind)], tree) != nullptr;
   if (node.kind == NodeKind::kDict) return check_dict(node, opened);
   if (node.kind == NodeKind::kNamedTuple && node.data != opened.data.get()) {
@@ -266,8 +269,10 @@ bool check_node(const Node& node, PyObject* tree, const Opened& opened) {
   }
   if (node.arity == opened.arity) return true;
   bool list = node.kind == NodeKind::kList;
-  arity_mismatch(list ? "List" : node.kind == NodeKind::kTuple ? "Tuple" : "Named tuple", list ? "list" : "tuple",
-                 opened.arity, node.arity, tree);
+  arity_mismatch(list                            ? "List"
+                 : node.kind == NodeKind::kTuple ? "Tuple"
+                                                 : "Named tuple",
+                 list ? "list" : "tuple", opened.arity, node.arity, tree);
   return false;
 }
 
@@ -315,7 +320,8 @@ void report_mismatch(PyObject* tree, PyObject* other, PyObject* predicate, Py_ss
   if (mismatch_hook == nullptr || !PyErr_ExceptionMatches(PyExc_ValueError)) return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
-  Ref result = steal(PyObject_CallFunction(mismatch_hook, "OOOn", tree, other, predicate ? predicate : Py_None, position));
+  Ref result =
+      steal(PyObject_CallFunction(mismatch_hook, "OOOn", tree, other, predicate ? predicate : Py_None, position));
   if (result) {
     PyErr_Restore(type, value, traceback);
     return;
@@ -334,8 +340,7 @@ int map_leaves(PyObject* function, const std::vector<PyObject*>& leaves, const s
   for (size_t i = 0; i < leaves.size(); ++i) {
     args[0] = leaves[i];
     for (size_t k = 0; k < rest.size(); ++k) args[k + 1] = PyList_GET_ITEM(rest[k], i);
-    PyObject* result =
-        PyObject_Vectorcall(function, args, (rest.size() + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    PyObject* result = PyObject_Vectorcall(function, args, (rest.size() + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
     if (result == nullptr) return -1;
     results.push_back(result);
   }
@@ -366,14 +371,10 @@ PyObject* py_map(PyObject*, PyObject* const* args, Py_ssize_t count, PyObject* k
   PyObject* keyword_tree = nullptr;
   for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i) {
     PyObject *name = PyTuple_GET_ITEM(keywords, i), *value = args[count + i];
-    if (PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0)
-      predicate = value == Py_None ? nullptr : value;
-    else if (PyUnicode_CompareWithASCIIString(name, "f") == 0 && count == 0)
-      function = value;
-    else if (PyUnicode_CompareWithASCIIString(name, "tree") == 0 && count <= 1)
-      keyword_tree = value;
-    else
-      return PyErr_Format(PyExc_TypeError, "tree_map() got an unexpected keyword argument '%U'", name);
+    if (PyUnicode_CompareWithASCIIString(name, "is_leaf") == 0) predicate = value == Py_None ? nullptr : value;
+    else if (PyUnicode_CompareWithASCIIString(name, "f") == 0 && count == 0) function = value;
+    else if (PyUnicode_CompareWithASCIIString(name, "tree") == 0 && count <= 1) keyword_tree = value;
+    else return PyErr_Format(PyExc_TypeError, "tree_map() got an unexpected keyword argument '%U'", name);
   }
   if (function == nullptr || (count < 2 && keyword_tree == nullptr)) {
     PyErr_SetString(PyExc_TypeError, "tree_map() takes a function and at least one tree");

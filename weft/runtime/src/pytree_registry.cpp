@@ -152,8 +152,8 @@ PyObject* make_list(PyObject* const* items, int64_t count) {
 int fill_mapping(PyObject* mapping, PyObject* keys, PyObject* const* items) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys, i);
-    int status = PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, key, items[i])
-                                            : PyObject_SetItem(mapping, key, items[i]);
+    int status =
+        PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, key, items[i]) : PyObject_SetItem(mapping, key, items[i]);
     if (status < 0) return -1;
   }
   return 0;
@@ -303,8 +303,14 @@ PyObject* py_register_node(PyObject*, PyObject* args, PyObject* kwargs) {
     PyErr_SetString(PyExc_TypeError, "[register_node] to_iterable and from_iterable must be functions");
     return nullptr;
   }
-  Registration proto{NodeKind::kCustom, Registration::Native::kNo, reinterpret_cast<PyTypeObject*>(type), flatten,
-                     unflatten, keyed == Py_None ? nullptr : keyed, nullptr, nullptr};
+  Registration proto{NodeKind::kCustom,
+                     Registration::Native::kNo,
+                     reinterpret_cast<PyTypeObject*>(type),
+                     flatten,
+                     unflatten,
+                     keyed == Py_None ? nullptr : keyed,
+                     nullptr,
+                     nullptr};
   return register_class(proto) < 0 ? nullptr : Py_NewRef(Py_None);
 }
 
@@ -327,8 +333,9 @@ PyObject* py_register_dataclass_node(PyObject*, PyObject* args, PyObject* kwargs
   if (!data_fields) return nullptr;
   Ref meta_fields = steal(field_names(meta));
   if (!meta_fields) return nullptr;
-  Registration proto{NodeKind::kDataclass, Registration::Native::kNo, reinterpret_cast<PyTypeObject*>(type), nullptr,
-                     nullptr, nullptr, data_fields.get(), meta_fields.get()};
+  Registration proto{
+      NodeKind::kDataclass, Registration::Native::kNo, reinterpret_cast<PyTypeObject*>(type), nullptr, nullptr, nullptr,
+      data_fields.get(),    meta_fields.get()};
   return register_class(proto) < 0 ? nullptr : Py_NewRef(Py_None);
 }
 
@@ -354,8 +361,7 @@ PyObject* py_one_level_with_keys(PyObject*, PyObject* tree) { return one_level_w
 PyMethodDef kFunctions[] = {
     {"register_node", reinterpret_cast<PyCFunction>(py_register_node), METH_VARARGS | METH_KEYWORDS,
      "register_node(type, to_iterable, from_iterable, to_iterable_with_keys=None): make a class a pytree node."},
-    {"register_dataclass_node", reinterpret_cast<PyCFunction>(py_register_dataclass_node),
-     METH_VARARGS | METH_KEYWORDS,
+    {"register_dataclass_node", reinterpret_cast<PyCFunction>(py_register_dataclass_node), METH_VARARGS | METH_KEYWORDS,
      "register_dataclass_node(type, data_fields, meta_fields): children are the data fields, read as attributes."},
     {"set_key_types", py_set_key_types, METH_VARARGS,
      "set_key_types(sequence, dict, attribute, flat_index): the classes of key path entries."},
@@ -427,14 +433,9 @@ bool open_node(PyObject* object, Opened& opened) {
   bool fine = true;
   switch (opened.kind) {
     case NodeKind::kLeaf:
-    case NodeKind::kNone:
-      return true;
-    case NodeKind::kTuple:
-      opened.children = borrow(object);
-      break;
-    case NodeKind::kList:
-      fine = static_cast<bool>(opened.children = steal(PyList_AsTuple(object)));
-      break;
+    case NodeKind::kNone: return true;
+    case NodeKind::kTuple: opened.children = borrow(object); break;
+    case NodeKind::kList: fine = static_cast<bool>(opened.children = steal(PyList_AsTuple(object))); break;
     case NodeKind::kDict:
       opened.data = steal(sorted_keys(object));
       fine = opened.data && (opened.children = steal(values_at(object, opened.data.get())));
@@ -448,9 +449,7 @@ bool open_node(PyObject* object, Opened& opened) {
       fine = opened.registration->native == Registration::Native::kNo ? open_custom(object, opened)
                                                                       : open_native(object, opened);
       break;
-    case NodeKind::kDataclass:
-      fine = open_dataclass(object, opened);
-      break;
+    case NodeKind::kDataclass: fine = open_dataclass(object, opened); break;
   }
   if (fine) opened.arity = PyTuple_GET_SIZE(opened.children.get());
   return fine;
@@ -503,20 +502,13 @@ PyObject* visible_data(const Node& node) {
 
 PyObject* make_container(const Node& node, PyObject* const* children) {
   switch (node.kind) {
-    case NodeKind::kTuple:
-      return tuple_of(children, node.arity);
-    case NodeKind::kList:
-      return make_list(children, node.arity);
-    case NodeKind::kDict:
-      return make_dict(node.data, children);
-    case NodeKind::kNamedTuple:
-      return PyObject_Vectorcall(node.data, children, node.arity, nullptr);
-    case NodeKind::kCustom:
-      return make_custom(node, children);
-    case NodeKind::kDataclass:
-      return make_dataclass(node, children);
-    default:
-      return Py_NewRef(Py_None);
+    case NodeKind::kTuple: return tuple_of(children, node.arity);
+    case NodeKind::kList: return make_list(children, node.arity);
+    case NodeKind::kDict: return make_dict(node.data, children);
+    case NodeKind::kNamedTuple: return PyObject_Vectorcall(node.data, children, node.arity, nullptr);
+    case NodeKind::kCustom: return make_custom(node, children);
+    case NodeKind::kDataclass: return make_dataclass(node, children);
+    default: return Py_NewRef(Py_None);
   }
 }
 

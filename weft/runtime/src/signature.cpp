@@ -13,8 +13,20 @@ constexpr int kMaxDepth = 200;  // deeper containers (or ones that hold themselv
 
 // Tags have a nonzero low nibble; containers carry their length above it.
 enum Tag : uint64_t {
-  kTuple = 1, kList = 2, kDict = 3, kNone = 4, kNamedTuple = 5, kScalar = 6, kNdarray = 7, kGeneric = 8,
-  kPytree = 9, kStatic = 10, kIntKey = 11, kObjectKey = 12, kKeyword = 13, kArguments = 14,
+  kTuple = 1,
+  kList = 2,
+  kDict = 3,
+  kNone = 4,
+  kNamedTuple = 5,
+  kScalar = 6,
+  kNdarray = 7,
+  kGeneric = 8,
+  kPytree = 9,
+  kStatic = 10,
+  kIntKey = 11,
+  kObjectKey = 12,
+  kKeyword = 13,
+  kArguments = 14
 };
 uint64_t tag(Tag kind, uint64_t payload = 0) { return payload << 4 | kind; }
 
@@ -55,7 +67,8 @@ inline bool Signature::leaf(PyObject* object, LeafKind kind) {
   return true;
 }
 
-bool Signature::write(const StaticNames& names, uint64_t config, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool collect) {
+bool Signature::write(const StaticNames& names, uint64_t config, PyObject* const* args, Py_ssize_t count,
+                      PyObject* keywords, bool collect) {
   collect_ = collect;
   if (!push(config) || !push(tag(kArguments, uint64_t(count)))) return false;
   bool no_static = names.argnums.empty();
@@ -73,7 +86,9 @@ bool Signature::write(const StaticNames& names, uint64_t config, PyObject* const
 
 bool Signature::visit(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (type == ArrayType) return push_object(reinterpret_cast<PyObject*>(reinterpret_cast<Array*>(object)->aval)) && leaf(object, LeafKind::array);
+  if (type == ArrayType)
+    return push_object(reinterpret_cast<PyObject*>(reinterpret_cast<Array*>(object)->aval)) &&
+           leaf(object, LeafKind::array);
   if (type == &PyFloat_Type) return push(tag(kScalar, uint64_t(LeafKind::real))) && leaf(object, LeafKind::real);
   if (type == &PyLong_Type) return push(tag(kScalar, uint64_t(LeafKind::integer))) && leaf(object, LeafKind::integer);
   if (type == &PyBool_Type) return push(tag(kScalar, uint64_t(LeafKind::boolean))) && leaf(object, LeafKind::boolean);
@@ -154,7 +169,8 @@ bool Signature::visit_static(PyObject* object) {
 bool Signature::visit_ndarray(PyObject* object) {
   PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
   int rank = PyArray_NDIM(array);
-  if (!push(tag(kNdarray, uint64_t(rank))) || !push_object(reinterpret_cast<PyObject*>(PyArray_DESCR(array)))) return false;
+  if (!push(tag(kNdarray, uint64_t(rank))) || !push_object(reinterpret_cast<PyObject*>(PyArray_DESCR(array))))
+    return false;
   for (int d = 0; d < rank; ++d)
     if (!push(uint64_t(PyArray_DIM(array, d)))) return false;
   return leaf(object, LeafKind::ndarray);
@@ -163,7 +179,8 @@ bool Signature::visit_ndarray(PyObject* object) {
 bool Signature::visit_other(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (type == &PyArray_Type) return visit_ndarray(object);
-  if (type == &PyComplex_Type) return push(tag(kScalar, uint64_t(LeafKind::complex))) && leaf(object, LeafKind::complex);
+  if (type == &PyComplex_Type)
+    return push(tag(kScalar, uint64_t(LeafKind::complex))) && leaf(object, LeafKind::complex);
   if (PyArray_IsScalar(object, Generic))
     return push(tag(kGeneric)) && push_object(reinterpret_cast<PyObject*>(type)) && leaf(object, LeafKind::generic);
   return visit_pytree(object);
@@ -216,8 +233,8 @@ class Numbering {
       return true;
     }
     PyTypeObject* type = Py_TYPE(object);
-    bool simple = type == ArrayType || type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type ||
-                  type == &PyArray_Type || PyArray_IsScalar(object, Generic);
+    bool simple = type == ArrayType || type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type ||
+                  type == &PyComplex_Type || type == &PyArray_Type || PyArray_IsScalar(object, Generic);
     if (!simple) return visit_pytree(object, order);
     order->push_back(next_++);
     return true;
@@ -264,7 +281,8 @@ class Numbering {
 
 }  // namespace
 
-bool canonical_order(const StaticNames& names, PyObject* const* args, Py_ssize_t count, PyObject* keywords, std::vector<uint32_t>* order) {
+bool canonical_order(const StaticNames& names, PyObject* const* args, Py_ssize_t count, PyObject* keywords,
+                     std::vector<uint32_t>* order) {
   Numbering numbering;
   auto fail = [] {
     PyErr_Clear();
@@ -286,7 +304,8 @@ bool canonical_order(const StaticNames& names, PyObject* const* args, Py_ssize_t
     parts.push_back({name, {}});
     if (!numbering.visit(args[count + i], &parts.back().order)) return fail();
   }
-  std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return PyUnicode_Compare(a.name, b.name) < 0; });
+  std::sort(parts.begin(), parts.end(),
+            [](const Part& a, const Part& b) { return PyUnicode_Compare(a.name, b.name) < 0; });
   for (const Part& part : parts) order->insert(order->end(), part.order.begin(), part.order.end());
   return true;
 }

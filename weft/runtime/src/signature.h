@@ -62,8 +62,8 @@ class InlineVector {
 };
 
 struct StaticNames {
-  std::vector<int64_t> argnums;      // positions, not negative
-  std::vector<PyObject*> argnames;   // owned interned str
+  std::vector<int64_t> argnums;     // positions, not negative
+  std::vector<PyObject*> argnames;  // owned interned str
   bool is_static(Py_ssize_t position) const {
     for (int64_t argnum : argnums)
       if (argnum == position) return true;
@@ -80,7 +80,8 @@ class Signature {
 
   // Writes the call's tokens. False if this call must take the slow path (no error set), or on an error (set).
   // collect: also own every object whose pointer is among the tokens.
-  bool write(const StaticNames& names, uint64_t config, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool collect);
+  bool write(const StaticNames& names, uint64_t config, PyObject* const* args, Py_ssize_t count, PyObject* keywords,
+             bool collect);
 
   // Owns the leaves from now on: Python code may run and change the containers they came from.
   void retain();
@@ -123,6 +124,7 @@ class Signature {
 
 // order[i] = number (in a Signature's pass) of leaf i of the pytree (args, sorted kwargs) without static arguments.
 // False if the order cannot be found: keys that do not compare (no error set).
-bool canonical_order(const StaticNames& names, PyObject* const* args, Py_ssize_t count, PyObject* keywords, std::vector<uint32_t>* order);
+bool canonical_order(const StaticNames& names, PyObject* const* args, Py_ssize_t count, PyObject* keywords,
+                     std::vector<uint32_t>* order);
 
 }  // namespace weft

@@ -36,7 +36,9 @@ class KernelStep final : public Step {
       bases = heap.data();
     }
     for (size_t i = 0; i < count; ++i) bases[i] = operands[i].address(frame);
-    Status status = outer_count == 1 ? run_nest(frame, bases, cost) : outer_count == 0 ? Status::ok : run_outer(frame, bases);
+    Status status = outer_count == 1   ? run_nest(frame, bases, cost)
+                    : outer_count == 0 ? Status::ok
+                                       : run_outer(frame, bases);
     if (scratch_bytes + partial_bytes > 0) trim_thread_scratch();
     return status;
   }
@@ -159,7 +161,8 @@ class KernelStep final : public Step {
     for (size_t d = rank; d-- > 0;) {
       index[d] = rest % outer_extents[d];
       rest /= outer_extents[d];
-      for (size_t i = 0; i < count; ++i) addresses[i] = static_cast<char*>(addresses[i]) + index[d] * outer_strides[d * count + i];
+      for (size_t i = 0; i < count; ++i)
+        addresses[i] = static_cast<char*>(addresses[i]) + index[d] * outer_strides[d * count + i];
     }
     // Inside a parallel walk the nest stays whole: pool jobs do not nest, and its cost is below the threshold.
     double nest_cost = parallel ? 0 : cost / double(outer_count);
@@ -268,7 +271,9 @@ struct TypedPlace {
   ShapedArray* aval;  // owned
 };
 
-void release_view(PyObject* capsule) { buffer_release(static_cast<Buffer*>(PyCapsule_GetPointer(capsule, "weft.buffer"))); }
+void release_view(PyObject* capsule) {
+  buffer_release(static_cast<Buffer*>(PyCapsule_GetPointer(capsule, "weft.buffer")));
+}
 
 PyArray_Descr* descr_of(const ShapedArray* aval) {  // owned
   if (aval->type_number == kExtendedType || !PyArray_DescrCheck(aval->dtype)) {
@@ -326,7 +331,8 @@ class PythonStep final : public Step {
     Buffer* owner = frame.owners[typed.place.slot];
     npy_intp extents[kMaxRank];
     for (int d = 0; d < typed.aval->ndim; ++d) extents[d] = typed.aval->extents[d];
-    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, typed.aval->ndim, extents, nullptr, owner != nullptr ? data : nullptr, 0, nullptr);
+    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, typed.aval->ndim, extents, nullptr,
+                                          owner != nullptr ? data : nullptr, 0, nullptr);
     if (view == nullptr) return nullptr;
     PyArrayObject* array = reinterpret_cast<PyArrayObject*>(view);
     if (owner == nullptr) {
@@ -355,7 +361,8 @@ class PythonStep final : public Step {
       Ref shape = steal(PyObject_GetAttrString(array.get(), "shape"));
       Ref wanted = steal(aval_text(typed.aval, true));
       if (shape && wanted)
-        PyErr_Format(PyExc_ValueError, "[callback] result %zd of %R has shape %R, but %U was promised", Py_ssize_t(position), callable, shape.get(), wanted.get());
+        PyErr_Format(PyExc_ValueError, "[callback] result %zd of %R has shape %R, but %U was promised",
+                     Py_ssize_t(position), callable, shape.get(), wanted.get());
       return false;
     }
     std::memcpy(typed.place.address(frame), PyArray_DATA(values), size_t(typed.aval->nbytes));
@@ -403,7 +410,8 @@ bool read_outer(PyObject* outer, KernelStep* step) {
     }
     if (extent < 0 || size_t(PyTuple_GET_SIZE(strides)) != step->operands.size())
       return invalid("[executable] an outer dimension needs one stride per operand");
-    if (__builtin_mul_overflow(step->outer_count, int64_t(extent), &step->outer_count)) return invalid("[executable] too many outer points");
+    if (__builtin_mul_overflow(step->outer_count, int64_t(extent), &step->outer_count))
+      return invalid("[executable] too many outer points");
     step->outer_extents.push_back(extent);
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(strides); ++i) {
       long long stride = PyLong_AsLongLong(PyTuple_GET_ITEM(strides, i));
@@ -444,9 +452,9 @@ std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& plac
   const char* split;
   long long extent, grain, scratch_bytes, partial_bytes;
   double cost;
-  if (!PyArg_ParseTuple(fields, "O!O!y*O!sLLdLL|O;[executable] a kernel instruction has 11 fields after its name", KernelType,
-                        &kernel, &PyTuple_Type, &operands, &params, &PyTuple_Type, &outer, &split, &extent, &grain, &cost,
-                        &scratch_bytes, &partial_bytes, &full))
+  if (!PyArg_ParseTuple(fields, "O!O!y*O!sLLdLL|O;[executable] a kernel instruction has 11 fields after its name",
+                        KernelType, &kernel, &PyTuple_Type, &operands, &params, &PyTuple_Type, &outer, &split, &extent,
+                        &grain, &cost, &scratch_bytes, &partial_bytes, &full))
     return nullptr;
   auto step = std::make_unique<KernelStep>();
   step->params.resize(size_t(params.len + 7) / 8);
@@ -465,7 +473,8 @@ std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& plac
     step->operands.push_back(place);
   }
   if (!read_outer(outer, step.get()) || !read_split(split, step.get())) return nullptr;
-  if (extent < 0 || scratch_bytes < 0 || partial_bytes < 0 || scratch_bytes > (int64_t{1} << 46) || partial_bytes > (int64_t{1} << 46) || std::isnan(cost)) {
+  if (extent < 0 || scratch_bytes < 0 || partial_bytes < 0 || scratch_bytes > (int64_t{1} << 46) ||
+      partial_bytes > (int64_t{1} << 46) || std::isnan(cost)) {
     invalid("[executable] a kernel instruction has a negative or impossible size");
     return nullptr;
   }
@@ -482,7 +491,8 @@ std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& plac
 std::unique_ptr<Step> make_offset_step(PyObject* fields, PlaceReader& places) {
   PyObject* terms;
   auto step = std::make_unique<OffsetStep>();
-  if (!PyArg_ParseTuple(fields, "iO!;[executable] offset takes (id, terms)", &step->id, &PyTuple_Type, &terms)) return nullptr;
+  if (!PyArg_ParseTuple(fields, "iO!;[executable] offset takes (id, terms)", &step->id, &PyTuple_Type, &terms))
+    return nullptr;
   if (step->id < 0 || step->id > 1'000'000) {
     invalid("[executable] a dynamic offset has a wrong number");
     return nullptr;
@@ -533,7 +543,8 @@ std::unique_ptr<Step> make_fill_step(PyObject* fields, const PlaceReader& places
   PyObject* to;
   long long nbytes;
   auto step = std::make_unique<FillStep>();
-  if (!PyArg_ParseTuple(fields, "OLi;[executable] fill takes (to, nbytes, byte)", &to, &nbytes, &step->byte)) return nullptr;
+  if (!PyArg_ParseTuple(fields, "OLi;[executable] fill takes (to, nbytes, byte)", &to, &nbytes, &step->byte))
+    return nullptr;
   step->nbytes = nbytes;
   if (nbytes < 0) invalid("[executable] a fill of negative length");
   if (nbytes < 0 || !places.place(to, nbytes, &step->to)) return nullptr;
@@ -542,7 +553,8 @@ std::unique_ptr<Step> make_fill_step(PyObject* fields, const PlaceReader& places
 
 std::unique_ptr<Step> make_python_step(PyObject* fields, const PlaceReader& places) {
   PyObject *callable, *in, *out;
-  if (!PyArg_ParseTuple(fields, "OOO;[executable] python takes (callable, in, out)", &callable, &in, &out)) return nullptr;
+  if (!PyArg_ParseTuple(fields, "OOO;[executable] python takes (callable, in, out)", &callable, &in, &out))
+    return nullptr;
   auto step = std::make_unique<PythonStep>();
   step->callable = Py_NewRef(callable);
   if (!read_typed(in, places, &step->in) || !read_typed(out, places, &step->out)) return nullptr;

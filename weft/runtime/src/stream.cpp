@@ -23,8 +23,8 @@
 namespace weft {
 namespace {
 
-constexpr double kWakeNs = 1'000'000;       // queued work from which waking the thread (5 us, and a CPU) is worth it
-constexpr double kHelpNs = 30'000'000;      // longer tasks are left to the thread, so that waiters see signals
+constexpr double kWakeNs = 1'000'000;   // queued work from which waking the thread (5 us, and a CPU) is worth it
+constexpr double kHelpNs = 30'000'000;  // longer tasks are left to the thread, so that waiters see signals
 constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
 constexpr auto kPoll = std::chrono::milliseconds(50);
@@ -117,17 +117,19 @@ struct Stream {
   std::mutex mutex;
   std::condition_variable changed;  // a task is done
   std::condition_variable told;     // for the thread: it is to work, or may go on
-  std::deque<Task*> queue;  // each owned
-  bool running = false;     // some thread executes a task of this stream
-  bool awake = false;       // the thread has been told to work
+  std::deque<Task*> queue;          // each owned
+  bool running = false;             // some thread executes a task of this stream
+  bool awake = false;               // the thread has been told to work
   bool started = false;
   double queued_ns = 0;
   int64_t queued_bytes = 0;
-  uint64_t last = 0;        // number of the newest task
+  uint64_t last = 0;  // number of the newest task
 
   // Takes the next task if `may` allows it. The mutex is held.
   Task* take(bool python_too) {
-    if (running || queue.empty() || (!python_too && (queue.front()->plan->has_python || queue.front()->plan->cost_ns > kHelpNs))) return nullptr;
+    if (running || queue.empty() ||
+        (!python_too && (queue.front()->plan->has_python || queue.front()->plan->cost_ns > kHelpNs)))
+      return nullptr;
     return pop();
   }
   Task* pop() {
@@ -191,7 +193,8 @@ int Task::raise() const {
       Ref added = note ? steal(PyObject_CallMethod(failure.exception, "add_note", "O", note.get())) : Ref();
       if (!added) PyErr_Clear();
     }
-    PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(failure.exception))), Py_NewRef(failure.exception), Py_XNewRef(failure.traceback));
+    PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(failure.exception))), Py_NewRef(failure.exception),
+                  Py_XNewRef(failure.traceback));
   } else if (failure.status == Status::no_memory) {
     PyErr_Format(PyExc_MemoryError, "[%s] out of memory while the program ran", name.c_str());
   } else {
@@ -230,7 +233,8 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
   for (const auto& step : plan->steps) {
     Status status = stream_cancelled(number) ? Status::cancelled : step->run(frame);
     if (status == Status::ok) continue;
-    if (stream_cancelled(number) && status != Status::python_error) return failed(Status::cancelled, "the computation was interrupted");
+    if (stream_cancelled(number) && status != Status::python_error)
+      return failed(Status::cancelled, "the computation was interrupted");
     auto failure = failed(status);
     failure->exception = frame.error;
     failure->traceback = frame.error_traceback;
@@ -271,7 +275,8 @@ int wait_inside_task(Task* task) {
   bool itself = false;
   {
     std::unique_lock<std::mutex> lock(g_stream->mutex);
-    while (task->state() == State::queued && !g_stream->queue.empty()) g_stream->finish(g_stream->pop(), true, true, lock);
+    while (task->state() == State::queued && !g_stream->queue.empty())
+      g_stream->finish(g_stream->pop(), true, true, lock);
     itself = task->state() == State::running;
   }
   PyEval_RestoreThread(saved);
@@ -334,7 +339,8 @@ std::string user_line() {
     Ref code = steal(reinterpret_cast<PyObject*>(PyFrame_GetCode(raw)));
     const char* file = PyUnicode_AsUTF8(reinterpret_cast<PyCodeObject*>(code.get())->co_filename);
     if (file == nullptr) PyErr_Clear();
-    else if (std::strncmp(file, package.c_str(), package.size()) != 0) return std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(raw));
+    else if (std::strncmp(file, package.c_str(), package.size()) != 0)
+      return std::string(file) + ":" + std::to_string(PyFrame_GetLineNumber(raw));
     frame = steal(reinterpret_cast<PyObject*>(PyFrame_GetBack(raw)));
   }
   return "";
@@ -415,7 +421,8 @@ void forget_in_child() {
 }
 
 PyMethodDef kStopMethod = {"stream_stop", stream_stop, METH_NOARGS, nullptr};
-PyMethodDef kDrainMethod = {"stream_drain", stream_drain, METH_NOARGS, "Waits until everything launched so far is done."};
+PyMethodDef kDrainMethod = {"stream_drain", stream_drain, METH_NOARGS,
+                            "Waits until everything launched so far is done."};
 
 // Drains before a fork and at exit; once.
 int install_hooks() {
