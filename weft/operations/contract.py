@@ -147,7 +147,12 @@ def dot_general(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """The sum of products over the contracting dimensions, for each index of the batch and free dimensions."""
+    """The sum of products over the contracting dimensions, for each index of the batch and free dimensions.
+
+    >>> x, y = np.ones((2, 3, 4), np.float32), np.ones((2, 5, 4), np.float32)
+    >>> lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,)))).shape
+    (2, 3, 5)
+    """
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     numbers = tuple(
         (integers(left, "dot_general", "dimensions"), integers(right, "dot_general", "dimensions"))
@@ -203,7 +208,11 @@ def dot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Product of vectors and matrices, or with ``dimension_numbers`` any ``dot_general``."""
+    """Product of vectors and matrices, or with ``dimension_numbers`` any ``dot_general``.
+
+    >>> lax.dot(np.float32([1, 2]), np.float32([3, 4])).item()
+    11.0
+    """
     if dimension_numbers is None:
         left, right = core.get_aval(lhs), core.get_aval(rhs)
         if not (1 <= left.ndim <= 2 and 1 <= right.ndim <= 2 and left.shape[-1] == right.shape[0]):
@@ -216,7 +225,11 @@ def dot(
 
 
 def batch_matmul(lhs: ArrayLike, rhs: ArrayLike, precision: settings.PrecisionLike = None) -> Array:
-    """Products of matrices in the last two axes, batched over the equal leading axes."""
+    """Products of matrices in the last two axes, batched over the equal leading axes.
+
+    >>> lax.batch_matmul(np.ones((2, 3, 4), np.float32), np.ones((2, 4, 5), np.float32)).shape
+    (2, 3, 5)
+    """
     left, right = core.get_aval(lhs), core.get_aval(rhs)
     if left.ndim != right.ndim or left.ndim < 2:
         raise ValueError(f"[batch_matmul] ranks must be equal and at least 2: {left.str_short()}, {right.str_short()}")

@@ -70,7 +70,11 @@ sqrt_p = function(
 
 
 def sqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise square root; the principal one of complex numbers."""
+    """Elementwise square root; the principal one of complex numbers.
+
+    >>> float(lax.sqrt(9.0))
+    3.0
+    """
     return sqrt_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -85,7 +89,11 @@ rsqrt_p = function(
 
 
 def rsqrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise 1 / sqrt(x)."""
+    """Elementwise 1 / sqrt(x).
+
+    >>> float(lax.rsqrt(4.0))
+    0.5
+    """
     return rsqrt_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -95,7 +103,11 @@ cbrt_p = function(
 
 
 def cbrt(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise real cube root."""
+    """Elementwise real cube root.
+
+    >>> float(lax.cbrt(27.0))
+    3.0
+    """
     return cbrt_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -105,7 +117,11 @@ exp_p = function("exp", complex_math.exp, (lambda out, x, **_: out,), precise(np
 
 
 def exp(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise e ** x."""
+    """Elementwise e ** x.
+
+    >>> float(lax.exp(0.0))
+    1.0
+    """
     return exp_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -119,7 +135,11 @@ exp2_p = function(
 
 
 def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise 2 ** x."""
+    """Elementwise 2 ** x.
+
+    >>> float(lax.exp2(3.0))
+    8.0
+    """
     return exp2_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -127,7 +147,11 @@ log_p = function("log", complex_math.log, (lambda out, x, **_: integer_pow(x, -1
 
 
 def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise natural logarithm; the principal branch of complex numbers."""
+    """Elementwise natural logarithm; the principal branch of complex numbers.
+
+    >>> float(lax.log(1.0))
+    0.0
+    """
     return log_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -137,7 +161,11 @@ expm1_p = function(
 
 
 def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise e ** x - 1, accurate near zero."""
+    """Elementwise e ** x - 1, accurate near zero.
+
+    >>> float(lax.expm1(1e-20)) > 0
+    True
+    """
     return expm1_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -162,7 +190,11 @@ log1p_p = function(
 
 
 def log1p(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise log(1 + x), accurate near zero."""
+    """Elementwise log(1 + x), accurate near zero.
+
+    >>> float(lax.log1p(1e-20)) > 0
+    True
+    """
     return log1p_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -177,7 +209,11 @@ logistic_p = function(
 
 
 def logistic(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise 1 / (1 + exp(-x)), the sigmoid."""
+    """Elementwise 1 / (1 + exp(-x)), the sigmoid.
+
+    >>> float(lax.logistic(0.0))
+    0.5
+    """
     return logistic_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -187,7 +223,11 @@ sin_p = function("sin", complex_math.sin, (lambda out, x, **_: cos(x),), precise
 
 
 def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise sine."""
+    """Elementwise sine.
+
+    >>> float(lax.sin(0.0))
+    0.0
+    """
     return sin_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -195,7 +235,11 @@ cos_p = function("cos", complex_math.cos, (lambda out, x, **_: neg(sin(x)),), pr
 
 
 def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise cosine."""
+    """Elementwise cosine.
+
+    >>> float(lax.cos(0.0))
+    1.0
+    """
     return cos_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -205,7 +249,11 @@ tan_p = function(
 
 
 def tan(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise tangent."""
+    """Elementwise tangent.
+
+    >>> round(float(lax.tan(1.0)), 4)
+    1.5574
+    """
     return tan_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -219,7 +267,11 @@ asin_p = function(
 
 
 def asin(x: ArrayLike) -> Array:
-    """Elementwise inverse sine."""
+    """Elementwise inverse sine.
+
+    >>> float(lax.asin(0.0))
+    0.0
+    """
     return asin_p.bind(x)
 
 
@@ -233,7 +285,11 @@ acos_p = function(
 
 
 def acos(x: ArrayLike) -> Array:
-    """Elementwise inverse cosine."""
+    """Elementwise inverse cosine.
+
+    >>> float(lax.acos(1.0))
+    0.0
+    """
     return acos_p.bind(x)
 
 
@@ -247,7 +303,11 @@ atan_p = function(
 
 
 def atan(x: ArrayLike) -> Array:
-    """Elementwise inverse tangent."""
+    """Elementwise inverse tangent.
+
+    >>> round(float(lax.atan(1.0)), 4)
+    0.7854
+    """
     return atan_p.bind(x)
 
 
@@ -270,7 +330,11 @@ atan2_p = elementwise(
 
 
 def atan2(x: ArrayLike, y: ArrayLike) -> Array:
-    """Elementwise angle of the point (y, x): the inverse tangent of x / y in the right quadrant."""
+    """Elementwise angle of the point (y, x): the inverse tangent of x / y in the right quadrant.
+
+    >>> round(float(lax.atan2(1.0, -1.0)), 4)
+    2.3562
+    """
     return atan2_p.bind(x, y)
 
 
@@ -280,7 +344,11 @@ sinh_p = function("sinh", complex_math.sinh, (lambda out, x: cosh(x),), precise(
 
 
 def sinh(x: ArrayLike) -> Array:
-    """Elementwise hyperbolic sine."""
+    """Elementwise hyperbolic sine.
+
+    >>> float(lax.sinh(0.0))
+    0.0
+    """
     return sinh_p.bind(x)
 
 
@@ -288,7 +356,11 @@ cosh_p = function("cosh", complex_math.cosh, (lambda out, x: sinh(x),), precise(
 
 
 def cosh(x: ArrayLike) -> Array:
-    """Elementwise hyperbolic cosine."""
+    """Elementwise hyperbolic cosine.
+
+    >>> float(lax.cosh(0.0))
+    1.0
+    """
     return cosh_p.bind(x)
 
 
@@ -298,7 +370,11 @@ tanh_p = function(
 
 
 def tanh(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
-    """Elementwise hyperbolic tangent."""
+    """Elementwise hyperbolic tangent.
+
+    >>> float(lax.tanh(100.0))
+    1.0
+    """
     return tanh_p.bind(x, accuracy=checked(accuracy))
 
 
@@ -312,7 +388,11 @@ asinh_p = function(
 
 
 def asinh(x: ArrayLike) -> Array:
-    """Elementwise inverse hyperbolic sine."""
+    """Elementwise inverse hyperbolic sine.
+
+    >>> float(lax.asinh(0.0))
+    0.0
+    """
     return asinh_p.bind(x)
 
 
@@ -326,7 +406,11 @@ acosh_p = function(
 
 
 def acosh(x: ArrayLike) -> Array:
-    """Elementwise inverse hyperbolic cosine."""
+    """Elementwise inverse hyperbolic cosine.
+
+    >>> float(lax.acosh(1.0))
+    0.0
+    """
     return acosh_p.bind(x)
 
 
@@ -340,7 +424,11 @@ atanh_p = function(
 
 
 def atanh(x: ArrayLike) -> Array:
-    """Elementwise inverse hyperbolic tangent."""
+    """Elementwise inverse hyperbolic tangent.
+
+    >>> float(lax.atanh(0.0))
+    0.0
+    """
     return atanh_p.bind(x)
 
 
@@ -355,7 +443,11 @@ erf_p = function("erf", None, (lambda out, x: _gaussian(x, 2 / math.sqrt(math.pi
 
 
 def erf(x: ArrayLike) -> Array:
-    """Elementwise error function."""
+    """Elementwise error function.
+
+    >>> round(float(lax.erf(1.0)), 4)
+    0.8427
+    """
     return erf_p.bind(x)
 
 
@@ -363,7 +455,11 @@ erfc_p = function("erfc", None, (lambda out, x: _gaussian(x, -2 / math.sqrt(math
 
 
 def erfc(x: ArrayLike) -> Array:
-    """Elementwise complementary error function, 1 - erf(x)."""
+    """Elementwise complementary error function, 1 - erf(x).
+
+    >>> round(float(lax.erfc(1.0)), 4)
+    0.1573
+    """
     return erfc_p.bind(x)
 
 
@@ -383,7 +479,11 @@ erf_inv_p.print_params = lambda params: {}  # which rounding is meant is no part
 
 
 def erf_inv(x: ArrayLike) -> Array:
-    """Elementwise inverse of the error function."""
+    """Elementwise inverse of the error function.
+
+    >>> round(float(lax.erf_inv(0.5)), 4)
+    0.4769
+    """
     return erf_inv_p.bind(x)
 
 
@@ -400,7 +500,11 @@ lgamma_p = function("lgamma", None, (lambda out, x: digamma(x),), _lgamma_refere
 
 
 def lgamma(x: ArrayLike) -> Array:
-    """Elementwise log |gamma(x)|."""
+    """Elementwise log |gamma(x)|.
+
+    >>> round(float(lax.lgamma(5.0)), 4)
+    3.1781
+    """
     return lgamma_p.bind(x)
 
 
@@ -421,5 +525,9 @@ digamma_p = elementwise(
 
 
 def digamma(x: ArrayLike) -> Array:
-    """Elementwise derivative of lgamma."""
+    """Elementwise derivative of lgamma.
+
+    >>> round(float(lax.digamma(1.0)), 4)
+    -0.5772
+    """
     return digamma_p.bind(x)
