@@ -84,6 +84,21 @@ def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     assert {path.suffix for path in tmp_path.iterdir()} >= {".simplify", ".fuse", ".lower", ".plan"}
 
 
+def test_forms_and_all_name_stages_and_other_words_raise(capfd: pytest.CaptureFixture[str]) -> None:
+    closed = ladder.traced(lambda x: [lax.add(x, x)], [X])
+    try:
+        for words, shown in (("kernel,loops", {"fuse", "lower"}), ("jaxpr", {"simplify"}), ("all", {"plan", "asm"})):
+            weft.config.update("show", words)
+            pipeline.compile_new(closed, "shown", ())
+            printed = capfd.readouterr().err
+            assert all(f"shown: {stage}" in printed for stage in shown)
+        weft.config.update("show", "poetry")
+        with pytest.raises(ValueError, match="no stage is called 'poetry'; the names are simplify, fuse"):
+            pipeline.compile_new(closed, "shown", ())
+    finally:
+        weft.config.update("show", "")
+
+
 def test_every_form_has_a_text() -> None:
     program = ladder.compiled(ladder.traced(lambda x: [lax.reduce_sum(lax.sin(x), (0,))], [X]))
     for form in ("jaxpr", "kernel", "loops", "llvm", "asm", "plan"):

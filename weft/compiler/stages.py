@@ -1,8 +1,8 @@
 """The stage combinator: every stage of the pipeline is named, timed, printed, dumped, skipped and verified here.
 
-``WEFT_SHOW=fuse,lower`` prints what a stage made; ``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=simplify`` leaves
-out the optional parts of a stage; ``WEFT_CHECK=1`` verifies programs after every stage and, while they are small,
-compares their results bit for bit before and after.
+``WEFT_SHOW=fuse,lower`` prints what a stage made (``all``: each); ``WEFT_DUMP=dir`` writes it to files;
+``WEFT_SKIP=simplify`` leaves out the optional parts of a stage; ``WEFT_CHECK=1`` verifies programs after every stage
+and, while they are small, compares their results bit for bit before and after.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.errors import InternalError
 
 Result = TypeVar("Result")
+STAGES = ("simplify", "fuse", "lower", "plan", "codegen", "link", "llvm", "asm")
+_MADE_BY = {"jaxpr": "simplify", "kernel": "fuse", "loops": "lower"}
 _serial = itertools.count()
 
 
@@ -30,8 +32,8 @@ class Stages:
     def __init__(self, name: str) -> None:
         self.name = name
         self.milliseconds: dict[str, float] = {}
-        self._show = frozenset(_words("show"))
-        self._skip = frozenset(_words("skip"))
+        self._show = _stage_names("show")
+        self._skip = _stage_names("skip")
         self._dump = config.read("dump")
         self._check = bool(config.read("check"))
         self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
@@ -74,9 +76,17 @@ class Stages:
                 file.write(form_text(result) + "\n")
 
 
-def _words(option: str) -> list[str]:
+def _stage_names(option: str) -> frozenset[str]:
+    """The stages that an option names; a form stands for the stage that makes it, ``all`` for every stage."""
     text = config.read(option)
-    return [word.strip() for word in text.split(",") if word.strip()] if text else []
+    if not text:
+        return frozenset()
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    unknown = [word for word in words if word not in (*STAGES, *_MADE_BY, "all")]
+    if unknown:
+        names = ", ".join((*STAGES, *_MADE_BY, "all"))
+        raise ValueError(f"[config] {option}={text!r}: no stage is called {unknown[0]!r}; the names are {names}")
+    return frozenset(STAGES if "all" in words else [_MADE_BY[word] if word in _MADE_BY else word for word in words])
 
 
 def form_text(form: Any) -> str:

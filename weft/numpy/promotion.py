@@ -124,7 +124,7 @@ def _convert_python_scalar(x: Any, dtype: Any, weak_type: bool) -> Any:
     """A host scalar as a weak Python scalar or a strong 0-d array, by way of the scalar's default dtype."""
     if weak_type:
         return _PYTHON_KINDS[np.dtype(dtype).kind](x)
-    if x == 0 and not isinstance(x, int):  # -0.0 is no key
+    if (x == 0 and not isinstance(x, int)) or isinstance(x, complex):  # -0.0 is no key
         return _strong_scalar(type(x), x, dtype, dtypes.result_type(x))
     return _cached_scalar(type(x), x, dtype, dtypes.result_type(x))
 
@@ -133,7 +133,8 @@ _PYTHON_KINDS: dict[str, type] = {"b": bool, "i": int, "f": float, "c": complex}
 
 
 def _strong_scalar(kind: type, x: Any, dtype: Any, default: Any) -> np.ndarray:
-    return np.asarray(np.asarray(x, default).astype(dtype))
+    with np.errstate(invalid="ignore"):  # -inf as an integer, the initial value of an integer maximum
+        return np.asarray(np.asarray(x, default).astype(dtype))
 
 
 _cached_scalar = functools.lru_cache(maxsize=4096)(_strong_scalar)
