@@ -48,6 +48,25 @@ def test_death_of_the_child_is_an_error_and_it_comes_back():
     assert isolate.emit_object(text, HOST, "k")
 
 
+def test_a_planted_link_is_not_followed(tmp_path):
+    """Crash files have names that others can guess: a link put there must not lead to the user's own files."""
+    program = """
+        import os
+        from weft.codegen import llvm
+        from weft.target import host
+        os.symlink(os.environ["VICTIM"], llvm.crash_path(os.getpid()))
+        llvm.emit_object("define void @k() {\\nentry:\\nret void\\n}\\n", host(), "k")
+    """
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    environment = {**os.environ, "WEFT_CRASH_DIR": str(tmp_path), "VICTIM": str(victim)}
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode != 0
+    assert "OSError" in done.stderr
+    assert victim.read_text() == "precious"
+
+
 def test_an_abort_leaves_the_text():
     """A process that dies inside LLVM leaves the kernel in its crash file; one that ends well leaves nothing."""
     program = """

@@ -104,9 +104,13 @@ def _crash_file() -> int:
     process = os.getpid()
     if _crash is None or _crash[0] != process:  # after a fork the child has its own
         path = crash_path(process)
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        _sweep(os.path.dirname(path))
-        _crash = process, os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), path
+        folder = os.path.dirname(path)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        if os.lstat(folder).st_uid != os.getuid():  # its owner could lead our writes elsewhere
+            raise PermissionError(f"[codegen] {folder} is another user's; set WEFT_CRASH_DIR to a folder of yours.")
+        _sweep(folder)
+        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        _crash = process, os.open(path, flags, 0o600), path
         atexit.register(_forget, process, path)
     return _crash[1]
 
