@@ -24,7 +24,7 @@ from weft.core import trace as tracing
 from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
-from weft.higher import calls, constants, devices, identity, misses, signature, trace_cache
+from weft.higher import calls, constants, devices, identity, misses, replay, signature, trace_cache
 
 _hooks: dict[str, Callable[..., Any]] = {}
 
@@ -88,7 +88,9 @@ _active = _Active()
 class JitState:
     """The Python half of a jitted function."""
 
-    __slots__ = ("executables", "function", "milliseconds", "name", "options", "record", "statistics", "traces")
+    __slots__ = (
+        "executables", "function", "milliseconds", "name", "options", "record", "statistics", "templates", "traces",
+    )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
@@ -99,12 +101,33 @@ class JitState:
         self.executables = 0
         self.milliseconds: dict[str, float] = {}
         self.statistics = [0, 0]  # kernels built, kernels reused
+        self.templates: dict[replay.Key, Any] = {}
 
     # -- a call the native side does not know -------------------------------------------------------------------------
 
-    @tracebacks.boundary
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        """Run the call; gives its result and the entry to install for its signature (or None)."""
+        """Run the call; gives its result and the entry to install for its signature (or None).
+
+        While tracing, a call that was recorded before is replayed.
+        """
+        current = tracing.state.trace
+        try:
+            if current is not tracing.EVAL:
+                token = runtime.get_config_token()
+                call = replay.call_of(current, args, kwargs, self.options.roles, token)
+                if call is not None:
+                    template = replay.find(self.templates, call)
+                    if type(template) is replay.Template:
+                        return template.record(call.trace, call.operands), None
+                    if template and _flags(token)[2]:
+                        exact = not _is_own(self.function)
+                        return replay.watch(self.templates, call, self._slow, (args, kwargs), exact)
+            return self._slow(args, kwargs)
+        except Exception as error:
+            tracebacks.filter_exception(error)
+            raise
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
         token = runtime.get_config_token()
         if _flags(token)[0]:
             return self.function(*args, **kwargs), None
@@ -335,15 +358,17 @@ def _installable(compiled: Compiled) -> Any:
     return None if _flags(runtime.get_config_token())[1] else compiled.entry
 
 
-_known_flags: dict[int, tuple[bool, bool]] = {}
+_known_flags: dict[int, tuple[bool, bool, bool]] = {}
 
 
-def _flags(token: int) -> tuple[bool, bool]:
-    """(jit is disabled, results are checked for NaN or infinity) under a configuration."""
+def _flags(token: int) -> tuple[bool, bool, bool]:
+    """(jit is disabled, results are checked for NaN or infinity, calls may be replayed) under a configuration."""
     found = _known_flags.get(token)
     if found is None:
         checked = config.read("debug_nans") or config.read("debug_infs")
-        found = _known_flags[token] = (config.read("disable_jit"), checked)
+        disabled = config.read("disable_jit")
+        replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
+        found = _known_flags[token] = (disabled, checked, replays)
     return found
 
 
@@ -535,8 +560,10 @@ def _clear_cache(jitted: Any) -> None:
     """Forget what was traced and compiled for this function."""
     _clear_native(jitted)
     state = vars(jitted).get("_state")
-    if state is not None and state.record is not None:
-        state.record.traces.clear()
+    if state is not None:
+        state.templates.clear()
+        if state.record is not None:
+            state.record.traces.clear()
     trace_cache.forget_shared()
 
 
@@ -591,4 +618,5 @@ def clear_caches() -> None:
         jitted = reference()
         if jitted is not None:
             _clear_native(jitted)
+            jitted._state.templates.clear()
     trace_cache.forget()

@@ -1,0 +1,94 @@
+"""A call that is replayed records what running it records: the printed program, the positions, the constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from tests.oracle import differential, test_numpy_jaxprs
+from weft.higher import replay
+
+ROWS = test_numpy_jaxprs._ROWS
+
+
+def program(expression: str, types: list[str]) -> tuple[str, list[str]]:
+    """The printed program of an expression that is evaluated twice, and the position of each equation."""
+    names = ", ".join("xyz"[: len(types)])
+    namespace = test_numpy_jaxprs._namespace(weft)
+    function = eval(f"lambda {names}: (({expression}), ({expression}))", namespace)
+    arguments = [weft.random.key(0) if text == "key" else differential.argument(text) for text in types]
+    closed = weft.make_jaxpr(function)(*arguments)
+    return str(closed), [str(eqn.source_info) for eqn in closed.eqns]
+
+
+@pytest.mark.parametrize(("group", "row"), ROWS, ids=[f"{group}-{row}" for group, row in ROWS])
+def test_replayed_equals_run(group: str, row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    expression, _, types = row.rpartition(" |")
+    with weft.config.context("share_equal_functions", False):
+        program(expression, types.split())
+        replayed = program(expression, types.split())
+        monkeypatch.setattr(replay, "call_of", lambda *_: None)
+        run = program(expression, types.split())
+    assert replayed == run
+
+
+def traced(function: Any, *args: Any) -> str:
+    with weft.config.context("share_equal_functions", False):
+        return str(weft.make_jaxpr(lambda *a: function(*a))(*args))
+
+
+def test_an_operand_that_is_given_twice() -> None:
+    x, y = np.ones(3, np.float32), np.ones(3, np.float32)
+    assert "add a a" in traced(lambda a, b: jnp.add(a, a), x, y)
+    assert "add a b" in traced(lambda a, b: jnp.add(a, b), x, y)
+    assert "add b a" in traced(lambda a, b: jnp.add(b, a), x, y)
+
+
+def test_zeros_of_both_signs() -> None:
+    x = np.ones(3, np.float32)
+    for zero in (0.0, -0.0, np.float32(0.0), np.float32(-0.0)):
+        assert f"{zero}:f32[]" in traced(lambda a, zero=zero: a + zero, x)
+    assert "(1-0j)" in traced(lambda a: a + complex(1, -0.0), np.ones(3, np.complex64))
+    assert "(1+0j)" in traced(lambda a: a + complex(1, 0.0), np.ones(3, np.complex64))
+
+
+def test_scalars_of_equal_value_and_other_type() -> None:
+    x = np.ones(3, np.int32)
+    assert "i32[3] = add a 1:i32[]" in traced(lambda a: a + 1, x)
+    assert "f32[3]" in traced(lambda a: a + 1.0, x)
+    assert "i32[3] = add a 1:i32[]" in traced(lambda a: a + True, x)
+
+
+def test_a_captured_value_is_not_taken_for_an_argument() -> None:
+    def outer(x: Any, y: Any) -> Any:
+        inner = weft.jit(lambda a: a * x)
+        return inner(x), inner(y), inner(y)
+
+    x, y = np.full(3, 2.0, np.float32), np.full(3, 3.0, np.float32)
+    found = [np.asarray(v).tolist() for v in weft.jit(outer)(x, y)]
+    assert found == [[4.0] * 3, [6.0] * 3, [6.0] * 3]
+
+
+def test_constants_keep_their_order() -> None:
+    first, second = weft.device_put(np.ones(3, np.float32)), weft.device_put(np.full(3, 2.0, np.float32))
+    x = np.ones(3, np.float32)
+    for _ in range(2):
+        closed = weft.make_jaxpr(lambda a: jnp.where(a > 0, second, first) + first)(x)
+        assert [float(value[0]) for value in closed.consts] == [2.0, 1.0]
+
+
+def test_a_changed_configuration_is_another_call() -> None:
+    x = np.ones(3, np.float32)
+    traced(lambda a: jnp.sum(a > 0), x)
+    with weft.enable_x64(True):
+        assert "i64" in traced(lambda a: jnp.sum(a > 0), x)
+
+
+def test_errors_are_raised_every_time() -> None:
+    for _ in range(3):
+        with pytest.raises(TypeError):
+            traced(lambda a: jnp.add(a, "text"), np.ones(3, np.float32))

@@ -1,0 +1,243 @@
+"""Replaying: what a call recorded once is recorded again without running its Python.
+
+While tracing, a jitted function called on arrays and scalars records the same equations whenever the types, the
+scalars, the static arguments and the configuration are the same. ``call_of`` tells that sameness, ``watch`` runs the
+function and makes a ``Template`` of what it recorded, ``Template.record`` writes the equations with new variables::
+
+    add(a:f32[3], 1)   ->   add 0 1.0:f32[]  =>  1        # operand 0 is the first argument, result 1 the first new one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes, runtime
+from weft.core import source_info
+from weft.core.jaxpr import JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
+
+_BOUND = 512  # templates per function; a full table starts anew
+_LONGEST = 256  # equations of a template
+_COMPLEX = frozenset((complex, np.complex64, np.complex128))
+_SCALARS = frozenset((bool, int, float, complex, *dtypes.SCALAR_TYPES))
+
+NONE: list[int] = []  # no captured operands
+
+Key = tuple[Any, ...]
+Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # primitive, params, effects, reads, avals
+
+
+class Template:
+    """The equations of one call. Operands and results are numbers (arguments first, then new variables) or literals."""
+
+    __slots__ = ("captured", "results", "steps", "tree")
+
+    def __init__(self, captured: list[int], steps: list[Step], results: list[tuple[bool, Any]], tree: Any) -> None:
+        self.captured = captured  # operands that are arrays with values, in the order in which they become constvars
+        self.steps = steps
+        self.results = results  # (is the argument itself, number or literal)
+        self.tree = tree  # None: one traced value
+
+    def record(self, trace: DynamicJaxprTrace, operands: list[Any]) -> Any:
+        """Append the equations to ``trace`` and give the call's result."""
+        atoms: list[Any]
+        if self.captured is NONE:
+            atoms = [tracer.val for tracer in operands]
+        else:
+            atoms = [x.val if type(x) is DynamicJaxprTracer else None for x in operands]
+            for place in self.captured:
+                atoms[place] = trace.constant(operands[place])
+        count = len(operands)
+        source = source_info.capture(2)
+        append = trace.eqns.append
+        for primitive, params, effects, reads, avals in self.steps:
+            invars = [atoms[read] if type(read) is int else read for read in reads]
+            outvars = [Var(aval) for aval in avals]
+            atoms += outvars
+            append(JaxprEqn(invars, outvars, primitive, params, effects, source))
+        results: list[Any] = []
+        for itself, place in self.results:
+            if itself:
+                results.append(operands[place])
+                continue
+            fresh = type(place) is int
+            atom = atoms[place] if fresh else place
+            made = source if fresh and place >= count else None
+            results.append(DynamicJaxprTracer(trace, atom.aval, atom, made))
+        return results[0] if self.tree is None else runtime.tree_unflatten(self.tree, results)
+
+
+class Call:
+    """A call that may be replayed: its key and its operands (traced values and arrays), each named once."""
+
+    __slots__ = ("key", "operands", "trace")
+
+    def __init__(self, trace: DynamicJaxprTrace, key: Key, operands: list[Any]) -> None:
+        self.trace = trace
+        self.key = key
+        self.operands = operands
+
+
+def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int) -> Call | None:
+    """What identifies a call under ``trace``; None if it holds more than arrays, scalars and static arguments."""
+    if type(trace) is not DynamicJaxprTrace:
+        return None
+    key: list[Any] = [token]
+    operands: list[Any] = []
+    numbers = roles.static_argnums
+    for place, value in enumerate(args):
+        if type(value) is DynamicJaxprTracer and not (numbers and place in numbers):
+            if not _add_operand(trace, key, operands, value):
+                return None
+        elif not _add_value(key, operands, value, bool(numbers) and place in numbers):
+            return None
+    if kwargs:
+        names = roles.static_argnames
+        for name, value in kwargs.items():
+            key.append(name)
+            if type(value) is DynamicJaxprTracer and name not in names:
+                if not _add_operand(trace, key, operands, value):
+                    return None
+            elif not _add_value(key, operands, value, name in names):
+                return None
+    return Call(trace, tuple(key), operands)
+
+
+def _add_operand(trace: Any, key: list[Any], operands: list[Any], value: DynamicJaxprTracer) -> bool:
+    """Note a traced operand: by its type, or by its place among those seen if it is one of them."""
+    if value._trace is not trace:
+        return False
+    atom = value.val
+    if operands:
+        for place, seen in enumerate(operands):
+            if seen is value:
+                key.append(place)
+                return True
+            if type(seen) is DynamicJaxprTracer and seen.val is atom:
+                return False
+    if type(atom) is Literal:
+        return False
+    operands.append(value)
+    key.append(value.aval)
+    return True
+
+
+def _add_array(key: list[Any], operands: list[Any], value: Any) -> bool:
+    """Note an array with values, which becomes a constant of the program."""
+    if any(seen is value for seen in operands):
+        return False
+    operands.append(value)
+    if type(value) is runtime.Array:
+        key += (runtime.Array, value.aval)
+    else:
+        key += (np.ndarray, value.dtype, value.shape)
+    return True
+
+
+def _add_value(key: list[Any], operands: list[Any], value: Any, static: bool) -> bool:
+    """Note a scalar or a static argument by type and value, an array by its type."""
+    if value is None:
+        key.append(None)
+        return True
+    kind = type(value)
+    if kind in _SCALARS:
+        if kind is not int and (value == 0 or kind in _COMPLEX):  # 0.0 equals -0.0, also as a part
+            value = repr(value)
+    elif not static:
+        return (kind is runtime.Array or (kind is np.ndarray and value.ndim > 0)) and _add_array(key, operands, value)
+    elif callable(value) and kind is not type:
+        return False
+    key.append(kind)
+    key.append(value)
+    return True
+
+
+def find(templates: dict[Key, Any], call: Call) -> Template | bool:
+    """The template of a call; True if it is to be watched, which pays from its second time on; else False."""
+    try:
+        found = templates.get(call.key)
+    except TypeError:  # a static argument without hash
+        return False
+    if found is not None:
+        return found
+    if len(templates) >= _BOUND:
+        templates.clear()
+    templates[call.key] = True
+    return False
+
+
+def watch(
+    templates: dict[Key, Any], call: Call, run: Callable[..., Any], arguments: tuple[Any, Any], single: bool
+) -> Any:
+    """``run(*arguments)``, which gives a pair whose first is the call's result, and a template of what it recorded.
+
+    ``single`` asks for one equation on exactly the operands.
+    """
+    trace = call.trace
+    before, constants = len(trace.eqns), len(trace.consts)
+    answer = run(*arguments)
+    made = None
+    known = all(any(x is operand for operand in call.operands) for x in trace.consts[constants:])
+    if known and len(trace.eqns) - before <= _LONGEST:
+        recorded = trace.eqns[before:]
+        here = source_info.capture(2)
+        if all(eqn.source == here for eqn in recorded):
+            made = _template(recorded, call, answer[0], single)
+    templates[call.key] = made or False
+    return answer
+
+
+def _template(eqns: list[JaxprEqn], call: Call, result: Any, single: bool) -> Template | None:
+    """The template of a call that recorded ``eqns``; None if they cannot be told from the operands alone."""
+    places = _places(call)
+    fresh = count = len(call.operands)
+    traced = [type(operand) is DynamicJaxprTracer for operand in call.operands]
+    captured: dict[int, None] = {}
+    steps: list[Step] = []
+    for eqn in eqns:
+        reads = tuple([atom if type(atom) is Literal else places.get(atom) for atom in eqn.invars])
+        if None in reads or _is_new_each_time(eqn):
+            return None
+        for read in reads:
+            if type(read) is int and read < count and not traced[read]:
+                captured[read] = None
+        for v in eqn.outvars:
+            places[v] = fresh
+            fresh += 1
+        steps.append((eqn.primitive, eqn.params, eqn.effects, reads, tuple([v.aval for v in eqn.outvars])))
+    if single and (len(eqns) != 1 or sum(type(read) is int for read in steps[0][3]) != count):
+        return None
+    plain = type(result) is DynamicJaxprTracer
+    leaves, tree = ([result], None) if plain else runtime.tree_flatten(result)
+    results: list[tuple[bool, Any]] = []
+    for leaf in leaves:
+        if type(leaf) is not DynamicJaxprTracer:
+            return None
+        own = next((place for place, operand in enumerate(call.operands) if operand is leaf), None)
+        place = own if own is not None else leaf.val if type(leaf.val) is Literal else places.get(leaf.val)
+        if place is None or (type(place) is int and place < count and not traced[place] and place not in captured):
+            return None
+        results.append((own is not None, place))
+    return Template(list(captured) or NONE, steps, results, tree)
+
+
+def _places(call: Call) -> dict[Any, int]:
+    """The number of each operand's variable."""
+    places: dict[Any, int] = {}
+    for place, operand in enumerate(call.operands):
+        if type(operand) is DynamicJaxprTracer:
+            places[operand.val] = place
+        elif (constant := call.trace.const_vars.get(id(operand))) is not None:
+            places[constant] = place
+    return places
+
+
+def _is_new_each_time(eqn: JaxprEqn) -> bool:
+    """Whether running the call again gives more than this equation: a warning (complex made real), a new jaxpr."""
+    if eqn.primitive.name == "convert_element_type":
+        source, target = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
+        return isinstance(source, np.dtype) and source.kind == "c" and getattr(target, "kind", "c") != "c"
+    return eqn.primitive.name != "jit" and any(True for _ in jaxprs_in_params(eqn.params))
