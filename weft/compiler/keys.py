@@ -154,7 +154,7 @@ _RULES: dict[str, Callable[..., Any]] = {
     "concatenate": _trailing(),
     "dynamic_slice": _with_starts,
     "dynamic_update_slice": _with_starts,
-    "reshape": _trailing(new_sizes=_words),
+    "reshape": _trailing(new_sizes=_words, dimensions=_next),
     "rev": _trailing(),
     "select_n": _select,
     "slice": _trailing(start_indices=_zeros, limit_indices=_words, strides=_ones),

@@ -123,6 +123,13 @@ class _Simplifier:
         if isinstance(kind, kinds.Resolve):
             self.splice(self._expanded(equation, kind, invars), invars, equation.outvars)
             return
+        if isinstance(kind, kinds.Reshape) and kind.rewrite is not None:
+            function = kind.rewrite(**equation.params)
+            if function is not None:
+                avals = [v.aval for v in invars]
+                key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
+                self.splice(expansion(key, function, avals), invars, equation.outvars)
+                return
         if isinstance(kind, NEEDS_ARRAYS):
             invars = self._with_arrays(kind, invars)
         if isinstance(kind, kinds.Contraction):

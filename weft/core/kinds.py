@@ -49,9 +49,13 @@ class View(Record):
 
 
 class Reshape(Record):
-    """Same elements in row-major order under another shape: an alias of a materialised operand."""
+    """Same elements in row-major order under another shape: an alias of a materialised operand.
+
+    ``rewrite(**params)`` gives a function of the operand, traced in the simplify stage, where they say more than that.
+    """
 
     reference: Callable[..., Any]
+    rewrite: Callable[..., Any] | None = None
 
 
 class Piece(Record):

@@ -166,7 +166,9 @@ def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
 # ---- reshape
 
 
-def _reshape_typing(x: Any, *, new_sizes: tuple[int, ...], dimensions: None, sharding: Any = None) -> Any:
+def _reshape_typing(
+    x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, sharding: Any = None
+) -> Any:
     if any(n < 0 for n in new_sizes):
         raise TypeError(f"[reshape] new_sizes must all be positive, got {new_sizes}; lax.reshape infers no extent")
     if math.prod(new_sizes) != x.size:
@@ -177,9 +179,16 @@ def _reshape_typing(x: Any, *, new_sizes: tuple[int, ...], dimensions: None, sha
     return runtime.ShapedArray(new_sizes, x.dtype, x.weak_type)
 
 
-reshape_p = core.Primitive(
-    "reshape", kind=kinds.Reshape(reference=lambda x, *, new_sizes, **_: np.reshape(x, new_sizes))
-)
+def _transposing(*, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, **_: Any) -> Any:
+    """The two operations that a reshape with ``dimensions`` stands for."""
+    return None if dimensions is None else lambda x: reshape(transpose(x, dimensions), new_sizes)
+
+
+def _reshape_reference(x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, **_: Any) -> Any:
+    return np.reshape(x if dimensions is None else np.transpose(x, dimensions), new_sizes)
+
+
+reshape_p = core.Primitive("reshape", kind=kinds.Reshape(reference=_reshape_reference, rewrite=_transposing))
 reshape_p.def_abstract_eval(_reshape_typing)
 
 
@@ -197,8 +206,8 @@ def reshape(
         dims = integers(dimensions, "reshape", "dimensions")
         if sorted(dims) != list(builtins.range(len(shape))):
             raise TypeError(f"[reshape] dimensions {dims} must be a permutation of the axes of shape {shape}")
-        operand = transpose(operand, dims)
-        shape = shape_of(operand)
+        if dims != tuple(builtins.range(len(shape))):
+            return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=dims, sharding=None)
     if new_sizes == shape and _is_array(operand):
         return operand
     return reshape_p.bind(operand, new_sizes=new_sizes, dimensions=None, sharding=None)
