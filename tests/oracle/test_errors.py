@@ -86,6 +86,13 @@ TRACED = {
     "devices": (lambda J, x: x.devices(), (ARRAY,), 3),
     "memoryview": (lambda J, x: memoryview(x), (ARRAY,), 1),
     "closure": (_closure_condition, (1,), 1),
+    "argmax axis": (lambda J, x: J.numpy.argmax(x, axis=1), (ARRAY,), 0),
+    "argmin axis of a scalar": (lambda J, x: J.numpy.argmin(x, axis=-1), (1.0,), 0),
+    "nanargmax axis": (lambda J, x: J.numpy.nanargmax(x, axis=-2), (ARRAY,), 0),
+    "argmax axes": (lambda J, x: J.numpy.argmax(x, axis=(0,)), (ARRAY,), 1),
+    "argmax axis name": (lambda J, x: J.numpy.argmax(x, axis="a"), (ARRAY,), 1),
+    "array_equiv": (lambda J, x: J.numpy.array_equiv(x, np.ones(4, np.float32)), (ARRAY,), 0),
+    "float seed": (lambda J, x: J.random.key(x), (1.5,), 1),
     "own error": (lambda J, x: 1 / 0, (1,), 1),
 }
 CALLED = {
@@ -96,6 +103,8 @@ CALLED = {
     "dtype object": (lambda J: J.jit(lambda x: x)(np.zeros(3, object)), 0),
     "large int": (lambda J: J.jit(lambda x: x)(2**40), 1),
     "named scope": (lambda J: J.named_scope(3), 1),
+    "float seed": (lambda J: J.random.key(1.5), 0),
+    "float array seed": (lambda J: J.random.PRNGKey(np.float32(1.5)), 0),
     "option": (lambda J: J.config.update("jax_foo", 1), 1),
 }
 

@@ -18,7 +18,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import promotion
+from weft.numpy import creation, promotion
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -404,14 +404,18 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool
     return lax.reduce_and(close, tuple(range(len(promotion.shape_of(close)))))
 
 
+def _listed(x: Any) -> Any:
+    """A list as an array; TypeError or ValueError for what is none."""
+    return x if promotion.is_arraylike(x) else creation.asarray(x)
+
+
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Whether two arrays have one shape and equal elements; anything that is no array equals nothing.
+    """Whether two arrays (or lists of numbers) have one shape and equal elements.
 
     >>> bool(array_equal(1.0, 1.0))
     True
     """
-    if not (promotion.is_arraylike(a1) and promotion.is_arraylike(a2)):
-        return np.bool_(False)
+    a1, a2 = _listed(a1), _listed(a2)
     if promotion.shape_of(a1) != promotion.shape_of(a2):
         return np.bool_(False)
     same = equal(a1, a2)
@@ -423,12 +427,17 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 def array_equiv(a1: Any, a2: Any) -> Any:
     """Whether two arrays broadcast to one shape and are then equal.
 
+    TypeError for two of one rank that do not broadcast; of different ranks they are not equal.
+
     >>> bool(array_equiv(1.0, 1.0))
     True
     """
+    a1, a2 = _listed(a1), _listed(a2)
+    shapes = promotion.shape_of(a1), promotion.shape_of(a2)
     try:
-        promotion.broadcast_shapes(promotion.shape_of(a1), promotion.shape_of(a2))
+        promotion.broadcast_shapes(*shapes)
     except ValueError:
-        return np.bool_(False)
+        if len(shapes[0]) != len(shapes[1]):
+            return np.bool_(False)
     same = equal(a1, a2)
     return lax.reduce_and(same, tuple(range(len(promotion.shape_of(same)))))

@@ -17,7 +17,7 @@ import numpy as np
 from weft import core, dtypes, errors
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import arithmetic, axes, creation, promotion, rearrange, reductions, selection
+from weft.numpy import arithmetic, axes, creation, logic, promotion, rearrange, reductions, selection
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -320,11 +320,15 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """
     promotion.check_arraylike("unravel_index", indices)
     extents = axes.canonical_shape(shape)
-    total = int(np.prod(extents, dtype=np.int64))
-    index = selection.clip(indices, -total, total - 1)
-    index = selection.where(index < 0, index + total, index)
-    result = []
+    index, parts = indices, []
     for extent in extents[::-1]:
-        index, rest = arithmetic.divmod(index, extent)
-        result.append(rest)
-    return tuple(result[::-1])
+        index, part = arithmetic.divmod(index, extent)
+        parts.append(part)
+    # what is left counts whole arrays: -1 for an index from the end, others are out of range
+    above = logic.greater(index, 0)
+    below = False if dtypes.issubdtype(promotion.dtype_of(index), np.unsignedinteger) else logic.less(index, -1)
+    result = []
+    for extent, part in zip(extents, parts[::-1], strict=True):
+        part = selection.where(below, 0, part)
+        result.append(selection.where(above, extent - 1, part))
+    return tuple(result)

@@ -10,6 +10,7 @@ sums of 16-bit floats in float32. ``where`` replaces what it masks by the identi
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -293,6 +294,10 @@ def _ptp(a: Any, *, axis: Any, keepdims: bool) -> Any:
     return lax.sub(largest, min(a, axis=axis, keepdims=keepdims))
 
 
+def _one_axis(axis: Any) -> int | None:
+    return None if axis is None else operator.index(axis)
+
+
 @functools.partial(inline, static_argnames=("largest", "axis", "keepdims"))
 def _arg_extreme(a: Any, *, largest: bool, axis: int | None, keepdims: bool) -> Any:
     name = "argmax" if largest else "argmin"
@@ -301,8 +306,10 @@ def _arg_extreme(a: Any, *, largest: bool, axis: int | None, keepdims: bool) -> 
     if axis is None:
         a, position = promotion.as_array(a), 0
         a = lax.reshape(a, (int(np.prod(shape)),)) if len(shape) != 1 else a
+    elif -len(shape) <= axis < len(shape):
+        position = axis % len(shape)
     else:
-        position = axes.canonical_axis(axis, len(shape))
+        raise IndexError(f"[{name}] axis {axis} is out of bounds for array of dimension {len(shape)}")
     extents = promotion.shape_of(a)
     if extents[position] == 0:
         raise ValueError(f"attempt to get {name} of an empty sequence")
@@ -321,7 +328,7 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     0
     """
     refuse_out("argmax", out)
-    return _arg_extreme(a, largest=True, axis=axes.static_axes(axis), keepdims=bool(keepdims))
+    return _arg_extreme(a, largest=True, axis=_one_axis(axis), keepdims=bool(keepdims))
 
 
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
@@ -331,7 +338,7 @@ def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     0
     """
     refuse_out("argmin", out)
-    return _arg_extreme(a, largest=False, axis=axes.static_axes(axis), keepdims=bool(keepdims))
+    return _arg_extreme(a, largest=False, axis=_one_axis(axis), keepdims=bool(keepdims))
 
 
 def _running(

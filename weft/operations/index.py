@@ -116,7 +116,7 @@ def _wrap_negative(start: Any, extent: int, allowed: bool) -> Any:
         return start
     if isinstance(start, (int, np.integer)):
         wrapped = int(start) + extent if allowed and start < 0 else int(start)
-        dtype = np.dtype(np.int32) if isinstance(start, int) else dtypes.canonicalize_dtype(start.dtype)
+        dtype = dtypes.canonicalize_dtype(np.int64 if isinstance(start, int) else start.dtype)
         return dtype.type(builtins.min(builtins.max(wrapped, np.iinfo(dtype).min), np.iinfo(dtype).max))
     aval = core.get_aval(start)
     if not allowed or aval.shape or category(aval.dtype) not in SIGNED:

@@ -89,8 +89,8 @@ def _seeded(name: str, seed: Any, impl: Any) -> Any:
         raise TypeError(
             f"{name} accepts a scalar seed, but was given an array of shape {shape} != (). Use jax.vmap for batching"
         )
-    if not dtypes.issubdtype(promotion.dtype_of(seed), np.integer) and promotion.dtype_of(seed) != np.bool_:
-        raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
+    if not isinstance(seed, core.Tracer):  # a traced one is refused when its program is compiled
+        prng.check_seed(seed)
     offset = config.read("random_seed_offset")
     if offset:
         seed = lax.add(seed, np.asarray(offset, np.int64).astype(promotion.dtype_of(seed)))

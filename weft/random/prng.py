@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes
 from weft import operations as lax
 from weft.core import kinds
 from weft.core.primitive import Primitive
@@ -63,8 +63,16 @@ def is_key_dtype(dtype: Any) -> bool:
 # -- the primitives ---------------------------------------------------------------------------------------------------
 
 
+def check_seed(seed: Any) -> None:
+    """TypeError unless ``seed`` is of an integer type or bool."""
+    dtype = core.get_aval(seed).dtype
+    if not dtypes.issubdtype(dtype, np.integer) and dtype != np.bool_:
+        raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
+
+
 def _seed(seeds: Any, *, impl: PRNGImpl) -> Any:
     """A key from each integer: its high and low 32 bits."""
+    check_seed(seeds)
     dtype = np.dtype(seeds.dtype)
     low = lax.convert_element_type(seeds, np.uint32)
     if dtype.itemsize > 4:
