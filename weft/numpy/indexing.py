@@ -52,8 +52,32 @@ def index(x: Any, idx: Any) -> Any:
         if x.shape[0] == 0:
             raise IndexError("index is out of bounds for axis 0 with size 0")
         return _apply(x, idx, plan=_first_axis(x.ndim))
-    plan, integers = plan_of(idx, tuple(x.shape), keep_static=isinstance(x, core.Tracer))
+    if not isinstance(x, core.Tracer):
+        plan, integers = plan_of(idx, tuple(x.shape), keep_static=False)
+        return _apply(x, *integers, plan=plan)
+    key = (x.shape, *[_written(item) for item in (idx if type(idx) is tuple else (idx,))])
+    known = None if False in key else _static_plans.get(key)
+    if known is not None:
+        return _apply(x, plan=known)
+    plan, integers = plan_of(idx, tuple(x.shape), keep_static=True)
+    if not integers and False not in key:
+        if len(_static_plans) >= _PLANS_BOUND:
+            _static_plans.clear()
+        _static_plans[key] = plan
     return _apply(x, *integers, plan=plan)
+
+
+_static_plans: dict[tuple[Any, ...], Plan] = {}  # (shape, the items of an index as written) -> its plan
+_PLANS_BOUND = 4096
+
+
+def _written(item: Any) -> Any:
+    """An index item as part of a key: an integer, None, Ellipsis, or the numbers of a slice; False for another."""
+    kind = type(item)
+    if kind is slice:
+        entries = (item.start, item.stop, item.step)
+        return entries if all(entry is None or type(entry) is int for entry in entries) else False
+    return (item,) if kind is int or item is None or item is Ellipsis else False
 
 
 @functools.lru_cache(maxsize=64)
