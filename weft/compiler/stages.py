@@ -86,7 +86,7 @@ def _stage_names(option: str) -> frozenset[str]:
     if unknown:
         names = ", ".join((*STAGES, *_MADE_BY, "all"))
         raise ValueError(f"[config] {option}={text!r}: no stage is called {unknown[0]!r}; the names are {names}")
-    return frozenset(STAGES if "all" in words else [_MADE_BY[word] if word in _MADE_BY else word for word in words])
+    return frozenset(STAGES if "all" in words else [str(_MADE_BY.get(word, word)) for word in words])
 
 
 def form_text(form: Any) -> str:

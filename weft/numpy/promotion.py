@@ -250,6 +250,7 @@ def promote_shapes(*args: Any, name: str | None = None) -> tuple[Any, ...]:
             rank = max(rank, len(shape))
     if not uneven:
         return args
+    broadcast_shapes(*shapes)  # an error names the shapes as the user gave them
     if name is not None:
         _check_rank_promotion(name, [shape for shape in shapes if shape])
     return tuple(
