@@ -7,6 +7,7 @@ import os
 import pytest
 
 os.environ.setdefault("WEFT_CHECK", "1")  # before weft is imported: each stage is checked against the one before
+os.environ.setdefault("WEFT_CACHE", "off")  # tests count kernels built; those of the disk cache turn it on
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 

@@ -1,4 +1,4 @@
-"""The ``weft`` command: ``weft tour``, ``weft devices``, ``weft env``."""
+"""The ``weft`` command: ``weft tour``, ``weft cache``, ``weft devices``, ``weft env``."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     tour = commands.add_parser("tour", help="see weft at work on this machine (under a minute), and write tour.html")
     tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
+    cache = commands.add_parser("cache", help="the machine code on disk: what is there, remove it, check it")
+    cache.add_argument("action", choices=("info", "clear", "verify"))
     commands.add_parser("devices", help="list the devices")
     commands.add_parser("env", help="versions, machine and threads, for reports of problems")
     return parser
@@ -33,12 +35,36 @@ def _environment() -> int:
     return 0
 
 
+def _cache(action: str) -> int:
+    disk = lazy.submodule("weft.compiler.disk")
+    cache = disk.current()
+    if cache is None:
+        print("the kernel cache on disk is off")
+        return 0
+    if action == "clear":
+        print(f"{cache.clear()} kernels removed from {cache.folder}")
+        return 0
+    if action == "verify":
+        whole, removed = cache.verify()
+        print(f"{whole} kernels are whole, {len(removed)} were not and are removed, in {cache.folder}")
+        for line in removed:
+            print(f"  {line}")
+        return 1 if removed else 0
+    summary = cache.summary()
+    print(f"folder   {cache.folder}")
+    print(f"kernels  {summary.entries}, of them {summary.stale} made by another version")
+    print(f"bytes    {summary.nbytes} of at most {cache.bound}")
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; gives the exit status."""
     parser = _parser()
     options = parser.parse_args(arguments)
     if options.command == "tour":
         return lazy.submodule("weft.tour.run").run(options.output)
+    if options.command == "cache":
+        return _cache(options.action)
     if options.command == "devices":
         return _devices()
     if options.command == "env":

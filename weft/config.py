@@ -77,6 +77,9 @@ OPTIONS: dict[str, Option] = dict((
     _option("compile", "inline", str, "where LLVM runs", ("inline", "isolated")),
     _option("num_threads", 0, int, "size of the thread pool, 0 for the size at start"),
     _option("cache_bytes", 256 << 20, int, "bytes of machine code kept in the process"),
+    _option("cache", True, bool, "machine code is kept on disk for later processes"),
+    _option("cache_dir", "", str, "folder of the machine code on disk, empty for the platform's cache folder"),
+    _option("cache_disk_bytes", 256 << 20, int, "bytes of machine code kept on disk"),
 ))  # fmt: skip
 
 # JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.

@@ -1,4 +1,4 @@
-"""Nests -> machine code, once each: the kernel cache of the process.
+"""Nests -> machine code, once each: the kernel cache of the process, above the one on disk (``disk``).
 
 The key is the nest itself (sizes are not in it) and the target. Bounded in bytes of machine code; a kernel that is
 evicted stays mapped as long as a program holds it.
@@ -12,9 +12,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft import codegen, config, runtime, target
+from weft.compiler import disk, nest_key
 from weft.loops import ir
 
 
@@ -26,6 +27,15 @@ class Compiled:
     nest: ir.Nest
     nbytes: int
     ns_per_point: float
+    loaded: bool  # from disk
+
+
+class Answer(NamedTuple):
+    """One machine code a nest, and how many of them had to be built or were loaded from disk."""
+
+    compiled: list[Compiled]
+    built: int
+    loaded: int
 
 
 class KernelCache:
@@ -37,6 +47,7 @@ class KernelCache:
         self._entries: OrderedDict[tuple[ir.Nest, str], Compiled] = OrderedDict()
         self.nbytes = 0
         self.built = 0
+        self.loaded = 0
         self.reused = 0
         self.evicted = 0
         self.build_ms = 0.0
@@ -44,13 +55,13 @@ class KernelCache:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def compile(self, nests: Sequence[ir.Nest]) -> tuple[list[Compiled], int]:
-        """Machine code for each nest, and how many of them had to be built."""
+    def compile(self, nests: Sequence[ir.Nest]) -> Answer:
+        """Machine code for each nest."""
         machine = target.host()
         found = {nest: self._find(nest, machine) for nest in dict.fromkeys(nests)}
         missing = [nest for nest, entry in found.items() if entry is None]
         self.reused += len(found) - len(missing)
-        built = 0
+        built = loaded = 0
         for nest in missing:
             with self._building:  # another thread may have built it meanwhile
                 entry = self._find(nest, machine)
@@ -58,10 +69,13 @@ class KernelCache:
                     start = time.perf_counter()
                     entry = build(nest, machine)
                     self._add((nest, machine.key), entry)
-                    self.build_ms += (time.perf_counter() - start) * 1e3
-                    built += 1
+                    if entry.loaded:
+                        loaded += 1
+                    else:
+                        self.build_ms += (time.perf_counter() - start) * 1e3
+                        built += 1
                 found[nest] = entry
-        return [entry for nest in nests if (entry := found[nest]) is not None], built
+        return Answer([entry for nest in nests if (entry := found[nest]) is not None], built, loaded)
 
     def _find(self, nest: ir.Nest, machine: target.Target) -> Compiled | None:
         key = (nest, machine.key)
@@ -77,7 +91,8 @@ class KernelCache:
             if key not in self._entries:
                 self.nbytes += entry.nbytes
             self._entries[key] = entry
-            self.built += 1
+            self.built += not entry.loaded
+            self.loaded += entry.loaded
             while self.nbytes > bound and len(self._entries) > 1:
                 _, oldest = self._entries.popitem(last=False)
                 self.nbytes -= oldest.nbytes
@@ -98,10 +113,26 @@ class KernelCache:
 
 
 def build(nest: ir.Nest, machine: target.Target) -> Compiled:
-    """Compile and load one nest."""
-    compiled = codegen.compile_nest(nest, machine)
-    kernel = runtime.load_kernel(compiled.bytes, compiled.symbol)
-    return Compiled(kernel, nest, len(compiled.bytes), codegen.cost(nest))
+    """The machine code of one nest, from disk or from LLVM."""
+    store = disk.current()
+    key = nest_key.key(nest, machine) if store is not None else None
+    if store is not None and key is not None:
+        found = store.load(key)
+        if found is not None:
+            try:
+                return _mapped(nest, found, loaded=True)
+            except RuntimeError as error:  # whole, yet not an object that the loader takes
+                store.remove(key, str(error))
+    made = codegen.compile_nest(nest, machine)
+    compiled = _mapped(nest, made, loaded=False)
+    if store is not None and key is not None:
+        store.store(key, made.symbol, made.bytes)
+    return compiled
+
+
+def _mapped(nest: ir.Nest, made: codegen.Object | disk.Object, loaded: bool) -> Compiled:
+    kernel = runtime.load_kernel(made.bytes, made.symbol)
+    return Compiled(kernel, nest, len(made.bytes), codegen.cost(nest), loaded)
 
 
 KERNELS = KernelCache()

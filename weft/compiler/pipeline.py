@@ -53,6 +53,7 @@ class Program:
         self.in_avals: tuple[Any, ...] = ()
         self.out_avals: tuple[Any, ...] = tuple(v.aval for v in source.jaxpr.outvars)
         self.kernels_built = 0
+        self.kernels_loaded = 0
         self.kernels_reused = 0
         self._stages = stages
 
@@ -70,6 +71,7 @@ class Program:
         return {
             "milliseconds": dict(self._stages.milliseconds),
             "kernels_built": self.kernels_built,
+            "kernels_loaded": self.kernels_loaded,
             "kernels_reused": self.kernels_reused,
         }
 
@@ -175,8 +177,9 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     if config.read("log_compiles"):
         spent = " ".join(f"{stage} {ms:.2f}" for stage, ms in stages.milliseconds.items())
         total = (time.perf_counter() - start) * 1e3
-        _log.warning("Finished compilation of %s in %.2f ms (%s); %d kernels built, %d reused",
-                     name, total, spent, program.kernels_built, program.kernels_reused)  # fmt: skip
+        counts = (program.kernels_built, program.kernels_loaded, program.kernels_reused)
+        _log.warning("Finished compilation of %s in %.2f ms (%s); %d kernels built, %d loaded, %d reused",
+                     name, total, spent, *counts)  # fmt: skip
     return program
 
 
@@ -198,8 +201,9 @@ def lower_all(kernels: fuse.Kernels, lanes: int) -> list[Lowered | None]:
 
 def _codegen(program: Program, planned: plan.Plan) -> list[cache.Compiled]:
     nests = [entry.lowered.nest for entry in planned.instructions if isinstance(entry, plan.Run)]
-    compiled, built = KERNELS.compile(nests)
-    program.kernels_built, program.kernels_reused = built, len(set(map(id, compiled))) - built
+    compiled, built, loaded = KERNELS.compile(nests)
+    program.kernels_built, program.kernels_loaded = built, loaded
+    program.kernels_reused = len(set(map(id, compiled))) - built - loaded
     return compiled
 
 
@@ -245,6 +249,7 @@ def stats() -> dict[str, Any]:
         "programs": len(_programs),
         "kernels": len(KERNELS),
         "kernels_built": KERNELS.built,
+        "kernels_loaded": KERNELS.loaded,
         "kernels_reused": KERNELS.reused,
         "kernels_evicted": KERNELS.evicted,
         "kernel_bytes": KERNELS.nbytes,

@@ -1,5 +1,7 @@
 """What a program is: avals, primitives, traces, jaxprs with their printer and checker."""
 
+import time
+
 from weft.core.avals import get_aval, is_valid, typeof
 from weft.core.effects import Effect, Effects, no_effects
 from weft.core.jaxpr import (
@@ -27,3 +29,5 @@ from weft.core.trace import (
     trace_to_jaxpr,
 )
 from weft.core.tracer import Tracer, concrete_or_error, is_concrete
+
+LOADED_NS = time.time_ns()  # a source file changed later is not what this process runs

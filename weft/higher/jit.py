@@ -51,7 +51,8 @@ class CacheInfo(NamedTuple):
     hits: int
     traces: int
     executables: int
-    kernels_built: int
+    kernels_built: int  # by LLVM
+    kernels_loaded: int  # from disk
     kernels_reused: int
     milliseconds: dict[str, float]
 
@@ -100,7 +101,7 @@ class JitState:
         self.traces = 0
         self.executables = 0
         self.milliseconds: dict[str, float] = {}
-        self.statistics = [0, 0]  # kernels built, kernels reused
+        self.statistics = [0, 0, 0]  # kernels built, loaded, reused
         self.templates: dict[replay.Key, Any] = {}
 
     # -- a call the native side does not know -------------------------------------------------------------------------
@@ -269,13 +270,12 @@ class JitState:
         """Add a program's costs; one that another function had compiled cost nothing here."""
         self.executables += 1
         stats = program.stats
-        built, reused = stats.get("kernels_built", 0), stats.get("kernels_reused", 0)
+        counts = [stats.get(f"kernels_{how}", 0) for how in ("built", "loaded", "reused")]
         if program in _counted:
-            self.statistics[1] += built + reused
+            self.statistics[2] += sum(counts)
             return
         _counted.add(program)
-        self.statistics[0] += built
-        self.statistics[1] += reused
+        self.statistics = [total + count for total, count in zip(self.statistics, counts, strict=True)]
         for stage, elapsed_ms in stats.get("milliseconds", {}).items():
             self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + elapsed_ms
 
@@ -570,8 +570,7 @@ def _clear_cache(jitted: Any) -> None:
 def _cache_info(jitted: Any) -> CacheInfo:
     """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage."""
     state = jitted._state
-    built, reused = state.statistics
-    return CacheInfo(jitted.hits, state.traces, state.executables, built, reused, dict(state.milliseconds))
+    return CacheInfo(jitted.hits, state.traces, state.executables, *state.statistics, dict(state.milliseconds))
 
 
 def _identity_options(jitted: Any) -> Any:

@@ -1,0 +1,316 @@
+"""The kernel cache on disk, which every process of a user shares: one file for the machine code of one nest.
+
+A file appears whole or not at all (it is written under another name, then renamed) and says what it is: magic,
+compiler version, key, symbol, length, checksum, object. A file that is anything else is a miss and is removed; it is
+never run. Whatever the folder refuses (it is read-only, full, not there, not a folder), the process works without.
+The bound holds by removing the files that were used longest ago.
+
+    <folder>/<key in hexadecimal>.kernel     .<key>.<process>.<time>.tmp while being written
+    <folder>/written                         a byte for each KiB stored since the files were last counted
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import itertools
+import logging
+import os
+import stat
+import struct
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from weft import config
+from weft.compiler import nest_key
+
+_log = logging.getLogger("weft.compiler")
+MAGIC = b"weftkrn1"
+# magic, compiler version, key, length of the symbol, length of the object, checksum of all but itself
+HEADER = struct.Struct("<8s16s32sHQ32s")
+_COUNTED = HEADER.size - 32  # bytes of the header that the checksum covers
+SUFFIX, TEMPORARY, LEDGER = ".kernel", ".tmp", "written"
+ABANDONED_S = 600  # a temporary file of this age belongs to a process that was killed
+TOUCH_S = 60  # the time of use is kept to the minute
+MAX_ENTRY_BYTES = 1 << 30
+_serial = itertools.count()
+
+
+class DamagedError(Exception):
+    """A file is not the entry that its name promises."""
+
+
+class Object(NamedTuple):
+    """Machine code found on disk."""
+
+    symbol: str
+    bytes: bytes
+
+
+class Summary(NamedTuple):
+    """What a folder holds."""
+
+    entries: int
+    nbytes: int
+    stale: int  # entries of other versions of the compiler
+
+
+class Verified(NamedTuple):
+    """How many entries are whole, and the names of those that were not and are removed."""
+
+    whole: int
+    removed: list[str]
+
+
+def pack(version: bytes, key: bytes, symbol: str, data: bytes) -> bytes:
+    """The content of an entry's file."""
+    name = symbol.encode()
+    head = HEADER.pack(MAGIC, version, key, len(name), len(data), bytes(32))[:_COUNTED]
+    return b"".join((head, _checksum(head, name, data), name, data))
+
+
+def unpack(content: bytes, key: bytes, version: bytes | None = None) -> Object:
+    """What an entry's file holds; DamagedError says why it is not that entry."""
+    if len(content) < HEADER.size:
+        raise DamagedError("truncated")
+    magic, found_version, found_key, n_symbol, n_object, checksum = HEADER.unpack_from(content)
+    if magic != MAGIC:
+        raise DamagedError("foreign")
+    if len(content) != HEADER.size + n_symbol + n_object:
+        raise DamagedError("of another length")
+    name, data = content[HEADER.size : HEADER.size + n_symbol], content[HEADER.size + n_symbol :]
+    if _checksum(content[:_COUNTED], name, data) != checksum:
+        raise DamagedError("damaged")
+    if found_key != key or (version is not None and found_version != version):
+        raise DamagedError("of another key")
+    return Object(name.decode(), data)
+
+
+def _checksum(*parts: bytes) -> bytes:
+    digest = hashlib.blake2b(digest_size=32)
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+class DiskCache:
+    """One folder of entries."""
+
+    def __init__(self, folder: str, bound: int, version: bytes, parent: str | None = None) -> None:
+        self.folder = folder
+        self.bound = bound
+        self.version = version
+        self.parent = parent  # must be there for the folder to be made
+        self.writable = True
+
+    def path(self, key: bytes) -> str:
+        return os.path.join(self.folder, key.hex() + SUFFIX)
+
+    # one entry
+
+    def load(self, key: bytes) -> Object | None:
+        """The machine code of a key, if it is there and whole."""
+        path = self.path(key)
+        try:
+            content = _read(path)
+            return unpack(content, key, self.version)
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            self.remove(key, f"it is {error}")
+        except (OSError, ValueError) as error:
+            _log.debug("kernel cache: %s cannot be read: %s", path, error)
+            with contextlib.suppress(OSError, ValueError):
+                if stat.S_ISLNK(os.lstat(path).st_mode):
+                    os.unlink(path)
+        return None
+
+    def remove(self, key: bytes, why: str) -> None:
+        """Take an entry away, if the folder lets us."""
+        _log.debug("kernel cache: %s is not used: %s", self.path(key), why)
+        with contextlib.suppress(OSError):
+            os.unlink(self.path(key))
+
+    def store(self, key: bytes, symbol: str, data: bytes) -> bool:
+        """Keep machine code; False where the folder refuses, which ends storing in this process."""
+        if not self.writable:
+            return False
+        content = pack(self.version, key, symbol, data)
+        try:
+            self._write(key, content)
+            self._count(len(content))
+        except (OSError, ValueError) as error:
+            self.writable = False
+            _log.debug("kernel cache: nothing more is kept in %s: %s", self.folder, error)
+            return False
+        return True
+
+    def _write(self, key: bytes, content: bytes) -> None:
+        name = f".{key.hex()}.{os.getpid()}.{time.time_ns()}-{next(_serial)}{TEMPORARY}"
+        temporary = os.path.join(self.folder, name)
+        try:
+            handle = _create(temporary)
+        except FileNotFoundError:
+            if self.parent is not None and not os.path.isdir(self.parent):
+                raise
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            handle = _create(temporary)
+        try:
+            with open(handle, "wb", buffering=0) as file:
+                left = memoryview(content)
+                while left:
+                    left = left[file.write(left) :]
+            os.replace(temporary, self.path(key))
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+            raise
+
+    # all entries
+
+    def _count(self, nbytes: int) -> None:
+        """Note what was stored; when it adds up to a sixteenth of the bound, count the files and keep to the bound."""
+        ledger, units = os.path.join(self.folder, LEDGER), (nbytes + 1023) >> 10
+        handle = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(handle, bytes(units))
+            noted = os.fstat(handle).st_size
+        finally:
+            os.close(handle)
+        if noted <= units or noted << 10 > self.bound >> 4:  # a new ledger knows nothing of older files
+            self.evict()
+
+    def evict(self) -> None:
+        """Remove what was used longest ago, until a sixteenth of the bound is free."""
+        with contextlib.suppress(OSError):
+            handle = os.open(os.path.join(self.folder, LEDGER), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(handle, b"\0")
+                os.ftruncate(handle, 1)
+            finally:
+                os.close(handle)
+        now, files = time.time(), []
+        for name, status in self._files():
+            if name.endswith(TEMPORARY):
+                if now - status.st_mtime > ABANDONED_S:
+                    self._unlink(name)
+                continue
+            files.append((status.st_mtime_ns, name, status.st_size))
+        total = sum(size for _, _, size in files)
+        files.sort()
+        for _, name, size in files:
+            if total <= self.bound - (self.bound >> 4):
+                break
+            self._unlink(name)
+            total -= size
+
+    def _files(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Our files in the folder; those that vanish meanwhile are passed over."""
+        with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
+            for entry in entries:
+                if _is_ours(entry.name):
+                    with contextlib.suppress(OSError):
+                        yield entry.name, entry.stat(follow_symlinks=False)
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(self.folder, name))
+
+    def summary(self) -> Summary:
+        """How many entries and bytes there are."""
+        entries, nbytes, stale = 0, 0, 0
+        for name, status in self._files():
+            nbytes += status.st_size
+            if name.endswith(SUFFIX):
+                entries += 1
+                with contextlib.suppress(OSError), open(os.path.join(self.folder, name), "rb") as file:
+                    stale += file.read(24) != MAGIC + self.version
+        return Summary(entries, nbytes, stale)
+
+    def clear(self) -> int:
+        """Remove every file of ours; gives the number of entries."""
+        count = 0
+        for name, _ in list(self._files()):
+            self._unlink(name)
+            count += name.endswith(SUFFIX)
+        self._unlink(LEDGER)
+        return count
+
+    def verify(self) -> Verified:
+        """Read every entry; those that are damaged are removed."""
+        whole, removed = 0, []
+        for name in sorted(name for name, _ in self._files() if name.endswith(SUFFIX)):
+            try:
+                unpack(_read(os.path.join(self.folder, name)), bytes.fromhex(name.removesuffix(SUFFIX)))
+                whole += 1
+            except FileNotFoundError:
+                continue  # evicted meanwhile
+            except (DamagedError, OSError) as error:
+                self._unlink(name)
+                removed.append(f"{name}: {error}")
+        return Verified(whole, removed)
+
+
+def _is_ours(name: str) -> bool:
+    stem = name.removesuffix(SUFFIX)
+    if stem != name:
+        return len(stem) == 64 and set(stem) <= set("0123456789abcdef")
+    return name.startswith(".") and name.endswith(TEMPORARY)
+
+
+def _create(path: str) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+
+def _read(path: str) -> bytes:
+    """A file's content and a note that it was used. A file that others may write is not trusted with code."""
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
+    with open(handle, "rb", buffering=0) as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_ENTRY_BYTES:
+            raise DamagedError("foreign")
+        if hasattr(os, "geteuid") and (status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022):
+            raise DamagedError("open to other users")
+        content = file.readall()
+        if time.time() - status.st_mtime > TOUCH_S:
+            with contextlib.suppress(OSError):
+                os.utime(handle)
+    return content or b""
+
+
+# which cache
+
+
+def default_folder() -> tuple[str, str] | None:
+    """The platform's cache folder for weft, and the folder that must be there for it to be made."""
+    home = os.path.expanduser("~")
+    if sys.platform == "win32":
+        parent = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
+        return os.path.join(parent, "weft", "Cache"), parent
+    if sys.platform == "darwin":
+        return os.path.join(home, "Library", "Caches", "weft"), home
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(given):
+        return os.path.join(given, "weft"), os.path.dirname(given)
+    return (os.path.join(home, ".cache", "weft"), home) if os.path.isabs(home) else None
+
+
+@functools.lru_cache(maxsize=8)
+def _opened(folder: str, bound: int) -> DiskCache | None:
+    version = nest_key.compiler_version()
+    found: Any = (os.path.abspath(folder), None) if folder else default_folder()
+    if found is None or version is None:
+        _log.debug("kernel cache: off, %s", "no folder for it" if found is None else "the compiler's sources changed")
+        return None
+    return DiskCache(found[0], bound, version, found[1])
+
+
+def current() -> DiskCache | None:
+    """The cache that the options of this thread name; None when it is off."""
+    bound = config.read("cache_disk_bytes")
+    if not config.read("cache") or bound <= 0:
+        return None
+    return _opened(config.read("cache_dir"), bound)

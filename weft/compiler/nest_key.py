@@ -1,0 +1,229 @@
+"""The key of a nest's machine code on disk: a digest of all that the code depends on.
+
+A nest is written as a text in which equal texts mean equal code: dtypes, classes of strides, statements, parameters
+by type and bits; then the target, and the version of the compiler. A kind counts by the primitive of weft that it
+belongs to. What has no such text (a primitive the user defined, the computation of a general reduction) has no key:
+its kernels are built in every process.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import hashlib
+import operator
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from importlib import util
+from typing import Any
+
+import numpy as np
+
+from weft import codegen, core, runtime
+from weft.core import kinds
+from weft.loops import ir
+from weft.target import Target
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_FOLDERS = ("codegen", "core", "loops", "operations")  # what the code of a nest comes from, beside the nest
+_FILES = ("dtypes.py", "target.py", "random/threefry.py", "compiler/nest_key.py", "compiler/disk.py")
+_KIND_HOMES = ("weft.operations", "weft.loops", "weft.random")
+_KINDS = (kinds.Elementwise, kinds.Reduction, kinds.Cumulative)
+# fields with these annotations hold plain values, whose repr says everything
+_PLAIN = frozenset(["int", "int | None", "bool", "str", "tuple[int, ...]"])
+
+
+class NoKeyError(Exception):
+    """A nest holds something whose behaviour no text captures."""
+
+
+def key(nest: ir.Nest, machine: Target) -> bytes | None:
+    """32 bytes that name the nest's code for a machine, or None if it must not be kept on disk."""
+    version = compiler_version()
+    if version is None:
+        return None
+    try:
+        text = nest_text(nest)
+    except NoKeyError:
+        return None
+    return hashlib.blake2b(f"{machine.key}\n{text}".encode(), digest_size=32, key=version).digest()
+
+
+# the text of a nest
+
+
+def nest_text(nest: ir.Nest) -> str:
+    """The canonical text. Raises NoKeyError."""
+    return _write(nest)
+
+
+def _write(value: Any) -> str:
+    writer = _WRITERS.get(type(value))
+    if writer is None:
+        writer = _WRITERS[type(value)] = _writer_of(type(value))
+    return writer(value)
+
+
+@functools.cache
+def _dtype(value: np.dtype) -> str:
+    return f"{value.name}{value.byteorder}"
+
+
+def _tuple(value: tuple[Any, ...]) -> str:
+    return f"({','.join([_write(item) for item in value])})"
+
+
+def _dict(value: dict[Any, Any]) -> str:
+    return f"{{{','.join([f'{_write(name)}:{_write(item)}' for name, item in value.items()])}}}"
+
+
+def _array(value: Any) -> str:
+    if value.dtype.hasobject:
+        raise NoKeyError(f"an array of {value.dtype}")
+    return f"array[{value.dtype.name}{value.shape}{value.tobytes().hex()}]"
+
+
+def _enum(value: enum.Enum) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"
+
+
+def _type(value: type) -> str:
+    if value.__module__ not in ("builtins", "numpy", "ml_dtypes"):
+        raise NoKeyError(f"the type {value!r}")
+    return f"type[{value.__module__}.{value.__qualname__}]"
+
+
+def _kind(value: Any) -> str:
+    found = _home_of_kind(value)
+    if found is None:
+        raise NoKeyError(f"{value!r} is no kind of weft's own")
+    return found
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    bool: repr,
+    int: repr,
+    str: repr,
+    bytes: repr,
+    type(None): repr,
+    float: lambda value: f"float[{struct.pack('<d', value).hex()}]",
+    complex: lambda value: f"complex[{struct.pack('<dd', value.real, value.imag).hex()}]",
+    tuple: _tuple,
+    list: lambda value: f"list{_tuple(tuple(value))}",
+    dict: _dict,
+    frozenset: lambda value: f"set({','.join(sorted([_write(item) for item in value]))})",
+    type: _type,
+}
+
+
+def _writer_of(kind: type) -> Callable[[Any], str]:
+    """How values of a type are written."""
+    is_ours = kind.__module__.startswith("weft.")
+    if issubclass(kind, np.dtype):
+        return _dtype
+    if issubclass(kind, (np.generic, np.ndarray)):
+        return _array
+    if kind in _KINDS:
+        return _kind
+    if is_ours and issubclass(kind, enum.Enum):
+        return _enum
+    if kind.__module__.startswith("weft.loops.") and dataclasses.is_dataclass(kind):
+        return _structure(kind)
+    raise NoKeyError(f"a value of type {kind.__qualname__}")
+
+
+def _structure(kind: type) -> Callable[[Any], str]:
+    """Every field that counts for equality: the plain ones at once, the others one by one."""
+    fields = [field for field in dataclasses.fields(kind) if field.compare]
+    plain = [field.name for field in fields if field.type in _PLAIN or str(field.type).startswith("Literal[")]
+    plain_of = operator.attrgetter(*plain) if plain else lambda _: ()
+    others = [operator.attrgetter(field.name) for field in fields if field.name not in plain]
+    name = kind.__name__
+
+    def write(value: Any) -> str:
+        return f"{name}{plain_of(value)!r}[{','.join([_write(other(value)) for other in others])}]"
+
+    return write
+
+
+# kinds that a name identifies
+
+_homes: dict[int, tuple[Any, str]] = {}  # id of a kind -> the kind, its text
+_collected = (0, 0)  # primitives and modules there were when the homes were collected
+
+
+def _home_of_kind(kind: Any) -> str | None:
+    """``primitive add`` for the kind of weft's own primitive of that name; None for anybody else's."""
+    global _collected
+    found = _homes.get(id(kind))
+    if found is None and _collected != (len(core.registry), len(sys.modules)):
+        _collected = len(core.registry), len(sys.modules)
+        _collect_homes()
+        found = _homes.get(id(kind))
+    return found[1] if found is not None and found[0] is kind else None
+
+
+def _collect_homes() -> None:
+    """Primitives stand in their modules as ``name_p``; a few kinds of the loops' own have no primitive."""
+    modules = {name: vars(module) for name, module in sys.modules.items() if name.startswith(_KIND_HOMES)}
+    for primitive in core.registry.values():
+        if isinstance(primitive.kind, _KINDS):
+            variable = f"{primitive.name}_p"
+            if any(names.get(variable) is primitive for names in modules.values()):
+                _homes[id(primitive.kind)] = primitive.kind, f"primitive {primitive.name}"
+    for module, names in modules.items():
+        if module.startswith("weft.loops"):
+            for variable, value in list(names.items()):
+                if type(value) in _KINDS:
+                    _homes.setdefault(id(value), (value, f"kind {variable}"))
+
+
+# the version of the compiler
+
+
+@functools.cache
+def compiler_version() -> bytes | None:
+    """16 bytes that change whenever the code of some nest might; None if the sources are not what is running."""
+    digest = hashlib.blake2b(digest_size=16)
+    try:
+        for name, status in _sources():
+            if status.st_mtime_ns > core.LOADED_NS:
+                return None  # edited since this process read it
+            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
+        native = sys.modules[f"{runtime.__name__}._native"].__file__ or ""
+        status = os.stat(native)
+        digest.update(f"native {status.st_size} {status.st_mtime_ns}\n".encode())
+    except (OSError, KeyError):
+        return None
+    digest.update(" ".join(codegen.helper_names()).encode())
+    digest.update(f"\nweft {getattr(sys.modules['weft'], '__version__', '')} numpy {np.__version__}\n".encode())
+    digest.update(_llvmlite_version().encode())
+    return digest.digest()
+
+
+def _sources() -> Iterator[tuple[str, os.stat_result]]:
+    for folder in _FOLDERS:
+        with os.scandir(os.path.join(_ROOT, folder)) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name.endswith(".py"):
+                    yield f"{folder}/{entry.name}", entry.stat()
+    for name in _FILES:
+        yield name, os.stat(os.path.join(_ROOT, name))
+
+
+def _llvmlite_version() -> str:
+    """From the name of its metadata's folder: llvmlite is not imported to find what is on disk."""
+    found = util.find_spec("llvmlite")
+    places = list(found.submodule_search_locations or ()) if found is not None else []
+    if not places:
+        return "no llvmlite"
+    beside = os.path.dirname(places[0])
+    try:
+        status = os.stat(os.path.join(places[0], "_version.py"))
+        names = sorted(name for name in os.listdir(beside) if name.startswith("llvmlite-"))
+    except OSError:
+        return f"llvmlite in {places[0]}"
+    return f"{' '.join(names)} {status.st_size}"
