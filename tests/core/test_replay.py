@@ -41,6 +41,17 @@ def traced(function: Any, *args: Any) -> str:
         return str(weft.make_jaxpr(lambda *a: function(*a))(*args))
 
 
+def test_calls_with_rules_have_jaxprs_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.ones(3, np.float32)
+    function = lambda a: weft.nn.relu(a) + weft.nn.relu(weft.nn.relu6(a)) + jnp.logaddexp(a, weft.nn.relu(a))
+    traced(function, x)
+    remembered = traced(function, x)
+    for rule in (weft.nn.relu, weft.nn.relu6):
+        monkeypatch.setattr(rule, "_programs", None)
+    assert remembered == traced(function, x)
+    assert np.allclose(weft.jit(function)(x), function(x))
+
+
 def test_an_operand_that_is_given_twice() -> None:
     x, y = np.ones(3, np.float32), np.ones(3, np.float32)
     assert "add a a" in traced(lambda a, b: jnp.add(a, a), x, y)

@@ -42,6 +42,9 @@ def _print_custom_jvp_call(eqn: Any, context: Any, settings: Any) -> Any:
 custom_jvp_call_p.print_rule = _print_custom_jvp_call
 
 
+_PROGRAMS_BOUND = 1024  # programs remembered for each function of weft itself
+
+
 class JvpRule:
     """The rule of one custom_jvp function, as an equation carries it; it prints as its name."""
 
@@ -86,6 +89,9 @@ class custom_jvp:
         self.nondiff_argnames = tuple(nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
         self.symbolic_zeros = False
+        module = getattr(self, "__module__", None) or ""
+        own = module.startswith("weft.") and not module.startswith("weft.tour.")
+        self._programs: dict[Any, Any] | None = {} if own and not nondiff_argnums else None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -119,18 +125,8 @@ class custom_jvp:
         moved = [args[i] for i in range(len(args)) if i not in self.nondiff_argnums]
         fixed = tuple(args[i] for i in self.nondiff_argnums)
         leaves, in_tree = runtime.tree_flatten(tuple(moved))
-        out_tree: Any = None
-
-        def flat(*values: Any) -> list[Any]:
-            nonlocal out_tree
-            given = iter(runtime.tree_unflatten(in_tree, list(values)))
-            whole = [args[i] if i in self.nondiff_argnums else next(given) for i in range(len(args))]
-            outs, out_tree = runtime.tree_flatten(self.fun(*whole))
-            return outs
-
-        avals = [_aval(leaf, position) for position, leaf in enumerate(leaves)]
-        closed, _ = tracing.trace_to_jaxpr(flat, avals, _debug_info(self.fun))
-        program, captured = calls.close_over(closed)
+        avals = tuple([_aval(leaf, position) for position, leaf in enumerate(leaves)])
+        program, captured, out_tree = self._program(args, avals, in_tree)
         outs = custom_jvp_call_p.bind(
             *captured,
             *leaves,
@@ -140,6 +136,30 @@ class custom_jvp:
             symbolic_zeros=self.symbolic_zeros,
         )
         return runtime.tree_unflatten(out_tree, outs)
+
+    def _program(self, args: tuple[Any, ...], avals: tuple[Any, ...], in_tree: Any) -> tuple[ClosedJaxpr, Any, Any]:
+        """(the function's program, values that it captured, the tree of its results), a new jaxpr for every call.
+
+        Functions of weft itself capture nothing, so theirs are copies of what was traced before for these types.
+        """
+        key = (avals, in_tree, runtime.get_config_token())
+        known = self._programs.get(key) if self._programs is not None else None
+        if known is not None:
+            return ClosedJaxpr(known[0].replace()), (), known[1]
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            given = iter(runtime.tree_unflatten(in_tree, list(values)))
+            whole = [args[i] if i in self.nondiff_argnums else next(given) for i in range(len(args))]
+            outs, out_tree = runtime.tree_flatten(self.fun(*whole))
+            return outs
+
+        closed, _ = tracing.trace_to_jaxpr(flat, avals, _debug_info(self.fun))
+        program, captured = calls.close_over(closed)
+        if self._programs is not None and not closed.consts and len(self._programs) < _PROGRAMS_BOUND:
+            self._programs[key] = (closed.jaxpr, out_tree)
+        return program, captured, out_tree
 
 
 def _aval(value: Any, position: int) -> Any:
