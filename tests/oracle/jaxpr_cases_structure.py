@@ -3,10 +3,9 @@
 One case a line: an expression over ``jnp lax nn random special np`` and x, y, z, then a bar and the types, ``~`` for a
 Python scalar and ``key`` for a typed random key.
 
-Not here, because what JAX prints takes an equation that does not exist yet: diagflat, diag of a vector,
-tril_indices, triu_indices and their ``_from`` forms (gather, scatter), diagonal, diag of a matrix and corrcoef
-(gather in a branch of cond), fromfunction and piecewise (their functions are batched: the places of broadcasts,
-stop_gradient and copy are the batching rules').
+Not here, because what JAX prints takes an equation that does not exist yet: diagflat, tril_indices, triu_indices and
+their ``_from`` forms (gather, scatter), diagonal, diag of a matrix and corrcoef (gather in a branch of cond),
+fromfunction and piecewise (their functions are batched, and the batching rules place the broadcasts).
 """
 
 from __future__ import annotations
