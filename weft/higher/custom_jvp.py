@@ -15,10 +15,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import runtime
-from weft.core import kinds, printer
+from weft.core import kinds, printer, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.primitive import Primitive
 from weft.higher import calls
 
@@ -145,7 +145,7 @@ class custom_jvp:
         key = (avals, in_tree, runtime.get_config_token())
         known = self._programs.get(key) if self._programs is not None else None
         if known is not None:
-            return ClosedJaxpr(known[0].replace()), (), known[1]
+            return ClosedJaxpr(_with_new_variables(known[0])), (), known[1]
         out_tree: Any = None
 
         def flat(*values: Any) -> list[Any]:
@@ -157,9 +157,32 @@ class custom_jvp:
 
         closed, _ = tracing.trace_to_jaxpr(flat, avals, _debug_info(self.fun))
         program, captured = calls.close_over(closed)
-        if self._programs is not None and not closed.consts and len(self._programs) < _PROGRAMS_BOUND:
-            self._programs[key] = (closed.jaxpr, out_tree)
+        programs = self._programs
+        if programs is not None and len(programs) < _PROGRAMS_BOUND and not closed.consts and _is_flat(closed.jaxpr):
+            programs[key] = (closed.jaxpr, out_tree)
         return program, captured, out_tree
+
+
+def _is_flat(jaxpr: Jaxpr) -> bool:
+    """Whether the only jaxprs inside are those of jitted functions, which calls share."""
+    return all(
+        eqn.primitive is calls.jit_p or not any(True for _ in jaxprs_in_params(eqn.params)) for eqn in jaxpr.eqns
+    )
+
+
+def _with_new_variables(jaxpr: Jaxpr) -> Jaxpr:
+    """The same program in variables of its own, recorded here."""
+    with source_info.no_scopes():
+        source = source_info.capture(1)
+    new: dict[Any, Any] = {v: Var(v.aval) for v in jaxpr.invars}
+    eqns = []
+    for eqn in jaxpr.eqns:
+        invars = [atom if type(atom) is Literal else new[atom] for atom in eqn.invars]
+        outvars = [type(v)(v.aval) for v in eqn.outvars]
+        new.update(zip(eqn.outvars, outvars, strict=True))
+        eqns.append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, eqn.effects, source))
+    outvars = [atom if type(atom) is Literal else new[atom] for atom in jaxpr.outvars]
+    return Jaxpr([], [new[v] for v in jaxpr.invars], outvars, eqns, jaxpr.effects, jaxpr.debug_info)
 
 
 def _aval(value: Any, position: int) -> Any:
