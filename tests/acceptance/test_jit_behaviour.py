@@ -179,6 +179,14 @@ def placing_and_getting(lib: Any, np_: Any) -> Any:
     )
 
 
+@_case
+def iteration_is_lazy(lib: Any, np_: Any) -> Any:
+    uses: list[Callable[[Any], Any]] = [
+        lambda x: [row * 2 for row in x], lambda x: [a + b for a, b in zip(x, x, strict=True)], lambda x: next(iter(x)),
+    ]  # fmt: skip
+    return [str(lib.make_jaxpr(use)(np.ones((3, 2), np.float32))) for use in uses]
+
+
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CASES)

@@ -65,7 +65,7 @@ class Tracer:
     def __iter__(self) -> Iterator[Any]:
         if not self.aval.shape:
             raise TypeError("iteration over a 0-d array")
-        return iter([self[index] for index in range(self.aval.shape[0])])  # type: ignore[index]
+        return (self[index] for index in range(self.aval.shape[0]))  # type: ignore[index]
 
     def __repr__(self) -> str:
         weak = "~" if getattr(self.aval, "weak_type", False) else ""

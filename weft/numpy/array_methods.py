@@ -216,7 +216,7 @@ def _contains(self: Any, item: Any) -> bool:
 def _iter_traced(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
-    return iter(indexing.rows(self))
+    return indexing.rows(self)
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:

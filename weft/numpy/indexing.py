@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -239,6 +240,6 @@ def _at_integers(x: Any, integers: tuple[Any, ...], plan: Plan, shape: tuple[int
     return lax.squeeze(taken, tuple(sorted(squeezed)))
 
 
-def rows(x: Any) -> list[Any]:
-    """The slices of a traced array along its first axis, as iteration gives them."""
-    return [lax.squeeze(lax.slice_in_dim(x, i, i + 1), (0,)) for i in range(promotion.shape_of(x)[0])]
+def rows(x: Any) -> Iterator[Any]:
+    """The slices of a traced array along its first axis, each recorded when iteration comes to it."""
+    return (lax.squeeze(lax.slice_in_dim(x, i, i + 1), (0,)) for i in range(promotion.shape_of(x)[0]))
