@@ -43,6 +43,7 @@ class Worker:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=HERE,
+            env={"WEFT_CACHE": "off", **os.environ},  # first calls are those of a first process
         )
         self.version = self.answer().get("version", "?")
 
