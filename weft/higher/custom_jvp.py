@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -172,8 +173,8 @@ def _is_flat(jaxpr: Jaxpr) -> bool:
 
 def _with_new_variables(jaxpr: Jaxpr) -> Jaxpr:
     """The same program in variables of its own, recorded here."""
-    with source_info.no_scopes():
-        source = source_info.capture(1)
+    frame = source_info.user_frame(sys._getframe(1))
+    source = None if frame is None else (frame.f_code, frame.f_lasti, ())
     new: dict[Any, Any] = {v: Var(v.aval) for v in jaxpr.invars}
     eqns = []
     for eqn in jaxpr.eqns:

@@ -570,7 +570,8 @@ def _clear_cache(jitted: Any) -> None:
 def _cache_info(jitted: Any) -> CacheInfo:
     """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage."""
     state = jitted._state
-    return CacheInfo(jitted.hits, state.traces, state.executables, *state.statistics, dict(state.milliseconds))
+    built, loaded, reused = state.statistics
+    return CacheInfo(jitted.hits, state.traces, state.executables, built, loaded, reused, dict(state.milliseconds))
 
 
 def _identity_options(jitted: Any) -> Any:
