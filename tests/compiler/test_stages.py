@@ -81,13 +81,13 @@ def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         weft.config.update("check", checked)
     printed = capfd.readouterr().err
     assert "shown: fuse" in printed and "kernel add" in printed and "nest add" in printed
-    assert {path.suffix for path in tmp_path.iterdir()} >= {".simplify", ".fuse", ".lower", ".plan"}
+    assert {path.suffix for path in tmp_path.iterdir()} >= {".simplify", ".fuse", ".lower", ".schedule", ".plan"}
 
 
 def test_forms_and_all_name_stages_and_other_words_raise(capfd: pytest.CaptureFixture[str]) -> None:
     closed = ladder.traced(lambda x: [lax.add(x, x)], [X])
     try:
-        for words, shown in (("kernel,loops", {"fuse", "lower"}), ("jaxpr", {"simplify"}), ("all", {"plan", "asm"})):
+        for words, shown in (("kernel,loops", {"fuse", "schedule"}), ("jaxpr", {"simplify"}), ("all", {"plan", "asm"})):
             weft.config.update("show", words)
             pipeline.compile_new(closed, "shown", ())
             printed = capfd.readouterr().err

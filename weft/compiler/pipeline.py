@@ -1,6 +1,6 @@
 """The pipeline: a jaxpr goes in, a program that the runtime can run comes out.
 
-    jaxpr -> simplify -> fuse -> lower -> plan -> codegen -> Executable
+    jaxpr -> simplify -> fuse -> lower -> schedule -> plan -> codegen -> link -> Executable
 
 Compiled programs are found again by the fingerprint of their jaxpr, kernels by their nest.
 """
@@ -25,7 +25,7 @@ from weft.compiler.cache import KERNELS
 from weft.compiler.stages import Stages
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
-from weft.loops import lower, printer
+from weft.loops import lower, printer, schedule
 from weft.loops.schedule import Lowered
 
 _log = logging.getLogger("weft.compiler")
@@ -164,7 +164,8 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     lanes = target.host().lanes
     jaxpr = stages.run("simplify", simplify.simplify, closed)
     kernels = stages.run("fuse", fuse.fuse, jaxpr.jaxpr)
-    lowered = stages.run("lower", lower_all, kernels, lanes)
+    drafts = stages.run("lower", lower_all, kernels)
+    lowered = stages.run("schedule", schedule_all, kernels, drafts, lanes)
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
     compiled = stages.run("codegen", _codegen, program, planned)
     program.jaxpr, program.kernels, program.lowered, program.plan = jaxpr.jaxpr, kernels, lowered, planned
@@ -194,9 +195,17 @@ def check_sizes(closed: ClosedJaxpr) -> None:
                 )
 
 
-def lower_all(kernels: fuse.Kernels, lanes: int) -> list[Lowered | None]:
+def lower_all(kernels: fuse.Kernels) -> list[lower.Draft | None]:
+    """Every kernel as statements over its own axes."""
+    return [lower.lower(step.kernel, kernels.sizes) if step.kernel else None for step in kernels.steps]
+
+
+def schedule_all(kernels: fuse.Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
-    return [lower.lower(step.kernel, kernels.sizes, lanes) if step.kernel else None for step in kernels.steps]
+    return [
+        schedule.schedule(step.kernel, draft, lanes) if step.kernel and draft else None
+        for step, draft in zip(kernels.steps, drafts, strict=True)
+    ]
 
 
 def _codegen(program: Program, planned: plan.Plan) -> list[cache.Compiled]:

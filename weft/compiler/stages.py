@@ -1,6 +1,6 @@
 """The stage combinator: every stage of the pipeline is named, timed, printed, dumped, skipped and verified here.
 
-``WEFT_SHOW=fuse,lower`` prints what a stage made (``all``: each); ``WEFT_DUMP=dir`` writes it to files;
+``WEFT_SHOW=fuse,schedule`` prints what a stage made (``all``: each); ``WEFT_DUMP=dir`` writes it to files;
 ``WEFT_SKIP=simplify`` leaves out the optional parts of a stage; ``WEFT_CHECK=1`` verifies programs after every stage
 and, while they are small, compares their results bit for bit before and after.
 """
@@ -21,8 +21,8 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.errors import InternalError
 
 Result = TypeVar("Result")
-STAGES = ("simplify", "fuse", "lower", "plan", "codegen", "link", "llvm", "asm")
-_MADE_BY = {"jaxpr": "simplify", "kernel": "fuse", "loops": "lower"}
+STAGES = ("simplify", "fuse", "lower", "schedule", "plan", "codegen", "link", "llvm", "asm")
+_MADE_BY = {"jaxpr": "simplify", "kernel": "fuse", "loops": "schedule"}
 _serial = itertools.count()
 
 

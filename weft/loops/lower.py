@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import kinds
-from weft.loops import ir, kernel, schedule
+from weft.loops import ir, kernel, printer
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import CONSTANT, Access, Kernel, Node
 
@@ -56,10 +56,13 @@ class Draft:
     phases: list[tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]]
     indexed: set[int]  # axes an IndexOf reads: they may not be collapsed
 
+    def describe(self) -> str:
+        return printer.draft_text(self)
 
-def lower(source: Kernel, sizes: Sizes, lanes: int) -> schedule.Lowered:
-    """The nest of a kernel, and what its parameters are at the present sizes."""
-    return schedule.schedule(source, _Lowering(source, sizes).draft(), lanes)
+
+def lower(source: Kernel, sizes: Sizes) -> Draft:
+    """A kernel as statements over its own axes, for ``schedule`` to make a nest of."""
+    return _Lowering(source, sizes).draft()
 
 
 def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

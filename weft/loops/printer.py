@@ -9,6 +9,9 @@ nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x16
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from weft.loops import ir
@@ -28,17 +31,35 @@ def text(nest: ir.Nest) -> str:
     ]
     operands += [f"row{i} {_dtype(dtype)}" for i, dtype in enumerate(nest.rows)]
     lines.append("  " + "   ".join(operands))
-    lines += [f"  {_statement(nest, s)}" for s in nest.setup]
+    lines += [f"  {_statement(nest.operands, s)}" for s in nest.setup]
     reduced = ", ".join(f"i{i}" for i, dim in enumerate(nest.dims) if dim.role == "reduced")
     for number, phase in enumerate(nest.phases):
         lines.append(f"  phase {number}")
-        lines += [f"    {_statement(nest, s)}" for s in phase.before]
+        lines += [f"    {_statement(nest.operands, s)}" for s in phase.before]
         if phase.body and reduced:
             lines.append(f"    for {reduced}")
-        lines += [f"      {_statement(nest, s)}" for s in phase.body]
+        lines += [f"      {_statement(nest.operands, s)}" for s in phase.body]
         for reduce in phase.reductions:
             args = ", ".join(f"v{arg}" for arg in reduce.args)
             lines.append(f"    {_outs(reduce.outs)} = {reduce.name}({args}) {reduce.tree}")
+    return "\n".join(lines)
+
+
+def draft_text(draft: Any) -> str:
+    """A draft of ``lower``: its operands with their strides by axis, then its statements over those axes."""
+    lines = []
+    for i, operand in enumerate(draft.operands):
+        strides = ", ".join(f"{key}: {stride.elems}" for key, stride in operand.strides.items())
+        lines.append(f"  {operand.role}{i} {_dtype(operand.dtype)} offset {operand.offset} strides {{{strides}}}")
+    lines += [f"  row{i} {_dtype(dtype)}" for i, dtype in enumerate(draft.rows)]
+    lines += [f"  {_statement(draft.operands, s)}" for s in draft.setup]
+    for number, (before, body, reductions) in enumerate(draft.phases):
+        lines.append(f"  phase {number}")
+        lines += [f"    {_statement(draft.operands, s)}" for s in before]
+        lines += [f"      {_statement(draft.operands, s)}" for s in body]
+        lines += [
+            f"    {_outs(r.outs)} = {r.name}({', '.join(f'v{arg}' for arg in r.args)}) {r.tree}" for r in reductions
+        ]
     return "\n".join(lines)
 
 
@@ -51,12 +72,12 @@ def _dtype(dtype: np.dtype) -> str:
     return short if short in ("bool", dtype.name) else f"{short}{dtype.itemsize * 8}"
 
 
-def _statement(nest: ir.Nest, s: ir.Statement) -> str:
+def _statement(operands: Sequence[Any], s: ir.Statement) -> str:
     match s:
         case ir.Load(out, operand):
-            return f"v{out} = load {nest.operands[operand].role}{operand}"
+            return f"v{out} = load {operands[operand].role}{operand}"
         case ir.Store(operand, value):
-            return f"store {nest.operands[operand].role}{operand} = v{value}"
+            return f"store {operands[operand].role}{operand} = v{value}"
         case ir.RowStore(row, value):
             return f"store row{row} = v{value}"
         case ir.RowLoad(out, row):
