@@ -210,3 +210,37 @@ def test_types_for_annotations() -> None:
     assert isinstance(wnp.ones(1), weft.typing.ArrayLike)
     assert isinstance(2.5, weft.typing.ArrayLike)
     assert not isinstance("text", weft.typing.ArrayLike)
+
+
+PLACED = {
+    "zeros": lambda **where: wnp.zeros(3, **where),
+    "asarray": lambda **where: wnp.asarray([1], **where),
+    "arange": lambda **where: wnp.arange(3, **where),
+    "full_like": lambda **where: wnp.full_like(wnp.ones(3), 2, **where),
+    "linspace": lambda **where: wnp.linspace(0, 1, 3, **where),
+    "astype": lambda **where: wnp.ones(3).astype(int, **where),
+    "from_dlpack": lambda **where: wnp.from_dlpack(np.ones(3), **where),
+    "einsum": lambda **where: wnp.einsum("i->i", wnp.ones(3), **where),
+    "reshape": lambda **where: wnp.ones(3).reshape(3, 1, **where),
+    "matmul": lambda **where: wnp.matmul(wnp.ones(3), wnp.ones(3), **where),
+    "uniform": lambda **where: weft.random.uniform(weft.random.key(0), (3,), **where),
+    "constant": lambda **where: weft.nn.initializers.constant(1)(weft.random.key(0), (3,), **where),
+}
+ONLY_DEVICE = ("linspace", "astype", "from_dlpack")
+ONLY_SHARDING = ("einsum", "reshape", "matmul", "uniform", "constant")
+
+
+class Elsewhere(weft.sharding.Sharding):
+    """A sharding over devices that do not exist."""
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_placement_elsewhere_is_refused(name: str) -> None:
+    for keyword in ("device",) * (name not in ONLY_SHARDING) + ("out_sharding",) * (name not in ONLY_DEVICE):
+        for where in (None, weft.devices()[0], weft.sharding.SingleDeviceSharding(weft.devices()[0])):
+            PLACED[name](**{keyword: where})
+        for where in ("tpu", "cpu", 3):
+            with pytest.raises(ValueError, match=f"{keyword} is None, a device"):
+                PLACED[name](**{keyword: where})
+        with pytest.raises(NotImplementedError, match="one device"):
+            PLACED[name](**{keyword: Elsewhere()})

@@ -124,3 +124,11 @@ def test_errors() -> None:
         random.key(0, impl="foo")
     with pytest.raises(TypeError):
         random.key(0) + 1
+
+
+def test_choice_honours_or_refuses_axis_and_mode() -> None:
+    same(random.choice(random.key(0), 4, (3,), axis=-1), jax.random.choice(jax.random.key(0), 4, (3,), axis=-1))
+    with pytest.raises(ValueError, match="axis 1 is out of bounds"):
+        random.choice(random.key(0), 4, (3,), axis=1)
+    with pytest.raises(NotImplementedError, match="mode='high'"):
+        random.choice(random.key(0), 4, (3,), mode="high")

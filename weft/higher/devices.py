@@ -147,6 +147,18 @@ def as_device(target: Any) -> Device | None:
     )
 
 
+def check_placement(device: Any = None, out_sharding: Any = None) -> None:
+    """Accept what names the one CPU device: None, a device or a ``SingleDeviceSharding``; as in JAX, no strings."""
+    for name, value in (("device", device), ("out_sharding", out_sharding)):
+        if value is None or isinstance(value, Device | SingleDeviceSharding):
+            continue
+        if isinstance(value, Sharding):
+            raise NotImplementedError(f"[placement] {name}={value!r}: weft has one device and places arrays there only")
+        raise ValueError(
+            f"[placement] {name} is None, a device such as weft.devices()[0] or a SingleDeviceSharding, got {value!r}"
+        )
+
+
 def devices(backend: str | None = None) -> list[Device]:
     """All devices of ``backend`` (default: the default backend).
 

@@ -18,6 +18,7 @@ from weft import dtypes, random
 from weft import numpy as wnp
 from weft import operations as lax
 from weft import unbuilt as _unbuilt
+from weft.higher import devices
 
 _TRUNCATED_DEVIATION = 0.87962566103423978  # of a standard normal variable cut off at -2 and 2
 
@@ -39,6 +40,7 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
     >>> zeros(None, (2,)).tolist()
     [0.0, 0.0]
     """
+    devices.check_placement(out_sharding=out_sharding)
     return wnp.zeros(shape, _float_dtype(dtype, None))
 
 
@@ -48,6 +50,7 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
     >>> ones(None, (2,)).tolist()
     [1.0, 1.0]
     """
+    devices.check_placement(out_sharding=out_sharding)
     return wnp.ones(shape, _float_dtype(dtype, None))
 
 
@@ -60,6 +63,7 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        devices.check_placement(out_sharding=out_sharding)
         return wnp.full(shape, value, _float_dtype(dtype, default))
 
     return init
@@ -70,6 +74,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        devices.check_placement(out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         return random.uniform(key, shape, target) * wnp.array(scale, target)
 
@@ -81,6 +86,7 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        devices.check_placement(out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         return random.normal(key, shape, target) * wnp.array(stddev, target)
 
@@ -92,6 +98,7 @@ def truncated_normal(stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, u
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        devices.check_placement(out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         return random.truncated_normal(key, lower, upper, shape, target) * wnp.array(stddev, target)
 
@@ -132,6 +139,7 @@ def variance_scaling(
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        devices.check_placement(out_sharding=out_sharding)
         target = _float_dtype(dtype, default)
         fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
         sizes = {

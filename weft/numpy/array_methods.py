@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft import operations as lax
+from weft.higher import devices
 from weft.numpy import (
     arithmetic,
     contractions,
@@ -152,11 +153,13 @@ def _is_int(value: Any) -> bool:
 
 
 def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
+    devices.check_placement(out_sharding=out_sharding)
     shape = args[0] if len(args) == 1 and not _is_int(args[0]) else args
     return rearrange.reshape(self, shape, order)
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    devices.check_placement(device)
     return creation.astype(self, dtype, copy=copy)
 
 
@@ -166,6 +169,7 @@ def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
 
 
 def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    devices.check_placement(out_sharding=out_sharding)
     return rearrange.ravel(self, order)
 
 

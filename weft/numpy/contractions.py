@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import axes, promotion, rearrange
 
@@ -45,6 +46,7 @@ def dot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = 
     >>> dot(2, 3).item()
     6
     """
+    devices.check_placement(out_sharding=out_sharding)
     return _dot(a, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
@@ -139,6 +141,7 @@ def matmul(
     >>> matmul(weft.numpy.eye(2), weft.numpy.ones(2)).tolist()
     [1.0, 1.0]
     """
+    devices.check_placement(out_sharding=out_sharding)
     return _matmul(a, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
@@ -311,6 +314,7 @@ def tensordot(
     >>> tensordot(weft.numpy.ones(3), weft.numpy.ones(3), 1).item()
     3.0
     """
+    devices.check_placement(out_sharding=out_sharding)
     if not isinstance(axes, int):
         pairs = tuple((x,) if hasattr(x, "__index__") else tuple(x) for x in axes)
         axes = tuple(tuple(operator.index(d) for d in side) for side in pairs)

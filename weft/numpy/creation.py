@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
+from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import axes, promotion
 
@@ -49,6 +50,7 @@ def array(
     >>> array([1, 2.5]).tolist()
     [1.0, 2.5]
     """
+    devices.check_placement(device, out_sharding)
     if order not in (None, "K", "C"):
         raise NotImplementedError("Only implemented for order='K' or 'C'")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "array")
@@ -76,6 +78,7 @@ def asarray(
     >>> asarray(2).dtype.name
     'int32'
     """
+    devices.check_placement(device, out_sharding)
     if dtype is not None:
         dtype = dtypes.check_user_dtype(dtype, "asarray")
     return array(a, dtype=dtype, copy=bool(copy), order=order)
@@ -186,6 +189,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     >>> astype(2.7, int).item()
     2
     """
+    devices.check_placement(device)
     promotion.check_arraylike("astype", x)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "astype")
     own = promotion.dtype_of(x)
@@ -206,6 +210,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     >>> full((2,), 7).tolist()
     [7, 7]
     """
+    devices.check_placement(device, out_sharding)
     promotion.check_arraylike("full", fill_value) if not isinstance(fill_value, str | list | tuple) else None
     if isinstance(fill_value, str):
         _convert_host(np.asarray(fill_value), None, fill_value)
@@ -224,6 +229,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> zeros(2).tolist()
     [0.0, 0.0]
     """
+    devices.check_placement(device, out_sharding)
     return _filled("zeros", shape, 0, dtype)
 
 
@@ -233,6 +239,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     >>> ones(2).tolist()
     [1.0, 1.0]
     """
+    devices.check_placement(device, out_sharding)
     return _filled("ones", shape, 1, dtype)
 
 
@@ -242,6 +249,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> empty((2, 3)).shape
     (2, 3)
     """
+    devices.check_placement(device, out_sharding)
     return _filled("empty", shape, 0, dtype)
 
 
@@ -263,6 +271,7 @@ def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = No
     >>> zeros_like(3).item()
     0
     """
+    devices.check_placement(device, out_sharding)
     return _filled_like("zeros_like", a, 0, dtype, shape)
 
 
@@ -272,6 +281,7 @@ def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = Non
     >>> ones_like(3).item()
     1
     """
+    devices.check_placement(device, out_sharding)
     return _filled_like("ones_like", a, 1, dtype, shape)
 
 
@@ -281,6 +291,7 @@ def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: 
     >>> empty_like(3).shape
     ()
     """
+    devices.check_placement(device)
     return _filled_like("empty_like", prototype, 0, dtype, shape)
 
 
@@ -300,6 +311,7 @@ def full_like(
     >>> full_like(3, 5).item()
     5
     """
+    devices.check_placement(device, out_sharding)
     if not (hasattr(a, "dtype") and hasattr(a, "shape")):
         promotion.check_arraylike("full_like", a)
     promotion.check_arraylike("full_like", 0, fill_value)
@@ -320,6 +332,7 @@ def arange(
     >>> arange(3).tolist()
     [0, 1, 2]
     """
+    devices.check_placement(device, out_sharding)
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "arange")
     given = {"start": start, "stop": stop, "step": step}
     if stop is None and step is None:
@@ -372,6 +385,7 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     >>> eye(2).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    devices.check_placement(device)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "eye")
     rows = _extent(N, "N", "eye")
     columns = rows if M is None else _extent(M, "M", "eye")
@@ -447,6 +461,7 @@ def linspace(
     >>> linspace(0, 1, 3).tolist()
     [0.0, 0.5, 1.0]
     """
+    devices.check_placement(device)
     num = axes.concrete_int(num, "'num' argument of jnp.linspace")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "linspace")
     return _linspace(start, stop, num=num, endpoint=bool(endpoint), retstep=bool(retstep), dtype=asked, axis=axis)
@@ -650,4 +665,5 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     >>> from_dlpack(np.ones(2, np.float32)).tolist()
     [1.0, 1.0]
     """
+    devices.check_placement(device)
     return runtime.from_dlpack(x, copy=copy)

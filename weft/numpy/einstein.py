@@ -19,6 +19,7 @@ import numpy as np
 
 from weft import dtypes, lazy
 from weft import operations as lax
+from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import promotion
 
@@ -52,6 +53,7 @@ def einsum(
     >>> einsum("i,i", weft.numpy.ones(3), weft.numpy.ones(3)).item()
     3.0
     """
+    devices.check_placement(out_sharding=out_sharding)
     if out is not None:
         raise NotImplementedError("The 'out' argument to jnp.einsum is not supported.")
     arguments = (subscripts, *operands)

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import core, errors
 from weft import operations as lax
+from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import arithmetic, axes, promotion
 
@@ -84,6 +85,7 @@ def reshape(a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, o
     >>> reshape(3, (1, 1)).shape
     (1, 1)
     """
+    devices.check_placement(out_sharding=out_sharding)
     promotion.check_arraylike("reshape", a)
     if copy is False:
         raise ValueError("jax.numpy.reshape: copy=False is not supported.")
@@ -121,6 +123,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     >>> ravel(3).tolist()
     [3]
     """
+    devices.check_placement(out_sharding=out_sharding)
     promotion.check_arraylike("ravel", a)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'.")
@@ -270,6 +273,7 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     >>> broadcast_to(1, (2,)).tolist()
     [1, 1]
     """
+    devices.check_placement(out_sharding=out_sharding)
     promotion.check_arraylike("broadcast_to", array)
     return _broadcast_to(array, shape=axes.canonical_shape(shape))
 
@@ -452,6 +456,7 @@ def repeat(
     >>> repeat(weft.numpy.arange(2), 2).tolist()
     [0, 0, 1, 1]
     """
+    devices.check_placement(out_sharding=out_sharding)
     promotion.check_arraylike("repeat", a)
     if isinstance(repeats, core.Tracer):
         raise errors.ConcretizationTypeError(

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import config, dtypes
 from weft import operations as lax
+from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reductions, selection
 from weft.random import keys, sampling
@@ -49,6 +50,7 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, o
     >>> bernoulli(keys.key(0), 1.0).item()
     True
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("bernoulli", key)
     if mode != "low":
         raise NotImplementedError(f"weft.random.bernoulli with mode={mode!r} is not implemented yet")
@@ -71,6 +73,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     >>> exponential(keys.key(0), (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, shape, dtype = _sampler("exponential", key, shape, dtype)
     return _exponential(typed, shape=shape, dtype=dtype)
 
@@ -86,6 +89,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     >>> gumbel(keys.key(0), (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, shape, dtype = _sampler("gumbel", key, shape, dtype)
     mode = ("high" if config.read("high_dynamic_range_gumbel") else "low") if mode is None else mode
     if mode not in ("high", "low"):
@@ -112,6 +116,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     >>> laplace(keys.key(0), (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, shape, dtype = _sampler("laplace", key, shape, dtype)
     return _laplace(typed, shape=shape, dtype=dtype)
 
@@ -129,6 +134,7 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     >>> logistic(keys.key(0), (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, shape, dtype = _sampler("logistic", key, shape, dtype)
     return _logistic(typed, shape=shape, dtype=dtype)
 
@@ -145,6 +151,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     >>> cauchy(keys.key(0), (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, shape, dtype = _sampler("cauchy", key, shape, dtype)
     return _cauchy(typed, shape=shape, dtype=dtype)
 
@@ -161,6 +168,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     >>> abs(rademacher(keys.key(0)).item())
     1
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("rademacher", key)
     target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtypes.check_user_dtype(dtype, "rademacher")
     return _rademacher(typed, shape=axes.canonical_shape(shape), dtype=target)
@@ -180,6 +188,7 @@ def truncated_normal(
     >>> truncated_normal(keys.key(0), -1.0, 1.0, (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, _, dtype = _sampler("truncated_normal", key, (), dtype)
     shape = _joint_shape("truncated_normal", shape, lower, upper)
     return _truncated_normal(typed, lower, upper, shape=shape, dtype=dtype)
@@ -206,6 +215,7 @@ def categorical(
     >>> categorical(keys.key(0), np.zeros(3, np.float32)).shape
     ()
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("categorical", key)
     if not replace:
         raise NotImplementedError("weft.random.categorical without replacement is not implemented yet")
@@ -236,6 +246,9 @@ def choice(
         raise NotImplementedError(
             "weft.random.choice from arrays, without replacement or with p is not implemented yet"
         )
+    axes.canonical_axis(axis, 1)
+    if mode is not None:
+        raise NotImplementedError(f"weft.random.choice with mode={mode!r} is not implemented yet")
     wanted = axes.canonical_shape(shape)
     count = axes.concrete_int(a, "The error occurred in jax.random.choice()")
     if count <= 0:
@@ -249,6 +262,7 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None,
     >>> lognormal(keys.key(0), shape=(3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, _, dtype = _sampler("lognormal", key, (), dtype)
     drawn = sampling.normal(typed, _joint_shape("lognormal", shape, sigma), dtype)
     return elementary.exp(arithmetic.multiply(drawn, promotion.convert(sigma, dtype)))
@@ -260,6 +274,7 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
     >>> pareto(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, _, dtype = _sampler("pareto", key, (), dtype)
     return _pareto(typed, b, shape=_joint_shape("pareto", shape, b), dtype=dtype)
 
@@ -295,6 +310,7 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     >>> rayleigh(keys.key(0), 2.0, (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed, _, dtype = _sampler("rayleigh", key, (), dtype)
     return _rayleigh(typed, scale, shape=_joint_shape("rayleigh", shape, scale), dtype=dtype)
 

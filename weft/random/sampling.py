@@ -13,6 +13,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import axes, indexing, promotion, selection
 from weft.random import keys, prng
@@ -27,6 +28,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     >>> bits(keys.key(0)).item()
     4070199207
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("bits", key)
     target = dtypes.canonicalize_dtype(np.uint64) if dtype is None else dtypes.check_user_dtype(dtype, "bits")
     if dtype is None:
@@ -64,6 +66,7 @@ def uniform(
     >>> uniform(keys.key(0), (2, 2)).shape
     (2, 2)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("uniform", key)
     target = float_dtype("uniform", dtype)
     return _uniform(typed, minval, maxval, shape=axes.canonical_shape(shape), dtype=target)
@@ -108,6 +111,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     >>> normal(keys.key(0), (3,)).shape
     (3,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("normal", key)
     target = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtypes.check_user_dtype(dtype, "normal")
     if not dtypes.issubdtype(target, np.inexact):
@@ -142,6 +146,7 @@ def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *
     >>> randint(keys.key(0), (4,), 0, 10).shape
     (4,)
     """
+    devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("randint", key)
     target = dtypes.canonicalize_dtype(np.int64) if dtype is None else dtypes.check_user_dtype(dtype, "randint")
     if not dtypes.issubdtype(target, np.integer):
