@@ -410,6 +410,7 @@ def test_threads_follow_the_default_configuration() -> None:
         runtime.set_config_token(before)
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_traceback_hook() -> None:
     seen: list[BaseException] = []
 
@@ -430,6 +431,42 @@ def test_the_traceback_hook() -> None:
         runtime.set_traceback_hook(before)
     assert seen == [info.value]
     assert [entry.name for entry in info.traceback] == ["test_the_traceback_hook"]
+
+
+def test_errors_of_the_traceback_hook_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    reported: list[BaseException | None] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda report: reported.append(report.exc_value))
+    test_the_traceback_hook()
+    assert [str(error) for error in reported] == ["ignored"]
+
+
+class Interrupted:
+    """A value on which the user presses Control-C while it is hashed or compared."""
+
+    def __init__(self, hash_at: int = 0) -> None:
+        self.hashed, self.hash_at = 0, hash_at
+
+    def __hash__(self) -> int:
+        self.hashed += 1
+        if self.hashed == self.hash_at:
+            raise KeyboardInterrupt
+        return 7
+
+    def __eq__(self, other: object) -> bool:
+        raise KeyboardInterrupt
+
+
+def test_interrupts_in_static_arguments_reach_the_caller() -> None:
+    slow = AddOne((1,))
+    for hash_at in (1, 2):  # in the lookup; while the entry for the slow path is written
+        with pytest.raises(KeyboardInterrupt):
+            slow.function(array(1), Interrupted(hash_at))
+    assert (len(slow.calls), slow.function.cache_size()) == (0, 0)
+    slow.function(array(1), Interrupted())
+    assert len(slow.calls) == 1
+    with pytest.raises(KeyboardInterrupt):
+        slow.function(array(1), Interrupted())
+    assert len(slow.calls) == 1
 
 
 def test_the_table_is_bounded_and_forgets_the_oldest() -> None:

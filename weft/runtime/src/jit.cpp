@@ -434,7 +434,7 @@ void filter_traceback() {
     if (traceback != nullptr) PyException_SetTraceback(value, traceback);
     Ref hook = borrow(g_traceback_hook);
     Ref answer = steal(PyObject_CallOneArg(hook.get(), value));
-    if (!answer) PyErr_Clear();
+    if (!answer) PyErr_WriteUnraisable(hook.get());
     Py_XDECREF(traceback);
     traceback = PyException_GetTraceback(value);
   }
@@ -462,12 +462,20 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
   return answer;
 }
 
+// Clears an error that the slow path meets again, with better words; false for an interrupt, which is left set.
+bool clear_ordinary_error() {
+  if (!PyErr_Occurred()) return true;
+  if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
+  PyErr_Clear();
+  return true;
+}
+
 PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool installable) {
   Signature signature;  // of its own: it also owns every object whose address it holds
   std::vector<uint32_t> canonical;
   installable = installable && signature.write(*self->names, config_token(), args, count, keywords, true) &&
                 canonical_order(*self->names, args, count, keywords, &canonical);
-  if (PyErr_Occurred()) PyErr_Clear();
+  if (!clear_ordinary_error()) return nullptr;
   if (installable) signature.retain();
   Ref answer = call_slow(self, args, count, keywords);
   if (!answer) return nullptr;
@@ -510,10 +518,7 @@ PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObj
       }
     }
   }
-  if (PyErr_Occurred()) {
-    if (!PyErr_ExceptionMatches(PyExc_Exception)) return nullptr;  // an interrupt
-    PyErr_Clear();  // the slow path meets the same error, with better words
-  }
+  if (!clear_ordinary_error()) return nullptr;
   return call_new(self, args, count, keywords, known_leaves);
 }
 

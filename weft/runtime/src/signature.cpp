@@ -158,7 +158,8 @@ bool Signature::visit_static(PyObject* object) {
   retain();
   Py_hash_t hash = PyObject_Hash(object);
   if (hash == -1) {
-    PyErr_Clear();  // the slow path names the argument that cannot be hashed
+    // The slow path names the argument that cannot be hashed; an interrupt is the caller's.
+    if (PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     return false;
   }
   if (!compared_.push(object)) return false;
@@ -285,7 +286,7 @@ bool canonical_order(const StaticNames& names, PyObject* const* args, Py_ssize_t
                      std::vector<uint32_t>* order) {
   Numbering numbering;
   auto fail = [] {
-    PyErr_Clear();
+    if (PyErr_Occurred() && PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     return false;
   };
   for (Py_ssize_t i = 0; i < count; ++i)
