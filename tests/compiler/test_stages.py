@@ -71,7 +71,7 @@ def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]
     closed = ladder.traced(lambda x: [lax.add(x, x)], [X])
     checked = weft.config.read("check")
     try:
-        weft.config.update("show", "fuse,lower")
+        weft.config.update("show", "fuse,lower,schedule")
         weft.config.update("dump", str(tmp_path))
         weft.config.update("check", True)
         pipeline.compile_new(closed, "shown", ())
@@ -80,7 +80,7 @@ def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         weft.config.update("dump", "")
         weft.config.update("check", checked)
     printed = capfd.readouterr().err
-    assert "shown: fuse" in printed and "kernel add" in printed and "nest add" in printed
+    assert "shown: lower" in printed and "kernel add" in printed and "nest add" in printed
     assert {path.suffix for path in tmp_path.iterdir()} >= {".simplify", ".fuse", ".lower", ".schedule", ".plan"}
 
 
