@@ -15,6 +15,7 @@ from weft.api import (
     eval_shape,
     make_jaxpr,
     print_environment_info,
+    threads,
     typeof,
 )
 from weft.array import Array

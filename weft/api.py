@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from weft.higher import code_facts, devices, signature, stages
 from weft.higher import jit as jit_module
 
 VERSION = "0.1.0"
+_MOST_THREADS = 256  # of the native pool
 
 
 def make_jaxpr(
@@ -138,3 +139,28 @@ def print_environment_info(return_string: bool = False) -> str | None:
         return text
     print(text)
     return None
+
+
+def threads(n: int) -> AbstractContextManager[None]:
+    """Within the block, computations of this process use at most ``n`` threads; results are the same bits.
+
+    The number before returns at the end of the block. It holds for all Python threads of the process.
+
+    >>> with weft.threads(1):
+    ...     total = jnp.ones(3).sum()
+    """
+    if isinstance(n, bool) or not isinstance(n, int):
+        raise TypeError(f"[threads] the number of threads is an int, got {n!r}")
+    if not 1 <= n <= _MOST_THREADS:
+        raise ValueError(f"[threads] the number of threads must be between 1 and {_MOST_THREADS}, not {n}")
+    return _with_threads(n)
+
+
+@contextmanager
+def _with_threads(n: int) -> Iterator[None]:
+    before = runtime.Pool.get_threads()
+    runtime.Pool.set_threads(n)
+    try:
+        yield
+    finally:
+        runtime.Pool.set_threads(before)

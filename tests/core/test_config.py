@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -124,3 +125,15 @@ def test_every_option_is_documented():
     text = (pathlib.Path(__file__).parents[2] / "docs" / "OPTIONS.md").read_text()
     for name in (*config.OPTIONS, *config.INERT, *config.ABSENT):
         assert f"`{name}`" in text, name
+
+
+def test_every_environment_variable_is_documented():
+    """Those that are read by name; WEFT_GUARD_BUFFERS and WEFT_OPERATOR_SLOTS are names of the C++ preprocessor."""
+    root = pathlib.Path(__file__).parents[2]
+    text = (root / "docs" / "OPTIONS.md").read_text()
+    sources = [file for kind in ("*.py", "*.cpp") for file in (root / "weft").rglob(kind)]
+    pattern = r"(?:environ(?:\.get\(|\[)|getenv\()\"(WEFT_[A-Z_]+)\""
+    read = {name for file in sources for name in re.findall(pattern, file.read_text())}
+    assert {"WEFT_CRASH_DIR", "WEFT_MEMORY_LIMIT", "WEFT_TARGET", "WEFT_SYNC"} <= read
+    for name in read:
+        assert f"`{name}`" in text or f"`{name.removeprefix('WEFT_').lower()}`" in text, name

@@ -117,6 +117,36 @@ def test_num_threads() -> None:
         config.context("num_threads", 1)
 
 
+def test_threads() -> None:
+    before = runtime.Pool.get_threads()
+    with weft.threads(2):
+        assert runtime.Pool.get_threads() == 2
+        with pytest.raises(ZeroDivisionError), weft.threads(1):
+            assert runtime.Pool.get_threads() == 1
+            raise ZeroDivisionError
+        assert runtime.Pool.get_threads() == 2
+    assert runtime.Pool.get_threads() == before
+    for wrong in (0, -1, 257):
+        with pytest.raises(ValueError, match="between 1 and 256"):
+            weft.threads(wrong)
+    for kind in (True, 1.0, "2"):
+        with pytest.raises(TypeError, match="is an int"):
+            weft.threads(kind)  # type: ignore[arg-type]
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    @weft.jit
+    def program(x: Any, y: Any) -> Any:
+        return wnp.sum(wnp.sin(x) * x), wnp.sum(x, axis=0), wnp.exp(x) @ y
+
+    x, y = random.normal(random.key(0), (700, 900)), random.normal(random.key(1), (900, 300))
+    found = []
+    for n in (1, 2):
+        with weft.threads(n):
+            found.append([np.asarray(each).tobytes() for each in program(x, y)])
+    assert found[0] == found[1]
+
+
 def test_every_option_is_read_somewhere() -> None:
     """An option is read outside of config.py, or only its default is accepted, or config.py itself acts on it."""
     root = pathlib.Path(weft.__file__).parent
