@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -203,7 +204,10 @@ def test_nan_reductions(name: str) -> None:
     x[RNG.random((6, 5)) < 0.3] = np.nan
     x[0] = 1.0
     for axis in (None, 0, 1):
-        check(getattr(wnp, name)(x, axis=axis), getattr(np, name)(x, axis=axis), rtol=1e-5, atol=1e-5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, of a slice without numbers
+            expected = getattr(np, name)(x, axis=axis)
+        check(getattr(wnp, name)(x, axis=axis), expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
