@@ -246,9 +246,15 @@ def _from_environment(option: Option) -> Any:
     text = os.environ.get(f"WEFT_{option.name.upper()}")
     if text is None:
         return option.default
-    if option.kind is int:
-        return int(text)
-    return _checked(option.name, text)
+    if option.kind is not int:
+        return _checked(option.name, text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError(f"WEFT_{option.name.upper()} takes an integer, got {text!r}") from None
+    if option.name == "num_threads" and not 1 <= value <= 256:
+        raise ValueError(f"WEFT_NUM_THREADS is between 1 and 256, got {text!r}")
+    return value
 
 
 def _intern(values: tuple[Any, ...]) -> int:

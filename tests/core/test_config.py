@@ -121,6 +121,15 @@ def test_environment():
     assert found.stdout.split() == ["True", "off", "2"]
 
 
+@pytest.mark.parametrize("value", ["abc", "-3", "0", "257"])
+def test_illegal_number_of_threads_in_the_environment(value: str):
+    environment = {"WEFT_NUM_THREADS": value}
+    found = subprocess.run(
+        [sys.executable, "-c", "import weft"], env=environment, capture_output=True, text=True, check=False
+    )
+    assert re.search(f"ValueError: WEFT_NUM_THREADS .*'{value}'", found.stderr)
+
+
 def test_every_option_is_documented():
     text = (pathlib.Path(__file__).parents[2] / "docs" / "OPTIONS.md").read_text()
     for name in (*config.OPTIONS, *config.INERT, *config.ABSENT):
