@@ -424,3 +424,9 @@ def test_reductions_of_other_dtypes(name: str, dtype: str) -> None:
     expected = getattr(np, name)(x.astype(wide), axis=1)
     tolerance = {"float16": 4e-3, "bfloat16": 3e-2, "float64": 1e-12}.get(dtype, 1e-5)
     np.testing.assert_allclose(np.asarray(found).astype(expected.dtype), expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", ["ones", "zeros", "empty"])
+def test_traced_shape(name: str) -> None:
+    with pytest.raises(TypeError, match=r"(?s)Shapes must be 1D sequences of concrete values.*argument n"):
+        weft.jit(lambda n: getattr(wnp, name)(n))(3)

@@ -49,14 +49,20 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
     """A shape given as an integer or a sequence of integers; TypeError for anything that is not concrete."""
     if isinstance(shape, int | np.integer) or (hasattr(shape, "__index__") and not hasattr(shape, "__len__")):
         shape = (shape,)
+    elif isinstance(shape, core.Tracer):
+        shape = tuple(shape) if shape.ndim else (shape,)
     try:
         return tuple(map(operator.index, shape))
     except TypeError:
         pass
     text = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
     message = f"Shapes must be 1D sequences of concrete values of integer type, got ({text})."
-    if any(isinstance(extent, core.Tracer) for extent in shape):
-        message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+    for extent in shape:
+        if isinstance(extent, core.Tracer):
+            message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+            origin = extent._origin()
+            message += f"\n{origin.text}" if origin is not None else ""
+            break
     raise TypeError(message)
 
 
