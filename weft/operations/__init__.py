@@ -140,7 +140,6 @@ from weft.operations.functions import (
     digamma_p,
     erf,
     erf_inv,
-    erf_inv_drawn,
     erf_inv_p,
     erf_p,
     erfc,

@@ -17,6 +17,7 @@ from weft import operations as lax
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reductions, selection
+from weft.operations import functions
 from weft.random import keys, sampling
 
 jit = jit_module.jit
@@ -200,7 +201,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...
     lower, upper = promotion.convert(lower, dtype), promotion.convert(upper, dtype)
     low = lax.erf(lax.div(lower, root))
     drawn = _uniform(key, low, lax.erf(lax.div(upper, root)), shape=shape, dtype=dtype)
-    result = lax.mul(root, lax.erf_inv_drawn(drawn))
+    result = lax.mul(root, functions.erf_inv_drawn(drawn))
     floor = lax.nextafter(lax.stop_gradient(lower), _const(np.inf, dtype))
     ceiling = lax.nextafter(lax.stop_gradient(upper), _const(-np.inf, dtype))
     return selection.clip(result, floor, ceiling)

@@ -16,6 +16,7 @@ from weft import operations as lax
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import axes, indexing, promotion, selection
+from weft.operations import functions
 from weft.random import keys, prng
 
 jit = jit_module.jit
@@ -135,7 +136,7 @@ def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
 def _normal_real(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     low = np.nextafter(np.asarray(-1.0).astype(dtype), np.asarray(0.0).astype(dtype), dtype=dtype)
     drawn = _uniform(key, np.asarray(low), np.asarray(1.0).astype(dtype), shape=shape, dtype=dtype)
-    return lax.mul(np.asarray(np.sqrt(2)).astype(dtype), lax.erf_inv_drawn(drawn))
+    return lax.mul(np.asarray(np.sqrt(2)).astype(dtype), functions.erf_inv_drawn(drawn))
 
 
 def randint(key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None) -> Any:
