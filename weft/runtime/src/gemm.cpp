@@ -22,7 +22,9 @@ namespace {
 
 constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
 constexpr double kPieceFlops = 4e6;  // per piece at least: 40 us for float32, and beyond OpenBLAS's small-matrix path
-constexpr int64_t kUnit = 96;        // piece borders are multiples: whole vectors and register tiles on every target
+// Piece borders are multiples of this: whole vectors and register tiles on every target. Float32 tiles have 16 rows, and
+// 64 halves 256 evenly; float64 tiles may have 24.
+constexpr int64_t unit_of(char dtype) { return dtype == 'f' || dtype == 'F' ? 64 : 96; }
 // With this many rows a thread, two pieces each cost nothing: a late one is evened out.
 constexpr int64_t kLongPiece = 1024;
 
@@ -148,7 +150,7 @@ class GemmStep final : public Step {
     // A vector times a matrix is bound by memory: pieces of 1 MB. Its kernels are not probed.
     double products = double(m) * double(n) * double(k);
     double wanted = is_vector() ? double(extent) * double(k) * double(itemsize) / 1e6 : 2 * products / kPieceFlops;
-    most_pieces = std::clamp<int64_t>(int64_t(std::min(wanted, 1e6)), 1, std::max<int64_t>(extent / kUnit, 1));
+    most_pieces = std::clamp<int64_t>(int64_t(std::min(wanted, 1e6)), 1, std::max<int64_t>(extent / unit_of(dtype), 1));
     if (is_vector()) most_pieces = std::min<int64_t>(most_pieces, 256);
   }
   bool is_vector() const { return m == 1 || n == 1; }
@@ -173,8 +175,9 @@ class GemmStep final : public Step {
 
   bool is_complex() const { return dtype == 'F' || dtype == 'D'; }
 
-  static int64_t border(int64_t extent, int64_t pieces, int64_t i) {
-    return i == pieces ? extent : std::min(extent, (extent * i / pieces + kUnit / 2) / kUnit * kUnit);
+  int64_t border(int64_t extent, int64_t pieces, int64_t i) const {
+    int64_t unit = unit_of(dtype);
+    return i == pieces ? extent : std::min(extent, (extent * i / pieces + unit / 2) / unit * unit);
   }
 
   static void run_pieces(void* context, int64_t low, int64_t high) {
@@ -191,7 +194,7 @@ class GemmStep final : public Step {
         c += index * step.batch[d].c;
       }
       int64_t extent = step.cut_rows ? step.m : step.n;
-      step.multiply_range(border(extent, job.pieces, piece), border(extent, job.pieces, piece + 1), a, b, c);
+      step.multiply_range(step.border(extent, job.pieces, piece), step.border(extent, job.pieces, piece + 1), a, b, c);
     }
   }
 
@@ -249,19 +252,20 @@ class GemmStep final : public Step {
   }
 };
 
-// Whether a product cut at multiples of kUnit has the bits of the whole one, for this kind of element. Probed once.
+// Whether a product cut at multiples of its unit has the bits of the whole one, for this kind of element. Probed once.
 bool probe(char dtype, bool rows) {
   static constexpr char kinds[] = "fdFD";
   static int known[4][2];  // 0: not probed, 1: the same, -1: not
   int& answer = known[std::strchr(kinds, dtype) - kinds][rows ? 1 : 0];
   if (answer != 0) return answer > 0;
+  const int64_t unit = unit_of(dtype);
   GemmStep step;
   step.dtype = dtype;
   step.itemsize = dtype == 'f' ? 4 : dtype == 'D' ? 16 : 8;
   step.cut_rows = rows;
   // No piece is as small as OpenBLAS's small-matrix path takes (real pieces are not either); k is more than one block.
-  step.m = rows ? 2 * kUnit + 61 : 67;
-  step.n = rows ? 67 : 2 * kUnit + 61;
+  step.m = rows ? 2 * unit + 61 : 67;
+  step.n = rows ? 67 : 2 * unit + 61;
   step.k = 520;
   step.lda = step.k;
   step.ldb = step.ldc = step.n;
@@ -280,8 +284,8 @@ bool probe(char dtype, bool rows) {
   std::vector<char> whole = values(step.m * step.n, 3), pieces = values(step.m * step.n, 4);
   int64_t extent = rows ? step.m : step.n;
   step.multiply_range(0, extent, a.data(), b.data(), whole.data());
-  for (int64_t low = 0; low < extent; low += kUnit)
-    step.multiply_range(low, std::min(low + kUnit, extent), a.data(), b.data(), pieces.data());
+  for (int64_t low = 0; low < extent; low += unit)
+    step.multiply_range(low, std::min(low + unit, extent), a.data(), b.data(), pieces.data());
   answer = whole == pieces ? 1 : -1;
   return answer > 0;
 }
