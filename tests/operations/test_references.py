@@ -80,17 +80,17 @@ def check_specials(args: list[np.ndarray], found: np.ndarray, expected: np.ndarr
 
 
 PROGRAMS = [(name, i, *sample) for name, listed in samples.PROGRAMS.items() for i, sample in enumerate(listed)]
+PROGRAMS = [program for program in PROGRAMS if program[0] != "empty"]  # its elements may be anything
 
 
 @pytest.mark.parametrize(("name", "index", "program", "args"), PROGRAMS, ids=[f"{p[0]}-{p[1]}" for p in PROGRAMS])
 def test_programs_agree_with_jax(name: str, index: int, program: samples.Program, args: Any) -> None:
-    if name == "empty":
-        return
     found = oracle.reference_values(program, args)
-    try:
-        expected = oracle.jax_values(program, args)
-    except TypeError as error:
-        pytest.skip(f"the oracle does not compile it: {error}")
+    if name == "argmax" and any(np.iscomplexobj(arg) for arg in args):
+        with pytest.raises(TypeError, match="complex64"):  # the oracle refuses what weft answers: nothing to compare
+            oracle.jax_values(program, args)
+        return
+    expected = oracle.jax_values(program, args)
     assert len(found) == len(expected)
     for x, y in zip(found, expected, strict=True):
         assert x.shape == y.shape and x.dtype == y.dtype
