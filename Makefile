@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard weft/runtime/src/*)
 
-.PHONY: demo test check unit bench clean help
+.PHONY: demo test check unit bench sanitize clean help
 
 help:  ## list the commands
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -24,6 +24,9 @@ check: $(VENV)/tested  ## lint, format, types
 
 unit: $(VENV)/tested  ## the test suite on two processes
 	$(PY) -m pytest -n 2 --dist worksteal
+
+sanitize: $(VENV)/tested  ## the native tests under address, undefined-behaviour and thread sanitizers (g++, half an hour)
+	$(PY) tests/sanitize/run.py
 
 bench: $(VENV)/tested  ## weft beside the peers that are installed
 	$(PY) benchmarks/run.py

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 os.environ.setdefault("WEFT_CHECK", "1")  # before weft is imported: each stage is checked against the one before
 os.environ.setdefault("WEFT_CACHE", "off")  # tests count kernels built; those of the disk cache turn it on
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started with interrupts ignored
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

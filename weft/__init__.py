@@ -18,10 +18,15 @@ from weft.api import (
     threads,
     typeof,
 )
-from weft.array import Array
+from weft.array import Array, live_arrays
 from weft.core import trace
 from weft.higher import jit as jit_module
+from weft.higher import loop_derivatives as _loop_derivatives
 from weft.higher.calls import named_call, named_scope
+from weft.higher.checkpoint import checkpoint
+from weft.higher.custom_jvp import custom_jvp
+from weft.higher.custom_vjp import closure_convert, custom_gradient, custom_vjp
+from weft.higher.derivatives import jvp, linear_transpose, linearize, vjp
 from weft.higher.devices import (
     Device,
     Shard,
@@ -34,6 +39,8 @@ from weft.higher.devices import (
     process_index,
     process_indices,
 )
+from weft.higher.gradients import grad, value_and_grad
+from weft.higher.jacobians import hessian, jacfwd, jacobian, jacrev
 from weft.higher.jit import jit
 from weft.higher.placement import (
     block_until_ready,
@@ -43,6 +50,7 @@ from weft.higher.placement import (
     effects_barrier,
 )
 from weft.higher.struct import ShapeDtypeStruct
+from weft.higher.vectorize import vmap
 
 __version__ = api.VERSION
 
@@ -67,9 +75,11 @@ def _clear_compiler() -> None:
 jit_module.install_compiler(_compile)
 trace.install_evaluate(_evaluate)
 api.on_clear_caches(_clear_compiler)
+runtime.set_memory_error_type(errors.OutOfMemoryError)
 unbuilt.install()
 globals().update(config.CONTEXTS)
 float0 = dtypes.float0
+remat = checkpoint
 
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((

@@ -47,6 +47,20 @@ class Array(metaclass=_ArrayMeta):
         raise TypeError("[Array] arrays are made by functions such as weft.numpy.array and weft.numpy.zeros")
 
 
+def live_arrays(platform: str | None = None) -> list[Any]:
+    """Every Array of this process that is referred to and not deleted, on the devices of ``platform``.
+
+    Arrays that weft's caches hold (captured constants, for example) are among them. RuntimeError for a platform
+    that is not there.
+
+    >>> x = jnp.zeros(3)
+    >>> any(y is x for y in weft.live_arrays())
+    True
+    """
+    devices.check_backend(platform)
+    return runtime.live_arrays()
+
+
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
@@ -166,7 +180,8 @@ class _Row:
 def _setitem(array: Any, index: Any, value: Any) -> None:
     raise TypeError(
         "JAX arrays are immutable and do not support in-place item assignment. "
-        "Instead of x[idx] = y, use x = x.at[idx].set(y) or another .at[] method."
+        "Instead of x[idx] = y, use x = x.at[idx].set(y) or another .at[] method: "
+        "https://docs.jax.dev/en/latest/_autosummary/jax.numpy.ndarray.at.html"
     )
 
 

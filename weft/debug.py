@@ -59,6 +59,8 @@ def _type_callback(*in_avals: Any, callback: Any, effect: Any, partitioned: bool
 
 debug_callback_p = Primitive("debug_callback", kind=kinds.Effect(_run_callback), multiple_results=True)
 debug_callback_p.def_effectful_abstract_eval(_type_callback)
+debug_callback_p.jvp = lambda primals, tangents, **params: (debug_callback_p.bind(*primals, **params), [])
+debug_callback_p.transpose = None
 
 
 def callback(
@@ -112,6 +114,8 @@ def _type_print(*in_avals: Any, ordered: bool, **params: Any) -> tuple[list[Any]
 
 debug_print_p = Primitive("debug_print", kind=kinds.Effect(_run_print), multiple_results=True)
 debug_print_p.def_effectful_abstract_eval(_type_print)
+debug_print_p.jvp = lambda primals, tangents, **params: (debug_print_p.bind(*primals, **params), [])
+debug_print_p.transpose = None
 
 
 def print(fmt: str, *args: Any, ordered: bool = False, partitioned: bool = False, **kwargs: Any) -> None:

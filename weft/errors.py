@@ -34,6 +34,13 @@ class JaxRuntimeError(RuntimeError):
     """A compiled program failed while running."""
 
 
+class OutOfMemoryError(MemoryError, JaxRuntimeError):
+    """An array, a result or the temporaries of a program do not fit into memory or ``WEFT_MEMORY_LIMIT``.
+
+    The text begins with ``RESOURCE_EXHAUSTED``, as JAX's, and names the program, what was asked for, and the limit.
+    """
+
+
 class JaxprTypeError(TypeError):
     """A jaxpr violates the typing, scoping or single-assignment rules (see ``core.check``)."""
 
@@ -300,6 +307,7 @@ __all__ = [
     "JaxprTypeError",
     "KeyReuseError",
     "NonConcreteBooleanIndexError",
+    "OutOfMemoryError",
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",

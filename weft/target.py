@@ -27,7 +27,7 @@ class Target:
     lanes: int  # lanes of a vector value, whatever its dtype
     masked_bytes: tuple[int, ...]  # element sizes with masked loads and stores
     gather_bytes: tuple[int, ...]  # element sizes with gathers
-    native_ldexp: bool = False  # one instruction multiplies by a power of two
+    avx512: bool = False  # its F, BW, CD, DQ and VL
 
     @property
     def key(self) -> str:

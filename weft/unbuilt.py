@@ -1,8 +1,9 @@
 """The documented names of JAX 0.10 that weft does not have yet: they exist, and raise when used.
 
-Two tables, module -> names of functions, and of classes. ``fallback(module)`` makes a module's ``__getattr__``: a name
-in the tables becomes a function or class that raises NotImplementedError naming itself; others raise AttributeError.
-A module of which nothing is built is made by the finder below, so that importing it works and using it raises.
+Three tables, module -> names of functions, of classes, of primitives. ``fallback(module)`` makes a module's
+``__getattr__``: a name in the tables becomes a function, class or primitive that raises NotImplementedError naming
+itself; others raise AttributeError. A module of which nothing is built is made by the finder below, so that importing
+it works and using it raises.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ FUNCTIONS: dict[str, str] = {
         closure_convert copy_to_host_async custom_gradient debug_infs debug_nans default_backend default_device
         default_matmul_precision default_prng_impl device_count device_get device_put devices disable_jit ds
         effects_barrier enable_checks enable_custom_prng enable_x64 ensure_compile_time_eval eval_shape fwd_and_bwd
-        grad hessian jacfwd jacobian jacrev jit jvp linear_transpose linearize live_arrays local_device_count
+        grad jit jvp linear_transpose linearize live_arrays local_device_count
         local_devices log_compiles make_array_from_callback make_array_from_process_local_data
         make_array_from_single_device_arrays make_jaxpr make_mesh named_call named_scope new_ref no_tracing
         numpy_dtype_promotion numpy_rank_promotion pmap print_environment_info process_count process_index
         process_indices pure_callback remat reshard shard_map smap transfer_guard transfer_guard_device_to_host
-        transfer_guard_host_to_device typeof value_and_grad vjp vjp3 vmap""",
+        transfer_guard_host_to_device typeof value_and_grad vjp vjp3""",
     "weft.ad_checkpoint": "checkpoint_name",
     "weft.checkpoint_policies": """
         checkpoint_dots checkpoint_dots_with_no_batch_dims dots_saveable dots_with_no_batch_dims_saveable
@@ -99,24 +100,24 @@ FUNCTIONS: dict[str, str] = {
     "weft.image": "resize scale_and_translate",
     "weft.lax": """
         ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike abs acos acosh add after_all all_gather
-        all_to_all approx_max_k approx_min_k argmax argmin asin asinh associative_scan atan atan2 atanh axis_index
+        all_to_all approx_max_k approx_min_k argmax argmin asin asinh atan atan2 atanh axis_index
         axis_size batch_matmul bessel_i0e bessel_i1e betainc bitcast_convert_type bitwise_and bitwise_not bitwise_or
         bitwise_xor broadcast broadcast_in_dim broadcast_like broadcast_shapes broadcast_to_rank broadcasted_iota
-        cbrt ceil clamp clz collapse complex composite concatenate cond conj conv conv_dimension_numbers
+        cbrt ceil clamp clz collapse complex composite concatenate conj conv conv_dimension_numbers
         conv_general_dilated conv_general_dilated_local conv_general_dilated_patches conv_transpose
         conv_with_general_padding convert_element_type cos cosh cumlogsumexp cummax cummin cumprod cumsum
         custom_linear_solve custom_root digamma div dot dot_general dtype dynamic_index_in_dim dynamic_slice
         dynamic_slice_in_dim dynamic_update_index_in_dim dynamic_update_slice dynamic_update_slice_in_dim empty eq
-        erf erf_inv erfc exp exp2 expand_dims expm1 fft floor fori_loop full full_like gather ge gt igamma
+        erf erf_inv erfc exp exp2 expand_dims expm1 fft floor full full_like gather ge gt igamma
         igamma_grad_a igammac imag index_in_dim index_take integer_pow iota is_finite le lgamma log log1p logistic
-        lt map max min mul mulhi ne neg nextafter optimization_barrier pad padtype_to_pads pbroadcast pcast
-        platform_dependent pmax pmean pmin polygamma population_count pow ppermute precv psend pshuffle psum
+        lt max min mul mulhi ne neg nextafter optimization_barrier pad padtype_to_pads pbroadcast pcast
+        pmax pmean pmin polygamma population_count pow ppermute precv psend pshuffle psum
         psum_scatter pswapaxes ragged_all_to_all ragged_dot ragged_dot_general random_gamma_grad real reciprocal
         reduce reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window
-        reduce_xor rem reshape rev rng_bit_generator rng_uniform round rsqrt scaled_dot scan scatter scatter_add
+        reduce_xor rem reshape rev rng_bit_generator rng_uniform round rsqrt scaled_dot scatter scatter_add
         scatter_apply scatter_max scatter_min scatter_mul scatter_sub select select_n shift_left
         shift_right_arithmetic shift_right_logical sign sin sinh slice slice_in_dim sort sort_key_val split sqrt
-        square squeeze stack stage stop_gradient sub switch tan tanh tile top_k transpose unstack while_loop
+        square squeeze stack stage stop_gradient sub tan tanh tile top_k transpose unstack
         with_sharding_constraint zeta""",
     "weft.lax.linalg": """
         cholesky cholesky_update eig eigh hessenberg householder_product lu lu_pivots_to_permutation ormqr qdwh qr
@@ -288,6 +289,28 @@ CLASSES: dict[str, str] = {
     "weft.tree_util": "DictKey FlattenedIndexKey GetAttrKey Partial PyTreeDef SequenceKey",
 }  # fmt: skip
 
+# Primitives, under the names of the module's attributes.
+PRIMITIVES: dict[str, str] = {
+    "weft.lax": """
+        abs_p acos_p acosh_p add_p after_all_p all_gather_p all_to_all_p and_p approx_top_k_p argmax_p argmin_p
+        asin_p asinh_p atan2_p atan_p atanh_p axis_index_p bessel_i0e_p bessel_i1e_p bitcast_convert_type_p
+        broadcast_in_dim_p cbrt_p ceil_p clamp_p clz_p complex_p concatenate_p cond_p conj_p
+        conv_general_dilated_p convert_element_type_p copy_p cos_p cosh_p create_token_p cumlogsumexp_p cummax_p
+        cummin_p cumprod_p cumsum_p dce_sink_p device_put_p digamma_p div_p dot_general_p dynamic_slice_p
+        dynamic_update_slice_p eq_p eq_to_p erf_inv_p erf_p erfc_p exp2_p exp_p expm1_p fft_p floor_p gather_p
+        ge_p gt_p igamma_grad_a_p igamma_p igammac_p imag_p integer_pow_p iota_p is_finite_p le_p le_to_p
+        lgamma_p linear_solve_p log1p_p log_p logistic_p lt_p lt_to_p max_p min_p mul_p mulhi_p ne_p neg_p
+        nextafter_p not_p optimization_barrier_p or_p pad_p pmax_p pmin_p polygamma_p population_count_p pow_p
+        ppermute_p psum_p ragged_all_to_all_p real_p reduce_and_p reduce_max_p reduce_min_p reduce_or_p reduce_p
+        reduce_precision_p reduce_prod_p reduce_sum_p reduce_window_max_p reduce_window_min_p reduce_window_p
+        reduce_window_sum_p reduce_xor_p regularized_incomplete_beta_p rem_p reshape_p rev_p rng_bit_generator_p
+        rng_uniform_p round_p rsqrt_p scan_p scatter_add_p scatter_max_p scatter_min_p scatter_mul_p scatter_p
+        scatter_sub_p select_and_gather_add_p select_and_scatter_add_p select_and_scatter_p select_n_p
+        sharding_constraint_p shift_left_p shift_right_arithmetic_p shift_right_logical_p sign_p sin_p sinh_p
+        slice_p sort_p split_p sqrt_p square_p squeeze_p stack_p stage_p stop_gradient_p sub_p tan_p tanh_p
+        tile_p top_k_p transpose_p unstack_p while_p xor_p zeta_p""",
+}
+
 # Modules with no name in the tables.
 EMPTY_MODULES = _words("""
     weft.experimental.array_serialization weft.experimental.buffer_callback weft.experimental.compilation_cache
@@ -325,6 +348,24 @@ def stub_class(qualified: str) -> type:
     return type(name, (), {"__new__": construct, "__module__": module, "__doc__": text})
 
 
+class StubPrimitive:
+    """A primitive that is not there: it can be compared with an equation's primitive or key a table of rules."""
+
+    def __init__(self, qualified: str) -> None:
+        self._qualified = qualified
+
+    def bind(self, *args: Any, **params: Any) -> NoReturn:
+        raise NotImplementedError(f"{self._qualified} is not built yet in this version of weft")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.bind()
+
+    def __repr__(self) -> str:
+        return self._qualified.rpartition(".")[2].removesuffix("_p")
+
+
 def missing(module: str, name: str) -> Any:
     """What ``module.name`` gives when weft has no such attribute: a stub of a documented name, or AttributeError."""
     qualified = f"{module}.{name}"
@@ -332,6 +373,8 @@ def missing(module: str, name: str) -> Any:
         stub: Any = stub_function(qualified)
     elif name in _documented(CLASSES, module):
         stub = stub_class(qualified)
+    elif name in _documented(PRIMITIVES, module):
+        stub = StubPrimitive(qualified)
     else:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
     loaded = sys.modules.get(module)

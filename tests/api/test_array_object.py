@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -244,3 +245,30 @@ def test_placement_elsewhere_is_refused(name: str) -> None:
                 PLACED[name](**{keyword: where})
         with pytest.raises(NotImplementedError, match="one device"):
             PLACED[name](**{keyword: Elsewhere()})
+
+
+def test_live_arrays() -> None:
+    def live() -> set[int]:
+        return {id(array) for array in weft.live_arrays()}
+
+    kept = [wnp.full((2,), float(n)) for n in range(2000)]  # more than the free list holds
+    assert {id(x) for x in kept} <= live()
+    numbers = [id(x) for x in kept[::2]]
+    kept = kept[1::2]
+    found = live()
+    assert {id(x) for x in kept} <= found
+    assert not found & (set(numbers) - {id(x) for x in kept})
+    kept[0].delete()
+    assert id(kept[0]) not in live()
+    again = wnp.ones(3)
+    assert sum(x is again for x in weft.live_arrays("cpu")) == 1
+    with pytest.raises(RuntimeError, match="Unknown backend"):
+        weft.live_arrays("gpu")
+
+
+def test_live_arrays_are_not_kept_alive() -> None:
+    x = wnp.ones(5)
+    reference = weakref.ref(x)
+    assert any(y is x for y in weft.live_arrays())
+    del x
+    assert reference() is None

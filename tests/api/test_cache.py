@@ -101,13 +101,15 @@ def test_configuration_is_part_of_the_key() -> None:
 def test_clearing() -> None:
     f = weft.jit(lambda x: x + 0.5)
     f(1.0)
-    f.clear_cache()
-    assert f._cache_size() == 0
     f(1.0)
-    assert f.cache_info().traces == 2
-    weft.clear_caches()
-    assert f(1.0) == 1.5
-    assert f.cache_info().traces == 3
+    for clear in (f.clear_cache, weft.clear_caches):
+        assert f.cache_info()[:2] == (1, 1)
+        clear()
+        assert f._cache_size() == 0
+        assert f.cache_info() == (0, 0, 0, 0, 0, 0, {})
+        assert f(1.0) == 1.5
+        assert f(1.0) == 1.5
+    assert f.cache_info()[:2] == (1, 1)
 
 
 def test_nothing_outlives_its_function() -> None:
@@ -124,7 +126,7 @@ def test_nothing_outlives_its_function() -> None:
 
 
 def test_functions_that_may_not_share_are_not_kept() -> None:
-    def f(x, table=[1.0]):  # noqa: B006
+    def f(x, table=[1.0]):  # noqa: B006 - a mutable default, which forbids sharing, is what is tested
         return x + table[0]
 
     weft.jit(f)(1.0)
@@ -185,6 +187,28 @@ def test_explanations_of_types_and_structure(explained) -> None:
     assert "different input pytree" in explained()
     jitted({"a": wnp.ones(5)})
     assert "different input shape at x['a'], now f32[5] and before f32[4]" in explained()
+
+
+def test_explanations_of_static_defaults(explained) -> None:
+    def f(x, n=3, *, mode="fast"):
+        return x * n
+
+    jitted = weft.jit(f, static_argnames=("n", "mode"))
+    expected = {
+        (): None,
+        (3,): "static argument n, now 3 and before left at its default 3",
+        (5,): "static argument n, now 5 and before 3",
+        (True,): "static argument n, now True and before 5",
+    }
+    for args, text in expected.items():
+        jitted(1.0, *args)
+        assert text is None or text in explained()
+    jitted(1.0, n=5)
+    assert "static argument n, now 5 of type int, given by keyword and before 5 of type int, given by" in explained()
+    jitted(1.0, n=5, mode="exact")
+    assert "static argument mode, now 'exact' and before left at its default 'fast'" in explained()
+    jitted(1.0, mode="exact")
+    assert "static argument n, now left at its default 3 and before 5" in explained()
 
 
 def test_explanations_of_static_values_and_configuration(explained) -> None:

@@ -116,7 +116,7 @@ def shadowing(value: Any) -> Callable[..., Any]:
     """A comprehension's variable has the name of a closure variable, and is itself read by nested functions."""
 
     def f(x):
-        late = [value() for value in [(lambda: value) for value in (1, 2)] if value]  # noqa: B023
+        late = [value() for value in [(lambda: value) for value in (1, 2)] if value]  # noqa: B023 - a cell bound late is what is tested
         return x * sum(late) + outside()
 
     def outside():

@@ -125,3 +125,20 @@ def test_the_process_goes_on_after_bad_input() -> None:
             wnp.asarray(value)
             raise TypeError("accepted as a pytree")
     assert weft.jit(lambda x: x + 1)(1.0) == 2.0
+
+
+def test_running_out_of_memory_names_the_program_and_the_sizes() -> None:
+    @weft.jit
+    def outer(x):
+        return x[:, None] * x
+
+    large = wnp.ones(1 << 20)
+    with pytest.raises(weft.errors.OutOfMemoryError) as info:
+        outer(large)
+    assert isinstance(info.value, (MemoryError, weft.errors.JaxRuntimeError))
+    assert isinstance(info.value, RuntimeError)
+    assert str(info.value).startswith("RESOURCE_EXHAUSTED: Out of memory: [outer] result 0, f32[1048576,1048576]: ")
+    assert "4.0 TiB (4398046511104 bytes) requested" in str(info.value)
+    assert "the limit is" in str(info.value)
+    with pytest.raises(MemoryError, match="RESOURCE_EXHAUSTED"):
+        wnp.ones((1 << 24, 1 << 24))

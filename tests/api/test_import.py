@@ -11,6 +11,7 @@ import pytest
 
 import weft
 from weft import cli, unbuilt
+from weft.core import Primitive
 
 
 def in_fresh_process(code: str) -> str:
@@ -42,12 +43,37 @@ def test_every_documented_name_exists(name: str) -> None:
 
 
 def test_names_not_built_raise_naming_themselves() -> None:
-    for name in ("grad", "vmap", "pmap", "value_and_grad", "NamedSharding"):
+    for name in ("shard_map", "pmap", "NamedSharding"):
         with pytest.raises(NotImplementedError, match=rf"weft\.{name}"):
             getattr(weft, name)(lambda x: x)
     with pytest.raises(AttributeError, match="nonsense"):
         weft.nonsense
     assert not hasattr(weft, "nonsense")
+
+
+def test_primitives_have_their_public_names() -> None:
+    names = unbuilt.PRIMITIVES["weft.lax"].split()
+    built = [name for name in names if isinstance(getattr(weft.lax, name), Primitive)]
+    assert len(built) > 100
+    stubs = {name: getattr(weft.lax, name) for name in names if name not in built}
+    for name, stub in stubs.items():
+        with pytest.raises(NotImplementedError, match=rf"weft\.lax\.{name} is not built"):
+            stub.bind(1.0)
+        with pytest.raises(NotImplementedError, match=rf"weft\.lax\.{name} is not built"):
+            stub.def_impl
+        assert {stub: 1}[getattr(weft.lax, name)] == 1
+    with pytest.raises(AttributeError, match="nonsense_p"):
+        weft.lax.nonsense_p
+
+
+@pytest.mark.oracle
+def test_primitives_are_called_as_in_jax() -> None:
+    jax_lax = importlib.import_module("jax.lax")
+    assert {name for name in dir(jax_lax) if name.endswith("_p")} == set(unbuilt.PRIMITIVES["weft.lax"].split())
+    for name in unbuilt.PRIMITIVES["weft.lax"].split():
+        ours = getattr(weft.lax, name)
+        if isinstance(ours, Primitive):
+            assert ours.name == getattr(jax_lax, name).name
 
 
 def test_modules_not_built_import_and_raise_when_used() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import compiler, core, runtime
+from weft import compiler, core, dtypes, runtime
 from weft.compiler import interpret, plan
 from weft.core.eval import eval_jaxpr
 from weft.loops import interpret as loops_interpret
@@ -49,7 +49,7 @@ def by_loops(program: compiler.Program, args: Sequence[Any]) -> list[np.ndarray]
 
 
 def n_kernels(program: compiler.Program) -> int:
-    return sum(isinstance(entry, plan.Run) for entry in program.plan.instructions)
+    return len(program.plan.runs())
 
 
 class _Machine:
@@ -69,6 +69,9 @@ class _Machine:
 
     def run(self) -> list[np.ndarray]:
         for entry in self.plan.instructions:
+            if isinstance(entry, plan.Ridden):
+                getattr(self, f"_{entry.product[0]}")(*entry.product[1:])
+                entry = entry.run
             if isinstance(entry, plan.Run):
                 self._kernel(entry)
             else:
@@ -112,19 +115,25 @@ class _Machine:
         data, at = self._at(target)
         data[at : at + nbytes] = byte
 
-    def _gemm(self, char: str, ta: bool, tb: bool, m: int, n: int, k: int, a: Any, lda: int, b: Any, ldb: int,
+    def _blas(self, char: str, ta: bool, tb: bool, m: int, n: int, k: int, a: Any, lda: int, b: Any, ldb: int,
               c: Any, ldc: int, batch: Sequence[tuple[int, ...]]) -> None:  # fmt: skip
+        left, right = (1, lda)[:: 1 if ta else -1], (1, ldb)[:: 1 if tb else -1]
+        self._gemm(char, char, m, n, k, a, *left, b, *right, c, ldc, batch)
+
+    def _gemm(self, source: str, result: str, m: int, n: int, k: int, a: Any, a_row: int, a_k: int, b: Any, b_k: int,
+              b_column: int, c: Any, c_row: int, batch: Sequence[tuple[int, ...]]) -> None:  # fmt: skip
+        char = dtypes.bfloat16 if source == "E" else source
         for index in np.ndindex(*[entry[0] for entry in batch]):
             moves = [sum(i * entry[side] for i, entry in zip(index, batch, strict=True)) for side in (1, 2, 3)]
-            left = self._matrix(char, a, moves[0], (k, m) if ta else (m, k), lda)
-            right = self._matrix(char, b, moves[1], (n, k) if tb else (k, n), ldb)
-            self._matrix(char, c, moves[2], (m, n), ldc)[...] = (left.T if ta else left) @ (right.T if tb else right)
+            left = self._matrix(char, a, moves[0], (m, k), (a_row, a_k)).astype(result)
+            right = self._matrix(char, b, moves[1], (k, n), (b_k, b_column)).astype(result)
+            self._matrix(result, c, moves[2], (m, n), (c_row, 1))[...] = left @ right
 
-    def _matrix(self, char: str, place: Any, move: int, shape: tuple[int, int], leading: int) -> np.ndarray:
+    def _matrix(self, char: Any, place: Any, move: int, shape: tuple[int, int], strides: tuple[int, int]) -> np.ndarray:
         data, at = self._at(place)
         size = np.dtype(char).itemsize
         flat = data[at + move :][: _whole(data, at + move, size)].view(char)
-        return np.lib.stride_tricks.as_strided(flat, shape, (leading * size, size))
+        return np.lib.stride_tricks.as_strided(flat, shape, (strides[0] * size, strides[1] * size))
 
 
 def _whole(data: np.ndarray, start: int, size: int) -> int:

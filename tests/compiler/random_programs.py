@@ -18,9 +18,10 @@ SHAPES = [(), (1,), (7,), (5, 7), (1, 7), (5, 1), (3, 5, 7), (0, 4), (2, 1, 3, 2
 class Generator:
     """Grows a program by applying random operations to random values of the right shape."""
 
-    def __init__(self, seed: int, length: int) -> None:
+    def __init__(self, seed: int, length: int, operations: Sequence[Operation] | None = None) -> None:
         self.random = np.random.default_rng(seed)
         self.length = length
+        self.operations = operations or OPERATIONS
         self.shapes = [SHAPES[self.random.integers(len(SHAPES))] for _ in range(int(self.random.integers(1, 4)))]
         self.choices = self.random.integers(0, 1 << 30, (length, 8))
 
@@ -31,7 +32,7 @@ class Generator:
         """The program itself; the same choices at every call."""
         values = list(args)
         for row in self.choices:
-            operation = OPERATIONS[row[0] % len(OPERATIONS)]
+            operation = self.operations[row[0] % len(self.operations)]
             operand = values[-1 - row[1] % min(len(values), 4)]
             result = operation(operand, values, [int(n) for n in row[2:]])
             if result is not None and np.prod(result.shape, dtype=np.int64) <= 2000:
@@ -161,8 +162,62 @@ def hold(x: Any, values: Sequence[Any], n: Sequence[int]) -> Any:
     return lax.optimization_barrier(x)
 
 
+def _indices(x: Any, n: Sequence[int], bound: int) -> Any:
+    """A flat vector of computed indices from a value, some of them outside [0, bound)."""
+    size = int(np.prod(x.shape, dtype=np.int64))
+    flat = lax.slice(lax.reshape(x, (size,)), (0,), (min(size, 9),))
+    scaled = lax.convert_element_type(lax.mul(flat, np.float32(2)), [np.int32, np.int8, np.int16][n[0] % 3])
+    return lax.add(lax.rem(scaled, scaled.dtype.type(bound + 2)), scaled.dtype.type(n[1] % 3))
+
+
+def _columns(x: Any, n: Sequence[int], dims: Sequence[int]) -> Any:
+    """Index vectors for some dimensions, as concatenated columns."""
+    parts = [_indices(x, [n[0], n[k + 1]], x.shape[dim]) for k, dim in enumerate(dims)]
+    return lax.concatenate([lax.expand_dims(part, (1,)) for part in parts], 1)
+
+
+def _index_space(x: Any, n: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """(indexed dimensions, thin ones among them, sizes of windows)."""
+    rank = len(x.shape)
+    dims = tuple(dim for dim in range(rank) if n[0] >> dim & 1) or (n[1] % rank,)
+    thin = tuple(dim for dim in dims if n[2] >> dim & 1)
+    sizes = [1 if d in thin else max(n_ - n[3] % 2, 1) if d in dims else n_ for d, n_ in enumerate(x.shape)]
+    return dims[:2], tuple(d for d in thin if d in dims[:2]), tuple(sizes)
+
+
+def take(x: Any, values: Sequence[Any], n: Sequence[int]) -> Any:
+    if not x.shape or 0 in x.shape:
+        return None
+    dims, thin, sizes = _index_space(x, n)
+    sizes = tuple(1 if d in thin else size for d, size in enumerate(sizes))
+    window = len(x.shape) - len(thin)
+    offsets = tuple(range(1, window + 1)) if n[4] % 2 else tuple(range(window))
+    numbers = lax.GatherDimensionNumbers(offsets, thin, dims)
+    mode = ["clip", "fill", "promise_in_bounds"][n[5] % 3]
+    return lax.gather(x, _columns(x, n[1:], dims), numbers, sizes, mode=mode, fill_value=1.5)
+
+
+def put(x: Any, values: Sequence[Any], n: Sequence[int]) -> Any:
+    if not x.shape or 0 in x.shape:
+        return None
+    dims, thin, sizes = _index_space(x, n)
+    indices = _columns(x, n[1:], dims)
+    window = [size for d, size in enumerate(sizes) if d not in thin]
+    wanted = (indices.shape[0], *window)
+    source = values[n[4] % len(values)]
+    if source.shape != wanted:
+        source = lax.broadcast_in_dim(lax.reduce_max(x, (0,)), wanted, ()) if len(x.shape) == 1 else None
+    if source is None:
+        source = lax.mul(lax.broadcasted_iota(np.float32, wanted, n[4] % len(wanted)), np.float32(0.25))
+    numbers = lax.ScatterDimensionNumbers(tuple(range(1, len(wanted))), thin, dims)
+    name = ["scatter", "scatter_add", "scatter_max", "scatter_sub"][n[5] % 4]
+    return _damped(getattr(lax, name)(x, indices, source, numbers, mode="clip" if n[3] % 3 == 0 else "drop"))
+
+
 OPERATIONS: list[Operation] = [
     binary("add"), binary("sub"), binary("mul"), binary("max"), binary("min"), binary("add"), unary("neg"),
     unary("abs"), unary("floor"), with_scalar, choose, stretch, reduce_and_spread, reduce, transpose, reverse, cut,
     flatten, widen, join, pad, index, running, dynamic, product, hold, with_scalar, binary("mul"),
 ]  # fmt: skip
+
+INDEXED: list[Operation] = [*OPERATIONS[::2], take, put, take, put, take]

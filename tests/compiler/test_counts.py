@@ -133,6 +133,21 @@ def test_independent_siblings_share_machine_code() -> None:
     assert len(program.nests()) == 1
 
 
+def test_an_equal_computation_of_a_general_reduction_compiles_once() -> None:
+    x = np.ones((5, 7), np.float32)
+
+    def reduced(x: Any, factor: float) -> Any:
+        return weft.lax.reduce(x, np.float32(0), lambda a, b: a + factor * b, (1,))
+
+    first = program_of(lambda x: reduced(x, 2.0), x)
+    before = compiler.stats()
+    again = program_of(lambda x: reduced(x, 2.0), x)
+    assert compiler.stats()["kernels_built"] == before["kernels_built"]
+    assert again.nests() == first.nests()
+    other = program_of(lambda x: reduced(x, 3.0), x)
+    assert other.nests() != first.nests()
+
+
 def test_literals_are_parameters() -> None:
     x = np.ones(5, np.float32)
     nests = [program_of(lambda x, c=c: x * c + c, x).nests() for c in (2.5, 3.5, 7.25)]

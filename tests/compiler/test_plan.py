@@ -149,3 +149,55 @@ def test_many_threads_build_a_kernel_once() -> None:
     for thread in threads:
         thread.join()
     assert compiler.stats()["kernels_built"] == before + 1
+
+
+def why(function: Any, *args: Any, donated: tuple[bool, ...] = ()) -> str:
+    return run(function, *args, donated=donated)[0].text("plan")
+
+
+def test_the_text_says_why_a_value_lives_where_it_does() -> None:
+    text = why(lambda x: [lax.reshape(x, (4, 3)), lax.cumsum(lax.cumsum(x, axis=1), axis=0)], X)
+    assert "a f32[3,4] 48 bytes: input 0\n" in text
+    assert "b f32[4,3] 48 bytes: alias of a (input 0)" in text
+    assert "result 0: alias of input 0" in text
+    assert "c f32[3,4] 48 bytes: result 1, new" in text
+    assert "d f32[3,4] 48 bytes: result 1; reused from c, which dies in step 1 (cumsum)" in text
+    text = why(lambda x: [lax.reduce_sum(lax.cumsum(lax.cumsum(x, axis=1), axis=0), (0, 1))], X)
+    assert "temporary 0, at 0 of the arena, from step 0 (cumsum) to step" in text
+
+
+def test_the_text_says_what_became_of_donated_arguments() -> None:
+    assert "input 0, donated; result 0 is written over it" in why(lambda x: [lax.neg(x)], X, donated=(True,))
+    reasons = {
+        "it is returned as it is": lambda x: [x, lax.neg(x)],
+        "no result of 48 bytes is made": lambda x: [lax.reduce_sum(x, (0, 1))],
+        "step 0 (add) reads other elements of it": lambda x: [lax.add(lax.rev(x, (0,)), x)],
+        "step 1 (cumsum_add) reads it after": lambda x: [lax.add(lax.cumsum(lax.cumsum(x, axis=1), axis=0), x)],
+    }
+    for reason, function in reasons.items():
+        assert f"donated, not reused: {reason}" in why(function, X, donated=(True,)), reason
+    both = why(lambda x, y: [lax.add(x, y)], X, X, donated=(True, True))
+    assert "another donated argument serves the results of its size" in both
+
+
+def test_the_text_says_why_a_copy_is_made() -> None:
+    def update(x: Any, start: Any) -> Any:
+        return lax.dynamic_update_slice(x, np.ones((1, 4), np.float32), (start, np.int32(0)))
+
+    start = np.int32(1)
+    assert "is an input that is not donated" in why(lambda x, i: [update(x, i)], X, start)
+    donating = why(lambda x, i: [update(x, i)], X, start, donated=(True, False))
+    assert "only if others hold donated input 1, which is written over otherwise" in donating
+
+    def returned(x: Any, i: Any) -> list[Any]:
+        y = lax.cumsum(x, axis=1)
+        return [y, update(y, i)]
+
+    assert "stands in result 0, which must stay" in why(returned, X, start)
+
+    def read_later(x: Any, i: Any) -> list[Any]:
+        y = lax.cumsum(x, axis=1)
+        z = update(y, i)
+        return [lax.cumsum(z, axis=0), lax.reduce_sum(y, (0, 1))]
+
+    assert "still reads" in why(read_later, X, start)

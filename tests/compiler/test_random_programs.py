@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.compiler import ladder
-from tests.compiler.random_programs import Generator
+from tests.compiler.random_programs import INDEXED, Generator
 from weft import core
 from weft.compiler import verify
 
@@ -24,7 +24,15 @@ def agree(left: np.ndarray, right: np.ndarray, exact: bool) -> bool:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_rung_gives_the_same(seed: int) -> None:
-    generator = Generator(seed, 12 if seed % 3 else 30)
+    check(Generator(seed, 12 if seed % 3 else 30), seed % 4 == 0)
+
+
+@pytest.mark.parametrize("seed", range(200, 260))
+def test_every_rung_of_indexed_programs_gives_the_same(seed: int) -> None:
+    check(Generator(seed, 6 if seed % 3 else 16, INDEXED), seed % 4 == 0)
+
+
+def check(generator: Generator, eagerly: bool) -> None:
     args = generator.inputs()
     closed = ladder.traced(generator.program, args)
     program = ladder.compiled(closed)
@@ -35,14 +43,14 @@ def test_every_rung_gives_the_same(seed: int) -> None:
     for name, outs in (("loops", ladder.by_loops(program, args)), ("machine code", machine)):
         for index, (out, expected) in enumerate(zip(outs, reference, strict=True)):
             assert agree(out, expected, exact), f"{name}: result {index}\n{program.text('kernel')}"
-    if exact and seed % 4 == 0:
+    if exact and eagerly:
         for index, (out, expected) in enumerate(zip(ladder.by_eager(closed, args), machine, strict=True)):
             assert verify.same_bits(out, expected), f"eager: result {index}\n{program.text('kernel')}"
 
 
 @pytest.mark.parametrize("seed", range(100, 130))
 def test_donation_changes_no_answer(seed: int) -> None:
-    generator = Generator(seed, 20)
+    generator = Generator(seed, 20, INDEXED if seed % 2 else None)
     args = generator.inputs()
     closed = ladder.traced(generator.program, args)
     plain, donating = ladder.compiled(closed), ladder.compiled(closed, (True,) * len(args))

@@ -166,7 +166,7 @@ def test_the_kernel_cache_is_bounded_in_bytes() -> None:
         programs = [ladder.compiled(ladder.traced(f, [X])) for f in (lambda x: [lax.tan(x)], lambda x: [lax.tanh(x)])]
     finally:
         weft.config.update("cache_bytes", before)
-    assert compiler.stats()["kernels"] == 1
+    assert compiler.stats()["kernels"] == 0
     for program in programs:  # an evicted kernel lives as long as its program
         assert ladder.by_machine_code(program, [X])
 

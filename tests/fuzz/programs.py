@@ -74,6 +74,25 @@ class Program:
             pool.append(apply(m, step, [pool[i] for i in step.args]))
         return tuple(pool[i] for i in self.outputs)
 
+    def repro(self) -> str:
+        """A file that runs the program with jit and without, and compares."""
+        n = len(self.inputs)
+        lines = [f"    v{n + k} = {_code(step)}" for k, step in enumerate(self.steps)]
+        arrays = [f"    {_literal(array)}," for array in self.arrays()]
+        return "\n".join(
+            [
+                *("import ml_dtypes", "import numpy as np", "import weft", "import weft.numpy as m", ""),
+                f"def f({', '.join(f'v{i}' for i in range(n))}):",
+                *(*lines, f"    return [{', '.join(f'v{i}' for i in self.outputs)}]", ""),
+                *("inputs = [", *arrays, "]"),
+                *("jitted = weft.jit(f)(*inputs)", "eager = f(*[m.asarray(x) for x in inputs])"),
+                *("for a, b in zip(jitted, eager):", "    a, b = np.asarray(a), np.asarray(b)"),
+                "    assert a.dtype == b.dtype and ((a == b) | ((a != a) & (b != b))).all(), (a, b)",
+                'print("jit and eager agree")',
+                "",
+            ]
+        )
+
     def source(self) -> str:
         n = len(self.inputs)
         lines = [
@@ -81,6 +100,34 @@ class Program:
         ]
         lines += [f"    v{n + k} = {step.text()}" for k, step in enumerate(self.steps)]
         return "\n".join([*lines, f"    return {', '.join(f'v{i}' for i in self.outputs)}"])
+
+
+def _literal(array: np.ndarray) -> str:
+    """An expression that gives the array again, bit for bit."""
+    name = array.dtype.name
+    dtype = f"ml_dtypes.{name}" if name == "bfloat16" else f"np.dtype({name!r})"
+    return f"np.frombuffer(bytes.fromhex({array.tobytes().hex()!r}), {dtype}).reshape({array.shape})"
+
+
+def _code(step: Step) -> str:
+    """A step as Python over the namespace ``m``."""
+    static, args = dict(step.static), [f"v{i}" for i in step.args]
+    if step.name == "where":
+        return f"m.where({args[0]} > {args[1]}, {args[0]}, {args[1]})"
+    if step.name == "slice":
+        return f"{args[0]}[{static['index']!r}]"
+    if step.name == "expand":
+        return f"m.broadcast_to({args[0]}[..., None], (*{args[0]}.shape, {static['size']}))"
+    if step.name == "concatenate":
+        return f"m.concatenate([{args[0]}, {args[1]}], axis={static['axis']})"
+    if step.name == "astype":
+        return f"{args[0]}.astype({static['dtype']!r})"
+    if step.name == "take":
+        return f"m.take({args[0]}, np.int32({static['index']}), axis={static['axis']}, mode={static['mode']!r})"
+    if step.name == "at":
+        rows = f"m.take({args[0]}, np.int32({static['source']}), axis=0, mode='clip')"
+        return f"{args[0]}.at[np.int32({static['index']})].{static['method']}({rows}, mode={static['mode']!r})"
+    return f"m.{step.name}({', '.join([*args, *[f'{k}={v!r}' for k, v in step.static]])})"
 
 
 def _array(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -121,6 +168,12 @@ def apply(m: Any, step: Step, args: list[Any]) -> Any:
         return m.concatenate([args[0], args[1]], axis=static["axis"])
     if step.name == "astype":
         return args[0].astype(static["dtype"])
+    if step.name == "take":
+        return m.take(args[0], np.int32(static["index"]), axis=static["axis"], mode=static["mode"])
+    if step.name == "at":
+        rows = m.take(args[0], np.int32(static["source"]), axis=0, mode="clip")
+        target = args[0].at[np.int32(static["index"])]
+        return getattr(target, static["method"])(rows, mode=static["mode"])
     return getattr(m, step.name)(*args, **static)
 
 
@@ -161,7 +214,7 @@ def next_step(draw: Any, pool: list[Shape]) -> tuple[Step, Shape]:
     value = pool[i]
     families = [unary, unary, binary, binary, cast]
     if value.shape:
-        families += [reduce_, move, cut, glue]
+        families += [reduce_, move, cut, glue, pick, put]
     return draw(draw(st.sampled_from(families))(pool, i))
 
 
@@ -277,6 +330,36 @@ def cut(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
         index.append(slice(start, stop, step))
     shape = tuple(len(range(*s.indices(n))) for s, n in zip(index, value.shape, strict=True))
     return Step("slice", (i,), (("index", tuple(index)),)), Shape(value.dtype, shape)
+
+
+@st.composite
+def pick(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
+    """Positions along one axis, some of them outside."""
+    value = pool[i]
+    axis = draw(st.integers(0, len(value.shape) - 1))
+    if not value.shape[axis]:
+        return draw(cut(pool, i))
+    index = tuple(draw(st.lists(st.integers(-value.shape[axis] - 2, value.shape[axis] + 1), min_size=1, max_size=7)))
+    mode = draw(st.sampled_from(("clip", "fill", "wrap")))
+    shape = (*value.shape[:axis], len(index), *value.shape[axis + 1 :])
+    return Step("take", (i,), (("index", index), ("axis", axis), ("mode", mode))), Shape(value.dtype, shape)
+
+
+@st.composite
+def put(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
+    """Rows of a value combined into rows of its own, some of them twice, some outside."""
+    value = pool[i]
+    if not value.shape[0]:
+        return draw(cut(pool, i))
+    rows = st.integers(-value.shape[0] - 1, value.shape[0])
+    index = tuple(draw(st.lists(rows, min_size=1, max_size=7)))
+    source = tuple(draw(st.lists(rows, min_size=len(index), max_size=len(index))))
+    method = draw(
+        st.sampled_from(("set", "max", "min") if value.dtype == "bool" else ("set", "add", "max", "multiply"))
+    )
+    mode = draw(st.sampled_from(("drop", "clip")))
+    static = (("index", index), ("source", source), ("method", method), ("mode", mode))
+    return Step("at", (i,), static), value
 
 
 @st.composite

@@ -1,11 +1,21 @@
-"""Random programs: jit gives eager's bits, and both agree with the NumPy reference interpreter."""
+"""Random programs: jit gives eager's bits whatever the strides; both agree with the reference interpreter and JAX.
+
+Runs for 15 s (3 minutes where the variable CI is set) and at least 500 programs; ``WEFT_FUZZ_EXAMPLES=50000`` is the
+long mode. A failure shrinks, and its smallest form is written to ``repro.py``.
+"""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import time
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 import weft
@@ -14,7 +24,19 @@ from tests.fuzz.programs import Program, kind_of, programs
 from weft import config
 from weft.compiler import interpret
 
-EXAMPLES = int(os.environ.get("WEFT_FUZZ_EXAMPLES", "1000"))
+jax: Any
+try:
+    import jax
+except ImportError:
+    jax = None
+
+LONG = os.environ.get("WEFT_FUZZ_EXAMPLES")
+SECONDS = 180 if os.environ.get("CI") else 15
+AT_LEAST = min(500, int(LONG or 500))
+JAX_EVERY = 5  # its compilations take most of the time
+REPRO = Path("repro.py")
+COUNT = {"programs": 0, "jax": 0}
+STARTED = [0.0]
 
 # The reference rounds each primitive as the kernels do; what remains is the ulps of vector math, amplified by
 # cancellation, and overflow in half precision.
@@ -51,24 +73,100 @@ def is_exact(program: Program) -> bool:
     return "mean" not in names and all(kind_of(d) != "float" for d in [d for d, _ in program.inputs] + casts)
 
 
-@settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-)
-@given(programs())
-def test_random_programs(program: Program) -> None:
+def strided(array: np.ndarray, how: int) -> np.ndarray:
+    """The same values behind other strides: as they are, transposed in memory, every second element, reversed."""
+    if how == 0 or array.ndim == 0:
+        return array
+    if how == 1:
+        return np.asfortranarray(array)
+    if how == 2:
+        wide = np.zeros((*array.shape[:-1], 2 * array.shape[-1]), array.dtype)
+        wide[..., ::2] = array
+        return wide[..., ::2]
+    return np.ascontiguousarray(array[::-1])[::-1]
+
+
+def check(program: Program) -> None:
+    """jit = eager bit for bit, whatever the strides; both near the reference; types and exact values are JAX's."""
     arrays = program.arrays()
     function = weft.jit(lambda *inputs: program.run(jnp, *inputs))
     with config.context("compile", "isolated"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's overflow warnings in the reference
         jitted = [np.asarray(a) for a in function(*arrays)]
-        eager = [np.asarray(a) for a in program.run(jnp, *(jnp.asarray(a) for a in arrays))]
+        moved = [strided(array, (program.seed + i) % 4) for i, array in enumerate(arrays)]
+        again = [np.asarray(a) for a in function(*moved)]
+        eager = [np.asarray(a) for a in program.run(jnp, *(jnp.asarray(a) for a in moved))]
         closed = weft.make_jaxpr(lambda *inputs: program.run(jnp, *inputs))(*arrays)
         reference = [np.asarray(a) for a in interpret.interpret(closed, arrays)]
-    for j, e, r in zip(jitted, eager, reference, strict=True):
+    for j, m, e, r in zip(jitted, again, eager, reference, strict=True):
         assert_same_bits(program, j, e)
+        assert_same_bits(program, j, m)
         assert_near_reference(program, j, r)
         if is_exact(program):
             np.testing.assert_array_equal(j, r, err_msg=program.source())
+    if jax is not None and COUNT["programs"] % JAX_EVERY == 0:
+        check_jax(program, arrays, jitted)
+
+
+def check_jax(program: Program, arrays: list[np.ndarray], ours: list[np.ndarray]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = [np.asarray(a) for a in jax.jit(lambda *inputs: program.run(jax.numpy, *inputs))(*arrays)]
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape, f"JAX: {b.dtype}{b.shape}\n{program.source()}"
+        if is_exact(program):
+            np.testing.assert_array_equal(a, b, err_msg=f"JAX\n{program.source()}")
+    COUNT["jax"] += 1
+
+
+def over() -> bool:
+    """Whether enough was done: as many programs as fit in the time, and at least 500."""
+    return not LONG and COUNT["programs"] >= AT_LEAST and time.monotonic() - STARTED[0] > SECONDS
+
+
+@settings(
+    max_examples=int(LONG) if LONG else 20_000,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
+@given(programs())
+def random_programs(program: Program) -> None:
+    if over():
+        return
+    try:
+        check(program)
+    except Exception:
+        REPRO.write_text(program.repro())  # the last one to fail is the smallest
+        raise
+    COUNT["programs"] += 1
+
+
+def test_random_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    STARTED[0] = time.monotonic()
+    try:
+        random_programs()
+    finally:
+        with capsys.disabled():
+            spent = time.monotonic() - STARTED[0]
+            print(f"\nfuzz: {COUNT['programs']} programs, {COUNT['jax']} of them beside JAX, {spent:.0f} s")
+    assert COUNT["programs"] >= AT_LEAST
+
+
+def test_a_repro_runs_on_its_own(tmp_path: Path) -> None:
+    """What a failure leaves behind is a program that shows it: here one that does not fail."""
+    found: list[Program] = []
+
+    @settings(max_examples=30, database=None, derandomize=True)
+    @given(programs())
+    def draw(program: Program) -> None:
+        found.append(program)
+
+    draw()
+    program = max(found, key=lambda program: len(program.steps))
+    path = tmp_path / "repro.py"
+    path.write_text(program.repro())
+    environment = {**os.environ, "WEFT_CHECK": "0"}
+    done = subprocess.run([sys.executable, path], capture_output=True, text=True, env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr + path.read_text()
+    assert "jit and eager agree" in done.stdout

@@ -28,8 +28,27 @@ def layernorm(x: Any) -> Any:
     return (x - mean) * weft.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
+def embedding(table: Any, ids: Any) -> Any:
+    numbers = weft.lax.GatherDimensionNumbers((1,), (0,), (0,))
+    return weft.lax.gather(table, ids[:, None], numbers, (1, table.shape[1]), mode="fill")
+
+
+def histogram(bins: Any) -> Any:
+    numbers = weft.lax.ScatterDimensionNumbers((), (0,), (0,))
+    return weft.lax.scatter_add(jnp.zeros(10, jnp.float32), bins[:, None], jnp.ones(bins.shape, jnp.float32), numbers)
+
+
+def add_rows(table: Any, ids: Any, rows: Any) -> Any:
+    numbers = weft.lax.ScatterDimensionNumbers((1,), (0,), (0,))
+    return weft.lax.scatter_add(table, ids[:, None], rows * 2, numbers)
+
+
 def f32(*shape: int) -> weft.ShapeDtypeStruct:
     return weft.ShapeDtypeStruct(shape, jnp.float32)
+
+
+def i32(*shape: int) -> weft.ShapeDtypeStruct:
+    return weft.ShapeDtypeStruct(shape, jnp.int32)
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[weft.ShapeDtypeStruct, ...]]] = {
@@ -49,6 +68,9 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[weft.ShapeDtypeStruct, ...]]
     "concatenate": (lambda x, y: jnp.concatenate([x, y * 2], axis=1), (f32(64, 100), f32(64, 20))),
     "cumsum": (lambda x: jnp.cumsum(x, axis=1), (f32(64, 100),)),
     "bfloat16": (lambda x: jnp.exp(x) + x, (weft.ShapeDtypeStruct((1000,), jnp.bfloat16),)),
+    "embedding": (embedding, (f32(50, 100), i32(64))),
+    "histogram": (histogram, (i32(1000),)),
+    "add_rows": (add_rows, (f32(50, 100), i32(64), f32(64, 100))),
     "product_with_epilogue": (lambda x, w, b: jnp.maximum(x @ w + b, 0), (f32(8, 16), f32(16, 32), f32(32))),
 }
 

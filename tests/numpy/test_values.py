@@ -11,6 +11,7 @@ import pytest
 
 import weft
 import weft.numpy as wnp
+from weft import lax
 
 SHAPES = [(), (0,), (1,), (7,), (3, 4), (2, 0, 3), (2, 3, 4), (17, 5)]
 FLOATS = ["float32"]
@@ -241,7 +242,7 @@ def _same(function: Callable[[Any], Any], *args: Any) -> None:
 X = values((3, 4), "float32")
 Y = values((2, 3, 4), "float32")
 V = values((5,), "float32")
-I = values((3, 3), "int32")  # noqa: E741
+I = values((3, 3), "int32")  # noqa: E741 - the integer operand beside X, Y and V
 STRUCTURAL: list[Callable[[Any], Any]] = [
     lambda m: m.reshape(X, (4, -1)), lambda m: m.reshape(X, (2, 6), order="F"), lambda m: m.ravel(X, order="F"),
     lambda m: m.transpose(Y, (2, 0, 1)), lambda m: m.swapaxes(Y, 0, 2), lambda m: m.moveaxis(Y, 0, -1),
@@ -269,6 +270,9 @@ STRUCTURAL: list[Callable[[Any], Any]] = [
     lambda m: m.hypot(X, X), lambda m: m.logaddexp(X, -X), lambda m: m.logaddexp2(X, -X), lambda m: m.copysign(X, -X),
     lambda m: m.heaviside(X, 0.5), lambda m: m.frexp(X), lambda m: m.modf(X), lambda m: m.ldexp(X, 3),
     lambda m: m.bitwise_count(I), lambda m: m.left_shift(I, 2), lambda m: m.right_shift(I, 1), lambda m: m.invert(I),
+    lambda m: m.polyval(I[0], 3), lambda m: m.polyder(V, 2), lambda m: m.polyder(I[0]), lambda m: m.polyadd(V, X[0]),
+    lambda m: m.polysub(X[0], V), lambda m: m.select([I > 0, X[:3, :3] > 0], [I, -I], 7), lambda m: m.ldexp(X, X > 0),
+    lambda m: m.isin(I, [0, 1]) if m is np else m.isin(I, np.array([0, 1])), lambda m: m.diagflat(X),
     lambda m: m.resize(V, (2, 4)), lambda m: m.mgrid[0:2, 0:3], lambda m: m.r_[V, 1:4],
 ]  # fmt: skip
 
@@ -317,10 +321,6 @@ def test_indexing_errors() -> None:
         x[[0, 1]]
     with pytest.raises(TypeError, match="integer or boolean"):
         x[1.0]
-    with pytest.raises(NotImplementedError, match="integer array"):
-        x[np.array([0, 1])]
-    with pytest.raises(NotImplementedError, match=r"at\[\]\.set"):
-        x.at[0].set(1.0)
 
 
 def test_promotion_of_scalars() -> None:
@@ -430,3 +430,16 @@ def test_reductions_of_other_dtypes(name: str, dtype: str) -> None:
 def test_traced_shape(name: str) -> None:
     with pytest.raises(TypeError, match=r"(?s)Shapes must be 1D sequences of concrete values.*argument n"):
         weft.jit(lambda n: getattr(wnp, name)(n))(3)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda n: lax.full((n, 2), 1.0), lambda n: lax.iota(np.int32, n), lambda n: lax.broadcast(1.0, (n,)),
+        lambda n: lax.reshape(np.ones(4, np.float32), (n, 2)), lambda n: lax.empty((n,), np.float32),
+        lambda n: lax.broadcast_in_dim(1.0, (n,), ()), lambda n: lax.broadcasted_iota(np.int32, (n,), 0),
+    ],
+)  # fmt: skip
+def test_traced_shape_in_lax(make: Callable[[Any], Any]) -> None:
+    with pytest.raises(TypeError, match=r"(?s)Shapes must be 1D sequences of concrete values.*argument n"):
+        weft.jit(lambda n: make(n))(3)

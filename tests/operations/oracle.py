@@ -74,6 +74,8 @@ def run_equation(eqn: Any, operands: list[np.ndarray]) -> list[np.ndarray]:
             lambda *xs: _as_list(kind.expand(*xs, **eqn.params)), [atom.aval for atom in eqn.invars]
         )
         return run_references(expanded, operands)
+    if isinstance(kind, kinds.External):
+        return _as_list(kind.call(*operands, **eqn.params))
     return _as_list(kind.reference(*operands, **eqn.params))
 
 

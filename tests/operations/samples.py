@@ -14,6 +14,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.operations import indexing_samples
+
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
@@ -85,6 +87,8 @@ ELEMENTWISE = [
     Operation("erf_inv", 1, FLOAT, -1, 1, jax_ulps=64),
     Operation("lgamma", 1, FLOAT, 0, 20, ulps=4, absolute=16),
     Operation("digamma", 1, FLOAT, 0, 20, ulps=8, absolute=8),
+    Operation("bessel_i0e", 1, FLOAT, -20, 20, ulps=4),
+    Operation("bessel_i1e", 1, FLOAT, -20, 20, ulps=8, jax_ulps=64),
     Operation("abs", 1, SIGNED + FLOAT + COMPLEX, ulps=0, complex_ulps=2),
     Operation("real", 1, COMPLEX),
     Operation("imag", 1, COMPLEX),
@@ -167,7 +171,7 @@ def specials(dtype: np.dtype) -> np.ndarray:
 
 Program = Callable[..., Any]
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
-I = np.arange(6, dtype=np.int32).reshape(2, 3) - 2  # noqa: E741
+I = np.arange(6, dtype=np.int32).reshape(2, 3) - 2  # noqa: E741 - the integer operand beside X
 B = np.array([[True, False, True], [False, False, True]])
 C = (X + 1j * X[::-1]).astype(np.complex64)
 U = np.array([[1, 2, 255], [0, 128, 7]], np.uint8)
@@ -208,6 +212,18 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         (lambda lax, x: lax.pow(x, 2.5), (X,)),
         (lambda lax, x, y: lax.pow(x, y), (X, I)),
         (lambda lax, x, y: lax.pow(x, y), (C, I)),
+    ],
+    "igamma": [
+        (lambda lax, a, x: lax.igamma(a, x), (abs(X), abs(X[::-1]))),
+        (lambda lax, a, x: lax.igamma(a, x), (2.0, abs(X))),
+    ],
+    "igammac": [(lambda lax, a, x: lax.igammac(a, x), (abs(X), abs(X[::-1])))],
+    "igamma_grad_a": [(lambda lax, a, x: lax.igamma_grad_a(a, x), (abs(X), abs(X[::-1])))],
+    "zeta": [(lambda lax, s, q: lax.zeta(s, q), (abs(X) + 1, abs(X[::-1])))],
+    "polygamma": [(lambda lax, m, x: lax.polygamma(m, x), (np.abs(I).astype(np.float32), abs(X) + 0.1))],
+    "regularized_incomplete_beta": [
+        (lambda lax, a, b, x: lax.betainc(a, b, x), (abs(X), abs(X[::-1]), X / 6 + 0.5)),
+        (lambda lax, a, x: lax.betainc(a, 2.0, x), (abs(X), X / 6 + 0.5)),
     ],
     "conj": [(lambda lax, x: lax.conj(x), (X,)), (lambda lax, x: lax.conj(x), (C,))],
     "complex": [(lambda lax, x: lax.complex(x, 1.0), (X,))],
@@ -377,6 +393,7 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         (lambda lax, x, j: lax.dynamic_slice_in_dim(x, j, 2, axis=-1), (X, np.uint8(1))),
         (lambda lax, x: lax.dynamic_slice_in_dim(x, -1, 2, axis=-1), (X,)),
     ],
+    **indexing_samples.PROGRAMS,
     "jit": [
         (lambda lax, x, j: lax.dynamic_index_in_dim(x, j, axis=1), (X, 1)),
         (lambda lax, x, j: lax.dynamic_index_in_dim(x, j, 1, False), (X, np.int8(-1))),
@@ -448,6 +465,22 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         + ([] if name == "cumlogsumexp" else [(lambda lax, x, name=name: getattr(lax, name)(x, axis=1), (I,))])
         for name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")
     },
+    "sort": [
+        (lambda lax, x: lax.sort(x), (X,)),
+        (lambda lax, x: lax.sort(x, dimension=1), (M,)),
+        (lambda lax, x: lax.sort(x), (B,)),
+        (lambda lax, x: lax.sort(x), (I,)),
+        (lambda lax, x: lax.sort(x, dimension=0), (H,)),
+        (lambda lax, x: lax.sort(x, dimension=0), (X[:0],)),
+        (lambda lax, x, y: lax.sort((x, y), dimension=0, num_keys=2), (X, X)),
+        (lambda lax, x, y: lax.sort_key_val(x, y, is_stable=False), (X, X)),
+    ],
+    "top_k": [
+        (lambda lax, x: lax.top_k(x, 1), (X,)),
+        (lambda lax, x: lax.top_k(x, 1, axis=0), (M,)),
+        (lambda lax, x: lax.top_k(x, 1), (I,)),
+        (lambda lax, x: lax.top_k(x, 0), (X,)),
+    ],
     "reduce": [
         (lambda lax, x: lax.reduce(x, 0.0, lax.add, (0,)), (X,)),
         (lambda lax, x: lax.reduce(x, 1.0, lax.add, (0,)), (X,)),
@@ -607,6 +640,7 @@ ERRORS: list[tuple[Program, tuple[Any, ...]]] = [
     (lambda lax, x, y: lax.dynamic_update_slice(x, y, (0, 0)), (X, np.ones((3, 3), np.float32))),
     (lambda lax, x, y: lax.dynamic_update_slice(x, y, (0,)), (X, X)),
     (lambda lax, x, j: lax.dynamic_update_slice(x, x, (j, 0)), (X, np.int8(1))),
+    *indexing_samples.ERRORS,
     (lambda lax, x: lax.reduce_sum(x, (2,)), (X,)),
     (lambda lax, x: lax.reduce_sum(x, (-1,)), (X,)),
     (lambda lax, x: lax.reduce_sum(x, (0, 0)), (X,)),

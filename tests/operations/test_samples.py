@@ -9,7 +9,7 @@ from tests.operations import samples
 from weft import core, operations
 from weft.core import kinds, primitive
 
-INTERNAL = {"fold"}  # what `reduce` is rewritten into
+INTERNAL = {"fold", "random_gamma_grad"}  # what `reduce` becomes; programs, no primitives, in JAX
 
 
 def declared() -> dict[str, core.Primitive]:
@@ -41,9 +41,7 @@ def test_facade_has_every_operation() -> None:
     assert functions - set(vars(lax)) == set()
 
 
-@pytest.mark.parametrize(
-    "name", ["scan", "cond", "while_loop", "gather", "sort", "conv_general_dilated", "psum", "fft"]
-)
+@pytest.mark.parametrize("name", ["conv_general_dilated", "psum", "fft"])
 def test_what_is_not_built_says_so(name: str) -> None:
     with pytest.raises(NotImplementedError, match=name):
         getattr(lax, name)(1)

@@ -121,6 +121,12 @@ WEAK_PROGRAMS = {
     "optimization_barrier": lambda lax, x, y: lax.optimization_barrier((x, y)),
     "copy": lambda lax, x, y: lax.copy_p.bind(x),
     "dynamic_slice": lambda lax, x, y: lax.dynamic_slice(lax.broadcast(x, (3,)), (0,), (1,)),
+    "gather": lambda lax, x, y: lax.gather(
+        lax.broadcast(x, (3,)), np.int32([[0]]), lax.GatherDimensionNumbers((), (0,), (0,)), (1,)
+    ),
+    "scatter": lambda lax, x, y: lax.scatter(
+        lax.broadcast(x, (3,)), np.int32([[0]]), lax.broadcast(y, (1,)), lax.ScatterDimensionNumbers((), (0,), (0,))
+    ),
     "dynamic_update_slice": lambda lax, x, y: lax.dynamic_update_slice(
         lax.broadcast(x, (3,)), lax.broadcast(y, (3,)), (0,)
     ),

@@ -85,7 +85,7 @@ def normalized(text: str) -> str:
 
 def namespace(name: str) -> Any:
     """``jax`` or ``weft`` with the submodules the cases use."""
-    for submodule in ("numpy", "lax", "nn", "random", "scipy.special"):
+    for submodule in ("numpy", "lax", "nn", "ops", "random", "scipy.special"):
         importlib.import_module(f"{name}.{submodule}")
     return {"jax": jax, "weft": weft}[name]
 

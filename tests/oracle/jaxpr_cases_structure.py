@@ -418,7 +418,6 @@ random.uniform(x,(3,),minval=y) | key f32[3]
 random.normal(x) | key
 random.normal(x,(3,)) | key
 random.normal(x,(3,),dtype=jnp.bfloat16) | key
-random.normal(x,(3,),dtype=jnp.complex64) | key
 random.normal(x,(3,)) | u32[2]
 random.randint(x,(3,),0,10) | key
 random.randint(x,(3,),0,10,dtype=jnp.uint8) | key

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.oracle import differential, jaxpr_cases, jaxpr_cases_structure
+from tests.oracle import differential, jaxpr_cases, jaxpr_cases_indexing, jaxpr_cases_structure
 
 _ROWS = [
     (group.lower(), line.strip())
-    for group, text in {**jaxpr_cases.ALL, **jaxpr_cases_structure.ALL}.items()
+    for group, text in {**jaxpr_cases.ALL, **jaxpr_cases_structure.ALL, **jaxpr_cases_indexing.ALL}.items()
     for line in text.strip().splitlines()
 ]  # fmt: skip
 
 
 def _namespace(J: Any) -> dict[str, Any]:
     return {
-        "jnp": J.numpy, "lax": J.lax, "nn": J.nn, "random": J.random, "special": J.scipy.special, "np": np, "J": J,
+        "jnp": J.numpy, "lax": J.lax, "nn": J.nn, "random": J.random, "special": J.scipy.special, "ops": J.ops,
+        "np": np, "J": J,
     }  # fmt: skip
 
 
@@ -30,6 +31,7 @@ def _printed(J: Any, expression: str, types: list[str]) -> str:
     return differential.normalized(str(J.make_jaxpr(function)(*arguments)))
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
 @pytest.mark.parametrize(("group", "row"), _ROWS, ids=[f"{group}-{row}" for group, row in _ROWS])
 def test_prints_as_jax(group: str, row: str) -> None:
     expression, _, types = row.partition(" |")
@@ -38,6 +40,7 @@ def test_prints_as_jax(group: str, row: str) -> None:
     assert found == expected, f"\n--- jax\n{expected}\n--- weft\n{found}"
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
 @pytest.mark.parametrize(("group", "row"), _ROWS, ids=[f"{group}-{row}" for group, row in _ROWS])
 def test_prints_as_jax_with_x64(group: str, row: str) -> None:
     expression, _, types = row.partition(" |")

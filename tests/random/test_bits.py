@@ -57,13 +57,20 @@ def test_a_million_normal_values() -> None:
     same(random.normal(random.key(8), (1_000_000,)), jax.random.normal(jax.random.key(8), (1_000_000,)))
 
 
-def test_double_and_complex_normal_values_agree_to_their_rounding() -> None:
-    ours, theirs = random.key(8), jax.random.key(8)
-    found, expected = random.normal(ours, (10_000,), "complex64"), jax.random.normal(theirs, (10_000,), "complex64")
-    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-6)
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "complex128"])
+def test_double_and_complex_normal_values(dtype: str) -> None:
     with weft.enable_x64(True), jax.enable_x64(True):
-        found, expected = random.normal(ours, (10_000,)), jax.random.normal(theirs, (10_000,))
-    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-11)
+        for shape in ((), (300_000,)):
+            ours, theirs = random.key(8), jax.random.key(8)
+            same(random.normal(ours, shape, dtype), jax.random.normal(theirs, shape, dtype))
+
+
+def test_truncated_normal_values_agree_to_the_rounding_of_the_draw() -> None:
+    ours, theirs = random.key(8), jax.random.key(8)
+    for lower, upper in ((-2.0, 2.0), (0.5, 1.5)):
+        found = random.truncated_normal(ours, lower, upper, (10_000,))
+        expected = jax.random.truncated_normal(theirs, lower, upper, (10_000,))
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=2e-6, atol=2e-7)
 
 
 def test_sixty_four_bits() -> None:

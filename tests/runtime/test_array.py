@@ -493,7 +493,8 @@ print(runtime.memory_stats()["limit_bytes"])
 """
     lines = fresh_process(code, WEFT_MEMORY_LIMIT="64M").splitlines()
     assert lines[0] == (
-        "[allocate] 40.0 MiB (41943040 bytes) requested, 40.0 MiB in use, the limit is 64.0 MiB (WEFT_MEMORY_LIMIT)"
+        "RESOURCE_EXHAUSTED: Out of memory: [allocate] 40.0 MiB (41943040 bytes) requested, 40.0 MiB in use, "
+        "the limit is 64.0 MiB (WEFT_MEMORY_LIMIT)"
     )
     assert "1.0 TiB" in lines[1]
     assert "4.0 EiB" in lines[2]

@@ -493,6 +493,43 @@ def test_the_table_is_bounded_and_forgets_the_oldest() -> None:
     assert function.cache_size() == 0
 
 
+def test_retired_programs_leave_every_table() -> None:
+    """Entries are taken out in random order; those that stay are found as before."""
+    _, leaf = runtime.tree_flatten(0)
+    kind = machine_code.aval(())
+    executable = runtime.Executable(1, [("input", 0, kind)], [], 0, [], "identity", (kind,))
+    programs = [runtime.CacheEntry(executable, (0,), (), leaf, (kind,), ()) for _ in range(40)]
+    calls: list[int] = []
+
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Answer:
+        calls.append(args[1])
+        return None, programs[args[1] % len(programs)]
+
+    functions = [runtime.JitFunction(slow, (1,), ()) for _ in range(2)]
+    for function in functions:
+        for i in range(1000):
+            function(1.0, i)
+    rng, left = np.random.default_rng(0), set(range(1000))
+    for number in rng.permutation(len(programs)).tolist():
+        gone = {i for i in left if i % len(programs) == number}
+        assert programs[number].retire() == 2 * len(gone)
+        assert programs[number].retire() == 0
+        left -= gone
+        calls.clear()
+        for function in functions:
+            assert function.cache_size() == len(left)
+            for i in left:
+                function(1.0, i)
+        assert not calls
+    functions[0](1.0, 7)
+    assert calls == [7] and functions[0].cache_size() == 1
+    reference = weakref.ref(functions[0])
+    del functions, function
+    gc.collect()
+    assert reference() is None
+    assert programs[7].retire() == 0
+
+
 def test_donation_deletes_the_argument() -> None:
     slow = AddOne(donate=True)
     for _ in range(3):

@@ -147,7 +147,7 @@ def test_memory_that_runs_out_on_the_stream() -> None:
     kind = aval((1000,))
     step = machine_code.unary_step(machine_code.unary_kernel("fadd", "1.0"), 0, 1, 1000, 50_000.0)
     large = runtime.Executable(1, [("new", 4000, kind)], [(0, 2**50)], 2**50, [step], "large", (kind,))
-    with pytest.raises(MemoryError):
+    with pytest.raises(MemoryError, match=r"RESOURCE_EXHAUSTED.*\[large\] temporaries: 1\.0 PiB"):
         run(large, zeros()).block_until_ready()
 
 

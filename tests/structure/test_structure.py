@@ -8,10 +8,13 @@ are reached through ``weft.lazy`` only.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from weft.core.primitive import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "weft"
@@ -194,3 +197,67 @@ def test_every_file_has_its_sentence() -> None:
         if line.startswith("- `weft/"):
             named = line.split("`")[1]
             assert named in known, f"docs/ARCHITECTURE.md describes {named}, which does not exist"
+
+
+@pytest.mark.parametrize("path", [*SOURCES, *sorted((ROOT / "tests").rglob("*.py"))], ids=str)
+def test_every_exception_to_a_rule_has_its_reason(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        _, mark, rest = line.partition("# no" + "qa")
+        assert not mark or re.match(r": [A-Z]+\d+(, [A-Z]+\d+)* - \w", rest), f"{path}:{number}: give rule and reason"
+
+
+COMPILING = [path for path in SOURCES if path.parent.name in ("compiler", "loops", "codegen", "vector_math")]
+# words that name an instruction of a plan, the tree of cumulative operations, a comparison, as well as a primitive
+NO_PRIMITIVES = {"copy", "scan", "le"}
+# the emitter's words are those of the operations, which NumPy evaluates by their references
+SPEAKS_OPERATIONS = "weft.loops.numpy_emit"
+
+
+def _is_primitive_name(node: ast.AST) -> bool:
+    """``equation.primitive.name`` or ``primitive.name``."""
+    if not isinstance(node, ast.Attribute) or node.attr != "name":
+        return False
+    owner = node.value
+    return "primitive" in (getattr(owner, "attr", ""), getattr(owner, "id", ""))
+
+
+def _dispatches_on_a_name(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        return any(_is_primitive_name(side) for side in (node.left, *node.comparators))
+    if isinstance(node, ast.Subscript):
+        return _is_primitive_name(node.slice) or getattr(node.value, "id", "") == "registry"
+    if isinstance(node, ast.Match):
+        return _is_primitive_name(node.subject)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("get", "startswith", "endswith") and (
+            any(_is_primitive_name(argument) for argument in node.args[:1])
+            or _is_primitive_name(node.func.value)
+            or getattr(node.func.value, "id", "") == "registry"
+        )
+    return False
+
+
+@pytest.mark.parametrize("path", COMPILING, ids=module_name)
+def test_the_compiler_names_no_primitive(path: Path) -> None:
+    if module_name(path) == SPEAKS_OPERATIONS:
+        return
+    tree, where = parse(path), path.relative_to(ROOT)
+    # codegen's strings are LLVM's instructions, many of which are called as primitives are
+    names = set(registry) - NO_PRIMITIVES if path.parent.name in ("compiler", "loops") else set()
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        assert not _dispatches_on_a_name(node), f"{where}:{line} decides by the name of a primitive: use its kind"
+        named = isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+        assert not named, f"{where}:{line} names the primitive {getattr(node, 'value', '')!r}: use its kind or a slot"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("maker.primitive.name != 'transpose'", True), ("rules.get(eqn.primitive.name)", True),
+        ("registry['reshape']", True), ("rules[primitive.name]", True), ("eqn.primitive.name in names", True),
+        ("f'{eqn.primitive.name} stays'", False), ("eqn.primitive is operations.pow_p", False),
+    ],
+)  # fmt: skip
+def test_dispatch_on_names_is_found(text: str, found: bool) -> None:
+    assert any(_dispatches_on_a_name(node) for node in ast.walk(ast.parse(text))) is found

@@ -1,7 +1,8 @@
 """Nests whose lanes run along a parallel dimension (or that have no lanes): tiles of vectors through all phases.
 
     for outer parallel dims: for tile in vector range:          # full tiles of U vectors, then a tail
-        for phase: before; for reduced indices in tree order: body, reductions of every vector
+        for narrow parallel dims after the vector dimension: for phase:
+            before; for reduced indices in tree order: body, reductions of every vector
 
 The tail is one masked vector at a time where the target has masked access, else one element at a time with the
 same expressions.
@@ -10,12 +11,15 @@ same expressions.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, reduce_tree, transposed
+import numpy as np
+
+from weft.codegen import column_blocks, copies, elements, reduce_tree, strided, transposed
 from weft.codegen.copies import Copy, Place
-from weft.codegen.emitter import Value
-from weft.codegen.memory import first_lanes
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.memory import lanes_below
 from weft.loops import ir
 
 if TYPE_CHECKING:
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 SMALL_BODY = 10.0  # bodies up to this cost are unrolled
 LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
+WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
+REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
 
 
 class ColumnWriter:
@@ -33,13 +39,15 @@ class ColumnWriter:
         self.parent = parent
         self.nest = parent.nest
         self.writer = parent.writer
+        self.blocks = column_blocks.Blocks(parent) if parent.nest.split else None
         self.statements = [s for p in self.nest.phases for s in (*p.before, *p.body)]
         # loads per point of the parallel space, to be done ahead of the vector loop if they do not move along it
         self.hoistable = [s for p in self.nest.phases for s in (p.before if parent.reduced else (*p.before, *p.body))]
 
     def write(self, place: Place, scalars: Copy) -> None:
         parent, nest = self.parent, self.nest
-        outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector]
+        inner = parent.inner
+        outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector and d not in inner]
         if nest.vector is None:
             parent.parallel(place, outer, lambda inner: self.point([copies.fresh(scalars, scalars.values)], inner))
             return
@@ -47,12 +55,29 @@ class ColumnWriter:
         wanted = self._wanted()
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
         dim, turned = transposed.across(nest, parent.width)
-        if dim is not None and self.maskable():
-            turner = transposed.Turner(parent, self.statements, dim, turned)
-            rest = [d for d in outer if d != dim]
-            parent.parallel(place, rest, lambda inner: turner.write(inner, base))
+        if dim is None or not self.maskable():
+            parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
             return
+        turner = transposed.Turner(parent, self.statements, dim, turned)
+        rest = [d for d in outer if d != dim]
+
+        def turn() -> None:
+            parent.parallel(place, rest, lambda inner: turner.write(inner, base))
+
+        if len(turned) > 1:
+            turn()
+            return
+        writer, done = self.writer, self.writer.fresh_label()
+        near, far = writer.fresh_label(), writer.fresh_label()
+        stride = parent.strides[turned[0], nest.vector or 0]
+        writer.branch_if(writer.compare_index("ule", stride, str(strided.SMALL[-1])), near, far)
+        writer.label(near)
         parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
+        writer.branch(done)
+        writer.label(far)
+        turn()
+        writer.branch(done)
+        writer.label(done)
 
     def _wanted(self) -> set[int]:
         from_phases: set[int] = set()
@@ -69,62 +94,100 @@ class ColumnWriter:
             element = elements.of(operand.dtype)
             size = min(element.bytes * element.parts, 8)
             stride = operand.strides[nest.vector] if nest.vector is not None else 0
-            if stride and size not in (target.masked_bytes if stride == 1 else target.gather_bytes):
+            if stride and size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
                 return False
         return True
 
-    def _unroll(self) -> int:
-        total = copies.cost(self.statements)
-        if self.parent.reduced:
-            return TILE if total <= SMALL_BODY else 2 if total <= LARGE_BODY else 1
-        return 2 if total <= SMALL_BODY else 1
+    def _tiles(self) -> list[int]:
+        """Vectors of the tiles, larger ones first."""
+        if not self.parent.reduced:
+            is_strided = any(operand.strides[self.nest.vector or 0] == ir.RUNTIME for operand in self.nest.operands)
+            return [2 if copies.cost(self.statements) <= SMALL_BODY and not is_strided else 1]
+        largest = max(copies.cost(phase.body) for phase in self.nest.phases)
+        if largest > SMALL_BODY:
+            return [2 if largest <= LARGE_BODY else 1]
+        per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
+        if self.nest.rows or per_vector * WIDE_TILE > REGISTERS:
+            return [TILE]
+        return [WIDE_TILE] if self.blocks else [WIDE_TILE, TILE]  # what cuts columns has code for more ways already
+
+    def _kept(self, phase: ir.Phase) -> float:
+        """Words of 4 bytes in each lane that stay in registers from row to row."""
+        scans = [s for s in phase.body if isinstance(s, ir.Scan)]
+        words = [np.dtype(dtype).itemsize / 4 for s in (*phase.reductions, *scans) for dtype, _ in s.accumulators]
+        known = {s.out for s in self.statements if isinstance(s, ir.Load | ir.Apply | ir.IndexOf)}
+        own = {n for s in phase.body for n in ([s.out] if isinstance(s, ir.Load | ir.Apply | ir.IndexOf) else [])}
+        before = [n for n in copies.uses(phase) if n not in own and n in known]
+        computed = [s for s in phase.body if isinstance(s, ir.Apply)]
+        return sum(words) + len(before) + (0.5 if computed else 0.0)
 
     def _vectors(self, place: Place, scalars: Copy, base: Copy) -> None:
         parent, writer, width = self.parent, self.writer, self.parent.width
-        low, high = parent.range(2), parent.range(3)
-        hoisted = parent.hoist(self.hoistable, base, place)
+        low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
+        hoisted = parent.hoist(self.hoistable, scalars, place)
         wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
+        base = replace(base, scalars={**scalars.values, **hoisted})
         maskable = self.maskable()
-        if not (maskable and copies.cost(self.statements) >= LARGE_BODY):
-            unroll = self._unroll()
-            step = width * unroll
-            main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
+        heavy = maskable and copies.cost(self.statements) >= LARGE_BODY
+        if not heavy:
+            for unroll in self._tiles():
+                step = width * unroll
+                main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
 
-            def tile(index: str, _: list[str]) -> list[str]:
-                vectors = []
-                for u in range(unroll):
-                    at = writer.index("add", index, str(u * width))
-                    vectors.append(copies.fresh(base, wide, at, None, u * width))
-                self.point(vectors, place)
-                return []
+                def tile(index: str, _: list[str], unroll: int = unroll) -> list[str]:
+                    vectors = []
+                    for u in range(unroll):
+                        at = writer.index("add", index, str(u * width))
+                        vectors.append(copies.fresh(base, wide, at, None, u * width))
+                    self._inside(vectors, place)
+                    return []
 
-            writer.loop(low, main, step, [], tile)
-            low = main
+                writer.loop(low, main, step, [], tile)
+                low = main
         if maskable:
 
             def masked(index: str, _: list[str]) -> list[str]:
-                mask = first_lanes(parent.lanes, writer.index("sub", high, index))
-                self.point([copies.fresh(base, wide, index, mask)], place)
+                mask = lanes_below(parent.lanes, writer.index("sub", high, index), heavy)
+                self._inside([copies.fresh(base, wide, index, mask)], place)
                 return []
 
             writer.loop(low, high, width, [], masked)
             return
 
         def one(index: str, _: list[str]) -> list[str]:
-            self.point([copies.fresh(scalars, {**scalars.values, **hoisted}, index, None)], place)
+            self._inside([copies.fresh(scalars, {**scalars.values, **hoisted}, index, None)], place)
             return []
 
         writer.loop(low, high, 1, [], one)
 
     # one tile
 
+    def _inside(self, tile: list[Copy], place: Place) -> None:
+        """The narrow dimensions within a tile: its stretch of memory is walked once."""
+
+        def point(inner: Place) -> None:
+            self.point([copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
+
+        if self.parent.inner:
+            self.parent.parallel(place, self.parent.inner, point)
+        else:
+            self.point(tile, place)
+
     def point(self, tile: list[Copy], place: Place) -> None:
-        for phase in self.nest.phases:
+        done = self.writer.fresh_label() if self.blocks else ""
+        for number, phase in enumerate(self.nest.phases):
             self.parent.run(phase.before, tile, place)
             if not self.parent.reduced:
                 self.parent.run(phase.body, tile, place)
             elif phase.body or phase.reductions:
                 self._reduce(phase, tile, place)
+            if self.blocks and number == 0:  # what was left in the partial buffer is finished by another call
+                finish = self.writer.fresh_label()
+                self.writer.branch_if(self.blocks.leaves, done, finish)
+                self.writer.label(finish)
+        if self.blocks:
+            self.writer.branch(done)
+            self.writer.label(done)
 
     def _reduce(self, phase: ir.Phase, tile: list[Copy], place: Place) -> None:
         for reduction in phase.reductions:
@@ -154,9 +217,7 @@ class _ReducedLoop:
         self.tile = tile
         self.scans = scans
         self.n_states = n_states
-        loads = [s for s in phase.body if isinstance(s, ir.Load)]
-        stores = [s for s in phase.body if isinstance(s, ir.Store)]
-        self.operands = sorted({s.operand for s in (*loads, *stores)})
+        self.operands = copies.operands(phase.body)
 
     def accumulators(self, values: Sequence[Value]) -> list[list[reduce_tree.Accumulators]]:
         """Accumulators by copy and reduction, from the carried values."""
@@ -185,15 +246,26 @@ class _ReducedLoop:
         if not self.phase.reductions:
             return self._carry("0", extent, 1, values, lambda i, v: self._body(place, dim, i, v))
 
+        blocks = self.parent.blocks
+
         def block(start: str, inner: list[Value]) -> list[Value]:
             stop = writer.minimum_index(writer.index("add", start, str(reduce_tree.BLOCK_ROWS)), extent)
-            fresh = [v for c in self.tile for r in self.phase.reductions for v in reduce_tree.identities(r, c.emit)]
-            after = self._carry(
-                start, stop, 1, [*inner[: self.n_states], *fresh], lambda i, v: self._body(place, dim, i, v)
-            )
+
+            def walk() -> list[Value]:
+                fresh = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
+                begun = [*inner[: self.n_states], *fresh]
+                return self._carry(start, stop, 1, begun, lambda i, v: self._body(place, dim, i, v))
+
+            after = blocks.accumulators(self.tile, self.phase.reductions, start, walk) if blocks else walk()
             return [*after[: self.n_states], *self._combine(self.accumulators(inner), self.accumulators(after))]
 
-        return self._carry("0", extent, reduce_tree.BLOCK_ROWS, values, block)
+        low, high = (blocks.low, blocks.high) if blocks else ("0", extent)
+        return self._carry(low, high, reduce_tree.BLOCK_ROWS, values, block)
+
+    def _seeds(self, reduction: ir.Reduce, copy: Copy, start: str) -> reduce_tree.Accumulators:
+        """What every lane of a vector begins a block with: the same position in all."""
+        one = reduce_tree.seeds(reduction, Emitter(self.nest.scalar), start)
+        return tuple(copy.memory.splat(v) for v in one)
 
     def _combine(
         self, left: list[list[reduce_tree.Accumulators]], right: list[list[reduce_tree.Accumulators]]
@@ -208,8 +280,11 @@ class _ReducedLoop:
     def _body(self, place: Place, dim: int, index: str, values: list[Value]) -> list[Value]:
         inner = self.nest.enter(place, dim, index, self.operands)
         vectors, at = [], 0
+        uniform = self.nest.uniform(self.phase.body, self.tile[0].scalars, inner)
         for copy in self.tile:
             fresh = copies.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
+            fresh.scalars = {**copy.scalars, **uniform}
+            fresh.values.update({n: copy.memory.splat(v) for n, v in uniform.items()})
             for s in self.scans:
                 fresh.states[s.outs[0]] = tuple(values[at : at + len(s.accumulators)])
                 at += len(s.accumulators)

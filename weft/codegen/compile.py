@@ -6,9 +6,9 @@ import functools
 from dataclasses import dataclass
 
 from weft import config, lazy, runtime
-from weft.codegen import llvm
+from weft.codegen import llvm, routines
 from weft.codegen import nest as nest_writer
-from weft.loops import ir
+from weft.loops import ir, routine
 from weft.target import Target
 
 SYMBOL = "k"
@@ -29,12 +29,14 @@ def helper_names() -> tuple[str, ...]:
     return tuple(runtime.helper_names())
 
 
-def text_of(nest: ir.Nest, target: Target) -> str:
-    """LLVM text of a nest."""
+def text_of(nest: ir.Nest | routine.Routine, target: Target) -> str:
+    """LLVM text of a nest or a routine."""
+    if isinstance(nest, routine.Routine):
+        return routines.RoutineWriter(nest, target, helper_names()).text(SYMBOL)
     return nest_writer.NestWriter(nest, target, helper_names()).text(SYMBOL)
 
 
-def compile_nest(nest: ir.Nest, target: Target) -> Object:
+def compile_nest(nest: ir.Nest | routine.Routine, target: Target) -> Object:
     """Machine code for a nest; sizes are its run-time parameters."""
     return compile_text(text_of(nest, target), target, nest.name)
 

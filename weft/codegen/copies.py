@@ -33,6 +33,7 @@ class Copy:
     mask: Mask | None = None
     slot: int = 0  # first lane within the tile
     states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> running accumulators
+    scalars: dict[int, Value] = field(default_factory=dict)  # one-lane values that are the same in every lane
 
 
 def arguments(statement: ir.Statement) -> tuple[int, ...]:
@@ -41,7 +42,19 @@ def arguments(statement: ir.Statement) -> tuple[int, ...]:
         return statement.args
     if isinstance(statement, ir.Store | ir.RowStore):
         return (statement.value,)
+    if isinstance(statement, ir.LoadAt):
+        return (statement.offset,)
+    if isinstance(statement, ir.Update):
+        own = {statement.old, *[step.out for step in statement.steps]}
+        used = [*[arg for step in statement.steps for arg in step.args], statement.new]
+        inside = () if statement.inside is None else (statement.inside,)
+        return (statement.offset, *inside, *[n for n in used if n not in own])
     return ()
+
+
+def operands(statements: Iterable[ir.Statement]) -> list[int]:
+    """The operands that statements access."""
+    return sorted({s.operand for s in statements if isinstance(s, ir.Load | ir.Store | ir.LoadAt | ir.Update)})
 
 
 def uses(phase: ir.Phase) -> set[int]:
@@ -58,7 +71,10 @@ def cost(statements: Iterable[ir.Statement]) -> float:
     """About how many vector instructions the statements take."""
     total = 0.0
     for s in statements:
-        total += s.kind.cost if isinstance(s, ir.Apply) else 1.0
+        if isinstance(s, ir.Update):
+            total += 2.0 + cost(s.steps)
+        else:
+            total += s.kind.cost if isinstance(s, ir.Apply) else 1.0
     return total
 
 
@@ -106,4 +122,4 @@ def fresh(
 ) -> Copy:
     """A copy with its own emitter, as every loop body needs: what an emitter remembers must dominate its uses."""
     emit = Emitter(base.emit.lanes, base.emit.table, base.emit.helpers)
-    return Copy(emit, base.memory, dict(values), index, mask, slot, dict(base.states))
+    return Copy(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import copies, elements
+from weft.codegen import copies, elements, uniform
 from weft.codegen.nest import ROW_LANES, ROW_PADDING
-from weft.loops import ir
+from weft.loops import ir, routine
 
 NS_PER_INSTRUCTION = 0.19  # of one whole vector
+NS_PER_PLACE = 0.7  # of an access at a computed place
 NS_PER_BYTE = 0.011  # out of the second-level cache
 
 
@@ -25,11 +26,16 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
     return sum(((count + ROW_PADDING) * size + 63) & ~63 for size in sizes)
 
 
-def cost(nest: ir.Nest) -> float:
-    """About how many nanoseconds one point of the whole space (parallel and reduced) takes on one core."""
+def cost(nest: ir.Nest | routine.Routine) -> float:
+    """About how many nanoseconds one point of the whole space (parallel and reduced) takes on one core.
+
+    Of a routine: what one run of everything in it takes.
+    """
+    if isinstance(nest, routine.Routine):
+        return nest.cost * NS_PER_INSTRUCTION
     reduced = any(dim.role == "reduced" for dim in nest.dims)
     lanes = nest.width if nest.vector is not None else 1
-    total = 0.0
+    total, differ = 0.0, uniform.moving(nest)
     for phase in nest.phases:
         statements = phase.body if reduced else (*phase.before, *phase.body)
         total += copies.cost(statements) * NS_PER_INSTRUCTION / lanes
@@ -38,6 +44,9 @@ def cost(nest: ir.Nest) -> float:
             if isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):
                 operand = nest.operands[s.operand]
                 element = elements.of(operand.dtype)
-                strided = nest.vector is not None and operand.strides[nest.vector] == ir.RUNTIME
+                along = nest.digits[-1] if nest.walks_digits(s.operand) else nest.vector
+                strided = along is not None and operand.strides[along] == ir.RUNTIME
                 total += element.bytes * element.parts * NS_PER_BYTE + (0.5 if strided else 0.0)
+            elif isinstance(s, ir.LoadAt | ir.Update):
+                total += NS_PER_PLACE / (1 if s.offset in differ else lanes)
     return total

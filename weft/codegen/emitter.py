@@ -8,13 +8,13 @@ expression is done (``settle``) or where the exact bits are needed. One emitter 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from weft.codegen import complex_math, convert, elements, floats, integers, vector_math
+from weft.codegen import avx512, complex_math, convert, elements, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V
 
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
@@ -149,7 +149,9 @@ class Emitter:
         if element.kind == "b":
             return Value(x.dtype, (x.part | y.part if int_name == "max" else x.part & y.part,))
         if element.kind in "fh":
-            return Value(x.dtype, (x.part.intrinsic(float_name, y.part),), x.loose or y.loose)
+            native = avx512.extremum(x.part, y.part, int_name == "max")
+            picked = native or x.part.intrinsic(float_name, y.part)
+            return Value(x.dtype, (picked,), x.loose or y.loose)
         return Value(x.dtype, (x.part.intrinsic(("s" if element.signed else "u") + int_name, y.part),))
 
     def max(self, x: Value, y: Value) -> Value:
@@ -203,6 +205,35 @@ class Emitter:
     def select(self, which: Value, on_false: Value, on_true: Value) -> Value:
         parts = tuple(self.lanes.select(which.part, t, f) for t, f in zip(on_true.parts, on_false.parts, strict=True))
         return Value(on_true.dtype, parts, on_true.loose or on_false.loose)
+
+    def loop(
+        self, going: Value, state: Sequence[Value], body: Callable[..., tuple[Value, Sequence[Value]]], bound: int
+    ) -> tuple[Value, ...]:
+        """Vectors go round until the last lane is done; a lane that is done keeps its values."""
+        lanes, memo = self.lanes, self.memo
+        state = [self.settle(v) for v in state]
+        flat = [p for v in state for p in v.parts]
+        carried = [(lanes.type(p.element), p.text) for p in (going.part, *flat)]
+
+        def rebuilt(texts: Sequence[str]) -> list[Value]:
+            rest = iter(texts)
+            return [Value(v.dtype, tuple(V(lanes, p.element, next(rest)) for p in v.parts)) for v in state]
+
+        def turn(texts: list[str]) -> tuple[list[str], str]:
+            active, values = V(lanes, "i1", texts[0]), rebuilt(texts[1:])
+            self.memo = dict(memo)  # what a round remembers holds in that round only
+            goes_on, following = body(*values)
+            kept = [
+                lanes.select(active, new, old).text
+                for v, old_value in zip(following, values, strict=True)
+                for new, old in zip(self.settle(v).parts, old_value.parts, strict=True)
+            ]
+            active = active & goes_on.part
+            return [active.text, *kept], lanes.any(active)
+
+        texts = lanes.writer.rounds(lanes.any(going.part), bound, carried, turn)
+        self.memo = memo
+        return tuple(rebuilt(texts[1:]))
 
     def is_finite(self, x: Value) -> Value:
         if elements.of(x.dtype).kind not in "fhc":

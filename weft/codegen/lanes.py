@@ -254,14 +254,17 @@ class Lanes:
         name = f"llvm.vector.reduce.or.v{self.width}i1"
         return self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
 
-    def cold(self, mask: V, slow: Any, *fast: V) -> list[V]:
-        """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block is entered only if any lane holds."""
+    def cold(self, mask: V, slow: Any, *fast: V, rare: bool = True) -> list[V]:
+        """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block is entered only if any lane holds.
+
+        Registers are spilled in what is said to be ``rare``.
+        """
 
         def block() -> list[str]:
             return [self.select(mask, s, f).text for s, f in zip(slow(), fast, strict=True)]
 
         types = [self.type(f.element) for f in fast]
-        texts = self.writer.when(self.any(mask), block, types, [f.text for f in fast])
+        texts = self.writer.when(self.any(mask), block, types, [f.text for f in fast], rare)
         return [V(self, f.element, t) for f, t in zip(fast, texts, strict=True)]
 
     def shuffle(self, x: str, y: str, element: str, indices: Sequence[int], width: int) -> str:

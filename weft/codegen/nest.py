@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from weft.codegen import columns, elements, rows
-from weft.codegen.copies import Copy, Place, apply, index_value, scan
+from weft.codegen import columns, digits, elements, indexed, rows, uniform
+from weft.codegen.copies import Copy, Place, apply, arguments, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory, whole
@@ -25,6 +25,7 @@ PARAMETERS = (
     " ptr noalias readonly %range, ptr noalias %scratch"
 )
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
+NEAR_OPERANDS = 4  # strided operands that get code for small strides besides gathers
 ROW_PADDING = 64  # whole vectors may be stored past the end
 
 
@@ -35,7 +36,7 @@ class NestWriter:
         self.nest = nest
         self.target = target
         self.helpers = helpers
-        self.writer = Writer(target.native_ldexp)
+        self.writer = Writer(target.avx512)
         self.width = nest.width if nest.vector is not None else 1
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)
@@ -44,6 +45,16 @@ class NestWriter:
         self.offsets: dict[tuple[int, int], V] = {}
         self.row_bases: list[str] = []
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
+        self.digits: digits.Digits | None = None
+        strided = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
+        self.inner = [
+            d
+            for d, dim in enumerate(nest.dims)
+            if dim.role == "parallel" and nest.vector is not None and d > nest.vector
+        ]
+        self.near = len(strided) <= NEAR_OPERANDS
+        self.moving = uniform.moving(nest)
+        self.places = uniform.places(nest, self.inner)
 
     def text(self, symbol: str = "k") -> str:
         place = self._entry()
@@ -74,10 +85,12 @@ class NestWriter:
                 if stride == ir.RUNTIME:
                     self.strides[k, d] = self.param(slot)
                     slot += 1
-                    if d == nest.vector and self.width > 1:
+                    if d in (nest.vector, *nest.digits[-1:]) and self.width > 1:
                         splat = self.lanes.splat(self.strides[k, d], "i64")
                         self.offsets[k, d] = splat * self.lanes.iota("i64")
         self._scalar_slots = slot
+        if nest.digits:
+            self.digits = digits.Digits(self)
         if nest.rows:
             self._row_bases()
         return Place(pointers, {})
@@ -111,12 +124,25 @@ class NestWriter:
         for k in operands:
             stride = self.nest.operands[k].strides[dim]
             if stride:
-                step = index if stride == 1 else self.writer.index("mul", index, self.strides[k, dim])
-                pointers[k] = self.writer.element(whole(self.nest.operands[k].dtype), pointers[k], step)
+                pointers[k] = self.writer.element(
+                    whole(self.nest.operands[k].dtype), pointers[k], self.distance(k, dim, index)
+                )
+        indices = {**place.indices, dim: index}
+        if self.digits is not None and self.columns and dim == self.reduced[-1]:
+            at = self.digits.at(index)
+            pointers = self.digits.moved(pointers, at, operands)
+            indices.update(zip(self.nest.digits, at, strict=True))
         row = place.row
         if self.nest.rows and self.nest.dims[dim].role == "reduced":
             row = self.writer.index("add", self.writer.index("mul", row, self.extents[dim]), index)
-        return Place(pointers, {**place.indices, dim: index}, row)
+        return Place(pointers, indices, row)
+
+    def distance(self, operand: int, dim: int, index: str) -> str:
+        """Elements from an operand's first to that at ``index`` along a dimension."""
+        stride = self.nest.operands[operand].strides[dim]
+        if stride == ir.RUNTIME:
+            return self.writer.index("mul", index, self.strides[operand, dim])
+        return index if stride == 1 else self.writer.index("sub", "0", index)
 
     def parallel(self, place: Place, dims: Sequence[int], inner: Callable[[Place], None]) -> None:
         """Serial loops over ``dims``, the first dimension of the nest within the given range."""
@@ -139,11 +165,16 @@ class NestWriter:
         for statement in statements:
             if isinstance(statement, ir.Apply):
                 for copy in copies:
-                    copy.values[statement.out] = apply(statement, copy)
+                    if statement.out not in copy.values:
+                        copy.values[statement.out] = apply(statement, copy)
             elif isinstance(statement, ir.Load):
-                self._load(statement, copies, place)
+                self.load(statement, copies, place)
             elif isinstance(statement, ir.Store):
-                self._store(statement, copies, place)
+                self.store(statement, copies, place)
+            elif isinstance(statement, ir.LoadAt):
+                indexed.load_at(self, statement, copies, place)
+            elif isinstance(statement, ir.Update):
+                indexed.update(self, statement, copies, place)
             elif isinstance(statement, ir.RowLoad | ir.RowStore):
                 self._row(statement, copies, place)
             elif isinstance(statement, ir.Param):
@@ -163,17 +194,34 @@ class NestWriter:
         return self.nest.operands[operand].strides[self.nest.vector]
 
     def hoist(self, statements: Sequence[ir.Statement], copy: Copy, place: Place) -> dict[int, Value]:
-        """Values of the loads that do not move along the vector dimension, loaded ahead of its loop."""
+        """Scalars ahead of the vector loop: loads that do not move along it, and the places computed from them."""
         assert self.nest.vector is not None
         hoisted = {}
         for s in statements:
-            if isinstance(s, ir.Load) and not self.nest.operands[s.operand].strides[self.nest.vector]:
+            if not isinstance(s, ir.Load) or self.nest.walks_digits(s.operand):
+                continue
+            if any(self.nest.operands[s.operand].strides[d] for d in self.inner):
+                continue
+            if not self.nest.operands[s.operand].strides[self.nest.vector]:
                 hoisted[s.out] = copy.memory.load_scalar(self.nest.operands[s.operand].dtype, place.pointers[s.operand])
-        return hoisted
+        known = {**(copy.values if copy.memory.lanes.width == 1 else copy.scalars), **hoisted}
+        return {**hoisted, **self.uniform(statements, known, place)}
 
-    def _load(self, s: ir.Load, copies: list[Copy], place: Place) -> None:
+    def uniform(self, statements: Sequence[ir.Statement], known: dict[int, Value], place: Place) -> dict[int, Value]:
+        """One-lane values of the statements that places are computed from, as far as they can be known here."""
+        if not self.places:
+            return {}
+        point = self.copy(self.scalar, dict(known))
+        for s in statements:
+            wanted = getattr(s, "out", None) in self.places and s.out not in point.values  # type: ignore[union-attr]
+            if wanted and all(n in point.values for n in arguments(s)):
+                self.run([s], [point], place)
+        return {n: value for n, value in point.values.items() if n not in known}
+
+    def load(self, s: ir.Load, copies: list[Copy], place: Place) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
         shared: Value | None = None
+        first = ""  # address of the tile's first vector: the others lie at constant distances
         for copy in copies:
             stride = self.stride(s.operand, copy)
             if s.out in copy.values:
@@ -183,31 +231,43 @@ class NestWriter:
                 copy.values[s.out] = shared
                 continue
             assert copy.index is not None and self.nest.vector is not None
+            if stride == ir.REVERSED:
+                p = writer.element(whole(operand.dtype), pointer, writer.index("sub", "0", copy.index))
+                copy.values[s.out] = copy.memory.load_reversed(operand.dtype, p, copy.mask)
+                continue
             if stride == 1:
-                p = writer.element(whole(operand.dtype), pointer, copy.index)
+                first = first or writer.element(whole(operand.dtype), pointer, copies[0].index or "0")
+                p = writer.element(whole(operand.dtype), first, str(copy.slot - copies[0].slot))
                 copy.values[s.out] = copy.memory.load(operand.dtype, p, copy.mask)
                 continue
             key = s.operand, self.nest.vector
             p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
             offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
-            copy.values[s.out] = copy.memory.load_strided(operand.dtype, p, self.strides[key], offsets, copy.mask)
+            copy.values[s.out] = copy.memory.load_strided(
+                operand.dtype, p, self.strides[key], offsets, copy.mask, self.near
+            )
 
-    def _store(self, s: ir.Store, copies: list[Copy], place: Place) -> None:
+    def store(self, s: ir.Store, copies: list[Copy], place: Place) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
+        first = ""
         for copy in copies:
             value = copy.values[s.value]
             stride = self.stride(s.operand, copy)
             if copy.index is None:
                 copy.memory.store_scalar(value, pointer)
             elif stride == 1:
-                p = writer.element(whole(operand.dtype), pointer, copy.index)
+                first = first or writer.element(whole(operand.dtype), pointer, copies[0].index or "0")
+                p = writer.element(whole(operand.dtype), first, str(copy.slot - copies[0].slot))
                 copy.memory.store(value, p, copy.mask)
+            elif stride == ir.REVERSED:
+                p = writer.element(whole(operand.dtype), pointer, writer.index("sub", "0", copy.index))
+                copy.memory.store_reversed(value, p, copy.mask)
             elif stride == ir.RUNTIME:
                 assert self.nest.vector is not None
                 key = s.operand, self.nest.vector
                 p = writer.element(whole(operand.dtype), pointer, writer.index("mul", copy.index, self.strides[key]))
                 offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
-                copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask)
+                copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask, self.near)
             else:
                 raise ValueError(f"[codegen] store to operand {s.operand} does not move along the vector dimension")
 
@@ -236,6 +296,8 @@ class NestWriter:
     def _index(self, s: ir.IndexOf, copies: list[Copy], place: Place) -> None:
         shared: Value | None = None
         for copy in copies:
+            if s.out in copy.values:
+                continue
             if s.dim == self.nest.vector and copy.index is not None:
                 copy.values[s.out] = index_value(copy.emit, copy.index, s.dtype)
             else:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from weft.codegen import copies, elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
@@ -26,6 +27,16 @@ def identities(reduction: ir.Reduce | ir.Scan, emit: Emitter) -> Accumulators:
     return tuple(emit.const(identity, np.dtype(dtype)) for dtype, identity in reduction.accumulators)
 
 
+def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> Accumulators:
+    """Accumulators before the elements from start + offset on: the identities, or what ``append`` begins with."""
+    accs = identities(reduction, emit)
+    if reduction.kind.seed is None:
+        return accs
+    index = emit.lanes.writer.index("add", start, str(offset))
+    position = copies.index_value(emit, index, elements.INT64)
+    return tuple(emit.settle(v) for v in reduction.kind.seed(emit, accs, position, **dict(reduction.params)))
+
+
 def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
     results = reduction.kind.combine(emit, left, right, **dict(reduction.params))
     return tuple(emit.settle(v) for v in results)
@@ -34,11 +45,16 @@ def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accu
 def step(
     reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None
 ) -> Accumulators:
-    """Accumulators after one more element in each lane."""
+    """Accumulators, begun by ``seeds``, after one more element in each lane."""
     args = tuple(values[n] for n in reduction.args)
     index = None if reduction.index is None else values[reduction.index]
     prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
-    new = combine(reduction, emit, accs, tuple(emit.settle(v) for v in prepared))
+    right = tuple(emit.settle(v) for v in prepared)
+    if reduction.kind.append is None:
+        new = combine(reduction, emit, accs, right)
+    else:
+        appended = reduction.kind.append(emit, accs, right, **dict(reduction.params))
+        new = tuple(emit.settle(v) for v in appended)
     if mask is None:
         return new
     return tuple(_where(mask, n, old) for n, old in zip(new, accs, strict=True))

@@ -9,13 +9,13 @@ written once and the accumulators rotate, which after a multiple of 32 elements 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import copies, elements, reduce_tree
 from weft.codegen.copies import Copy, Place
 from weft.codegen.emitter import Emitter, Value
-from weft.codegen.memory import first_lanes
+from weft.codegen.memory import lanes_below
 from weft.codegen.reduce_tree import BLOCK_LANES, LANES, Accumulators
 from weft.loops import ir
 
@@ -66,15 +66,16 @@ class RowWriter:
         base = self.parent.copy(self.parent.lanes, {})
         wanted = copies.uses(phase)
         base.values = {n: base.memory.splat(v) for n, v in point.values.items() if n in wanted}
+        base.scalars = dict(point.values)
         return base
 
     def _hoisted(self, phase: ir.Phase, base: Copy, place: Place) -> Copy:
         hoisted = self.parent.hoist(phase.body, base, place)
         values = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
-        return Copy(base.emit, base.memory, values)
+        return Copy(base.emit, base.memory, values, scalars={**base.scalars, **hoisted})
 
     def _operands(self, phase: ir.Phase) -> list[int]:
-        return sorted({s.operand for s in phase.body if isinstance(s, ir.Load | ir.Store)})
+        return copies.operands(phase.body)
 
     def _maskable(self, phase: ir.Phase) -> bool:
         target = self.parent.target
@@ -82,7 +83,7 @@ class RowWriter:
             operand = self.nest.operands[k]
             element, stride = elements.of(operand.dtype), operand.strides[self.vector]
             size = min(element.bytes * element.parts, 8)
-            if stride and size not in (target.masked_bytes if stride == 1 else target.gather_bytes):
+            if stride and size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
                 return False
         return True
 
@@ -113,22 +114,44 @@ class RowWriter:
             unroll = 2 if total <= SMALL_BODY else 1
             main = writer.index("and", high, str(-width * unroll))
 
-            def whole(index: str, _: list[str]) -> list[str]:
+            def whole(index: str, digits: list[str]) -> list[str]:
                 tile = []
                 for u in range(unroll):
-                    tile.append(copies.fresh(base, base.values, writer.index("add", index, str(u * width))))
+                    at = writer.index("add", index, str(u * width))
+                    tile.append(copies.fresh(base, base.values, at, None, u * width))
+                digits = self._fill(phase, tile, place, digits)
                 self.parent.run(phase.body, tile, place)
-                return []
+                return digits
 
-            writer.loop(low, main, width * unroll, [], whole)
+            writer.loop(low, main, width * unroll, self._digits(low), whole)
             low = main
 
-        def masked(index: str, _: list[str]) -> list[str]:
-            mask = first_lanes(self.parent.lanes, writer.index("sub", high, index))
-            self.parent.run(phase.body, [copies.fresh(base, base.values, index, mask)], place)
-            return []
+        def masked(index: str, digits: list[str]) -> list[str]:
+            mask = lanes_below(self.parent.lanes, writer.index("sub", high, index), low == "0")
+            tile = [copies.fresh(base, base.values, index, mask)]
+            digits = self._fill(phase, tile, place, digits)
+            self.parent.run(phase.body, tile, place)
+            return digits
 
-        writer.loop(low, high, width, [], masked)
+        writer.loop(low, high, width, self._digits(low), masked)
+
+    # digits of the position, carried through the loops of vectors
+
+    def _digits(self, position: str) -> list[tuple[str, str]]:
+        digits = self.parent.digits
+        return [] if digits is None else [("i64", digit) for digit in digits.at(position)]
+
+    def _fill(self, phase: ir.Phase, tile: list[Copy], place: Place, now: Sequence[str]) -> list[str]:
+        """Load what depends on the digits for a tile of vectors; gives the digits after it."""
+        digits = self.parent.digits
+        if digits is None:
+            return []
+        reads = digits.reads(phase.body)
+        for copy in tile:
+            if reads:
+                digits.fill(copy, place, reads, now)
+            now = digits.advanced(now, digits.step)
+        return list(now)
 
     # a phase with reductions
 
@@ -182,7 +205,10 @@ class RowWriter:
         per_block = LANES // width
         stop = writer.index("add", start, str(BLOCK_LANES))
         stop = writer.minimum_index(stop, self.parent.extents[self.vector])
-        vectors = [[reduce_tree.identities(r, base.emit) for r in phase.reductions] for _ in range(per_block)]
+        vectors = [
+            [reduce_tree.seeds(r, copies.fresh(base, {}).emit, start, k * width) for r in phase.reductions]
+            for k in range(per_block)
+        ]
         length = writer.index("sub", stop, start)
         total = copies.cost(phase.body)
         low = start
@@ -208,6 +234,7 @@ class RowWriter:
         """``group`` vectors a step over a multiple of 32 elements; lanes from ``stop`` on are masked."""
         writer, width, size = self.writer, self.parent.width, len(phase.reductions)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
+        heavy = copies.cost(phase.body) >= LARGE_BODY  # written once: nearly all vectors are whole
 
         def split(values: list[Value]) -> list[list[Accumulators]]:
             per = len(values) // len(vectors)
@@ -215,23 +242,28 @@ class RowWriter:
                 reduce_tree.group_accs(phase.reductions, values[k * per : (k + 1) * per]) for k in range(len(vectors))
             ]
 
+        carried = self._digits(bounds[0])
+
         def body(index: str, texts: list[str]) -> list[str]:
+            digits, texts = texts[: len(carried)], texts[len(carried) :]
             now = split(reduce_tree.rebuild(flat, texts))
             tile = []
             for u in range(group):
                 at = writer.index("add", index, str(u * width))
-                mask = None if stop is None else first_lanes(self.parent.lanes, writer.index("sub", stop, at))
-                tile.append(copies.fresh(base, base.values, at, mask))
+                mask = None if stop is None else lanes_below(self.parent.lanes, writer.index("sub", stop, at), heavy)
+                tile.append(copies.fresh(base, base.values, at, mask, u * width))
+            digits = self._fill(phase, tile, place, digits)
             self.parent.run(phase.body, tile, place)
             new = [
                 [reduce_tree.step(phase.reductions[k], c.emit, c.values, accs[k], c.mask) for k in range(size)]
                 for c, accs in zip(tile, now, strict=False)
             ]
             following = [*now[group:], *new]
-            return [t for groups in following for _, t in reduce_tree.flatten(reduce_tree.flat_accs(groups))]
+            texts = [t for groups in following for _, t in reduce_tree.flatten(reduce_tree.flat_accs(groups))]
+            return [*digits, *texts]
 
-        texts = writer.loop(*bounds, width * group, reduce_tree.flatten(flat), body)
-        return split(reduce_tree.rebuild(flat, texts))
+        texts = writer.loop(*bounds, width * group, [*carried, *reduce_tree.flatten(flat)], body)
+        return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
 
     # split nests
 

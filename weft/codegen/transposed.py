@@ -27,6 +27,9 @@ def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
     """The dimension u and the operands to turn; None if there is nothing to turn."""
     if nest.vector is None or width == 1 or any(dim.role == "reduced" for dim in nest.dims):
         return None, []
+    indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
+    if indexed or nest.vector + 1 < len(nest.dims):  # narrow dimensions within
+        return None, []
     strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
     for dim in reversed(range(len(nest.dims))):
         turned = [k for k in strided if nest.operands[k].strides[dim] == 1 and _size(nest, k) in (4, 8)]

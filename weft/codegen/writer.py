@@ -17,10 +17,10 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
-    __slots__ = ("_count", "allocas", "block", "cold_branches", "declarations", "lines", "native_ldexp")
+    __slots__ = ("_count", "allocas", "avx512", "block", "cold_branches", "declarations", "lines")
 
-    def __init__(self, native_ldexp: bool = False) -> None:
-        self.native_ldexp = native_ldexp
+    def __init__(self, avx512: bool = False) -> None:
+        self.avx512 = avx512
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: dict[str, str] = {}
@@ -139,13 +139,63 @@ class Writer:
             for (type_, initial), new in zip(carried, following, strict=True)
         ]
 
+    def repeat(self, high: str, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]) -> None:
+        """``body(first, rest)`` of the carried values gives the next ones; done once, then while first < high."""
+        head, done, before = self.fresh_label(), self.fresh_label(), self.block
+        self.branch(head)
+        self.label(head)
+        at = len(self.lines)
+        values = [self.name() for _ in carried]
+        following = body(values[0], values[1:])
+        latch = self.block
+        self.branch_if(self.compare_index("slt", following[0], high), head, done)
+        self.lines[at:at] = [
+            f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]"
+            for (type_, initial), value, new in zip(carried, values, following, strict=True)
+        ]
+        self.label(done)
+
+    def rounds(
+        self, condition: str, bound: int, carried: Carried, body: Callable[[list[str]], tuple[Sequence[str], str]]
+    ) -> list[str]:
+        """While the condition holds, at most ``bound`` times; the carried values after the last round.
+
+        ``body(values)`` emits one round and returns the next values and whether to go on (an i1).
+        """
+        head, done = self.fresh_label(), self.fresh_label()
+        before = self.block
+        self.branch_if(condition, head, done)
+        self.label(head)
+        at = len(self.lines)
+        count = self.name()
+        values = [self.name() for _ in carried]
+        following, more = body(values)
+        latch = self.block
+        next_count = self.op(f"add nuw nsw i64 {count}, 1")
+        within = self.compare_index("slt", next_count, str(bound))
+        self.branch_if(self.op(f"and i1 {more}, {within}"), head, done)
+        phis = [f"{count} = phi i64 [ 0, %{before} ], [ {next_count}, %{latch} ]"]
+        for (type_, initial), value, new in zip(carried, values, following, strict=True):
+            phis.append(f"{value} = phi {type_} [ {initial}, %{before} ], [ {new}, %{latch} ]")
+        self.lines[at:at] = phis
+        self.label(done)
+        return [
+            self.phi(type_, (initial, before), (new, latch))
+            for (type_, initial), new in zip(carried, following, strict=True)
+        ]
+
     def when(
-        self, condition: str, cold: Callable[[], Sequence[str]], types: Sequence[str], otherwise: Sequence[str]
+        self,
+        condition: str,
+        cold: Callable[[], Sequence[str]],
+        types: Sequence[str],
+        otherwise: Sequence[str],
+        rare: bool = True,
     ) -> list[str]:
         """Values of ``cold()`` if the (rare) condition holds, else ``otherwise``."""
         slow, join = self.fresh_label(), self.fresh_label()
         fast = self.block
-        self.branch_if(condition, slow, join, cold=True)
+        self.branch_if(condition, slow, join, cold=rare)
         self.label(slow)
         values = cold()
         end = self.block

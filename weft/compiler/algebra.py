@@ -3,7 +3,7 @@
 Every rule gives the bits that the operation itself would give, signed zeros and NaN included; what holds only for
 real numbers is absent. A rule applies when its result has the type of the equation's output.
 
-    rule("subtract_zero", "sub", lambda x, y: x, when=lambda x, y: is_value(y, 0))      # x - 0.0 is x, also for -0.0
+    rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0))  # x - 0.0 is x, also for -0.0
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import operations
+from weft import operations as lax
+from weft.core import Primitive
 
 Producers = dict[Any, Any]  # variable -> the equation that makes it
 
@@ -27,10 +28,10 @@ class Rule:
     result: Callable[[Any, Producers], Any]  # atom, or None where the rule does not apply
 
 
-RULES: dict[str, list[Rule]] = {}
+RULES: dict[Primitive, list[Rule]] = {}
 
 
-def rule(name: str, primitive: str, result: Callable[..., Any], when: Callable[..., bool]) -> None:
+def rule(name: str, primitive: Primitive, result: Callable[..., Any], when: Callable[..., bool]) -> None:
     """A rule over the operands of an equation."""
 
     def apply(equation: Any, producers: Producers) -> Any:
@@ -40,20 +41,20 @@ def rule(name: str, primitive: str, result: Callable[..., Any], when: Callable[.
     RULES.setdefault(primitive, []).append(Rule(name, apply))
 
 
-def rule_of_pair(name: str, primitive: str, result: Callable[[Any, Any, Any], Any]) -> None:
+def rule_of_pair(name: str, primitive: Primitive, result: Callable[[Any, Any, Any], Any]) -> None:
     """A rule over an equation and the equation of its first operand: ``result(atom, inner, outer)``."""
 
     def apply(equation: Any, producers: Producers) -> Any:
         operand = equation.invars[0]
         inner = None if is_literal(operand) else producers.get(operand)
-        if inner is None or inner.primitive.name != primitive:
+        if inner is None or inner.primitive is not primitive:
             return None
         return result(inner.invars[0], inner, equation)
 
     RULES.setdefault(primitive, []).append(Rule(name, apply))
 
 
-def rule_of_params(name: str, primitive: str, when: Callable[[Any, dict[str, Any]], bool]) -> None:
+def rule_of_params(name: str, primitive: Primitive, when: Callable[[Any, dict[str, Any]], bool]) -> None:
     """A rule that gives the first operand when the parameters say that nothing happens."""
 
     def apply(equation: Any, producers: Producers) -> Any:
@@ -82,7 +83,7 @@ def is_integer(atom: Any) -> bool:
 def simplified(equation: Any, producers: Producers) -> Any:
     """The atom an equation comes to by some rule, or None."""
     out = equation.outvars[0].aval
-    for entry in RULES.get(equation.primitive.name, ()):
+    for entry in RULES.get(equation.primitive, ()):
         atom = entry.result(equation, producers)
         if atom is not None and atom.aval.shape == out.shape and atom.aval.dtype == out.dtype:
             return atom
@@ -91,7 +92,7 @@ def simplified(equation: Any, producers: Producers) -> Any:
 
 def rewritten(equation: Any) -> Callable[..., Any] | None:
     """The function that says an equation in other operations with the same bits, or None."""
-    if equation.primitive.name != "pow":
+    if equation.primitive is not lax.pow_p:
         return None
     x, y = equation.invars
     if not is_literal(y) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
@@ -103,16 +104,16 @@ def rewritten(equation: Any) -> Callable[..., Any] | None:
 def _square_root(x: Any) -> Any:
     """pow's 1/2: +0.0 for -0.0, and +inf for -inf."""
     dtype = x.dtype.type
-    root = operations.sqrt(operations.add(x, dtype(0)))
-    infinite = operations.eq(x, dtype(-np.inf))
-    return operations.select_n(infinite, root, operations.full_like(x, np.inf))
+    root = lax.sqrt(lax.add(x, dtype(0)))
+    infinite = lax.eq(x, dtype(-np.inf))
+    return lax.select_n(infinite, root, lax.full_like(x, np.inf))
 
 
 # exponents in which pow's own expression is one of these
 POWERS: dict[float, Callable[[Any], Any]] = {
     0.5: _square_root,
-    2.0: lambda x: operations.mul(x, x),
-    -1.0: lambda x: operations.div(operations.full_like(x, 1), x),
+    2.0: lambda x: lax.mul(x, x),
+    -1.0: lambda x: lax.div(lax.full_like(x, 1), x),
 }
 
 
@@ -123,23 +124,25 @@ def _inverse(_: Any, inner: Any, outer: Any) -> Any:
 
 # no rule for x / 1: the divisor is mostly a count, and a count of 1 must give the kernel of every other count
 # -0.0 + 0.0 is +0.0, so that the sum of floats is no identity
-rule("add_zero", "add", lambda x, y: x, when=lambda x, y: is_integer(x) and is_value(y, 0))
-rule("zero_add", "add", lambda x, y: y, when=lambda x, y: is_integer(x) and is_value(x, 0))
-rule("subtract_zero", "sub", lambda x, y: x, when=lambda x, y: is_value(y, 0) and x.aval.dtype.kind != "c")
-rule("times_one", "mul", lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
-rule("one_times", "mul", lambda x, y: y, when=lambda x, y: is_value(x, 1) and x.aval.dtype.kind != "c")
-rule("and_itself", "and", lambda x, y: x, when=lambda x, y: x is y)
-rule("or_itself", "or", lambda x, y: x, when=lambda x, y: x is y)
-rule("max_itself", "max", lambda x, y: x, when=lambda x, y: x is y)
-rule("min_itself", "min", lambda x, y: x, when=lambda x, y: x is y)
-rule("select_same", "select_n", lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
-rule("power_of_one", "pow", lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
-rule_of_pair("negate_twice", "neg", lambda x, inner, outer: x)
-rule_of_pair("not_twice", "not", lambda x, inner, outer: x)
-rule_of_pair("transpose_back", "transpose", _inverse)
-rule_of_pair("reshape_back", "reshape", lambda x, inner, outer: x)
-rule_of_pair("reverse_twice", "rev", lambda x, i, o: x if i.params["dimensions"] == o.params["dimensions"] else None)
-rule_of_params("convert_to_same", "convert_element_type", lambda x, params: x.aval.dtype == params["new_dtype"])
-rule_of_params("power_one", "integer_pow", lambda x, params: params["y"] == 1)
-rule_of_params("broadcast_to_same", "broadcast_in_dim", lambda x, params: tuple(params["shape"]) == x.aval.shape)
-rule_of_params("reshape_to_same", "reshape", lambda x, params: tuple(params["new_sizes"]) == x.aval.shape)
+rule("add_zero", lax.add_p, lambda x, y: x, when=lambda x, y: is_integer(x) and is_value(y, 0))
+rule("zero_add", lax.add_p, lambda x, y: y, when=lambda x, y: is_integer(x) and is_value(x, 0))
+rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0) and x.aval.dtype.kind != "c")
+rule("times_one", lax.mul_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
+rule("one_times", lax.mul_p, lambda x, y: y, when=lambda x, y: is_value(x, 1) and x.aval.dtype.kind != "c")
+rule("and_itself", lax.and_p, lambda x, y: x, when=lambda x, y: x is y)
+rule("or_itself", lax.or_p, lambda x, y: x, when=lambda x, y: x is y)
+rule("max_itself", lax.max_p, lambda x, y: x, when=lambda x, y: x is y)
+rule("min_itself", lax.min_p, lambda x, y: x, when=lambda x, y: x is y)
+rule("select_same", lax.select_n_p, lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
+rule("power_of_one", lax.pow_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
+rule_of_pair("negate_twice", lax.neg_p, lambda x, inner, outer: x)
+rule_of_pair("not_twice", lax.not_p, lambda x, inner, outer: x)
+rule_of_pair("transpose_back", lax.transpose_p, _inverse)
+rule_of_pair("reshape_back", lax.reshape_p, lambda x, inner, outer: x)
+rule_of_pair(
+    "reverse_twice", lax.rev_p, lambda x, i, o: x if i.params["dimensions"] == o.params["dimensions"] else None
+)
+rule_of_params("convert_to_same", lax.convert_element_type_p, lambda x, params: x.aval.dtype == params["new_dtype"])
+rule_of_params("power_one", lax.integer_pow_p, lambda x, params: params["y"] == 1)
+rule_of_params("broadcast_to_same", lax.broadcast_in_dim_p, lambda x, params: tuple(params["shape"]) == x.aval.shape)
+rule_of_params("reshape_to_same", lax.reshape_p, lambda x, params: tuple(params["new_sizes"]) == x.aval.shape)

@@ -1,25 +1,28 @@
 """Nests -> machine code, once each: the kernel cache of the process, above the one on disk (``disk``).
 
-The key is the nest itself (sizes are not in it) and the target. Bounded in bytes of machine code; a kernel that is
-evicted stays mapped as long as a program holds it.
+The key is the nest itself (sizes are not in it) and the target. Kernels count in ``core.budget``; one that is dropped
+stays mapped as long as a program holds it.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from weft import codegen, config, runtime, target
-from weft.compiler import disk, nest_key
+from weft import codegen, runtime, target
+from weft.compiler import disk, nest_key, progress
+from weft.core.budget import BUDGET
 from weft.loops import ir
 
+_STATEMENT_BYTES = 600  # measured: what a statement of a nest weighs beside its machine code
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(eq=False, slots=True, weakref_slot=True)
 class Compiled:
     """The machine code of a nest."""
 
@@ -28,6 +31,13 @@ class Compiled:
     nbytes: int
     ns_per_point: float
     loaded: bool  # from disk
+    reuses: int = 0
+
+    @property
+    def weight(self) -> int:
+        """Bytes it takes in the process."""
+        statements = self.nest.size()
+        return self.kernel.nbytes + _STATEMENT_BYTES * (statements + 10)
 
 
 class Answer(NamedTuple):
@@ -39,12 +49,12 @@ class Answer(NamedTuple):
 
 
 class KernelCache:
-    """What was compiled in this process, least recently used first."""
+    """What was compiled in this process."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._building = threading.RLock()
-        self._entries: OrderedDict[tuple[ir.Nest, str], Compiled] = OrderedDict()
+        self._entries: dict[tuple[ir.Nest, str], Compiled] = {}
         self.nbytes = 0
         self.built = 0
         self.loaded = 0
@@ -62,7 +72,8 @@ class KernelCache:
         missing = [nest for nest, entry in found.items() if entry is None]
         self.reused += len(found) - len(missing)
         built = loaded = 0
-        for nest in missing:
+        for done, nest in enumerate(missing):
+            progress.kernels(done, len(missing))
             with self._building:  # another thread may have built it meanwhile
                 entry = self._find(nest, machine)
                 if entry is None:
@@ -82,20 +93,22 @@ class KernelCache:
         with self._lock:
             entry = self._entries.get(key)
             if entry is not None:
-                self._entries.move_to_end(key)
+                entry.reuses += 1
             return entry
 
     def _add(self, key: tuple[ir.Nest, str], entry: Compiled) -> None:
-        bound = config.read("cache_bytes")
         with self._lock:
-            if key not in self._entries:
-                self.nbytes += entry.nbytes
+            self.nbytes += entry.nbytes
             self._entries[key] = entry
             self.built += not entry.loaded
             self.loaded += entry.loaded
-            while self.nbytes > bound and len(self._entries) > 1:
-                _, oldest = self._entries.popitem(last=False)
-                self.nbytes -= oldest.nbytes
+        BUDGET.keep(entry, entry.weight, functools.partial(self._drop, key), _reuses)
+
+    def _drop(self, key: tuple[ir.Nest, str], entry: Compiled) -> None:
+        with self._lock:
+            if self._entries.get(key) is entry:
+                del self._entries[key]
+                self.nbytes -= entry.nbytes
                 self.evicted += 1
 
     def acquire(self) -> None:
@@ -110,6 +123,10 @@ class KernelCache:
         with self._lock:
             self._entries.clear()
             self.nbytes = 0
+
+
+def _reuses(entry: Compiled) -> int:
+    return entry.reuses
 
 
 def build(nest: ir.Nest, machine: target.Target) -> Compiled:

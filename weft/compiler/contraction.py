@@ -1,8 +1,8 @@
 """dot_general on its way to a matrix product: what is rewritten before, and the layout of what remains.
 
-Half precisions are multiplied in float32 and rounded once; integers and booleans become a product and a reduction;
-an operand whose batch, free and contracted dimensions cannot be walked as a matrix is transposed first. Transposes
-of operands become dimension numbers, that is strides.
+Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards; a
+product without free dimensions becomes a product and a reduction; an operand whose batch, free and contracted
+dimensions cannot be walked as a matrix is transposed first. Transposes of operands become dimension numbers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from weft import operations
+from weft import dtypes, operations
+from weft.core import kinds
 from weft.loops.index_math import dense_elems
+from weft.operations.contract import contraction_dtype
 
-GEMM_DTYPES = {np.dtype(np.float32): "f", np.dtype(np.float64): "d", np.dtype("c8"): "F", np.dtype("c16"): "D"}
+_CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
+SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}
+BLAS = "FD"  # complex products are OpenBLAS's
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,11 @@ class Matrix:
     leading: int  # the stride of the dimension that is not contiguous
     batch: tuple[int, ...]  # strides of the batch dimensions, in elements
 
+    @property
+    def strides(self) -> tuple[int, int]:
+        """Of rows and of columns, in elements."""
+        return (1, self.leading) if self.transposed else (self.leading, 1)
+
 
 def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
     """Take operands before their transposes, as far as the order of the free dimensions allows."""
@@ -37,9 +46,9 @@ def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
     changed = False
     for side in (0, 1):
         maker = producers.get(invars[side]) if not hasattr(invars[side], "val") else None
-        if maker is None or maker.primitive.name != "transpose" or hasattr(maker.invars[0], "val"):
+        permutation = None if maker is None else _permutation(maker)
+        if maker is None or permutation is None:
             continue
-        permutation = maker.params["permutation"]
         free = [permutation[d] for d in range(len(permutation)) if d not in (*sums[side], *batches[side])]
         if free != sorted(free):
             continue
@@ -53,39 +62,68 @@ def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
     return equation.replace(invars=invars, params={**equation.params, "dimension_numbers": numbers})
 
 
+def _permutation(equation: Any) -> list[int] | None:
+    """The operand's axis for each axis of the result of a view that only reorders axes, else None."""
+    operand, out = equation.invars[0], equation.outvars[0].aval
+    if not isinstance(equation.primitive.kind, kinds.View) or hasattr(operand, "val"):
+        return None
+    maps = equation.primitive.kind.index_map(operand.aval, out, equation.params)
+    order = [use.out_dim for use in maps if use.out_dim is not None and use.start == 0 and use.step == 1]
+    if sorted(order) != list(range(out.ndim)) or any(
+        operand.aval.shape[d] != out.shape[o] for d, o in enumerate(order)
+    ):
+        return None
+    return [order.index(axis) for axis in range(out.ndim)]
+
+
 def rewrite(equation: Any) -> Callable[..., Any] | None:
     """The function that says a contraction in other operations, or None if it is a matrix product as it stands."""
     lhs, rhs = (atom.aval for atom in equation.invars)
     out = equation.outvars[0].aval
-    if out.dtype not in GEMM_DTYPES or lhs.dtype != out.dtype or rhs.dtype != out.dtype:
-        return _in_wider_type(equation)
-    if layouts(equation) is None:
+    numbers = equation.params["dimension_numbers"]
+    wide = _accumulator(lhs.dtype, rhs.dtype, out.dtype)
+    if wide != out.dtype:
+        return lambda x, y: operations.convert_element_type(_product(x, y, numbers, wide), out.dtype)
+    if source_and_result(lhs.dtype, rhs.dtype, out.dtype) is None:
+
+        def converted(x: Any, y: Any) -> Any:
+            x, y = (operations.convert_element_type(v, out.dtype) for v in (x, y))
+            return _product(x, y, numbers, out.dtype)
+
+        return converted
+    found = layouts(equation)
+    if found is None:
         return _transposed_first(equation)
+    (left_sum, right_sum), (left_batch, right_batch) = numbers
+    free = lhs.ndim + rhs.ndim - len((*left_sum, *right_sum, *left_batch, *right_batch))
+    if out.dtype.kind in "fiu" and not free:  # not extents of 1: another shape is no other program
+        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)
     return None
 
 
-def _in_wider_type(equation: Any) -> Callable[..., Any]:
-    out = equation.outvars[0].aval
-    lhs, rhs = (atom.aval for atom in equation.invars)
-    numbers = equation.params["dimension_numbers"]
-    if out.dtype.kind in "iub" and lhs.dtype.kind in "iub":
-        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)
-    wide = np.dtype(out.dtype)
-    for dtype in (out.dtype, lhs.dtype, rhs.dtype):
-        wide = np.dtype(np.float32) if wide not in GEMM_DTYPES else wide
-        if np.dtype(dtype) in GEMM_DTYPES:
-            wide = np.promote_types(wide, dtype)
+def _product(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
+    return operations.dot_general(x, y, numbers, preferred_element_type=dtype)
 
-    def widened(x: Any, y: Any) -> Any:
-        x, y = (operations.convert_element_type(v, wide) for v in (x, y))
-        product = operations.dot_general(x, y, numbers, preferred_element_type=wide)
-        return operations.convert_element_type(product, out.dtype)
 
-    return widened
+def source_and_result(lhs: Any, rhs: Any, out: Any) -> tuple[str, str] | None:
+    """The characters by which the runtime knows the dtypes of a product that it has kernels for."""
+    result = _CHARS.get(np.dtype(out))
+    source = _CHARS.get(np.dtype(lhs))
+    if lhs != rhs or result is None or source is None or source not in SOURCES.get(result, ""):
+        return None
+    return source, result
+
+
+def _accumulator(lhs: Any, rhs: Any, out: Any) -> np.dtype:
+    """The dtype that sums are kept in."""
+    if out.kind in "biu" and lhs.kind in "biu" and rhs.kind in "biu":
+        return out if out.itemsize >= 4 else np.dtype(np.uint32 if out.kind in "bu" else np.int32)
+    wide = contraction_dtype(lhs, rhs, out)
+    return wide if wide in _CHARS and _CHARS[wide] in "fdFD" else np.dtype(np.float32)
 
 
 def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
-    """Integers: broadcast to (batch, m, k, n), multiply, add over k. Rows of n are contiguous on both sides."""
+    """Broadcast to (batch, m, k, n), multiply, add over k."""
     (left_sum, right_sum), (left_batch, right_batch) = numbers
     x = operations.transpose(x, _order(left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
     y = operations.transpose(y, _order(right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
@@ -96,8 +134,6 @@ def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     y_dims = (*range(n_batch), *range(n_batch + n_left, n_batch + n_left + n_sum), *range(x.ndim, x.ndim + n_right))
     wide_y = operations.broadcast_in_dim(y, shape, y_dims)
     axes = tuple(range(n_batch + n_left, n_batch + n_left + n_sum))
-    if dtype == np.bool_:
-        return operations.reduce_or(operations.bitwise_and(wide_x, wide_y), axes)
     wide_x, wide_y = (operations.convert_element_type(v, dtype) for v in (wide_x, wide_y))
     return operations.reduce_sum(operations.mul(wide_x, wide_y), axes)
 

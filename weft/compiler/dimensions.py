@@ -22,6 +22,7 @@ class Dimensions:
     sizes: Sizes = field(default_factory=Sizes)
     lone: int = -1  # the symbol of the axis of a reduction over nothing but structural unit dimensions
     index_maps: dict[Any, tuple[kinds.DimMap, ...]] = field(default_factory=dict)
+    windows: dict[Any, kinds.Windows] = field(default_factory=dict)  # of gathers and scatters
 
     def symbols(self, atom: Any) -> tuple[int, ...]:
         return () if hasattr(atom, "val") else self.sizes.symbols(atom)
@@ -123,6 +124,40 @@ def _dynamic_slice(result: Dimensions, equation: Any) -> None:
     result.sizes.assign(out, [symbol if old == new and symbol else result.sizes.fresh() for symbol, old, new in pairs])
 
 
+def _windows(result: Dimensions, equation: Any, shape: Sequence[int]) -> list[int]:
+    """Symbols of windows of this shape: those of the indices, and of the dimensions of the array they cover."""
+    array, indices = equation.invars[:2]
+    avals = [atom.aval for atom in equation.invars]
+    windows = equation.primitive.kind.windows(avals, equation.outvars[0].aval, equation.params)
+    result.windows[equation] = windows
+    if len(windows.starts) == 1:
+        result.sizes.make_unit(result.symbols(indices)[-1])
+    symbols = [-1] * len(shape)
+    for dim, symbol in zip(windows.batch, result.symbols(indices)[:-1], strict=True):
+        symbols[dim] = symbol
+    for dim, symbol, extent in zip(windows.moved, result.symbols(array), array.aval.shape, strict=True):
+        if dim is None:
+            continue
+        if dim in windows.batch:
+            symbols[dim] = result.sizes.unite(symbols[dim], symbol)
+        elif shape[dim] == extent:
+            symbols[dim] = symbol
+    return [result.sizes.fresh() if symbol == -1 else symbol for symbol in symbols]
+
+
+def _gather(result: Dimensions, equation: Any) -> None:
+    out = equation.outvars[0]
+    result.sizes.assign(out, _windows(result, equation, out.aval.shape))
+
+
+def _scatter(result: Dimensions, equation: Any) -> None:
+    array, _, updates = equation.invars
+    found = _windows(result, equation, updates.aval.shape)
+    for left, right in zip(found, result.symbols(updates), strict=True):
+        result.sizes.unite(left, right)
+    result.sizes.assign(equation.outvars[0], result.symbols(array))
+
+
 def _contraction(result: Dimensions, equation: Any) -> None:
     lhs, rhs = equation.invars[:2]
     if hasattr(lhs, "val") or hasattr(rhs, "val"):
@@ -184,5 +219,7 @@ _RULES: dict[type, Callable[[Dimensions, Any], None]] = {
     kinds.Assemble: _assemble,
     kinds.DynamicSlice: _dynamic_slice,
     kinds.DynamicUpdateSlice: _same,
+    kinds.Gather: _gather,
+    kinds.Scatter: _scatter,
     kinds.Contraction: _contraction,
 }

@@ -5,6 +5,7 @@ Sizes are not in kernels, so that a fresh shape costs a plan and no machine code
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,10 @@ import numpy as np
 from weft import config, core, runtime
 from weft.compiler import pipeline, simplify
 from weft.core import kinds
+from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 
-_BOUND = 8192
+_ENTRY_BYTES = 600
 _found: dict[Any, Any] = {}
 
 
@@ -30,12 +32,16 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     if program is None:
         program = _compile(primitive, avals, params)
         if key is not None:
-            if len(_found) >= _BOUND:
-                _found.clear()
             _found[key] = program
+            BUDGET.keep(program, _ENTRY_BYTES, functools.partial(_drop, key), pipeline.Program.runs)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
     return results if primitive.multiple_results else results[0]
+
+
+def _drop(key: Any, program: pipeline.Program) -> None:
+    if _found.get(key) is program:
+        del _found[key]
 
 
 def as_array(value: Any, aval: Any) -> Any:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.compiler import assemble, groups
+from weft.compiler import assemble, groups, windows
 from weft.compiler.dimensions import Dimensions, dimensions, matched
 from weft.compiler.groups import Absorber, Group
 from weft.core import kinds
@@ -22,10 +22,13 @@ from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
 
+UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
 MAX_MERGES = 8  # groups that one shared value may bring together
 
-FUSABLE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Identity)
+FUSABLE = (
+    kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Identity, kinds.Gather,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class _Fusion:
             self._place_dynamic_slice(equation)
         elif isinstance(kind, kinds.DynamicUpdateSlice):
             self._place_update(equation)
+        elif isinstance(kind, kinds.Scatter):
+            self._place_scatter(equation)
         else:
             self._place_step(equation)
 
@@ -138,6 +143,8 @@ class _Fusion:
         for atom in equation.invars:
             if not hasattr(atom, "val"):
                 self._use(atom, group, False)
+        if isinstance(equation.primitive.kind, kinds.Gather):
+            self._store(equation.invars[0], group)
         for out in equation.outvars:
             noted = self._users_of(out)
             if not noted.get(group):
@@ -155,7 +162,7 @@ class _Fusion:
         """``variable`` is stored by ``group``: every group that reads it runs later."""
         for user in self._users_of(variable):
             if user is not group:
-                user.before.add(group)
+                user.run_after((group,))
 
     def _absorb(self, group: Group, equation: Any) -> bool:
         if self.alone:
@@ -328,8 +335,6 @@ class _Fusion:
             tuple([access[pairs[dim]] if dim in pairs else FIXED for dim in range(operand.aval.ndim)])
             for access in accesses
         ]
-        if group.run > 1 and not all(self.absorber.run_is_whole(group, operand, access) for access in moved):
-            return False
         for access, used in zip(accesses, moved, strict=True):
             group.nodes[Node(out, access)] = (Node(operand, used),)
             group.want(Node(operand, used))
@@ -339,11 +344,15 @@ class _Fusion:
 
     def _place_pieces(self, equation: Any, kind: kinds.Assemble) -> None:
         out = equation.outvars[0]
-        avals = [atom.aval for atom in equation.invars]
+        pieces = kind.pieces([atom.aval for atom in equation.invars], out.aval, equation.params)
+        seen = [self._see_piece(group, equation, pieces) for group in self._users(equation)]
+        if out not in self.stored and all(seen):
+            return
         earlier: list[Group] = []
-        for piece in assemble.disjoint(kind.pieces(avals, out.aval, equation.params)):
+        last: tuple[Group, Access] | None = None
+        for piece in assemble.disjoint(pieces):
             group = self._new_group(equation)
-            group.before.update(earlier)
+            group.run_after(earlier)
             operand = equation.invars[piece.operand]
             group.axes, uses, own = self._piece_space(piece, operand, out)
             node = self._leaf(group, operand, own)
@@ -351,6 +360,27 @@ class _Fusion:
             self._made(out, group)
             if piece.fill:
                 earlier = [group]
+            elif last is not None and _interleaved(last, uses) and groups.merge(last[0].leader(), group, self.absorber):
+                group = group.leader()
+            last = (group, uses) if not piece.fill else None
+
+    def _see_piece(self, group: Group, equation: Any, pieces: Sequence[kinds.Piece]) -> bool:
+        """Let a group read past an assembled array whose pieces it reads one at a time (columns of index vectors)."""
+        out = equation.outvars[0]
+        if group.step is not None or self.alone or self._users_of(out).get(group):
+            return False
+        found = {access: windows.piece_read(pieces, equation, access) for access in group.wanted.get(out, ())}
+        if None in found.values():
+            return False
+        for access, node in found.items():
+            assert node is not None
+            group.nodes[Node(out, access)] = (node,)
+            if not isinstance(node.atom, kernel.Constant):
+                group.want(node)
+                self._use(node.atom, group, False)
+        group.equations[equation] = self.places[equation]
+        self._users_of(out).pop(group, None)
+        return True
 
     def _leaf(self, group: Group, operand: Any, access: Access) -> Node:
         """What a group stores when it stores an operand of its step."""
@@ -372,6 +402,9 @@ class _Fusion:
             if symbols[dim] == UNIT:
                 uses.append(FIXED)
                 continue
+            if extent == 1 and operand.aval.shape and (dim not in named or inner[named[dim]] == UNIT):
+                uses.append(Use(CONSTANT, piece.start[dim], 0))
+                continue
             whole = piece.start[dim] == 0 and piece.step[dim] == 1 and extent == out.aval.shape[dim]
             source = UNIT
             if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
@@ -383,13 +416,13 @@ class _Fusion:
             uses.append(Use(axes[-1].key, piece.start[dim], piece.step[dim]))
         if not operand.aval.shape:
             return axes, tuple(uses), ()
-        region = tuple([use if use.axis == CONSTANT else Use(use.axis, 0, 1) for use in uses])
+        region = tuple([FIXED if use.axis == CONSTANT else Use(use.axis, 0, 1) for use in uses])
         return axes, tuple(uses), kernel.compose(piece.index_map, region)
 
     def _place_dynamic_slice(self, equation: Any) -> None:
         """A load whose base moves at run time, in whatever kernel wants it."""
         out = equation.outvars[0]
-        users = [g for g in self._users(equation) if g.step is None and not self._inside_run(g, out)]
+        users = [g for g in self._users(equation) if g.step is None]
         for group in users:
             group.dynamic[out] = equation
         noted = self._users_of(out)
@@ -408,11 +441,6 @@ class _Fusion:
             for atom in equation.invars:
                 if not hasattr(atom, "val"):
                     self._store(atom, group)
-
-    def _inside_run(self, group: Group, variable: Any) -> bool:
-        """Whether a group walks a variable along axes that it flattens: a part of an array is not flat."""
-        run = group.reduced[-group.run :] if group.run > 1 else ()
-        return any(use.axis in run for access in group.wanted.get(variable, ()) for use in access)
 
     def _place_update(self, equation: Any) -> None:
         """Copy the array (the plan drops the copy where the array dies), then write the region."""
@@ -437,12 +465,46 @@ class _Fusion:
         group.outputs.append(kernel.Output(node, out, tuple(uses), equation))
         self._made(out, group)
 
+    def _place_scatter(self, equation: Any) -> None:
+        """Copy the array as for an update, then update it window by window.
+
+        Dimensions in which different points always meet different elements are parallel: those that the array has in
+        full, or walks together with the indices. The others are walked in order.
+        """
+        array, indices, updates = equation.invars
+        out = equation.outvars[0]
+        if not out.aval.size or not updates.aval.size:
+            self._place_alias(equation)
+            return
+        group = self._new_group(equation)
+        group.copies = [(array, out)]
+        self._store(array, group)
+        found, sizes = self.dims.windows[equation], self.dims.sizes
+        space = windows.scatter_space(self.dims, equation)
+        group.axes, group.reduced, group.run, group.tree = list(space.axes), list(space.ordered), 1, "order"
+        node = self._leaf(group, updates, space.access)
+        components = [
+            Node(indices, kernel.component_access(found, indices, k, space.access, sizes))
+            for k in range(len(found.starts))
+        ]
+        for component in components:
+            group.want(component)
+        self._use(indices, group, False)
+        access = kernel.window_access(found, out, space.access, sizes)
+        group.outputs.append(kernel.Output(node, out, access, None, kernel.Places(equation, tuple(components))))
+        self._made(out, group)
+
     def _place_step(self, equation: Any) -> None:
         group = self._new_group(equation)
         group.step = equation
+        if isinstance(equation.primitive.kind, kinds.Loop):  # the state is worked on where the results are wanted
+            parts = equation.primitive.kind.parts(equation.params)
+            first = parts.n_cond_consts + parts.n_consts
+            state = equation.invars[first : first + parts.n_carry]
+            group.copies = list(zip(state, equation.outvars[: parts.n_carry], strict=True))
         if equation.effects:  # effects keep the program's order
             if self.later_effect is not None:
-                self.later_effect.before.add(group)
+                self.later_effect.run_after((group,))
             self.later_effect = group
         for atom in equation.invars:
             if not hasattr(atom, "val"):
@@ -470,7 +532,7 @@ class _Fusion:
 
     def _step(self, group: Group) -> Step:
         if group.step is not None:
-            return Step(None, group.step)
+            return Step(None, group.step, tuple(group.copies))
         return Step(_kernel(group), None, tuple(group.copies))
 
 
@@ -496,7 +558,8 @@ def _kernel(group: Group) -> Kernel:
         outputs = tuple(
             [kernel.Output(Node(o.node.atom, turned(o.node.access)), o.target, turned(o.access)) for o in outputs]
         )
-    names = list(dict.fromkeys(e.primitive.name for e in equations if not isinstance(e.primitive.kind, kinds.View)))
+    named = [*equations, *[o.places.equation for o in outputs if o.places]]
+    names = list(dict.fromkeys(e.primitive.name for e in named if not isinstance(e.primitive.kind, UNNAMED)))
     return Kernel(
         name="_".join(names[-3:]) or "copy",
         axes=tuple(group.axes),
@@ -509,6 +572,11 @@ def _kernel(group: Group) -> Kernel:
         outputs=outputs,
         reasons=tuple(dict.fromkeys(group.reasons)),
     )
+
+
+def _interleaved(last: tuple[Group, Access], uses: Access) -> bool:
+    """Whether two pieces take turns along the last dimension, so that one kernel writes both in passing."""
+    return bool(uses) and all(access[-1].axis == CONSTANT or access[-1].step != 1 for access in (last[1], uses))
 
 
 def _in_order(found: Sequence[Group]) -> list[Group]:

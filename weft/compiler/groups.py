@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from weft.compiler.dimensions import Dimensions
@@ -17,12 +17,16 @@ from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Constant, Node, Use
 
+MAX_DISTANCE = 32  # levels between two kernels that are still asked whether they can be one
 MAX_NODES = 192  # of a group: compile time grows a little faster than its size
 MAX_LEAVES = 40
 MAX_PHASES = 6
+MAX_GATHERED = 2  # accesses at which one kernel gathers the same value
 RECOMPUTE_COST = 12.0  # of all further copies of a value wanted at several accesses
 LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, kernels of their own in parallel blocks
 TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
+FAR = 1 << 18  # elements; an array of so many is out of the nearer caches
+LONG_SIDE = 64  # rows and columns from which on reading across rows costs more than turning tiles
 SCALAR_COST = 2.0  # of what may join a scan along the last axis, whose loop has no vectors
 
 _keys = itertools.count(1)
@@ -36,7 +40,7 @@ class Group:
         self.axes: list[Axis] = []
         self.reduced: list[int] = []
         self.run = 0
-        self.tree: Literal["lanes", "rows", "scan"] | None = None
+        self.tree: Literal["lanes", "rows", "scan", "order"] | None = None
         self.reverse = False
         self.nodes: dict[Node, tuple[Node, ...]] = {}
         self.equations: dict[Any, int] = {}  # equation -> its place in the program
@@ -44,6 +48,7 @@ class Group:
         self.dynamic: dict[Any, Any] = {}
         self.outputs: list[kernel.Output] = []
         self.before: set[Group] = set()  # groups whose outputs this one reads
+        self.level = 0  # less than that of every group in ``before``: an upper group cannot depend on a lower one
         self.reductions = 0
         self.merged_into: Group | None = None
         self.copies: list[tuple[Any, Any]] = []  # (source, target) copied ahead of the kernel
@@ -55,6 +60,18 @@ class Group:
         while group.merged_into is not None:
             group = group.merged_into
         return group
+
+    def run_after(self, makers: Iterable[Group]) -> None:
+        """This group reads what ``makers`` write, so that it runs later."""
+        waiting = []
+        for maker in makers:
+            self.before.add(maker)
+            waiting.append((maker.leader(), self.level + 1))
+        while waiting:
+            group, level = waiting.pop()
+            if group is not self and group.level < level:
+                group.level = level
+                waiting += [(before.leader(), level + 1) for before in group.before if before.leader() is not group]
 
     @property
     def parallel(self) -> list[Axis]:
@@ -127,7 +144,7 @@ class Absorber:
         if (len(accesses) - 1) * cost > RECOMPUTE_COST:
             return f"computing it at {len(accesses)} places costs more than storing it"
         if cost > SCALAR_COST and self._is_scalar_scan(group):
-            return "a scan along the last axis has no vectors to compute it with"
+            return "a loop in strict order has no vectors to compute it with"
         out, sizes = equation.outvars[0], self.dims.sizes
         result = []
         for access in accesses:
@@ -136,14 +153,13 @@ class Absorber:
                 if hasattr(operand, "val"):
                     nodes.append(Node(Constant(operand.val, operand.aval), ()))
                     continue
-                used = kernel.elementwise_access(operand, out, access, sizes)
-                if group.run > 1 and used is not access and not self.run_is_whole(group, operand, used):
-                    return "an operand is broadcast inside the flattened reduced axes"
-                nodes.append(Node(operand, used))
+                nodes.append(Node(operand, kernel.elementwise_access(operand, out, access, sizes)))
             result.append(tuple(nodes))
         return result
 
     def _is_scalar_scan(self, group: Group) -> bool:
+        if group.tree == "order":
+            return not group.parallel
         return group.tree == "scan" and group.axes[-1].key in group.reduced
 
     def view(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
@@ -151,22 +167,40 @@ class Absorber:
         if hasattr(operand, "val"):
             return [(Node(Constant(operand.val, operand.aval), ()),) for _ in accesses]
         index_map = self.dims.index_maps[equation]
-        result = []
-        for access in accesses:
-            used = kernel.compose(index_map, access)
-            if group.run > 1 and not self.run_is_whole(group, operand, used):
-                return "the view cuts through the flattened reduced axes"
-            result.append((Node(operand, used),))
-        return result
+        found = [kernel.compose(index_map, access) for access in accesses]
+        if any(self._reads_across(group, operand, access) for access in found):
+            return "it is read across its rows: a kernel of its own turns it in tiles"
+        return [(Node(operand, access),) for access in found]
+
+    def _reads_across(self, group: Group, operand: Any, access: Access) -> bool:
+        """Whether a large array is walked along a run as its transpose would be: a cache line for each element."""
+        run = group.reduced[-group.run :] if group.run > 1 else ()
+        if not access or operand.aval.size < FAR or not run or access[-1].axis == run[-1]:
+            return False
+        fast = next((n for use, n in zip(access, operand.aval.shape, strict=True) if use.axis == run[-1]), 1)
+        return access[-1].axis in run and min(fast, operand.aval.shape[-1]) >= LONG_SIDE
 
     def identity(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         return [(Node(equation.invars[0], access),) for access in accesses]
 
     def generate(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
-        dim = equation.primitive.kind.dimension(equation.params)
-        if group.run > 1 and any(access[dim].axis in group.reduced[-group.run :] for access in accesses):
-            return "an index inside the flattened reduced axes"
         return [() for _ in accesses]
+
+    def gather(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+        """Its index vectors are computed inside; the array is read where they say."""
+        windows, sizes, indices = self.dims.windows[equation], self.dims.sizes, equation.invars[1]
+        if len(accesses) > MAX_GATHERED:
+            return f"loading it at {len(accesses)} places costs more than storing it"
+        result = []
+        for access in accesses:
+            nodes = [
+                Node(indices, kernel.component_access(windows, indices, k, access, sizes))
+                for k in range(len(windows.starts))
+            ]
+            if group.run > 1 and not self.run_is_whole(group, *self._window(equation, access)):
+                return "windows inside the flattened reduced axes"
+            result.append(tuple(nodes))
+        return result
 
     def reduction(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         if len(accesses) != 1:
@@ -196,8 +230,8 @@ class Absorber:
 
     def _fit(self, group: Group, facts: ReductionFacts, access: Access, equation: Any) -> str | None:
         """Make the group's reduced axes those of the reduction, if they are or can become so."""
-        if group.tree == "scan":
-            return "a reduction does not join a scan"
+        if group.tree in ("scan", "order"):
+            return "a reduction does not join a loop in strict order"
         if any(use.start or use.step != 1 for use in access if use.axis != CONSTANT):
             return "a reduction wanted through a slice"
         used = [use.axis for use in access if use.axis != CONSTANT]
@@ -285,22 +319,24 @@ class Absorber:
         return True
 
     def group_is_whole(self, group: Group) -> bool:
-        for variable, accesses in group.wanted.items():
-            if any(not self.run_is_whole(group, variable, access) for access in accesses):
-                return False
-        run = group.reduced[-group.run :]
+        """Whether everything stored walks the flattened axes as one (what is read need not, but windows must)."""
+        stored = [(out.target, out.access) for out in group.outputs]
         for equation in group.equations:
-            if isinstance(equation.primitive.kind, kinds.Generate):
-                dim = equation.primitive.kind.dimension(equation.params)
-                accesses = group.wanted.get(equation.outvars[0], {})
-                if any(access[dim].axis in run for access in accesses):
-                    return False
-        return all(self.run_is_whole(group, out.target, out.access) for out in group.outputs)
+            if isinstance(equation.primitive.kind, kinds.Gather):
+                stored += [self._window(equation, access) for access in group.wanted.get(equation.outvars[0], ())]
+        return all(self.run_is_whole(group, variable, access) for variable, access in stored)
+
+    def _window(self, equation: Any, access: Access) -> tuple[Any, Access]:
+        """The array of a gather, and how its windows are walked."""
+        array = equation.invars[0]
+        return array, kernel.window_access(self.dims.windows[equation], array, access, self.dims.sizes)
 
     def cumulative(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         kind = equation.primitive.kind
         if len(accesses) != 1 or not group.covers(equation.outvars[0], accesses[0]):
             return "a scan wanted at several places or through a view"
+        if group.tree == "order":
+            return "a scan does not join the updates of a scatter"
         along = accesses[0][kind.axis(equation.params)].axis
         reverse = kind.reverse(equation.params)
         if along == CONSTANT:
@@ -354,20 +390,29 @@ _JOIN: dict[type, Any] = {
     kinds.View: Absorber.view,
     kinds.Identity: Absorber.identity,
     kinds.Generate: Absorber.generate,
+    kinds.Gather: Absorber.gather,
     kinds.Reduction: Absorber.reduction,
     kinds.Cumulative: Absorber.cumulative,
 }
 
 
 def depends(group: Group, other: Group) -> bool:
-    """Whether a group reads, through any others, what another writes."""
+    """Whether a group reads, through any others, what another writes; looks only at groups of levels between.
+
+    Groups far apart in the program are taken to depend on each other: to look costs as much as there is between, and
+    one kernel of both would keep its operands and results alive for all of it.
+    """
+    if group.level >= other.level:
+        return False
+    if other.level - group.level > MAX_DISTANCE:
+        return True
     stack, seen = [group], {group}
     while stack:
         for before in stack.pop().before:
             before = before.leader()
             if before is other:
                 return True
-            if before not in seen:
+            if before.level < other.level and before not in seen:
                 seen.add(before)
                 stack.append(before)
     return False
@@ -393,7 +438,8 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
             return False
     _take(group, other, renamed)
     group.order = min(group.order, other.order)
-    group.before |= other.before
+    group.level = max(group.level, other.level)
+    group.run_after(group.before | other.before)
     group.reductions += other.reductions
     group.equations.update(other.equations)
     group.reasons += other.reasons

@@ -52,6 +52,14 @@ def run_equation(equation: Any, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
         avals = [atom.aval for atom in equation.invars]
         closed, _ = trace_to_jaxpr(lambda *a: _listed(kind.expand(*a, **params)), avals)
         return interpret(closed, arrays)
+    if isinstance(kind, kinds.Loop):
+        return _run_loop(kind.parts(params), arrays)
+    if isinstance(kind, kinds.Routine):
+        given = iter(arrays)
+        return _run_loop(params["parts"], [next(given) if x is None else x for x in params["literals"]])
+    if isinstance(kind, kinds.Branch):
+        branches = kind.branches(params)
+        return interpret(branches[min(max(int(arrays[0]), 0), len(branches) - 1)], arrays[1:])
     if isinstance(kind, kinds.Identity):
         return arrays
     if isinstance(kind, (kinds.External, kinds.Effect)):
@@ -62,6 +70,26 @@ def run_equation(equation: Any, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
         if isinstance(kind, kinds.Reduction):
             return _reduce(equation, kind, arrays)
         return _listed(kind.reference(*arrays, **params))
+
+
+def _run_loop(parts: kinds.LoopParts, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """A loop, step by step."""
+    first, n_carry = parts.n_cond_consts + parts.n_consts, parts.n_carry
+    tested, captured = arrays[: parts.n_cond_consts], arrays[parts.n_cond_consts : first]
+    state, inputs = list(arrays[first : first + n_carry]), arrays[first + n_carry :]
+    if parts.cond is not None:
+        while interpret(parts.cond, [*tested, *state])[0]:
+            state = interpret(parts.body, [*captured, *state])
+        return state
+    trips = parts.trips or 0
+    avals = parts.body.out_avals[n_carry:]
+    outs = [np.zeros((trips, *aval.shape), aval.dtype) for aval in avals]
+    for i in reversed(range(trips)) if parts.reverse else range(trips):
+        results = interpret(parts.body, [*captured, *state, *(x[i] for x in inputs)])
+        state = results[:n_carry]
+        for out, row in zip(outs, results[n_carry:], strict=True):
+            out[i] = row
+    return [*state, *outs]
 
 
 def _reduce(equation: Any, kind: kinds.Reduction, arrays: Sequence[np.ndarray]) -> Sequence[Any]:

@@ -4,21 +4,19 @@
     a = slice[limit_indices=(2,)] k          a = slice[limit_indices=(2, 2)] k
     b = random_bits a                        b = its expansion on u32[2,2]
 
-Operations that only move elements get a trailing dimension; everything else on keys is of kind Resolve, whose
-``expand`` is written for the words.
+Operations that only move elements say in their slot ``on_words`` what they are with a trailing dimension; everything
+else on keys is of kind Resolve, whose ``expand`` is written for the words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft import dtypes, operations, runtime
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
-
-Params = dict[str, Any]
 
 
 def has_keys(jaxpr: Jaxpr) -> bool:
@@ -79,85 +77,15 @@ def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
         inner = kind.inline(params)
         if inner is not None and has_keys(inner.jaxpr):
             return _run(inner.jaxpr, [*inner.consts, *operands])
+    if isinstance(kind, (kinds.Loop, kinds.Branch)) and any(map(has_keys, jaxprs_in_params(params))):
+        return eqn.primitive.bind(*operands, **kind.mapped(params, without_keys))
     if keyed and isinstance(kind, kinds.Resolve):
         out = kind.expand(*operands, **params)
         return list(out) if isinstance(out, (tuple, list)) else [out]
     if keyed and not isinstance(kind, kinds.Identity):
-        rule = _RULES.get(eqn.primitive.name)
+        rule = eqn.primitive.on_words
         if rule is None:
             raise NotImplementedError(f"[compile] {eqn.primitive.name} of {keyed[0].str_short()} is not supported.")
-        return [rule(eqn.primitive, operands, params, keyed[0].dtype.physical_shape)]
+        return [rule(operations, eqn.primitive, operands, params, keyed[0].dtype.physical_shape)]
     out = eqn.primitive.bind(*operands, **params)
     return out if eqn.primitive.multiple_results else [out]
-
-
-def _trailing(**changes: Callable[[tuple[int, ...], tuple[int, ...]], tuple[int, ...]]) -> Callable[..., Any]:
-    """A rule that only lengthens parameters; each change takes the old value and the shape of a key."""
-
-    def rule(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
-        given = {name: params[name] for name in changes if params[name] is not None}
-        longer = {name: changes[name](tuple(old), words) for name, old in given.items()}
-        return primitive.bind(*operands, **{**params, **longer})
-
-    return rule
-
-
-def _broadcast(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
-    rank = len(params["shape"])
-    dims = (*params["broadcast_dimensions"], *range(rank, rank + len(words)))
-    longer = {"shape": (*params["shape"], *words), "broadcast_dimensions": dims}
-    return primitive.bind(*operands, **{**params, **longer})
-
-
-def _with_starts(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
-    arrays = 2 if isinstance(primitive.kind, kinds.DynamicUpdateSlice) else 1
-    starts = operands[arrays:]
-    zeros = [operations.convert_element_type(0, starts[0].dtype) for _ in words] if starts else []
-    longer = {"slice_sizes": (*params["slice_sizes"], *words)} if "slice_sizes" in params else {}
-    return primitive.bind(*operands, *zeros, **{**params, **longer})
-
-
-def _select(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
-    which, *cases = operands
-    if which.shape:
-        which = operations.broadcast_in_dim(which, (*which.shape, *words), tuple(range(len(which.shape))))
-    return primitive.bind(which, *cases, **params)
-
-
-def _ones(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
-    return (*old, *[1] * len(words))
-
-
-def _zeros(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
-    return (*old, *[0] * len(words))
-
-
-def _words(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
-    return (*old, *words)
-
-
-def _next(old: tuple[int, ...], words: tuple[int, ...]) -> tuple[int, ...]:
-    return (*old, *range(len(old), len(old) + len(words)))
-
-
-def _equal(primitive: Any, operands: Sequence[Any], params: Params, words: tuple[int, ...]) -> Any:
-    """Keys are equal if all their words are."""
-    same = primitive.bind(*operands, **params)
-    axes = tuple(range(len(same.shape) - len(words), len(same.shape)))
-    return operations.reduce_and(same, axes) if primitive.name == "eq" else operations.reduce_or(same, axes)
-
-
-_RULES: dict[str, Callable[..., Any]] = {
-    "eq": _equal,
-    "ne": _equal,
-    "broadcast_in_dim": _broadcast,
-    "concatenate": _trailing(),
-    "dynamic_slice": _with_starts,
-    "dynamic_update_slice": _with_starts,
-    "reshape": _trailing(new_sizes=_words, dimensions=_next),
-    "rev": _trailing(),
-    "select_n": _select,
-    "slice": _trailing(start_indices=_zeros, limit_indices=_words, strides=_ones),
-    "squeeze": _trailing(),
-    "transpose": _trailing(permutation=_next),
-}

@@ -8,30 +8,32 @@ Compiled programs are found again by the fingerprint of their jaxpr, kernels by 
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import math
 import os
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import codegen, config, runtime, target
-from weft.compiler import cache, fuse, plan, simplify
+from weft import codegen, config, errors, runtime, target
+from weft.compiler import buffers, cache, fuse, plan, progress, simplify
 from weft.compiler.cache import KERNELS
 from weft.compiler.stages import Stages
+from weft.core.budget import BUDGET
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
-from weft.loops import lower, printer, schedule
+from weft.loops import lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
 
 _log = logging.getLogger("weft.compiler")
-_PROGRAMS_BOUND = 4096
+_PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
 MAX_ELEMENTS = 1 << 56
-_programs: OrderedDict[Any, Program] = OrderedDict()
+UNKNOWN_TRIPS = 1000  # what a loop that ends by a condition is taken to run
+_programs: dict[Any, Program] = {}
 _lock = threading.RLock()
 _totals = {"programs_built": 0, "programs_reused": 0}
 # a child process must not inherit a lock that another thread held
@@ -47,11 +49,13 @@ class Program:
         self.kernels: Any = None
         self.lowered: list[Lowered | None] = []
         self.plan: Any = None
+        self.donated: tuple[bool, ...] = ()
         self.compiled: list[cache.Compiled] = []
         self.executable: Any = None
         self.consts: tuple[Any, ...] = ()
         self.in_avals: tuple[Any, ...] = ()
         self.out_avals: tuple[Any, ...] = tuple(v.aval for v in source.jaxpr.outvars)
+        self.nested: list[Program] = []  # what control flow runs
         self.kernels_built = 0
         self.kernels_loaded = 0
         self.kernels_reused = 0
@@ -65,6 +69,18 @@ class Program:
         program.consts = (*as_arrays(closed.consts, closed.jaxpr.constvars), *self.consts)
         return program
 
+    def runs(self) -> int:
+        """How often it was started."""
+        return self.executable.runs
+
+    @property
+    def weight(self) -> int:
+        """Bytes it takes in the process, without its kernels' machine code."""
+        return (
+            _PROGRAM_BYTES + _KERNEL_BYTES * len(self.plan.instructions) + _EQUATION_BYTES * len(self.jaxpr.eqns)
+            + sum(const.nbytes for const in self.consts)
+        )  # fmt: skip
+
     @property
     def stats(self) -> dict[str, Any]:
         """Milliseconds of each stage, and what the kernel cache answered."""
@@ -77,7 +93,8 @@ class Program:
 
     def nests(self) -> list[Any]:
         """The distinct nests of the program, in order."""
-        return list(dict.fromkeys(low.nest for low in self.lowered if low is not None))
+        routines = [entry.lowered.routine for entry in self.plan.instructions if isinstance(entry, plan.Native)]
+        return list(dict.fromkeys([*(low.nest for low in self.lowered if low is not None), *routines]))
 
     def text(self, form: str) -> str:
         """The program in one of its forms: jaxpr, kernel, loops, llvm, asm or plan."""
@@ -86,9 +103,9 @@ class Program:
         if form == "kernel":
             return self.kernels.describe()
         if form == "plan":
-            return self.plan.describe()
+            return self._plan_text()
         if form == "loops":
-            return "\n\n".join(printer.text(nest) for nest in self.nests())
+            return "\n\n".join(_loops_text(nest) for nest in self.nests())
         if form == "llvm":
             return "\n\n".join(codegen.text_of(nest, target.host()) for nest in self.nests())
         if form == "asm":
@@ -96,18 +113,22 @@ class Program:
             return "\n\n".join(codegen.assembly(compiled, target.host()) for compiled in objects)
         raise ValueError(f"[as_text] unknown form {form!r}; known: jaxpr, kernel, loops, llvm, asm, plan.")
 
+    def _plan_text(self) -> str:
+        """The plan, and for every value why it lives where it does."""
+        why = buffers.describe(self.kernels, self.lowered, self.donated, self.out_avals)
+        return f"{self.plan.describe()}\n" + "\n".join(f"  {line}" for line in why.splitlines())
+
     def cost_analysis(self) -> dict[str, float]:
         """Estimates: operations, bytes moved by kernels and products, nanoseconds on one core."""
         moved, flops, nanoseconds = 0.0, 0.0, 0.0
-        for instruction in self.plan.instructions:
-            if isinstance(instruction, plan.Run):
-                low = instruction.lowered
-                moved += bytes_moved(low)
-                nanoseconds += low.points * codegen.cost(low.nest)
-                flops += low.points * operations_per_point(low)
-            elif instruction[0] == "gemm":
-                m, n, k, batch = *instruction[4:7], instruction[13]
-                flops += 2.0 * m * n * k * math.prod([entry[0] for entry in batch])
+        for run in self.plan.runs():
+            moved += bytes_moved(run.lowered)
+            nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
+            flops += run.lowered.points * operations_per_point(run.lowered)
+        for product in self.plan.products():
+            first = 3 if product[0] == "gemm" else 4
+            m, n, k, batch = *product[first : first + 3], product[-1]
+            flops += 2.0 * m * n * k * math.prod([entry[0] for entry in batch])
         return {"flops": flops, "bytes accessed": moved, "optimal_seconds": nanoseconds * 1e-9}
 
     def memory_analysis(self) -> dict[str, int]:
@@ -143,16 +164,24 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
     with _lock:
         found = _programs.get(key)
         if found is not None:
-            _programs.move_to_end(key)
             _totals["programs_reused"] += 1
             return found.with_consts(closed)
-    program = compile_new(closed, name, donated)
+    compilation = progress.begin(name)
+    try:
+        program = compile_new(closed, name, donated)
+    finally:
+        progress.end(compilation)
     with _lock:
         _totals["programs_built"] += 1
         _programs[key] = program
-        if len(_programs) > _PROGRAMS_BOUND:
-            _programs.popitem(last=False)
+    BUDGET.keep(program, program.weight, functools.partial(_drop, key), Program.runs)
     return program.with_consts(closed)
+
+
+def _drop(key: Any, program: Program) -> None:
+    with _lock:
+        if _programs.get(key) is program:
+            del _programs[key]
 
 
 def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
@@ -169,7 +198,7 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
     compiled = stages.run("codegen", _codegen, program, planned)
     program.jaxpr, program.kernels, program.lowered, program.plan = jaxpr.jaxpr, kernels, lowered, planned
-    program.compiled = compiled
+    program.compiled, program.donated = compiled, donated
     n_own = len(closed.consts)  # the program is kept for other constants of the same types
     program.consts = tuple(as_arrays(jaxpr.consts[n_own:], jaxpr.jaxpr.constvars[n_own:]))
     program.in_avals = tuple(v.aval for v in (*jaxpr.jaxpr.constvars, *closed.jaxpr.invars))
@@ -185,11 +214,12 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
 
 
 def check_sizes(closed: ClosedJaxpr) -> None:
-    """Raise MemoryError for arrays whose elements cannot be counted in 64 bits."""
+    """Raise OutOfMemoryError for arrays whose elements cannot be counted in 64 bits."""
     for equation in closed.jaxpr.eqns:
         for variable in equation.outvars:
             if variable.aval.size > MAX_ELEMENTS:
-                raise MemoryError(
+                raise errors.OutOfMemoryError(
+                    "RESOURCE_EXHAUSTED: Out of memory: "
                     f"[{equation.primitive.name}] the result {variable.aval.str_short()} has {variable.aval.size} "
                     f"elements ({variable.aval.nbytes} bytes), more than any machine can address."
                 )
@@ -209,24 +239,57 @@ def schedule_all(kernels: fuse.Kernels, drafts: list[lower.Draft | None], lanes:
 
 
 def _codegen(program: Program, planned: plan.Plan) -> list[cache.Compiled]:
-    nests = [entry.lowered.nest for entry in planned.instructions if isinstance(entry, plan.Run)]
+    nests = [nest for entry in planned.instructions if (nest := _nest_of(entry)) is not None]
     compiled, built, loaded = KERNELS.compile(nests)
     program.kernels_built, program.kernels_loaded = built, loaded
     program.kernels_reused = len(set(map(id, compiled))) - built - loaded
     return compiled
 
 
+def _loops_text(nest: Any) -> str:
+    return routine_printer.text(nest) if isinstance(nest, routine.Routine) else printer.text(nest)
+
+
+def _nest_of(entry: Any) -> Any:
+    """What an instruction needs machine code for."""
+    if isinstance(entry, plan.Run):
+        return entry.lowered.nest
+    if isinstance(entry, plan.Ridden):
+        return entry.run.lowered.nest
+    return entry.lowered.routine if isinstance(entry, plan.Native) else None
+
+
 def _executable(program: Program) -> Any:
     planned = program.plan
     compiled = iter(program.compiled)
-    instructions = [
-        _kernel_instruction(entry, next(compiled)) if isinstance(entry, plan.Run) else entry
-        for entry in planned.instructions
-    ]
+    instructions = []
+    for entry in planned.instructions:
+        if isinstance(entry, plan.Run):
+            entry = _kernel_instruction(entry, next(compiled))
+        elif isinstance(entry, plan.Ridden):
+            entry = (*entry.product, entry.form, _kernel_instruction(entry.run, next(compiled)))
+        elif isinstance(entry, plan.Native):
+            entry = _routine_instruction(entry, next(compiled))
+        elif isinstance(entry, plan.Control):
+            entry = entry.instruction([_nested(program, inner, donated) for inner, donated in entry.programs()])
+        instructions.append(entry)
     return runtime.Executable(
         planned.n_inputs, planned.outputs, planned.temps, planned.arena_bytes, instructions, program.name,
         program.in_avals,
     )  # fmt: skip
+
+
+def _routine_instruction(entry: plan.Native, compiled: cache.Compiled) -> tuple[Any, ...]:
+    trips = entry.lowered.trips
+    often = math.prod(trips) if trips else UNKNOWN_TRIPS
+    return ("routine", compiled.kernel, entry.places, entry.params(), compiled.ns_per_point * often)
+
+
+def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """(executable, constants) of a program that control flow runs."""
+    compiled = compile_jaxpr(inner, name=program.name, donated=donated)
+    program.nested.append(compiled)
+    return compiled.executable, compiled.consts
 
 
 def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled) -> tuple[Any, ...]:
@@ -238,7 +301,7 @@ def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled) -> tuple[Any,
     blocks = extent if split == "blocks" else 0
     return (
         "kernel", compiled.kernel, entry.operands, low.params, entry.outer, split, extent, grain,
-        low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents), plan.partial_bytes(nest, blocks),
+        low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents), plan.partial_bytes(low, blocks),
         (first, vector),
     )  # fmt: skip
 
@@ -263,6 +326,8 @@ def stats() -> dict[str, Any]:
         "kernels_evicted": KERNELS.evicted,
         "kernel_bytes": KERNELS.nbytes,
         "kernel_build_ms": KERNELS.build_ms,
+        "kept_bytes": BUDGET.nbytes,
+        "dropped": BUDGET.dropped,
     }
 
 

@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 
 from weft.compiler import contraction
+from weft.compiler.arena import Arena
+from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
 from weft.core import kinds
-from weft.loops import ir
-from weft.loops.schedule import BLOCK, Binding, Lowered
+from weft.loops import ir, small
+from weft.loops.schedule import BLOCK, BLOCK_ROWS, Binding, Lowered
 
 ALIGNMENT = 64
 VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
 COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
+WIDE_GRAIN = 16  # and where there are enough of them for tiles of so many vectors
 ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
 
 Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
@@ -37,6 +40,65 @@ class Run:
     outer: tuple[tuple[int, tuple[int, ...]], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Ridden:
+    """A matrix product with the kernel that runs on its parts (``epilogues``)."""
+
+    product: tuple[Any, ...]
+    form: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A loop or a branch of the plan, waiting for the programs it runs. ``places`` as the runtime's step takes them."""
+
+    equation: Any
+    places: tuple[Any, ...]
+
+    def programs(self) -> list[tuple[Any, tuple[bool, ...]]]:
+        """(the inner program, which operands it may overwrite), in the order of the instruction."""
+        kind, params = self.equation.primitive.kind, self.equation.params
+        if isinstance(kind, kinds.Branch):
+            return [(branch, (False,) * len(branch.in_avals)) for branch in kind.branches(params)]
+        parts = kind.parts(params)
+        first = parts.n_consts
+        donated = tuple([first <= i < first + parts.n_carry for i in range(len(parts.body.in_avals))])
+        found = [(parts.body, donated)]
+        return found if parts.cond is None else [*found, (parts.cond, (False,) * len(parts.cond.in_avals))]
+
+    def instruction(self, nested: Sequence[tuple[Any, tuple[Any, ...]]]) -> tuple[Any, ...]:
+        """The instruction with the compiled programs, each as (Executable, constants)."""
+        kind, params = self.equation.primitive.kind, self.equation.params
+        if isinstance(kind, kinds.Branch):
+            which, *rest = self.places
+            return ("branch", which, tuple(nested), *rest)
+        parts = kind.parts(params)
+        cond = nested[1] if parts.cond is not None else None
+        trips = -1 if parts.trips is None else parts.trips
+        return ("loop", nested[0], cond, trips, parts.reverse, *self.places)
+
+    def describe(self) -> str:
+        return f"{self.equation.primitive.name} {' '.join(str(place) for place in self.places)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
+
+    lowered: small.Lowered
+    places: tuple[tuple[Place, int], ...]
+
+    def describe(self) -> str:
+        places = " ".join(str(place) for place, _ in self.places)
+        return f"routine {self.lowered.routine.name} {places} trips {self.lowered.trips}"
+
+    def params(self) -> bytes:
+        """The parameter block."""
+        scalars = [scalar.tobytes().ljust(8, b"\0") for scalar in self.lowered.scalars]
+        return np.array(self.lowered.trips, np.int64).tobytes() + b"".join(scalars)
+
+
 @dataclass(slots=True)
 class Plan:
     """What the executor does. ``instructions`` holds ``Run`` objects where kernels are called."""
@@ -47,16 +109,33 @@ class Plan:
     arena_bytes: int
     instructions: list[Any]
 
+    def runs(self) -> list[Run]:
+        """The kernel calls, in order."""
+        runs = [entry.run if isinstance(entry, Ridden) else entry for entry in self.instructions]
+        return [entry for entry in runs if isinstance(entry, Run)]
+
+    def products(self) -> list[tuple[Any, ...]]:
+        """The instructions that are matrix products."""
+        entries = [entry.product if isinstance(entry, Ridden) else entry for entry in self.instructions]
+        return [entry for entry in entries if isinstance(entry, tuple) and entry[0] in ("gemm", "blas")]
+
     def describe(self) -> str:
         counts = f"{self.n_inputs} inputs, {len(self.outputs)} outputs, {len(self.temps)} temporaries"
         lines = [f"{counts}, arena of {self.arena_bytes} bytes"]
         lines += [f"  output {i}: {' '.join(str(part) for part in output)}" for i, output in enumerate(self.outputs)]
         lines += [f"  temporary {i}: {n} bytes at {offset}" for i, (offset, n) in enumerate(self.temps)]
         for instruction in self.instructions:
+            if isinstance(instruction, Ridden):
+                lines.append(
+                    "  " + " ".join(str(part) for part in instruction.product) + f", on its {instruction.form}:"
+                )
+                instruction = instruction.run
             if isinstance(instruction, Run):
                 places = " ".join(f"{slot}+{offset}" for slot, offset, _ in instruction.operands)
-                extents = "x".join(str(n) for n in (*instruction.lowered.outer, *instruction.lowered.extents))
+                extents = "x".join(str(n) for n in instruction.lowered.space)
                 lines.append(f"  kernel {instruction.lowered.name} [{extents}] {places}")
+            elif isinstance(instruction, (Control, Native)):
+                lines.append("  " + instruction.describe())
             else:
                 lines.append("  " + " ".join(str(part) for part in instruction))
         return "\n".join(lines)
@@ -84,10 +163,10 @@ def plan(
     kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
 ) -> Plan:
     """The plan of a fused program; ``lowered`` has the nest of every kernel step."""
-    return _Planner(kernels, lowered, donated, out_avals).run()
+    return Planner(kernels, lowered, donated, out_avals).run()
 
 
-class _Planner:
+class Planner:
     """Lifetimes, then slots, then instructions."""
 
     def __init__(
@@ -98,10 +177,13 @@ class _Planner:
         self.inputs = {v: i for i, v in enumerate((*jaxpr.constvars, *jaxpr.invars))}
         shift = len(jaxpr.constvars)
         self.donated = {i + shift for i, given in enumerate(donated) if given}
+        self.first_donated = min(self.donated, default=0)
         self.buffers: dict[Any, _Buffer] = {}
         self.input_last = [-1] * len(self.inputs)
         self.instructions: list[Any] = []
         self.dynamic: dict[Any, tuple[int, int]] = {}
+        self.epilogues = epilogues(kernels.steps, lowered, jaxpr.outvars, self.base)
+        self.products = {kernel: (product, form) for product, (kernel, form) in self.epilogues.items()}
 
     def base(self, variable: Any) -> Any:
         aliases = self.kernels.aliases
@@ -139,17 +221,19 @@ class _Planner:
     def _lifetimes(self) -> None:
         for number, step in enumerate(self.kernels.steps):
             reads, writes = self._reads_and_writes(number, step)
+            if number in self.epilogues:  # it runs together with the kernel
+                number = self.epilogues[number][0]
             for variable in writes:
                 base = self.base(variable)
                 if base not in self.buffers:
                     self.buffers[base] = _Buffer(base.aval.nbytes, number, number)
-                self.buffers[base].last = number
+                self.buffers[base].last = max(self.buffers[base].last, number)
             for variable in reads:
                 base = self.base(variable)
                 if base in self.buffers:
-                    self.buffers[base].last = number
+                    self.buffers[base].last = max(self.buffers[base].last, number)
                 elif base in self.inputs:
-                    self.input_last[self.inputs[base]] = number
+                    self.input_last[self.inputs[base]] = max(self.input_last[self.inputs[base]], number)
                 else:  # nothing writes it: it has no elements
                     self.buffers[base] = _Buffer(0, number, number)
 
@@ -177,6 +261,7 @@ class _Planner:
     def _reuse(self, number: int, step: Step) -> None:
         """Let what a kernel writes take the place of what dies in it."""
         if step.kernel is None:
+            self._reuse_state(number, step)
             return
         low = self.lowered[number]
         assert low is not None
@@ -190,11 +275,29 @@ class _Planner:
             if binding.role != "out":
                 continue
             target = self.base(binding.variable)
-            for other, source in enumerate(low.operands):
+            made, multiplied = self._product_of(number)
+            order = sorted(range(len(low.operands)), key=lambda i: self.base(low.operands[i].variable) is not made)
+            for other in order:
+                source = low.operands[other]
                 base = self.base(source.variable)
-                fits = source.role == "in" and base in self.buffers and _in_place(low, index, other, self.base)
-                if fits and self._join(base, target, number):
+                fits = source.role == "in" and base in self.buffers and base not in multiplied
+                if fits and _in_place(low, index, other, self.base) and self._join(base, target, number):
                     break
+
+    def _product_of(self, number: int) -> tuple[Any, list[Any]]:
+        """The result and the operands of the product on which a kernel rides."""
+        if number not in self.products:
+            return None, []
+        equation = self.kernels.steps[self.products[number][0]].equation
+        return self.base(equation.outvars[0]), [self.base(v) for v in equation.invars]
+
+    def _reuse_state(self, number: int, step: Step) -> None:
+        """Let a loop work on its initial state where that stands, if nothing else reads it."""
+        for source, target in step.copies:
+            base = self.base(source)
+            readers = sum(1 for v in step.equation.invars if not hasattr(v, "val") and self.base(v) is base)
+            if base in self.buffers and readers == 1:
+                self._join(base, self.base(target), number)
 
     def _join(self, source: Any, target: Any, number: int) -> bool:
         """Put ``target`` into the memory of ``source``, which dies at step ``number``."""
@@ -214,7 +317,8 @@ class _Planner:
             position = root.output
             if root is not buffer or position < 0 or outputs[position][0] != "new" or not self.donated:
                 continue
-            for index in sorted(self.donated):
+            same_place = self.first_donated + position  # state that is handed on stays where it is
+            for index in sorted(self.donated, key=lambda i: (i != same_place, i)):
                 variable = (*self.jaxpr.constvars, *self.jaxpr.invars)[index]
                 if variable.aval.nbytes != root.nbytes:
                     continue
@@ -227,8 +331,12 @@ class _Planner:
     def _overwrites(self, number: int, target: Any, source: Any) -> bool:
         """Whether step ``number`` may write ``target`` over ``source``."""
         step, low = self.kernels.steps[number], self.lowered[number]
-        if low is None:
-            return False
+        made, multiplied = self._product_of(number)
+        if source in multiplied or (made is not None and self.buffers[made].root() is self.buffers[target].root()):
+            return False  # the product writes there before the kernel has read
+        if low is None:  # a loop's state: the executor skips a copy onto itself
+            readers = sum(1 for v in step.equation.invars if not hasattr(v, "val") and self.base(v) is source)
+            return readers == 1 and (source, target) in [(self.base(a), self.base(b)) for a, b in step.copies]
         reads = [i for i, b in enumerate(low.operands) if b.role == "in" and self.base(b.variable) is source]
         writes = [i for i, b in enumerate(low.operands) if b.role == "out" and self.base(b.variable) is target]
         if step.copies:  # the executor skips a copy onto itself
@@ -239,25 +347,17 @@ class _Planner:
         """Slots for all buffers; temporaries at offsets of one arena, by lifetime."""
         n_inputs, n_outputs = len(self.inputs), len(self.out_avals)
         temps: list[tuple[int, int]] = []
-        live: list[tuple[int, int, int]] = []  # (offset, end, last use)
-        arena = 0
+        arena = Arena()
         roots = [buffer for buffer in self.buffers.values() if buffer.joined is None]
         for buffer in sorted(roots, key=lambda buffer: buffer.first):
             if buffer.output >= 0:
                 buffer.slot = n_inputs + buffer.output
                 continue
-            live = [entry for entry in live if entry[2] >= buffer.first]
             size = -(-max(buffer.nbytes, 1) // ALIGNMENT) * ALIGNMENT
-            offset = 0
-            for start, end, _ in sorted(live):
-                if offset + size <= start:
-                    break
-                offset = max(offset, end)
-            live.append((offset, offset + size, buffer.last))
-            arena = max(arena, offset + size)
+            offset = arena.take(size, buffer.first, buffer.last)
             buffer.slot = n_inputs + n_outputs + len(temps)
             temps.append((offset, buffer.nbytes))
-        return temps, arena
+        return temps, arena.nbytes
 
     # instructions
 
@@ -269,12 +369,13 @@ class _Planner:
         return (self.slot(variable), offset, dyn)
 
     def _instruct(self, number: int, step: Step) -> None:
-        if step.kernel is None:
-            self._call(step.equation)
-            return
         for source, target in step.copies:
             if self.slot(source) != self.slot(target) and target.aval.nbytes:
-                self.instructions.append(("copy", self.place(target), self.place(source), target.aval.nbytes))
+                self._copy(source, target, self.lowered[number])
+        if step.kernel is None:
+            if number not in self.epilogues:
+                self._call(step.equation)
+            return
         low = self.lowered[number]
         assert low is not None
         if not _has_points(low):
@@ -287,7 +388,29 @@ class _Planner:
                 for dim, extent in enumerate(low.outer)
             ]
         )
-        self.instructions.append(Run(low, places, outer))
+        run = Run(low, places, outer)
+        if number in self.products:
+            product, form = self.products[number]
+            self.instructions.append(Ridden(self._product(self.kernels.steps[product].equation), form, run))
+        else:
+            self.instructions.append(run)
+
+    def _copy(self, source: Any, target: Any, low: Lowered | None) -> None:
+        """Copy an array, without the region that the step then writes at a place known now."""
+        found = [b.starts for b in low.operands if b.role == "out" and b.variable is target] if low is not None else []
+        if len(found) != 1 or found[0] is None or not all(hasattr(start, "val") for start in _starts(found[0])):
+            self.instructions.append(("copy", self.place(target), self.place(source), target.aval.nbytes))
+            return
+        shape, region = target.aval.shape, found[0].invars[1].aval.shape
+        if 0 in region or len(shape) > len(region):
+            self.instructions.append(("copy", self.place(target), self.place(source), target.aval.nbytes))
+            return
+        item = target.aval.dtype.itemsize
+        starts = [min(max(int(s.val), 0), n - m) for s, n, m in zip(_starts(found[0]), shape, region, strict=True)]
+        for offset, nbytes, walk in around(shape, starts, region):
+            steps = tuple([(count, stride * item) for count, stride in walk])
+            places = self.place(target, offset * item), self.place(source, offset * item)
+            self.instructions.append(("copyrows", *places, nbytes * item, steps))
 
     def _operand(self, binding: Binding) -> Place:
         itemsize = binding.dtype.itemsize
@@ -326,7 +449,15 @@ class _Planner:
     def _call(self, equation: Any) -> None:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.Contraction):
-            self._product(equation)
+            if equation.outvars[0].aval.size:
+                self.instructions.append(self._product(equation))
+            return
+        if isinstance(kind, kinds.Routine):
+            places = tuple([(self.place(v), v.aval.nbytes) for v in (*equation.invars, *equation.outvars)])
+            self.instructions.append(Native(equation.params["lowered"], places))
+            return
+        if isinstance(kind, (kinds.Loop, kinds.Branch)):
+            self.instructions.append(self._control(equation, kind))
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
@@ -334,35 +465,74 @@ class _Planner:
         outs = tuple([(*self.place(v)[:2], v.aval) for v in equation.outvars])
         self.instructions.append(("python", _callable(kind.call, equation.params), ins, outs))
 
-    def _product(self, equation: Any) -> None:
+    def _control(self, equation: Any, kind: Any) -> Control:
+        def bound(variables: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple([(self.place(v), v.aval.nbytes) for v in variables])
+
+        def rows(variables: Sequence[Any]) -> tuple[Any, ...]:
+            return tuple([(self.place(v), math.prod(v.aval.shape[1:]) * v.aval.dtype.itemsize) for v in variables])
+
+        operands, results = equation.invars, equation.outvars
+        if isinstance(kind, kinds.Branch):
+            return Control(equation, (self.place(operands[0]), bound(operands[1:]), bound(results)))
+        parts = kind.parts(equation.params)
+        first = parts.n_cond_consts + parts.n_consts
+        return Control(
+            equation,
+            (
+                bound(operands[: parts.n_cond_consts]),
+                bound(operands[parts.n_cond_consts : first]),
+                bound(results[: parts.n_carry]),
+                rows(operands[first + parts.n_carry :]),
+                rows(results[parts.n_carry :]),
+            ),
+        )
+
+    def _product(self, equation: Any) -> tuple[Any, ...]:
         """A matrix product; with nothing to sum, zeros."""
         found = contraction.layouts(equation)
         assert found is not None, "simplify left a contraction that is no matrix product"
         left, right = found
         lhs, rhs, out = *equation.invars, equation.outvars[0]
         m, k, n = left.rows, left.columns, right.columns
-        if not out.aval.size:
-            return
         if not k or 0 in lhs.aval.shape or 0 in rhs.aval.shape:
-            self.instructions.append(("fill", self.place(out), out.aval.nbytes, 0))
-            return
+            return ("fill", self.place(out), out.aval.nbytes, 0)
         item = out.aval.dtype.itemsize
         batch_shape = out.aval.shape[: len(left.batch)]
         steps = [item * m * n * math.prod(batch_shape[dim + 1 :]) for dim in range(len(batch_shape))]
         batch = tuple(
             [
-                (extent, a * item, b * item, c)
+                (extent, a * lhs.aval.dtype.itemsize, b * rhs.aval.dtype.itemsize, c)
                 for extent, a, b, c in zip(batch_shape, left.batch, right.batch, steps, strict=True)
                 if extent != 1
             ]
         )
-        char = contraction.GEMM_DTYPES[np.dtype(out.aval.dtype)]
-        self.instructions.append(
-            (
-                "gemm", char, left.transposed, right.transposed, m, n, k, self.place(lhs), left.leading,
+        chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
+        assert chars is not None, "simplify left a contraction of dtypes without kernels"
+        if chars[1] in contraction.BLAS:
+            return (
+                "blas", chars[1], left.transposed, right.transposed, m, n, k, self.place(lhs), left.leading,
                 self.place(rhs), right.leading, self.place(out), n, batch,
-            )
+            )  # fmt: skip
+        return (
+            "gemm", *chars, m, n, k, self.place(lhs), *left.strides, self.place(rhs), *right.strides,
+            self.place(out), n, batch,
         )  # fmt: skip
+
+
+def around(
+    shape: Sequence[int], starts: Sequence[int], region: Sequence[int]
+) -> list[tuple[int, int, list[tuple[int, int]]]]:
+    """What of a dense array lies outside a region: (offset, run length, (count, stride) of the runs), in elements."""
+    strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+    found = []
+    for d, (extent, start, size) in enumerate(zip(shape, starts, region, strict=True)):
+        corner = sum(s * stride for s, stride in zip(starts[:d], strides[:d], strict=True))
+        walk = [(n, stride) for n, stride in zip(region[:d], strides[:d], strict=True) if n > 1]
+        for low, high in ((0, start), (start + size, extent)):
+            if high > low:
+                found.append((corner + low * strides[d], (high - low) * strides[d], walk))
+    return found
 
 
 def _starts(equation: Any) -> Sequence[Any]:
@@ -395,6 +565,8 @@ def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]
         return False
     if low.nest.split:  # both passes read what stands ahead of the loop
         return False
+    if any(isinstance(s, (ir.LoadAt, ir.Update)) and s.operand in (target, source) for s in low.nest.statements()):
+        return False
     variable = base(read.variable)
     if any(base(b.variable) is variable and i != source for i, b in enumerate(low.operands)):
         return False
@@ -402,7 +574,7 @@ def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]
         return False
     loads = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "in", source)]
     stores = [n for n, phase in enumerate(low.nest.phases) if _mentions(phase, "out", target)]
-    whole = math.prod((*low.extents, *low.outer)) == read.variable.aval.size
+    whole = low.points == read.variable.aval.size
     return whole and max(loads, default=0) <= min(stores, default=0)
 
 
@@ -415,19 +587,28 @@ def _mentions(phase: ir.Phase, role: str, operand: int) -> bool:
 def split_of(low: Lowered) -> tuple[str, int, int]:
     """(what the executor may split, its extent, the grain of chunks)."""
     nest, extents = low.nest, low.extents
-    if nest.split:
+    if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
         return "blocks", -(-extents[0] // BLOCK), 1
+    if nest.split:  # few columns: their rows are cut
+        blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
+        if blocks > max(chunks, 1):
+            return "blocks", blocks, 1
     if not nest.dims or nest.dims[0].role == "reduced":
         return "none", 0, 1
     vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
     if vector == 0 and len(nest.dims) > 1:  # columns that each take long
-        return "vector", extents[0], nest.width * COLUMN_GRAIN
+        grain = WIDE_GRAIN if extents[0] >= 4 * WIDE_GRAIN * nest.width else COLUMN_GRAIN
+        return "vector", extents[0], nest.width * grain
     if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
         return "vector", extents[vector], nest.width * VECTOR_GRAIN
     return "first", extents[0], 1
 
 
-def partial_bytes(nest: ir.Nest, blocks: int) -> int:
+def partial_bytes(low: Lowered, blocks: int) -> int:
     """Bytes of the accumulators that a split nest leaves between its two passes."""
+    nest = low.nest
+    if not nest.split:
+        return 0
     count = sum(len(reduce.accumulators) for phase in nest.phases for reduce in phase.reductions)
-    return count * blocks * 16 if nest.split else 0
+    columns = low.extents[0] if nest.dims[0].role == "parallel" else 1
+    return count * blocks * columns * 16

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft import operations
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn, Literal, Var
-from weft.core.primitive import registry
 
 _IN_MEMORY = (
     kinds.Contraction, kinds.External, kinds.Assemble, kinds.DynamicUpdateSlice, kinds.Cumulative, kinds.Reshape,
-    kinds.Reduction,
+    kinds.Reduction, kinds.Loop, kinds.Branch,
 )  # fmt: skip
 
 
@@ -101,7 +101,7 @@ class _Sinker:
         maker = self.makers.get(variable)
         if maker is None or not isinstance(maker.primitive.kind, kinds.Elementwise):
             params = {"new_sizes": shape, "dimensions": None, "sharding": None}
-            return JaxprEqn([variable], [name], registry["reshape"], params, source=reshape.source)
+            return JaxprEqn([variable], [name], operations.reshape_p, params, source=reshape.source)
         operands = [
             atom if isinstance(atom, Literal) or not atom.aval.shape else self.moved[atom, shape]
             for atom in maker.invars

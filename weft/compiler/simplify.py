@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import config
-from weft.compiler import algebra, contraction, keys, reshapes
+from weft import config, operations
+from weft.compiler import algebra, contraction, keys, registers, reshapes
 from weft.core import kinds
+from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from weft.core.primitive import registry
 from weft.core.trace import trace_to_jaxpr
 
 _EXPANSIONS_BOUND = 2048
@@ -24,7 +24,7 @@ _expansions: dict[Any, ClosedJaxpr] = {}
 
 NEEDS_ARRAYS = (
     kinds.Contraction, kinds.External, kinds.Effect, kinds.Reshape, kinds.DynamicUpdateSlice, kinds.DynamicSlice,
-    kinds.Higher, kinds.Reduction, kinds.Cumulative,
+    kinds.Higher, kinds.Reduction, kinds.Cumulative, kinds.Gather, kinds.Scatter, kinds.Loop, kinds.Branch,
 )  # fmt: skip
 
 
@@ -37,6 +37,8 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     simplifier.run(jaxpr.eqns)
     outvars = [simplifier.array(simplifier.atom(v)) for v in jaxpr.outvars]
     eqns = drop_dead(reshapes.sink_reshapes(drop_dead(simplifier.eqns, outvars), outvars), outvars)
+    if not flatten_only:
+        eqns = drop_dead(registers.in_registers(eqns, simplify), outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
     return ClosedJaxpr(small, simplifier.consts)
 
@@ -76,6 +78,9 @@ def expansion(key: Any, function: Callable[..., Any], avals: Sequence[Any]) -> C
 def clear() -> None:
     """Forget the traced expansions."""
     _expansions.clear()
+
+
+BUDGET.enlist(_expansions.__len__, 5000, _expansions.clear)
 
 
 def _traced(function: Callable[..., Any], avals: Sequence[Any]) -> ClosedJaxpr:
@@ -153,6 +158,8 @@ class _Simplifier:
 
     def emit(self, equation: Any) -> None:
         """Record an equation, unless a rule or an earlier equation gives its result."""
+        if not equation.outvars and not equation.effects:
+            return
         if not equation.effects and not self.flatten_only:
             atom = algebra.simplified(equation, self.producers)
             if atom is not None:
@@ -225,7 +232,7 @@ class _Simplifier:
             return atom
         out = Var(atom.aval)
         params = {"shape": (), "broadcast_dimensions": (), "sharding": None}
-        equation = JaxprEqn([atom], [out], registry["broadcast_in_dim"], params)
+        equation = JaxprEqn([atom], [out], operations.broadcast_in_dim_p, params)
         self.eqns.append(equation)
         self.producers[out] = equation
         return out

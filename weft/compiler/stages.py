@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft import config
-from weft.compiler import verify
+from weft.compiler import progress, verify
 from weft.core.jaxpr import ClosedJaxpr
 from weft.errors import InternalError
 
@@ -41,6 +41,7 @@ class Stages:
     def run(self, stage: str, function: Callable[..., Result], *args: Any) -> Result:
         """``function(*args)`` as the stage of that name."""
         start = time.perf_counter()
+        progress.stage(stage)
         if stage in self._skip:
             function = getattr(sys.modules[function.__module__], f"without_{stage}", function)
         try:

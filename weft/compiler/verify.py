@@ -44,6 +44,11 @@ def elements(closed: ClosedJaxpr) -> int:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.Higher) and kind.inline(equation.params) is not None:
             total += elements(kind.inline(equation.params))
+        elif isinstance(kind, kinds.Loop):
+            parts = kind.parts(equation.params)
+            total += FEW_ELEMENTS if parts.trips is None else (elements(parts.body) + 100) * parts.trips
+        elif isinstance(kind, kinds.Branch):
+            total += sum(elements(branch) for branch in kind.branches(equation.params))
     return total
 
 

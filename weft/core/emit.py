@@ -10,6 +10,7 @@ like any other: the emitter computes bfloat16 and float16 in float32 and rounds 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -48,6 +49,12 @@ class Emit(Protocol):
     def compare(self, direction: str, x: Any, y: Any) -> Any: ...  # eq ne lt le gt ge; total-order variants *_to
     def select(self, which: Any, on_false: Any, on_true: Any) -> Any: ...
     def is_finite(self, x: Any) -> Any: ...
+
+    # a bounded loop: lanes where ``going`` (bool) holds take the next state, the others keep theirs; it ends when no
+    # lane goes on, at the latest after ``bound`` rounds. body(*state) gives (going, next state); it may loop itself.
+    def loop(
+        self, going: Any, state: Sequence[Any], body: Callable[..., tuple[Any, Sequence[Any]]], bound: int
+    ) -> tuple[Any, ...]: ...
 
     # bits (bool and integers)
     def and_(self, x: Any, y: Any) -> Any: ...

@@ -22,7 +22,6 @@ from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 
 _SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}  # address -> (the object, its number)
 _next_serial = itertools.count()
-_UNNAMED = frozenset(("name", "debug_info"))  # parameters that say nothing about the computation
 
 
 def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str:
@@ -70,7 +69,7 @@ class _Writer:
         return str(self.numbers[atom])
 
     def params(self, primitive: Any, params: dict[str, Any]) -> str:
-        ignored = getattr(primitive, "unnamed_params", _UNNAMED)
+        ignored = primitive.unnamed_params
         return ",".join(f"{name}={self.value(params[name])}" for name in sorted(params) if name not in ignored)
 
     def value(self, value: Any) -> str:

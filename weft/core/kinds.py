@@ -100,6 +100,48 @@ class DynamicUpdateSlice(Record):
     reference: Callable[..., Any]
 
 
+class Windows(Record):
+    """How index vectors place windows in an array.
+
+    Every index vector, a row along the last dimension of the indices, is the start of one window of the array in the
+    dimensions ``starts``, component by component. ``moved`` has for each dimension of the array the dimension of the
+    windows (a gather's result, a scatter's updates) that walks it, or None where the window is one element thick;
+    ``batch`` the dimension of the windows for each dimension of the indices but the last. ``most`` is the largest
+    start, component by component, at which a window lies inside.
+    """
+
+    starts: tuple[int, ...]
+    moved: tuple[int | None, ...]
+    batch: tuple[int, ...]
+    most: tuple[int, ...]
+
+
+class Gather(Record):
+    """operands (array, indices): result[b, w] = array[start(indices[b]) + w].
+
+    A start outside is moved to the nearest one inside, or, where ``fill`` gives a value, its window is filled with it.
+    """
+
+    windows: Callable[[Avals, Any, Params], Windows]
+    fill: Callable[[Any, Params], Any]  # (result aval, params) -> a value of its dtype, or None
+    reference: Callable[..., Any]
+
+
+class Scatter(Record):
+    """operands (array, indices, updates): the array with ``updates[b, w]`` combined into start(indices[b]) + w.
+
+    In row-major order of b, so that the last of several updates of one element wins, or a sum is summed in order.
+    ``update`` gives the jaxpr of (old, update) -> new, or None where the update itself is new. Windows that do not
+    lie inside are left out, or moved where ``clips``. ``unique`` promises that no element is updated twice.
+    """
+
+    windows: Callable[[Avals, Any, Params], Windows]
+    update: Callable[[Params], Any]
+    clips: Callable[[Params], bool]
+    unique: Callable[[Params], bool]
+    reference: Callable[..., Any]
+
+
 class Reduction(Record):
     """Combine the elements along ``axes`` into accumulators, in the fixed tree of docs/NUMERICS.md.
 
@@ -108,6 +150,8 @@ class Reduction(Record):
     reduced axis, for argmin/argmax) into one value per accumulator.
     ``combine(emit, left, right, **params)`` is associative up to rounding; both are tuples of values.
     ``finish(emit, accs, **params)`` gives the outputs (a rounding to bfloat16, the index of argmax).
+    ``append(emit, left, right, **params)`` is a cheaper ``combine`` with the same result where right is one element
+    after all of left's, and left began as ``seed(emit, identities, index, **params)`` at its first position.
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -118,6 +162,8 @@ class Reduction(Record):
     reference: Callable[..., Any]  # NumPy semantics; the tree itself is run by the reference interpreter
     needs_index: bool = False
     operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
+    append: Callable[..., tuple[Any, ...]] | None = None
+    seed: Callable[..., tuple[Any, ...]] | None = None
 
 
 class Cumulative(Record):
@@ -164,6 +210,41 @@ class Effect(Record):
     call: Callable[..., Any]
 
 
+class LoopParts(Record):
+    """What a loop is made of. Operands: what the condition captured, what the body captured, the state, the inputs.
+
+    ``body``: (captured, state, one element of each input) -> (state, one element of each output), without constants.
+    ``cond``: (captured, state) -> bool, or None if ``trips`` says how often the body runs. Elements are taken and put
+    along the leading axis in index order, from the end with ``reverse``. The results are the state and the outputs.
+    """
+
+    body: Any
+    n_consts: int
+    n_carry: int
+    cond: Any = None
+    n_cond_consts: int = 0
+    trips: int | None = None
+    reverse: bool = False
+
+
+class Loop(Record):
+    """A body run over and over on a state: native control flow. ``mapped`` rewrites the programs it carries."""
+
+    parts: Callable[[Params], LoopParts]
+    mapped: Callable[[Params, Callable[[Any], Any]], Params]
+
+
+class Routine(Record):
+    """A loop that the compiler keeps in registers: params ``lowered`` (see loops.small), ``parts`` and ``literals``."""
+
+
+class Branch(Record):
+    """Operands (index, *args): the one of ``branches(params)`` that the index names runs on args (clamped)."""
+
+    branches: Callable[[Params], tuple[Any, ...]]
+    mapped: Callable[[Params, Callable[[Any], Any]], Params]
+
+
 class Higher(Record):
     """Carries jaxprs. ``inline(params)`` gives the ClosedJaxpr to splice in place of the equation, or None."""
 
@@ -178,6 +259,8 @@ Kind = (
     | Generate
     | DynamicSlice
     | DynamicUpdateSlice
+    | Gather
+    | Scatter
     | Reduction
     | Cumulative
     | Contraction
@@ -185,5 +268,8 @@ Kind = (
     | Identity
     | Resolve
     | Effect
+    | Loop
+    | Routine
+    | Branch
     | Higher
 )

@@ -1,8 +1,19 @@
 """Primitive: an operation of the language, known by name, typed by its abstract evaluation.
 
 ``bind`` hands its operands to the current trace. A primitive's kind (``core.kinds``) says how it is lowered; its
-derivative and batching rules have a slot each, given or None. Abstract evaluation is memoised per operand avals and
-parameters, so that a rule runs once per distinct use.
+derivative and batching rules have a slot each, given or None (``MISSING`` where nobody has said). Abstract evaluation
+is memoised per operand avals and parameters, so that a rule runs once per distinct use.
+
+The derivative of an operation is stated in one of four ways, read by ``transforms.jvp``:
+
+    partials   one entry per operand: coefficient(out, *operands, **params), along(...), or None for zero
+    linear     the operands (a slice of their list) in which it is jointly linear: the tangent is the operation's own
+    expansion  a function of the operands and parameters that computes the same; its derivative is taken
+    jvp        jvp(primals, tangents, **params) -> (out, tangent out); None: it has no derivative, and asking raises
+
+``transpose(ct, *operands, **params)`` gives (or yields) one cotangent, or None, per operand; ``Undefined`` stands for
+the operands that the equation is linear in. ``linearize(live, *primals, **params)`` is for primitives that carry
+programs: it gives the results, which of them have tangents, and a function that records those from the live tangents.
 """
 
 from __future__ import annotations
@@ -12,12 +23,28 @@ from typing import Any
 
 from weft import config, errors
 from weft.core import trace as trace_module
+from weft.core.budget import BUDGET
 from weft.core.effects import Effects, no_effects
 from weft.core.jaxpr import Atom, Literal
 
 _MEMO_BOUND = 4096  # abstract evaluations remembered per primitive; the memo starts anew when full
 
 registry: dict[str, Primitive] = {}
+
+
+class _Missing:
+    """The value of a slot that nobody has filled."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+MISSING = _Missing()
+ALL = slice(None)  # linear in every operand
+FIRST = slice(0, 1)
 _state = trace_module.state
 
 
@@ -37,11 +64,16 @@ class Primitive:
         self.kind = kind
         self.multiple_results = multiple_results
         self.print_params = print_params  # the parameters as printed
+        self.unnamed_params: frozenset[str] = frozenset(("name", "debug_info"))  # say nothing about what is computed
         self.print_rule: Callable[..., Any] | None = None  # (eqn, context, settings) -> Document
-        self.jvp: Any = None
-        self.transpose: Any = None
-        self.batch: Any = None
+        self.jvp: Any = MISSING
+        self.linear: slice | None = None
         self.partials: Any = None
+        self.on_words: Any = None  # the operation on keys seen as words; see operations.key_words
+        self.expansion: Callable[..., Any] | None = None
+        self.linearize: Any = None
+        self.transpose: Any = MISSING
+        self.batch: Any = MISSING
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
         self._abstract_eval: Callable[..., Any] | None = None
         self._effectful = False
@@ -132,3 +164,10 @@ def _lookup(name: str) -> Primitive:
     if name not in registry:
         raise errors.InternalError(f"unknown primitive {name!r}")
     return registry[name]
+
+
+def _memo_length() -> int:
+    return sum([len(primitive._memo) for primitive in registry.values() if primitive._memo])
+
+
+BUDGET.enlist(_memo_length, 500, clear_memos)

@@ -12,8 +12,7 @@ import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,17 +103,28 @@ def is_tracing() -> bool:
     return state.trace is not EVAL
 
 
-@contextmanager
-def set_current(trace: Trace) -> Iterator[None]:
+class set_current:
     """Work under ``trace``; the trace before is restored however the block ends."""
-    before, level = state.trace, state.level
-    try:
-        state.trace, state.level = trace, max(level, trace.level)
-        runtime.set_tracing(trace is not EVAL)
-        yield
-    finally:
-        state.trace, state.level = before, level
-        runtime.set_tracing(before is not EVAL)
+
+    __slots__ = ("before", "level", "trace")
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def __enter__(self) -> None:
+        trace = self.trace
+        self.before, self.level = before, level = state.trace, state.level
+        state.trace = trace
+        if trace.level > level:
+            state.level = trace.level
+        if (trace is EVAL) is not (before is EVAL):
+            runtime.set_tracing(trace is not EVAL)
+
+    def __exit__(self, *exception: object) -> None:
+        now, before = state.trace, self.before
+        state.trace, state.level = before, self.level
+        if (now is EVAL) is not (before is EVAL):
+            runtime.set_tracing(before is not EVAL)
 
 
 def eval_context() -> Any:
@@ -179,7 +189,7 @@ class DynamicJaxprTrace(Trace):
         """The constvar of a captured array, or of a value of an enclosing trace."""
         v = self.const_vars.get(id(value))
         if v is None:
-            if isinstance(value, Tracer) and not value._trace.valid:
+            if isinstance(value, Tracer) and (not value._trace.valid or value._trace.level > self.level):
                 raise escaped_tracer(value)
             aval = get_aval(value)
             v = self.const_vars[id(value)] = Var(aval)

@@ -17,8 +17,10 @@ from weft.core import kinds, printer, source_info
 from weft.core.effects import Effects
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from weft.core.primitive import Primitive
+from weft.core.tangents import Zero, is_undefined
 from weft.core.trace import EvalTrace, current
 from weft.core.tracer import Tracer
+from weft.transforms import jvp, linearize, transpose
 
 jit_p = Primitive(
     "jit", kinds.Higher(inline=lambda params: params["jaxpr"]), multiple_results=True, memoize=False
@@ -48,6 +50,51 @@ def _shown(params: dict[str, Any]) -> dict[str, Any]:
 jit_p.print_rule = printer.jit_rule(_shown)
 
 
+# -- derivatives: a call of a program becomes calls of the programs made from it ---------------------------------------
+
+
+def _bind_jit(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Call another program under the name and options of a ``jit`` equation."""
+    program, captured = close_over(closed)
+    operands = [*captured, *operands]
+    return jit_p.bind(*operands, jaxpr=program, **{**params, "donated_invars": (False,) * len(operands)})
+
+
+def _jvp_jit(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> tuple[list[Any], list[Any]]:
+    live = tuple([type(t) is not Zero for t in tangents])
+    program, out_live = jvp.jvp_jaxpr(jaxpr, live)
+    outs = _bind_jit(program, [*primals, *[t for t in tangents if type(t) is not Zero]], params)
+    count = len(out_live)
+    made = iter(outs[count:])
+    pairs = zip(outs[:count], out_live, strict=True)
+    return outs[:count], [next(made) if has else Zero.from_primal_value(x) for x, has in pairs]
+
+
+def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    """Two calls: one gives the values and what the other, of the tangents, needs of them."""
+    split = linearize.linearize_jaxpr(jaxpr, live)
+    results = _bind_jit(split.known, primals, params)
+    residuals = split.find_residuals(primals, results)
+
+    def record(*tangents: Any) -> list[Any]:
+        return _bind_jit(split.linear, [*residuals, *tangents], params) if any(split.out_live) else []
+
+    return results[: len(split.out_live)], split.out_live, record
+
+
+def _transpose_jit(cts: Any, *operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    linear = tuple([is_undefined(x) for x in operands])
+    live = tuple([type(ct) is not Zero for ct in cts])
+    program, in_live = transpose.transpose_jaxpr(jaxpr, linear, live)
+    known = [x for x in operands if not is_undefined(x)]
+    made = iter(_bind_jit(program, [*known, *[ct for ct in cts if type(ct) is not Zero]], params))
+    has_ct = iter(in_live)
+    return [next(made) if is_linear and next(has_ct) else None for is_linear in linear]
+
+
+jit_p.jvp, jit_p.linearize, jit_p.transpose = _jvp_jit, _linearize_jit, _transpose_jit
+
+
 def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """(the program with constants as leading operands, their values), if a traced value is among them.
 
@@ -55,10 +102,10 @@ def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """
     if not any(isinstance(const, Tracer) for const in closed.consts):
         return closed, []
-    return ClosedJaxpr(closed.jaxpr.memoize("close_over", _constvars_as_invars)), list(closed.consts)
+    return ClosedJaxpr(closed.jaxpr.memoize("close_over", constvars_as_invars)), list(closed.consts)
 
 
-def _constvars_as_invars(jaxpr: Jaxpr) -> Jaxpr:
+def constvars_as_invars(jaxpr: Jaxpr) -> Jaxpr:
     debug_info = jaxpr.debug_info
     if debug_info is not None and debug_info.arg_names is not None:
         names = ("",) * len(jaxpr.constvars) + debug_info.arg_names

@@ -4,24 +4,30 @@ While tracing, a call is one equation that holds the function's jaxpr and the ru
 
     b:f32[3] = custom_jvp_call[name=relu call_jaxpr={...} jvp=jvp symbolic_zeros=False] a
 
-Without a trace the function is simply called. Arguments named by ``nondiff_argnums`` are part of the function.
+Without a trace the function is simply called. Arguments named by ``nondiff_argnums`` or ``nondiff_argnames`` are part
+of the function: the rule gets them by position, in the order of the signature.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import runtime
+from weft import errors, runtime, tree_util
 from weft.core import kinds, printer, source_info
 from weft.core import trace as tracing
-from weft.core.avals import get_aval
+from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.primitive import Primitive
-from weft.higher import calls
+from weft.core.tangents import Zero
+from weft.higher import calls, symbolic
+from weft.operations import linear
+from weft.transforms.jvp import JVPTrace
+from weft.transforms.linearize import TangentTrace
 
 custom_jvp_call_p = Primitive(
     "custom_jvp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
@@ -43,29 +49,95 @@ def _print_custom_jvp_call(eqn: Any, context: Any, settings: Any) -> Any:
 custom_jvp_call_p.print_rule = _print_custom_jvp_call
 
 
+def _jvp_custom_jvp_call(
+    primals: Any, tangents: Any, *, name: str, call_jaxpr: ClosedJaxpr, jvp: JvpRule, symbolic_zeros: bool
+) -> tuple[list[Any], list[Any]]:
+    captured = len(primals) - jvp.in_tree.num_leaves
+    if any(type(t) is not Zero for t in tangents[:captured]):
+        raise errors.UnexpectedTracerError(_CAPTURED.format(name=name))
+    outs, out_tangents, _ = jvp.push(primals[captured:], tangents[captured:], call_jaxpr.out_avals)
+    return outs, out_tangents
+
+
+_CAPTURED = (
+    "Detected differentiation of the custom_jvp function {name} with respect to a value that it closed over. Its rule "
+    "says how to differentiate by its arguments only: pass the value as an argument, and let the rule take its tangent."
+)
+custom_jvp_call_p.jvp = _jvp_custom_jvp_call
+custom_jvp_call_p.transpose = None
+
+
 _PROGRAMS_BOUND = 1024  # programs remembered for each function of weft itself
 
 
 class JvpRule:
-    """The rule of one custom_jvp function, as an equation carries it; it prints as its name."""
+    """The rule of one custom_jvp function for one call, as an equation carries it; it prints as its name."""
 
-    __slots__ = ("function", "nondiff")
+    __slots__ = ("function", "in_tree", "name", "nondiff", "symbolic_zeros")
 
-    def __init__(self, function: Callable[..., Any], nondiff: tuple[Any, ...]) -> None:
+    def __init__(
+        self, name: str, function: Callable[..., Any], nondiff: tuple[Any, ...], in_tree: Any, symbolic_zeros: bool
+    ) -> None:
+        self.name = name
         self.function = function
         self.nondiff = nondiff
+        self.in_tree = in_tree
+        self.symbolic_zeros = symbolic_zeros
 
     def __repr__(self) -> str:
         return getattr(self.function, "__name__", "jvp")
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, JvpRule) and (self.function, self.nondiff) == (other.function, other.nondiff)
+        return isinstance(other, JvpRule) and self._key() == other._key()
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.function, self.nondiff, self.in_tree, self.symbolic_zeros
 
     def __hash__(self) -> int:
         return hash(self.function)
 
     def __call__(self, primals: Any, tangents: Any) -> Any:
         return self.function(*self.nondiff, primals, tangents)
+
+    def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
+        """(results, their tangents, their structure), all flat, as the user's rule gives them.
+
+        ``out_avals`` are the types that the function itself gives, where they are known.
+        """
+        given = [symbolic.as_user_sees(t, self.symbolic_zeros) for t in tangents]
+        trees = [runtime.tree_unflatten(self.in_tree, list(leaves)) for leaves in (primals, given)]
+        made = self(*trees)
+        rule = f"Custom JVP rule {self!r} for function {self.name}"
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeError(
+                f"{rule} must produce a pair (list or tuple of length two) representing primal and tangent outputs, "
+                f"but got {made}."
+            )
+        outs, out_tree = runtime.tree_flatten(made[0])
+        out_tangents, tangent_tree = runtime.tree_flatten(made[1])
+        if out_tree != tangent_tree:
+            raise TypeError(
+                f"{rule} must produce primal and tangent outputs with equal container (pytree) structures, "
+                f"but got {out_tree} and {tangent_tree} respectively."
+            )
+        found = [get_aval(out) for out in outs]
+        if out_avals is not None and not same_types(found, out_avals):
+            raise TypeError(
+                f"{rule} must produce a pair whose first element is the primal output, equal to what {self.name} gives "
+                f"and of the same shapes and dtypes: {listed(out_avals)}; but it gave {listed(found)}."
+            )
+        checked = [symbolic.checked(t, aval, self) for t, aval in zip(out_tangents, found, strict=True)]
+        return outs, checked, out_tree
+
+
+def same_types(found: Sequence[Any], expected: Sequence[Any]) -> bool:
+    return len(found) == len(expected) and all(
+        (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(found, expected, strict=True)
+    )
+
+
+def listed(types: Sequence[Any]) -> str:
+    return ", ".join(long_text(aval) for aval in types) or "nothing"
 
 
 class custom_jvp:
@@ -86,13 +158,12 @@ class custom_jvp:
     ) -> None:
         functools.update_wrapper(self, fun)
         self.fun = fun
-        self.nondiff_argnums = tuple(nondiff_argnums)
-        self.nondiff_argnames = tuple(nondiff_argnames)
+        self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
         self.jvp: Callable[..., Any] | None = None
         self.symbolic_zeros = False
         module = getattr(self, "__module__", None) or ""
         own = module.startswith("weft.") and not module.startswith("weft.tour.")
-        self._programs: dict[Any, Any] | None = {} if own and not nondiff_argnums else None
+        self._programs: dict[Any, Any] | None = {} if own and not self.nondiff_argnums else None
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -111,7 +182,12 @@ class custom_jvp:
         def jvp(primals: Any, tangents: Any) -> Any:
             out = self(*primals)
             parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
-            total = functools.reduce(lambda x, y: x + y, parts) if parts else None
+            leaves, tree = runtime.tree_flatten(out)
+            if not parts:
+                return out, runtime.tree_unflatten(
+                    tree, [linear.instantiate(Zero.from_primal_value(x)) for x in leaves]
+                )
+            total = functools.reduce(lambda x, y: tree_util.tree_map(linear.add_any, x, y), parts)
             return out, total
 
         self.defjvp(jvp)
@@ -119,24 +195,39 @@ class custom_jvp:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not tracing.is_tracing():
             return self.fun(*args, **kwargs)
+        name = getattr(self.fun, "__name__", str(self.fun))
         if self.jvp is None:
-            name = getattr(self.fun, "__name__", str(self.fun))
             raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
-        args = _positional(self.fun, args, kwargs)
-        moved = [args[i] for i in range(len(args)) if i not in self.nondiff_argnums]
-        fixed = tuple(args[i] for i in self.nondiff_argnums)
+        args = positional(self.fun, args, kwargs)
+        fixed_places = self._fixed_places(len(args))
+        moved = [args[i] for i in range(len(args)) if i not in fixed_places]
+        fixed = tuple(args[i] for i in fixed_places)
         leaves, in_tree = runtime.tree_flatten(tuple(moved))
+        rule = JvpRule(name, self.jvp, fixed, in_tree, self.symbolic_zeros)
+        trace = tracing.state.trace
+        if isinstance(trace, JVPTrace):
+            if any(trace.owns(leaf) for leaf in leaves):
+                return trace.differentiate_by(rule.push, leaves)
+            with tracing.set_current(trace.parent):
+                return self(*args)
+        if isinstance(trace, TangentTrace) and not any(trace.owns(leaf) for leaf in leaves):
+            with tracing.set_current(trace.parent):
+                return self(*args)
         avals = tuple([_aval(leaf, position) for position, leaf in enumerate(leaves)])
         program, captured, out_tree = self._program(args, avals, in_tree)
         outs = custom_jvp_call_p.bind(
             *captured,
             *leaves,
-            name=getattr(self.fun, "__name__", "custom_jvp"),
+            name=name,
             call_jaxpr=program,
-            jvp=JvpRule(self.jvp, fixed),
+            jvp=rule,
             symbolic_zeros=self.symbolic_zeros,
         )
         return runtime.tree_unflatten(out_tree, outs)
+
+    def _fixed_places(self, count: int) -> list[int]:
+        """Which arguments are part of the function."""
+        return sorted({number % count for number in self.nondiff_argnums})
 
     def _program(self, args: tuple[Any, ...], avals: tuple[Any, ...], in_tree: Any) -> tuple[ClosedJaxpr, Any, Any]:
         """(the function's program, values that it captured, the tree of its results), a new jaxpr for every call.
@@ -152,7 +243,8 @@ class custom_jvp:
         def flat(*values: Any) -> list[Any]:
             nonlocal out_tree
             given = iter(runtime.tree_unflatten(in_tree, list(values)))
-            whole = [args[i] if i in self.nondiff_argnums else next(given) for i in range(len(args))]
+            fixed = self._fixed_places(len(args))
+            whole = [args[i] if i in fixed else next(given) for i in range(len(args))]
             outs, out_tree = runtime.tree_flatten(self.fun(*whole))
             return outs
 
@@ -196,9 +288,19 @@ def _aval(value: Any, position: int) -> Any:
         ) from None
 
 
-def _positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+def positions(fun: Callable[..., Any], argnums: Sequence[int], argnames: Sequence[str]) -> tuple[int, ...]:
+    """The positions given as such and those of the parameters named; names of no parameter are without effect."""
+    names = (argnames,) if isinstance(argnames, str) else argnames
+    numbers = tuple([operator.index(number) for number in argnums])
+    if not names:
+        return numbers
+    parameters = list(inspect.signature(fun).parameters)
+    return tuple(sorted({*numbers, *(place for place, name in enumerate(parameters) if name in names)}))
+
+
+def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
     """All arguments by position, defaults filled in."""
-    if not kwargs:
+    if not kwargs and getattr(fun, "__defaults__", fun) is None:
         return args
     bound = inspect.signature(fun).bind(*args, **kwargs)
     bound.apply_defaults()

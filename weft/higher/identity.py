@@ -340,10 +340,14 @@ def is_plain_tree(treedef: Any) -> bool:
 
 
 def _walk_plain(treedef: Any) -> bool:
-    data = treedef.node_data()
-    if data is not None and data[0] not in (tuple, list, dict, type(None)):
-        return False
-    return all(_walk_plain(child) for child in treedef.children())
+    waiting = [treedef]  # no recursion: containers may be nested as deep as Python's stack allows
+    while waiting:
+        node = waiting.pop()
+        data = node.node_data()
+        if data is not None and data[0] not in (tuple, list, dict, type(None)):
+            return False
+        waiting += node.children()
+    return True
 
 
 def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity | Refusal:

@@ -46,7 +46,7 @@ PLAIN = Options()
 
 
 class CacheInfo(NamedTuple):
-    """What the caches of one jitted function did so far; ``milliseconds`` is per stage."""
+    """What the caches of one jitted function did since it was made or last cleared; ``milliseconds`` is per stage."""
 
     hits: int
     traces: int
@@ -90,7 +90,8 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "executables", "function", "milliseconds", "name", "options", "record", "statistics", "templates", "traces",
+        "executables", "function", "hits_before", "milliseconds", "name", "options", "record", "statistics",
+        "templates", "traces",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -98,11 +99,17 @@ class JitState:
         self.options = options
         self.record: trace_cache.FunctionRecord | None = None
         self.name: str | None = None
+        self.templates: dict[replay.Key, Any] = {}
+        self.forget(0)
+
+    def forget(self, hits: int) -> None:
+        """Drop what was recorded and start the counts anew; ``hits`` is the native count, which never goes back."""
+        self.templates.clear()
+        self.hits_before = hits
         self.traces = 0
         self.executables = 0
         self.milliseconds: dict[str, float] = {}
         self.statistics = [0, 0, 0]  # kernels built, loaded, reused
-        self.templates: dict[replay.Key, Any] = {}
 
     # -- a call the native side does not know -------------------------------------------------------------------------
 
@@ -169,6 +176,7 @@ class JitState:
         key = (prepared.in_tree, prepared.avals, signature.static_key(statics), token)
         found = record.traces.get(key)
         if found is not None:
+            found.found += 1
             return found
         who: identity.Identity | None = None
         places: trace_cache.Key = ()
@@ -557,21 +565,32 @@ _clear_native = runtime.JitFunction.clear_cache
 
 
 def _clear_cache(jitted: Any) -> None:
-    """Forget what was traced and compiled for this function."""
+    """Forget what was traced and compiled for this function; ``cache_info()`` counts from 0 again."""
     _clear_native(jitted)
     state = vars(jitted).get("_state")
     if state is not None:
-        state.templates.clear()
+        state.forget(jitted.hits)
         if state.record is not None:
             state.record.traces.clear()
     trace_cache.forget_shared()
 
 
 def _cache_info(jitted: Any) -> CacheInfo:
-    """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage."""
+    """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage.
+
+    As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``) sets all of them back to 0.
+    """
     state = jitted._state
     built, loaded, reused = state.statistics
-    return CacheInfo(jitted.hits, state.traces, state.executables, built, loaded, reused, dict(state.milliseconds))
+    return CacheInfo(
+        jitted.hits - state.hits_before,
+        state.traces,
+        state.executables,
+        built,
+        loaded,
+        reused,
+        dict(state.milliseconds),
+    )
 
 
 def _identity_options(jitted: Any) -> Any:
@@ -613,10 +632,10 @@ install_methods(
 
 
 def clear_caches() -> None:
-    """Forget every trace and executable of every jitted function."""
+    """Forget every trace and executable of every jitted function; their ``cache_info()`` counts from 0 again."""
     for reference in list(_ALL.values()):
         jitted = reference()
         if jitted is not None:
             _clear_native(jitted)
-            jitted._state.templates.clear()
+            jitted._state.forget(jitted.hits)
     trace_cache.forget()

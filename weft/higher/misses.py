@@ -123,9 +123,10 @@ def _nearest(
     return min((_differences(function, old, key, call) for old in latest_first), key=_distance)
 
 
-def _distance(differences: list[str]) -> tuple[int, int]:
-    """Fewer differences are nearer; among types, a change of extents is nearer than one of rank or dtype."""
-    return len(differences), sum("different input type" in text for text in differences)
+def _distance(differences: list[str]) -> tuple[int, int, int]:
+    """Fewer differences are nearer; then extents than ranks or dtypes, and how an argument is given than its value."""
+    types = sum("different input type" in text for text in differences)
+    return len(differences), types, sum(", given by " not in text for text in differences)
 
 
 def _differences(function: Any, old: trace_cache.Key, new: trace_cache.Key, call: signature.Call) -> list[str]:
@@ -162,17 +163,32 @@ def _aval_text(aval: Any) -> str:
 
 
 def _static_differences(function: Any, old: Any, new: Any, call: signature.Call) -> list[str]:
+    """What differs between the static arguments of two calls, by the user's names, with both values."""
     if old == new:
         return []
-    before, now = {entry[0]: entry[2] for entry in old}, {entry[0]: entry[2] for entry in new}
-    names = signature.argument_names(function, call.count, [name for name in now if isinstance(name, str)])
+    places = [place for place, _, _ in (*new, *old)]
+    count = max([call.count, *(place + 1 for place in places if isinstance(place, int))])
+    names = signature.argument_names(function, count, [place for place in places if isinstance(place, str)])
+    before, now = ({names[place]: (place, value) for place, _, value in statics} for statics in (old, new))
     found = []
-    for place in dict.fromkeys([*now, *before]):
-        if place not in now or place not in before:
-            found.append(f"static argument {names.get(place, place)} is {'missing' if place not in now else 'new'}")
-        elif type(now[place]) is not type(before[place]) or now[place] != before[place]:
-            found.append(f"static argument {names.get(place, place)}, now {now[place]!r} and before {before[place]!r}")
-    return found
+    for name in dict.fromkeys([*now, *before]):
+        was, value = _static_text(function, name, before.get(name)), _static_text(function, name, now.get(name))
+        if was == value:
+            was, value = (_static_text(function, name, side.get(name), form=True) for side in (before, now))
+        if was != value:
+            found.append(f"static argument {name}, now {value} and before {was}")
+    return found or ["a static argument whose text is the same as before"]
+
+
+def _static_text(function: Any, name: str, given: tuple[Any, Any] | None, form: bool = False) -> str:
+    """A static argument as text: its value, where it was not given its default, and with ``form`` how it was given."""
+    if given is None:
+        return f"left at its default{signature.default_text(function, name)}"
+    place, value = given
+    if not form:
+        return repr(value)
+    how = "by position" if isinstance(place, int) else "by keyword"
+    return f"{value!r} of type {type(value).__name__}, given {how}"
 
 
 def log_traced(name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import runtime
 from weft.core import avals, kinds, tracebacks
-from weft.core.primitive import Primitive
+from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
 from weft.higher import devices, signature
 
@@ -36,6 +36,10 @@ def _same_type(x: Any, **params: Any) -> Any:
 
 device_put_p = Primitive("device_put", kind=kinds.Identity())
 device_put_p.def_abstract_eval(_same_type)
+device_put_p.linear = ALL
+device_put_p.transpose = lambda ct, x, *, srcs, devices, **_: (
+    device_put_p.bind(ct, copy_semantics=(ArrayCopySemantics.ALWAYS_COPY,) * len(srcs), devices=srcs, srcs=devices),
+)
 
 
 @tracebacks.boundary

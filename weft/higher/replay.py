@@ -21,6 +21,7 @@ from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
 
 _BOUND = 512  # templates per function; a full table starts anew
 _LONGEST = 256  # equations of a template
+_OPERANDS_BOUND = 64  # operands of a call, each of which is compared with those before
 _COMPLEX = frozenset((complex, np.complex64, np.complex128))
 _SCALARS = frozenset((bool, int, float, complex, *dtypes.SCALAR_TYPES))
 
@@ -111,6 +112,8 @@ def _add_operand(trace: Any, key: list[Any], operands: list[Any], value: Dynamic
     if value._trace is not trace:
         return False
     atom = value.val
+    if len(operands) >= _OPERANDS_BOUND:
+        return False
     if operands:
         for place, seen in enumerate(operands):
             if seen is value:

@@ -299,6 +299,14 @@ def argument_names(function: Any, count: int, kwargs: Iterable[str]) -> dict[int
     return names
 
 
+def default_text(function: Any, name: str) -> str:
+    """The default of a parameter as text with a space before it; empty if it has none."""
+    signature = signature_of(function)
+    parameter = signature.parameters.get(name) if signature is not None else None
+    has_default = parameter is not None and parameter.default is not inspect.Parameter.empty
+    return f" {parameter.default!r}" if parameter is not None and has_default else ""
+
+
 def leaf_path(function: Any, call: Call, index: int) -> str:
     """The path of one leaf; numbered when the tree cannot be walked a second time."""
     paths = leaf_paths(function, call)

@@ -2,7 +2,7 @@
 
 First level: the function object by weak reference, argument tree, avals, static values and configuration. Second
 level, for what the first has not: ``identity`` in place of the object. A shared trace never keeps a captured weft
-Array alive: it holds such constants weakly and is dropped with the first of them. Both levels are bounded.
+Array alive: it holds such constants weakly and is dropped with the first of them. Traces count in ``core.budget``.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import runtime
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core import kinds
+from weft.core.budget import BUDGET
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
 from weft.higher import code_facts
 from weft.higher.identity import Identity, Refusal
 
 Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
 
-_TRACES_PER_FUNCTION = 1024
-_SHARED_TRACES = 4096
+_TRACES_PER_FUNCTION = 4096  # as many as the native table has signatures
+_SHARED_TRACES = 1 << 16
+_TRACE_BYTES, _EQUATION_BYTES = 4500, 850  # measured: a trace with its dispatch entry, each equation
 
 
 class Trace:
@@ -30,7 +33,9 @@ class Trace:
     the constants of this trace bound.
     """
 
-    __slots__ = ("__weakref__", "closed", "compiled", "name", "out_avals", "out_tree", "programs")
+    __slots__ = (
+        "__weakref__", "closed", "compiled", "found", "name", "out_avals", "out_tree", "places", "programs",
+    )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr, out_tree: Any, out_avals: Sequence[Any], name: str) -> None:
         self.closed = closed
@@ -39,6 +44,43 @@ class Trace:
         self.name = name
         self.compiled: dict[Any, Any] = {}
         self.programs: dict[Any, Any] = {}
+        self.found = 0  # times it was found again by Python
+        self.places: list[tuple[Any, Any]] | None = None  # who holds it (weakly: a dict's owner) under which key
+
+    def uses(self) -> int:
+        """How often it was found or run."""
+        return self.found + sum([compiled.program.executable.runs for compiled in self.compiled.values()])
+
+    def drop(self) -> None:
+        """Take it, and its dispatch entries, out of every cache."""
+        for reference, key in self.places or ():
+            owner = reference()
+            if owner is None:
+                continue
+            held = owner.traces.get(key)
+            if held is self or (held is not None and held.trace is self):
+                del owner.traces[key]
+        for compiled in self.compiled.values():
+            compiled.entry.retire()
+
+    def placed(self, owner: Any, key: Any) -> None:
+        """Note a holder; the first time, the trace joins the budget."""
+        if self.places is None:
+            self.places = []
+            nbytes = _TRACE_BYTES + _EQUATION_BYTES * equation_count(self.closed.jaxpr)
+            BUDGET.keep(self, nbytes, Trace.drop, Trace.uses)
+        if len(self.places) > 8 and len(self.places) & (len(self.places) - 1) == 0:
+            self.places = [place for place in self.places if place[0]() is not None]
+        self.places.append((weakref.ref(owner), key))
+
+
+def equation_count(jaxpr: Jaxpr) -> int:
+    """Equations of a program with those of its loops and branches; calls of jitted functions are counted elsewhere."""
+    count = len(jaxpr.eqns)
+    for eqn in jaxpr.eqns:
+        if isinstance(eqn.primitive.kind, kinds.Higher) and eqn.primitive.name != "jit":
+            count += sum(equation_count(inner) for inner in jaxprs_in_params(eqn.params))
+    return count
 
 
 class FunctionRecord:
@@ -53,8 +95,11 @@ class FunctionRecord:
 
     def store(self, key: Key, trace: Trace) -> None:
         if len(self.traces) >= _TRACES_PER_FUNCTION:
-            del self.traces[next(iter(self.traces))]
+            oldest = self.traces.pop(next(iter(self.traces)))
+            for compiled in oldest.compiled.values():
+                compiled.entry.retire()
         self.traces[key] = trace
+        trace.placed(self, key)
 
 
 _records: dict[int, FunctionRecord] = {}
@@ -105,7 +150,7 @@ class _Shared:
         if self.weak_trace is not None:
             return self.weak_trace()
         trace = self.trace
-        if trace is None or (not self.constants and not trace.closed.jaxpr.constvars):
+        if trace is None or not self.references:  # complete: its constants were made while tracing
             return trace
         constants = [value() if type(value) is weakref.ref else value for value in self.constants]
         if any(value is None for value in constants):
@@ -128,7 +173,15 @@ def _inner_constants(jaxpr: Jaxpr) -> bool:
     return False
 
 
-_shared: OrderedDict[Any, _Shared] = OrderedDict()
+class _SharedTraces:
+    """The second level, a holder of traces as a FunctionRecord is."""
+
+    def __init__(self) -> None:
+        self.traces: OrderedDict[Any, _Shared] = OrderedDict()
+
+
+_level = _SharedTraces()
+_shared = _level.traces
 
 
 def find_shared(identity: Identity, key: Key) -> Trace | None:
@@ -150,7 +203,9 @@ def share(identity: Identity, key: Key, trace: Trace) -> None:
     def dropped(_: Any, place: Any = place, forget: Any = _shared.pop) -> None:
         forget(place, None)
 
-    _shared[place] = _Shared(identity, trace, dropped)
+    shared = _shared[place] = _Shared(identity, trace, dropped)
+    if shared.trace is not None:
+        shared.trace.placed(_level, place)
     while len(_shared) > _SHARED_TRACES:
         _shared.popitem(last=False)
 

@@ -1,8 +1,14 @@
 """weft.lax: the operations and the primitives that carry programs, under JAX's names. A facade, it holds no code."""
 
 from weft import unbuilt as _unbuilt
+from weft.higher.associative import associative_scan
+from weft.higher.branches import cond, cond_p, platform_dependent, switch
 from weft.higher.indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
+from weft.higher.loops import fori_loop, while_loop, while_p
+from weft.higher.placement import device_put_p
+from weft.higher.scan import map, scan, scan_p
 from weft.lax import linalg
+from weft.numpy.taking import index_take
 from weft.operations import (
     AccuracyMode,
     ConvDimensionNumbers,
@@ -44,6 +50,11 @@ from weft.operations import (
     atanh,
     atanh_p,
     batch_matmul,
+    bessel_i0e,
+    bessel_i0e_p,
+    bessel_i1e,
+    bessel_i1e_p,
+    betainc,
     bitcast_convert_type,
     bitcast_convert_type_p,
     bitwise_and,
@@ -127,10 +138,18 @@ from weft.operations import (
     fold_p,
     full,
     full_like,
+    gather,
+    gather_p,
     ge,
     ge_p,
     gt,
     gt_p,
+    igamma,
+    igamma_grad_a,
+    igamma_grad_a_p,
+    igamma_p,
+    igammac,
+    igammac_p,
     imag,
     imag_p,
     index_in_dim,
@@ -175,10 +194,14 @@ from weft.operations import (
     pad,
     pad_p,
     padtype_to_pads,
+    polygamma,
+    polygamma_p,
     population_count,
     population_count_p,
     pow,
     pow_p,
+    random_gamma_grad,
+    random_gamma_grad_p,
     real,
     real_p,
     reciprocal,
@@ -200,6 +223,7 @@ from weft.operations import (
     reduce_sum_p,
     reduce_xor,
     reduce_xor_p,
+    regularized_incomplete_beta_p,
     rem,
     rem_p,
     reshape,
@@ -210,6 +234,19 @@ from weft.operations import (
     round_p,
     rsqrt,
     rsqrt_p,
+    scatter,
+    scatter_add,
+    scatter_add_p,
+    scatter_apply,
+    scatter_max,
+    scatter_max_p,
+    scatter_min,
+    scatter_min_p,
+    scatter_mul,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub,
+    scatter_sub_p,
     select,
     select_n,
     select_n_p,
@@ -229,6 +266,9 @@ from weft.operations import (
     slice,
     slice_in_dim,
     slice_p,
+    sort,
+    sort_key_val,
+    sort_p,
     split,
     split_p,
     sqrt,
@@ -249,11 +289,15 @@ from weft.operations import (
     tanh_p,
     tile,
     tile_p,
+    top_k,
+    top_k_p,
     transpose,
     transpose_p,
     unstack,
     unstack_p,
     xor_p,
+    zeta,
+    zeta_p,
 )
 
 __getattr__ = _unbuilt.fallback("weft.lax")

@@ -86,6 +86,10 @@ class Sizes:
         self._parent[high] = low
         return low
 
+    def make_unit(self, symbol: int) -> None:
+        """Say that a dimension is a structural unit dimension after all (index vectors of one component)."""
+        self._parent[self.find(symbol)] = UNIT
+
     def assign(self, variable: Any, symbols: Iterable[int]) -> None:
         self._symbols[variable] = tuple(symbols)
 

@@ -24,6 +24,7 @@ class _Run:
     buffers: Sequence[np.ndarray]
     positions: list[np.ndarray]  # of every operand, over the whole space
     extents: tuple[int, ...]
+    indices: list[np.ndarray]  # of every dimension, over the whole space
     scalars: list[Any]
     values: dict[int, Any] = field(default_factory=dict)
     rows: dict[int, np.ndarray] = field(default_factory=dict)
@@ -35,8 +36,10 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
     for around in np.ndindex(*low.outer):
         bases = [s + sum(i * step for i, step in zip(around, b.outer, strict=True))
                  for s, b in zip(starts, low.operands, strict=True)]  # fmt: skip
-        positions = [_positions(base, b.strides, low.extents) for base, b in zip(bases, low.operands, strict=True)]
-        run = _Run(low.nest, buffers, positions, low.extents, _scalars(low))
+        indices = _indices(low.nest, low.extents)
+        positions = [_positions(base, b.strides, indices) for base, b in zip(bases, low.operands, strict=True)]
+        extents = low.extents[: len(low.extents) - len(low.nest.digits)]
+        run = _Run(low.nest, buffers, positions, extents, indices, _scalars(low))
         _statements(run, low.nest.setup)
         for phase in low.nest.phases:
             _statements(run, phase.before)
@@ -45,13 +48,24 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
                 _reduce(run, reduction)
 
 
-def _positions(base: int, strides: Sequence[int], extents: Sequence[int]) -> np.ndarray:
-    total = np.full((1,) * len(extents), base, np.int64)
-    for dim, (stride, extent) in enumerate(zip(strides, extents, strict=True)):
+def _indices(nest: ir.Nest, extents: Sequence[int]) -> list[np.ndarray]:
+    """The index along every loop, then the digits of the last."""
+    rank = len(extents) - len(nest.digits)
+    indices = []
+    for dim, extent in enumerate(extents[:rank]):
+        shape = [1] * rank
+        shape[dim] = extent
+        indices.append(np.arange(extent, dtype=np.int64).reshape(shape))
+    if nest.digits:
+        indices += [np.asarray(digit) for digit in np.unravel_index(indices[-1], extents[rank:])]
+    return indices
+
+
+def _positions(base: int, strides: Sequence[int], indices: Sequence[np.ndarray]) -> np.ndarray:
+    total = np.full((1,) * (indices[0].ndim if indices else 0), base, np.int64)
+    for stride, index in zip(strides, indices, strict=True):
         if stride:
-            shape = [1] * len(extents)
-            shape[dim] = extent
-            total = total + stride * np.arange(extent, dtype=np.int64).reshape(shape)
+            total = total + stride * index
     return total
 
 
@@ -74,6 +88,10 @@ def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
                 values[out] = run.buffers[operand][run.positions[operand]]
             case ir.Store(operand, value):
                 _store(run, operand, values[value])
+            case ir.LoadAt(out, operand, offset):
+                values[out] = run.buffers[operand][run.positions[operand] + values[offset].astype(np.int64)]
+            case ir.Update():
+                _update(run, s)
             case ir.RowStore(row, value):
                 run.rows[row] = np.asarray(values[value])
             case ir.RowLoad(out, row):
@@ -81,15 +99,9 @@ def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
             case ir.Param(out, index, dtype):
                 values[out] = np.asarray(run.scalars[index], dtype)
             case ir.IndexOf(out, dim, dtype):
-                shape = [1] * len(run.extents)
-                shape[dim] = run.extents[dim]
-                values[out] = np.arange(run.extents[dim], dtype=np.int64).reshape(shape).astype(dtype)
-            case ir.Apply(out, _, kind, params, args, dtype):
-                operands = np.broadcast_arrays(*[values[arg] for arg in args]) if args else []
-                with np.errstate(all="ignore"):
-                    result = np.asarray(kind.reference(*operands, **dict(params)))
-                assert result.dtype == dtype, f"{s.name} gave {result.dtype}, not {dtype}"
-                values[out] = result
+                values[out] = run.indices[dim].astype(dtype)
+            case ir.Apply():
+                _apply(s, values)
             case ir.Scan():
                 _scan(run, s)
 
@@ -101,6 +113,32 @@ def _store(run: _Run, operand: int, value: Any) -> None:
     if 0 in shape or 0 in positions.shape:
         return
     run.buffers[operand][np.broadcast_to(positions, shape)] = np.broadcast_to(value, shape)
+
+
+def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
+    operands = np.broadcast_arrays(*[values[arg] for arg in s.args]) if s.args else []
+    with np.errstate(all="ignore"):
+        result = np.asarray(s.kind.reference(*operands, **dict(s.params)))
+    assert result.dtype == s.dtype, f"{s.name} gave {result.dtype}, not {s.dtype}"
+    values[s.out] = result
+
+
+def _update(run: _Run, s: ir.Update) -> None:
+    """One reduced index after another; the parallel points of each at once."""
+    n_parallel = sum(dim.role == "parallel" for dim in run.nest.dims)
+    places = _space(run, run.positions[s.operand] + run.values[s.offset].astype(np.int64))
+    inside = _space(run, True if s.inside is None else run.values[s.inside])
+    used = {arg for step in s.steps for arg in step.args} | {s.new}
+    given = {n: _space(run, run.values[n]) for n in used if n in run.values}
+    buffer = run.buffers[s.operand]
+    for at in np.ndindex(*run.extents[n_parallel:]):
+        here = (*[slice(None)] * n_parallel, *at)
+        keep = inside[here]
+        place = places[here][keep]
+        values = {s.old: buffer[place], **{n: value[here][keep] for n, value in given.items()}}
+        for step in s.steps:
+            _apply(step, values)
+        buffer[place] = np.broadcast_to(values[s.new], place.shape)
 
 
 def _space(run: _Run, value: Any) -> np.ndarray:

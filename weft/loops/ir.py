@@ -2,15 +2,19 @@
 
 Grammar (everything a compiled function may do):
 
-    nest      parallel dimensions, then reduced dimensions; one of them carries the vector lanes
+    nest      parallel dimensions, then reduced dimensions; one of them carries the vector lanes; then digits
     setup     once per call:            statements on 0-d values
     phases    once per parallel point:  before (statements), then a loop over the reduced dimensions running body
                                         and feeding reductions, whose results the next phase may use
-    statement Load | Store | RowLoad | RowStore | Param | IndexOf | Apply | Scan
+    statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan
 
 Sizes are never in the text of a nest: extents, run-time strides and scalar literals are parameters, so that one
 machine code serves every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is
 int64 in elements. A nest without reduced dimensions has exactly one phase, run at every parallel point.
+
+The last reduced dimension may stand for several axes in row-major order. Where an operand does not walk them as one
+(a broadcast row, a transposed matrix) they follow as digits: no loops, but the digits of that dimension's index to
+the bases of their extents, which add to the address of operands with a stride along them.
 
 Parameter block (``const int64_t* params``), 8-byte slots in this order:
     extents of the dimensions; run-time strides, operand by operand and dimension by dimension where the class is
@@ -26,14 +30,15 @@ import numpy as np
 
 from weft.core import kinds
 
-RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous) and RUNTIME
+RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
+REVERSED = -1  # contiguous, from the end
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One loop. ``role``: parallel (independent points) or reduced (walked inside a phase, in tree order)."""
+    """One loop. ``role``: parallel (independent points), reduced (walked inside a phase, in tree order), or digit."""
 
-    role: Literal["parallel", "reduced"]
+    role: Literal["parallel", "reduced", "digit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +46,8 @@ class Operand:
     """A buffer and how its address moves: one stride class per dimension of the nest.
 
     The base pointer already includes every constant offset. ``in`` operands never alias ``out`` ones except
-    element for element (in-place reuse); alignment is that of the dtype only.
+    element for element (in-place reuse); an ``out`` operand of Updates holds its old elements at the start.
+    Alignment is that of the dtype only.
     """
 
     dtype: np.dtype
@@ -59,6 +65,35 @@ class Load:
 class Store:
     operand: int
     value: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadAt:
+    """The element ``offset`` elements (a value of int32 or int64) past the operand's place: data-dependent.
+
+    Offsets come clamped: whatever they were computed from, an operand with elements is never read outside.
+    """
+
+    out: int
+    operand: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """operand[offset] = steps(old = operand[offset], ...), left alone where ``inside`` is false.
+
+    The one statement that writes where another point may have written: points along reduced dimensions do so in
+    their order, points along parallel ones never meet. ``steps`` compute value ``new`` and may use ``old``.
+    Without ``inside`` the offset is clamped; with it, it counts only where ``inside`` holds.
+    """
+
+    operand: int
+    offset: int
+    inside: int | None
+    old: int
+    steps: tuple[Apply, ...]
+    new: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +153,7 @@ class Scan:
     dtypes: tuple[np.dtype, ...]
 
 
-Statement = Load | Store | RowStore | RowLoad | Param | IndexOf | Apply | Scan
+Statement = Load | Store | LoadAt | Update | RowStore | RowLoad | Param | IndexOf | Apply | Scan
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +197,9 @@ class Nest:
 
     ``vector``: the dimension whose index runs across lanes. A reduced vector dimension is the row form (lanes
     fold at the end of a phase); a parallel one makes every accumulator a vector. None: a 0-d program.
-    ``split``: a full reduction (no parallel dimension, one phase with reductions) may be cut at block borders:
-    called with mode 0 it leaves each block's accumulators in the partial buffer, called with mode 1 it combines
-    them in order and runs the remaining phases.
+    ``split``: a reduction (one phase with reductions; no parallel dimension, or one that carries the lanes) may be
+    cut at block borders: called with mode 0 it leaves each block's accumulators in the partial buffer, called with
+    mode 1 it combines them in order and runs the remaining phases. Columns are not cut without a partial buffer.
     """
 
     dims: tuple[Dim, ...]
@@ -177,3 +212,20 @@ class Nest:
     setup: tuple[Statement, ...]
     phases: tuple[Phase, ...]
     name: str = field(default="kernel", compare=False)
+
+    @property
+    def digits(self) -> list[int]:
+        """The digits of the last reduced dimension, outermost first."""
+        return [d for d, dim in enumerate(self.dims) if dim.role == "digit"]
+
+    def walks_digits(self, operand: int) -> bool:
+        """Whether an operand's address depends on the digits."""
+        return any(self.dims[d].role == "digit" for d, stride in enumerate(self.operands[operand].strides) if stride)
+
+    def statements(self) -> list[Statement]:
+        """Every statement, in order."""
+        return [*self.setup, *[s for phase in self.phases for s in (*phase.before, *phase.body)]]
+
+    def size(self) -> int:
+        """How many statements and reductions there are in the phases."""
+        return sum(len(phase.before) + len(phase.body) + len(phase.reductions) for phase in self.phases)

@@ -59,12 +59,21 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A value stored: ``node`` into ``target`` at ``access``; ``offset`` names starts read at run time."""
+    """A value stored: ``node`` into ``target`` at ``access``; ``starts`` and ``places`` move it at run time."""
 
     node: Node
     target: Any
     access: Access
     starts: Any = None  # the dynamic_update_slice equation whose clamped starts move the region
+    places: Places | None = None  # of a scatter: ``node`` is what every element is updated with
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the windows of a scatter start: its equation, and a node for each component of an index vector."""
+
+    equation: Any
+    components: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ class Kernel:
     axes: tuple[Axis, ...]
     reduced: tuple[int, ...]
     run: int
-    tree: Literal["lanes", "rows", "scan"] | None
+    tree: Literal["lanes", "rows", "scan", "order"] | None
     equations: tuple[Any, ...]  # in program order
     nodes: dict[Node, tuple[Node, ...]]
     dynamic: dict[Any, Any]  # variable read through a dynamic_slice -> its equation
@@ -97,6 +106,25 @@ def compose(index_map: tuple[kinds.DimMap, ...], access: Access) -> Access:
         axis, start, step = access[dim.out_dim]
         uses.append(Use(axis, dim.start + dim.step * start, dim.step * step))
     return tuple(uses)
+
+
+def component_access(windows: kinds.Windows, indices: Any, component: int, access: Access, sizes: Sizes) -> Access:
+    """The access of one component of the index vectors from the access of the windows."""
+    uses = [
+        FIXED if symbol == UNIT else access[dim]
+        for dim, symbol in zip(windows.batch, sizes.symbols(indices)[:-1], strict=True)
+    ]
+    return (*uses, Use(CONSTANT, component, 0) if component else FIXED)
+
+
+def window_access(windows: kinds.Windows, array: Any, access: Access, sizes: Sizes) -> Access:
+    """The access of the array, but for the starts, from the access of the windows."""
+    return tuple(
+        [
+            FIXED if dim is None or symbol == UNIT else access[dim]
+            for dim, symbol in zip(windows.moved, sizes.symbols(array), strict=True)
+        ]
+    )
 
 
 def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> Access:
@@ -124,7 +152,8 @@ def describe(kernel: Kernel) -> str:
     lines += [f"  {line}" for line in str(as_jaxpr(kernel)).splitlines()]
     for output in kernel.outputs:
         place = ", ".join(_use_text(use, names) for use in output.access)
-        lines.append(f"  store [{place}] of {output.target.aval.str_short()}")
+        verb = f"{output.places.equation.primitive.name} to" if output.places else "store"
+        lines.append(f"  {verb} [{place}] of {output.target.aval.str_short()}")
     lines += [f"  # {reason}" for reason in kernel.reasons]
     return "\n".join(lines)
 

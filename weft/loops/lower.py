@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from weft.core import kinds
-from weft.loops import ir, kernel, printer
+from weft.loops import indexed, ir, kernel, printer
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import CONSTANT, Access, Kernel, Node
 
+GATHER_COST = 4.0  # of a load at a computed place, for each component of the index vector
 KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
 _NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}
 
@@ -87,6 +88,7 @@ class _Lowering:
         self.operand_index: dict[Any, int] = {}
         self.scalar_index: dict[Any, int] = {}
         self.result = Draft([], [], [], [], [], set())
+        self.indexed = indexed.Writer(self._number, self._scalar)
 
     def draft(self) -> Draft:
         self._find_phases()
@@ -96,7 +98,10 @@ class _Lowering:
             for node in self._nodes_of(equation):
                 self._emit_equation(equation, node)
         for output in self.kernel.outputs:
-            self._emit_store(output)
+            if output.places is None:
+                self._emit_store(output)
+            else:
+                self._emit_update(output, output.places)
         return self.result
 
     # what runs where
@@ -113,6 +118,10 @@ class _Lowering:
 
     def _is_setup(self, node: Node) -> bool:
         return not any(use.axis != CONSTANT for use in node.access) and not self.available.get(node, 0)
+
+    def _depth(self, node: Node) -> tuple[bool, bool, int]:
+        """How far inside a value is known: at the start, at a row (of which phase), in the body."""
+        return self._is_body(node), not self._is_setup(node), self.available.get(node, 0)
 
     def _find_phases(self) -> None:
         """Forward: a reduction runs in the phase of its operands; its consumers in later ones."""
@@ -131,6 +140,8 @@ class _Lowering:
                     reductions, spent = max(reductions, phase), 0.0
                 elif isinstance(kind, kinds.Elementwise):
                     spent += kind.cost
+                elif isinstance(kind, kinds.Gather):  # a row at a place of its own is as cheap to load again
+                    spent += GATHER_COST * sum(self._is_body(operand) for operand in operands)
                 for out in equation.outvars:
                     twin = Node(out, node.access)
                     available[twin], cost[twin] = phase, spent
@@ -146,6 +157,9 @@ class _Lowering:
         for output in self.kernel.outputs:
             if self._is_body(output.node):
                 wanted.setdefault(output.node, set()).add(self.available.get(output.node, 0))
+            for node in output.places.components if output.places else ():
+                if self._is_body(node):
+                    wanted.setdefault(node, set()).add(0)
         for equation in reversed(self.kernel.equations):
             is_reduction = isinstance(equation.primitive.kind, kinds.Reduction)
             for node in self._nodes_of(equation):
@@ -162,7 +176,8 @@ class _Lowering:
                         wanted.setdefault(operand, set()).update(phases)
 
     def _worth_keeping(self, equation: Any, node: Node) -> bool:
-        return isinstance(equation.primitive.kind, kinds.Elementwise) and self.cost[node] >= KEEP_COST
+        kept = (kinds.Elementwise, kinds.Gather)
+        return isinstance(equation.primitive.kind, kept) and self.cost[node] >= KEEP_COST
 
     # statements
 
@@ -233,6 +248,8 @@ class _Lowering:
             self._emit_reduction(equation, kind, node)
         elif isinstance(kind, kinds.Elementwise):
             self._emit_elementwise(equation, kind, node)
+        elif isinstance(kind, kinds.Gather):
+            self._emit_gather(equation, kind, node)
         elif isinstance(kind, kinds.Generate):
             self._each_phase(node, lambda phase: self._emit_index(equation, kind, node, phase))
         elif isinstance(kind, kinds.Cumulative):
@@ -260,17 +277,68 @@ class _Lowering:
             self._bucket(node, phase).append(ir.Apply(out, equation.primitive.name, kind, params, args, dtype))
             return out
 
+        self._once_or_kept(node, dtype, apply)
+
+    def _once_or_kept(self, node: Node, dtype: np.dtype, emit: Callable[[int], int]) -> None:
+        """Emit a value in every phase that wants it, or in the first one, from where a row buffer keeps it."""
         if node not in self.kept:
-            self._each_phase(node, apply)
+            self._each_phase(node, emit)
             return
         first, *later = sorted(self.wanted[node])
-        self.values[node, first] = apply(first)
+        self.values[node, first] = emit(first)
         row = len(self.result.rows)
         self.result.rows.append(dtype)
         self.result.phases[first][1].append(ir.RowStore(row, self.values[node, first]))
         for phase in later:
             out = self.values[node, phase] = self._number()
             self.result.phases[phase][1].append(ir.RowLoad(out, row))
+
+    def _emit_gather(self, equation: Any, kind: kinds.Gather, node: Node) -> None:
+        array, indices = equation.invars
+        avals = [array.aval, indices.aval]
+        windows = kind.windows(avals, equation.outvars[0].aval, equation.params)
+        fill = kind.fill(equation.outvars[0].aval, equation.params)
+        operand = self._operand(array, kernel.window_access(windows, array, node.access, self.sizes), "in", None)
+        dtype = np.dtype(array.aval.dtype)
+        components = self.kernel.nodes[node]
+        dtypes = [indices.aval.dtype] * len(components)
+
+        def place(phase: int) -> tuple[int, int | None]:
+            values = [self._value(component, phase) for component in components]
+            bucket = self._bucket(max(components, key=self._depth, default=node), phase)
+            offset = self.indexed.offset(bucket, array.aval, windows, values, dtypes)
+            if fill is None or not components:
+                return offset, None
+            return offset, self.indexed.inside(bucket, windows, values, dtypes)
+
+        found: dict[int, tuple[int, int | None]] = {}  # a row's place is computed once for all phases
+
+        def load(phase: int) -> int:
+            slot = phase if any(self._is_body(component) for component in components) else -1
+            if slot not in found:
+                found[slot] = place(phase)
+            offset, inside = found[slot]
+            bucket, out = self._bucket(node, phase), self._number()
+            bucket.append(ir.LoadAt(out, operand, offset))
+            return out if inside is None else self.indexed.filled(bucket, inside, out, fill, dtype)
+
+        self._once_or_kept(node, dtype, load)
+
+    def _emit_update(self, output: kernel.Output, places: kernel.Places) -> None:
+        equation = places.equation
+        kind, array, indices = equation.primitive.kind, equation.outvars[0], equation.invars[1]
+        windows = kind.windows([atom.aval for atom in equation.invars], array.aval, equation.params)
+        values = [self._value(component, 0) for component in places.components]
+        dtypes = [indices.aval.dtype] * len(values)
+        new = self._value(output.node, 0)
+        operand = self._operand(array, output.access, "out", None)
+        bucket = self.result.phases[0][1]
+        clips = kind.clips(equation.params)
+        inside = None if clips else self.indexed.inside(bucket, windows, values, dtypes)
+        offset = self.indexed.offset(bucket, array.aval, windows, values, dtypes, clips)
+        old = self._number()
+        steps, result = self.indexed.combination(kind.update(equation.params), old, new)
+        bucket.append(ir.Update(operand, offset, inside, old, steps, result))
 
     def _emit_index(self, equation: Any, kind: kinds.Generate, node: Node, phase: int) -> int:
         dtype = np.dtype(equation.outvars[0].aval.dtype)

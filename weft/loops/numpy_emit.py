@@ -6,6 +6,7 @@ run by their own references.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -65,6 +66,18 @@ class NumpyEmit:
         out = np.empty(np.broadcast(re, im).shape, dtype)
         out.real, out.imag = re, im
         return out
+
+    def loop(
+        self, going: Any, state: Sequence[Any], body: Callable[..., tuple[Any, Sequence[Any]]], bound: int
+    ) -> tuple[Any, ...]:
+        values = tuple(np.asarray(v) for v in state)
+        for _ in range(bound):
+            if not np.any(going):
+                break
+            goes_on, following = body(*values)
+            values = tuple(np.where(going, new, old) for new, old in zip(following, values, strict=True))
+            going = np.logical_and(going, goes_on)
+        return values
 
     def function(self, name: str, *args: Any) -> Any:
         return np.asarray(registry[name].kind.reference(*args))

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.loops import ir
 
-_CLASSES = {0: "0", 1: "1", ir.RUNTIME: "*"}
+_CLASSES = {0: "0", 1: "1", ir.REVERSED: "-1", ir.RUNTIME: "*"}
 
 
 def text(nest: ir.Nest) -> str:
@@ -78,6 +78,12 @@ def _statement(operands: Sequence[Any], s: ir.Statement) -> str:
             return f"v{out} = load {operands[operand].role}{operand}"
         case ir.Store(operand, value):
             return f"store {operands[operand].role}{operand} = v{value}"
+        case ir.LoadAt(out, operand, offset):
+            return f"v{out} = load {operands[operand].role}{operand} at v{offset}"
+        case ir.Update(operand, offset, inside, old, steps, new):
+            given = "" if inside is None else f" if v{inside}"
+            inner = "".join(f"{_statement(operands, step)}; " for step in steps)
+            return f"update {operands[operand].role}{operand} at v{offset}{given}: v{old} -> {inner}v{new}"
         case ir.RowStore(row, value):
             return f"store row{row} = v{value}"
         case ir.RowLoad(out, row):

@@ -1,16 +1,18 @@
 """Draft -> nest: collapse what every operand walks alike, choose the vector dimension, gather the parameters.
 
-Only symbols and stride classes decide here, never extents, so that every shape of a program gives one nest. Parallel
-dimensions come first, in logical order; at most three stay in the nest, outer ones are walked by the executor.
+Symbols and stride classes decide here, not extents (but for a narrow last dimension of a large array), so that every
+shape of a program gives one nest. Parallel dimensions come first, in logical order; at most three stay in the nest,
+outer ones are walked by the executor.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from weft.loops.lower import Draft, OperandDraft
 
 MAX_PARALLEL = 3
+NARROW = 4  # lanes run along the next dimension where the last has no more than so many elements,
+LONG = 4096  # and that one at least so many
+BLOCK_ROWS = 256  # and of one of a column
 BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
 
 
@@ -56,17 +61,19 @@ class Lowered:
     @property
     def points(self) -> int:
         """How many points of its whole space the kernel visits."""
-        points = 1
-        for extent in (*self.extents, *self.outer):
-            points *= extent
-        return points
+        return math.prod(self.space)
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """Extents of all loops, around the nest and inside it."""
+        return (*self.outer, *self.extents[: len(self.extents) - len(self.nest.digits)])
 
 
 @dataclass(slots=True)
 class _Loop:
     """A dimension under construction: the axes it walks, outer to inner."""
 
-    role: str
+    role: Literal["parallel", "reduced", "digit"]
     axes: list[Axis] = field(default_factory=list)
 
     @property
@@ -85,14 +92,14 @@ class _Loop:
 def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     """The nest of a draft."""
     parallel = _collapse([axis for axis in source.axes if axis.key not in source.reduced], draft)
-    reduced = _reduced_loops(source, draft)
+    reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
     loops = parallel + reduced
-    strides = [tuple([loop.stride(operand) for loop in loops]) for operand in draft.operands]
+    strides = [_strides(operand, loops, digits) for operand in draft.operands]
     nest = ir.Nest(
-        dims=tuple([ir.Dim("parallel" if loop.role == "parallel" else "reduced") for loop in loops]),
+        dims=tuple([ir.Dim(loop.role) for loop in (*loops, *digits)]),
         operands=tuple(
             [
                 ir.Operand(operand.dtype, "out" if operand.role == "out" else "in", _classes(row))
@@ -101,14 +108,14 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
         ),
         scalars=tuple([dtype for dtype, _ in draft.scalars]),
         rows=tuple(draft.rows),
-        vector=_vector(source, parallel, reduced),
+        vector=_vector(source, draft, parallel, reduced),
         width=lanes,
-        split=_may_split(source, draft, loops),
+        split=_may_split(source, draft, loops, outer),
         setup=tuple(draft.setup),
-        phases=_phases(draft, loops),
+        phases=_phases(draft, [*loops, *digits]),
         name=source.name,
     )
-    extents = tuple([loop.extent for loop in loops])
+    extents = tuple([loop.extent for loop in (*loops, *digits)])
     outer_strides = [tuple([loop.stride(operand).elems for loop in outer]) for operand in draft.operands]
     bindings = tuple(
         [
@@ -123,35 +130,49 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     return Lowered(source.name, nest, bindings, extents, tuple([loop.extent for loop in outer]), params)
 
 
-def _collapse(axes: Sequence[Axis], draft: Draft) -> list[_Loop]:
+def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Loop]) -> tuple[Stride, ...]:
+    """Along the loops and the digits: the last loop's is that of all digits, or theirs are given one by one."""
+    if not digits:
+        return tuple([loop.stride(operand) for loop in loops])
+    if all(_walks_on(operand, left, right) for left, right in itertools.pairwise(loops[-1].axes)):
+        return (*[loop.stride(operand) for loop in loops], *[ZERO for _ in digits])
+    return (*[loop.stride(operand) for loop in loops[:-1]], ZERO, *[loop.stride(operand) for loop in digits])
+
+
+def _collapse(
+    axes: Sequence[Axis], draft: Draft, role: Literal["parallel", "reduced", "digit"] = "parallel"
+) -> list[_Loop]:
     """Join neighbours that every operand walks as one."""
     loops: list[_Loop] = []
     for axis in axes:
         if loops and _joins(loops[-1].axes[-1], axis, draft):
             loops[-1].axes.append(axis)
         else:
-            loops.append(_Loop("parallel", [axis]))
+            loops.append(_Loop(role, [axis]))
     return loops
 
 
 def _joins(outer: Axis, inner: Axis, draft: Draft) -> bool:
     if outer.key in draft.indexed or inner.key in draft.indexed:
         return False
-    return all(
-        follows(operand.strides.get(outer.key, ZERO), operand.strides.get(inner.key, ZERO), inner.symbol)
-        for operand in draft.operands
-    )
+    return all(_walks_on(operand, outer, inner) for operand in draft.operands)
 
 
-def _reduced_loops(source: Kernel, draft: Draft) -> list[_Loop]:
-    """Outer reduced dimensions in order, then the flattened run."""
+def _walks_on(operand: OperandDraft, outer: Axis, inner: Axis) -> bool:
+    """Whether an operand walks two axes as one."""
+    return follows(operand.strides.get(outer.key, ZERO), operand.strides.get(inner.key, ZERO), inner.symbol)
+
+
+def _reduced_loops(source: Kernel, draft: Draft) -> tuple[list[_Loop], list[_Loop]]:
+    """Outer reduced dimensions in order, then the flattened run; and its digits if an operand needs them."""
     by_key = {axis.key: axis for axis in source.axes}
     axes = [by_key[key] for key in source.reduced]
     if not axes:
-        return []
+        return [], []
     outer, run = axes[: len(axes) - source.run], axes[len(axes) - source.run :]
-    assert all(_joins(left, right, draft) for left, right in itertools.pairwise(run)), "a run that is not one"
-    return [*[_Loop("reduced", [axis]) for axis in outer], _Loop("reduced", run)]
+    digits = _collapse(run, draft, "digit")
+    loops = [*[_Loop("reduced", [axis]) for axis in outer], _Loop("reduced", run)]
+    return loops, digits if len(digits) > 1 else []
 
 
 def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list[_Loop]]:
@@ -167,23 +188,51 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
     return outer, inner
 
 
-def _vector(source: Kernel, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
+def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
     """The dimension whose index runs across the lanes."""
+    if source.tree == "order" and parallel and not _updates_by_lanes(source, draft, parallel[-1]):
+        return None
     if source.tree == "lanes":
         return len(parallel) + len(reduced) - 1
     if source.tree == "scan" and source.axes[-1].key in source.reduced:
         return None
+    if source.tree is None and len(parallel) > 1 and _is_narrow(parallel[-1].extent, parallel[-2].extent):
+        return len(parallel) - 2
     return len(parallel) - 1 if parallel else None
 
 
-def _may_split(source: Kernel, draft: Draft, loops: list[_Loop]) -> bool:
-    """A full reduction with one reducing phase is cut at block borders."""
+def _is_narrow(last: int, before: int) -> bool:
+    """The one place where extents decide; an extent of 1 does not, so that a batch of one is no other program."""
+    return 1 < last <= NARROW and before >= LONG
+
+
+def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:
+    """Whether a scatter's lanes write side by side: the array moves along them, the starts do not."""
+    keys = {axis.key for axis in loop.axes}
+    for output in source.outputs:
+        components = output.places.components if output.places else ()
+        if any(use.axis in keys for node in components for use in node.access):
+            return False
+    return all(_classes((loop.stride(o),)) == (1,) for o in draft.operands if o.role == "out")
+
+
+def _may_split(source: Kernel, draft: Draft, loops: list[_Loop], outer: list[_Loop]) -> bool:
+    """A reduction with one reducing phase, over everything or for each column, is cut at block borders."""
     reducing = [phase for phase in draft.phases if phase[2]]
-    return source.tree == "lanes" and len(loops) == 1 and len(reducing) == 1 and not draft.rows
+    if len(reducing) != 1 or draft.rows:
+        return False
+    if source.tree == "lanes":
+        return len(loops) == 1
+    bodies = [phase for phase in draft.phases[1:] if phase[1]]
+    return source.tree == "rows" and len(loops) == 2 and not outer and bool(draft.phases[0][2]) and not bodies
 
 
 def _classes(strides: tuple[Stride, ...]) -> tuple[int, ...]:
-    return tuple([0 if s.factor == 0 else 1 if s.factor == 1 and s.product == () else ir.RUNTIME for s in strides])
+    return tuple([_class(stride) for stride in strides])
+
+
+def _class(stride: Stride) -> int:
+    return stride.factor if stride.factor in (0, 1, ir.REVERSED) and stride.product == () else ir.RUNTIME
 
 
 def _phases(draft: Draft, loops: list[_Loop]) -> tuple[ir.Phase, ...]:
@@ -203,7 +252,7 @@ def _params(
     """The parameter block: extents, run-time strides, scalars."""
     words = list(extents)
     for row in strides:
-        words += [s.elems for s in row if s.factor and not (s.factor == 1 and s.product == ())]
+        words += [stride.elems for stride in row if _class(stride) == ir.RUNTIME]
     block = struct.pack(f"<{len(words)}q", *words)
     for dtype, value in scalars:
         data = np.asarray(value, dtype).tobytes()

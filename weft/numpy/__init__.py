@@ -64,6 +64,16 @@ from weft.numpy.arithmetic import (
     subtract,
     true_divide,
 )
+from weft.numpy.bins import (
+    digitize,
+    histogram,
+    histogram2d,
+    histogram_bin_edges,
+    histogramdd,
+    interp,
+    searchsorted,
+)
+from weft.numpy.bits import packbits, unpackbits
 from weft.numpy.calculus import (
     corrcoef,
     cov,
@@ -157,6 +167,7 @@ from weft.numpy.elementary import (
     exp,
     exp2,
     expm1,
+    i0,
     log,
     log1p,
     log2,
@@ -248,7 +259,6 @@ from weft.numpy.membership import (
     apply_over_axes,
     array_repr,
     array_str,
-    delete,
     isin,
     load,
     piecewise,
@@ -257,6 +267,22 @@ from weft.numpy.membership import (
 )
 from weft.numpy.padding import (
     pad,
+)
+from weft.numpy.placing import (
+    delete,
+    fill_diagonal,
+    insert,
+    place,
+    put,
+    put_along_axis,
+)
+from weft.numpy.quantiles import (
+    median,
+    nanmedian,
+    nanpercentile,
+    nanquantile,
+    percentile,
+    quantile,
 )
 from weft.numpy.rearrange import (
     atleast_1d,
@@ -276,7 +302,6 @@ from weft.numpy.rearrange import (
     ndim,
     permute_dims,
     ravel,
-    repeat,
     reshape,
     resize,
     roll,
@@ -373,11 +398,40 @@ from weft.numpy.scalar_types import (
     uint64,
 )
 from weft.numpy.scalar_types import bool_ as bool
+from weft.numpy.searching import (
+    argwhere,
+    bincount,
+    flatnonzero,
+    mask_indices,
+    nonzero,
+    ravel_multi_index,
+    where,
+)
 from weft.numpy.selection import (
     clip,
     nan_to_num,
     select,
-    where,
+)
+from weft.numpy.sets import (
+    intersect1d,
+    setdiff1d,
+    setxor1d,
+    union1d,
+    unique,
+    unique_all,
+    unique_counts,
+    unique_inverse,
+    unique_values,
+)
+from weft.numpy.sorting import (
+    argpartition,
+    argsort,
+    compress,
+    extract,
+    lexsort,
+    partition,
+    sort,
+    sort_complex,
 )
 from weft.numpy.statistics import (
     average,
@@ -393,6 +447,13 @@ from weft.numpy.statistics import (
     nanvar,
     std,
     var,
+)
+from weft.numpy.taking import (
+    choose,
+    repeat,
+    take,
+    take_along_axis,
+    trim_zeros,
 )
 
 nan = _np.nan

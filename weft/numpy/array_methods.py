@@ -17,16 +17,21 @@ from weft import operations as lax
 from weft.higher import devices
 from weft.numpy import (
     arithmetic,
+    bins,
     contractions,
     creation,
+    index_updates,
     indexing,
     logic,
     matrices,
     rearrange,
     reductions,
     rounding,
+    searching,
     selection,
+    sorting,
     statistics,
+    taking,
 )
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
@@ -89,58 +94,7 @@ def _power(self: Any, other: Any, modulus: None = None) -> Any:
 
 
 def _at(self: Any) -> Any:
-    return IndexUpdates(self)
-
-
-class IndexUpdates:
-    """``x.at``: an index gives updates that return a changed copy of ``x``."""
-
-    __slots__ = ("array",)
-
-    def __init__(self, array: Any) -> None:
-        self.array = array
-
-    def __getitem__(self, idx: Any) -> IndexUpdate:
-        return IndexUpdate(self.array, idx)
-
-    def __repr__(self) -> str:
-        return f"_IndexUpdateHelper({self.array!r})"
-
-
-class IndexUpdate:
-    """``x.at[idx]``: ``set``, ``add`` and so on are not built yet; ``get`` is ``x[idx]`` for basic indices."""
-
-    __slots__ = ("array", "index")
-
-    def __init__(self, array: Any, index: Any) -> None:
-        self.array = array
-        self.index = index
-
-    def __repr__(self) -> str:
-        return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
-
-    def get(self, **options: Any) -> Any:
-        """``x[idx]``; NotImplementedError for options and for what indexing does not do yet."""
-        if any(
-            value is not None and value is not False
-            for name, value in options.items()
-            if name != "wrap_negative_indices"
-        ):
-            raise NotImplementedError("weft.Array.at[].get with options is not implemented yet")
-        return self.array[self.index]
-
-
-def _unbuilt_update(name: str) -> Callable[..., Any]:
-    def update(self: IndexUpdate, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"weft.Array.at[].{name} is not implemented yet (it needs scatter)")
-
-    update.__name__ = name
-    update.__doc__ = f"Not built yet: ``at[].{name}`` needs scatter."
-    return update
-
-
-for _name in ("set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply"):
-    setattr(IndexUpdate, _name, _unbuilt_update(_name))
+    return index_updates.IndexUpdates(self)
 
 
 def _transpose(self: Any, *args: Any) -> Any:
@@ -156,6 +110,13 @@ def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) 
     devices.check_placement(out_sharding=out_sharding)
     shape = args[0] if len(args) == 1 and not _is_int(args[0]) else args
     return rearrange.reshape(self, shape, order)
+
+
+def _compress(
+    self: Any, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
+    fill_value: Any = 0,
+) -> Any:  # fmt: skip
+    return sorting.compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
@@ -281,8 +242,12 @@ METHODS: dict[str, Callable[..., Any]] = {
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
+    "argpartition": sorting.argpartition,
+    "argsort": sorting.argsort,
     "astype": _astype,
+    "choose": taking.choose,
     "clip": _clip,
+    "compress": _compress,
     "conj": rounding.conj,
     "conjugate": rounding.conjugate,
     "copy": _copy,
@@ -294,16 +259,20 @@ METHODS: dict[str, Callable[..., Any]] = {
     "max": reductions.max,
     "mean": statistics.mean,
     "min": reductions.min,
+    "nonzero": searching.nonzero,
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": rearrange.ravel,
-    "repeat": rearrange.repeat,
+    "repeat": taking.repeat,
     "reshape": _reshape,
     "round": rounding.round,
+    "searchsorted": bins.searchsorted,
+    "sort": sorting.sort,
     "squeeze": rearrange.squeeze,
     "std": _std,
     "sum": reductions.sum,
     "swapaxes": rearrange.swapaxes,
+    "take": taking.take,
     "trace": _trace,
     "transpose": _transpose,
     "var": _var,
@@ -317,7 +286,7 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {
     "at": _at,
 }
 UNBUILT_METHODS = (
-    "argpartition", "argsort", "byteswap", "choose", "compress", "nonzero", "searchsorted", "sort", "take",
+    "byteswap",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft import core, errors
+from weft.operations import static
 
 
 def canonical_axis(axis: Any, ndim: int) -> int:
@@ -55,15 +56,7 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
         return tuple(map(operator.index, shape))
     except TypeError:
         pass
-    text = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
-    message = f"Shapes must be 1D sequences of concrete values of integer type, got ({text})."
-    for extent in shape:
-        if isinstance(extent, core.Tracer):
-            message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
-            origin = extent._origin()
-            message += f"\n{origin.text}" if origin is not None else ""
-            break
-    raise TypeError(message)
+    raise static.shape_error(tuple(shape))
 
 
 def concrete_int(value: Any, context: str) -> int:

@@ -155,7 +155,9 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     rank = len(promotion.shape_of(f))
     places = axes.canonical_axes(axis, rank)
     if not spacings:
-        spacings = [np.asarray(1).astype(promotion.dtype_of(f))] * len(places)
+        spacings = [promotion.constant_like(1, f, any_rank=True)] * len(places)
+    elif not places:
+        return []
     elif len(spacings) == 1:
         spacings = spacings * len(places)
     elif len(spacings) != len(places):
@@ -176,7 +178,7 @@ def _gradient_along(f: Any, spacing: Any, axis: int) -> Any:
     if promotion.shape_of(spacing) != ():
         return _uneven_gradient(f, spacing, axis, low, high)
     middle = lax.sub(cut(f, 2, extent), cut(f, 0, extent - 2))
-    middle = lax.div(lax.mul(middle, np.asarray(0.5).astype(promotion.dtype_of(f))), spacing)
+    middle = lax.div(lax.mul(middle, promotion.constant_like(0.5, f, any_rank=True)), spacing)
     high = lax.div(high, spacing)
     return lax.concatenate([lax.div(low, spacing), middle, high], axis)
 
@@ -191,9 +193,10 @@ def _uneven_gradient(f: Any, positions: Any, axis: int, low: Any, high: Any) -> 
     if rank > 1:
         positions = lax.reshape(positions, tuple(extent if d == axis else 1 for d in range(rank)))
     cut = functools.partial(lax.slice_in_dim, axis=axis)
-    width = lambda start, stop: lax.sub(  # noqa: E731
-        cut(positions, start + 1, stop + 1), cut(positions, start, stop)
-    )
+
+    def width(start: int, stop: int) -> Any:
+        return lax.sub(cut(positions, start + 1, stop + 1), cut(positions, start, stop))
+
     first = lax.div(low, width(0, 1))
     last = lax.div(high, width(extent - 2, extent - 1))
     left, right = width(0, extent - 2), width(1, extent - 1)
@@ -368,21 +371,26 @@ def _main_diagonal(x: Any) -> Any:
 
 
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
-    """The polynomial with coefficients ``p``, the highest power first, at ``x``.
+    """The polynomial with coefficients ``p``, the highest power first, at ``x``; of integers, in integers.
+
+    ``p`` of a higher rank holds one polynomial for each element of its later axes, which broadcast against ``x``.
 
     >>> polyval(weft.numpy.array([1.0, 2.0]), 3.0).item()
     5.0
     """
     promotion.check_arraylike("polyval", p, x)
+    if not promotion.shape_of(p):
+        raise ValueError(f"[polyval] the coefficients must have a rank of at least 1, got {p}")
     return _polyval(p, x)
 
 
 def _as_polyval(p: Any, x: Any) -> Any:
-    p, x = promotion.promote_dtypes_inexact(p, x)
-    result = lax.full_like(promotion.as_array(x), 0)
-    for position in range(promotion.shape_of(p)[0]):
+    p, x = (promotion.convert(part, promotion.dtype_of(part)) for part in promotion.promote_dtypes(p, x))
+    count, *rest = promotion.shape_of(p)
+    result = lax.full(promotion.broadcast_shapes(promotion.shape_of(x), tuple(rest)), 0, promotion.dtype_of(x))
+    for position in range(count):
         coefficient = lax.squeeze(_part(p, 0, position, position + 1), (0,))
-        result = lax.add(lax.mul(result, x), coefficient)
+        result = arithmetic.add(arithmetic.multiply(result, x), coefficient)
     return result
 
 
@@ -414,7 +422,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 def _same_length(a1: Any, a2: Any) -> tuple[Any, Any]:
     longest = max(promotion.shape_of(a1)[0], promotion.shape_of(a2)[0])
-    zero = np.asarray(0).astype(promotion.dtype_of(a1))
+    zero = promotion.constant_like(0, a1, any_rank=True)
     padded = [lax.pad(a, zero, ((longest - promotion.shape_of(a)[0], 0, 0),)) for a in (a1, a2)]
     return padded[0], padded[1]
 
@@ -427,14 +435,19 @@ def polyder(p: Any, m: int = 1) -> Any:
     [2.0, 2.0]
     """
     promotion.check_arraylike("polyder", p)
+    if not promotion.shape_of(p):
+        raise TypeError(f"[polyder] the coefficients must have a rank of at least 1, got {p}")
     (p,) = promotion.promote_dtypes_inexact(p)
     m = operator.index(m)
     if m < 0:
         raise ValueError("Order of derivative must be positive")
-    for _ in range(m):
-        degree = promotion.shape_of(p)[0] - 1
-        if degree <= 0:
-            return lax.slice_in_dim(p, 0, 0)
-        factors = np.arange(degree, 0, -1).astype(promotion.dtype_of(p))
-        p = lax.mul(_part(p, 0, 0, degree), promotion.constant(factors))
-    return p
+    if m == 0:
+        return p
+    count, dtype = max(promotion.shape_of(p)[0] - m, 0), promotion.dtype_of(p)
+    if count == 0:
+        return lax.slice_in_dim(p, 0, 0)
+    # the power k comes down as k (k-1) ... (k-m+1), for k from m upward
+    powers = lax.expand_dims(lax.add(np.asarray(m).astype(dtype), lax.iota(dtype, count)), (0,))
+    factors = lax.reduce_prod(lax.sub(powers, lax.expand_dims(lax.iota(dtype, m), (1,))), (0,))
+    factors = lax.rev(factors, (0,))
+    return lax.mul(*promotion.promote_args("polyder", _part(p, 0, 0, count), factors))

@@ -367,7 +367,8 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
         if len(side) == 2:
             side.append(lax.full_like(side[0], 0))
     parts = [lax.sub(_times(left[i], right[j]), _times(left[j], right[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
-    joined = lax.concatenate([lax.expand_dims(part, (0,)) for part in parts], 0)
+    parts = [lax.expand_dims(promotion.convert(part, promotion.dtype_of(part)), (0,)) for part in parts]
+    joined = lax.concatenate(parts, 0)
     return rearrange.moveaxis(joined, 0, axisc)
 
 

@@ -497,7 +497,7 @@ def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool,
 
 def _spaced(start: Any, stop: Any, divisor: int, endpoint: bool, shape: tuple[int, ...], dtype: Any) -> Any:
     """Weighted means of the ends, so that both are met exactly; the last value is ``stop`` itself."""
-    bounded = lambda x: lax.reshape(x, (1, *shape))  # noqa: E731
+    bounded = functools.partial(lax.reshape, new_sizes=(1, *shape))
     part = dtypes.finfo(dtype).dtype
     steps = lax.iota(part, divisor)
     if shape:
@@ -554,9 +554,8 @@ def _geomspace(start: Any, stop: Any, *, num: int, endpoint: bool, dtype: Any, a
     start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
     sign = lax.sign(start)
     factor = np.asarray(np.log10(np.e)).astype(compute)
-    logarithm = lambda x: lax.mul(lax.log(lax.div(x, sign)), factor)  # noqa: E731
-    low = logarithm(start)
-    result = logspace(low, logarithm(stop), num, endpoint=endpoint, base=10.0, axis=0)
+    low, high = (lax.mul(lax.log(lax.div(x, sign)), factor) for x in (start, stop))
+    result = logspace(low, high, num, endpoint=endpoint, base=10.0, axis=0)
     result = lax.mul(*promotion.promote_shapes(sign, result))
     if axis != 0:
         rank = len(promotion.shape_of(result))

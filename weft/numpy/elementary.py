@@ -304,3 +304,31 @@ _sinc_maclaurin = custom.custom_jvp(_as_sinc_maclaurin, nondiff_argnums=(0,))
 def _sinc_maclaurin_jvp(order: int, primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     return _sinc_maclaurin(order, x), lax.mul(_sinc_maclaurin(order + 1, x), t)
+
+
+def _as_i0(x: Any) -> Any:
+    x = lax.abs(x)
+    return lax.mul(lax.exp(x), lax.bessel_i0e(x))
+
+
+_as_i0.__name__ = "_i0"
+_i0 = custom.custom_jvp(_as_i0)
+
+
+@_i0.defjvp
+def _i0_jvp(primals: Any, tangents: Any) -> Any:
+    (x,), (t,) = primals, tangents
+    return _i0(x), lax.mul(t, lax.mul(lax.exp(lax.abs(x)), lax.bessel_i1e(x)))
+
+
+@jit
+def i0(x: Any) -> Any:
+    """Modified Bessel function of order 0, element by element, in floating point.
+
+    >>> round(i0(1.0).item(), 4)
+    1.2661
+    """
+    (x,) = promotion.promote_args_inexact("i0", x)
+    if not dtypes.issubdtype(promotion.dtype_of(x), np.floating):
+        raise ValueError(f"[i0] takes real numbers, got {promotion.dtype_of(x)}.")
+    return _i0(x)

@@ -1,75 +1,100 @@
-"""Basic indexing: integers (static or traced), slices, None and Ellipsis, in views and one dynamic slice.
+"""``x[idx]`` for every index of NumPy's: how an index is read, and which program takes its elements.
 
-An index is split into a plan, which is static, and the integers that are only known at run time. While tracing, a
-static integer within bounds becomes a slice; outside a trace all integers are run-time values, so that a loop over
-``x[i]`` is one compiled program. An out-of-bounds integer is clamped, as a traced one is::
+Integers, slices and None are views or one dynamic slice (``basic_indexing``), arrays one gather (``gather_indexing``).
+Outside a trace the reading of an index is remembered by the types of its parts, so that ``x[i]``, ``x[i, j]``,
+``x[a:b]`` and ``x[indices]`` are each a call of one compiled program with ``i``, ``a`` and ``indices`` as arguments::
 
-    x[1:, ::2]   ->  slice[start_indices=(1, 0) strides=(1, 2)]
-    x[i]         ->  i normalised, dynamic_slice[slice_sizes=(1, 4)], squeeze
-    x[None, 0]   ->  slice, squeeze, broadcast_in_dim
+    x[i]          ->  i normalised, dynamic_slice, squeeze
+    x[indices]    ->  indices normalised, gather
+    x[mask]       ->  outside a trace: copied by NumPy, since the size of the result is data; else a gather of positions
 """
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, errors, runtime
+from weft import core, dtypes, runtime
 from weft import operations as lax
-from weft.higher import jit as jit_module
-from weft.numpy import promotion
+from weft.numpy import basic_indexing, gather_indexing, index_items, promotion
 
-inline = functools.partial(jit_module.jit, inline=True)
-
-
-class Cut(NamedTuple):
-    """A static slice of one axis: ascending positions, then perhaps reversed."""
-
-    start: int
-    stop: int
-    step: int
-    reverse: bool
+_BOUND = 4096
+_routes: dict[tuple[Any, ...], tuple[Callable[..., Any], dict[str, Any], tuple[Any, ...]]] = {}
+_static_plans: dict[tuple[Any, ...], basic_indexing.Plan] = {}  # (shape, the items of an index as written) -> its plan
 
 
-class Plan(NamedTuple):
-    """What a basic index does to an array, but for the run-time integers, which are numbered in ``dynamic``."""
-
-    cuts: tuple[Cut | None, ...]  # per axis; None keeps it whole (or leaves it to ``dynamic``)
-    static: tuple[tuple[int, int], ...]  # (axis, position) of integers known while tracing
-    dynamic: tuple[int, ...]  # axes taken at run-time integers
-    new_axes: tuple[int, ...]  # positions of None in the result
+class Slot(int):
+    """A Python integer while its index is read: which item it is."""
 
 
 def index(x: Any, idx: Any) -> Any:
-    """``x[idx]`` for a basic index; NotImplementedError for arrays of integers or booleans.
+    """``x[idx]``. Integers out of bounds are clamped.
 
-    IndexError for too many indices, TypeError for what is no index.
+    IndexError for too many indices or a mask of another shape, TypeError for what is no index,
+    NonConcreteBooleanIndexError for a mask whose values are traced.
     """
-    if isinstance(x, runtime.Array) and type(idx) is int and x.ndim:  # the commonest eager index
+    if core.is_tracing():
+        return _traced(x, idx)
+    if type(idx) is int and x.ndim:  # the commonest eager index
         if x.shape[0] == 0:
             raise IndexError("index is out of bounds for axis 0 with size 0")
-        return _apply(x, idx, plan=_first_axis(x.ndim))
-    if not isinstance(x, core.Tracer):
-        plan, integers = plan_of(idx, tuple(x.shape), keep_static=False)
-        return _apply(x, *integers, plan=plan)
-    key = (x.shape, *[_written(item) for item in (idx if type(idx) is tuple else (idx,))])
-    known = None if False in key else _static_plans.get(key)
+        return basic_indexing.apply(x, idx, plan=basic_indexing.first_axis(x.ndim))
+    return _eager(x, idx if type(idx) is tuple else (idx,), idx)
+
+
+def _eager(x: Any, whole: tuple[Any, ...], idx: Any) -> Any:
+    """``x[idx]`` outside a trace, by a remembered route if there is one."""
+    key = (x.shape, *[kind_of(item) for item in whole])
+    known = _routes.get(key) if False not in key else None
+    if known is None:
+        known = None if False in key else _new_route(x, whole, key)
     if known is not None:
-        return _apply(x, plan=known)
-    plan, integers = plan_of(idx, tuple(x.shape), keep_static=True)
-    if not integers and False not in key:
-        if len(_static_plans) >= _PLANS_BOUND:
-            _static_plans.clear()
-        _static_plans[key] = plan
-    return _apply(x, *integers, plan=plan)
+        apply, static, sources = known
+        return apply(x, *[whole[source] if type(source) is Slot else source for source in sources], **static)
+    if any(map(index_items.is_mask, whole)) and _only_masks(whole):
+        return _masked(x, whole)
+    return get(x, idx)
 
 
-_static_plans: dict[tuple[Any, ...], Plan] = {}  # (shape, the items of an index as written) -> its plan
-_PLANS_BOUND = 4096
+def _new_route(x: Any, whole: tuple[Any, ...], key: tuple[Any, ...]) -> Any:
+    """How an index of these types is taken: a compiled function, its static arguments, where its operands come from."""
+    marked = tuple([Slot(k) if type(item) is int else item for k, item in enumerate(whole)])
+    items = index_items.items_of(marked, x.shape)
+    found = basic_indexing.plan_of(items, x.shape, eager=True)
+    if found is not None:
+        plan, operands = found
+        apply, static = basic_indexing.apply, {"plan": plan}
+    else:
+        layout, operands = gather_indexing.layout_of(items, x.shape, eager=True)
+        apply, static = gather_indexing.apply, {"layout": layout}
+    if len(_routes) >= _BOUND:
+        _routes.clear()
+    sources = tuple([source_of(operand, whole) for operand in operands])
+    _routes[key] = apply, static, sources
+    return _routes[key]
+
+
+def source_of(operand: Any, whole: tuple[Any, ...]) -> Any:
+    """Which item an operand is, or the number that it always is."""
+    if isinstance(operand, Slot):
+        return operand
+    position = next((k for k, item in enumerate(whole) if item is operand), None)
+    return operand if position is None else Slot(position)
+
+
+def kind_of(item: Any) -> Any:
+    """What the reading of an eager index depends on in an item; False if that is not remembered."""
+    kind = type(item)
+    if kind is int:
+        return int
+    if kind is runtime.Array:
+        aval = item.aval
+        return aval if not isinstance(aval.dtype, dtypes.ExtendedDType) and aval.dtype.kind in "iu" else False
+    if kind is np.ndarray:
+        return (item.shape, item.dtype) if item.dtype.kind in "iu" else False
+    return _written(item)
 
 
 def _written(item: Any) -> Any:
@@ -81,163 +106,90 @@ def _written(item: Any) -> Any:
     return (item,) if kind is int or item is None or item is Ellipsis else False
 
 
-@functools.lru_cache(maxsize=64)
-def _first_axis(rank: int) -> Plan:
-    return Plan((None,) * rank, (), (0,), ())
+def _only_masks(whole: tuple[Any, ...]) -> bool:
+    """Whether an index is made of known masks, and of slices, None and Ellipsis with integers."""
+    return all(
+        item is None
+        or item is Ellipsis
+        or (isinstance(item, slice) and bool(_written(item)))
+        or (isinstance(item, runtime.Array | np.ndarray) and item.dtype == np.bool_ and item.ndim > 0)
+        for item in whole
+    )
 
 
-def plan_of(idx: Any, shape: tuple[int, ...], keep_static: bool) -> tuple[Plan, list[Any]]:
-    """The plan of an index into an array of ``shape``, and its run-time integers."""
-    items = idx if isinstance(idx, tuple) else (idx,)
-    items = _without_ellipsis(items, shape)
-    traced = any(isinstance(item, core.Tracer | runtime.Array) for item in items)
-    cuts: list[Cut | None] = []
-    static: list[tuple[int, int]] = []
-    dynamic: list[int] = []
-    integers: list[Any] = []
-    new_axes: list[int] = []
-    kept = 0
-    for item in items:
-        if item is None:
-            new_axes.append(kept)
-            kept += 1
-            continue
-        axis = len(cuts)
-        extent = shape[axis]
-        if isinstance(item, slice):
-            cuts.append(_cut(item, extent, axis))
-            kept += 1
-            continue
-        cuts.append(None)
-        if extent == 0:
-            raise IndexError(f"index is out of bounds for axis {axis} with size 0")
-        position = _static_integer(item) if keep_static else None
-        if position is not None and -extent <= position < extent and not traced:
-            static.append((axis, position % extent))
-        else:
-            dynamic.append(axis)
-            integers.append(
-                item if position is None else position % extent if -extent <= position < extent else position
-            )
-    return Plan(tuple(cuts), tuple(static), tuple(dynamic), tuple(new_axes)), integers
+def _masked(x: Any, whole: tuple[Any, ...]) -> Any:
+    """The elements at true positions, outside a trace: a copy whose size is known only now."""
+    if isinstance(x.dtype, dtypes.ExtendedDType):
+        return get(x, whole)
+    masks = [np.asarray(item) if index_items.is_mask(item) else item for item in whole]
+    values = np.asarray(x)
+    if len(masks) == 1 and masks[0].shape == values.shape[: masks[0].ndim]:
+        rows = values.reshape((masks[0].size, *values.shape[masks[0].ndim :]))
+        return promotion.constant(rows.take(np.flatnonzero(masks[0]), axis=0), x.weak_type)
+    try:
+        picked = values[tuple(masks)]
+    except IndexError:
+        index_items.items_of(whole, x.shape)  # says it in our words
+        raise
+    return promotion.constant(picked, x.weak_type)
 
 
-def _static_integer(item: Any) -> int | None:
-    return int(item) if isinstance(item, int | np.integer) else None
-
-
-def _without_ellipsis(items: tuple[Any, ...], shape: tuple[int, ...]) -> list[Any]:
-    """Checked items with the Ellipsis, or the missing end, written out as full slices."""
-    for item in items:
-        _check_item(item)
-    count = sum(item is Ellipsis for item in items)
-    if count > 1:
-        raise IndexError("an index can only have a single ellipsis ('...')")
-    used = sum(item is not None and item is not Ellipsis for item in items)
-    if used > len(shape):
-        raise IndexError(f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed")
-    missing = [slice(None)] * (len(shape) - used)
-    if count == 0:
-        return [*items, *missing]
-    position = next(i for i, item in enumerate(items) if item is Ellipsis)
-    return [*items[:position], *missing, *items[position + 1 :]]
-
-
-def _check_item(item: Any) -> None:
-    """Raise for anything but an integer scalar, a slice, None and Ellipsis."""
-    if item is None or item is Ellipsis or isinstance(item, slice) or type(item) is int:
-        return
-    if isinstance(item, str):
-        raise TypeError(f"JAX does not support string indexing; got idx={item!r}")
-    if isinstance(item, list | tuple):
-        raise TypeError(
-            "Using a non-tuple sequence for multidimensional indexing is not allowed; use `arr[array(seq)]` instead of "
-            "`arr[seq]`. See https://github.com/jax-ml/jax/issues/4564 for more information."
-        )
-    if isinstance(item, bool | np.bool_):
-        raise NotImplementedError("weft.numpy: indexing with a boolean is not implemented yet (it needs gather)")
-    dtype = getattr(item, "dtype", None)
-    if dtype is None:
-        if isinstance(item, int) or hasattr(item, "__index__"):
-            return
-        dtype = np.asarray(item).dtype
-    if dtype == np.bool_:
-        if isinstance(item, core.Tracer):
-            raise errors.NonConcreteBooleanIndexError(item)
-        raise NotImplementedError("weft.numpy: indexing with a boolean array is not implemented yet (it needs gather)")
-    if not dtypes.issubdtype(dtype, np.integer):
-        raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {dtype}")
-    if promotion.shape_of(item) != ():
-        raise NotImplementedError("weft.numpy: indexing with an integer array is not implemented yet (it needs gather)")
-
-
-def _cut(item: slice, extent: int, axis: int) -> Cut | None:
-    """A slice with its negative entries resolved; None if it is the whole axis."""
-    entries = []
-    for entry in (item.start, item.stop, item.step):
-        if entry is not None and (isinstance(entry, core.Tracer) or not hasattr(entry, "__index__")):
-            raise IndexError(f"Slice entries must be static integers. Got {item} at position {axis}")
-        entries.append(None if entry is None else operator.index(entry))
-    start, stop, step = slice(*entries).indices(extent)
-    count = len(range(start, stop, step))
-    if step > 0:
-        if count == 0:
-            return Cut(start, start, 1, False)
-        return None if (start, step) == (0, 1) and stop == extent else Cut(start, stop, step, False)
-    if count == 0:
-        return Cut(0, 0, 1, False)
-    return Cut(start + (count - 1) * step, start + 1, -step, True)
-
-
-@functools.partial(inline, static_argnames=("plan",))
-def _apply(x: Any, *integers: Any, plan: Plan) -> Any:
-    """Cuts and reversals, then the integers, then the new axes."""
+def _traced(x: Any, idx: Any) -> Any:
+    """``x[idx]`` in a trace; the plans of static indices are remembered."""
     shape = promotion.shape_of(x)
-    only_whole = all(c is None or (c.step == 1 and not c.reverse) for c in plan.cuts)
-    if plan.dynamic and only_whole:
-        x = _at_integers(x, integers, plan, shape)
-    else:
-        x = _static_cuts(x, plan, shape)
-        if plan.dynamic:
-            left = tuple(None for _ in plan.cuts)
-            x = _at_integers(x, integers, plan._replace(cuts=left), promotion.shape_of(x))
-        elif plan.static:
-            x = lax.squeeze(x, tuple(axis for axis, _ in plan.static))
-    return lax.expand_dims(x, plan.new_axes) if plan.new_axes else promotion.as_array(x)
+    key = (shape, *[_written(item) for item in (idx if type(idx) is tuple else (idx,))])
+    known = None if False in key else _static_plans.get(key)
+    if known is not None:
+        return basic_indexing.apply(x, plan=known)
+    items = index_items.items_of(idx, shape)
+    found = basic_indexing.plan_of(items, shape, eager=False)
+    if found is None:
+        return _gathered(x, items, {}, True)
+    plan, integers = found
+    if not integers and False not in key:
+        if len(_static_plans) >= _BOUND:
+            _static_plans.clear()
+        _static_plans[key] = plan
+    return basic_indexing.apply(x, *integers, plan=plan)
 
 
-def _static_cuts(x: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
-    starts, stops, steps = [0] * len(shape), list(shape), [1] * len(shape)
-    for axis, cut in enumerate(plan.cuts):
-        if cut is not None:
-            starts[axis], stops[axis], steps[axis] = cut.start, cut.stop, cut.step
-    if not plan.dynamic:
-        for axis, position in plan.static:
-            starts[axis], stops[axis] = position, position + 1
-    whole = (0,) * len(shape), shape, (1,) * len(shape)
-    if (tuple(starts), tuple(stops), tuple(steps)) != whole:
-        x = lax.slice(x, starts, stops, None if set(steps) <= {1} else steps)
-    reversed_axes = tuple(axis for axis, cut in enumerate(plan.cuts) if cut is not None and cut.reverse)
-    return lax.rev(x, reversed_axes) if reversed_axes else x
+def get(
+    x: Any,
+    idx: Any,
+    mode: Any = None,
+    fill_value: Any = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    wrap_negative_indices: bool = True,
+) -> Any:
+    """``x[idx]``, where ``mode`` says what an index out of bounds gives: clamped, or ``fill_value`` ("fill")."""
+    eager = not core.is_tracing()
+    shape = promotion.shape_of(x)
+    parsed = lax.GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else lax.GatherScatterMode.from_any(mode)
+    items = index_items.items_of(idx, shape)
+    if parsed is not lax.GatherScatterMode.FILL_OR_DROP:
+        found = basic_indexing.plan_of(items, shape, eager, wrap_negative_indices)
+        if found is not None:
+            plan, integers = found
+            return basic_indexing.apply(x, *integers, plan=plan)
+    options = {
+        "mode": parsed,
+        "fill_value": fill_value,
+        "indices_are_sorted": indices_are_sorted,
+        "unique_indices": unique_indices,
+    }
+    return _gathered(x, items, options, wrap_negative_indices)
 
 
-def _at_integers(x: Any, integers: tuple[Any, ...], plan: Plan, shape: tuple[int, ...]) -> Any:
-    """One dynamic slice with extent 1 at the integers, which are then squeezed."""
-    host = len(shape) == 1 and all(isinstance(i, int) for i in integers)
-    wide = host or max(shape, default=0) >= 2**31
-    dtype = dtypes.canonicalize_dtype(np.int64) if wide else np.dtype(np.int32)
-    starts: list[Any] = [np.asarray(0, dtype)] * len(shape)
-    sizes = list(shape)
-    for axis, cut in enumerate(plan.cuts):
-        if cut is not None:
-            starts[axis], sizes[axis] = np.asarray(cut.start, dtype), cut.stop - cut.start
-    for axis, position in plan.static:
-        starts[axis], sizes[axis] = np.asarray(position, dtype), 1
-    for axis, position in zip(plan.dynamic, integers, strict=True):
-        starts[axis], sizes[axis] = promotion.convert(position, dtype), 1
-    taken = lax.dynamic_slice(x, [promotion.as_array(start) for start in starts], sizes)
-    squeezed = {*plan.dynamic, *(axis for axis, _ in plan.static)}
-    return lax.squeeze(taken, tuple(sorted(squeezed)))
+def _gathered(x: Any, items: list[Any], options: dict[str, Any], wrap: bool) -> Any:
+    """One gather; arrays of the host are read while tracing, so that their signs are known in the program."""
+    tracing = core.is_tracing()
+    layout, operands = gather_indexing.layout_of(items, promotion.shape_of(x), not tracing, wrap)
+    on_host = any(isinstance(operand, np.ndarray) for operand in operands)
+    fill_value = options.get("fill_value")
+    plain = fill_value is None or isinstance(fill_value, promotion.PYTHON_SCALARS)
+    call = gather_indexing.apply if plain and not (tracing and on_host) else gather_indexing.gather
+    return call(x, *operands, layout=layout, **options)
 
 
 def rows(x: Any) -> Iterator[Any]:

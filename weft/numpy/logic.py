@@ -18,7 +18,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import creation, promotion
+from weft.numpy import creation, promotion, reductions
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -421,7 +421,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     same = equal(a1, a2)
     if equal_nan:
         same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
-    return lax.reduce_and(same, tuple(range(len(promotion.shape_of(same)))))
+    return reductions.all(same)
 
 
 def array_equiv(a1: Any, a2: Any) -> Any:
@@ -439,5 +439,4 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     except ValueError:
         if len(shapes[0]) != len(shapes[1]):
             return np.bool_(False)
-    same = equal(a1, a2)
-    return lax.reduce_and(same, tuple(range(len(promotion.shape_of(same)))))
+    return reductions.all(equal(a1, a2))

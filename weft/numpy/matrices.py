@@ -71,7 +71,7 @@ def _diag(v: Any, *, k: int) -> Any:
         return diagonal(v, offset=k)
     if len(extents) != 1:
         raise ValueError("diag input must be 1d or 2d")
-    zero = np.asarray(0).astype(promotion.dtype_of(v))
+    zero = promotion.constant_like(0, v, any_rank=True)
     size = extents[0] + abs(k)
     padded = lax.pad(v, zero, ((max(0, -k), max(0, k), 0),))
     return selection.where(creation.diagonal_mask(size, size, k), lax.expand_dims(padded, (1,)), zero)
@@ -84,7 +84,7 @@ def diagflat(v: Any, k: int = 0) -> Any:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     promotion.check_arraylike("diagflat", v)
-    return diag(rearrange.ravel(v), k)
+    return diag(rearrange.ravel(promotion.convert(v, promotion.dtype_of(v))), k)
 
 
 @functools.partial(jit, static_argnames=("offset", "axis1", "axis2"))
@@ -315,11 +315,13 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """Indices of the flattened array as one index array per axis; out-of-range indices are clipped.
 
+    ``shape`` may be traced: an integer, a vector, or a sequence with traced members.
+
     >>> [part.item() for part in unravel_index(5, (2, 3))]
     [1, 2]
     """
     promotion.check_arraylike("unravel_index", indices)
-    extents = axes.canonical_shape(shape)
+    extents = _extents(shape)
     index, parts = indices, []
     for extent in extents[::-1]:
         index, part = arithmetic.divmod(index, extent)
@@ -330,5 +332,17 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     result = []
     for extent, part in zip(extents, parts[::-1], strict=True):
         part = selection.where(below, 0, part)
-        result.append(selection.where(above, extent - 1, part))
+        last = extent - 1 if isinstance(extent, int) else arithmetic.subtract(extent, 1)
+        result.append(selection.where(above, last, part))
     return tuple(result)
+
+
+def _extents(shape: Any) -> list[Any]:
+    """The members of a shape, traced ones as they are."""
+    if isinstance(shape, core.Tracer):
+        members = list(shape) if shape.ndim else [shape]
+    else:
+        members = list(shape) if isinstance(shape, list | tuple) else None
+    if members is None or not any(isinstance(member, core.Tracer) for member in members):
+        return list(axes.canonical_shape(shape))
+    return [m if isinstance(m, core.Tracer) else axes.canonical_shape(m)[0] for m in members]

@@ -16,7 +16,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import axes, creation, joining, promotion, rearrange, reductions
+from weft.numpy import creation, joining, promotion, rearrange, reductions
 
 jit = jit_module.jit
 
@@ -46,8 +46,8 @@ def _in1d(element: Any, test_elements: Any, *, invert: bool) -> Any:
         return lax.full(promotion.shape_of(element), invert, np.bool_)
     rows, columns = lax.expand_dims(element, (1,)), lax.expand_dims(test_elements, (0,))
     if invert:
-        return lax.reduce_and(lax.ne(rows, columns), (1,))
-    return lax.reduce_or(lax.eq(rows, columns), (1,))
+        return reductions.all(lax.ne(rows, columns), axis=1)
+    return reductions.any(lax.eq(rows, columns), axis=1)
 
 
 def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
@@ -95,41 +95,6 @@ def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
             raise ValueError("function is not returning an array of the correct shape")
         a = result
     return a
-
-
-def delete(arr: Any, obj: Any, axis: int | None = None, *, assume_unique_indices: bool = False) -> Any:
-    """``arr`` without the position or slice ``obj`` along ``axis`` (None: of the flattened array).
-
-    Only static integers and slices; arrays of positions are not built yet.
-
-    >>> delete(np.arange(3), 1).tolist()
-    [0, 2]
-    """
-    promotion.check_arraylike("delete", arr)
-    if axis is None:
-        arr, axis = rearrange.ravel(arr), 0
-    axis = axes.canonical_axis(axis, len(promotion.shape_of(arr)))
-    extent = promotion.shape_of(arr)[axis]
-    if isinstance(obj, slice):
-        start, stop, step = obj.indices(extent)
-        if step != 1:
-            raise NotImplementedError("weft.numpy.delete of a slice with a step is not implemented yet")
-        stop = max(start, stop)
-    elif hasattr(obj, "__index__") and promotion.shape_of(obj) == ():
-        start = operator.index(obj)
-        if not -extent <= start < extent:
-            raise ValueError(f"axis {start} is out of bounds for array of dimension {extent}")
-        start %= extent
-        stop = start + 1
-    else:
-        raise NotImplementedError("weft.numpy.delete of an array of positions is not implemented yet")
-    return joining.concatenate([_part(arr, axis, 0, start), _part(arr, axis, stop, extent)], axis)
-
-
-def _part(x: Any, axis: int, start: int, stop: int) -> Any:
-    extents = promotion.shape_of(x)
-    starts = tuple(start if d == axis else 0 for d in range(len(extents)))
-    return lax.slice(x, starts, tuple(stop if d == axis else n for d, n in enumerate(extents)))
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:

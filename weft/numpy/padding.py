@@ -141,8 +141,8 @@ def _pad_edge(array: Any, axis: int, low: int, high: int) -> Any:
         if low or high:
             raise ValueError("Cannot apply padding mode 'edge' to an empty axis")
         return array
-    first = rearrange.repeat(lax.slice_in_dim(array, 0, 1, axis=axis), low, axis)
-    last = rearrange.repeat(lax.slice_in_dim(array, extent - 1, extent, axis=axis), high, axis)
+    first = rearrange.repeat_evenly(lax.slice_in_dim(array, 0, 1, axis=axis), repeats=low, axis=axis)
+    last = rearrange.repeat_evenly(lax.slice_in_dim(array, extent - 1, extent, axis=axis), repeats=high, axis=axis)
     return _around(array, axis, first, last)
 
 
@@ -217,7 +217,12 @@ def _pad_statistic(array: Any, axis: int, low: int, high: int, mode: str, length
         first = rounded(reduce(lax.slice_in_dim(array, 0, count_low, axis=axis), axis=axis, keepdims=True))
         tail = lax.slice_in_dim(array, extent - count_high, extent, axis=axis)
         last = rounded(reduce(tail, axis=axis, keepdims=True))
-    return _around(array, axis, rearrange.repeat(first, low, axis), rearrange.repeat(last, high, axis))
+    return _around(
+        array,
+        axis,
+        rearrange.repeat_evenly(first, repeats=low, axis=axis),
+        rearrange.repeat_evenly(last, repeats=high, axis=axis),
+    )
 
 
 def _pad_ramp(array: Any, widths: Widths, ends: tuple[tuple[Any, Any], ...]) -> Any:

@@ -227,11 +227,11 @@ def _check_rank_promotion(name: str, shapes: list[tuple[int, ...]]) -> None:
     warnings.warn(
         f"Following NumPy automatic rank promotion for {name} on shapes {listed}. Set the numpy_rank_promotion config "
         "option to 'allow' to disable this warning.",
-        stacklevel=_depth_of_user(),
+        stacklevel=depth_of_user(),
     )
 
 
-def _depth_of_user() -> int:
+def depth_of_user() -> int:
     """The ``stacklevel``, for the caller, of the innermost frame outside weft."""
     frame, depth = sys._getframe(1), 1
     while frame.f_back is not None and source_info.is_internal(frame.f_code.co_filename):
@@ -303,9 +303,9 @@ def broadcast_to(x: Any, shape: tuple[int, ...]) -> Any:
     own = shape_of(x)
     if own == tuple(shape):
         return x
-    compatible = len(own) <= len(shape) and all(
-        mine in (1, theirs) for mine, theirs in zip(own, shape[len(shape) - len(own) :], strict=True)
-    )
+    if len(own) > len(shape):
+        raise ValueError(f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={tuple(shape)}")
+    compatible = all(mine in (1, theirs) for mine, theirs in zip(own, shape[len(shape) - len(own) :], strict=True))
     if not compatible:
         raise ValueError(
             "Incompatible types for broadcasting: "

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, errors
+from weft import core
 from weft import operations as lax
 from weft.higher import devices
 from weft.higher import jit as jit_module
@@ -446,32 +446,9 @@ def _roll_dynamic(a: Any, shift: Any, *, axis: tuple[int, ...]) -> Any:
     return a
 
 
-def repeat(
-    a: Any, repeats: Any, axis: int | None = None, *, total_repeat_length: int | None = None, out_sharding: Any = None
-) -> Any:
-    """Each element ``repeats`` times along ``axis`` (None: of the flattened array).
-
-    ``repeats`` must be one static integer; one count per element is not built yet (it needs gather).
-
-    >>> repeat(weft.numpy.arange(2), 2).tolist()
-    [0, 0, 1, 1]
-    """
-    devices.check_placement(out_sharding=out_sharding)
-    promotion.check_arraylike("repeat", a)
-    if isinstance(repeats, core.Tracer):
-        raise errors.ConcretizationTypeError(
-            repeats,
-            "When jit-compiling jnp.repeat, the total number of repeats must be static. To fix this, either specify a "
-            "static value for `repeats`, or pass a static value to `total_repeat_length`.",
-        )
-    counts = np.asarray(repeats)
-    if counts.size != 1 or total_repeat_length is not None:
-        raise NotImplementedError("weft.numpy.repeat with one count per element is not implemented yet")
-    return _repeat(a, repeats=operator.index(counts.reshape(()).item()), axis=axis)
-
-
 @functools.partial(inline, static_argnames=("repeats", "axis"))
-def _repeat(a: Any, *, repeats: int, axis: int | None) -> Any:
+def repeat_evenly(a: Any, *, repeats: int, axis: int | None) -> Any:
+    """Each element ``repeats`` times along ``axis`` (None: of the flattened array)."""
     if axis is None:
         a, axis = ravel(a), 0
     a = promotion.as_array(a)

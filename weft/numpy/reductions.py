@@ -415,7 +415,7 @@ def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: None = N
     return _nancumprod(a, axis=axes.static_axes(axis), dtype=user_dtype(dtype, "nancumprod"))
 
 
-def _cumulative(name: str, x: Any, axis: Any, include_initial: bool, run: Callable[[Any, int], Any], start: int) -> Any:
+def _cumulative(name: str, x: Any, axis: Any, include_initial: bool, run: Callable[..., Any], start: int) -> Any:
     promotion.check_arraylike(name, x)
     shape = promotion.shape_of(x)
     if not shape:
@@ -430,7 +430,7 @@ def _cumulative(name: str, x: Any, axis: Any, include_initial: bool, run: Callab
             )
         axis = 0
     axis = axes.canonical_axis(axis, len(shape))
-    result = run(x, axis)
+    result = run(x, axis=axis)
     if include_initial:
         extents = tuple(1 if d == axis else n for d, n in enumerate(shape))
         first = lax.full(extents, start, promotion.dtype_of(result))
@@ -445,7 +445,7 @@ def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, inc
     [1.0, 2.0]
     """
     asked = user_dtype(dtype, "cumulative_sum")
-    run = lambda x, axis: _cumsum_with_promotion(x, axis=axis, dtype=asked)  # noqa: E731
+    run = functools.partial(_cumsum_with_promotion, dtype=asked)
     return _cumulative("cumulative_sum", x, axis, include_initial, run, 0)
 
 
@@ -456,5 +456,5 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
     [1.0, 1.0]
     """
     asked = user_dtype(dtype, "cumulative_prod")
-    run = lambda x, axis: _running("cumulative_prod", lax.cumprod, None, x, axis, asked)  # noqa: E731
+    run = functools.partial(_running, "cumulative_prod", lax.cumprod, None, dtype=asked)
     return _cumulative("cumulative_prod", x, axis, include_initial, run, 1)

@@ -178,6 +178,8 @@ def imag(val: Any, /) -> Any:
 def angle(z: Any, deg: bool = False) -> Any:
     """Argument of a complex number in -pi..pi, or in degrees; 0 or pi for real operands.
 
+    Integers, and real scalars of any dtype, give the default float dtype.
+
     >>> angle(1.0).item()
     0.0
     """
@@ -187,7 +189,8 @@ def angle(z: Any, deg: bool = False) -> Any:
 
 def _as_angle(z: Any, deg: bool) -> Any:
     re, im = real(z), imag(z)
-    if not dtypes.issubdtype(promotion.dtype_of(re), np.inexact):
+    dtype, rank = promotion.dtype_of(z), len(promotion.shape_of(z))
+    if not dtypes.issubdtype(dtype, np.inexact) or (dtypes.issubdtype(dtype, np.floating) and rank == 0):
         default = dtypes.canonicalize_dtype(np.float64)
         re, im = promotion.convert(re, default), promotion.convert(im, default)
     result = lax.atan2(im, re)
@@ -334,14 +337,15 @@ def _frexp_jvp(primals: Any, tangents: Any) -> Any:
 
 @jit
 def ldexp(x1: Any, x2: Any, /) -> Any:
-    """``x1 * 2**x2`` for an integer ``x2``, exact where the result is; ValueError for float exponents.
+    """``x1 * 2**x2`` for an integer (or bool) ``x2``, exact where the result is; ValueError for float exponents.
 
     >>> ldexp(0.5, 4).item()
     8.0
     """
     promotion.check_arraylike("ldexp", x1, x2)
-    if not dtypes.issubdtype(promotion.dtype_of(x2), np.integer):
-        raise ValueError(f"ldexp not supported for input types {(promotion.dtype_of(x1), promotion.dtype_of(x2))}")
+    exponents = promotion.dtype_of(x2)
+    if exponents != np.bool_ and not dtypes.issubdtype(exponents, np.integer):
+        raise ValueError(f"ldexp not supported for input types {(promotion.dtype_of(x1), exponents)}")
     x1, x2 = promotion.promote_args_inexact("ldexp", x1, x2)
     dtype = promotion.dtype_of(x1)
     zero, one, two = (np.asarray(v, dtype) for v in (0, 1, 2))

@@ -53,7 +53,7 @@ def where(condition: Any, x: Any = None, y: Any = None, /, *, size: int | None =
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """For each element the choice whose condition is the first true one, else ``default``.
 
-    ValueError if the lists differ in length or are empty; TypeError if a condition is not bool.
+    A number is true where it is not zero. ValueError if the lists differ in length or are empty.
 
     >>> select([False, True], [1, 2]).item()
     2
@@ -62,13 +62,11 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         raise ValueError(f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})")
     if len(condlist) == 0:
         raise ValueError("condlist must be non-empty")
-    for condition in condlist:
-        if promotion.dtype_of(condition) != np.bool_:
-            raise TypeError("condlist entries must be boolean arrays")
     choices = promotion.promote_dtypes(default, *choicelist)
     shape = promotion.broadcast_shapes(*(promotion.shape_of(v) for v in (*condlist, *choices)))
     conditions = [promotion.broadcast_to(c, shape) for c in (np.asarray(False), *condlist)]
-    first = lax.argmax(lax.stack(conditions, axis=0), 0, dtypes.canonicalize_dtype(np.int64))
+    stacked = promotion.convert(lax.stack(promotion.promote_dtypes(*conditions), axis=0), np.dtype(np.bool_))
+    first = lax.argmax(stacked, 0, dtypes.canonicalize_dtype(np.int64))
     return lax.select_n(first, *(promotion.broadcast_to(c, shape) for c in choices))
 
 

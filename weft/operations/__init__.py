@@ -7,6 +7,8 @@ from weft.operations import (
     algebra,
     complex_math,
     elementwise,
+    indexing_derivatives,
+    linear,
     references,
 )
 from weft.operations.arithmetic import (
@@ -136,8 +138,6 @@ from weft.operations.functions import (
     cos_p,
     cosh,
     cosh_p,
-    digamma,
-    digamma_p,
     erf,
     erf_inv,
     erf_inv_p,
@@ -150,8 +150,6 @@ from weft.operations.functions import (
     exp_p,
     expm1,
     expm1_p,
-    lgamma,
-    lgamma_p,
     log,
     log1p,
     log1p_p,
@@ -171,6 +169,7 @@ from weft.operations.functions import (
     tanh,
     tanh_p,
 )
+from weft.operations.gather import gather, gather_p
 from weft.operations.general_reduce import (
     fold_p,
     reduce,
@@ -246,6 +245,21 @@ from weft.operations.reductions import (
     reduce_xor,
     reduce_xor_p,
 )
+from weft.operations.scatter import (
+    scatter,
+    scatter_add,
+    scatter_add_p,
+    scatter_apply,
+    scatter_max,
+    scatter_max_p,
+    scatter_min,
+    scatter_min_p,
+    scatter_mul,
+    scatter_mul_p,
+    scatter_p,
+    scatter_sub,
+    scatter_sub_p,
+)
 from weft.operations.settings import (
     AccuracyMode,
     ConvDimensionNumbers,
@@ -286,4 +300,29 @@ from weft.operations.shape import (
     squeeze_p,
     transpose,
     transpose_p,
+)
+from weft.operations.sort import sort, sort_key_val, sort_p, top_k, top_k_p
+from weft.operations.special import (
+    bessel_i0e,
+    bessel_i0e_p,
+    bessel_i1e,
+    bessel_i1e_p,
+    betainc,
+    digamma,
+    digamma_p,
+    igamma,
+    igamma_grad_a,
+    igamma_grad_a_p,
+    igamma_p,
+    igammac,
+    igammac_p,
+    lgamma,
+    lgamma_p,
+    polygamma,
+    polygamma_p,
+    random_gamma_grad,
+    random_gamma_grad_p,
+    regularized_incomplete_beta_p,
+    zeta,
+    zeta_p,
 )

@@ -9,6 +9,7 @@ Nothing is reassociated: the expression is evaluated as written.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,24 @@ class Term:
         magnitude = emit.and_(emit.bitcast(self.value, bits), emit.const(top - 1, bits))
         negative = emit.and_(emit.bitcast(sign.value, bits), emit.const(top, bits))
         return Term(emit, emit.bitcast(emit.or_(magnitude, negative), self.dtype))
+
+
+def repeat(
+    going: Condition, state: Sequence[Term], body: Callable[..., tuple[Condition, Sequence[Term]]], bound: int
+) -> list[Term]:
+    """``body(*state)`` gives (goes on, next state): an element goes round while it goes on, ``bound`` times at most."""
+    emit = going.emit
+
+    def turn(*values: Any) -> tuple[Any, list[Any]]:
+        goes_on, following = body(*(Term(emit, v) for v in values))
+        return goes_on.value, [t.value for t in following]
+
+    return [Term(emit, v) for v in emit.loop(going.value, [t.value for t in state], turn, bound)]
+
+
+def only_where(condition: Condition, compute: Callable[[], Sequence[Term]], *otherwise: Term) -> list[Term]:
+    """``compute()`` where the condition holds; not computed at all for a vector in which it holds nowhere."""
+    return repeat(condition, otherwise, lambda *_: (~condition, compute()), 1)
 
 
 def where(condition: Condition, yes: Term | float, no: Term | float) -> Term:

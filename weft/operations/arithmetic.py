@@ -6,12 +6,14 @@ NaN. Complex numbers are computed from their parts (complex_math). See elementwi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from weft import runtime
+from weft.core.primitive import ALL
+from weft.core.tangents import Zero, along, is_undefined
 from weft.operations import complex_math, references, settings
 from weft.operations.elementwise import (
     ANY,
@@ -27,6 +29,7 @@ from weft.operations.elementwise import (
     constant,
     elementwise,
 )
+from weft.operations.later import ops
 
 Array = Any
 ArrayLike = Any
@@ -50,7 +53,8 @@ neg_p = elementwise(
     "neg",
     NUMBER,
     scalar=by_parts(lambda emit, x: emit.neg(x), complex_math.neg),
-    partials=None,  # linear: its own derivative
+    linear=ALL,
+    transpose=lambda ct, x: (neg(ct),),
     reference=np.negative,
 )
 
@@ -64,12 +68,18 @@ def neg(x: ArrayLike) -> Array:
     return neg_p.bind(x)
 
 
+def _add_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    out, (left, right) = add(*primals), tangents
+    return out, right if type(left) is Zero else left if type(right) is Zero else add(left, right)
+
+
 add_p = elementwise(
     "add",
     NUMBER,
     NUMBER,
     scalar=by_parts(lambda emit, x, y: emit.add(x, y), complex_math.add),
-    partials=None,  # linear in each operand
+    jvp=_add_jvp,
+    transpose=lambda ct, x, y: (ct, ct),
     reference=np.add,
 )
 
@@ -83,12 +93,23 @@ def add(x: ArrayLike, y: ArrayLike) -> Array:
     return add_p.bind(x, y)
 
 
+def _sub_jvp(primals: Any, tangents: Any) -> tuple[Any, Any]:
+    out, (left, right) = sub(*primals), tangents
+    return out, left if type(right) is Zero else neg(right) if type(left) is Zero else sub(left, right)
+
+
+def _sub_transpose(ct: Any, x: Any, y: Any) -> Iterator[Any]:
+    yield ct
+    yield neg(ct) if is_undefined(y) else None
+
+
 sub_p = elementwise(
     "sub",
     NUMBER,
     NUMBER,
     scalar=by_parts(lambda emit, x, y: emit.sub(x, y), complex_math.sub),
-    partials=None,  # linear in each operand
+    jvp=_sub_jvp,
+    transpose=_sub_transpose,
     reference=np.subtract,
 )
 
@@ -118,12 +139,23 @@ def _mul_reference(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     return np.multiply(x, y)
 
 
+def _mul_transpose(ct: Any, x: Any, y: Any, *, out_dtype: Any = None) -> tuple[Any, Any]:
+    """The product with the other factor, in the operand's own dtype."""
+    operand = x if is_undefined(x) else y
+    to = None if out_dtype is None else operand.aval.dtype
+    return (mul(ct, y, out_dtype=to), None) if operand is x else (None, mul(x, ct, out_dtype=to))
+
+
 mul_p = elementwise(
     "mul",
     NUMBER,
     NUMBER,
     scalar=_mul_scalar,
-    partials=(lambda out, x, y, **_: y, lambda out, x, y, **_: x),
+    partials=(
+        along(lambda t, out, x, y, **dtype: mul(t, y, **dtype)),
+        along(lambda t, out, x, y, **dtype: mul(x, t, **dtype)),
+    ),
+    transpose=_mul_transpose,
     reference=_mul_reference,
     result=_mul_result,
     hide=("out_dtype",),
@@ -139,12 +171,21 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
     return mul_p.bind(x, y, out_dtype=out_dtype)
 
 
+def mul_pairs(left: list[Any], right: list[Any]) -> list[Any]:
+    """The product of two values with their tangents."""
+    return [mul(left[0], right[0]), ops.add_any(mul(left[1], right[0]), mul(left[0], right[1]))]
+
+
 div_p = elementwise(
     "div",
     NUMBER,
     NUMBER,
     scalar=by_parts(lambda emit, x, y: emit.div(x, y), complex_math.div),
-    partials=(lambda out, x, y: reciprocal(y), lambda out, x, y: neg(div(out, y))),
+    partials=(
+        along(lambda t, out, x, y: div(t, y)),
+        along(lambda t, out, x, y: mul(mul(neg(t), x), integer_pow(y, -2))),
+    ),
+    transpose=lambda ct, x, y: (div(ct, y), None),
     reference=references.trunc_div,
     cost=4.0,
 )
@@ -164,15 +205,13 @@ rem_p = elementwise(
     REAL,
     REAL,
     scalar=lambda emit, x, y: emit.rem(x, y),
-    partials=(lambda out, x, y: constant(out, 1), lambda out, x, y: neg(_truncated_quotient(x, y))),
+    partials=(
+        along(lambda t, out, x, y: t),
+        along(lambda t, out, x, y: mul(neg(t), mul(sign(div(x, y)), floor(abs(div(x, y)))))),
+    ),
     reference=references.rem,
     cost=8.0,
 )
-
-
-def _truncated_quotient(x: Array, y: Array) -> Array:
-    quotient = div(x, y)
-    return mul(sign(quotient), floor(abs(quotient)))
 
 
 def rem(x: ArrayLike, y: ArrayLike) -> Array:
@@ -199,12 +238,19 @@ def min_values(emit: Any, x: Any, y: Any) -> Any:
     return emit.select(_lexicographic(emit, y, x), y, x) if is_complex(x) else emit.min(x, y)
 
 
+def _share(out: Any, x: Any, y: Any) -> Any:
+    """The derivative of an extremum by x: 1 where it is x, half of that where it is y too."""
+    full_like = ops.full_like
+    chosen = ops.select(ops.eq(x, out), full_like(out, 1), full_like(out, 0))
+    return div(chosen, ops.select(ops.eq(y, out), full_like(out, 2), full_like(out, 1)))
+
+
 max_p = elementwise(
     "max",
     ANY,
     ANY,
     scalar=max_values,
-    partials=None,  # halves where the operands are equal: a rule of its own
+    partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=references.maximum,
 )
 
@@ -218,12 +264,23 @@ def max(x: ArrayLike, y: ArrayLike) -> Array:
     return max_p.bind(x, y)
 
 
+def extreme_pairs(choose: Callable[[Any, Any], Any]) -> Callable[[list[Any], list[Any]], list[Any]]:
+    """``max`` or ``min`` of two values with their tangents."""
+
+    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+        (x, s), (y, t) = left, right
+        out = choose(x, y)
+        return [out, ops.add_any(mul(s, _share(out, x, y)), mul(t, _share(out, y, x)))]
+
+    return combine
+
+
 min_p = elementwise(
     "min",
     ANY,
     ANY,
     scalar=min_values,
-    partials=None,  # halves where the operands are equal: a rule of its own
+    partials=(_share, lambda out, x, y: _share(out, y, x)),
     reference=references.minimum,
 )
 
@@ -246,11 +303,20 @@ def real_part_dtype(dtype: np.dtype, **_: Any) -> np.dtype:
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
+def _abs_push(t: Any, out: Any, x: Any) -> Any:
+    """The tangent with the sign of x; of complex x its part along x, nothing at 0."""
+    if not is_complex(x):
+        return ops.select(ops.ge(x, constant(x, 0)), t, neg(t))
+    direction, modulus = ops.conj(x), ops.convert_element_type(out, x.dtype)
+    safe = ops.select(ops.eq(modulus, constant(x, 0)), ops.full_like(modulus, 1), modulus)
+    return ops.real(mul(t, div(direction, safe)))
+
+
 abs_p = elementwise(
     "abs",
     SIGNED | FLOAT | COMPLEX,
     scalar=_abs_scalar,
-    partials=(lambda out, x: sign(x),),
+    partials=(along(_abs_push),),
     reference=np.abs,
     result=real_part_dtype,
 )
@@ -364,11 +430,15 @@ def _integer_pow_typing(x: Any, *, y: int) -> Any:
     return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)
 
 
+def _integer_pow_slope(out: Any, x: Any, *, y: int) -> Any:
+    return mul(constant(x, y), x if y == 2 else integer_pow(x, y - 1)) if y else None
+
+
 integer_pow_p = elementwise(
     "integer_pow",
     NUMBER,
     scalar=by_parts(_integer_pow_scalar, complex_math.integer_pow),
-    partials=(lambda out, x, *, y: mul(constant(x, y), integer_pow(x, y - 1)) if y else None,),
+    partials=(_integer_pow_slope,),
     reference=references.integer_pow,
     typing=_integer_pow_typing,
     cost=2.0,
@@ -415,12 +485,30 @@ def _zero_part(emit: Any, x: Any) -> Any:
     return emit.const(0.0, real_part_dtype(x.dtype))
 
 
+def _pow_slope(out: Any, x: Any, y: Any) -> Any:
+    """y x ** (y - 1); an integer exponent of 0 makes it 0 even at x = 0."""
+    full_like = ops.full_like
+    if category(y.dtype) not in INTEGER:
+        return mul(y, pow(x, sub(y, full_like(y, 1))))
+    y = ops.convert_element_type(y, x.dtype)
+    if y.shape != x.shape:
+        y = ops.broadcast_in_dim(y, x.shape, ())
+    is_zero = ops.eq(y, constant(x, 0))
+    safe = ops.select(ops.eq(y, constant(x, 0)), full_like(y, 1), y)
+    return ops.select(is_zero, full_like(y, 0), mul(safe, pow(x, sub(y, full_like(y, 1)))))
+
+
+def _pow_exponent_slope(out: Any, x: Any, y: Any) -> Any:
+    """log(x) x ** y, with 0 instead of 0 log 0."""
+    return mul(ops.log(ops.select(ops.eq(x, constant(x, 0)), ops.full_like(x, 1), x)), out)
+
+
 pow_p = elementwise(
     "pow",
     FLOAT | COMPLEX,
     NUMBER,
     scalar=_pow_scalar,
-    partials=None,  # d/dy vanishes at x = 0 and an integer exponent has none: a rule of its own
+    partials=(_pow_slope, _pow_exponent_slope),
     reference=references.power,
     typing=_pow_typing,
     cost=20.0,
@@ -477,7 +565,7 @@ nextafter_p = elementwise(
     FLOAT,
     FLOAT,
     scalar=lambda emit, x, y: emit.nextafter(x, y),
-    partials=(None, None),
+    jvp=None,
     reference=np.nextafter,
     cost=4.0,
     native_half=True,

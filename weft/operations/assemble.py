@@ -16,10 +16,14 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.core.kinds import DimMap, Piece
-from weft.operations import convert, references, shape
+from weft.core.primitive import ALL
+from weft.core.tangents import Zero, is_undefined
+from weft.operations import convert, key_words, references, shape
+from weft.operations.arithmetic import sub
 from weft.operations.elementwise import NUMBER, category, check_same_dtype
-from weft.operations.shape import broadcast_in_dim, shape_of
-from weft.operations.static import canonical_axis, canonical_shape, integer
+from weft.operations.later import ops
+from weft.operations.shape import broadcast_in_dim, expand_dims, shape_of
+from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer
 
 Array = Any
 ArrayLike = Any
@@ -82,6 +86,22 @@ pad_p = core.Primitive("pad", kind=kinds.Assemble(pieces=_pad_pieces, reference=
 pad_p.def_abstract_eval(_pad_typing)
 
 
+def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> tuple[Any, Any]:
+    """The operand's elements are cut out; the padding value gets the sum of all others."""
+    inverse = [(-low, -high, 0) for low, high, _ in padding_config]
+    unpadded = pad(ct, np.zeros((), ct.dtype)[()], inverse)
+    steps = [inner + 1 for _, _, inner in padding_config]
+    back = shape.slice(unpadded, [0] * len(steps), unpadded.shape, steps)
+    if not is_undefined(value):
+        return back, None
+    axes = builtins.range(len(steps))
+    rest = sub(ops.reduce_sum(ct, axes), ops.reduce_sum(back, axes))
+    return (back if is_undefined(x) else None), rest
+
+
+pad_p.linear, pad_p.transpose = ALL, _pad_transpose
+
+
 def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
     """Padding (low, high, interior) along each axis; negative low and high cut elements off.
 
@@ -134,6 +154,16 @@ concatenate_p = core.Primitive(
     ),
 )
 concatenate_p.def_abstract_eval(_concatenate_typing)
+concatenate_p.on_words = key_words.trailing()
+
+
+def _concatenate_transpose(ct: Any, *operands: Any, dimension: int) -> list[Any]:
+    avals = [x.aval if is_undefined(x) else core.get_aval(x) for x in operands]
+    parts = split(ct, [aval.shape[dimension] for aval in avals], dimension)
+    return [part if is_undefined(x) else None for x, part in zip(operands, parts, strict=True)]
+
+
+concatenate_p.linear, concatenate_p.transpose = ALL, _concatenate_transpose
 
 
 def concatenate(operands: Any, dimension: int) -> Array:
@@ -153,10 +183,17 @@ def concatenate(operands: Any, dimension: int) -> Array:
 # ---- stack, unstack, split, tile
 
 
-def _resolved(name: str, typing: Any, expand: Any, multiple_results: bool = False) -> core.Primitive:
+def _resolved(name: str, typing: Any, expand: Any, transpose: Any, multiple_results: bool = False) -> core.Primitive:
+    """Declare a linear operation that is rewritten into others."""
     primitive = core.Primitive(name, kind=kinds.Resolve(expand=expand), multiple_results=multiple_results)
     primitive.def_abstract_eval(typing)
+    primitive.linear, primitive.transpose = ALL, transpose
     return primitive
+
+
+def _real(ct: Any) -> Any:
+    """A cotangent as an array."""
+    return full(ct.aval.shape, 0, ct.aval.dtype) if type(ct) is Zero else ct
 
 
 def _stack_typing(*avals: Any, axis: int) -> Any:
@@ -171,7 +208,10 @@ def _stack_typing(*avals: Any, axis: int) -> Any:
 
 
 stack_p = _resolved(
-    "stack", _stack_typing, lambda *xs, axis: concatenate([shape.expand_dims(x, (axis,)) for x in xs], axis)
+    "stack",
+    _stack_typing,
+    lambda *xs, axis: concatenate([shape.expand_dims(x, (axis,)) for x in xs], axis),
+    lambda ct, *xs, axis: unstack(ct, axis),
 )
 
 
@@ -196,6 +236,7 @@ unstack_p = _resolved(
     "unstack",
     _unstack_typing,
     lambda x, *, axis: [shape.index_in_dim(x, i, axis, keepdims=False) for i in builtins.range(x.shape[axis])],
+    lambda cts, x, *, axis: (stack([_real(ct) for ct in cts], axis),),
     multiple_results=True,
 )
 
@@ -222,7 +263,13 @@ def _split_expand(x: Any, *, sizes: tuple[int, ...], axis: int) -> list[Any]:
     return [shape.slice_in_dim(x, lo, hi, 1, axis) for lo, hi in itertools.pairwise(edges)]
 
 
-split_p = _resolved("split", _split_typing, _split_expand, multiple_results=True)
+split_p = _resolved(
+    "split",
+    _split_typing,
+    _split_expand,
+    lambda cts, x, *, sizes, axis: (concatenate([_real(ct) for ct in cts], axis),),
+    multiple_results=True,
+)
 
 
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> Sequence[Array]:
@@ -249,7 +296,12 @@ def _tile_expand(x: Any, *, reps: tuple[int, ...]) -> Any:
     return shape.reshape(out, tuple(n * r for n, r in zip(x.shape, reps, strict=True)))
 
 
-tile_p = _resolved("tile", _tile_typing, _tile_expand)
+def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> Any:
+    spread = [n for pair in zip(reps, x.aval.shape, strict=True) for n in pair]
+    return (ops.reduce_sum(shape.reshape(ct, spread), builtins.range(0, len(spread), 2)),)
+
+
+tile_p = _resolved("tile", _tile_typing, _tile_expand, _tile_transpose)
 
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
@@ -283,6 +335,7 @@ iota_p = core.Primitive(
     "iota", kind=kinds.Generate(dimension=lambda params: params["dimension"], reference=_iota_reference)
 )
 iota_p.def_abstract_eval(_iota_typing)
+iota_p.partials, iota_p.transpose = (), None
 
 
 def iota(dtype: Any, size: int) -> Array:
@@ -300,6 +353,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
     >>> lax.broadcasted_iota(np.int32, (2, 3), 1).tolist()
     [[0, 1, 2], [0, 1, 2]]
     """
+    check_sharding(out_sharding, "broadcasted_iota")
     return iota_p.bind(
         dtype=dtypes.check_user_dtype(dtype, "broadcasted_iota"),
         shape=canonical_shape("iota", shape),
@@ -335,6 +389,7 @@ def full(shape: Any, fill_value: ArrayLike, dtype: Any = None, *, sharding: Any 
     >>> lax.full((2,), 7, np.float32).tolist()
     [7.0, 7.0]
     """
+    check_sharding(sharding, "full", "sharding")
     sizes = canonical_shape("full", shape)
     if dtype is not None:
         return _filled("full", sizes, fill_value, dtypes.check_user_dtype(dtype, "full"), False)
@@ -348,6 +403,7 @@ def full_like(x: Any, fill_value: ArrayLike, dtype: Any = None, shape: Any = Non
     >>> lax.full_like(np.float32([1, 2]), 7).tolist()
     [7.0, 7.0]
     """
+    check_sharding(sharding, "full_like", "sharding")
     like = x if hasattr(x, "shape") and hasattr(x, "dtype") else core.get_aval(x)
     weak_type = dtype is None and bool(getattr(like, "weak_type", False))
     sizes = like.shape if shape is None else canonical_shape("full_like", shape)
@@ -361,7 +417,9 @@ def _empty_typing(*, shape: tuple[int, ...], dtype: Any, out_sharding: Any = Non
     return runtime.ShapedArray(shape, np.dtype(dtype), False)
 
 
-empty_p = _resolved("empty", _empty_typing, lambda *, shape, dtype, out_sharding=None: full(shape, 0, np.dtype(dtype)))
+empty_p = _resolved(
+    "empty", _empty_typing, lambda *, shape, dtype, out_sharding=None: full(shape, 0, np.dtype(dtype)), None
+)
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
@@ -370,17 +428,22 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
     >>> lax.empty((2, 3), np.float32).shape
     (2, 3)
     """
-    return empty_p.bind(shape=canonical_shape("empty", shape), dtype=dtype, out_sharding=out_sharding)
+    check_sharding(out_sharding, "empty")
+    return empty_p.bind(shape=canonical_shape("empty", shape), dtype=dtype, out_sharding=None)
 
 
 def shape_as_value(shape: Any) -> Array:
-    """A shape as a one-dimensional integer array.
+    """A shape as a one-dimensional integer array; members may be traced.
 
     >>> lax.shape_as_value((2, 3)).tolist()
     [2, 3]
     """
-    sizes = canonical_shape("shape_as_value", shape, scalar=False)
+    members = list(shape) if isinstance(shape, tuple | list) else ()
+    if any(isinstance(n, core.Tracer) for n in members) or (isinstance(shape, core.Tracer) and shape.ndim):
+        sizes = list(shape)
+    else:
+        sizes = canonical_shape("shape_as_value", shape, scalar=False)
     if not sizes:
         return full((0,), 0, np.int32)
-    parts = [broadcast_in_dim(convert.convert(n, np.int32), (1,), ()) for n in sizes]
+    parts = [expand_dims(convert.convert(n, np.int32), (0,)) for n in sizes]
     return concatenate(parts, dimension=0)

@@ -16,9 +16,11 @@ import numpy as np
 
 from weft import config, core, dtypes, runtime
 from weft.core import kinds
+from weft.core.tangents import along, is_undefined
 from weft.operations import settings
 from weft.operations.elementwise import category, widened
-from weft.operations.static import integers
+from weft.operations.later import ops
+from weft.operations.static import check_sharding, integers
 
 Array = Any
 ArrayLike = Any
@@ -138,6 +140,41 @@ dot_general_p.def_abstract_eval(_dot_typing)
 dot_general_p.print_params = _dot_params
 
 
+def _dot_transpose_left(ct: Any, x: Any, y: Any, numbers: Any, rest: Params, swap: bool = False) -> Any:
+    """The cotangent of the left operand x; with ``swap`` the product's free axes stand the other way round."""
+    (x_contract, y_contract), (x_batch, y_batch) = numbers
+    x_kept = _free(x.aval.ndim, x_contract, x_batch)
+    y_kept = _free(y.ndim, y_contract, y_batch)
+    count = len(x_batch)
+    out_batch = tuple(range(count))
+    first = count if swap else count + len(x_kept)
+    out_y = tuple(range(first, first + len(y_kept)))
+    numbers = ((out_y, tuple(y_kept)), (out_batch, tuple(y_batch)))
+    product = dot_general_p.bind(ct, y, dimension_numbers=numbers, **rest)
+    contract_order = [c for _, c in sorted(zip(y_contract, x_contract, strict=True))]
+    axes = [*x_batch, *x_kept, *contract_order]
+    return ops.transpose(product, np.argsort(axes).tolist())
+
+
+def _dot_transpose(ct: Any, lhs: Any, rhs: Any, *, dimension_numbers: Any, **rest: Any) -> Any:
+    (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
+    operand = lhs if is_undefined(lhs) else rhs
+    if operand is lhs:
+        back = _dot_transpose_left(ct, lhs, rhs, dimension_numbers, rest)
+    else:
+        numbers = ((rhs_contract, lhs_contract), (rhs_batch, lhs_batch))
+        back = _dot_transpose_left(ct, rhs, lhs, numbers, rest, swap=True)
+    back = ops.convert_element_type(back, operand.aval.dtype)
+    return (back, None) if operand is lhs else (None, back)
+
+
+dot_general_p.partials = (
+    along(lambda t, out, lhs, rhs, **params: dot_general_p.bind(t, rhs, **params)),
+    along(lambda t, out, lhs, rhs, **params: dot_general_p.bind(lhs, t, **params)),
+)
+dot_general_p.transpose = _dot_transpose
+
+
 def dot_general(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -153,6 +190,7 @@ def dot_general(
     >>> lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,)))).shape
     (2, 3, 5)
     """
+    check_sharding(out_sharding, "dot_general")
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
     numbers = tuple(
         (integers(left, "dot_general", "dimensions"), integers(right, "dot_general", "dimensions"))
@@ -213,6 +251,7 @@ def dot(
     >>> lax.dot(np.float32([1, 2]), np.float32([3, 4])).item()
     11.0
     """
+    check_sharding(out_sharding, "dot")
     if dimension_numbers is None:
         left, right = core.get_aval(lhs), core.get_aval(rhs)
         if not (1 <= left.ndim <= 2 and 1 <= right.ndim <= 2 and left.shape[-1] == right.shape[0]):

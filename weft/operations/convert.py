@@ -14,8 +14,10 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds, printer
+from weft.core.primitive import ALL
+from weft.core.tangents import Zero, is_differentiable, is_undefined
 from weft.operations import references
-from weft.operations.arithmetic import is_complex, real_part_dtype
+from weft.operations.arithmetic import is_complex, neg, real_part_dtype
 from weft.operations.elementwise import (
     BOOL,
     COMPLEX,
@@ -60,10 +62,24 @@ def _convert_scalar(emit: Any, x: Any, *, new_dtype: np.dtype, weak_type: bool, 
     return x if x.dtype == new_dtype else emit.convert(x, new_dtype)
 
 
+def _convert_jvp(primals: Any, tangents: Any, **params: Any) -> tuple[Any, Any]:
+    """The tangent is converted too, unless the result has none."""
+    out = convert_element_type_p.bind(*primals, **params)
+    if not is_differentiable(params["new_dtype"]):
+        return out, Zero.from_primal_value(out)
+    return out, convert_element_type_p.bind(*tangents, **params)
+
+
+def _convert_transpose(ct: Any, x: Any, **params: Any) -> tuple[Any]:
+    dtype, weak_type = x.aval.dtype, x.aval.weak_type
+    return (convert_element_type_p.bind(ct, new_dtype=dtype, weak_type=weak_type, sharding=None),)
+
+
 convert_element_type_p = elementwise(
     "convert_element_type",
     scalar=_convert_scalar,
-    partials=None,  # linear; the tangent is converted
+    jvp=_convert_jvp,
+    transpose=_convert_transpose,
     reference=lambda x, *, new_dtype, **_: references.convert(np.asarray(x), new_dtype),
     typing=_convert_typing,
     native_half=True,
@@ -195,6 +211,7 @@ def _print_reinterpret(eqn: Any, context: Any, settings: Any) -> Any:
 reinterpret_p = core.Primitive("reinterpret", kind=kinds.Reshape(reference=_bitcast_reference))
 reinterpret_p.def_abstract_eval(_bitcast_typing)
 reinterpret_p.print_rule = _print_reinterpret
+reinterpret_p.partials, reinterpret_p.transpose = (None,), None
 
 
 # ---- reduce_precision
@@ -208,7 +225,8 @@ reduce_precision_p = elementwise(
     "reduce_precision",
     FLOAT,
     scalar=_reduce_precision_scalar,
-    partials=None,  # linear as JAX defines it; the tangent is reduced as well
+    linear=ALL,  # as JAX defines it; the tangent is reduced as well
+    transpose=lambda ct, x, **params: (reduce_precision_p.bind(ct, **params),),
     reference=references.reduce_precision,
     cost=6.0,
 )
@@ -250,7 +268,11 @@ def _complex_typing(re: Any, im: Any) -> Any:
 complex_p = elementwise(
     "complex",
     scalar=lambda emit, re, im: emit.complex(re, im),
-    partials=None,  # linear in each part
+    linear=ALL,
+    transpose=lambda ct, re, im: (
+        real(ct) if is_undefined(re) else None,
+        imag(neg(ct)) if is_undefined(im) else None,
+    ),
     reference=lambda re, im: _join_parts(re, im),
     typing=_complex_typing,
 )
@@ -275,7 +297,8 @@ real_p = elementwise(
     "real",
     COMPLEX,
     scalar=lambda emit, x: emit.real(x),
-    partials=None,  # linear over the reals only
+    linear=ALL,
+    transpose=lambda ct, x: (complex(ct, np.zeros((), ct.dtype)[()]),),
     reference=np.real,
     result=real_part_dtype,
 )
@@ -294,7 +317,8 @@ imag_p = elementwise(
     "imag",
     COMPLEX,
     scalar=lambda emit, x: emit.imag(x),
-    partials=None,  # linear over the reals only
+    linear=ALL,
+    transpose=lambda ct, x: (complex(np.zeros((), ct.dtype)[()], neg(ct)),),
     reference=np.imag,
     result=real_part_dtype,
 )
@@ -325,7 +349,8 @@ def _conj_scalar(emit: Any, x: Any, *, input_dtype: Any) -> Any:
 conj_p = elementwise(
     "conj",
     scalar=_conj_scalar,
-    partials=None,  # linear over the reals only
+    linear=ALL,
+    transpose=lambda ct, x, *, input_dtype: (conj(ct) if np.dtype(input_dtype).kind == "c" else real(ct),),
     reference=lambda x, **_: np.conj(x.astype(complex_dtype(x.dtype))),
     typing=_conj_typing,
 )

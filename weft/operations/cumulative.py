@@ -13,9 +13,12 @@ import numpy as np
 
 from weft import core, runtime
 from weft.core import kinds
-from weft.operations import arithmetic, complex_math, reductions, references
+from weft.core.primitive import ALL
+from weft.core.tangents import along
+from weft.operations import arithmetic, complex_math, prefix, reductions, references
 from weft.operations.algebra import Term, where
 from weft.operations.elementwise import COMPLEX, FLOAT, NUMBER, Accepts, check_dtype, widened
+from weft.operations.later import ops
 from weft.operations.static import integer
 
 Array = Any
@@ -59,8 +62,12 @@ def cumulative(
     identity: Callable[[np.dtype], Any],
     combine: Callable[[Any, Any, Any], Any],
     reference: Callable[[Any, Any], Any],
+    pairs: prefix.Combine | None,
 ) -> core.Primitive:
-    """Declare a running reduction by one accumulator; ``combine(emit, running, element)``."""
+    """Declare a running reduction by one accumulator; ``combine(emit, running, element)``.
+
+    ``pairs`` combines values with their tangents; None if the operation is linear.
+    """
 
     def accumulators(avals: Any, params: dict[str, Any]) -> Any:
         dtype = widened(avals[0].dtype)
@@ -78,6 +85,11 @@ def cumulative(
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
+    if pairs is None:
+        primitive.linear = ALL
+    else:
+        push = along(lambda t, out, x, *, axis, reverse: prefix.scan(pairs, [x, t], axis, reverse)[1])
+        primitive.partials, primitive.transpose = (push,), None
     return primitive
 
 
@@ -85,7 +97,10 @@ def _bind(primitive: core.Primitive, operand: ArrayLike, axis: int, reverse: boo
     return primitive.bind(operand, axis=integer(axis, primitive.name), reverse=bool(reverse))
 
 
-cumsum_p = cumulative("cumsum", NUMBER, identity=lambda dtype: 0, combine=reductions.add_values, reference=np.add)
+cumsum_p = cumulative(
+    "cumsum", NUMBER, identity=lambda dtype: 0, combine=reductions.add_values, reference=np.add, pairs=None
+)
+cumsum_p.transpose = lambda ct, x, *, axis, reverse: (cumsum_p.bind(ct, axis=axis, reverse=not reverse),)
 
 
 def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
@@ -98,7 +113,12 @@ def cumsum(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
 
 
 cumprod_p = cumulative(
-    "cumprod", NUMBER, identity=lambda dtype: 1, combine=reductions.mul_values, reference=np.multiply
+    "cumprod",
+    NUMBER,
+    identity=lambda dtype: 1,
+    combine=reductions.mul_values,
+    reference=np.multiply,
+    pairs=arithmetic.mul_pairs,
 )
 
 
@@ -117,6 +137,7 @@ cummax_p = cumulative(
     identity=reductions.lowest,
     combine=arithmetic.max_values,
     reference=references.maximum,
+    pairs=arithmetic.extreme_pairs(arithmetic.max),
 )
 
 
@@ -135,6 +156,7 @@ cummin_p = cumulative(
     identity=reductions.highest,
     combine=arithmetic.min_values,
     reference=references.minimum,
+    pairs=arithmetic.extreme_pairs(arithmetic.min),
 )
 
 
@@ -168,12 +190,32 @@ def _logaddexp(x: Any, y: Any) -> Any:
     return np.where(np.isneginf(big.real), big, big + np.log1p(np.exp(small - big)))
 
 
+def _finite(x: Any) -> Any:
+    """The value, 0 for an infinity that would make a difference of infinities."""
+    return ops.select(ops.eq(ops.abs(x), np.asarray(np.inf, ops.abs(x).dtype)), ops.full_like(x, 0), x)
+
+
+def _logaddexp_pairs(left: list[Any], right: list[Any]) -> list[Any]:
+    """log(exp x + exp y) of two values with their tangents."""
+    (x, s), (y, t) = left, right
+    if x.dtype.kind == "c":
+        swap = ops.lt(ops.real(x), ops.real(y))
+        big, small = ops.select(swap, y, x), ops.select(swap, x, y)
+    else:
+        big, small = ops.max(x, y), ops.min(x, y)
+    grown = ops.add(big, ops.log1p(ops.exp(ops.sub(small, big))))
+    out = ops.select(ops.eq(ops.exp(small), ops.full_like(x, 0)), big, grown)
+    shares = [ops.exp(ops.sub(_finite(z), _finite(out))) for z in (x, y)]
+    return [out, ops.add_any(ops.mul(s, shares[0]), ops.mul(t, shares[1]))]
+
+
 cumlogsumexp_p = cumulative(
     "cumlogsumexp",
     FLOAT | COMPLEX,
     identity=lambda dtype: -np.inf,
     combine=_logaddexp_values,
     reference=_logaddexp,
+    pairs=_logaddexp_pairs,
 )
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from weft import core, runtime
 from weft.core import kinds
+from weft.core.primitive import ALL
+from weft.core.tangents import Zero
 
 Array = Any
 ArrayLike = Any
@@ -20,6 +22,8 @@ def _same(x: Any) -> Any:
 
 copy_p = core.Primitive("copy", kind=kinds.Identity())
 copy_p.def_abstract_eval(lambda x: runtime.ShapedArray(x.shape, x.dtype, x.weak_type))
+copy_p.linear = ALL
+copy_p.transpose = lambda ct, x: (copy_p.bind(ct),)
 
 
 def copy(x: ArrayLike) -> Array:
@@ -33,6 +37,8 @@ def copy(x: ArrayLike) -> Array:
 
 stop_gradient_p = core.Primitive("stop_gradient", kind=kinds.Identity())
 stop_gradient_p.def_abstract_eval(_same)
+stop_gradient_p.partials = (None,)
+stop_gradient_p.transpose = None
 
 
 def stop_gradient(x: Any) -> Any:
@@ -49,6 +55,26 @@ optimization_barrier_p = core.Primitive(
     "optimization_barrier", kind=kinds.Identity(barrier=True), multiple_results=True
 )
 optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
+
+
+def _barrier_jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
+    """Tangents that are there pass a barrier of their own."""
+    out = optimization_barrier_p.bind(*primals)
+    passed = iter(_barrier([t for t in tangents if type(t) is not Zero]))
+    return out, [t if type(t) is Zero else next(passed) for t in tangents]
+
+
+def _barrier(values: list[Any]) -> list[Any]:
+    return optimization_barrier_p.bind(*values) if values else []
+
+
+def _barrier_transpose(cts: Any, *operands: Any) -> list[Any]:
+    passed = iter(_barrier([ct for ct in cts if type(ct) is not Zero]))
+    return [ct if type(ct) is Zero else next(passed) for ct in cts]
+
+
+optimization_barrier_p.jvp = _barrier_jvp
+optimization_barrier_p.transpose = _barrier_transpose
 
 
 def optimization_barrier(operand: Any, /) -> Any:

@@ -21,6 +21,8 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
+from weft.core.primitive import MISSING
+from weft.core.tangents import Along
 
 BOOL = frozenset({"bool"})
 SIGNED = frozenset({"signed integer"})
@@ -35,7 +37,7 @@ ANY = BOOL | NUMBER
 ANYTHING = ANY | EXTENDED
 
 Accepts = frozenset[str]
-Partials = tuple[Callable[..., Any] | None, ...]
+Partials = tuple[Callable[..., Any] | Along | None, ...]
 
 NARROW_ITEMSIZE = 2  # floats of at most this many bytes are computed in float32
 
@@ -168,8 +170,11 @@ def elementwise(
     name: str,
     *accepts: Accepts,
     scalar: Callable[..., Any],
-    partials: Partials | None,
     reference: Callable[..., Any],
+    partials: Partials | None = None,
+    linear: slice | None = None,
+    jvp: Any = MISSING,
+    transpose: Callable[..., Any] | None = None,
     result: Callable[..., np.dtype] | None = None,
     typing: Callable[..., Any] | None = None,
     cost: float = 1.0,
@@ -179,9 +184,11 @@ def elementwise(
     """Declare an elementwise operation; one ``accepts`` per operand.
 
     ``scalar(emit, *values, **params)`` is the expression, ``reference(*arrays, **params)`` the NumPy oracle.
-    ``partials[i](out, *operands, **params)`` is d out / d operand i, None for zero; ``partials=None`` where the
-    derivative is no product (the comment there says why). ``result`` maps operand dtypes to the output's.
-    ``hide`` names parameters that are not printed while they are None.
+    The derivative is stated once (see ``core.primitive``): ``partials[i](out, *operands, **params)`` is
+    d out / d operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule of
+    its own, None where there is no derivative. ``transpose`` belongs to linear operations; 0-d operands beside arrays
+    are the kind's affair in all of them. ``result`` maps operand dtypes to the output's. ``hide`` names parameters
+    that are not printed while they are None.
     """
     kind = kinds.Elementwise(
         scalar=scalar if native_half else widen_scalar(scalar),
@@ -190,7 +197,8 @@ def elementwise(
     )
     primitive = core.Primitive(name, kind=kind)
     primitive.def_abstract_eval(typing or elementwise_typing(name, accepts, result))
-    primitive.partials = partials
+    primitive.partials, primitive.linear, primitive.jvp = partials, linear, jvp
+    primitive.transpose = transpose
     if hide:
         primitive.print_params = hide_none(hide)
     return primitive
@@ -206,5 +214,11 @@ def hide_none(names: tuple[str, ...]) -> Callable[[dict[str, Any]], dict[str, An
 
 
 def constant(model: Any, value: Any) -> Any:
-    """A 0-d operand of the model's dtype."""
-    return np.asarray(value, core.get_aval(model).dtype)
+    """A 0-d operand of the model's dtype, as weakly typed as the model is."""
+    aval = core.get_aval(model)
+    if aval.weak_type:
+        kind = aval.dtype.kind
+        scalar = complex(value) if kind == "c" else float(value) if kind == "f" else value
+        if core.get_aval(scalar).dtype == aval.dtype:
+            return scalar
+    return np.asarray(value, aval.dtype)

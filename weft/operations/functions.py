@@ -1,4 +1,4 @@
-"""Elementary and special functions on elements: roots, exp and log, trigonometric, hyperbolic, erf, gamma.
+"""Elementary and special functions on elements: roots, exp and log, trigonometric, hyperbolic, erf.
 
 The real forms are the emitter's vector math (``emit.function``); the complex forms stand in complex_math. A block
 names both, the derivative and the NumPy oracle.
@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from weft import core
+from weft.core.tangents import Along, along
 from weft.operations import complex_math
-from weft.operations.arithmetic import add, by_parts, div, integer_pow, mul, neg, square, sub
+from weft.operations.arithmetic import add, by_parts, div, integer_pow, is_complex, mul, neg, square, sub
 from weft.operations.elementwise import COMPLEX, FLOAT, Partials, constant, elementwise
 from weft.operations.references import precise, special
 from weft.operations.settings import AccuracyMode, Tolerance
@@ -32,7 +33,7 @@ def vector_math(name: str) -> Callable[..., Any]:
 def function(
     name: str,
     complex_form: Callable[..., Any] | None,
-    partials: Partials | None,
+    partials: Partials,
     reference: Callable[..., Any],
     cost: float,
     accuracy: bool = False,
@@ -130,7 +131,12 @@ def _exp2_reference(x: Any) -> Any:
 
 
 exp2_p = function(
-    "exp2", complex_math.exp2, (lambda out, x, **_: scaled(math.log(2), out),), precise(_exp2_reference), 10.0, True
+    "exp2",
+    complex_math.exp2,
+    (along(lambda t, out, x, **_: mul(log(constant(x, 2)), mul(t, out))),),
+    precise(_exp2_reference),
+    10.0,
+    True,
 )
 
 
@@ -143,7 +149,7 @@ def exp2(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return exp2_p.bind(x, accuracy=checked(accuracy))
 
 
-log_p = function("log", complex_math.log, (lambda out, x, **_: integer_pow(x, -1),), precise(np.log), 12.0, True)
+log_p = function("log", complex_math.log, (along(lambda t, out, x, **_: div(t, x)),), precise(np.log), 12.0, True)
 
 
 def log(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
@@ -182,7 +188,7 @@ def _log1p_reference(x: Any) -> Any:
 log1p_p = function(
     "log1p",
     complex_math.log1p,
-    (lambda out, x, **_: integer_pow(add(x, constant(x, 1)), -1),),
+    (along(lambda t, out, x, **_: div(t, add(x, constant(x, 1)))),),
     precise(_log1p_reference),
     14.0,
     True,
@@ -231,7 +237,9 @@ def sin(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
     return sin_p.bind(x, accuracy=checked(accuracy))
 
 
-cos_p = function("cos", complex_math.cos, (lambda out, x, **_: neg(sin(x)),), precise(np.cos), 14.0, True)
+cos_p = function(
+    "cos", complex_math.cos, (along(lambda t, out, x, **_: neg(mul(t, sin(x)))),), precise(np.cos), 14.0, True
+)
 
 
 def cos(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
@@ -296,7 +304,7 @@ def acos(x: ArrayLike) -> Array:
 atan_p = function(
     "atan",
     complex_math.atan,
-    (lambda out, x: integer_pow(add(constant(x, 1), square(x)), -1),),
+    (along(lambda t, out, x: div(t, add(constant(x, 1), square(x)))),),
     precise(np.arctan),
     16.0,
 )
@@ -321,8 +329,8 @@ atan2_p = elementwise(
     FLOAT | COMPLEX,
     scalar=by_parts(vector_math("atan2"), complex_math.atan2),
     partials=(
-        lambda out, y, x: div(x, add(square(x), square(y))),
-        lambda out, y, x: div(neg(y), add(square(x), square(y))),
+        lambda out, y, x: div(x, add(square(y), square(x))),
+        lambda out, y, x: div(neg(y), add(square(y), square(x))),
     ),
     reference=precise(_atan2_reference),
     cost=20.0,
@@ -365,7 +373,12 @@ def cosh(x: ArrayLike) -> Array:
 
 
 tanh_p = function(
-    "tanh", complex_math.tanh, (lambda out, x, **_: sub(constant(x, 1), square(out)),), precise(np.tanh), 18.0, True
+    "tanh",
+    complex_math.tanh,
+    (along(lambda t, out, x, **_: mul(add(t, mul(t, out)), sub(constant(x, 1), out))),),
+    precise(np.tanh),
+    18.0,
+    True,
 )
 
 
@@ -396,10 +409,16 @@ def asinh(x: ArrayLike) -> Array:
     return asinh_p.bind(x)
 
 
+def _acosh_slope(out: Array, x: Array) -> Array:
+    """1 / sqrt(x^2 - 1); of complex numbers in two factors, which stay on the principal branch."""
+    one = constant(x, 1)
+    return mul(rsqrt(sub(x, one)), rsqrt(add(x, one))) if is_complex(x) else rsqrt(sub(square(x), one))
+
+
 acosh_p = function(
     "acosh",
     complex_math.acosh,
-    (lambda out, x: mul(rsqrt(sub(x, constant(x, 1))), rsqrt(add(x, constant(x, 1)))),),
+    (_acosh_slope,),
     precise(np.arccosh),
     20.0,
 )
@@ -417,7 +436,7 @@ def acosh(x: ArrayLike) -> Array:
 atanh_p = function(
     "atanh",
     complex_math.atanh,
-    (lambda out, x: integer_pow(sub(constant(x, 1), square(x)), -1),),
+    (along(lambda t, out, x: mul(integer_pow(add(constant(x, 1), x), -1), div(t, sub(constant(x, 1), x)))),),
     precise(np.arctanh),
     18.0,
 )
@@ -432,14 +451,15 @@ def atanh(x: ArrayLike) -> Array:
     return atanh_p.bind(x)
 
 
-# ---- error function and gamma
+# ---- error function
 
 
-def _gaussian(x: Array, factor: float) -> Array:
-    return scaled(factor, exp(neg(square(x))))
+def _gaussian(factor: float) -> Along:
+    """The derivative factor * exp(-x^2)."""
+    return along(lambda t, out, x: scaled(factor, mul(t, exp(neg(square(x))))))
 
 
-erf_p = function("erf", None, (lambda out, x: _gaussian(x, 2 / math.sqrt(math.pi)),), special("erf"), 16.0)
+erf_p = function("erf", None, (_gaussian(2 / math.sqrt(math.pi)),), special("erf"), 16.0)
 
 
 def erf(x: ArrayLike) -> Array:
@@ -451,7 +471,7 @@ def erf(x: ArrayLike) -> Array:
     return erf_p.bind(x)
 
 
-erfc_p = function("erfc", None, (lambda out, x: _gaussian(x, -2 / math.sqrt(math.pi)),), special("erfc"), 24.0)
+erfc_p = function("erfc", None, (_gaussian(-2 / math.sqrt(math.pi)),), special("erfc"), 24.0)
 
 
 def erfc(x: ArrayLike) -> Array:
@@ -471,7 +491,7 @@ erf_inv_p = elementwise(
     "erf_inv",
     FLOAT,
     scalar=_erf_inv_scalar,
-    partials=(lambda out, x, **_: scaled(math.sqrt(math.pi) / 2, exp(square(out))),),
+    partials=(along(lambda t, out, x, **_: scaled(math.sqrt(math.pi) / 2, mul(t, exp(square(out))))),),
     reference=lambda x, **_: special("erfinv")(x),
     cost=24.0,
 )
@@ -488,46 +508,5 @@ def erf_inv(x: ArrayLike) -> Array:
 
 
 def erf_inv_drawn(x: ArrayLike) -> Array:
-    """``erf_inv`` of uniform draws, its float32 values rounded as the bits of normal values are promised."""
+    """``erf_inv`` of uniform draws, rounded as the bits of normal values are promised."""
     return erf_inv_p.bind(x, drawn=True)
-
-
-def _lgamma_reference(x: Any) -> Any:
-    return np.where(np.isneginf(x), np.inf, special("gammaln")(x))
-
-
-lgamma_p = function("lgamma", None, (lambda out, x: digamma(x),), _lgamma_reference, 60.0)
-
-
-def lgamma(x: ArrayLike) -> Array:
-    """Elementwise log |gamma(x)|.
-
-    >>> round(float(lax.lgamma(5.0)), 4)
-    3.1781
-    """
-    return lgamma_p.bind(x)
-
-
-def _digamma_scalar(emit: Any, x: Any) -> Any:
-    """NaN at the poles, zero among them."""
-    pole = emit.compare("eq", x, emit.const(0.0, x.dtype))
-    return emit.select(pole, emit.function("digamma", x), emit.const(math.nan, x.dtype))
-
-
-digamma_p = elementwise(
-    "digamma",
-    FLOAT,
-    scalar=_digamma_scalar,
-    partials=None,  # polygamma is not built
-    reference=lambda x: np.where(x == 0, np.array(np.nan, x.dtype), special("digamma")(x)),
-    cost=60.0,
-)
-
-
-def digamma(x: ArrayLike) -> Array:
-    """Elementwise derivative of lgamma.
-
-    >>> round(float(lax.digamma(1.0)), 4)
-    -0.5772
-    """
-    return digamma_p.bind(x)

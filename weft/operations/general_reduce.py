@@ -8,6 +8,9 @@ values.
 
 from __future__ import annotations
 
+import os
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +18,8 @@ import numpy as np
 
 from weft import core, runtime
 from weft.core import kinds
-from weft.operations import arithmetic, logic, shape
+from weft.core.fingerprint import fingerprint
+from weft.operations import arithmetic, logic, prefix, shape
 from weft.operations.reductions import (
     all_ones,
     check_axes,
@@ -30,11 +34,16 @@ from weft.operations.reductions import (
     reduce_xor_p,
     reduced_shape,
 )
-from weft.operations.static import integers
+from weft.operations.static import check_sharding, integers
 
 Array = Any
 Params = dict[str, Any]
 FLAG = np.dtype(np.int32)
+COMPUTATIONS_BOUND = 1024
+_computations: OrderedDict[str, Any] = OrderedDict()  # by fingerprint
+_lock = threading.Lock()
+# a child process must not inherit a lock that another thread held
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 # computation -> (primitive, identity of a dtype)
 MONOIDS: dict[Any, tuple[core.Primitive, Callable[[np.dtype], Any]]] = {
@@ -96,12 +105,15 @@ def _emit_run(emit: Any, closed: Any, args: Sequence[Any]) -> list[Any]:
     return _run(closed.jaxpr, [], args, apply, lambda atom: emit.const(atom.val, atom.aval.dtype))
 
 
-def _numpy_run(closed: Any, args: Sequence[Any]) -> list[Any]:
+def run_with_numpy(jaxpr: Any, args: Sequence[Any]) -> list[Any]:
+    """A jaxpr of elementwise equations on NumPy arrays, by the references of its operations."""
+
     def apply(eqn: Any, operands: list[Any]) -> Any:
         kind = eqn.primitive.kind
         return operands[0] if isinstance(kind, kinds.Identity) else kind.reference(*operands, **eqn.params)
 
-    return _run(closed.jaxpr, [], args, apply, lambda atom: np.asarray(atom.val, atom.aval.dtype))
+    with np.errstate(all="ignore"):
+        return _run(jaxpr, [], args, apply, lambda atom: np.asarray(atom.val, atom.aval.dtype))
 
 
 # ---- fold: accumulators (flag, value, value, ...)
@@ -128,7 +140,7 @@ def _fold_reference(*arrays: Any, jaxpr: Any, dimensions: tuple[int, ...]) -> tu
     rows = [np.transpose(a, [*dimensions, *kept]).reshape([-1] + [a.shape[axis] for axis in kept]) for a in arrays]
     acc = [row[0] for row in rows] if len(rows[0]) else [np.zeros(row.shape[1:], row.dtype) for row in rows]
     for i in range(1, len(rows[0])):
-        acc = _numpy_run(jaxpr, [*acc, *(row[i] for row in rows)])
+        acc = run_with_numpy(jaxpr.jaxpr, [*acc, *(row[i] for row in rows)])
     return tuple(np.asarray(a) for a in acc)
 
 
@@ -145,6 +157,7 @@ fold_p = core.Primitive(
     multiple_results=True,
 )
 fold_p.def_abstract_eval(_fold_typing)
+fold_p.jvp, fold_p.transpose = None, None  # made by the compiler only
 
 
 # ---- reduce
@@ -182,6 +195,23 @@ def _reduce_expand(*operands: Any, computation: Any, jaxpr: Any, dimensions: tup
     return [out if shape.shape_of(out) == kept else shape.broadcast_in_dim(out, kept, ()) for out in outs]
 
 
+def _reduce_by_halves(*operands: Any, computation: Any, jaxpr: Any, dimensions: tuple[int, ...]) -> list[Any]:
+    """The reduction as a tree of whole-array computations, which can be differentiated."""
+    count = len(operands) // 2
+    found, inits = list(operands[:count]), list(operands[count:])
+
+    def apply(eqn: Any, operands: list[Any]) -> Any:
+        return eqn.primitive.bind(*operands, **eqn.params)
+
+    def combine(left: list[Any], right: list[Any]) -> list[Any]:
+        return _run(jaxpr.jaxpr, [], [*left, *right], apply, lambda atom: atom.val)
+
+    for axis in sorted(dimensions, reverse=True):
+        found = prefix.halves(combine, found, axis, None)
+    kept = shape.shape_of(found[0])
+    return combine([shape.broadcast_in_dim(init, kept, ()) for init in inits], found)
+
+
 def _reduce_params(params: Params) -> Params:
     return {**params, "jaxpr": params["jaxpr"].jaxpr}
 
@@ -189,6 +219,8 @@ def _reduce_params(params: Params) -> Params:
 reduce_p = core.Primitive("reduce", kind=kinds.Resolve(expand=_reduce_expand), multiple_results=True)
 reduce_p.def_abstract_eval(_reduce_typing)
 reduce_p.print_params = _reduce_params
+reduce_p.unnamed_params = frozenset(("computation",))  # its jaxpr says what it computes
+reduce_p.expansion, reduce_p.transpose = _reduce_by_halves, None
 
 
 def _identity_matches(init: Any, dtype: np.dtype, identity: Callable[[np.dtype], Any]) -> bool:
@@ -232,7 +264,18 @@ def _trace_computation(computation: Any, init_avals: Sequence[Any], treedef: Any
         if out.shape or out.dtype != init.dtype:
             raise TypeError(f"[reduce] the computation must return {init.str_short()}, got {out.str_short()}")
     check_elementwise(closed.jaxpr)
-    return closed
+    return _canonical(closed)
+
+
+def _canonical(closed: Any) -> Any:
+    """The first jaxpr that said the same: kernels hold the computation, and equal ones are to share machine code."""
+    key = fingerprint(closed)
+    with _lock:
+        found = _computations.setdefault(key, closed)
+        _computations.move_to_end(key)
+        if len(_computations) > COMPUTATIONS_BOUND:
+            _computations.popitem(last=False)
+    return found
 
 
 def reduce(
@@ -249,6 +292,7 @@ def reduce(
     >>> lax.reduce(np.float32([1, 5, 3]), np.float32(0), lax.max, (0,)).item()
     5.0
     """
+    check_sharding(out_sharding, "reduce")
     arrays, treedef = runtime.tree_flatten(operands)
     inits, init_tree = runtime.tree_flatten(init_values)
     if treedef != init_tree:

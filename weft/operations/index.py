@@ -14,9 +14,12 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
-from weft.operations import convert, logic, shape
+from weft.core.primitive import FIRST
+from weft.core.tangents import is_undefined
+from weft.operations import convert, key_words, logic, shape
 from weft.operations.arithmetic import add
 from weft.operations.elementwise import INTEGER, SIGNED, category
+from weft.operations.later import ops
 from weft.operations.shape import shape_of
 from weft.operations.static import canonical_axis, canonical_shape, integer
 
@@ -64,6 +67,16 @@ dynamic_slice_p = core.Primitive(
     ),
 )
 dynamic_slice_p.def_abstract_eval(_slice_typing)
+dynamic_slice_p.on_words = key_words.with_starts
+
+
+def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
+    """The cotangent written into zeros at the same place."""
+    back = dynamic_update_slice_p.bind(ops.full(x.aval.shape, 0, x.aval.dtype), ct, *starts)
+    return [back] + [None] * len(starts)
+
+
+dynamic_slice_p.linear, dynamic_slice_p.transpose = FIRST, _slice_transpose
 
 
 def _update_typing(x: Any, update: Any, *starts: Any) -> Any:
@@ -88,6 +101,21 @@ dynamic_update_slice_p = core.Primitive(
     "dynamic_update_slice", kind=kinds.DynamicUpdateSlice(reference=_update_reference)
 )
 dynamic_update_slice_p.def_abstract_eval(_update_typing)
+dynamic_update_slice_p.on_words = key_words.with_starts
+
+
+def _update_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
+    """The operand gets the cotangent outside of the region, the update what lies in it."""
+    update_aval = update.aval if is_undefined(update) else core.get_aval(update)
+    back_x = back_update = None
+    if is_undefined(x):
+        back_x = dynamic_update_slice_p.bind(ct, ops.full(update_aval.shape, 0, update_aval.dtype), *starts)
+    if is_undefined(update):
+        back_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=update_aval.shape)
+    return [back_x, back_update] + [None] * len(starts)
+
+
+dynamic_update_slice_p.linear, dynamic_update_slice_p.transpose = builtins.slice(0, 2), _update_transpose
 
 
 # ---- start indices

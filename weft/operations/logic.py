@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from weft import core, runtime
-from weft.operations import references
+from weft.core.tangents import along, is_undefined
+from weft.operations import key_words, references
 from weft.operations.elementwise import (
     ANY,
     ANYTHING,
@@ -25,6 +26,7 @@ from weft.operations.elementwise import (
     check_same_dtype,
     elementwise,
 )
+from weft.operations.later import ops
 
 Array = Any
 ArrayLike = Any
@@ -52,6 +54,7 @@ def _comparison(name: str, accepts: Accepts, reference: Callable[..., Any]) -> c
 
 eq_p = _comparison("eq", ANYTHING, operator.eq)
 ne_p = _comparison("ne", ANYTHING, operator.ne)
+eq_p.on_words, ne_p.on_words = key_words.all_words, key_words.some_word
 ge_p = _comparison("ge", BOOL | REAL, operator.ge)
 gt_p = _comparison("gt", BOOL | REAL, operator.gt)
 le_p = _comparison("le", BOOL | REAL, operator.le)
@@ -292,7 +295,6 @@ def _select_typing(which: Any, first: Any, *others: Any) -> Any:
         raise TypeError(
             f"[select_n] `which` must be scalar or have the same shape as cases, "
             f"got {which.str_short()} beside {listed}"
-            f"got {which.str_short()} beside {listed}"
         )
     return runtime.ShapedArray(first.shape, first.dtype, all(case.weak_type for case in cases))
 
@@ -317,14 +319,28 @@ def _select_reference(which: Any, *cases: Any) -> Any:
     return out
 
 
+def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
+    """Each case gets the cotangent where it was taken."""
+    zeros = ops.full_like(ct, 0)
+    back = [
+        select_n(which, *[ct if j == i else zeros for j in range(len(cases))])
+        for i, case in enumerate(cases)
+        if is_undefined(case)
+    ]
+    given = iter(back)
+    return [None, *[next(given) if is_undefined(case) else None for case in cases]]
+
+
 select_n_p = elementwise(
     "select_n",
     scalar=_select_scalar,
-    partials=None,  # linear in the cases
+    linear=slice(1, None),
+    transpose=_select_transpose,
     reference=_select_reference,
     typing=_select_typing,
     native_half=True,
 )
+select_n_p.on_words = key_words.select
 
 
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
@@ -362,10 +378,21 @@ def _clamp_scalar(emit: Any, low: Any, x: Any, high: Any) -> Any:
     return emit.min(emit.max(x, low), high)
 
 
+def _kept(mask: Any, tangent: Any) -> Any:
+    """The tangent where the mask holds, zero elsewhere."""
+    if mask.shape != tangent.shape:
+        tangent = ops.broadcast_in_dim(tangent, mask.shape, ())
+    return select(mask, tangent, ops.full_like(tangent, 0))
+
+
 clamp_p = elementwise(
     "clamp",
     scalar=_clamp_scalar,
-    partials=None,  # passes the tangent where x lies inside, as JAX: a rule of its own
+    partials=(
+        along(lambda t, out, low, x, high: _kept(bitwise_and(gt(low, x), lt(low, high)), t)),
+        along(lambda t, out, low, x, high: _kept(bitwise_and(gt(x, low), lt(x, high)), t)),
+        along(lambda t, out, low, x, high: _kept(lt(high, x), t)),
+    ),
     reference=lambda low, x, high: references.minimum(references.maximum(x, low), high),
     typing=_clamp_typing,
     cost=2.0,

@@ -15,7 +15,8 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
-from weft.operations import arithmetic, complex_math, references
+from weft.core.tangents import along
+from weft.operations import arithmetic, complex_math, prefix, references
 from weft.operations.elementwise import (
     ANY,
     BOOL,
@@ -28,7 +29,8 @@ from weft.operations.elementwise import (
     check_dtype,
     widened,
 )
-from weft.operations.static import integer, integers
+from weft.operations.later import ops
+from weft.operations.static import check_sharding, integer, integers
 
 Array = Any
 ArrayLike = Any
@@ -126,8 +128,12 @@ def reduction(
     identity: Callable[[np.dtype], Any],
     combine: Callable[[Any, Any, Any], Any],
     reference: Callable[..., Any],
+    partial: Callable[..., Any] | None,
 ) -> core.Primitive:
-    """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values."""
+    """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
+
+    ``partial(tangent, out, operand, axes)`` is the tangent of the result, None where it has none.
+    """
 
     def accumulators(avals: Any, params: Params) -> Any:
         dtype = widened(avals[0].dtype)
@@ -145,6 +151,8 @@ def reduction(
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
+    push = None if partial is None else along(lambda t, out, x, *, axes, **_: partial(t, out, x, axes))
+    primitive.partials, primitive.transpose = (push,), None
     return primitive
 
 
@@ -162,7 +170,16 @@ reduce_sum_p = reduction(
     identity=lambda dtype: 0,
     combine=add_values,
     reference=lambda x, axes: np.sum(x, axis=axes, dtype=x.dtype),
+    partial=lambda t, out, x, axes: reduce_sum(t, axes),
 )
+
+
+def _reduce_sum_transpose(ct: Any, x: Any, *, axes: tuple[int, ...], **_: Any) -> Any:
+    shape = x.aval.shape
+    return (ops.broadcast_in_dim(ct, shape, [d for d in builtins.range(len(shape)) if d not in axes]),)
+
+
+reduce_sum_p.transpose = _reduce_sum_transpose
 
 
 def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> Array:
@@ -171,7 +188,18 @@ def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> A
     >>> lax.reduce_sum(np.float32([[1, 2], [3, 4]]), (0,)).tolist()
     [4.0, 6.0]
     """
+    check_sharding(out_sharding, "reduce_sum")
     return reduce_sum_p.bind(operand, axes=integers(axes, "reduce_sum"), out_sharding=None)
+
+
+def _reduce_prod_push(t: Any, out: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """Products of halves, again and again: no division, so that zeros among the factors do no harm."""
+    if not x.size:
+        return ops.full_like(out, 0)
+    found = [x, t]
+    for axis in sorted(axes, reverse=True):
+        found = prefix.halves(arithmetic.mul_pairs, found, axis, (1, 0))
+    return found[1]
 
 
 reduce_prod_p = reduction(
@@ -180,6 +208,7 @@ reduce_prod_p = reduction(
     identity=lambda dtype: 1,
     combine=mul_values,
     reference=lambda x, axes: np.prod(x, axis=axes, dtype=x.dtype),
+    partial=_reduce_prod_push,
 )
 
 
@@ -192,12 +221,21 @@ def reduce_prod(operand: ArrayLike, axes: Axes) -> Array:
     return reduce_prod_p.bind(operand, axes=integers(axes, "reduce_prod"))
 
 
+def _extreme_push(t: Any, out: Any, x: Any, axes: tuple[int, ...]) -> Any:
+    """The mean of the tangents at the positions of the extremum."""
+    kept = ops.reshape(out, [1 if axis in axes else n for axis, n in enumerate(x.shape)])
+    here = ops.convert_element_type(ops.eq(x, kept), t.dtype)
+    count = reduce_sum(here, axes)
+    return arithmetic.div(reduce_sum(arithmetic.mul(t, here), axes), count)
+
+
 reduce_max_p = reduction(
     "reduce_max",
     ANY,
     identity=lowest,
     combine=arithmetic.max_values,
     reference=extreme(True, lowest),
+    partial=_extreme_push,
 )
 
 
@@ -216,6 +254,7 @@ reduce_min_p = reduction(
     identity=highest,
     combine=arithmetic.min_values,
     reference=extreme(False, highest),
+    partial=_extreme_push,
 )
 
 
@@ -234,6 +273,7 @@ reduce_and_p = reduction(
     identity=all_ones,
     combine=lambda emit, x, y: emit.and_(x, y),
     reference=lambda x, axes: np.bitwise_and.reduce(x, axis=axes),
+    partial=None,
 )
 
 
@@ -252,6 +292,7 @@ reduce_or_p = reduction(
     identity=lambda dtype: 0,
     combine=lambda emit, x, y: emit.or_(x, y),
     reference=lambda x, axes: np.bitwise_or.reduce(x, axis=axes),
+    partial=None,
 )
 
 
@@ -270,6 +311,7 @@ reduce_xor_p = reduction(
     identity=lambda dtype: 0,
     combine=lambda emit, x, y: emit.xor(x, y),
     reference=lambda x, axes: np.bitwise_xor.reduce(x, axis=axes),
+    partial=None,
 )
 
 
@@ -346,6 +388,22 @@ def _extremum(name: str, direction: str, worst: Callable[[np.dtype], Any], refer
         take_left = emit.or_(better, emit.and_(equal, first))
         return tuple(emit.select(take_left, r, value) for value, r in zip(left, right, strict=True))
 
+    def seed(emit: Any, identities: Any, index: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
+        """The worst value at the first position: so a row of nothing better has its first element."""
+        return identities[0], emit.convert(index, _position_dtype(np.dtype(index_dtype)))
+
+    def append(emit: Any, left: Any, right: Any, **_: Any) -> Any:
+        """The right element wins only if it is strictly better, or the first NaN."""
+        if category(left[0].dtype) in FLOAT:
+            no_worse = emit.compare({"gt": "ge", "lt": "le"}[direction], left[0], right[0])
+            take = emit.and_(emit.not_(no_worse), emit.compare("eq", left[0], left[0]))
+        else:
+            take, _ = _precedes(emit, direction, right[0], left[0])
+            if category(left[0].dtype) in COMPLEX:
+                right_nan = _is_nan(emit, right[0])
+                take = emit.and_(emit.or_(take, right_nan), emit.not_(_is_nan(emit, left[0])))
+        return tuple(emit.select(take, value, r) for value, r in zip(left, right, strict=True))
+
     def finish(emit: Any, accs: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
         index_dtype = np.dtype(index_dtype)
         return (accs[1] if accs[1].dtype == index_dtype else emit.convert(accs[1], index_dtype),)
@@ -360,9 +418,12 @@ def _extremum(name: str, direction: str, worst: Callable[[np.dtype], Any], refer
             finish=finish,
             reference=lambda x, *, axes, index_dtype: reference(np.asarray(x), axes[0]).astype(index_dtype),
             needs_index=True,
+            append=append,
+            seed=seed,
         ),
     )
     primitive.def_abstract_eval(_extremum_typing(name))
+    primitive.partials, primitive.transpose = (None,), None
     return primitive
 
 

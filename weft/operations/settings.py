@@ -136,18 +136,24 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(mode: Any) -> GatherScatterMode:
+        """The mode of a word; None means FILL_OR_DROP."""
         if isinstance(mode, GatherScatterMode):
             return mode
-        words = {
-            None: GatherScatterMode.FILL_OR_DROP,
-            "fill": GatherScatterMode.FILL_OR_DROP,
-            "drop": GatherScatterMode.FILL_OR_DROP,
-            "clip": GatherScatterMode.CLIP,
-            "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
-        }
-        if mode not in words:
-            raise ValueError(f"[gather] unknown mode {mode!r}; choose one of {sorted(w for w in words if w)}")
-        return words[mode]
+        found = MODE_WORDS.get(mode) if mode is None or isinstance(mode, str) else None
+        if found is None:
+            words = sorted(word for word in MODE_WORDS if word)
+            raise ValueError(f'Unknown gather mode "{mode}"; choose one of {words}')
+        return found
+
+
+MODE_WORDS = {
+    None: GatherScatterMode.FILL_OR_DROP,
+    "fill": GatherScatterMode.FILL_OR_DROP,
+    "drop": GatherScatterMode.FILL_OR_DROP,
+    "clip": GatherScatterMode.CLIP,
+    "promise_in_bounds": GatherScatterMode.PROMISE_IN_BOUNDS,
+    "one_hot": GatherScatterMode.ONE_HOT,
+}
 
 
 class GatherDimensionNumbers(NamedTuple):

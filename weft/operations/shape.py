@@ -20,8 +20,11 @@ import numpy as np
 from weft import core, runtime
 from weft.core import kinds
 from weft.core.kinds import DimMap
+from weft.core.primitive import ALL
+from weft.operations import key_words
 from weft.operations.elementwise import hide_none
-from weft.operations.static import canonical_axis, canonical_shape, integer, integers
+from weft.operations.later import ops
+from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer, integers
 
 Array = Any
 ArrayLike = Any
@@ -29,9 +32,13 @@ Shape = Sequence[int]
 Params = dict[str, Any]
 
 
-def _view(name: str, typing: Any, index_map: Any, reference: Any, hide: tuple[str, ...] = ()) -> core.Primitive:
+def _view(
+    name: str, typing: Any, index_map: Any, reference: Any, transpose: Any, hide: tuple[str, ...] = ()
+) -> core.Primitive:
+    """Declare a view: linear, so that its tangent is the same view of the tangent."""
     primitive = core.Primitive(name, kind=kinds.View(index_map=index_map, reference=reference))
     primitive.def_abstract_eval(typing)
+    primitive.linear, primitive.transpose = ALL, transpose
     if hide:
         primitive.print_params = hide_none(hide)
     return primitive
@@ -79,8 +86,20 @@ def _broadcast_params(params: Params) -> Params:
     return shown if params.get("sharding") is None else shown | {"sharding": params["sharding"]}
 
 
-broadcast_in_dim_p = _view("broadcast_in_dim", _broadcast_typing, _broadcast_map, _broadcast_reference)
+def _broadcast_transpose(ct: Any, x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
+    """The sum over what was repeated; stretched dimensions come back with extent 1."""
+    dims, extents = broadcast_dimensions, x.aval.shape
+    kept = [axis for axis, d in enumerate(dims) if extents[axis] == shape[d]]
+    summed = tuple(d for d in builtins.range(len(shape)) if d not in [dims[axis] for axis in kept])
+    out = ops.reduce_sum(ct, summed) if summed else ct
+    return (out if len(kept) == len(extents) else broadcast_in_dim(out, extents, kept),)
+
+
+broadcast_in_dim_p = _view(
+    "broadcast_in_dim", _broadcast_typing, _broadcast_map, _broadcast_reference, _broadcast_transpose
+)
 broadcast_in_dim_p.print_params = _broadcast_params
+broadcast_in_dim_p.on_words = key_words.broadcast
 
 
 def broadcast_in_dim(
@@ -91,6 +110,7 @@ def broadcast_in_dim(
     >>> lax.broadcast_in_dim(np.float32([1, 2]), (2, 3), (0,)).tolist()
     [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
     """
+    check_sharding(out_sharding, "broadcast_in_dim")
     shape = canonical_shape("broadcast_in_dim", shape)
     dims = integers(broadcast_dimensions, "broadcast_in_dim", "broadcast_dimensions")
     if _is_array(operand) and operand.shape == shape and dims == tuple(builtins.range(len(shape))):
@@ -112,6 +132,7 @@ def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = N
     >>> lax.broadcast(np.float32([1, 2]), (2,)).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
     """
+    check_sharding(out_sharding, "broadcast")
     sizes = canonical_shape("broadcast", sizes, scalar=False)
     if not sizes and _is_array(operand):
         return operand
@@ -190,6 +211,17 @@ def _reshape_reference(x: Any, *, new_sizes: tuple[int, ...], dimensions: tuple[
 
 reshape_p = core.Primitive("reshape", kind=kinds.Reshape(reference=_reshape_reference, rewrite=_transposing))
 reshape_p.def_abstract_eval(_reshape_typing)
+reshape_p.on_words = key_words.trailing(new_sizes=key_words.appended, dimensions=key_words.following)
+
+
+def _reshape_transpose(ct: Any, x: Any, *, dimensions: tuple[int, ...] | None, **_: Any) -> Any:
+    extents = x.aval.shape
+    if dimensions is None:
+        return (reshape(ct, extents),)
+    return (transpose(reshape(ct, [extents[d] for d in dimensions]), np.argsort(dimensions).tolist()),)
+
+
+reshape_p.linear, reshape_p.transpose = ALL, _reshape_transpose
 
 
 def reshape(
@@ -200,6 +232,7 @@ def reshape(
     >>> lax.reshape(np.arange(6), (2, 3)).tolist()
     [[0, 1, 2], [3, 4, 5]]
     """
+    check_sharding(out_sharding, "reshape")
     new_sizes = canonical_shape("reshape", new_sizes)
     shape = shape_of(operand)
     if dimensions is not None:
@@ -241,8 +274,13 @@ def _transpose_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
 
 
 transpose_p = _view(
-    "transpose", _transpose_typing, _transpose_map, lambda x, *, permutation: np.transpose(x, permutation)
+    "transpose",
+    _transpose_typing,
+    _transpose_map,
+    lambda x, *, permutation: np.transpose(x, permutation),
+    lambda ct, x, *, permutation: (transpose(ct, np.argsort(permutation).tolist()),),
 )
+transpose_p.on_words = key_words.trailing(permutation=key_words.following)
 
 
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
@@ -267,7 +305,14 @@ def _squeeze_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
     return tuple(DimMap(None if axis in params["dimensions"] else next(kept)) for axis in builtins.range(x.ndim))
 
 
-squeeze_p = _view("squeeze", _squeeze_typing, _squeeze_map, lambda x, *, dimensions: np.squeeze(x, dimensions))
+squeeze_p = _view(
+    "squeeze",
+    _squeeze_typing,
+    _squeeze_map,
+    lambda x, *, dimensions: np.squeeze(x, dimensions),
+    lambda ct, x, *, dimensions: (expand_dims(ct, dimensions),),
+)
+squeeze_p.on_words = key_words.trailing()
 
 
 def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
@@ -341,7 +386,20 @@ def _slice_reference(x: Any, *, start_indices: Any, limit_indices: Any, strides:
     return x[tuple(builtins.slice(*b) for b in zip(start_indices, limit_indices, steps, strict=True))]
 
 
-slice_p = _view("slice", _slice_typing, _slice_map, _slice_reference)
+def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    """The cotangent in place, zeros around and between."""
+    steps = (1,) * x.aval.ndim if strides is None else strides
+    config = []
+    for start, step, n, extent in zip(start_indices, steps, ct.shape, x.aval.shape, strict=True):
+        covered = start + (n - 1) * step + 1 if n else start
+        config.append((start, extent - covered, step - 1))
+    return (ops.pad(ct, np.zeros((), ct.dtype)[()], config),)
+
+
+slice_p = _view("slice", _slice_typing, _slice_map, _slice_reference, _slice_transpose)
+slice_p.on_words = key_words.trailing(
+    start_indices=key_words.zeros, limit_indices=key_words.appended, strides=key_words.ones
+)
 
 
 def slice(
@@ -411,7 +469,14 @@ def _rev_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
     return tuple(DimMap(d, n - 1, -1) if d in reversed_dims else DimMap(d) for d, n in enumerate(x.shape))
 
 
-rev_p = _view("rev", _rev_typing, _rev_map, lambda x, *, dimensions: np.flip(x, dimensions))
+rev_p = _view(
+    "rev",
+    _rev_typing,
+    _rev_map,
+    lambda x, *, dimensions: np.flip(x, dimensions),
+    lambda ct, x, *, dimensions: (rev(ct, dimensions),),
+)
+rev_p.on_words = key_words.trailing()
 
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:

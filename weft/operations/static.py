@@ -44,7 +44,7 @@ def canonical_shape(name: str, shape: Any, scalar: bool = True) -> tuple[int, ..
     """A shape as a tuple of ints, or a TypeError that names the operation; a number stands for one dimension."""
     if isinstance(shape, core.Tracer):
         shape = tuple(shape) if shape.ndim else (shape,)
-    if np.ndim(shape) == 0 and not isinstance(shape, (tuple, list)):
+    elif not isinstance(shape, (tuple, list)) and np.ndim(shape) == 0:
         if not scalar:
             raise TypeError(f"[{name}] sizes must be a sequence of integers, got {shape!r}")
         shape = (shape,)
@@ -52,11 +52,22 @@ def canonical_shape(name: str, shape: Any, scalar: bool = True) -> tuple[int, ..
     try:
         return tuple(operator.index(n) for n in sizes)
     except TypeError:
-        for size in sizes:
-            core.concrete_or_error(None, size, f"Shapes must be 1D sequences of integers, in {name}.")
-        raise TypeError(
-            f"[{name}] shapes must be 1D sequences of concrete values of integer type, got {sizes}"
-        ) from None
+        pass
+    raise shape_error(sizes, name)
+
+
+def shape_error(sizes: tuple[Any, ...], name: str = "") -> TypeError:
+    """What to raise for sizes that are no integers, or traced ones: then with the argument they depend on."""
+    text = ", ".join(map(str, sizes)) + ("," if len(sizes) == 1 else "")
+    where = f"[{name}] " if name else ""
+    message = f"{where}Shapes must be 1D sequences of concrete values of integer type, got ({text})."
+    for size in sizes:
+        if isinstance(size, core.Tracer):
+            message += "\nIf using `jit`, try using `static_argnums` or applying `jit` to smaller subfunctions."
+            origin = size._origin()
+            message += f"\n{origin.text}" if origin is not None else ""
+            break
+    return TypeError(message)
 
 
 def canonical_axis(axis: Any, ndim: int, name: str) -> int:
@@ -65,3 +76,17 @@ def canonical_axis(axis: Any, ndim: int, name: str) -> int:
     if not -ndim <= axis < ndim:
         raise ValueError(f"[{name}] axis {axis} is out of bounds for array of dimension {ndim}")
     return axis + ndim if axis < 0 else axis
+
+
+def check_sharding(value: Any, name: str, what: str = "out_sharding") -> None:
+    """Accept None and a sharding that says "all of it on one device", which is where results are; else raise."""
+    if value is None:
+        return
+    placed = getattr(value, "device_set", None)
+    if not isinstance(placed, set):
+        raise TypeError(
+            f"`{what}` argument of {name} only supports None and shardings such as "
+            f"weft.sharding.SingleDeviceSharding(weft.devices()[0]). Got {value!r} of type: {type(value)}"
+        )
+    if len(placed) > 1:
+        raise NotImplementedError(f"[{name}] {what}={value!r}: weft has one device and places arrays there only")

@@ -21,6 +21,7 @@ from weft.core import kinds
 from weft.core.primitive import Primitive
 from weft.random import threefry
 from weft.runtime import ShapedArray
+from weft.transforms import batching
 
 WORDS = 2
 
@@ -155,6 +156,14 @@ def _primitive(name: str, expand: Callable[..., Any], typing: Callable[..., Any]
     """A primitive on keys; ``expand`` is given the words of the keys and gives words."""
     primitive = Primitive(name, kinds.Resolve(expand))
     primitive.def_abstract_eval(typing)
+    primitive.jvp, primitive.transpose = None, None  # keys and bits have no tangents
+
+    def batch(size: int, values: list[Any], dims: list[Any], **params: Any) -> Any:
+        """Every primitive takes arrays of keys: what is mapped is one dimension more, in front."""
+        moved = [x if dim is None else batching.at(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
+        return primitive.bind(*moved, **params), 0
+
+    primitive.batch = batch
     return primitive
 
 

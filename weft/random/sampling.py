@@ -124,12 +124,13 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 def _normal(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     if not dtypes.issubdtype(dtype, np.complexfloating):
         return _normal_real(key, shape=shape, dtype=dtype)
-    root = np.asarray(np.sqrt(2)).astype(dtype)
+    # by the inverse, as XLA's code multiplies where the program divides
+    root = (1 / np.asarray(np.sqrt(2)).astype(dtypes.finfo(dtype).dtype)).astype(dtype)
     part = dtypes.finfo(dtype).dtype
     first, second = indexing.rows(keys.split(key))
     re = promotion.convert(_normal_real(first, shape=shape, dtype=part), dtype)
     im = promotion.convert(_normal_real(second, shape=shape, dtype=part), dtype)
-    return lax.div(lax.add(re, lax.mul(np.asarray(1j).astype(dtype), im)), root)
+    return lax.mul(lax.add(re, lax.mul(np.asarray(1j).astype(dtype), im)), root)
 
 
 @functools.partial(jit, static_argnames=_STATIC)

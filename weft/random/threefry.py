@@ -65,7 +65,7 @@ threefry2x32_p = elementwise.elementwise(
     "threefry2x32",
     *(elementwise.UNSIGNED,) * 4,
     scalar=_scalar,
-    partials=None,  # bits have no derivative
+    partials=(None,) * 4,
     reference=_reference,
     cost=110.0,
 )

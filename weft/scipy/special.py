@@ -21,6 +21,20 @@ from weft import unbuilt as _unbuilt
 from weft.higher import custom_jvp as custom
 from weft.higher import jit as jit_module
 from weft.numpy import promotion
+from weft.scipy import gamma_functions
+from weft.scipy.gamma_functions import (  # noqa: F401 - public here
+    betainc,
+    gammainc,
+    gammaincc,
+    i0,
+    i0e,
+    i1,
+    i1e,
+    log_ndtr,
+    ndtri,
+    polygamma,
+    zeta,
+)
 
 _inline = functools.partial(jit_module.jit, inline=True)
 _jit = jit_module.jit
@@ -98,6 +112,9 @@ def gammasgn(x: Any) -> Any:
     at_zero = lax.eq(x, _const(0, x))
     negative = lax.bitwise_or(negative, lax.bitwise_and(at_zero, wnp.signbit(x)))
     return wnp.select([pole, negative], [_const(np.nan, x), _const(-1, x)], _const(1, x))
+
+
+poch = gamma_functions.make_poch(gammasgn)
 
 
 @_inline

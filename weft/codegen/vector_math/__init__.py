@@ -11,24 +11,12 @@ from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import error_functions as errors
-from weft.codegen.vector_math import exponential, hyperbolic, normal_values, roots, trigonometric
+from weft.codegen.vector_math import exponential, gamma, hyperbolic, normal_values, roots, trigonometric
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
 Function = Callable[..., V]
-
-
-def _helper(name: str) -> tuple[Function, Function]:
-    """A function computed lane by lane in the runtime."""
-
-    def single(emit: Emitter, x: V) -> V:
-        return emit.helper(f"{name}_f32", (x,), (("float", 1),))[0]
-
-    def double(emit: Emitter, x: V) -> V:
-        return emit.helper(f"{name}_f64", (x,), (("double", 1),))[0]
-
-    return single, double
 
 
 NAMES: dict[str, tuple[Function, Function]] = {
@@ -55,12 +43,12 @@ NAMES: dict[str, tuple[Function, Function]] = {
     "erf": (errors.erf_f32, errors.erf_f64),
     "erfc": (errors.erfc_f32, errors.erfc_f64),
     "erf_inv": (errors.erf_inv_f32, errors.erf_inv_f64),
-    "erf_inv_drawn": (normal_values.erf_inv_drawn, errors.erf_inv_f64),
+    "erf_inv_drawn": (normal_values.erf_inv_drawn, normal_values.erf_inv_drawn_f64),
     "sqrt": (roots.sqrt, roots.sqrt),
     "rsqrt": (roots.rsqrt, roots.rsqrt),
     "cbrt": (roots.cbrt_f32, roots.cbrt_f64),
-    "lgamma": _helper("lgamma"),
-    "digamma": _helper("digamma"),
+    "lgamma": (gamma.lgamma_f32, gamma.lgamma_f64),
+    "digamma": (gamma.digamma_f32, gamma.digamma_f64),
 }
 
 

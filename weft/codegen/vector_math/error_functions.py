@@ -1,6 +1,7 @@
 """erf, erfc and the inverse of erf.
 
-float32: erf by Juffa's polynomial in the exponent; the others in float64. float64: x + x y(x**2) near zero, beyond
+float32: with AVX-512 erf and erfc by tables (``piecewise``), else erf by Juffa's polynomial in the exponent; the others
+in float64. float64: x + x y(x**2) near zero, beyond
 0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x with the square kept exactly; the inverse polishes a polynomial once.
 """
 
@@ -10,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
-from weft.codegen.vector_math import exponential, pairs
+from weft.codegen.vector_math import exponential, pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
     ERF_F64,
     ERF_INV_CENTRE,
@@ -21,6 +22,8 @@ from weft.codegen.vector_math.coefficients import (
     ERFC_NEAR_F64,
 )
 from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f64, log_lite, scale
+from weft.codegen.vector_math.piecewise_tables import ERF as ERF_PIECES
+from weft.codegen.vector_math.piecewise_tables import ERFCX as ERFCX_PIECES
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -39,6 +42,11 @@ ERF_F32 = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.7612
 
 
 def erf_f32(emit: Emitter, x: V) -> V:
+    result = piecewise.odd(x, ERF_PIECES, -5, 4.0)
+    return _erf_f32(emit, x) if result is None else result
+
+
+def _erf_f32(emit: Emitter, x: V) -> V:
     lanes, z = x.lanes, x * x
     t = exponential.clamp(x.abs(), 0.0, 10.0)
     (a, b), (c, d), *rest = ERFC_LOG_F32
@@ -54,6 +62,27 @@ def erf_f32(emit: Emitter, x: V) -> V:
 
 
 def erfc_f32(emit: Emitter, x: V) -> V:
+    return _erfc_pieces(x) if x.lanes.writer.avx512 else _erfc_f32(x)
+
+
+def _erfc_pieces(x: V) -> V:
+    """exp(-x**2) times exp(x**2) erfc(x): the square with its tail, the product as c + (d + q (c + d))."""
+    lanes, a = x.lanes, x.abs()
+    a = lanes.select(a > 10.2, 10.2, a)
+    square = a * a
+    low = a.fma(a, -square)
+    k = (square * -exponential.LOG2_E).rint()
+    head = k.fma(-exponential.LN2_HIGH_F32, -square)
+    r = k.fma(-exponential.LN2_LOW_F32, head)
+    low = low - k.fma(-exponential.LN2_LOW_F32, head - r)
+    q = (r * r).fma(r.polynomial(exponential.EXP_F32), r)
+    constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
+    rest = q.fma(constant + rest, rest)
+    value = scale(constant + (-low).fma(constant + rest, rest), k)
+    return lanes.select(x < 0.0, 2.0 - value, value)
+
+
+def _erfc_f32(x: V) -> V:
     lanes, d = x.lanes, x.f64()
     a = exponential.clamp(d.abs(), 0.5, 10.2)
     v = (a - 1.0) / (a + 1.0)
@@ -82,8 +111,9 @@ def _erfc_far(a: V) -> V:
     high, rest = pairs.fast_two_sum(-square, a.like(-0.5625))
     high, error = pairs.fast_two_sum(high, g)
     head, tail, k = exp_parts(high, (error + rest) - low)
-    q = head / a
-    q = q + ((-q).fma(a, head) + tail) / a
+    inverse = 1.0 / a
+    q = head * inverse
+    q = ((-q).fma(a, head) + tail).fma(inverse, q)
     return scale(q, k)
 
 

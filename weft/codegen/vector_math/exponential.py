@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
 from weft.codegen.vector_math.coefficients import EXP2_LITE, EXP_F64, EXP_LITE, LOG2_LITE, LOG_F64, LOG_LITE
@@ -45,7 +46,10 @@ def power_of_two(n: V) -> V:
 def scale(x: V, k: V) -> V:
     """x * 2**k for whole k (a float), rounded once, for x in [0.25, 4): also where the result is subnormal."""
     lanes = x.lanes
-    if lanes.writer.native_ldexp:
+    native = avx512.scale(x, k)
+    if native is not None:
+        return native
+    if lanes.writer.avx512:
         n = k.cast("fptosi", "i32")
         name = f"llvm.ldexp.{lanes.suffix(x.element)}.{lanes.suffix('i32')}"
         arguments = [(lanes.type(x.element), x.text), (lanes.type("i32"), n.text)]
@@ -92,7 +96,11 @@ def exp_small_f32(x: V) -> V:
 
 
 def exp_f64(emit: Emitter, x: V) -> V:
-    x = clamp(x, -746.0, 710.0)
+    return exp_ordinary_f64(clamp(x, -746.0, 710.0))
+
+
+def exp_ordinary_f64(x: V) -> V:
+    """exp where |x| is below 746."""
     k = (x * LOG2_E).rint()
     r = k.fma(-LN2_HIGH, x)
     r = k.fma(-LN2_LOW, r)
@@ -223,32 +231,20 @@ def log_lite(x: V) -> V:
     return k.fma(LN2, s * (s * s).polynomial(LOG_LITE))
 
 
-def log_pair(f: Pair, k: V) -> Pair:
+def log_pair(f: V, k: V) -> Pair:
     """k ln 2 + log(1 + f) as an unevaluated sum, error about 2**-65, for 1 + f in [0.7, 1.42]."""
-    high, low = f
-    denominator = pairs.two_sum(high.like(2.0), high)
-    s = pairs.divide(f, (denominator[0], denominator[1] + low))
+    below, low = pairs.fast_two_sum(f.like(2.0), f)
+    inverse = 1.0 / below
+    quotient = f * inverse
+    rest = (-quotient).fma(low, (-quotient).fma(below, f))
+    s = pairs.fast_two_sum(quotient, rest * inverse)
     z = pairs.square(s)
     third = pairs.scale(z, (6.66666666666666629659e-01, 3.70074341541718826e-17))
-    tail = z[0] * z[0] * z[0].polynomial(LOG_F64)
-    inner = pairs.add((third[0], third[1]), (tail, tail.like(0.0)))
+    inner = pairs.fast_two_sum(third[0], (z[0] * z[0]).fma(z[0].polynomial(LOG_F64), third[1]))
     product = pairs.multiply(s, inner)
     result = pairs.add((s[0] * 2.0, s[1] * 2.0), product)
     scaled = pairs.two_sum(k * LN2_HIGH, result[0])
     return pairs.fast_two_sum(scaled[0], scaled[1] + k.fma(LN2_LOW, result[1]))
-
-
-def log1p_pair(u: Pair) -> Pair:
-    """log(1 + u) for a head and tail u > -1 of ordinary size."""
-    lanes = u[0].lanes
-    total = pairs.two_sum(u[0].like(1.0), u[0])
-    sum_low = total[1] + u[1]
-    m, k = split(total[0], SQRT_HALF_BITS["double"])
-    down = power_of_two(-k.cast("fptosi", "i64"))
-    near = k.eq(0.0)
-    f = lanes.select(near, u[0], m - 1.0)
-    g = lanes.select(near, u[1], sum_low * down)
-    return log_pair(pairs.fast_two_sum(f, g), k)
 
 
 def log1p_sum_f32(x: V, tail: V | None = None) -> V:
@@ -280,6 +276,15 @@ def log1p_f64(emit: Emitter, x: V) -> V:
     return special_log(u, _log_sum_f64(lanes.select(near, x, m - 1.0), k, correction)).copysign(x)
 
 
+def log1p_sum_f64(x: V, tail: V) -> V:
+    """log(1 + x + tail) for an ordinary x, tail small beside x: log of the sum, its error as a correction."""
+    u, error = pairs.two_sum(x.like(1.0), x)
+    m, k = split(u, SQRT_HALF_BITS["double"])
+    near = k.eq(0.0)
+    correction = x.lanes.select(near, tail, error + tail) / u
+    return _log_sum_f64(x.lanes.select(near, x, m - 1.0), k, correction)
+
+
 # pow
 
 
@@ -299,9 +304,10 @@ def pow_f64(emit: Emitter, x: V, y: V) -> V:
     a, shift = normal(x.abs())
     m, k = split(a, SQRT_HALF_BITS["double"])
     f = m - 1.0
-    log = log_pair((f, f.like(0.0)), k + shift)
+    log = log_pair(f, k + shift)
     bounded = clamp(y, -(2.0**75), 2.0**75)
-    high, low = pairs.multiply(log, (bounded, bounded.like(0.0)))
+    high, low = pairs.two_product(log[0], bounded)
+    low = log[1].fma(bounded, low)
     usable = high.abs() < 800.0
     low = lanes.select(usable, low, 0.0)
     head, tail, k = exp_parts(clamp(high, -800.0, 800.0), low)

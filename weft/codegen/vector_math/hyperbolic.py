@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
-from weft.codegen.vector_math import exponential, pairs
+from weft.codegen.vector_math import exponential, pairs, piecewise
 from weft.codegen.vector_math.coefficients import SINH_F64, TANH_F64
-from weft.codegen.vector_math.exponential import LN2, log1p_pair, log_lite
+from weft.codegen.vector_math.exponential import LN2, log1p_sum_f64
+from weft.codegen.vector_math.piecewise_tables import TANH as TANH_PIECES
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -85,6 +87,11 @@ def cosh_f64(emit: Emitter, x: V) -> V:
 
 
 def tanh_f32(emit: Emitter, x: V) -> V:
+    result = piecewise.odd(x, TANH_PIECES, -4, 9.5)
+    return _tanh_f32(x) if result is None else result
+
+
+def _tanh_f32(x: V) -> V:
     lanes, a = x.lanes, x.abs()
     e = exponential.exp_small_f32(lanes.select(a > 10.0, 20.0, a + a))
     z = x * x
@@ -94,7 +101,7 @@ def tanh_f32(emit: Emitter, x: V) -> V:
 
 def tanh_f64(emit: Emitter, x: V) -> V:
     lanes, a = x.lanes, x.abs()
-    e = exponential.exp_f64(emit, exponential.clamp(a + a, 0.0, 100.0))
+    e = exponential.exp_ordinary_f64(lanes.select(a > 22.0, 44.0, a + a))
     big = (1.0 - 2.0 / (e + 1.0)).copysign(x)
     z = x * x
     small = (z * x).fma(z.polynomial(TANH_F64), x)
@@ -115,16 +122,6 @@ def asinh_f32(emit: Emitter, x: V) -> V:
     return lanes.select(x.abs() < INF, result.copysign(x), x)
 
 
-def acosh_f32(emit: Emitter, x: V) -> V:
-    lanes, d = x.lanes, x.f64()
-    y = lanes.select((d >= 1.0) & (d < INF), d, 2.0)
-    t = y - 1.0
-    u = t + (t * (y + 1.0)).sqrt()
-    result = log_lite(u + 1.0)
-    result = lanes.select(u < 2.0**-16, u - u * u * 0.5, result).f32()
-    return lanes.select((d >= 1.0) & (d < INF), result, lanes.select(d < 1.0, math.nan, x))
-
-
 def atanh_f32(emit: Emitter, x: V) -> V:
     """log1p(2 a / (1 - a)) / 2, the quotient as head and tail."""
     lanes, a = x.lanes, x.abs()
@@ -141,43 +138,49 @@ def atanh_f32(emit: Emitter, x: V) -> V:
 
 
 def asinh_f64(emit: Emitter, x: V) -> V:
-    """log1p(a + a**2 / (1 + sqrt(1 + a**2))) with heads and tails; beyond 2**28 log(2 a)."""
+    """log1p(a + a**2 / (1 + sqrt(1 + a**2))), the sum as head and tail; beyond 2**28 log a + ln 2, as log1p(a - 1)."""
     lanes, a = x.lanes, x.abs()
     big = a > 2.0**28
-    y = lanes.select(big, 1.0, a)
-    square = pairs.two_product(y, y)
-    inside = pairs.two_sum(square[0], y.like(1.0))
-    root = pairs.square_root(pairs.fast_two_sum(inside[0], inside[1] + square[1]))
-    below = pairs.two_sum(root[0], root[0].like(1.0))
-    fraction = pairs.divide(square, pairs.fast_two_sum(below[0], below[1] + root[1]))
-    total = pairs.two_sum(y, fraction[0])
-    high, low = log1p_pair(pairs.fast_two_sum(total[0], total[1] + fraction[1]))
-    far = exponential.log_f64(emit, a) + LN2
-    result = lanes.select(big, far, high + low)
-    result = lanes.select(a < 2.0**-30, a, result)
+    z = a * a
+    u, tail = pairs.two_sum(a, z / ((z + 1.0).sqrt() + 1.0))
+    result = log1p_sum_f64(lanes.select(big, a, u), lanes.select(big, -1.0, tail))
+    result = lanes.select(big, result + LN2, result)
     return lanes.select(a < INF, result.copysign(x), x)
 
 
-def acosh_f64(emit: Emitter, x: V) -> V:
-    """log1p(t + sqrt(t (x + 1))), t = x - 1."""
+def _acosh(x: V, far: float, log1p_sum: Callable[[V, V], V]) -> V:
+    """log1p(t + sqrt(t (x + 1))), t = x - 1, the root with its tail; far out log x + ln 2, as log1p(x - 1)."""
     lanes = x.lanes
-    big = x > 2.0**28
+    big = x > far
     y = lanes.select((x >= 1.0) & ~big, x, 2.0)
-    t = pairs.two_sum(y, y.like(-1.0))
-    root = pairs.square_root(pairs.multiply(t, pairs.two_sum(y, y.like(1.0))))
-    zero = t[0].eq(0.0)
-    root = (lanes.select(zero, 0.0, root[0]), lanes.select(zero, 0.0, root[1]))
-    total = pairs.two_sum(root[0], t[0])
-    high, low = log1p_pair(pairs.fast_two_sum(total[0], total[1] + (root[1] + t[1])))
-    far = exponential.log_f64(emit, x) + LN2
-    return lanes.select(x < 1.0, math.nan, lanes.select(big | x.isnan(), far, high + low))
+    t, t_low = pairs.two_sum(y, y.like(-1.0))
+    square, low = pairs.two_product(t, y + 1.0)
+    root = square.sqrt()
+    rest = ((-root).fma(root, square) + low) / lanes.select(square > 0.0, root + root, 1.0)
+    u, tail = pairs.two_sum(root, t)
+    result = log1p_sum(lanes.select(big, x, u), lanes.select(big, -1.0, tail + (rest + t_low)))
+    result = lanes.select(big, result + LN2, result)
+    return lanes.select(x < 1.0, math.nan, lanes.select(x < INF, result, x))
+
+
+def acosh_f32(emit: Emitter, x: V) -> V:
+    return _acosh(x, 2.0**30, exponential.log1p_sum_f32)
+
+
+def acosh_f64(emit: Emitter, x: V) -> V:
+    return _acosh(x, 2.0**28, log1p_sum_f64)
 
 
 def atanh_f64(emit: Emitter, x: V) -> V:
-    """log1p(2 a / (1 - a)) / 2 with heads and tails."""
+    """log1p(2 a / (1 - a)) / 2, the quotient as head and tail."""
     lanes, a = x.lanes, x.abs()
     y = lanes.select(a < 1.0, a, 0.0)
-    high, low = log1p_pair(pairs.divide((y * 2.0, y.like(0.0)), pairs.two_sum(y.like(1.0), -y)))
-    result = lanes.select(a < 2.0**-30, a, (high + low) * 0.5)
+    below = 1.0 - y
+    low = (1.0 - below) - y
+    inverse = 1.0 / below
+    twice = y * 2.0
+    u = twice * inverse
+    tail = ((-u).fma(below, twice) - u * low) * inverse
+    result = log1p_sum_f64(u, tail) * 0.5
     edge = lanes.select(a.eq(1.0), lanes.constant(INF, "double"), lanes.select(x.isnan(), x, math.nan))
     return lanes.select(a < 1.0, result, edge).copysign(x)

@@ -1,12 +1,13 @@
-"""The inverse error function of uniform draws, in float32 exactly as XLA's CPU backend rounds it.
+"""The inverse error function of uniform draws, exactly as XLA's CPU backend rounds it.
 
-``erf_inv`` is more accurate (0.6 ulp; this one loses up to 65 near 1, where 1 - x**2 cancels), but random normal values
-are promised bit for bit, so they are made of this one: Giles' polynomial in w = -log1p(-x**2), the logarithm by Cephes'
-two forms, every product that feeds one sum contracted.
+``erf_inv`` is more accurate (0.6 ulp; this one loses up to 65, in float64 15,000, near 1, where 1 - x**2 cancels), but
+random normal values are promised bit for bit, so they are made of this one: Giles' polynomials in w = -log1p(-x**2),
+the logarithm by Cephes' forms or the C library, every product that feeds one sum contracted.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,37 @@ TAIL = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047,
     1.00167406, 2.83297682,
 )  # fmt: skip
+# the same for float64: Cephes' log1p, and Giles' three polynomials in w - 3.125, sqrt(w) - 3.25 and sqrt(w) - 5
+LOG1P_P_F64 = (
+    4.5270000862445199635215e-5, 4.9854102823193375972212e-1, 6.5787325942061044846969, 2.9911919328553073277375e1,
+    6.0949667980987787057556e1, 5.7112963590585538103336e1, 2.0039553499201281259648e1,
+)  # fmt: skip
+LOG1P_Q_F64 = (
+    1.0, 1.5062909083469192043167e1, 8.3047565967967209469434e1, 2.2176239823732856465394e2, 3.0909872225312059774938e2,
+    2.1642788614495947685003e2, 6.0118660497603843919306e1,
+)  # fmt: skip
+CENTRE_F64 = (
+    -3.6444120640178196996e-21, -1.685059138182016589e-19, 1.2858480715256400167e-18, 1.115787767802518096e-17,
+    -1.333171662854620906e-16, 2.0972767875968561637e-17, 6.6376381343583238325e-15, -4.0545662729752068639e-14,
+    -8.1519341976054721522e-14, 2.6335093153082322977e-12, -1.2975133253453532498e-11, -5.4154120542946279317e-11,
+    1.051212273321532285e-09, -4.1126339803469836976e-09, -2.9070369957882005086e-08, 4.2347877827932403518e-07,
+    -1.3654692000834678645e-06, -1.3882523362786468719e-05, 0.0001867342080340571352, -0.00074070253416626697512,
+    -0.0060336708714301490533, 0.24015818242558961693, 1.6536545626831027356,
+)  # fmt: skip
+MIDDLE_F64 = (
+    2.2137376921775787049e-09, 9.0756561938885390979e-08, -2.7517406297064545428e-07, 1.8239629214389227755e-08,
+    1.5027403968909827627e-06, -4.013867526981545969e-06, 2.9234449089955446044e-06, 1.2475304481671778723e-05,
+    -4.7318229009055733981e-05, 6.8284851459573175448e-05, 2.4031110387097893999e-05, -0.0003550375203628474796,
+    0.00095328937973738049703, -0.0016882755560235047313, 0.0024914420961078508066, -0.0037512085075692412107,
+    0.005370914553590063617, 1.0052589676941592334, 3.0838856104922207635,
+)  # fmt: skip
+TAIL_F64 = (
+    -2.7109920616438573243e-11, -2.5556418169965252055e-10, 1.5076572693500548083e-09, -3.7894654401267369937e-09,
+    7.6157012080783393804e-09, -1.4960026627149240478e-08, 2.9147953450901080826e-08, -6.7711997758452339498e-08,
+    2.2900482228026654717e-07, -9.9298272942317002539e-07, 4.5260625972231537039e-06, -1.9681778105531670567e-05,
+    7.5995277030017761139e-05, -0.00021503011930044477347, -0.00013871931833623122026, 1.0103004648645343977,
+    4.8499064014085844221,
+)  # fmt: skip
 
 
 def _log(x: V) -> V:
@@ -52,11 +84,22 @@ def _log(x: V) -> V:
     return e.fma(LN2_HEAD, square.fma(-0.5, t) + tail)
 
 
+def _log1p_near(x: V, numerator: tuple[float, ...], denominator: tuple[float, ...]) -> V:
+    square = x * x
+    ratio = x.polynomial(numerator) / x.polynomial(denominator)
+    return x + square.fma(-0.5, (x * square) * ratio)
+
+
 def _log1p(x: V) -> V:
-    lanes, square = x.lanes, x * x
-    ratio = x.polynomial(LOG1P_P) / x.polynomial(LOG1P_Q)
-    near = x + square.fma(-0.5, (x * square) * ratio)
-    return lanes.select(x.abs() < LOG1P_RANGE, near, _log(x + 1.0))
+    near = _log1p_near(x, LOG1P_P, LOG1P_Q)
+    return x.lanes.select(x.abs() < LOG1P_RANGE, near, _log(x + 1.0))
+
+
+def _log1p_f64(emit: Emitter, x: V) -> V:
+    near = _log1p_near(x, LOG1P_P_F64, LOG1P_Q_F64)
+    far = ~(x.abs() < LOG1P_RANGE)
+    library = functools.partial(emit.helper, "log_f64", (x + 1.0,), (("double", 1),))
+    return x.lanes.cold(far, library, near)[0]
 
 
 def erf_inv_drawn(emit: Emitter, x: V) -> V:
@@ -66,5 +109,16 @@ def erf_inv_drawn(emit: Emitter, x: V) -> V:
     centre = log > -5.0
     s = lanes.select(centre, -2.5 - log, (-log).sqrt() - 3.0)
     p = s.polynomial([lanes.select(centre, x.like(c), t) for c, t in zip(CENTRE, TAIL, strict=True)])
+    edge = lanes.select(a.eq(1.0), x.like(math.inf), math.nan)
+    return x * lanes.select(a < 1.0, p, edge)
+
+
+def erf_inv_drawn_f64(emit: Emitter, x: V) -> V:
+    """The inverse of erf at a float64 in -1..1, infinite at the ends and NaN outside."""
+    lanes, a = x.lanes, x.abs()
+    w = -_log1p_f64(emit, x * -x)
+    root = w.sqrt()
+    outer = lanes.select(w < 16.0, (root - 3.25).polynomial(MIDDLE_F64), (root - 5.0).polynomial(TAIL_F64))
+    p = lanes.select(w < 6.25, (w - 3.125).polynomial(CENTRE_F64), outer)
     edge = lanes.select(a.eq(1.0), x.like(math.inf), math.nan)
     return x * lanes.select(a < 1.0, p, edge)

@@ -45,17 +45,3 @@ def square(a: Pair) -> Pair:
 def scale(a: Pair, c: tuple[float, float]) -> Pair:
     """Product with a constant given as head and tail."""
     return multiply(a, (a[0].like(c[0]), a[0].like(c[1])))
-
-
-def divide(a: Pair, b: Pair) -> Pair:
-    q = a[0] / b[0]
-    rest = (-q).fma(b[0], a[0])
-    rest = (-q).fma(b[1], rest + a[1])
-    return fast_two_sum(q, rest / b[0])
-
-
-def square_root(a: Pair) -> Pair:
-    """Of a positive value."""
-    r = a[0].sqrt()
-    rest = (-r).fma(r, a[0]) + a[1]
-    return fast_two_sum(r, rest / (r + r))

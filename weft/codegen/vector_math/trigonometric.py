@@ -6,6 +6,7 @@ block that calls the runtime's Payne-Hanek reduction, whose result is used only 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,7 @@ LIMIT_F32 = 71476.0  # three float32 parts of pi / 2 are exact up to here (found
 LIMIT_F64 = 2.0**28
 LIMIT_MIXED = 2.0**40
 ROUNDER_F32 = 12582912.0  # 1.5 * 2**23: adding it rounds to a whole number, kept in the low bits
+ROUNDER_F64 = 6755399441055744.0  # 1.5 * 2**52
 # minimax on |r| <= pi / 4
 SIN_F32 = (2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
 COS_F32 = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5)
@@ -59,28 +61,29 @@ def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
         r = q.fma(-1.57079601, x)
         r = q.fma(-3.13916473e-7, r)
         r = q.fma(-5.39030253e-15, r)
-        large = ~(x.abs() <= LIMIT_F32)
-        emit.memo[key] = tuple(x.lanes.cold(large, lambda: _reduce_large_f32(emit, x), r, j.bits()))
+        size = x.abs()
+        # one block after the other, not inside it: the call of the last spills registers in its own block only
+        r, quadrant = x.lanes.cold(~(size <= LIMIT_F32), lambda: _reduce_large_f32(x), r, j.bits(), rare=False)
+        slow = functools.partial(emit.helper, "trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))
+        emit.memo[key] = tuple(x.lanes.cold(~(size <= LIMIT_MIXED), slow, r, quadrant))
     return emit.memo[key]
 
 
-def _reduce_large_f32(emit: Emitter, x: V) -> list[V]:
-    """In float64 up to 2**40, in the runtime beyond."""
+def _reduce_large_f32(x: V) -> list[V]:
+    """In float64, up to 2**40."""
     d = x.f64()
-    q = (d * TWO_OVER_PI).rint()
+    j = d.fma(TWO_OVER_PI, ROUNDER_F64)
+    q = j - ROUNDER_F64
     r = q.fma(-PI_HALF_HIGH, d)
     r = q.fma(-PI_HALF_LOW, r)
-    quadrant = q.cast("fptosi", "i64").cast("trunc", "i32")
-    huge = ~(x.abs() <= LIMIT_MIXED)
-    slow = lambda: emit.helper("trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))  # noqa: E731
-    return x.lanes.cold(huge, slow, r.f32(), quadrant)
+    return [r.f32(), j.bits().cast("trunc", "i32")]
 
 
 def _quadrant(x: V, sine: V, cosine: V, quadrant: V) -> V:
     """sin of the angle; a cosine comes with its quadrant one further."""
     value = x.lanes.select((quadrant & 1).ne(0), cosine, sine)
     width = 32 if x.element == "float" else 64
-    return (value.bits() ^ ((quadrant & 2) << (width - 2))).as_float()
+    return (value.bits() ^ ((quadrant << (width - 2)) & (-1 << (width - 1)))).as_float()
 
 
 def _polynomials_f32(emit: Emitter, x: V, r: V) -> tuple[V, V]:
@@ -138,7 +141,7 @@ def _reduce_f64(emit: Emitter, x: V) -> tuple[V, V, V]:
         low = q.fma(-PIO2[3], low)
         head, tail = pairs.two_sum(r, low)
         large = ~(x.abs() <= LIMIT_F64)
-        slow = lambda: emit.helper("trig_reduce_f64", (x,), (("double", 2), ("i64", 1)))  # noqa: E731
+        slow = functools.partial(emit.helper, "trig_reduce_f64", (x,), (("double", 2), ("i64", 1)))
         emit.memo[key] = tuple(x.lanes.cold(large, slow, head, tail, q.cast("fptosi", "i64")))
     return emit.memo[key]
 

@@ -2,6 +2,8 @@
 #include "array.h"
 
 #include <cstring>
+#include <new>
+#include <vector>
 
 #include "module.h"
 #include "numpy_api.h"
@@ -17,6 +19,10 @@ namespace {
 constexpr int64_t kCopyWithoutGil = 1 << 20;
 const char kBufferCapsule[] = "weft.buffer";
 
+// Every Array object that has memory, so that live_arrays can find them. Touched only where the free list is empty or
+// full: calls in steady state never come here.
+std::vector<Array*> all_arrays;
+
 Array* as_array(PyObject* object) { return reinterpret_cast<Array*>(object); }
 PyObject* as_object(Array* array) { return reinterpret_cast<PyObject*>(array); }
 
@@ -29,6 +35,9 @@ void array_dealloc(PyObject* self) {
     free_arrays[free_array_count++] = array;
     return;
   }
+  all_arrays[array->place] = all_arrays.back();
+  all_arrays[array->place]->place = array->place;
+  all_arrays.pop_back();
   PyTypeObject* type = Py_TYPE(self);
   PyObject_Free(self);
   Py_DECREF(type);
@@ -107,6 +116,33 @@ int fail_view(Py_buffer* view, PyObject* array, const char* reason) {
 
 // The view owns a reference to the Array (view->obj, for extents and strides) and one to the Buffer (view->internal),
 // so that the memory outlives a delete() or a donation of the Array.
+// numpy.asarray asks for a buffer first and forgets why it got none. What a signal raised while we waited (an
+// interrupt) must not be lost: it is kept for the __array__ that follows.
+struct Unheard {
+  PyObject* array = nullptr;  // owned, as are the others
+  PyObject* type = nullptr;
+  PyObject* value = nullptr;
+  PyObject* traceback = nullptr;
+} g_unheard;
+
+void keep_unheard(PyObject* array) {
+  if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_BufferError))
+    return;
+  Unheard old = g_unheard;
+  PyErr_Fetch(&g_unheard.type, &g_unheard.value, &g_unheard.traceback);
+  g_unheard.array = Py_NewRef(array);
+  PyErr_Restore(Py_XNewRef(g_unheard.type), Py_XNewRef(g_unheard.value), Py_XNewRef(g_unheard.traceback));
+  for (PyObject* object : {old.array, old.type, old.value, old.traceback}) Py_XDECREF(object);
+}
+
+bool raise_unheard(PyObject* array) {
+  if (g_unheard.array != array) return false;
+  Unheard kept = std::exchange(g_unheard, Unheard{});
+  PyErr_Restore(kept.type, kept.value, kept.traceback);
+  Py_DECREF(kept.array);
+  return true;
+}
+
 int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   Array* array = as_array(self);
   view->obj = nullptr;
@@ -116,7 +152,10 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
   if ((flags & PyBUF_FORMAT) && format == nullptr)
     return fail_view(view, self, "the buffer protocol has no format for this dtype; use numpy.asarray(x)");
   Buffer* buffer = array_ready_buffer(array);
-  if (buffer == nullptr) return -1;
+  if (buffer == nullptr) {
+    keep_unheard(self);
+    return -1;
+  }
   ShapedArray* aval = array->aval;
   bool with_shape = (flags & PyBUF_ND) == PyBUF_ND && format != nullptr;
   view->buf = buffer->data;
@@ -190,6 +229,7 @@ PyObject* dunder_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject *dtype = Py_None, *copy = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", const_cast<char**>(names), &dtype, &copy))
     return nullptr;
+  if (raise_unheard(self)) return nullptr;
   Ref view = steal(ndarray_view(as_array(self)));
   if (!view) return nullptr;
   if (copy != Py_None) {
@@ -357,18 +397,42 @@ PyType_Slot kSlots[] = {
 
 PyType_Spec kSpec = {"weft.Array", sizeof(Array), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, kSlots};
 
+PyObject* py_live_arrays(PyObject*, PyObject*) {
+  std::vector<Ref> live;  // making the list may run a garbage collection, which makes and frees Arrays
+  for (Array* array : all_arrays) {
+    if (Py_REFCNT(as_object(array)) > 0 && array->buffer != nullptr) live.push_back(borrow(as_object(array)));
+  }
+  PyObject* list = PyList_New(static_cast<Py_ssize_t>(live.size()));
+  if (list == nullptr) return nullptr;
+  for (size_t i = 0; i < live.size(); ++i) PyList_SET_ITEM(list, static_cast<Py_ssize_t>(i), live[i].release());
+  return list;
+}
+
 PyMethodDef kFunctions[] = {
     {"array_from_numpy", reinterpret_cast<PyCFunction>(py_array_from_numpy), METH_VARARGS | METH_KEYWORDS,
      "array_from_numpy(ndarray, aval, copy=True) -> Array holding the elements; copy=False aliases or raises "
      "ValueError."},
     {"array_alias", py_array_alias, METH_VARARGS, "array_alias(array, aval) -> Array on the same buffer."},
+    {"live_arrays", py_live_arrays, METH_NOARGS, "live_arrays() -> list of all Arrays that are not deleted."},
     {"buffer_references", py_buffer_references, METH_O, "Number of holders of the array's buffer."},
     {},
 };
 
 }  // namespace
 
-Array* array_new_object() { return PyObject_New(Array, ArrayType); }
+Array* array_new_object() {
+  Array* array = PyObject_New(Array, ArrayType);
+  if (array == nullptr) return nullptr;
+  array->place = all_arrays.size();
+  try {
+    all_arrays.push_back(array);
+  } catch (const std::bad_alloc&) {
+    PyObject_Free(array);
+    Py_DECREF(ArrayType);
+    return reinterpret_cast<Array*>(PyErr_NoMemory());
+  }
+  return array;
+}
 
 Array* array_allocate(ShapedArray* aval) {
   if (aval->nbytes < 0) {

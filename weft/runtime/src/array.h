@@ -12,6 +12,7 @@ struct Array {
   ShapedArray* aval;  // owned
   Buffer* buffer;     // owned; nullptr once deleted or donated
   PyObject* weakrefs;
+  size_t place;  // in the list of all Array objects, dead ones that wait for reuse included
 };
 
 extern PyTypeObject* ArrayType;

@@ -5,6 +5,7 @@
 // that allocates the same sizes again and again makes no system call and takes no page fault.
 #include "buffer.h"
 
+#include <malloc.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -82,6 +83,8 @@ struct Links {
   Buffer* newer;
 };
 Links* links(Buffer* buffer) { return reinterpret_cast<Links*>(buffer->data); }
+
+PyObject* g_memory_error = nullptr;  // owned
 
 struct ThreadCache;
 
@@ -397,13 +400,29 @@ PyObject* trim_memory(PyObject*, PyObject*) {
     dropped = drop_retained(all, 0);
   }
   unmap_chain(dropped);
+#if defined(__GLIBC__)
+  Py_BEGIN_ALLOW_THREADS;
+  malloc_trim(0);
+  Py_END_ALLOW_THREADS;
+#endif
+  Py_RETURN_NONE;
+}
+
+PyObject* set_memory_error_type(PyObject*, PyObject* type) {
+  if (!PyExceptionClass_Check(type)) {
+    PyErr_SetString(PyExc_TypeError, "[set_memory_error_type] takes an exception class");
+    return nullptr;
+  }
+  Py_XSETREF(g_memory_error, Py_NewRef(type));
   Py_RETURN_NONE;
 }
 
 PyMethodDef kMethods[] = {
+    {"set_memory_error_type", set_memory_error_type, METH_O,
+     "set_memory_error_type(cls): what is raised where memory runs out."},
     {"memory_stats", memory_stats, METH_NOARGS,
      "memory_stats() -> dict of live, retained and limit bytes, and the mappings made since start."},
-    {"trim_memory", trim_memory, METH_NOARGS, "trim_memory(): give retained large blocks back to the system."},
+    {"trim_memory", trim_memory, METH_NOARGS, "trim_memory(): give retained large blocks and free memory of the C library back to the system."},
     {},
 };
 
@@ -465,15 +484,24 @@ int buffer_wait_pending(Buffer* buffer) {
   return status;
 }
 
-PyObject* set_memory_error(int64_t nbytes) {
+std::string memory_error_text(int64_t nbytes, const char* who, const char* what) {
   Shared& all = shared();
-  std::string text =
-      "[allocate] " + bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) + " bytes) requested, " +
-      bytes_text(static_cast<double>(all.live_bytes.load())) + " in use, the limit is " +
-      bytes_text(static_cast<double>(all.limit)) +
-      (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)");
-  PyErr_SetString(PyExc_MemoryError, text.c_str());
+  std::string text = std::string("RESOURCE_EXHAUSTED: Out of memory: [") + who + "] ";
+  if (*what != 0) text += std::string(what) + ": ";
+  text += nbytes < 0 ? "more memory"
+                     : bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) + " bytes)";
+  return text + " requested, " + bytes_text(static_cast<double>(all.live_bytes.load())) + " in use, the limit is " +
+         bytes_text(static_cast<double>(all.limit)) +
+         (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)");
+}
+
+PyObject* set_memory_error_text(const char* text) {
+  PyErr_SetString(g_memory_error != nullptr ? g_memory_error : PyExc_MemoryError, text);
   return nullptr;
+}
+
+PyObject* set_memory_error(int64_t nbytes, const char* who, const char* what) {
+  return set_memory_error_text(memory_error_text(nbytes, who, what).c_str());
 }
 
 int register_buffer(PyObject* module) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <string>
 
 #include "python.h"
 
@@ -50,8 +51,12 @@ Buffer* buffer_wrap(void* data, int64_t nbytes, void (*release_owner)(void*), vo
 
 void buffer_destroy(Buffer* buffer) noexcept;  // the last reference is gone; called by buffer_release only
 
-// Sets MemoryError with sizes for a failed buffer_allocate(nbytes) and returns nullptr. GIL held.
-PyObject* set_memory_error(int64_t nbytes);
+// What a failed buffer_allocate(nbytes) says: who asked for it, what for, and how much there is. nbytes < 0: unknown.
+std::string memory_error_text(int64_t nbytes, const char* who, const char* what);
+
+// Raises the type given to set_memory_error_type (until then MemoryError) and returns nullptr. GIL held.
+PyObject* set_memory_error(int64_t nbytes, const char* who = "allocate", const char* what = "");
+PyObject* set_memory_error_text(const char* text);
 
 inline Buffer* buffer_retain(Buffer* buffer) noexcept {
   buffer->references.fetch_add(1, std::memory_order_relaxed);

@@ -69,6 +69,7 @@ char shape_of(const PyTreeDef* tree) {
 void entry_dealloc(PyObject* self) {
   CacheEntry* entry = reinterpret_cast<CacheEntry*>(self);
   PyObject_GC_UnTrack(self);
+  if (entry->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
   Py_XDECREF(entry->executable);
   Py_XDECREF(entry->out_tree);
   if (entry->consts != nullptr)
@@ -79,6 +80,7 @@ void entry_dealloc(PyObject* self) {
   delete entry->out_avals;
   delete entry->leaf_indices;
   delete entry->donated;
+  delete entry->places;
   PyTypeObject* type = Py_TYPE(self);
   type->tp_free(self);
   Py_DECREF(type);
@@ -109,6 +111,7 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     entry->consts = new std::vector<Array*>;
     entry->out_avals = new std::vector<ShapedArray*>;
     entry->donated = new std::vector<char>;
+    entry->places = new std::vector<std::pair<JitFunction*, Entry*>>;
     if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry))
       return nullptr;
   } catch (const std::bad_alloc&) {
@@ -118,7 +121,21 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   return owner.release();
 }
 
+PyObject* entry_retire(PyObject* self, PyObject*) {
+  CacheEntry* entry = reinterpret_cast<CacheEntry*>(self);
+  Py_ssize_t count = Py_ssize_t(entry->places->size());
+  Ref keep = borrow(self);  // a table may hold the last reference
+  jit_retire(entry);
+  return PyLong_FromSsize_t(count);
+}
+
+PyMethodDef kMethods[] = {
+    {"retire", entry_retire, METH_NOARGS,
+     "retire() -> int: take the program out of every dispatch table; gives the number of signatures that had it."},
+    {nullptr, nullptr, 0, nullptr},
+};
 PyMemberDef kMembers[] = {
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(CacheEntry, weakrefs), READONLY, nullptr},
     {"executable", T_OBJECT, offsetof(CacheEntry, executable), READONLY, "The program."},
     {"out_tree", T_OBJECT, offsetof(CacheEntry, out_tree), READONLY, "Structure of the result."},
     {nullptr, 0, 0, 0, nullptr},
@@ -128,6 +145,7 @@ PyType_Slot kSlots[] = {
     {Py_tp_new, reinterpret_cast<void*>(entry_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(entry_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(entry_traverse)},
+    {Py_tp_methods, kMethods},
     {Py_tp_members, kMembers},
     {0, nullptr},
 };

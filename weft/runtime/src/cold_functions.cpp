@@ -3,6 +3,7 @@
 //   trig_reduce_f32   in0 f32 x; out0 f32 r, out1 i32 q: x = q * pi/2 + r mod 2 pi, |r| <= pi/4, q in 0..3
 //   trig_reduce_f64   in0 f64 x; out0 f64 r as lanes high parts, then lanes low parts; out1 i64 q
 //   lgamma, digamma   in0 x; out0 the value (f32 computed in f64)
+//   log_f64           in0 x; out0 the C library's logarithm
 // inf and nan give nan and quadrant 0. Each lane's result depends on that lane alone.
 #include "cold_functions.h"
 
@@ -177,6 +178,8 @@ double log_gamma(double x) {
   return lgamma_r(x, &sign);
 }
 
+double library_log(double x) { return std::log(x); }
+
 template <class T, double (*function)(double)>
 void map_lanes(const void* in0, const void*, void* out0, void*, int64_t lanes) {
   const T* x = static_cast<const T*>(in0);
@@ -205,6 +208,8 @@ constexpr Entry kEntries[] = {
     {"digamma_f64", map_lanes<double, digamma>},
     {"fmod_f32", remainders<float>},
     {"fmod_f64", remainders<double>},
+    {"log_f64", map_lanes<double, library_log>},
+    {"poll", poll_interrupt},
 };
 constexpr size_t kCount = sizeof(kEntries) / sizeof(kEntries[0]);
 

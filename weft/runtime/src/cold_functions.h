@@ -13,6 +13,9 @@ using Helper = void (*)(const void* in0, const void* in1, void* out0, void* out1
 // The table passed to every kernel; lives as long as the process. Positions never change, new ones are appended.
 const void* const* helper_table();
 
+// The helper "poll": writes to out0 (i32) whether the loop that asks should stop. Defined in control_steps.cpp.
+void poll_interrupt(const void* in0, const void* in1, void* out0, void* out1, int64_t lanes);
+
 int register_helpers(PyObject* module);  // helper_names(), helper_table_address, call_helper (for tests)
 
 }  // namespace weft

@@ -88,8 +88,18 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
   }
   if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
   if (status == Status::ok) return 0;
-  if (status != Status::python_error) PyErr_NoMemory();
+  if (status != Status::python_error) set_memory_error(-1, plan.name.c_str(), "a kernel's working memory");
   return -1;
+}
+
+// MemoryError for output i: its number, its type.
+void set_output_error(const Plan& plan, size_t i) {
+  const OutputPlan& output = plan.outputs[i];
+  Ref type = output.aval != nullptr ? steal(aval_text(output.aval, true)) : Ref();
+  const char* text = type ? PyUnicode_AsUTF8(type.get()) : nullptr;
+  PyErr_Clear();
+  std::string what = "result " + std::to_string(i) + (text != nullptr ? std::string(", ") + text : "");
+  set_memory_error(output.nbytes, plan.name.c_str(), what.c_str());
 }
 
 // Makes the owned output buffers; 0, or -1 with MemoryError set.
@@ -97,7 +107,7 @@ int make_outputs(const Plan& plan, const Operand* operands, const bool* donated,
   for (size_t i = 0; i < plan.outputs.size(); ++i) {
     outputs[i] = make_output(plan, operands, donated, outputs, plan.outputs[i]);
     if (outputs[i] != nullptr) continue;
-    set_memory_error(plan.outputs[i].nbytes);
+    set_output_error(plan, i);
     while (i-- > 0) buffer_release(outputs[i]);
     return -1;
   }
@@ -110,7 +120,7 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
   Buffer* arena = nullptr;
   int status = 0;
   if (plan.arena_bytes > 0 && (arena = buffer_allocate(plan.arena_bytes)) == nullptr) {
-    set_memory_error(plan.arena_bytes);
+    set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
     status = -1;
   }
   if (status == 0 && !plan.steps.empty()) {
@@ -185,6 +195,7 @@ int inputs_ready(const Plan& plan, const Operand* operands) {
 
 int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
   const Plan& plan = *executable->plan;
+  ++executable->runs;
   int ready = inputs_ready(plan, operands);
   if (ready < 0) return -1;
   bool at_once = ready == 1 && plan.cost_ns <= kInlineNs;
@@ -226,6 +237,8 @@ PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     if (!plan) return nullptr;
     Executable* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
     if (self == nullptr) return nullptr;
+    if (const char* text = PyUnicode_AsUTF8(name)) plan->name = text;
+    else PyErr_Clear();
     self->plan = plan.release();
     self->name = Py_NewRef(name);
     return reinterpret_cast<PyObject*>(self);
@@ -354,6 +367,7 @@ PyMethodDef kMethods[] = {
 };
 PyMemberDef kMembers[] = {
     {"name", T_OBJECT, offsetof(Executable, name), READONLY, "What the program is called."},
+    {"runs", T_ULONGLONG, offsetof(Executable, runs), READONLY, "How often it was started."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Executable, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
@@ -366,7 +380,7 @@ PyGetSetDef kGetSet[] = {
 };
 PyType_Slot kSlots[] = {
     {Py_tp_doc,
-     const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=())")},
+     const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=()): one aval per input")},
     {Py_tp_new, reinterpret_cast<void*>(executable_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},
@@ -385,7 +399,7 @@ int register_exec(PyObject* module) {
   if (ExecutableType == nullptr) return -1;
   if (PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(ExecutableType)) < 0) return -1;
   if (register_kernel(module) < 0 || register_helpers(module) < 0 || register_pool(module) < 0) return -1;
-  return register_gemm(module) < 0 ? -1 : register_stream(module);
+  return register_blas(module) < 0 ? -1 : register_stream(module);
 }
 
 }  // namespace weft

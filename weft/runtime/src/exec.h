@@ -13,6 +13,7 @@ struct Executable {
   Plan* plan;      // owned
   PyObject* name;  // owned str
   PyObject* weakrefs;
+  unsigned long long runs;  // how often it was started; GIL held
 };
 
 extern PyTypeObject* ExecutableType;

@@ -1,294 +1,621 @@
-// Matrix products through OpenBLAS, loaded at the first one from the scipy-openblas32 wheel.
+// Matrix products: c[m,n] = sum over k of a[m,k] b[k,n], over batches, with the kernels of gemm_kernels.h.
 //
-// C[m,n] = op(A)[m,k] op(B)[k,n], row-major. OpenBLAS runs one thread; we cut C along m or n and run the pieces on
-// our own pool. The bits must not depend on the number of threads: at the first large product of a dtype a probe
-// compares a product with the same product in pieces. If the bits agree (they do for the kernels we know: each
-// element is one chain over k), the number of pieces follows the threads, else it follows the shape alone.
-#include <dlfcn.h>
-
+// How a product is cut (rows or columns, packed or read in place, one thread or many) is free: every element is the same
+// sum. Packed products pack one operand whole, all threads together, then each task packs its part of the other one.
+// An epilogue, a kernel that is the only reader of the result, runs on each part of it that is done, or on all at the end.
 #include <algorithm>
+#include <atomic>
 #include <climits>
-#include <complex>
+#include <cstdlib>
 #include <cstring>
+#include <new>
 #include <vector>
 
+#include "buffer.h"
+#include "gemm_kernels.h"
 #include "module.h"
 #include "plan.h"
 #include "pool.h"
 #include "stream.h"
 
 namespace weft {
+
+const GemmKernels* gemm_kernels(char source, char result) {
+#if defined(__x86_64__)
+  static const bool wide = [] {
+    const char* target = std::getenv("WEFT_TARGET");
+    if (target != nullptr && std::strcmp(target, "x86-64-v4") != 0) return false;
+    return bool(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+  }();
+  static const bool pairs = wide && __builtin_cpu_supports("avx512bf16");
+  if (pairs && source == 'E' && result == 'f') return gemm_kernels_v4_bfloat16();
+  return wide ? gemm_kernels_v4(source, result) : gemm_kernels_v3(source, result);
+#elif defined(__aarch64__)
+  return gemm_kernels_neon(source, result);
+#else
+  return nullptr;
+#endif
+}
+
 namespace {
 
-constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112;
-constexpr double kPieceFlops = 4e6;  // per piece at least: 40 us for float32, and beyond OpenBLAS's small-matrix path
-// Piece borders are multiples of this: whole vectors and register tiles on every target. Float32 tiles have 16 rows, and
-// 64 halves 256 evenly; float64 tiles may have 24.
-constexpr int64_t unit_of(char dtype) { return dtype == 'f' || dtype == 'F' ? 64 : 96; }
-// With this many rows a thread, two pieces each cost nothing: a late one is evened out.
-constexpr int64_t kLongPiece = 1024;
-
-template <class T>
-using Gemm = void (*)(int order, int ta, int tb, int m, int n, int k, T alpha, const void* a, int lda, const void* b,
-                      int ldb, T beta, void* c, int ldc);
-template <class T>
-using Gemv = void (*)(int order, int trans, int m, int n, T alpha, const void* a, int lda, const void* x, int incx,
-                      T beta, void* y, int incy);
-
-struct Blas {
-  Gemm<float> sgemm;
-  Gemm<double> dgemm;
-  Gemm<const void*> cgemm, zgemm;
-  Gemv<float> sgemv;
-  Gemv<double> dgemv;
-  Gemv<const void*> cgemv, zgemv;
-};
-
-Blas g_blas;
-bool g_loaded = false;
-PyObject* g_loader = nullptr;  // callable() -> path, or nullptr for the wheel's own
-
-// Path of the library in the wheel. The package itself is not imported: that takes 25 ms, most of it for its version.
-PyObject* default_path() {
-  Ref util = steal(PyImport_ImportModule("importlib.util")), os = steal(PyImport_ImportModule("os"));
-  if (!util || !os) return nullptr;
-  Ref spec = steal(PyObject_CallMethod(util.get(), "find_spec", "s", "scipy_openblas32"));
-  if (!spec) return nullptr;
-  if (spec.get() == Py_None) {
-    PyErr_SetString(PyExc_ImportError,
-                    "[gemm] matrix products need the package scipy-openblas32: pip install scipy-openblas32");
-    return nullptr;
-  }
-  Ref places = steal(PyObject_GetAttrString(spec.get(), "submodule_search_locations"));
-  Ref place = places ? steal(PySequence_GetItem(places.get(), 0)) : Ref();
-  Ref folder = place ? steal(PyUnicode_FromFormat("%S/lib", place.get())) : Ref();
-  Ref names = folder ? steal(PyObject_CallMethod(os.get(), "listdir", "O", folder.get())) : Ref();
-  if (!names || !PyList_Check(names.get())) return nullptr;
-  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(names.get()); ++i) {
-    const char* name = PyUnicode_AsUTF8(PyList_GET_ITEM(names.get(), i));
-    if (name == nullptr) return nullptr;
-    if (std::strncmp(name, "libscipy_openblas", 17) == 0) return PyUnicode_FromFormat("%U/%s", folder.get(), name);
-  }
-  PyErr_Format(PyExc_ImportError, "[gemm] no OpenBLAS library in %U", folder.get());
-  return nullptr;
-}
-
-template <class F>
-bool find(void* library, const char* name, F* out) {
-  *out = reinterpret_cast<F>(dlsym(library, name));
-  if (*out == nullptr) PyErr_Format(PyExc_RuntimeError, "[gemm] the OpenBLAS library has no symbol %s", name);
-  return *out != nullptr;
-}
-
-// GIL held. Loading is idempotent, so a second thread may do it again.
-bool load_blas() {
-  if (g_loaded) return true;
-  Ref path = steal(g_loader != nullptr ? PyObject_CallNoArgs(g_loader) : default_path());
-  if (!path) return false;
-  Ref bytes = steal(PyUnicode_Check(path.get()) ? PyUnicode_EncodeFSDefault(path.get()) : nullptr);
-  if (!bytes) {
-    if (!PyErr_Occurred()) PyErr_SetString(PyExc_TypeError, "[gemm] the loader of OpenBLAS must return a path");
-    return false;
-  }
-  void* library = dlopen(PyBytes_AS_STRING(bytes.get()), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    PyErr_Format(PyExc_RuntimeError, "[gemm] cannot load OpenBLAS: %s", dlerror());
-    return false;
-  }
-  void (*set_threads)(int);
-  Blas blas;
-  if (!find(library, "scipy_openblas_set_num_threads", &set_threads)) return false;
-  if (!find(library, "scipy_cblas_sgemm", &blas.sgemm) || !find(library, "scipy_cblas_dgemm", &blas.dgemm))
-    return false;
-  if (!find(library, "scipy_cblas_cgemm", &blas.cgemm) || !find(library, "scipy_cblas_zgemm", &blas.zgemm))
-    return false;
-  if (!find(library, "scipy_cblas_sgemv", &blas.sgemv) || !find(library, "scipy_cblas_dgemv", &blas.dgemv))
-    return false;
-  if (!find(library, "scipy_cblas_cgemv", &blas.cgemv) || !find(library, "scipy_cblas_zgemv", &blas.zgemv))
-    return false;
-  set_threads(1);
-  g_blas = blas;
-  g_loaded = true;
-  return true;
-}
+constexpr int64_t kRowsOfTask = 128;         // 128 x 512 packed float32: a quarter of a second-level cache
+constexpr int64_t kColumnsOfTask = 128;      // of the packed operand that is walked while the other one is cached
+constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the second-level cache need not be packed
+constexpr int64_t kSharedBytes = 32 << 20;   // packed operand of all threads
+constexpr int64_t kPartialBytes = 4 << 20;   // sums of blocks of k, when k is what is cut
+constexpr int64_t kVectorBytesOfTask = 128 << 10;
+constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
+constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
+constexpr double kTileNs = 6;  // a tile's fixed cost
 
 struct BatchDim {
   int64_t extent, a, b, c;  // strides in bytes
 };
 
+int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
+
+// How an epilogue walks the result: one loop over all elements, rows by columns, whole rows.
+enum class Form { none, flat, grid, rows };
+
 class GemmStep final : public Step {
  public:
   Status run(Frame& frame) const override {
     if (m == 0 || n == 0 || batch_count == 0) return Status::ok;
-    bool parallel = (batch_count > 1 || most_pieces > 1) && pool_worth(cost);
-    Job job{this, frame.number, pieces(parallel), a.address(frame), b.address(frame), c.address(frame)};
-    int64_t total = batch_count * job.pieces;
-    if (total > 1 && parallel) pool_run(run_pieces, &job, total, 1, cost);
-    else run_pieces(&job, 0, total);
-    return Status::ok;
+    Job job{this, &frame, frame.number, a.address(frame), b.address(frame), c.address(frame), 1, false};
+    job.threads = pool_worth(cost) ? pool_threads() : 1;
+    double one = cost / double(batch_count);
+    if (batch_count > 1 && job.threads > 1 && (batch_count >= 4 * job.threads || one < 20000)) {
+      job.threads = 1;
+      pool_run(run_products, &job, batch_count, 1, cost);
+    } else {
+      run_products(&job, 0, batch_count);
+    }
+    if (job.failed.load(std::memory_order_relaxed)) return Status::no_memory;
+    return stream_cancelled(frame.number) ? Status::cancelled : Status::ok;
   }
   double cost_ns() const override { return cost; }
+  bool is_kernel() const override { return epilogue != nullptr; }
 
-  char dtype = 'f';
-  bool ta = false, tb = false;
-  int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0, itemsize = 4;
+  std::unique_ptr<Step> epilogue;  // or nullptr
+  Form form = Form::none;
+  const GemmKernels* kernels = nullptr;
+  int64_t m = 0, n = 0, k = 0;
+  int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // strides in elements; c's columns are contiguous
   Place a{}, b{}, c{};
   std::vector<BatchDim> batch;
   int64_t batch_count = 1;
-  int64_t most_pieces = 1;      // a function of shape and dtype only
-  bool cut_rows = true;         // along m, else along n
-  bool follow_threads = false;  // the bits are those of the whole product, however it is cut
   double cost = 0;
 
-  void plan_pieces() {
-    double flops = 2.0 * double(m) * double(n) * double(std::max<int64_t>(k, 1)) * (is_complex() ? 4 : 1);
-    double rate = dtype == 'f' || dtype == 'F' ? 90.0 : 45.0;  // flops per ns
-    double bytes = double(itemsize) * (double(m) * double(k) + double(k) * double(n) + double(m) * double(n));
-    cost = double(batch_count) * (150 + std::max(flops / rate, bytes * 0.05));
-    cut_rows = n == 1 || (m != 1 && m * 4 >= n);  // packing the other operand again for each piece costs less this way
-    int64_t extent = cut_rows ? m : n;
-    // A vector times a matrix is bound by memory: pieces of 1 MB. Its kernels are not probed.
-    double products = double(m) * double(n) * double(k);
-    double wanted = is_vector() ? double(extent) * double(k) * double(itemsize) / 1e6 : 2 * products / kPieceFlops;
-    most_pieces = std::clamp<int64_t>(int64_t(std::min(wanted, 1e6)), 1, std::max<int64_t>(extent / unit_of(dtype), 1));
-    if (is_vector()) most_pieces = std::min<int64_t>(most_pieces, 256);
+  void plan() {
+    double read = double(kernels->source_bytes) * (double(m) * double(k) + double(k) * double(n));
+    double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
+    vector = (m == 1 || n == 1) && kernels->vector != nullptr;
+    int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
+    double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
+    double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;
+    cost = double(batch_count) * (20 + (vector ? 0 : kTileNs * double(tiles)) + std::max(flops, bytes * (bytes < kLargeVectorBytes ? 0.012 : 0.05)));
+    span = kGemmBlock * kernels->depth;
+    in_place = kernels->strided != nullptr && b_column == 1 && n * k * kernels->source_bytes <= kInPlaceBytes &&
+               (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
+    // rows that lie a multiple of a cache's way apart evict each other
+    if (a_k == 1 && m > 4 && k > 64 && a_row * kernels->source_bytes % 2048 == 0) in_place = false;
+    wide = m <= 2 * kRowsOfTask && n > m;
+    if (epilogue != nullptr) cost += epilogue->cost_ns();
+    // tasks use the thread's scratch between their parts; one call of a flat epilogue wants whole rows
+    by_part = form == Form::grid && !epilogue->needs_scratch();
+    if (form == Form::grid && !by_part) form = Form::rows;
   }
-  bool is_vector() const { return m == 1 || n == 1; }
 
  private:
   struct Job {
     const GemmStep* step;
+    const Frame* frame;
     uint64_t number;  // the task's, for cancellation
-    int64_t pieces;
-    char *a, *b, *c;
+    const char *a, *b;
+    char* c;
+    int threads;  // that one product may use
+    std::atomic<bool> failed;
+  };
+  struct Product {
+    Job* job;
+    const char *a, *b;
+    char* c;
   };
 
-  // How many pieces each product is cut into now.
-  int64_t pieces(bool parallel) const {
-    if (is_vector()) return most_pieces;
-    if (!follow_threads) return std::min<int64_t>(most_pieces, 8);
-    int64_t threads = pool_threads();
-    if (!parallel || batch_count >= 4 * threads) return 1;
-    int64_t extent = cut_rows ? m : n;
-    return std::min(most_pieces, extent >= threads * kLongPiece ? 2 * threads : threads);
+  int64_t tile_columns() const { return kernels->vectors * kernels->lanes; }
+
+  // Calls function(context, low, high) over 0..total, on the pool if this product may.
+  void each(const Product& product, ChunkFunction function, void* context, int64_t total) const {
+    if (product.job->threads > 1 && total > 1) pool_run(function, context, total, 1, cost / double(batch_count));
+    else function(context, 0, total);
   }
 
-  bool is_complex() const { return dtype == 'F' || dtype == 'D'; }
-
-  int64_t border(int64_t extent, int64_t pieces, int64_t i) const {
-    int64_t unit = unit_of(dtype);
-    return i == pieces ? extent : std::min(extent, (extent * i / pieces + unit / 2) / unit * unit);
-  }
-
-  static void run_pieces(void* context, int64_t low, int64_t high) {
-    const Job& job = *static_cast<const Job*>(context);
-    const GemmStep& step = *job.step;
-    for (int64_t item = low; item < high && !stream_cancelled(job.number); ++item) {
-      int64_t piece = item % job.pieces, rest = item / job.pieces;
-      char *a = job.a, *b = job.b, *c = job.c;
+  static void run_products(void* context, int64_t low, int64_t high) {
+    Job* job = static_cast<Job*>(context);
+    const GemmStep& step = *job->step;
+    for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
+      Product product{job, job->a, job->b, job->c};
+      int64_t rest = item;
       for (size_t d = step.batch.size(); d-- > 0;) {
         int64_t index = rest % step.batch[d].extent;
         rest /= step.batch[d].extent;
-        a += index * step.batch[d].a;
-        b += index * step.batch[d].b;
-        c += index * step.batch[d].c;
+        product.a += index * step.batch[d].a;
+        product.b += index * step.batch[d].b;
+        product.c += index * step.batch[d].c;
       }
-      int64_t extent = step.cut_rows ? step.m : step.n;
-      step.multiply_range(step.border(extent, job.pieces, piece), step.border(extent, job.pieces, piece + 1), a, b, c);
+      step.multiply(product);
     }
+  }
+
+  void multiply(const Product& product) const {
+    int64_t units = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
+    bool deep = product.job->threads > 1 && units < 4 * product.job->threads && k >= 8 * span;
+    if (k == 0) fill_zero(product.c);
+    else if (vector) multiply_vector(product);
+    else if (deep) multiply_deep(product);
+    else if (in_place) return multiply_in_place(product);
+    else return multiply_packed(product);
+    finish_all(product);
+  }
+
+  // Runs the epilogue on rows row0..row1 of this product, by part: on columns column0..column1 of them.
+  void finish(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
+    const int64_t above = (product.c - product.job->c) / (n * kernels->result_bytes);  // rows of earlier products
+    row0 += above;
+    row1 += above;
+    if (form == Form::grid) return run_epilogue(product, {row0, row1, column0, column1});
+    if (form == Form::rows) return run_epilogue(product, {row0, row1, 0, -1});
+    run_epilogue(product, {0, -1, row0 * n, row1 * n});
+  }
+  void run_epilogue(const Product& product, const int64_t (&part)[4]) const {
+    if (epilogue->run_part(*product.job->frame, part) != Status::ok)
+      product.job->failed.store(true, std::memory_order_relaxed);
+  }
+
+  // Runs the epilogue on the whole product.
+  void finish_all(const Product& product) const {
+    if (form == Form::none) return;
+    const int64_t size = std::max<int64_t>(1, std::min(pieces_of(m, product.job->threads), pieces_of(kFinishElements, n)));
+    Range range{this, &product, size, true};
+    each(product, run_finish, &range, pieces_of(m, size));
+  }
+  static void run_finish(void* context, int64_t low, int64_t high) {
+    const Range& range = *static_cast<const Range*>(context);
+    const GemmStep& step = *range.step;
+    step.finish(*range.product, low * range.size, std::min(step.m, high * range.size), 0, step.n);
+  }
+
+  void fill_zero(char* to) const {
+    for (int64_t row = 0; row < m; ++row) std::memset(to + row * c_row * kernels->result_bytes, 0, size_t(n * kernels->result_bytes));
+  }
+
+  // Tiles of one block of k.
+
+  // A range of rows times a range of columns. a and b point at the range's first elements.
+  struct Block {
+    const char* a;
+    int64_t a_row, a_k;  // elements; packed: not used, slivers of balanced heights follow each other
+    const char* b;
+    int64_t b_k;       // elements
+    int64_t b_sliver;  // bytes from one tile's columns to the next
+    char* c;           // row-major, `c_row` elements
+    int64_t c_row;
+    int64_t rows, columns, k;
+    char* store;  // b is not packed yet: the first sliver leaves it here
+    bool a_packed, b_padded, add;
+    bool last;                     // of k: the epilogue may follow
+    int64_t row0, column0;         // of the product
+  };
+
+  void multiply_block(const Block& block, const Product& product) const {
+    const int64_t width = tile_columns(), slivers = pieces_of(block.rows, kernels->height);
+    const int64_t steps = pieces_of(block.k, kernels->depth);
+    const GemmTileFunction* functions = block.a_packed ? kernels->packed : kernels->strided;
+    GemmTile tile{};
+    tile.a_row = block.a_row;
+    tile.a_k = block.a_k;
+    tile.c_row = block.c_row;
+    tile.k = steps;
+    tile.add = block.add;
+    const int64_t packed_sliver = width * steps * kernels->packed_bytes;
+    for (int64_t first = 0; first < block.columns; first += kColumnsOfTask) {
+      const int64_t last = std::min(block.columns, first + kColumnsOfTask);
+      for (int64_t sliver = 0, row = 0; sliver < slivers; ++sliver) {
+        const int64_t next = block.rows * (sliver + 1) / slivers, height = next - row;
+        tile.a = block.a_packed ? block.a + row * steps * kernels->packed_bytes
+                                : block.a + row * block.a_row * kernels->source_bytes;
+        char* c = block.c + row * block.c_row * kernels->result_bytes;
+        const bool storing = block.store != nullptr && sliver == 0, stored = block.store != nullptr && sliver > 0;
+        if (storing) functions = kernels->storing;
+        if (stored) functions = kernels->packed;
+        for (int64_t column = first; column < last; column += width) {
+          tile.columns = int(std::min(width, block.columns - column));
+          const int64_t vectors = pieces_of(tile.columns, kernels->lanes);
+          tile.ahead = storing && column == first;
+          tile.store = block.store + column / width * packed_sliver;
+          tile.b = stored ? tile.store : block.b + column / width * block.b_sliver;
+          tile.b_k = block.b_k != 0 && !stored ? block.b_k : vectors * kernels->lanes;
+          tile.b_padded = block.b_padded || stored;
+          tile.c = c + column * kernels->result_bytes;
+          functions[(height - 1) * kernels->vectors + vectors - 1](tile);
+        }
+        row = next;
+      }
+      if (block.last && by_part)
+        finish(product, block.row0, block.row0 + block.rows, block.column0 + first, block.column0 + last);
+    }
+  }
+
+  // Small products: nothing is packed.
+
+  struct Range {
+    const GemmStep* step;
+    const Product* product;
+    int64_t size;  // rows (or columns) of one task
+    bool rows;
+    const char* shared = nullptr;           // the packed operand of all tasks
+    int64_t column0 = 0, columns = 0;       // of the result
+    int64_t k0 = 0, k1 = 0;
+  };
+
+  void multiply_in_place(const Product& product) const {
+    const int threads = product.job->threads;
+    Range range{this, &product, 0, m >= 2 * kernels->height || n <= tile_columns()};
+    const int64_t extent = range.rows ? m : n, unit = range.rows ? kernels->height : tile_columns();
+    const int64_t tasks = threads == 1 ? 1 : cost < 20000 ? threads : 4 * threads;
+    range.size = std::max(pieces_of(extent, tasks), std::min(unit, extent));
+    if (!range.rows) range.size = up(range.size, tile_columns());
+    each(product, run_in_place, &range, pieces_of(extent, range.size));
+    if (!by_part && !range.rows) finish_all(product);
+  }
+
+  static void run_in_place(void* context, int64_t low, int64_t high) {
+    const Range& range = *static_cast<const Range*>(context);
+    const GemmStep& step = *range.step;
+    const int64_t extent = range.rows ? step.m : step.n;
+    for (int64_t task = low; task < high; ++task) {
+      const int64_t first = task * range.size, last = std::min(extent, first + range.size);
+      if (range.rows) step.rectangle(*range.product, first, last, 0, step.n);
+      if (range.rows && !step.by_part && step.form != Form::none) step.finish(*range.product, first, last, 0, step.n);
+      if (!range.rows) step.rectangle(*range.product, 0, step.m, first, last);
+    }
+  }
+
+  void rectangle(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const {
+    const int64_t item = kernels->source_bytes;
+    Block block{};
+    block.a_row = a_row;
+    block.a_k = a_k;
+    block.b_k = b_k;
+    block.b_sliver = tile_columns() * item;
+    block.c = product.c + (row0 * c_row + column0) * kernels->result_bytes;
+    block.c_row = c_row;
+    block.rows = row1 - row0;
+    block.columns = column1 - column0;
+    block.row0 = row0;
+    block.column0 = column0;
+    for (int64_t k0 = 0; k0 < k; k0 += span) {
+      block.a = product.a + (row0 * a_row + k0 * a_k) * item;
+      block.b = product.b + (k0 * b_k + column0) * item;
+      block.k = std::min(span, k - k0);
+      block.add = k0 > 0;
+      block.last = k0 + block.k == k;
+      multiply_block(block, product);
+    }
+  }
+
+  // Packing.
+
+  int64_t packed_columns(int64_t columns) const {
+    return columns / tile_columns() * tile_columns() + up(columns % tile_columns(), kernels->lanes);
+  }
+
+  // Columns of b as slivers of a tile's columns, the last one padded to whole vectors.
+  void pack_columns(const char* from, int64_t columns, int64_t depth, char* to) const {
+    const int64_t steps = pieces_of(depth, kernels->depth);
+    for (int64_t column = 0; column < columns; column += tile_columns()) {
+      const int64_t width = std::min(tile_columns(), columns - column), padded = up(width, kernels->lanes);
+      kernels->pack(from + column * b_column * kernels->source_bytes, b_k, b_column, depth, width, padded,
+                    to + column * steps * kernels->packed_bytes);
+    }
+  }
+
+  // Rows of a as slivers of balanced heights.
+  void pack_rows(const char* from, int64_t rows, int64_t depth, char* to) const {
+    const int64_t steps = pieces_of(depth, kernels->depth), slivers = pieces_of(rows, kernels->height);
+    for (int64_t sliver = 0, row = 0; sliver < slivers; ++sliver) {
+      const int64_t next = rows * (sliver + 1) / slivers;
+      kernels->pack(from + row * a_row * kernels->source_bytes, a_k, a_row, depth, next - row, next - row,
+                    to + row * steps * kernels->packed_bytes);
+      row = next;
+    }
+  }
+
+  const char* row_of_a(const Product& product, int64_t row, int64_t k0) const {
+    return product.a + (row * a_row + k0 * a_k) * kernels->source_bytes;
+  }
+  const char* column_of_b(const Product& product, int64_t column, int64_t k0) const {
+    return product.b + (k0 * b_k + column * b_column) * kernels->source_bytes;
+  }
+
+  // Large products. Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are columns.
+
+  void multiply_packed(const Product& product) const {
+    const int64_t block_bytes = span * kernels->packed_bytes;
+    Range range{this, &product, 0, !wide};
+    // as many columns (wide: rows, all of them) and blocks of k as the shared memory holds
+    const int64_t most = std::max(kSharedBytes / block_bytes, tile_columns());
+    const int64_t columns = wide ? n : std::min(packed_columns(n), most / tile_columns() * tile_columns());
+    const int64_t width = wide ? m : columns;
+    const int64_t blocks = std::clamp<int64_t>(most / width, 1, pieces_of(k, span));
+    Buffer* buffer = buffer_allocate(width * std::min(blocks * span, up(k, kernels->depth)) * kernels->packed_bytes);
+    if (buffer == nullptr) {
+      product.job->failed.store(true, std::memory_order_relaxed);
+      return;
+    }
+    range.shared = buffer->data;
+    for (range.column0 = 0; range.column0 < n; range.column0 += columns) {
+      range.columns = std::min(columns, n - range.column0);
+      for (range.k0 = 0; range.k0 < k; range.k0 = range.k1) {
+        range.k1 = std::min(k, range.k0 + blocks * span);
+        range.size = shared_unit();
+        each(product, pack_shared, &range,
+             pieces_of(wide ? m : range.columns, range.size) * pieces_of(range.k1 - range.k0, span));
+        range.size = task_size(product, wide ? range.columns : m);
+        each(product, run_packed, &range, pieces_of(wide ? range.columns : m, range.size));
+      }
+    }
+    buffer_release(buffer);
+    if (!by_part && !rows_by_task(columns)) finish_all(product);
+  }
+
+  // Whether the tasks of a packed product make whole rows, and the epilogue wants these.
+  bool rows_by_task(int64_t columns) const { return !wide && columns >= n && form != Form::none; }
+
+  int64_t shared_unit() const { return wide ? m : kColumnsOfTask; }
+  int64_t task_size(const Product& product, int64_t extent) const {
+    const int64_t tasks = 4 * product.job->threads;
+    if (wide) return up(std::clamp<int64_t>(pieces_of(extent, tasks), tile_columns(), kColumnsOfTask), tile_columns());
+    return std::clamp<int64_t>(pieces_of(extent, tasks), 1, kRowsOfTask);
+  }
+
+  // Where a block of k begins in the shared operand, which has `width` columns (wide: rows).
+  char* shared_block(const Range& range, int64_t k0, int64_t width) const {
+    return const_cast<char*>(range.shared) + (k0 - range.k0) / kernels->depth * width * kernels->packed_bytes;
+  }
+
+  static void pack_shared(void* context, int64_t low, int64_t high) {
+    const Range& range = *static_cast<const Range*>(context);
+    const GemmStep& step = *range.step;
+    const int64_t extent = step.wide ? step.m : range.columns, pieces = pieces_of(extent, range.size);
+    const int64_t width = step.wide ? step.m : step.packed_columns(range.columns);
+    for (int64_t unit = low; unit < high; ++unit) {
+      const int64_t k0 = range.k0 + unit / pieces * step.span, depth = std::min(step.span, range.k1 - k0);
+      const int64_t first = unit % pieces * range.size, count = std::min(range.size, extent - first);
+      char* to = step.shared_block(range, k0, width) + first * pieces_of(depth, step.kernels->depth) * step.kernels->packed_bytes;
+      if (step.wide) step.pack_rows(step.row_of_a(*range.product, first, k0), count, depth, to);
+      else step.pack_columns(step.column_of_b(*range.product, range.column0 + first, k0), count, depth, to);
+    }
+  }
+
+  static void run_packed(void* context, int64_t low, int64_t high) {
+    const Range& range = *static_cast<const Range*>(context);
+    const GemmStep& step = *range.step;
+    Job& job = *range.product->job;
+    const int64_t extent = step.wide ? range.columns : step.m;
+    const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.span * step.kernels->packed_bytes;
+    for (int64_t task = low; task < high && !stream_cancelled(job.number); ++task) {
+      const int64_t first = task * range.size, last = std::min(extent, first + range.size);
+      char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
+      if (own == nullptr) return job.failed.store(true, std::memory_order_relaxed);
+      if (step.wide) step.multiply_columns(range, range.column0 + first, last - first, own);
+      else step.multiply_rows(range, first, last - first, own);
+      if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k)
+        step.finish(*range.product, first, last, 0, step.n);
+    }
+  }
+
+  void multiply_rows(const Range& range, int64_t row, int64_t rows, char* own) const {
+    Block block = packed_block(range, row, range.column0);
+    block.rows = rows;
+    block.columns = range.columns;
+    for (int64_t k0 = range.k0; k0 < range.k1; k0 += span) {
+      block.k = std::min(span, range.k1 - k0);
+      pack_rows(row_of_a(*range.product, row, k0), rows, block.k, own);
+      block.a = own;
+      block.b = shared_block(range, k0, packed_columns(range.columns));
+      block.b_sliver = tile_columns() * pieces_of(block.k, kernels->depth) * kernels->packed_bytes;
+      block.add = k0 > 0;
+      block.last = k0 + block.k == k;
+      multiply_block(block, *range.product);
+    }
+  }
+
+  void multiply_columns(const Range& range, int64_t column, int64_t columns, char* own) const {
+    Block block = packed_block(range, 0, column);
+    block.rows = m;
+    block.columns = columns;
+    for (int64_t k0 = range.k0; k0 < range.k1; k0 += span) {
+      block.k = std::min(span, range.k1 - k0);
+      block.a = shared_block(range, k0, m);
+      if (kernels->storing != nullptr && b_column == 1) {
+        block.b = column_of_b(*range.product, column, k0);
+        block.b_k = b_k;
+        block.b_sliver = tile_columns() * kernels->source_bytes;
+        block.b_padded = false;
+        block.store = own;
+      } else {
+        pack_columns(column_of_b(*range.product, column, k0), columns, block.k, own);
+        block.b = own;
+        block.b_sliver = tile_columns() * pieces_of(block.k, kernels->depth) * kernels->packed_bytes;
+      }
+      block.add = k0 > 0;
+      block.last = k0 + block.k == k;
+      multiply_block(block, *range.product);
+    }
+  }
+
+  Block packed_block(const Range& range, int64_t row, int64_t column) const {
+    Block block{};
+    block.a_packed = block.b_padded = true;
+    block.c = range.product->c + (row * c_row + column) * kernels->result_bytes;
+    block.c_row = c_row;
+    block.row0 = row;
+    block.column0 = column;
+    return block;
+  }
+
+  // Few elements, each a long sum: tasks are blocks of k, whose sums are added in order afterwards.
+
+  struct Deep {
+    const GemmStep* step;
+    const Product* product;
+    int64_t first;  // block of k
+    char* sums;
+  };
+
+  void multiply_deep(const Product& product) const {
+    const int64_t bytes = up(m * n * kernels->result_bytes, 64), blocks = pieces_of(k, depth_of_block());
+    const int64_t wave = std::clamp<int64_t>(kPartialBytes / bytes, 1, blocks);
+    Buffer* buffer = buffer_allocate(wave * bytes);
+    if (buffer == nullptr) {
+      product.job->failed.store(true, std::memory_order_relaxed);
+      return;
+    }
+    Deep deep{this, &product, 0, buffer->data};
+    for (; deep.first < blocks; deep.first += wave) {
+      const int64_t count = std::min(wave, blocks - deep.first);
+      each(product, run_deep, &deep, count);
+      for (int64_t block = 0; block < count; ++block)
+        add_sums(product.c, deep.sums + block * bytes, deep.first + block == 0);
+    }
+    buffer_release(buffer);
+  }
+
+  int64_t depth_of_block() const { return vector ? kGemmVectorBlock : span; }
+
+  static void run_deep(void* context, int64_t low, int64_t high) {
+    const Deep& deep = *static_cast<const Deep*>(context);
+    const GemmStep& step = *deep.step;
+    const GemmKernels& kernels = *step.kernels;
+    Job& job = *deep.product->job;
+    const int64_t bytes = up(step.m * step.n * kernels.result_bytes, 64);
+    const int64_t a_bytes = up(step.m * step.span * kernels.packed_bytes, 64);
+    char* own = nullptr;
+    if (!step.vector) {
+      own = static_cast<char*>(
+          thread_scratch(a_bytes + step.packed_columns(step.n) * step.span * kernels.packed_bytes));
+      if (own == nullptr) {
+        job.failed.store(true, std::memory_order_relaxed);
+        return;
+      }
+    }
+    for (int64_t index = low; index < high && !stream_cancelled(job.number); ++index) {
+      const int64_t block_depth = step.depth_of_block();
+      const int64_t k0 = (deep.first + index) * block_depth, depth = std::min(block_depth, step.k - k0);
+      char* sums = deep.sums + index * bytes;
+      if (step.vector) {
+        step.vector_block(*deep.product, 0, std::max(step.m, step.n), k0, depth, sums, 1, false);
+        continue;
+      }
+      step.pack_rows(step.row_of_a(*deep.product, 0, k0), step.m, depth, own);
+      step.pack_columns(step.column_of_b(*deep.product, 0, k0), step.n, depth, own + a_bytes);
+      Block block{};
+      block.a = own;
+      block.b = own + a_bytes;
+      block.b_sliver = step.tile_columns() * pieces_of(depth, kernels.depth) * kernels.packed_bytes;
+      block.c = sums;
+      block.c_row = step.n;
+      block.rows = step.m;
+      block.columns = step.n;
+      block.k = depth;
+      block.a_packed = block.b_padded = true;
+      step.multiply_block(block, *deep.product);
+    }
+  }
+
+  template <class T>
+  static void add_all(void* to, const void* from, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) static_cast<T*>(to)[i] += static_cast<const T*>(from)[i];
+  }
+  void add_sums(char* to, const char* from, bool first) const {
+    for (int64_t row = 0; row < m; ++row) {
+      if (first) std::memcpy(to, from, size_t(n * kernels->result_bytes));
+      else if (result == 'f') add_all<float>(to, from, n);
+      else if (result == 'd') add_all<double>(to, from, n);
+      else if (kernels->result_bytes == 4) add_all<uint32_t>(to, from, n);
+      else add_all<uint64_t>(to, from, n);
+      to += c_row * kernels->result_bytes;
+      from += n * kernels->result_bytes;
+    }
+  }
+
+  // A vector and a matrix: bound by memory.
+
+  void multiply_vector(const Product& product) const {
+    const int64_t rows = std::max(m, n), item = kernels->source_bytes;
+    const int64_t most = std::clamp<int64_t>(rows * k * item / kVectorBytesOfTask, 1, 1 << 20);
+    Range range{this, &product, rows, true};
+    if (product.job->threads > 1 && most > 1) {
+      // long pieces of contiguous columns, but enough tasks; else blocks of k
+      const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > kLargeVectorBytes ? 512 : 128;
+      if (rows < 2 * least * product.job->threads && k >= 2 * kGemmVectorBlock * product.job->threads)
+        return multiply_deep(product);
+      range.size = up(std::max(pieces_of(rows, std::min<int64_t>(most, 4 * product.job->threads)), least), 64);
+    }
+    each(product, run_vector, &range, pieces_of(rows, range.size));
+  }
+
+  int64_t matrix_row() const { return n == 1 ? a_row : b_column; }
+
+  static void run_vector(void* context, int64_t low, int64_t high) {
+    const Range& range = *static_cast<const Range*>(context);
+    const GemmStep& step = *range.step;
+    const int64_t rows = std::max(step.m, step.n), y_row = step.n == 1 ? step.c_row : 1;
+    for (int64_t task = low; task < high && !stream_cancelled(range.product->job->number); ++task) {
+      const int64_t first = task * range.size, count = std::min(range.size, rows - first);
+      for (int64_t k0 = 0; k0 < step.k; k0 += kGemmVectorBlock)
+        step.vector_block(*range.product, first, count, k0, std::min(kGemmVectorBlock, step.k - k0),
+                          range.product->c + first * y_row * step.kernels->result_bytes, y_row, k0 > 0);
+    }
+  }
+
+  void vector_block(const Product& product, int64_t row, int64_t rows, int64_t k0, int64_t depth, char* y,
+                    int64_t y_row, bool add) const {
+    GemmVector work{};
+    const bool left = n == 1;  // the matrix is on the left
+    work.a_row = left ? a_row : b_column;
+    work.a_k = left ? a_k : b_k;
+    work.a = (left ? product.a : product.b) + (row * work.a_row + k0 * work.a_k) * kernels->source_bytes;
+    work.x_k = left ? b_k : a_k;
+    work.x = (left ? product.b : product.a) + k0 * work.x_k * kernels->source_bytes;
+    work.y = y;
+    work.y_row = y_row;
+    work.rows = rows;
+    work.k = depth;
+    work.add = add;
+    // more rows at once: longer contiguous reads, which memory likes; fewer: sums in the first cache
+    work.tile = double(rows) * double(k) * kernels->source_bytes > kLargeVectorBytes ? 4096 : 4096 / kernels->source_bytes;
+    work.scratch = nullptr;
+    if (work.a_k != 1 || work.x_k != 1) {
+      const int64_t sums = kGemmLanes * (std::min(work.tile, rows) * kernels->source_bytes + 64);
+      work.scratch = static_cast<char*>(thread_scratch(std::max(sums, depth * kernels->source_bytes)));
+      if (work.scratch == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
+    }
+    kernels->vector(work);
   }
 
  public:
-  // Rows (or columns) low..high of the product.
-  void multiply_range(int64_t low, int64_t high, const char* pa, const char* pb, char* pc) const {
-    if (low >= high) return;
-    if (cut_rows) multiply(high - low, n, pa + (ta ? low : low * lda) * itemsize, pb, pc + low * ldc * itemsize);
-    else multiply(m, high - low, pa, pb + (tb ? low * ldb : low) * itemsize, pc + low * itemsize);
-  }
+  char result = 'f';
 
  private:
-  void multiply(int64_t rows, int64_t columns, const char* pa, const char* pb, char* pc) const {
-    if (k == 0 || m == 1 || n == 1)
-      for (int64_t i = 0; i < rows; ++i) std::memset(pc + i * ldc * itemsize, 0, size_t(columns * itemsize));
-    if (k == 0) return;
-    std::complex<float> one_f = 1, zero_f = 0;
-    std::complex<double> one_d = 1, zero_d = 0;
-    bool vector = m == 1 || n == 1;
-    switch (dtype) {
-      case 'f':
-        return vector ? matvec(g_blas.sgemv, 1.0f, 0.0f, rows, columns, pa, pb, pc)
-                      : matmul(g_blas.sgemm, 1.0f, 0.0f, rows, columns, pa, pb, pc);
-      case 'd':
-        return vector ? matvec(g_blas.dgemv, 1.0, 0.0, rows, columns, pa, pb, pc)
-                      : matmul(g_blas.dgemm, 1.0, 0.0, rows, columns, pa, pb, pc);
-      case 'F':
-        return vector ? matvec<const void*>(g_blas.cgemv, &one_f, &zero_f, rows, columns, pa, pb, pc)
-                      : matmul<const void*>(g_blas.cgemm, &one_f, &zero_f, rows, columns, pa, pb, pc);
-      default:
-        return vector ? matvec<const void*>(g_blas.zgemv, &one_d, &zero_d, rows, columns, pa, pb, pc)
-                      : matmul<const void*>(g_blas.zgemm, &one_d, &zero_d, rows, columns, pa, pb, pc);
-    }
-  }
-
-  template <class T>
-  void matmul(Gemm<T> gemm, T one, T zero, int64_t rows, int64_t columns, const char* pa, const char* pb,
-              char* pc) const {
-    gemm(kRowMajor, ta ? kTrans : kNoTrans, tb ? kTrans : kNoTrans, int(rows), int(columns), int(k), one, pa, int(lda),
-         pb, int(ldb), zero, pc, int(ldc));
-  }
-
-  // One side is a vector. The result was zeroed: beta 0 would read what is there.
-  template <class T>
-  void matvec(Gemv<T> gemv, T one, T, int64_t rows, int64_t columns, const char* pa, const char* pb, char* pc) const {
-    if (n == 1) {
-      int stride = tb ? 1 : int(ldb);
-      if (ta) gemv(kRowMajor, kTrans, int(k), int(rows), one, pa, int(lda), pb, stride, one, pc, int(ldc));
-      else gemv(kRowMajor, kNoTrans, int(rows), int(k), one, pa, int(lda), pb, stride, one, pc, int(ldc));
-    } else {
-      int stride = ta ? int(lda) : 1;
-      if (tb) gemv(kRowMajor, kNoTrans, int(columns), int(k), one, pb, int(ldb), pa, stride, one, pc, 1);
-      else gemv(kRowMajor, kTrans, int(k), int(columns), one, pb, int(ldb), pa, stride, one, pc, 1);
-    }
-  }
+  bool vector = false, in_place = false, wide = false;
+  int64_t span = kGemmBlock;  // elements of k whose sum is one chain
+  bool by_part = false;       // the epilogue runs on tiles, else on rows
 };
-
-// Whether a product cut at multiples of its unit has the bits of the whole one, for this kind of element. Probed once.
-bool probe(char dtype, bool rows) {
-  static constexpr char kinds[] = "fdFD";
-  static int known[4][2];  // 0: not probed, 1: the same, -1: not
-  int& answer = known[std::strchr(kinds, dtype) - kinds][rows ? 1 : 0];
-  if (answer != 0) return answer > 0;
-  const int64_t unit = unit_of(dtype);
-  GemmStep step;
-  step.dtype = dtype;
-  step.itemsize = dtype == 'f' ? 4 : dtype == 'D' ? 16 : 8;
-  step.cut_rows = rows;
-  // No piece is as small as OpenBLAS's small-matrix path takes (real pieces are not either); k is more than one block.
-  step.m = rows ? 2 * unit + 61 : 67;
-  step.n = rows ? 67 : 2 * unit + 61;
-  step.k = 520;
-  step.lda = step.k;
-  step.ldb = step.ldc = step.n;
-  int64_t reals = step.itemsize / (dtype == 'f' || dtype == 'F' ? 4 : 8);
-  auto values = [&](int64_t count, uint32_t seed) {
-    std::vector<char> bytes(size_t(count * step.itemsize));
-    for (int64_t i = 0; i < count * reals; ++i) {
-      seed = seed * 1664525u + 1013904223u;
-      double value = double(int32_t(seed)) * 0x1p-31;
-      if (dtype == 'f' || dtype == 'F') reinterpret_cast<float*>(bytes.data())[i] = float(value);
-      else reinterpret_cast<double*>(bytes.data())[i] = value;
-    }
-    return bytes;
-  };
-  std::vector<char> a = values(step.m * step.k, 1), b = values(step.k * step.n, 2);
-  std::vector<char> whole = values(step.m * step.n, 3), pieces = values(step.m * step.n, 4);
-  int64_t extent = rows ? step.m : step.n;
-  step.multiply_range(0, extent, a.data(), b.data(), whole.data());
-  for (int64_t low = 0; low < extent; low += unit)
-    step.multiply_range(low, std::min(low + unit, extent), a.data(), b.data(), pieces.data());
-  answer = whole == pieces ? 1 : -1;
-  return answer > 0;
-}
 
 bool invalid(const char* message) {
   PyErr_SetString(PyExc_ValueError, message);
@@ -312,9 +639,10 @@ bool read_batch(PyObject* batch, GemmStep* step) {
 }
 
 // Bytes from the first to past the last element of a matrix and all of its batch; -1 if that does not fit.
-int64_t reach(int64_t rows, int64_t columns, int64_t leading, int64_t itemsize, const std::vector<BatchDim>& batch,
-              int64_t BatchDim::* stride) {
-  __int128 bytes = rows == 0 || columns == 0 ? 0 : (__int128(rows - 1) * leading + columns) * itemsize;
+int64_t reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize,
+              const std::vector<BatchDim>& batch, int64_t BatchDim::* stride) {
+  if (rows == 0 || columns == 0) return 0;
+  __int128 bytes = (__int128(rows - 1) * row + __int128(columns - 1) * column + 1) * itemsize;
   for (const BatchDim& dim : batch) {
     if (dim.extent == 0) return 0;
     bytes += __int128(dim.extent - 1) * (dim.*stride);
@@ -322,49 +650,58 @@ int64_t reach(int64_t rows, int64_t columns, int64_t leading, int64_t itemsize, 
   return bytes > INT64_MAX ? -1 : int64_t(bytes);
 }
 
+bool read_epilogue(const char* form, PyObject* kernel, const PlaceReader& places, GemmStep* step) {
+  static constexpr const char* names[] = {"none", "flat", "grid", "rows"};
+  for (int i = 1; i < 4; ++i)
+    if (std::strcmp(form, names[i]) == 0) step->form = Form(i);
+  if (step->form == Form::none || step->c_row != step->n) return invalid("[gemm] an epilogue cannot be run like this");
+  Ref fields = steal(PyTuple_GetSlice(kernel, 1, PyTuple_GET_SIZE(kernel)));
+  if (!fields) return false;
+  step->epilogue = make_kernel_step(fields.get(), places);
+  return step->epilogue != nullptr;
+}
+
 }  // namespace
 
 std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places) {
   auto step = std::make_unique<GemmStep>();
   PyObject *a, *b, *c, *batch;
-  int dtype, ta, tb;
-  long long m, n, k, lda, ldb, ldc;
-  if (!PyArg_ParseTuple(fields, "CppLLLOLOLOLO!;[executable] a gemm instruction has 13 fields after its name", &dtype,
-                        &ta, &tb, &m, &n, &k, &a, &lda, &b, &ldb, &c, &ldc, &PyTuple_Type, &batch))
+  int source, result;
+  long long m, n, k, a_row, a_k, b_k, b_column, c_row;
+  const char* form = "";
+  PyObject* epilogue = nullptr;
+  if (!PyArg_ParseTuple(fields, "CCLLLOLLOLLOLO!|sO!;[executable] a gemm instruction has 14 or 16 fields after its name",
+                        &source, &result, &m, &n, &k, &a, &a_row, &a_k, &b, &b_k, &b_column, &c, &c_row, &PyTuple_Type,
+                        &batch, &form, &PyTuple_Type, &epilogue))
     return nullptr;
-  int64_t sizes[4] = {m, n, k, 0}, leading[3] = {lda, ldb, ldc};
-  bool fits = dtype == 'f' || dtype == 'd' || dtype == 'F' || dtype == 'D';
-  for (int64_t size : sizes) fits = fits && size >= 0 && size <= INT_MAX;
-  for (int64_t ld : leading) fits = fits && ld >= 0 && ld <= INT_MAX;
-  if (!fits) {
-    invalid("[gemm] a size is negative or beyond 32 bits, or the dtype is not one of f d F D");
+  for (int64_t value : {m, n, k, a_row, a_k, b_k, b_column, c_row})
+    if (value < 0 || value > INT64_MAX / 64) {
+      invalid("[gemm] a size or stride is negative or too large");
+      return nullptr;
+    }
+  step->kernels = gemm_kernels(char(source), char(result));
+  if (step->kernels == nullptr) {
+    PyErr_Format(PyExc_ValueError, "[gemm] no kernels multiply dtype %c to dtype %c", source, result);
     return nullptr;
   }
-  step->dtype = char(dtype);
-  step->itemsize = dtype == 'f' ? 4 : dtype == 'D' ? 16 : 8;
-  step->ta = ta != 0;
-  step->tb = tb != 0;
+  if (m > 1 && c_row < n) {
+    invalid("[gemm] rows of the result overlap");
+    return nullptr;
+  }
+  step->result = char(result);
   step->m = m;
   step->n = n;
   step->k = k;
+  step->a_row = a_row;
+  step->a_k = a_k;
+  step->b_k = b_k;
+  step->b_column = b_column;
+  step->c_row = c_row;
   if (!read_batch(batch, step.get())) return nullptr;
-  int64_t columns[3] = {ta ? m : k, tb ? k : n, n};
-  int64_t rows[3] = {ta ? k : m, tb ? n : k, m};
-  for (int i = 0; i < 3; ++i) {
-    // A single row may come with any leading dimension; BLAS wants at least the row's length.
-    if (rows[i] <= 1) leading[i] = std::max<int64_t>(leading[i], std::max<int64_t>(columns[i], 1));
-    leading[i] = std::max<int64_t>(leading[i], 1);
-    if (leading[i] < columns[i]) {
-      invalid("[gemm] a leading dimension is shorter than a row");
-      return nullptr;
-    }
-  }
-  step->lda = leading[0];
-  step->ldb = leading[1];
-  step->ldc = leading[2];
-  int64_t bytes[3] = {reach(rows[0], columns[0], leading[0], step->itemsize, step->batch, &BatchDim::a),
-                      reach(rows[1], columns[1], leading[1], step->itemsize, step->batch, &BatchDim::b),
-                      reach(rows[2], columns[2], leading[2], step->itemsize, step->batch, &BatchDim::c)};
+  const int64_t item = step->kernels->source_bytes;
+  int64_t bytes[3] = {reach(m, k, a_row, a_k, item, step->batch, &BatchDim::a),
+                      reach(k, n, b_k, b_column, item, step->batch, &BatchDim::b),
+                      reach(m, n, c_row, 1, step->kernels->result_bytes, step->batch, &BatchDim::c)};
   if (bytes[0] < 0 || bytes[1] < 0 || bytes[2] < 0) {
     invalid("[gemm] the operands are too large");
     return nullptr;
@@ -372,31 +709,9 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
   if (!places.place(a, bytes[0], &step->a) || !places.place(b, bytes[1], &step->b) ||
       !places.place(c, bytes[2], &step->c))
     return nullptr;
-  step->plan_pieces();
-  if (!load_blas()) return nullptr;
-  if (step->most_pieces > 1 && !step->is_vector()) step->follow_threads = probe(step->dtype, step->cut_rows);
+  if (epilogue != nullptr && !read_epilogue(form, epilogue, places, step.get())) return nullptr;
+  step->plan();
   return step;
 }
-
-namespace {
-
-PyObject* set_blas_loader(PyObject*, PyObject* loader) {
-  if (!PyCallable_Check(loader)) {
-    PyErr_SetString(PyExc_TypeError, "[set_blas_loader] expected a callable that returns the path of OpenBLAS");
-    return nullptr;
-  }
-  Py_XSETREF(g_loader, Py_NewRef(loader));
-  Py_RETURN_NONE;
-}
-
-PyMethodDef kMethods[] = {
-    {"set_blas_loader", set_blas_loader, METH_O,
-     "set_blas_loader(callable): callable() gives the path of OpenBLAS, at the first product."},
-    {nullptr, nullptr, 0, nullptr},
-};
-
-}  // namespace
-
-int register_gemm(PyObject* module) { return PyModule_AddFunctions(module, kMethods); }
 
 }  // namespace weft

@@ -91,8 +91,37 @@ void table_insert_slot(JitFunction* self, Entry* entry) {
   self->slots[i] = entry;
 }
 
-// Moves the entries into a table of `capacity` slots, leaving out `drop` (whose reference becomes the caller's).
-bool table_rebuild(JitFunction* self, uint32_t capacity, Entry* drop) {
+// Entries know their tables through the CacheEntry they share, so that a program can be taken out of all of them.
+void note_place(JitFunction* self, Entry* entry) { entry->cached->places->emplace_back(self, entry); }
+
+void forget_place(JitFunction* self, Entry* entry) {
+  auto& places = *entry->cached->places;
+  for (auto& place : places) {
+    if (place.first != self || place.second != entry) continue;
+    place = places.back();
+    places.pop_back();
+    return;
+  }
+}
+
+// Takes an entry out; the caller gets the table's reference. Later entries of the run of slots move up.
+void table_remove(JitFunction* self, Entry* entry) {
+  uint32_t hole = uint32_t(entry->hash) & self->mask;
+  while (self->slots[hole] != entry) hole = (hole + 1) & self->mask;
+  for (uint32_t i = (hole + 1) & self->mask; self->slots[i] != nullptr; i = (i + 1) & self->mask) {
+    uint32_t home = uint32_t(self->slots[i]->hash) & self->mask;
+    if (((i - home) & self->mask) < ((i - hole) & self->mask)) continue;  // its home lies behind the hole
+    self->slots[hole] = self->slots[i];
+    hole = i;
+  }
+  self->slots[hole] = nullptr;
+  --self->count;
+  ++self->version;
+  forget_place(self, entry);
+}
+
+// Moves the entries into a table of `capacity` slots.
+bool table_rebuild(JitFunction* self, uint32_t capacity) {
   Entry** slots = static_cast<Entry**>(std::calloc(capacity, sizeof(Entry*)));
   if (slots == nullptr) return false;
   Entry** old = self->slots;
@@ -101,7 +130,7 @@ bool table_rebuild(JitFunction* self, uint32_t capacity, Entry* drop) {
   self->mask = capacity - 1;
   ++self->version;
   for (uint32_t i = 0; i < old_capacity; ++i)
-    if (old[i] != nullptr && old[i] != drop) table_insert_slot(self, old[i]);
+    if (old[i] != nullptr) table_insert_slot(self, old[i]);
   std::free(old);
   return true;
 }
@@ -123,16 +152,18 @@ bool table_install(JitFunction* self, const Signature& signature, Entry* entry) 
   }
   Entry* drop = known != nullptr ? known : self->count >= kMaxEntries ? oldest(self) : nullptr;
   bool grow = drop == nullptr && (self->count + 1) * 2 > self->mask + 1;
-  if ((drop != nullptr || grow) && !table_rebuild(self, grow ? (self->mask + 1) * 2 : self->mask + 1, drop)) {
+  if (grow && !table_rebuild(self, (self->mask + 1) * 2)) {
     entry_release(entry);
     PyErr_NoMemory();
     return false;
   }
+  if (drop != nullptr) table_remove(self, drop);
   entry->age = self->next_age++;
+  note_place(self, entry);
   table_insert_slot(self, entry);
   ++self->version;
-  if (drop == nullptr) ++self->count;
-  else entry_release(drop);  // may run destructors: last
+  ++self->count;
+  if (drop != nullptr) entry_release(drop);  // may run destructors: last
   return true;
 }
 
@@ -145,6 +176,8 @@ void table_clear(JitFunction* self) {
   self->mask = fresh != nullptr ? kFirstSlots - 1 : 0;
   self->count = 0;
   ++self->version;
+  for (uint32_t i = 0; i < capacity; ++i)
+    if (old[i] != nullptr) forget_place(self, old[i]);
   for (uint32_t i = 0; i < capacity; ++i)
     if (old[i] != nullptr) entry_release(old[i]);
   if (old != empty) std::free(old);
@@ -525,6 +558,16 @@ PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObj
 }  // namespace
 
 bool is_tracing() { return t_tracing; }
+
+void jit_retire(CacheEntry* cached) {
+  std::vector<Entry*> removed;
+  while (!cached->places->empty()) {
+    auto [table, entry] = cached->places->back();
+    table_remove(table, entry);
+    removed.push_back(entry);
+  }
+  for (Entry* entry : removed) entry_release(entry);  // may run destructors: last
+}
 
 PyObject* jit_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* keywords) {
   try {

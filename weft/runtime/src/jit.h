@@ -7,6 +7,9 @@
 
 namespace weft {
 
+struct Entry;  // a signature and its CacheEntry
+struct JitFunction;
+
 // What the slow path hands back: a program and how call arguments and results map to it.
 struct CacheEntry {
   PyObject_HEAD
@@ -18,9 +21,10 @@ struct CacheEntry {
   std::vector<char>* donated;            // per leaf index
   bool any_donated;
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
+  PyObject* weakrefs;
+  // The tables it is installed in (borrowed: a table takes itself out before it dies), and under which signature.
+  std::vector<std::pair<JitFunction*, Entry*>>* places;
 };
-
-struct Entry;  // a signature and its CacheEntry
 
 struct JitFunction {
   PyObject_HEAD
@@ -41,6 +45,9 @@ struct JitFunction {
 
 extern PyTypeObject* JitFunctionType;
 extern PyTypeObject* CacheEntryType;
+
+// Takes a program out of every table it is installed in.
+void jit_retire(CacheEntry* cached);
 
 // True while any trace other than eager evaluation is current in this thread.
 bool is_tracing();

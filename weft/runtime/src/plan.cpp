@@ -49,9 +49,7 @@ bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* 
                         out->nbytes);
   } else {
     out->nbytes = aval_bytes;
-    int64_t source = output                  ? plan.outputs[size_t(first)].nbytes
-                     : plan.in_avals.empty() ? aval_bytes
-                                             : plan.in_avals[size_t(first)]->nbytes;
+    int64_t source = output ? plan.outputs[size_t(first)].nbytes : plan.in_avals[size_t(first)]->nbytes;
     if (source < aval_bytes) return plan_error("[executable] output %lld shares a smaller buffer", (long long)position);
   }
   out->aval = reinterpret_cast<ShapedArray*>(Py_NewRef(aval));
@@ -86,9 +84,14 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
   if (std::strcmp(name, "kernel") == 0) return make_kernel_step(fields.get(), places);
   if (std::strcmp(name, "offset") == 0) return make_offset_step(fields.get(), places);
   if (std::strcmp(name, "gemm") == 0) return make_gemm_step(fields.get(), places);
+  if (std::strcmp(name, "blas") == 0) return make_blas_step(fields.get(), places);
   if (std::strcmp(name, "copy") == 0) return make_copy_step(fields.get(), places);
+  if (std::strcmp(name, "copyrows") == 0) return make_copy_rows_step(fields.get(), places);
   if (std::strcmp(name, "fill") == 0) return make_fill_step(fields.get(), places);
   if (std::strcmp(name, "python") == 0) return make_python_step(fields.get(), places);
+  if (std::strcmp(name, "loop") == 0) return make_loop_step(fields.get(), places);
+  if (std::strcmp(name, "routine") == 0) return make_routine_step(fields.get(), places);
+  if (std::strcmp(name, "branch") == 0) return make_branch_step(fields.get(), places);
   PyErr_Format(PyExc_ValueError, "[executable] unknown instruction %s", name);
   return nullptr;
 }
@@ -97,7 +100,6 @@ bool read_in_avals(PyObject* in_avals, Plan* plan) {
   Ref sequence = steal(PySequence_Fast(in_avals, "[executable] in_avals must be a sequence"));
   if (!sequence) return false;
   Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence.get());
-  if (count == 0) return true;
   if (count != plan->n_inputs) return plan_error("[executable] %lld in_avals for %lld inputs", count, plan->n_inputs);
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyObject* aval = PySequence_Fast_GET_ITEM(sequence.get(), i);
@@ -126,7 +128,6 @@ bool PlaceReader::check(const Place& place, int64_t nbytes) const {
     dynamic = largest_[size_t(place.dynamic)];
   }
   int64_t size = slot_bytes_[size_t(place.slot)], end;
-  if (size < 0) return true;
   if (__builtin_add_overflow(place.offset, dynamic, &end) ||
       (nbytes > 0 && __builtin_add_overflow(end, nbytes, &end)) || end > size)
     return plan_error("[executable] an instruction reaches byte %lld of slot %lld, which is smaller", place.offset,
@@ -182,8 +183,8 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
   }
   if (!read_temps(temps, plan.get())) return nullptr;
 
-  std::vector<int64_t> slot_bytes(size_t(n_inputs), -1);
-  for (size_t i = 0; i < plan->in_avals.size(); ++i) slot_bytes[i] = plan->in_avals[i]->nbytes;
+  std::vector<int64_t> slot_bytes;
+  for (const ShapedArray* aval : plan->in_avals) slot_bytes.push_back(aval->nbytes);
   for (const OutputPlan& output : plan->outputs) slot_bytes.push_back(output.nbytes);
   for (const auto& temp : plan->temps) slot_bytes.push_back(temp.second);
   PlaceReader places(*plan, std::move(slot_bytes));
@@ -196,6 +197,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
     plan->cost_ns += step->cost_ns();
     plan->n_kernels += step->is_kernel();
     plan->has_python = plan->has_python || step->is_python();
+    plan->unbounded = plan->unbounded || step->is_unbounded();
     plan->steps.push_back(std::move(step));
   }
   plan->n_dynamic = places.n_dynamic();

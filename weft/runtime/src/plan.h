@@ -47,7 +47,13 @@ class Step {
   virtual Status run(Frame& frame) const = 0;
   virtual double cost_ns() const { return 0; }
   virtual bool is_kernel() const { return false; }
+  // Kernels: whether run_part may be called while the thread's scratch is in use, and from chunks of pool jobs.
+  virtual bool needs_scratch() const { return false; }
+  // Kernels without outer dimensions: only the points of [part[0], part[1]) of the first dimension and of [part[2],
+  // part[3]) of the vector dimension; -1: to its end.
+  virtual Status run_part(const Frame& frame, const int64_t (&part)[4]) const { return Status::ok; }
   virtual bool is_python() const { return false; }
+  virtual bool is_unbounded() const { return false; }  // cost_ns is a guess: it may run for any time
   // For the cycle collector: the Python objects a step holds.
   virtual int traverse(visitproc visit, void* arg) const { return 0; }
   virtual void clear() {}
@@ -65,7 +71,7 @@ struct OutputPlan {
 struct Plan {
   int32_t n_inputs = 0;
   int32_t n_dynamic = 0;
-  std::vector<ShapedArray*> in_avals;  // owned; empty if not given
+  std::vector<ShapedArray*> in_avals;  // owned; one per input
   std::vector<OutputPlan> outputs;
   std::vector<std::pair<int64_t, int64_t>> temps;  // (offset, nbytes) in the arena
   int64_t arena_bytes = 0;
@@ -73,6 +79,8 @@ struct Plan {
   double cost_ns = 0;
   int64_t n_kernels = 0;
   bool has_python = false;
+  bool unbounded = false;
+  std::string name;  // of the program
 
   int32_t n_slots() const { return n_inputs + int32_t(outputs.size()) + int32_t(temps.size()); }
   ~Plan();
@@ -97,7 +105,7 @@ class PlaceReader {
 
  private:
   const Plan& plan_;
-  std::vector<int64_t> slot_bytes_;  // -1: unknown
+  std::vector<int64_t> slot_bytes_;
   std::vector<int64_t> largest_;     // largest value of each dynamic offset, -1: not defined yet
 };
 
@@ -105,10 +113,15 @@ class PlaceReader {
 std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& places);
 std::unique_ptr<Step> make_offset_step(PyObject* fields, PlaceReader& places);
 std::unique_ptr<Step> make_copy_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_copy_rows_step(PyObject* fields, const PlaceReader& places);
 std::unique_ptr<Step> make_fill_step(PyObject* fields, const PlaceReader& places);
 std::unique_ptr<Step> make_python_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_loop_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_branch_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_routine_step(PyObject* fields, const PlaceReader& places);
 std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places);
+std::unique_ptr<Step> make_blas_step(PyObject* fields, const PlaceReader& places);
 
-int register_gemm(PyObject* module);  // set_blas_loader
+int register_blas(PyObject* module);  // set_blas_loader
 
 }  // namespace weft

@@ -59,6 +59,10 @@ extern PyTypeObject* PyTreeDefType;
 inline bool is_treedef(PyObject* object) { return Py_TYPE(object) == PyTreeDefType; }
 inline int64_t treedef_num_leaves(const PyTreeDef* treedef) { return treedef->root().num_leaves; }
 
+// Py_EnterRecursiveCall, which also refuses (RecursionError) when the C stack is nearly used up: a user may have raised
+// Python's limit beyond what the stack of this thread holds. 0, or -1 with the error set.
+int enter_nested(const char* where);
+
 // ---- registry (pytree_registry.cpp) ----
 
 NodeKind kind_of(PyObject* object, const Registration** registration);

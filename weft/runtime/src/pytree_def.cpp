@@ -107,7 +107,7 @@ bool node_text(const Node& node, const std::string* children, std::string& text)
 }
 
 PyObject* treedef_repr(PyObject* self) {
-  if (Py_EnterRecursiveCall(" in repr of a PyTreeDef") != 0) return nullptr;  // auxiliary data may hold treedefs
+  if (enter_nested(" in repr of a PyTreeDef") != 0) return nullptr;  // auxiliary data may hold treedefs
   std::vector<std::string> stack;
   PyTreeDef* treedef = as_treedef(self);
   bool fine = true;
@@ -279,7 +279,7 @@ PyObject* from_iterables(const PyTreeDef* treedef, int64_t* position, PyObject* 
   const Node& node = treedef->nodes[*position];
   --*position;
   if (node.kind == NodeKind::kLeaf) return Py_NewRef(tree);
-  if (Py_EnterRecursiveCall(" in from_iterable_tree") != 0) return nullptr;
+  if (enter_nested(" in from_iterable_tree") != 0) return nullptr;
   Ref items = steal(PySequence_Tuple(tree));
   PyObject* made = nullptr;
   if (items && PyTuple_GET_SIZE(items.get()) != node.arity) {

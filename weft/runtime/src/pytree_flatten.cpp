@@ -1,6 +1,8 @@
 // Walks over pytrees: flatten, unflatten, flatten up to a prefix, map.
 #include "pytree.h"
 
+#include <pthread.h>
+
 #include <string_view>
 
 #include "module.h"
@@ -12,7 +14,7 @@ PyObject* mismatch_hook = nullptr;  // owned; called by tree_map before it raise
 
 class RecursionGuard {
  public:
-  explicit RecursionGuard(const char* where) : failed_(Py_EnterRecursiveCall(where) != 0) {}
+  explicit RecursionGuard(const char* where) : failed_(enter_nested(where) != 0) {}
   ~RecursionGuard() {
     if (!failed_) Py_LeaveRecursiveCall();
   }
@@ -415,7 +417,34 @@ PyMethodDef kFunctions[] = {
     {},
 };
 
+constexpr uintptr_t kStackReserve = 128 << 10;  // for what Python does below us
+
+// Lowest address of the calling thread's stack that a walk may reach; 0 where it is not known.
+uintptr_t find_stack_limit() {
+#ifdef __linux__
+  pthread_attr_t attributes;
+  void* lowest = nullptr;
+  size_t size = 0;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
+  int status = pthread_attr_getstack(&attributes, &lowest, &size);
+  pthread_attr_destroy(&attributes);
+  return status == 0 ? reinterpret_cast<uintptr_t>(lowest) + kStackReserve : 0;
+#else
+  return 0;
+#endif
+}
+
 }  // namespace
+
+int enter_nested(const char* where) {
+  static thread_local uintptr_t limit = find_stack_limit();
+  char here;
+  if (reinterpret_cast<uintptr_t>(&here) < limit) {
+    PyErr_Format(PyExc_RecursionError, "the stack of this thread is used up%s", where);
+    return -1;
+  }
+  return Py_EnterRecursiveCall(where);
+}
 
 PyTreeDef* pytree_flatten(PyObject* tree, std::vector<PyObject*>& leaves, PyObject* leaf_predicate) {
   OwnedNodes nodes;

@@ -82,7 +82,7 @@ bool split_pair(PyObject* result, Ref& iterable, Ref& data) {
 
 bool open_custom(PyObject* object, Opened& opened) {
   // A native callable that flattens again (a jitted function, say) recurses without any Python frame between.
-  if (Py_EnterRecursiveCall(" in flatten; PyTree may have cyclical node references.") != 0) return false;
+  if (enter_nested(" in flatten; PyTree may have cyclical node references.") != 0) return false;
   Ref result = steal(PyObject_CallOneArg(opened.registration->flatten, object));
   Py_LeaveRecursiveCall();
   Ref iterable;

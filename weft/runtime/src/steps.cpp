@@ -44,6 +44,23 @@ class KernelStep final : public Step {
   }
   double cost_ns() const override { return cost; }
   bool is_kernel() const override { return true; }
+  bool needs_scratch() const override { return scratch_bytes + partial_bytes > 0; }
+
+  Status run_part(const Frame& frame, const int64_t (&part)[4]) const override {
+    void* stack[kStackOperands];
+    std::vector<void*> heap;
+    void** bases = stack;
+    if (operands.size() > kStackOperands) {
+      heap.resize(operands.size());
+      bases = heap.data();
+    }
+    for (size_t i = 0; i < operands.size(); ++i) bases[i] = operands[i].address(frame);
+    char* memory;
+    if (!scratch(&memory)) return Status::no_memory;
+    int64_t range[6] = {part[0], part[1] < 0 ? full_first : part[1], part[2], part[3] < 0 ? full_vector : part[3], 0, 0};
+    function(bases, params.data(), helper_table(), range, memory);
+    return Status::ok;
+  }
 
   Kernel* kernel = nullptr;  // owned
   KernelFunction function = nullptr;

@@ -104,6 +104,7 @@ class Task final : public Event {
  private:
   ~Task() = default;
   std::shared_ptr<Failure> run(bool on_stream);
+  std::string no_memory_text() const { return memory_error_text(-1, name.c_str(), "a kernel's working memory"); }
   void let_go();
 
   std::atomic<int32_t> references_{1};
@@ -112,6 +113,9 @@ class Task final : public Event {
 
   friend struct Stream;
 };
+
+// Whether a thread that waits may run a program itself: not if it would then be deaf to signals for long.
+bool may_help(const Plan& plan) { return !plan.has_python && !plan.unbounded && plan.cost_ns <= kHelpNs; }
 
 struct Stream {
   std::mutex mutex;
@@ -128,7 +132,7 @@ struct Stream {
   // Takes the next task if `may` allows it. The mutex is held.
   Task* take(bool python_too) {
     if (running || queue.empty() ||
-        (!python_too && (queue.front()->plan->has_python || queue.front()->plan->cost_ns > kHelpNs)))
+        (!python_too && !may_help(*queue.front()->plan)))
       return nullptr;
     return pop();
   }
@@ -196,7 +200,7 @@ int Task::raise() const {
     PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(failure.exception))), Py_NewRef(failure.exception),
                   Py_XNewRef(failure.traceback));
   } else if (failure.status == Status::no_memory) {
-    PyErr_Format(PyExc_MemoryError, "[%s] out of memory while the program ran", name.c_str());
+    set_memory_error_text(failure.text.c_str());
   } else {
     PyErr_Format(PyExc_RuntimeError, "[%s] %s", name.c_str(), failure.text.c_str());
   }
@@ -218,7 +222,8 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
   if (stream_cancelled(number)) return failed(Status::cancelled, "the computation was interrupted");
   Buffer* arena = nullptr;
   if (plan->arena_bytes > 0) {
-    if ((arena = buffer_allocate(plan->arena_bytes)) == nullptr) return failed(Status::no_memory);
+    if ((arena = buffer_allocate(plan->arena_bytes)) == nullptr)
+      return failed(Status::no_memory, memory_error_text(plan->arena_bytes, name.c_str(), "temporaries"));
     held.push_back(arena);
   }
   size_t temps = slots.size() - plan->temps.size();
@@ -235,7 +240,7 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
     if (status == Status::ok) continue;
     if (stream_cancelled(number) && status != Status::python_error)
       return failed(Status::cancelled, "the computation was interrupted");
-    auto failure = failed(status);
+    auto failure = failed(status, status == Status::no_memory ? no_memory_text() : "");
     failure->exception = frame.error;
     failure->traceback = frame.error_traceback;
     return failure;
@@ -262,7 +267,7 @@ void Task::execute(bool on_stream) {
   try {
     failure_ = run(on_stream);
   } catch (const std::bad_alloc&) {
-    failure_ = failed(Status::no_memory);
+    failure_ = failed(Status::no_memory, no_memory_text());
   }
   t_running = outer;
   let_go();

@@ -1,0 +1,144 @@
+"""Everything that is compiled stays within ``cache_bytes``: what was used longest ago goes, and its code with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as wnp
+from weft import compiler
+from weft.core.budget import BUDGET, Budget
+
+
+@pytest.fixture
+def bound() -> Iterator[None]:
+    before = weft.config.read("cache_bytes")
+    weft.clear_caches()
+    yield
+    weft.config.update("cache_bytes", before)
+
+
+class Value:
+    """Something to keep."""
+
+
+def test_a_value_counts_until_it_is_dead(bound: None) -> None:
+    budget, cache = Budget(), {}
+    weft.config.update("cache_bytes", 1000)
+    for number in range(3):
+        cache[number] = Value()
+        budget.keep(cache[number], 300, lambda _, number=number: cache.pop(number))
+    held = cache[0]
+    assert budget.nbytes == 900
+    cache[3] = Value()
+    budget.keep(cache[3], 300, lambda _: cache.pop(3))
+    assert 0 not in cache and 1 not in cache  # dropping 0 freed nothing, so 1 went as well
+    assert budget.nbytes == 900 and len(budget) == 3
+    del held
+    assert budget.nbytes == 600 and len(budget) == 2
+
+
+def test_what_is_used_often_is_spared(bound: None) -> None:
+    budget, cache, uses = Budget(), {}, {}
+    weft.config.update("cache_bytes", 1000)
+    for number in range(20):
+        cache[number], uses[number] = Value(), 0
+        budget.keep(cache[number], 100, lambda _, n=number: cache.pop(n), lambda _, n=number: uses[n])
+        uses[3] = uses.get(3, 0) + 2
+    assert sorted(cache) == [3, *range(11, 20)]
+
+
+def test_tables_are_cleared_when_they_count(bound: None) -> None:
+    budget, cache = Budget(), {}
+    large, small = list(range(50)), [1]
+    budget.enlist(large.__len__, 10, large.clear)
+    budget.enlist(small.__len__, 10, small.clear)
+    weft.config.update("cache_bytes", 1000)
+    for number in range(200):
+        cache[number] = Value()
+        budget.keep(cache[number], 10, lambda _, n=number: cache.pop(n))
+    assert not large and small
+    assert 80 < len(cache) <= 99
+
+
+def test_dropping_takes_dispatch_entries_and_code_along(bound: None) -> None:
+    x = wnp.arange(3.0)
+    f = weft.jit(lambda x: wnp.sinh(x) * 1.25)
+    expected = np.asarray(f(x))
+    trace = next(iter(f._state.record.traces.values()))
+    program = next(iter(trace.compiled.values())).program
+    kernel = weakref.ref(program.compiled[0].kernel)
+    del program, trace
+    f(x), f(x + 1)
+    assert f._cache_size() == 1 and kernel() is not None
+    BUDGET.shrink(0)
+    assert f._cache_size() == 0
+    assert kernel() is None
+    np.testing.assert_array_equal(f(x), expected)
+    assert f.cache_info().traces == 2
+
+
+def test_a_function_in_use_is_not_dropped_for_fresh_ones(bound: None) -> None:
+    hot, x = weft.jit(lambda x: wnp.cosh(x) - 0.5), wnp.arange(3.0)
+    hot(x)
+    weft.config.update("cache_bytes", 600_000)
+    f = weft.jit(lambda x: x * 1.5)
+    for n in range(100):
+        f(wnp.ones(n + 4))
+        hot(x), hot(x)
+    assert f.cache_info().traces == 100 and f._cache_size() < 60
+    assert hot.cache_info().traces == 1
+    assert compiler.stats()["kept_bytes"] <= 600_000
+
+
+def test_the_smallest_bound_still_computes(bound: None) -> None:
+    weft.config.update("cache_bytes", 1)
+    f = weft.jit(lambda x: wnp.sum(x * 2))
+    for n in range(2, 6):
+        for _ in range(2):
+            assert f(wnp.ones(n)) == 2 * n
+            assert float(wnp.ones(n).max() + n) == 1 + n
+
+
+MANY = """
+import gc, mmap, sys
+import weft, weft.numpy as wnp
+
+count, bound, what = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * mmap.PAGESIZE
+
+x = wnp.ones(3)
+f = weft.jit(lambda x: wnp.sum(wnp.sin(x) * 2 + 1))
+f(x)
+gc.collect()
+weft.config.update("cache_bytes", bound)
+before = resident()
+for n in range(count):
+    if what == "shapes":
+        f(wnp.ones(n + 4))
+    else:
+        weft.jit(lambda x, n=n: wnp.sum(wnp.sin(x) * 2 + n) + 1)(x)
+gc.collect()
+print(resident() - before)
+"""
+
+
+@pytest.mark.parametrize("what", ["shapes", "lambdas"])
+def test_resident_memory_stays_within_the_bound(what: str) -> None:
+    """The long form is ``WEFT_BUDGET_COUNT=10000``."""
+    count, bound = int(os.environ.get("WEFT_BUDGET_COUNT", "1500")), 24 << 20
+    environment = {**os.environ, "WEFT_CHECK": "0", "WEFT_CACHE": "off"}
+    command = [sys.executable, "-c", MANY, str(count), str(bound), what]
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    assert int(answer.stdout) <= bound * 1.1
+    assert int(answer.stdout) >= bound // 2  # or the test does not reach the bound

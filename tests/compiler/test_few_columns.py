@@ -1,0 +1,57 @@
+"""Reductions of few columns and many rows are cut along the rows: the same bits in every way of cutting them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from tests.compiler import ladder
+from weft.compiler import plan
+
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "sum": lambda x: x.sum(0),
+    "sum and maximum": lambda x: (x.sum(0), x.max(0, initial=0)),
+    "position": lambda x: jnp.argmax(x, 0),
+    "mean of squares": lambda x: jnp.mean(x * x, 0) + 1,
+    "any": lambda x: (x != 0).any(0),
+    "of two axes": lambda x: jnp.sum((x.reshape(x.shape[0], 1, -1) - x[:1].reshape(1, 1, -1)) * 3, axis=(0, 1)),
+}
+SHAPES = [(1000, 4), (513, 1), (256, 3), (257, 70), (1, 5), (4099, 17), (40_001, 2), (300, 2000)]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_rung_agrees(name: str) -> None:
+    function = PROGRAMS[name]
+    for number, shape in enumerate(SHAPES):
+        for dtype in ("float32", ("int8", ml_dtypes.bfloat16, "int32", "float16", "uint16")[number % 5]):
+            x = (np.random.default_rng(number).standard_normal(shape) * 9).astype(np.dtype(dtype))
+            closed = weft.make_jaxpr(function)(x)
+            program = ladder.compiled(closed)
+            expected = [out.tobytes() for out in ladder.by_loops(program, [x])]
+            for threads in (1, 2):
+                with weft.threads(threads):
+                    assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected, (shape, dtype)
+
+
+def test_no_rows() -> None:
+    assert np.asarray(weft.jit(lambda x: x.sum(0))(np.zeros((0, 3), np.float32))).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_many_rows_are_cut_and_many_columns_are_not() -> None:
+    for shape, split in (((100_000, 4), "blocks"), ((4096, 1024), "vector"), ((255, 4), "vector")):
+        program = ladder.compiled(weft.make_jaxpr(lambda x: x.sum(0))(np.zeros(shape, np.float32)))
+        (low,) = [low for low in program.lowered if low is not None]
+        assert plan.split_of(low)[0] == split, shape
+
+
+def test_all_shapes_have_one_machine_code() -> None:
+    nests = [
+        ladder.compiled(weft.make_jaxpr(lambda x: x.sum(0))(np.zeros(shape, np.float32))).nests() for shape in SHAPES
+    ]
+    assert all(found == nests[0] for found in nests)

@@ -1,0 +1,64 @@
+"""Data movement: small and negative strides, interleaved pieces, narrow last dimensions; against NumPy, by elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from tests.compiler import ladder
+
+DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float32", "float64", "complex64", "complex128"]
+
+MOVES: dict[str, Callable[[Any, Any], Any]] = {
+    "reversed": lambda m, x: x[:, ::-1],
+    "reversed rows": lambda m, x: x[::-1],
+    "reversed both": lambda m, x: m.flip(x, (0, 1)),
+    "every second": lambda m, x: x[:, ::2],
+    "every third": lambda m, x: x[1:, 1::3],
+    "every fourth": lambda m, x: x[:, 3::4],
+    "every fifth": lambda m, x: x[:, ::5],
+    "backwards by two": lambda m, x: x[:, ::-2],
+    "transposed": lambda m, x: x.T,
+    "stack of two": lambda m, x: m.stack([x, x[::-1]], -1),
+    "stack of three": lambda m, x: m.stack([x, x[:, ::-1], x], -1),
+    "stack of five": lambda m, x: m.stack([x] * 5, -1),
+    "stack between": lambda m, x: m.stack([x, x], 1),
+    "joined": lambda m, x: m.concatenate([x, x[:, :1], x[:, ::-1]], 1),
+    "repeated": lambda m, x: m.repeat(x, 2, axis=1),
+    "repeated thrice": lambda m, x: m.repeat(x, 3, axis=0),
+    "tiled": lambda m, x: m.tile(x, (2, 3)),
+    "rolled": lambda m, x: m.roll(x, 5, 1),
+    "padded": lambda m, x: m.pad(x, ((1, 2), (0, 3))),
+}
+SHAPES = [(3, 5), (17, 33), (2, 100), (100, 2), (1, 70), (5000, 3), (3, 5000), (4100, 4), (0, 7)]
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_moves(name: str) -> None:
+    for number, shape in enumerate(SHAPES):
+        for dtype in (DTYPES[number % 9], DTYPES[(number + 4) % 9]):
+            numpy_dtype = np.dtype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+            values = np.random.default_rng(0).integers(0, 100, size=shape).astype(numpy_dtype)
+            with weft.enable_x64(True):
+                got = np.asarray(weft.jit(lambda x: MOVES[name](jnp, x))(values))
+            np.testing.assert_array_equal(got, MOVES[name](np, values), err_msg=f"{shape} {dtype}")
+
+
+def test_a_running_sum_from_the_end_of_a_reversed_view() -> None:
+    x = np.random.default_rng(0).integers(-9, 9, size=(19, 50)).astype(np.int32)
+    for axis in (0, 1):
+        got = weft.jit(lambda x, a=axis: weft.lax.cumsum(x[:, ::-1], a, reverse=True))(x)
+        turned = np.flip(x[:, ::-1], axis)
+        np.testing.assert_array_equal(np.asarray(got), np.flip(np.cumsum(turned, axis), axis))
+
+
+def test_pieces_that_take_turns_are_one_kernel() -> None:
+    x = np.zeros((50, 7), np.float32)
+    program = ladder.compiled(weft.make_jaxpr(lambda x, y, z: jnp.stack([x, y * 2, jnp.sin(z)], -1))(x, x, x))
+    assert (ladder.n_kernels(program), program.plan.arena_bytes) == (1, 0)

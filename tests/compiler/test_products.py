@@ -1,0 +1,199 @@
+"""Matrix products: the sum of docs/NUMERICS.md bit for bit, over shapes, layouts, dtypes, threads and vector widths."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from weft import dtypes, lax
+
+BLOCK, LANES = 512, 16
+
+SHAPES = [
+    (1, 1, 1), (1, 1, 70000),
+    (2, 3, 1), (5, 7, 3), (13, 31, 17), (14, 32, 16), (15, 33, 64), (29, 65, 100), (28, 64, 512),
+    (3, 2, 513), (97, 101, 103), (64, 64, 64), (1, 5, 3), (5, 1, 3), (1, 40, 600), (37, 1, 600), (1, 130, 9000),
+    (50, 1, 8193), (200, 10, 1024), (10, 300, 520), (6, 5, 5000), (300, 290, 700), (130, 700, 30), (17, 2000, 40),
+]  # fmt: skip
+
+
+def product(a: np.ndarray, b: np.ndarray, dtype: Any) -> np.ndarray:
+    """The program of docs/NUMERICS.md; terms and their sums are exact in float64, so that fma is one rounding."""
+    (m, k), n = a.shape, b.shape[1]
+    chains = LANES if m == 1 or n == 1 else 1
+    a64, b64 = a.astype(np.float64), b.astype(np.float64)
+    total = None
+    for start in range(0, k, BLOCK * chains):
+        sums = np.zeros((chains, m, n), dtype)
+        for i in range(start, min(k, start + BLOCK * chains)):
+            lane = i % chains
+            sums[lane] = (a64[:, i, None] * b64[None, i, :] + sums[lane].astype(np.float64)).astype(dtype)
+        while len(sums) > 1:
+            sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+        total = sums[0] if total is None else total + sums[0]
+    return np.zeros((m, n), dtype) if total is None else total
+
+
+def few_bits(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Values of 12 bits, so that a product and its sum with a float32 are exact in float64."""
+    return (rng.integers(-2047, 2048, shape) / 1024).astype(np.float32)
+
+
+def laid_out(x: np.ndarray, how: str) -> tuple[Any, int]:
+    """An array whose dimension `axis` is the last of x (the summed one for a left operand)."""
+    return (jnp.asarray(x), 1) if how == "rows" else (jnp.asarray(np.ascontiguousarray(x.T)), 0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_bits_of_the_stated_sum(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(m * n + k)
+    a, b = few_bits(rng, (m, k)), few_bits(rng, (k, n))
+    expected = product(a, b, np.float32)
+    for left, right, threads in itertools.product(("rows", "columns"), ("rows", "columns"), (1, 2, 3)):
+        (x, x_axis), (y, y_axis) = laid_out(a, left), laid_out(b, right)
+        with weft.threads(threads):
+            out = np.asarray(lax.dot_general(x, y, (((x_axis,), (1 - y_axis,)), ((), ()))))
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_allclose(out, a.astype(np.float64) @ b.astype(np.float64), atol=2e-4 * np.sqrt(k))
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "uint8", "int16", "int64", "bfloat16", "float16", "complex64"])
+@pytest.mark.parametrize("shape", [(1, 9, 20), (9, 1, 20), (20, 35, 40), (15, 300, 530), (300, 15, 33), (2, 2, 9000)])
+def test_dtypes(shape: tuple[int, int, int], dtype: str) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(3)
+    kind = np.dtype(dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
+    whole = kind.kind in "iu"
+    values = [rng.integers(-100, 100, s) if whole else rng.standard_normal(s) for s in ((m, k), (k, n))]
+    with weft.enable_x64(True), np.errstate(over="ignore"):
+        a, b = (np.asarray(v).astype(kind) for v in values)
+        outs = []
+        for threads in (1, 2):
+            with weft.threads(threads):
+                outs.append(np.asarray(jnp.matmul(jnp.asarray(a), jnp.asarray(b))))
+        assert outs[0].dtype == kind
+        assert outs[0].tobytes() == outs[1].tobytes()
+        if whole:
+            np.testing.assert_array_equal(outs[0], (a.astype(np.int64) @ b.astype(np.int64)).astype(kind))
+        else:
+            wide = np.complex128 if kind.kind == "c" else np.float64
+            exact = a.astype(wide) @ b.astype(wide)
+            epsilon = float(dtypes.finfo(kind).eps)
+            bound = epsilon * np.abs(exact) + (np.abs(a.astype(wide)) @ np.abs(b.astype(wide))) * max(
+                1e-15, 2e-6 if epsilon > 1e-8 else 0
+            )
+            assert (np.abs(outs[0].astype(wide) - exact) <= bound).all()
+
+
+def test_preferred_types_and_mixed_operands() -> None:
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(-9, 9, (5, 70)), rng.integers(-9, 9, (70, 40))
+    exact = a @ b
+    for left, right, preferred in [
+        ("int8", "int8", "int32"), ("int8", "int8", "int16"), ("bfloat16", "bfloat16", "float32"),
+        ("float16", "float32", None), ("int32", "int32", "float32"), ("int8", "float32", None),
+        ("bool", "bool", "int32"), ("uint8", "int32", None), ("float32", "float32", "bfloat16"),
+        ("float32", "complex64", None),
+    ]:  # fmt: skip
+        kinds = [np.dtype(dtypes.bfloat16 if name == "bfloat16" else name) for name in (left, right)]
+        x, y = jnp.asarray(a.astype(kinds[0])), jnp.asarray(b.astype(kinds[1]))
+        out = lax.dot_general(x, y, (((1,), (0,)), ((), ())), preferred_element_type=preferred)
+        expected = np.asarray(x).astype(np.float64) @ np.asarray(y).astype(np.complex128) if left != "bool" else (
+            (a != 0).astype(int) @ (b != 0).astype(int)
+        )  # fmt: skip
+        assert exact.shape == out.shape
+        np.testing.assert_allclose(np.asarray(out).astype(np.complex128), expected, rtol=5e-3)
+
+
+@pytest.mark.parametrize("batch", [(1,), (7,), (3, 5), (0,)])
+def test_batches(batch: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(5)
+    for m, n, k in [(4, 4, 4), (16, 16, 16), (1, 20, 30), (33, 17, 70), (3, 2, 0)]:
+        a, b = few_bits(rng, (*batch, m, k)), few_bits(rng, (*batch, k, n))
+        results = []
+        for threads in (1, 2):
+            with weft.threads(threads):
+                results.append(np.asarray(jnp.matmul(jnp.asarray(a), jnp.asarray(b))))
+        assert results[0].shape == (*batch, m, n)
+        for index in np.ndindex(*batch):
+            np.testing.assert_array_equal(results[0][index], np.asarray(jnp.matmul(a[index], b[index])))
+        np.testing.assert_array_equal(results[0], results[1])
+
+
+def test_batches_of_narrow_operands() -> None:
+    rng = np.random.default_rng(8)
+    a, b = rng.integers(-9, 9, (3, 5, 20)), rng.integers(-9, 9, (3, 20, 6))
+    for dtype in ("int8", "float16", "bfloat16"):
+        kind = np.dtype(dtypes.bfloat16 if dtype == "bfloat16" else dtype)
+        for preferred in (np.int32, np.float32):
+            if np.dtype(preferred).kind == kind.kind or preferred is np.float32:
+                out = jnp.matmul(a.astype(kind), b.astype(kind), preferred_element_type=preferred)
+                np.testing.assert_array_equal(np.asarray(out), a @ b)
+
+
+def test_views_of_operands_have_the_same_bits() -> None:
+    rng = np.random.default_rng(6)
+    base = jnp.asarray(few_bits(rng, (80, 120)))
+    other = few_bits(rng, (40, 50))
+    for view in (
+        lambda x: x[:60, 7:47], lambda x: x[::2, :40], lambda x: x.T[:60, :40], lambda x: x[::-1, 40:80],
+        lambda x: jnp.broadcast_to(x[3, :40], (9, 40)),
+    ):  # fmt: skip
+        out = np.asarray(weft.jit(lambda x, y, view=view: view(x) @ y)(base, other))
+        np.testing.assert_array_equal(out, product(np.asarray(view(base)), other, np.float32))
+
+
+SCRIPT = """
+import sys, numpy as np, weft.numpy as jnp
+rng = np.random.default_rng(7)
+for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300)]:
+    for dtype in ("float32", "int32", "float16"):
+        a, b = ((rng.standard_normal(s) * 9).astype(dtype) for s in ((m, k), (k, n)))
+        sys.stdout.buffer.write(np.asarray(jnp.matmul(a, b)).tobytes())
+"""
+
+
+def test_every_vector_width_has_the_same_bits() -> None:
+    results = [
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT], capture_output=True, check=True, env={**os.environ, "WEFT_TARGET": name}
+        ).stdout
+        for name in ("x86-64-v3", weft.target.host().name)
+        if weft.target.host().name.startswith("x86")
+    ]
+    assert len(set(results)) <= 1
+
+
+def test_bfloat16_products() -> None:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        pairs = "avx512_bf16" in lines.read() and weft.target.host().name == "x86-64-v4"
+    rng = np.random.default_rng(9)
+    for m, n, k in [(5, 3, 1), (14, 32, 2), (17, 33, 51), (1, 40, 77), (300, 40, 30), (20, 700, 515), (90, 3, 1030)]:
+        a, b = (rng.standard_normal(s).astype(dtypes.bfloat16) for s in ((m, k), (k, n)))
+        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        if pairs:  # the odd index of each pair is added first
+            total = np.zeros((m, n), np.float32)
+            for start in range(0, k, 2 * BLOCK):
+                stop = min(k, start + 2 * BLOCK)
+                order = [i for even in range(start, stop, 2) for i in (even + 1, even) if i < stop]
+                block = np.zeros((m, n), np.float32)
+                for i in order:
+                    block = (wide_a[:, i, None] * wide_b[None, i] + block.astype(np.float64)).astype(np.float32)
+                total = block if start == 0 else total + block
+        for left, right, threads in itertools.product(("rows", "columns"), ("rows", "columns"), (1, 2)):
+            x, y = (v if how == "rows" else v.T.copy() for v, how in ((a, left), (b, right)))
+            numbers = (((1 if left == "rows" else 0,), (0 if right == "rows" else 1,)), ((), ()))
+            with weft.threads(threads):
+                out = np.asarray(lax.dot_general(x, y, numbers, preferred_element_type=np.float32))
+            np.testing.assert_allclose(out, wide_a @ wide_b, atol=1e-4 * np.sqrt(k))
+            if pairs:
+                np.testing.assert_array_equal(out, total)

@@ -1,0 +1,174 @@
+"""cond, switch, while_loop, fori_loop, scan, map and associative_scan: programs, values and errors beside JAX's."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import weft
+import weft.numpy as jnp
+from tests.control.programs import PROGRAMS, WRONG
+from weft import lax
+
+ARGS = (np.arange(3, dtype=np.float32), np.int32(5), np.arange(12, dtype=np.float32).reshape(4, 3))
+
+
+def function(text: str, module: object, numpy: object) -> object:
+    return eval(f"lambda x, n, m: {text}", {"lax": module, "jnp": numpy, "np": np})
+
+
+def leaves(tree: object) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(jax.tree.map(np.asarray, tree))]
+
+
+def assert_same(ours: object, theirs: object) -> None:
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(leaves(ours), leaves(theirs), strict=True):
+        assert a.dtype == b.dtype and a.shape == b.shape
+        np.testing.assert_allclose(a, b, rtol=2e-6)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_jaxpr_is_jax_s(name: str) -> None:
+    ours = weft.make_jaxpr(function(PROGRAMS[name], lax, jnp))(*ARGS)
+    theirs = jax.make_jaxpr(function(PROGRAMS[name], jax.lax, jax.numpy))(*ARGS)
+    assert str(ours) == str(theirs)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_are_jax_s(name: str) -> None:
+    reference = function(PROGRAMS[name], jax.lax, jax.numpy)
+    given = [jax.numpy.asarray(x) for x in ARGS]
+    run = function(PROGRAMS[name], lax, jnp)
+    arrays = [jnp.asarray(x) for x in ARGS]
+    assert_same(run(*arrays), reference(*given))
+    assert_same(weft.jit(run)(*arrays), jax.jit(reference)(*given))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("text", WRONG)
+def test_wrong_use_raises_jax_s_class_and_says_why(text: str) -> None:
+    arrays = [jnp.asarray(x) for x in ARGS]
+    with pytest.raises(Exception) as theirs:
+        jax.make_jaxpr(function(text, jax.lax, jax.numpy))(*ARGS)
+    calls = [weft.make_jaxpr(function(text, lax, jnp)), function(text, lax, jnp)]
+    for call in calls[: 1 if "unroll=2" in text else 2]:  # outside a trace the bound is known
+        with pytest.raises(type(theirs.value)) as ours:
+            call(*arrays)
+        assert WRONG[text] in str(ours.value)
+    assert WRONG[text] in str(theirs.value)
+
+
+def test_disable_jit_runs_the_loops_in_python() -> None:
+    seen: list[float] = []
+
+    def body(total: object, x: object) -> object:
+        seen.append(float(x))
+        return total + x, total
+
+    with weft.disable_jit():
+        total, before = lax.scan(body, 0.0, jnp.arange(3.0))
+        assert lax.cond(True, lambda: 1, lambda: 2) == 1
+        assert lax.while_loop(lambda s: s < 3, lambda s: s + 1, 0) == 3
+        assert lax.fori_loop(0, 3, lambda i, s: s + i, 0) == 3
+    assert seen == [0.0, 1.0, 2.0]
+    assert float(total) == 3.0 and before.tolist() == [0.0, 0.0, 1.0]
+
+
+def test_only_the_branch_taken_runs() -> None:
+    compiled = weft.jit(lambda p, x: lax.cond(p, lambda: x @ x, lambda: x)).lower(True, jnp.ones((8, 8))).compile()
+    assert "cond" in compiled.as_text("plan") and "gemm" not in compiled.as_text("plan")
+
+
+def test_state_is_updated_in_place() -> None:
+    """A loop that writes one row at a time copies nothing: its body is one kernel, and holds no temporary array."""
+
+    def fill(x: object) -> object:
+        return lax.fori_loop(0, 64, lambda i, s: lax.dynamic_update_slice(s, jnp.ones((1, 4096)), (i, 0)), x)
+
+    traced = weft.jit(fill).trace(jnp.zeros((64, 4096)))
+    program = traced.lower().compile()._compiled.program
+    body = program.nested[0]
+    assert body.executable.n_kernels == 2 and body.executable.temp_bytes <= 64  # the clamped start
+    assert any(output[0] == "donated" for output in body.plan.outputs)
+    assert np.asarray(weft.jit(fill)(jnp.zeros((64, 4096)))).min() == 1
+
+
+def test_initial_values_stay_as_they_were() -> None:
+    x = jnp.arange(4.0)
+    weft.jit(lambda x: lax.fori_loop(0, 5, lambda i, s: s * 2, x))(x)
+    lax.while_loop(lambda s: s[0] < 9, lambda s: s + 1, x)
+    assert x.tolist() == [0, 1, 2, 3]
+
+
+def test_a_body_is_traced_once_for_one_function_object() -> None:
+    traced = 0
+
+    def body(i: object, s: object) -> object:
+        nonlocal traced
+        traced += 1
+        return s + i
+
+    for _ in range(3):
+        lax.fori_loop(0, 4, body, 0)
+        weft.jit(lambda n: lax.fori_loop(0, n, body, 0))(4)
+    assert traced == 2  # as a scan, and as a while loop
+
+
+def test_keys_may_be_carried() -> None:
+    def step(key: object, _: object) -> object:
+        key, use = weft.random.split(key)
+        return key, weft.random.bits(use, (2,))
+
+    key = weft.random.key(3)
+    _, drawn = lax.scan(step, key, None, length=3)
+    expected = []
+    for _ in range(3):
+        key, row = step(key, None)
+        expected.append(np.asarray(row))
+    assert np.array_equal(drawn, np.stack(expected))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    permutation=st.permutations(range(4)),
+    updates=st.lists(st.sampled_from(["keep", "scale", "add", "constant", "first"]), min_size=4, max_size=4),
+    trips=st.integers(0, 7),
+    wide=st.booleans(),
+)
+def test_any_shuffle_of_the_state_is_what_python_computes(
+    permutation: list[int], updates: list[str], trips: int, wide: bool
+) -> None:
+    """Parts of the state change places, stay, are shared, are overwritten: whatever memory they lie in."""
+    shape = (70,) if wide else ()
+    captured = np.full(shape, 3, np.float32)
+
+    def body(i: int, state: tuple) -> tuple:
+        moved = [state[p] for p in permutation]
+        out = []
+        for value, how in zip(moved, updates, strict=True):
+            if how == "scale":
+                value = value * 2
+            elif how == "add":
+                value = value + moved[0]
+            elif how == "constant":
+                value = captured
+            elif how == "first":
+                value = moved[0]
+            out.append(value)
+        return tuple(out)
+
+    start = tuple(np.full(shape, k + 1, np.float32) for k in range(4))
+    expected = start
+    for i in range(trips):
+        expected = body(i, expected)
+    run = weft.jit(lambda state, n: lax.fori_loop(0, n, lambda i, s: tuple(map(jnp.asarray, body(i, s))), state))
+    found = run(tuple(map(jnp.asarray, start)), trips)
+    for a, b in zip(found, expected, strict=True):
+        assert np.array_equal(a, b)

@@ -1,0 +1,223 @@
+"""What processes do to a program: fork with work in flight, spawn, executors, exit. Nothing may hang or go wrong.
+
+``WEFT_STRESS=1`` runs the long forms.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+
+LONG = os.environ.get("WEFT_STRESS") == "1"
+
+FORKS = """
+import os, sys, threading, time, warnings
+import numpy as np
+import weft, weft.numpy as jnp
+
+warnings.simplefilter("ignore")  # Python warns of forks among threads; these are the point
+count = int(sys.argv[1])
+f = weft.jit(lambda x: jnp.sum(jnp.sin(x) * 2 + jnp.cos(x)))
+g = weft.jit(lambda x: x @ x + 1)
+large, square = jnp.ones(200_000), jnp.ones((100, 100))
+expected = float(f(large))
+stop = threading.Event()
+
+def busy(number):
+    while not stop.is_set():
+        if number == 0:
+            f(large).block_until_ready()
+        elif number == 1:
+            np.asarray(g(square))
+        else:  # compilations: new programs, new shapes
+            n = time.perf_counter_ns() % 1000 + 2
+            weft.jit(lambda x: jnp.tanh(x) * n)(jnp.ones(n)).block_until_ready()
+
+threads = [threading.Thread(target=busy, args=(number,), daemon=True) for number in range(3)]
+for thread in threads:
+    thread.start()
+for number in range(count):
+    pending = [f(large) for _ in range(3)]
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            ok = float(f(large)) == expected and float(pending[-1]) == expected
+            ok = ok and float(g(square)[0, 0]) == 101
+            if number % 10 == 0:  # with a compilation
+                h = weft.jit(lambda x: jnp.exp(x) + number)
+                ok = ok and abs(float(h(jnp.zeros(7))[3]) - 1 - number) < 1e-6
+            status = 0 if ok else 2
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 60
+    while True:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            break
+        if time.monotonic() > deadline:
+            os.kill(child, 9)
+            sys.exit(f"fork {number} hangs")
+        time.sleep(0.0005)
+    if status != 0:
+        sys.exit(f"fork {number}: status {status}")
+stop.set()
+for thread in threads:
+    thread.join()
+print("forks", count)
+"""
+
+
+def python(code: str, *arguments: str, timeout: float = 300, **environment: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True, text=True, timeout=timeout, env={**os.environ, "WEFT_CHECK": "0", **environment},
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr + process.stdout
+    return process.stdout.strip()
+
+
+def test_forks_with_running_work() -> None:
+    assert python(FORKS, "200") == "forks 200"
+
+
+def _square_sum(n: int) -> float:
+    return float(weft.jit(lambda x: jnp.sum(x * x))(jnp.arange(float(n))))
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_process_pools(method: str) -> None:
+    large = jnp.ones(1_000_000)
+    pending = weft.jit(lambda x: jnp.sum(jnp.exp(x)))(large)
+    context = multiprocessing.get_context(method)
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
+        answers = list(pool.map(_square_sum, range(1, 9)))
+    assert answers == [sum(i * i for i in range(n)) for n in range(1, 9)]
+    assert np.isclose(float(pending), np.e * 1_000_000, rtol=1e-5)
+
+
+def test_a_child_of_a_child_works() -> None:
+    code = """
+import os
+import weft, weft.numpy as jnp
+f = weft.jit(lambda x: jnp.sum(x) + 1)
+x = jnp.ones(1_000_000)
+y = f(x)
+def generation(n):
+    global y
+    child = os.fork()
+    if child:
+        os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    y = f(x)
+    if n == 0:
+        os._exit(0 if float(y) == 1_000_001 else 3)
+    generation(n - 1)
+child = os.fork()
+if child == 0:
+    generation(4)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert python(code) == "0"
+
+
+EXITS = {
+    "results pending": "ys = [f(large) for _ in range(50)]",
+    "daemon threads in kernels": """
+import threading
+def busy():
+    while True: f(large)
+for _ in range(4): threading.Thread(target=busy, daemon=True).start()
+import time; time.sleep(0.2)
+""",
+    "daemon threads in compilations": """
+import threading, time
+def busy(k):
+    n = 0
+    while True:
+        n += 1
+        weft.jit(lambda x: jnp.tanh(x) * n + k)(jnp.ones(n + 2))
+for k in range(3): threading.Thread(target=busy, args=(k,), daemon=True).start()
+time.sleep(0.2)
+""",
+    "a call at exit with results pending": """
+import atexit
+ys = [f(large) for _ in range(50)]
+atexit.register(lambda: f(large))
+""",
+    "work started at exit": "import atexit\natexit.register(lambda: print(float(f(large)) > 0))",
+    "callbacks pending": """
+def told(x):
+    weft.debug.callback(lambda total: f(large), jnp.sum(x))
+    return x + 1
+ys = [weft.jit(told)(large) for _ in range(3)]
+""",
+}
+
+
+@pytest.mark.parametrize("name", EXITS)
+def test_the_interpreter_ends_with_work_in_flight(name: str) -> None:
+    start = """
+import weft, weft.numpy as jnp
+f = weft.jit(lambda x: jnp.sum(jnp.sin(x) * 2 + jnp.cos(x)))
+large = jnp.ones(3_000_000)
+f(large)
+"""
+    python(start + EXITS[name], timeout=60)
+
+
+def test_thread_pools() -> None:
+    f = weft.jit(lambda x: jnp.sum(jnp.sin(x)) + x[0])
+    arrays = [jnp.arange(float(n)) + 1 for n in (10, 1000, 100_000, 300_000)]
+    expected = [float(f(x)) for x in arrays]
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda i: float(f(arrays[i % 4])), range(400)))
+    assert answers == [expected[i % 4] for i in range(400)]
+
+
+def test_sixteen_threads() -> None:
+    """The same and different functions, new shapes, eager operations, callbacks, configurations: 3 s, long 60 s."""
+    shared = weft.jit(lambda x: jnp.sum(jnp.sin(x) * 2 + 1))
+    product = weft.jit(lambda x: x @ x)
+    failures: list[str] = []
+    calls = [0] * 16
+    deadline = time.monotonic() + (60 if LONG else 3)
+    sizes = [3, 100, 5000, 200_000]
+    expected = {n: float(shared(jnp.arange(float(n)))) for n in sizes}
+
+    def work(number: int) -> None:
+        rng = np.random.default_rng(number)
+        while time.monotonic() < deadline and not failures:
+            n = sizes[int(rng.integers(4))]
+            calls[number] += 1
+            if float(shared(jnp.arange(float(n)))) != expected[n]:
+                failures.append(f"shared {n}")
+            k = int(rng.integers(2, 400))
+            if float(weft.jit(lambda x, k=k: jnp.sum(x) * k)(jnp.ones(k))) != k * k:
+                failures.append(f"own {k}")
+            if float(product(jnp.ones((k, k)))[-1, -1]) != k:
+                failures.append(f"product {k}")
+            with weft.enable_x64(bool(number % 2)):
+                if jnp.asarray(1.0).dtype != (np.float64 if number % 2 else np.float32):
+                    failures.append("configuration")
+            if float((jnp.ones(k) + k).max()) != k + 1:
+                failures.append(f"eager {k}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+        assert not thread.is_alive()
+    assert not failures
+    assert min(calls) > 0

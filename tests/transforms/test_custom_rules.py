@@ -1,0 +1,105 @@
+"""custom_jvp, custom_vjp, custom_gradient: programs, values and errors beside JAX's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import pytest
+
+import weft
+
+pytestmark = pytest.mark.oracle
+
+
+def product(module: Any, **options: Any) -> Any:
+    np = module.numpy
+
+    def fwd(x: Any, y: Any) -> Any:
+        return f(x, y), (np.cos(x), np.sin(x), y)
+
+    def bwd(res: Any, g: Any) -> Any:
+        return res[0] * g * res[2], res[1] * g
+
+    f = module.custom_vjp(lambda x, y: np.sin(x) * y)
+    f.defvjp(options.get("fwd", fwd), options.get("bwd", bwd))
+    return f
+
+
+def pushed(module: Any) -> Any:
+    np = module.numpy
+    f = module.custom_jvp(lambda x, y: np.sin(x) * y)
+    f.defjvp(lambda p, t: (f(*p), np.cos(p[0]) * t[0] * p[1] + np.sin(p[0]) * t[1]))
+    return f
+
+
+def text(module: Any, function: Any, *args: Any) -> str:
+    return str(module.make_jaxpr(function)(*args))
+
+
+@pytest.mark.parametrize("make", [product, pushed])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_programs_are_jax_s(make: Any, jitted: bool) -> None:
+    def programs(module: Any) -> list[str]:
+        f = module.jit(make(module)) if jitted else make(module)
+        return [
+            text(module, f, 1.0, 2.0),
+            text(module, module.grad(f, (0, 1)), 1.0, 2.0),
+            text(module, lambda x: module.vjp(f, x, 2.0)[1](x), 1.0),
+        ]
+
+    assert programs(weft) == programs(jax)
+
+
+def test_second_derivatives() -> None:
+    def values(module: Any) -> list[float]:
+        return [float(module.grad(module.grad(make(module)))(1.0, 2.0)) for make in (product, pushed)]
+
+    assert values(weft) == pytest.approx(values(jax), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "bwd", [lambda res, g: g, lambda res, g: (g,), lambda res, g: ({"a": g}, g)], ids=["no tuple", "short", "tree"]
+)
+def test_a_backward_rule_of_the_wrong_structure(bwd: Any) -> None:
+    for module in (weft, jax):
+        with pytest.raises(TypeError, match="must produce an output with the same container"):
+            module.grad(product(module, bwd=bwd))(1.0, 2.0)
+
+
+def test_forward_mode_of_a_backward_rule_raises() -> None:
+    for module in (weft, jax):
+        with pytest.raises(TypeError, match=r"can't apply forward-mode autodiff \(jvp\) to a custom_vjp function"):
+            module.jvp(product(module), (1.0, 2.0), (1.0, 1.0))
+
+
+def test_a_missing_rule() -> None:
+    for module in (weft, jax):
+        with pytest.raises(AttributeError, match="No VJP defined for custom_vjp function f using defvjp"):
+            module.custom_vjp(named)(1.0)
+
+
+def named(x: Any) -> Any:
+    return x
+
+
+named.__name__ = "f"
+
+
+def test_custom_gradient() -> None:
+    for module in (weft, jax):
+        f = module.custom_gradient(lambda x: (x**2, lambda g: (g * x * 7.0,)))
+        assert float(module.grad(f)(3.0)) == 21.0
+        assert float(module.grad(module.jit(f))(3.0)) == 21.0
+
+
+def test_closure_convert_hoists_what_is_differentiated() -> None:
+    def through(module: Any) -> Any:
+        def outer(a: Any) -> Any:
+            f, captured = module.closure_convert(lambda x: module.numpy.sin(x) * a, 1.0)
+            assert len(captured) == 1
+            return f(2.0, *captured)
+
+        return float(module.grad(outer)(3.0))
+
+    assert through(weft) == pytest.approx(through(jax), rel=1e-6)

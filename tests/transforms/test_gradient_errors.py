@@ -1,0 +1,63 @@
+"""Wrong use of grad, jvp and vjp: JAX's class of error and sentence, followed by the names of the user's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import pytest
+
+import weft
+
+
+def product(a: Any, b: Any) -> Any:
+    return a * b
+
+
+ERRORS: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "not scalar": (lambda m, x: m.grad(product)(x, x), "Gradient only defined for scalar-output functions"),
+    "tuple": (lambda m, x: m.grad(lambda y: (y, y))(1.0), "Gradient only defined for scalar-output functions"),
+    "integer": (lambda m, x: m.grad(product)(1, x), "real- or complex-valued inputs"),
+    "bool": (lambda m, x: m.grad(product)(True, x), "real- or complex-valued inputs"),
+    "integer result": (lambda m, x: m.grad(lambda y: m.numpy.int32(y))(1.0), "real-valued outputs"),
+    "complex result": (lambda m, x: m.grad(lambda y: y * 1j)(1.0), "real-valued outputs"),
+    "holomorphic": (lambda m, x: m.grad(lambda y: y, holomorphic=True)(1.0), "inputs with complex dtype"),
+    "argnums": (lambda m, x: m.grad(product, argnums=2)(x, x), "requires at least 3 positional arguments"),
+    "no aux": (lambda m, x: m.grad(lambda y: y * 2, has_aux=True)(1.0), "two-element tuple"),
+    "no array": (lambda m, x: m.grad(lambda y: y)("a"), "is not a valid JAX type"),
+    "jvp tuple": (lambda m, x: m.jvp(product, 1.0, 1.0), "must be tuples or lists; found float and float"),
+    "jvp tree": (lambda m, x: m.jvp(product, (x, x), (x,)), "must have the same tree structure"),
+    "jvp dtype": (lambda m, x: m.jvp(product, (x, x), (x, m.numpy.arange(3))), "dtypes must be equal"),
+    "jvp shape": (lambda m, x: m.jvp(product, (x, x), (x, x[:2])), "different primal and tangent shapes"),
+    "vjp tree": (lambda m, x: m.vjp(product, x, x)[1]((x,)), "unexpected tree structure"),
+    "vjp shape": (lambda m, x: m.vjp(product, x, x)[1](x[:2]), "unexpected JAX type"),
+    "vjp two": (lambda m, x: m.vjp(product, x, x)[1](x, x), "called with 2 arguments"),
+    "linear tree": (lambda m, x: m.linearize(product, x, x)[1](x), "expected PyTreeDef"),
+    "linear shape": (lambda m, x: m.linearize(product, x, x)[1](x, x[:2]), "inconsistent with the original primal"),
+    "transpose tree": (lambda m, x: m.linear_transpose(lambda y: y, x)((x,)), "cotangent tree does not match"),
+}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_are_jax_s(name: str) -> None:
+    run, sentence = ERRORS[name]
+    raised = []
+    for module in (jax, weft):
+        with pytest.raises((TypeError, ValueError), match=sentence) as caught:
+            run(module, module.numpy.ones(3))
+        raised.append(caught.type)
+    assert raised[0] is raised[1]
+
+
+def test_errors_name_the_argument() -> None:
+    with pytest.raises(TypeError, match=r"The argument is b\['scale'\]"):
+        weft.grad(product, argnums=1)(1.0, {"scale": 2})
+    with pytest.raises(TypeError, match="The argument is b"):
+        weft.jvp(product, (1.0, 1.0), (1.0, 1))
+
+
+def test_a_function_that_is_not_linear_has_no_transpose() -> None:
+    with pytest.raises(TypeError, match="the function is not linear"):
+        weft.linear_transpose(lambda x: x * x, 1.0)(3.0)

@@ -1,0 +1,89 @@
+"""Single instructions of AVX-512 for what LLVM writes as several: multiplication by 2**k, NaN-propagating extrema,
+tables in registers.
+
+Each function gives None where the value is no vector of whole registers (scalars, the last folds of a reduction) or
+the target has no AVX-512; the caller then writes the general expression, which has the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft.codegen.lanes import FLOAT_BITS, Lanes, V, literal
+
+_CURRENT_ROUNDING = "4"
+_RANGE_MIN, _RANGE_MAX = "4", "5"  # the sign is that of the chosen operand
+
+
+def scale(x: V, k: V) -> V | None:
+    """x * 2**k for whole k, rounded once."""
+    return _by_registers(x, k, lambda a, b: _call(a, b, "scalef", ""))
+
+
+def extremum(x: V, y: V, larger: bool) -> V | None:
+    """The larger (smaller) of x and y: +0 above -0, NaN if either is."""
+    picked = _by_registers(x, y, lambda a, b: _call(a, b, "range", _RANGE_MAX if larger else _RANGE_MIN))
+    return None if picked is None else x.lanes.select(x.compare("uno", y), x + y, picked)
+
+
+def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:
+    """``function`` of every 512-bit part, or of the whole where that is one register."""
+    lanes = x.lanes
+    if not lanes.writer.avx512 or lanes.width * FLOAT_BITS[x.element] < 128:
+        return None
+    per = min(lanes.width, 512 // FLOAT_BITS[x.element])
+    narrow, texts = Lanes(lanes.writer, per), []
+    for start in range(0, lanes.width, per):
+        a, b = (_slice(v, narrow, start) for v in (x, y))
+        texts.append(function(a, b))
+    width = per
+    while len(texts) > 1:
+        order = range(2 * width)
+        texts = [lanes.shuffle(a, b, x.element, order, width) for a, b in zip(texts[::2], texts[1::2], strict=True)]
+        width *= 2
+    return V(lanes, x.element, texts[0])
+
+
+def _slice(v: V, narrow: Lanes, start: int) -> V:
+    if v.lanes.width == narrow.width:
+        return v
+    picks = range(start, start + narrow.width)
+    return V(narrow, v.element, v.lanes.shuffle(v.text, "poison", v.element, picks, v.lanes.width))
+
+
+def _call(a: V, b: V, name: str, immediate: str) -> str:
+    """The masked intrinsic with all lanes on."""
+    lanes, type_ = a.lanes, a.lanes.type(a.element)
+    bits = lanes.width * FLOAT_BITS[a.element]
+    suffix = f"{'ps' if a.element == 'float' else 'pd'}.{bits}"
+    mask = ("i16" if lanes.width == 16 else "i8", "-1")
+    arguments = [(type_, a.text), (type_, b.text), *([("i32", immediate)] if immediate else [])]
+    arguments += [(type_, "zeroinitializer"), mask]
+    if bits == 512:
+        arguments.append(("i32", _CURRENT_ROUNDING))
+    return lanes.writer.call(f"llvm.x86.avx512.mask.{name}.{suffix}", type_, arguments)
+
+
+def lookup(table: Sequence[float], index: V) -> V:
+    """table[index & 31] of 32 floats, in one permutation of two registers; ``index`` is of i32."""
+    lanes, wide = index.lanes, Lanes(index.lanes.writer, 16)
+    first, second = (
+        "<" + ", ".join(f"float {literal(c, 'float')}" for c in table[start : start + 16]) + ">" for start in (0, 16)
+    )
+    if lanes.width == 1:
+        text = lanes.writer.op(f"insertelement <16 x i32> zeroinitializer, i32 {index.text}, i64 0")
+    elif lanes.width < 16:
+        text = lanes.shuffle(
+            index.text, "zeroinitializer", "i32", [min(k, lanes.width) for k in range(16)], lanes.width
+        )
+    else:
+        text = index.text
+    type_ = wide.type("float")
+    found = lanes.writer.call(
+        "llvm.x86.avx512.vpermi2var.ps.512", type_, [(type_, first), (wide.type("i32"), text), (type_, second)]
+    )
+    if lanes.width == 1:
+        return V(lanes, "float", V(wide, "float", found).lanes.extract(V(wide, "float", found), 0))
+    if lanes.width < 16:
+        return V(lanes, "float", lanes.shuffle(found, "poison", "float", range(lanes.width), 16))
+    return V(lanes, "float", found)

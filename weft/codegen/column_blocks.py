@@ -1,0 +1,98 @@
+"""Column reductions cut along the reduced dimension: few columns, many rows, several workers.
+
+Called without a partial buffer a nest does all blocks of its range of columns. With one, mode 0 leaves the
+accumulators of some blocks of 256 rows in it, for all columns, and mode 1 combines them in order and finishes. One
+code does all three: only where a block's accumulators come from and go to differs, so the bits are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from weft.codegen import reduce_tree
+from weft.codegen.copies import Copy
+from weft.codegen.emitter import Value
+from weft.codegen.memory import whole
+from weft.codegen.reduce_tree import BLOCK_ROWS
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+PARTIAL_BYTES = 16  # reserved for an element of the partial buffer
+SHIFT = BLOCK_ROWS.bit_length() - 1
+
+
+class Blocks:
+    """What the executor asks of one call: ranges of columns and rows, and the partial buffer."""
+
+    def __init__(self, parent: NestWriter) -> None:
+        self.parent = parent
+        self.writer = writer = parent.writer
+        assert parent.nest.vector is not None
+        self.columns, rows = parent.extents[parent.nest.vector], parent.extents[parent.reduced[-1]]
+        address = parent.range(5)
+        self.partial = writer.op(f"inttoptr i64 {address} to ptr")
+        cut, first = writer.compare_index("ne", address, "0"), writer.compare_index("eq", parent.range(4), "0")
+        self.leaves = writer.op(f"and i1 {cut}, {first}")
+        self.gathers = writer.op(f"xor i1 {cut}, {self.leaves}")
+        low, high = (writer.op(f"shl i64 {parent.range(slot)}, {SHIFT}") for slot in (2, 3))
+        self.low = writer.choose_index(self.leaves, low, "0")
+        self.high = writer.choose_index(self.leaves, writer.minimum_index(high, rows), rows)
+        count = writer.op(f"lshr i64 {writer.index('add', rows, str(BLOCK_ROWS - 1))}, {SHIFT}")
+        self.size = writer.index("mul", writer.index("mul", count, self.columns), str(PARTIAL_BYTES))
+        self.range = (
+            writer.choose_index(cut, "0", parent.range(2)),
+            writer.choose_index(cut, self.columns, parent.range(3)),
+        )
+
+    def accumulators(
+        self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str, walk: Callable[[], list[Value]]
+    ) -> list[Value]:
+        """Those of the block at row ``start``: from the partial buffer or by ``walk``, and into it in mode 0."""
+        writer = self.writer
+        load, compute, join = (writer.fresh_label() for _ in range(3))
+        writer.branch_if(self.gathers, load, compute)
+        writer.label(load)
+        read = self._read(tile, reductions, start)
+        ends = [writer.block]
+        writer.branch(join)
+        writer.label(compute)
+        made = walk()
+        ends.append(writer.block)
+        writer.branch(join)
+        writer.label(join)
+        pairs = zip(reduce_tree.flatten(read), reduce_tree.flatten(made), strict=True)
+        values = reduce_tree.rebuild(
+            made, [writer.phi(type_, (left, ends[0]), (right, ends[1])) for (type_, left), (_, right) in pairs]
+        )
+        keep, done = writer.fresh_label(), writer.fresh_label()
+        writer.branch_if(self.leaves, keep, done)
+        writer.label(keep)
+        for (copy, place, _), value in zip(self._places(tile, reductions, start), values, strict=True):
+            copy.memory.store(value, place, copy.mask)
+        writer.branch(done)
+        writer.label(done)
+        return values
+
+    def _read(self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str) -> list[Value]:
+        return [
+            copy.memory.load(value.dtype, place, copy.mask)
+            for copy, place, value in self._places(tile, reductions, start)
+        ]
+
+    def _places(
+        self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str
+    ) -> list[tuple[Copy, str, Value]]:
+        """Where the accumulators of every vector lie, in the order in which the loops carry them."""
+        writer, found = self.writer, []
+        row = writer.index("mul", writer.op(f"lshr i64 {start}, {SHIFT}"), self.columns)
+        for copy in tile:
+            at, number = writer.index("add", row, copy.index or "0"), 0
+            for reduction in reductions:
+                for identity in reduce_tree.identities(reduction, copy.emit):
+                    region = writer.element("i8", self.partial, writer.index("mul", self.size, str(number)))
+                    found.append((copy, writer.element(whole(identity.dtype), region, at), identity))
+                    number += 1
+        return found

@@ -1,0 +1,109 @@
+"""Access at computed places: one address where the offset is the same in every lane, a gather where it is not.
+
+Offsets are clamped before they come here, so that lanes beyond a mask read inside the operand as well; where the
+operand moves along the lanes too, those lanes read its first element.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from weft.codegen import copies
+from weft.codegen.copies import Copy, Place
+from weft.codegen.emitter import Value
+from weft.codegen.lanes import V
+from weft.codegen.memory import whole
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+
+def load_at(parent: NestWriter, s: ir.LoadAt, tile: list[Copy], place: Place) -> None:
+    """The statement for every copy of a tile."""
+    tile = [copy for copy in tile if s.out not in copy.values]
+    if not tile:
+        return
+    offset = uniform_offset(parent, s.offset, tile[0])
+    if offset is not None:
+        parent.load(ir.Load(s.out, s.operand), tile, _moved(parent, s.operand, place, offset))
+        return
+    for copy in tile:
+        copy.values[s.out] = _gather(parent, s, copy, place)
+
+
+def uniform_offset(parent: NestWriter, number: int, copy: Copy) -> str | None:
+    """An offset as one i64 name, or None if it differs from lane to lane."""
+    if copy.memory.lanes.width > 1 and number in parent.moving and number not in copy.scalars:
+        return None
+    part = _uniform(parent, number, copy)
+    return part.text if part.element == "i64" else parent.writer.op(f"sext {part.element} {part.text} to i64")
+
+
+def _uniform(parent: NestWriter, number: int, copy: Copy) -> V:
+    """A value that is the same in every lane, in one."""
+    if copy.memory.lanes.width == 1:
+        return copy.values[number].part
+    if number in copy.scalars:
+        return copy.scalars[number].part
+    vector = copy.values[number].part
+    return V(parent.scalar, vector.element, vector.lanes.extract(vector, 0))
+
+
+def _moved(parent: NestWriter, operand: int, place: Place, offset: str) -> Place:
+    """The place with one operand ``offset`` elements further on."""
+    pointer = parent.writer.element(whole(parent.nest.operands[operand].dtype), place.pointers[operand], offset)
+    return replace(place, pointers={**place.pointers, operand: pointer})
+
+
+def _gather(parent: NestWriter, s: ir.LoadAt, copy: Copy, place: Place) -> Value:
+    """Lanes at offsets of their own."""
+    operand, lanes = parent.nest.operands[s.operand], copy.memory.lanes
+    offsets = copy.values[s.offset].part
+    if parent.stride(s.operand, copy):
+        assert copy.index is not None and parent.nest.vector is not None
+        offsets = offsets if offsets.element == "i64" else offsets.cast("sext", "i64")
+        first = parent.distance(s.operand, parent.nest.vector, copy.index)
+        offsets = offsets + lanes.splat(first, "i64") + _steps(parent, s.operand, copy)
+        if copy.mask is not None:
+            offsets = lanes.select(copy.mask.lanes, offsets, 0)
+    return copy.memory.load_at(operand.dtype, place.pointers[s.operand], offsets)
+
+
+def _steps(parent: NestWriter, operand: int, copy: Copy) -> V:
+    """stride * (0, 1, ...) along the vector dimension."""
+    assert parent.nest.vector is not None
+    lanes, stride = copy.memory.lanes, parent.stride(operand, copy)
+    if stride == ir.RUNTIME:
+        return parent.offsets[operand, parent.nest.vector]
+    return lanes.iota("i64") if stride == 1 else -lanes.iota("i64")
+
+
+def update(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> None:
+    """Read, combine, write; lanes lie along a dimension in which every point has an element of its own."""
+    moves = tile[0].index is None or parent.stride(s.operand, tile[0])
+    if not moves or {s.offset, s.inside} & parent.moving:
+        raise ValueError(f"[codegen] updates of operand {s.operand} meet along the vector dimension")
+    if s.inside is None:
+        _updated(parent, s, tile, place)
+        return
+    writer = parent.writer
+    inside, done = writer.fresh_label(), writer.fresh_label()
+    writer.branch_if(_uniform(parent, s.inside, tile[0]).text, inside, done)
+    writer.label(inside)
+    _updated(parent, s, [copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], place)
+    writer.branch(done)
+    writer.label(done)
+
+
+def _updated(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> None:
+    offset = uniform_offset(parent, s.offset, tile[0])
+    assert offset is not None
+    place = _moved(parent, s.operand, place, offset)
+    if s.steps:
+        parent.load(ir.Load(s.old, s.operand), tile, place)
+    for step in s.steps:
+        for copy in tile:
+            copy.values[step.out] = copies.apply(step, copy)
+    parent.store(ir.Store(s.operand, s.new), tile, place)

@@ -1,0 +1,406 @@
+"""A ``loops.routine.Routine`` becomes the text of one LLVM function, with the signature that kernels have.
+
+Loops are loops of the function, their state phi nodes; branches are a switch. Nothing lies in memory but what the
+program reads and writes, and arrays that are sliced at places known only at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.copies import typed
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.memory import whole
+from weft.codegen.pieces import Array, Scope
+from weft.codegen.writer import Writer
+from weft.loops import routine
+from weft.target import Target
+
+PARAMETERS = (
+    "ptr readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"
+    " ptr noalias readonly %range, ptr noalias %scratch"
+)
+ABORT = "abort"
+POLL_MASK = (1 << 15) - 1  # iterations between looks for an interrupt
+LANES = 32  # accumulators of the tree "lanes"
+
+Values = tuple[Value, ...]
+
+
+class RoutineWriter:
+    """Writes one function. ``text()`` gives the module."""
+
+    def __init__(self, program: routine.Routine, target: Target, helpers: Sequence[str]) -> None:
+        self.program, self.target = program, target
+        self.writer = Writer(target.avx512)
+        self.scope = Scope(self.writer, target, helpers, 1 if program.scalar else target.lanes)
+        self.values: dict[int, Array] = {}
+        self.pointers: list[str] = []
+        self.trips: list[str] = []
+        self.row: str | None = None  # of the enclosing loop
+        self.stops = False  # whether a loop may be left because of an interrupt
+
+    def text(self, symbol: str) -> str:
+        writer = self.writer
+        for k in range(len(self.program.operands)):
+            self.pointers.append(writer.op(f"load ptr, ptr {writer.element('ptr', '%operands', str(k))}, align 8"))
+        for k in range(self.program.trips):
+            self.trips.append(writer.op(f"load i64, ptr {writer.element('i64', '%params', str(k))}, align 8"))
+        self.run(self.program.block)
+        if self.stops:
+            writer.branch(ABORT)
+            writer.label(ABORT)
+        return writer.text(symbol, PARAMETERS)
+
+    def run(self, block: routine.Block) -> list[Array]:
+        for statement in block.statements:
+            _STATEMENTS[type(statement)](self, statement)
+        return [self.values[n] for n in block.results]
+
+    def type(self, n: int) -> routine.Type:
+        return self.program.types[n]
+
+    # moving elements
+
+    def constant(self, s: routine.Constant) -> None:
+        kind = self.type(s.out)
+        self.values[s.out] = self.scope.constant(np.frombuffer(s.bits, kind.dtype))
+
+    def param(self, s: routine.Param) -> None:
+        kind = self.type(s.out)
+        slot = self.writer.element("i64", "%params", str(self.program.trips + s.index))
+        self.values[s.out] = self.scope.load(kind.dtype, 1, slot)
+
+    def pick(self, s: routine.Pick) -> None:
+        self.values[s.out] = self.scope.pick(
+            self.type(s.out).dtype, [(self.values[value], element) for value, element in s.sources]
+        )
+
+    def pointer(self, operand: int, row: bool) -> str:
+        base = self.pointers[operand]
+        if not row:
+            return base
+        assert self.row is not None
+        info = self.program.operands[operand]
+        return self.writer.element(whole(info.dtype), base, self.writer.index("mul", self.row, str(info.size)))
+
+    def read(self, s: routine.Read) -> None:
+        kind = self.type(s.out)
+        self.values[s.out] = self.scope.load(kind.dtype, kind.size, self.pointer(s.operand, s.row))
+
+    def write(self, s: routine.Write) -> None:
+        self.scope.store(self.values[s.value], self.pointer(s.operand, s.row))
+
+    # computing
+
+    def map(self, s: routine.Map) -> None:
+        kind, params = self.type(s.out), dict(s.params)
+
+        def compute(emit: Emitter, *args: Value) -> Values:
+            return (typed(emit, s.kind.scalar(emit, *args, **params), kind.dtype),)
+
+        (pieces,) = self.scope.mapped(compute, [self.values[n] for n in s.args], kind.size)
+        self.values[s.out] = Array(kind.dtype, kind.size, tuple(pieces))
+
+    def product(self, s: routine.Product) -> None:
+        kind, scope = self.type(s.out), self.scope
+        batch, m, n, k = s.extents
+        lhs, rhs = self.values[s.lhs], self.values[s.rhs]
+        grid = [(b, i, j) for b in range(batch) for i in range(m) for j in range(n)]
+        total: list[Value] = []
+        for step in range(k):
+            left = scope.pick(kind.dtype, [(lhs, (b * m + i) * k + step) for b, i, _ in grid])
+            right = scope.pick(kind.dtype, [(rhs, (b * k + step) * n + j) for b, _, j in grid])
+            for number, width in enumerate(scope.widths(kind.size)):
+                emit, pair = scope.emit(width), (left.pieces[number], right.pieces[number])
+                if step == 0:
+                    total.append(emit.mul(*pair))
+                else:
+                    total[number] = emit.fma(*pair, total[number])
+        self.values[s.out] = Array(kind.dtype, kind.size, tuple(total))
+
+    def fold(self, s: routine.Fold) -> None:
+        args = [self.values[n] for n in s.args]
+        if s.kept == 1 and s.outer == 1 and s.tree == "lanes":
+            accs = self.folded_lanes(s, args)
+        else:
+            accs = self.folded_columns(s, args)
+        params = dict(s.params)
+        columns: list[list[Value]] = [[] for _ in s.outs]
+        for number, width in enumerate(self.scope.widths(s.kept)):
+            emit = self.scope.emit(width)
+            finished = s.kind.finish(emit, tuple(acc[number] for acc in accs), **params)
+            for column, value, out in zip(columns, finished, s.outs, strict=True):
+                column.append(typed(emit, value, self.type(out).dtype))
+        for out, column in zip(s.outs, columns, strict=True):
+            self.values[out] = Array(self.type(out).dtype, s.kept, tuple(column))
+
+    def combined(self, s: Any, emit: Emitter, left: Values, right: Values) -> Values:
+        return tuple(emit.settle(v) for v in s.kind.combine(emit, left, right, **dict(s.params)))
+
+    def prepared(self, s: routine.Fold, emit: Emitter, args: Values, index: Value | None) -> Values:
+        return tuple(emit.settle(v) for v in s.kind.prepare(emit, args, index, **dict(s.params)))
+
+    def identities(self, s: Any, emit: Emitter) -> Values:
+        return tuple(emit.const(identity, dtype) for dtype, identity in s.accumulators)
+
+    def folded_lanes(self, s: routine.Fold, args: list[Array]) -> list[list[Value]]:
+        """A whole row: 32 lane accumulators, of which those that get no element stay the identity and are left out."""
+        scope, used = self.scope, min(s.run, LANES)
+        width = min(1 << (used - 1).bit_length(), scope.lanes)
+        emit = scope.emit(width)
+        count = -(-used // width)
+        accs = [self.identities(s, emit) for _ in range(count)]
+        for at in range(0, s.run, width):
+            here = min(width, s.run - at)
+            places = [at + min(lane, here - 1) for lane in range(width)]
+            values = tuple(scope.piece(arg, places, width) for arg in args)
+            index = None
+            if s.kind.needs_index:
+                index = scope.constant_piece(np.arange(at, at + width, dtype=np.int64), width)
+            slot = at // width % count
+            new = self.combined(s, emit, accs[slot], self.prepared(s, emit, values, index))
+            accs[slot] = new if here == width else self.where(new, accs[slot], here, width)
+        half = 1 << (count - 1).bit_length() >> 1
+        while half:
+            for k in range(len(accs) - half):
+                accs[k] = self.combined(s, emit, accs[k], accs[k + half])
+            del accs[half:]
+            half //= 2
+        acc = accs[0]
+        while width > 1:
+            half = width // 2
+            left = tuple(scope.gathered(v.dtype, [(v, lane) for lane in range(half)], half) for v in acc)
+            right = tuple(scope.gathered(v.dtype, [(v, lane) for lane in range(half, width)], half) for v in acc)
+            acc, width = self.combined(s, scope.emit(half), left, right), half
+        one = scope.emit(1)
+        acc = self.combined(s, one, self.identities(s, one), acc)
+        return [[value] for value in acc]
+
+    def where(self, new: Values, old: Values, count: int, width: int) -> Values:
+        """``new`` in the first lanes."""
+        lanes = self.scope.emit(width).lanes
+        mask = self.scope.mask(width, count)
+        return tuple(
+            Value(n.dtype, tuple(lanes.select(mask, a, b) for a, b in zip(n.parts, o.parts, strict=True)))
+            for n, o in zip(new, old, strict=True)
+        )
+
+    def folded_columns(self, s: routine.Fold, args: list[Array]) -> list[list[Value]]:
+        """Rows side by side: every accumulator is an array over the kept elements."""
+        scope = self.scope
+        sizes = scope.widths(s.kept)
+        total: list[Values] = [self.identities(s, scope.emit(width)) for width in sizes]
+        for outer in range(s.outer):
+            lanes: list[list[Values] | None] = [None] * (LANES if s.tree == "lanes" else 1)
+            for i in range(s.run):
+                element = [
+                    scope.pick(arg.dtype, [(arg, (k * s.outer + outer) * s.run + i) for k in range(s.kept)])
+                    for arg in args
+                ]
+                slot = i % len(lanes)
+                lanes[slot] = self.stepped(s, sizes, lanes[slot], element, i)
+            half = len(lanes) // 2
+            while half:
+                for k in range(half):
+                    other = lanes[k + half]
+                    if other is not None:
+                        mine = lanes[k]
+                        assert mine is not None
+                        lanes[k] = self.joined(s, sizes, mine, other)
+                half //= 2
+            assert lanes[0] is not None
+            total = self.joined(s, sizes, total, lanes[0])
+        return [[acc[number] for acc in total] for number in range(len(s.accumulators))]
+
+    def stepped(
+        self, s: routine.Fold, sizes: list[int], accs: list[Values] | None, element: list[Array], i: int
+    ) -> list[Values]:
+        made = []
+        for number, width in enumerate(sizes):
+            emit = self.scope.emit(width)
+            index = emit.const(i, elements.INT64) if s.kind.needs_index else None
+            values = self.prepared(s, emit, tuple(array.pieces[number] for array in element), index)
+            made.append(self.combined(s, emit, self.identities(s, emit) if accs is None else accs[number], values))
+        return made
+
+    def joined(self, s: routine.Fold, sizes: list[int], left: list[Values], right: list[Values]) -> list[Values]:
+        return [self.combined(s, self.scope.emit(width), a, b) for width, a, b in zip(sizes, left, right, strict=True)]
+
+    def running(self, s: routine.Running) -> None:
+        scope, args, params = self.scope, [self.values[n] for n in s.args], dict(s.params)
+        rest = args[0].size // s.run
+        state: list[Values] = [self.identities(s, scope.emit(width)) for width in scope.widths(rest)]
+        rows: list[list[Array]] = [[] for _ in s.outs]
+        for i in range(s.run):
+            element = [scope.pick(arg.dtype, [(arg, i * rest + k) for k in range(rest)]) for arg in args]
+            columns: list[list[Value]] = [[] for _ in s.outs]
+            for number, width in enumerate(scope.widths(rest)):
+                emit = scope.emit(width)
+                wide = tuple(
+                    emit.convert(array.pieces[number], dtype)
+                    for array, (dtype, _) in zip(element, s.accumulators, strict=True)
+                )
+                state[number] = self.combined(s, emit, state[number], wide)
+                finished = s.kind.finish(emit, state[number], **params)
+                for column, value, out in zip(columns, finished, s.outs, strict=True):
+                    column.append(typed(emit, value, self.type(out).dtype))
+            for row, column, out in zip(rows, columns, s.outs, strict=True):
+                row.append(Array(self.type(out).dtype, rest, tuple(column)))
+        for row, out in zip(rows, s.outs, strict=True):
+            places = [(row[i], k) for i in range(s.run) for k in range(rest)]
+            self.values[out] = scope.pick(self.type(out).dtype, places)
+
+    # places known at run time
+
+    def offset(self, starts: Sequence[tuple[int, int, int]]) -> str:
+        """The sum of the clamped starts times their strides, as i64."""
+        writer, total = self.writer, "0"
+        for value, most, stride in starts:
+            start = self.values[value].pieces[0]
+            unsigned = start.dtype.kind == "u"
+            text = start.part.text
+            if start.part.element != "i64":
+                text = writer.op(f"{'zext' if unsigned else 'sext'} {start.part.element} {text} to i64")
+            minimum, maximum = ("umin", "umax") if unsigned else ("smin", "smax")
+            text = writer.call(f"llvm.{minimum}.i64", "i64", [("i64", text), ("i64", str(most))])
+            text = writer.call(f"llvm.{maximum}.i64", "i64", [("i64", text), ("i64", "0")])
+            total = writer.index("add", total, writer.index("mul", text, str(stride)))
+        return total
+
+    def spilled(self, array: Array) -> str:
+        """A pointer to the elements, on the stack."""
+        element = elements.of(array.dtype)
+        room = sum(self.scope.widths(array.size)) * element.bytes * element.parts
+        buffer = self.writer.alloca(f"[{room} x i8]")
+        self.scope.store(array, buffer)
+        return buffer
+
+    def slice(self, s: routine.Slice) -> None:
+        kind, writer = self.type(s.out), self.writer
+        if s.value is not None:
+            base = self.spilled(self.values[s.value])
+        else:
+            assert s.operand is not None
+            base = self.pointers[s.operand]
+        base = writer.element(whole(kind.dtype), base, self.offset(s.starts))
+        if s.offsets == tuple(range(kind.size)):
+            self.values[s.out] = self.scope.load(kind.dtype, kind.size, base)
+            return
+        ones = [
+            (self.scope.load(kind.dtype, 1, writer.element(whole(kind.dtype), base, str(offset))), 0)
+            for offset in s.offsets
+        ]
+        self.values[s.out] = self.scope.pick(kind.dtype, ones)
+
+    def update(self, s: routine.Update) -> None:
+        kind, writer, update = self.type(s.out), self.writer, self.values[s.update]
+        buffer = self.spilled(self.values[s.value])
+        base = writer.element(whole(kind.dtype), buffer, self.offset(s.starts))
+        if s.offsets == tuple(range(update.size)):
+            self.scope.store(update, base)
+        else:
+            for k, offset in enumerate(s.offsets):
+                one = self.scope.pick(kind.dtype, [(update, k)])
+                self.scope.store(one, writer.element(whole(kind.dtype), base, str(offset)))
+        self.values[s.out] = self.scope.load(kind.dtype, kind.size, buffer)
+
+    # control flow
+
+    def repeat(self, s: routine.Repeat) -> None:
+        writer, outer_scope, outer_row = self.writer, self.scope, self.row
+        head, body, done = writer.fresh_label(), writer.fresh_label(), writer.fresh_label()
+        before = writer.block
+        initial = outer_scope.flatten([self.values[n] for n in s.initial])
+        writer.branch(head)
+        writer.label(head)
+        at = len(writer.lines)
+        count = writer.name()
+        names = [writer.name() for _ in initial]
+        types = [self.type(n) for n in s.body.arguments]
+        state = outer_scope.rebuild(types, names)
+        goes_on = self.test(s, state, count)
+        writer.branch_if(goes_on, body, done)
+        writer.label(body)
+        self.scope, self.row = outer_scope.inner(), count
+        if s.reverse and s.trips is not None:
+            last = writer.index("sub", self.trips[s.trips], "1")
+            self.row = writer.index("sub", last, count)
+        self.values.update(zip(s.body.arguments, state, strict=True))
+        following = [text for _, text in self.scope.flatten(self.run(s.body))]
+        counted = writer.op(f"add nsw i64 {count}, 1")
+        self.poll(counted)
+        latch = writer.block
+        writer.branch(head)
+        phis = [f"{count} = phi i64 [ 0, %{before} ], [ {counted}, %{latch} ]"]
+        for (type_, first), name, new in zip(initial, names, following, strict=True):
+            phis.append(f"{name} = phi {type_} [ {first}, %{before} ], [ {new}, %{latch} ]")
+        writer.lines[at:at] = phis
+        writer.label(done)
+        self.scope, self.row = outer_scope.inner(), outer_row
+        self.values.update(zip(s.outs, state, strict=True))
+
+    def poll(self, count: str) -> None:
+        """Every so often ask the runtime whether to stop; then the results do not matter."""
+        writer = self.writer
+        look, stay = writer.fresh_label(), writer.fresh_label()
+        low = writer.index("and", count, str(POLL_MASK))
+        writer.branch_if(writer.compare_index("eq", low, "0"), look, stay, cold=True)
+        writer.label(look)
+        (stop,) = self.scope.inner().emit(1).helper("poll", [], [("i32", 1)])
+        writer.branch_if(writer.op(f"icmp ne i32 {stop.text}, 0"), ABORT, stay, cold=True)
+        writer.label(stay)
+        self.stops = True
+
+    def test(self, s: routine.Repeat, state: list[Array], count: str) -> str:
+        """Whether the loop goes on, as i1."""
+        if s.cond is None:
+            assert s.trips is not None
+            return self.writer.compare_index("slt", count, self.trips[s.trips])
+        self.scope = self.scope.inner()
+        self.values.update(zip(s.cond.arguments, state, strict=True))
+        (result,) = self.run(s.cond)
+        return result.pieces[0].part.text
+
+    def choose(self, s: routine.Choose) -> None:
+        writer, outer_scope = self.writer, self.scope
+        labels, join = [writer.fresh_label() for _ in s.blocks], writer.fresh_label()
+        index = self.values[s.index].pieces[0].part.text
+        index = writer.call("llvm.smax.i32", "i32", [("i32", index), ("i32", "0")])
+        cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels[:-1]))
+        writer.line(f"switch i32 {index}, label %{labels[-1]} [ {cases} ]")
+        incoming: list[tuple[str, list[tuple[str, str]]]] = []
+        for label, block in zip(labels, s.blocks, strict=True):
+            writer.label(label)
+            self.scope = outer_scope.inner()
+            registers = self.scope.flatten(self.run(block))
+            incoming.append((writer.block, registers))
+            writer.branch(join)
+        writer.label(join)
+        texts = []
+        for k, (type_, _) in enumerate(incoming[0][1]):
+            texts.append(writer.phi(type_, *((registers[k][1], label) for label, registers in incoming)))
+        self.scope = outer_scope.inner()
+        arrays = self.scope.rebuild([self.type(n) for n in s.outs], texts)
+        self.values.update(zip(s.outs, arrays, strict=True))
+
+
+_STATEMENTS: dict[type, Any] = {
+    routine.Constant: RoutineWriter.constant,
+    routine.Param: RoutineWriter.param,
+    routine.Pick: RoutineWriter.pick,
+    routine.Map: RoutineWriter.map,
+    routine.Fold: RoutineWriter.fold,
+    routine.Running: RoutineWriter.running,
+    routine.Product: RoutineWriter.product,
+    routine.Read: RoutineWriter.read,
+    routine.Write: RoutineWriter.write,
+    routine.Slice: RoutineWriter.slice,
+    routine.Update: RoutineWriter.update,
+    routine.Repeat: RoutineWriter.repeat,
+    routine.Choose: RoutineWriter.choose,
+}

@@ -1,0 +1,99 @@
+"""Lanes a small number of elements apart: whole vectors and shuffles instead of a gather or a scatter.
+
+Strides are known at run time only; there is a block of code for each of 2, 3 and 4, and the general one. Nothing
+outside the W lanes' elements is touched: the last vector loaded is cut, stores are masked.
+
+    stride 2, W = 4:  load a0 . a1 .  and  a2 . a3;  shuffle to a0 a1 a2 a3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.emitter import Value
+from weft.codegen.lanes import V
+
+if TYPE_CHECKING:
+    from weft.codegen.memory import Memory
+
+SMALL = (2, 3, 4)
+
+
+def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V) -> Value:
+    """W lanes ``stride`` elements apart."""
+    word, writer = elements.of(dtype).memory, memory.writer
+    ends: list[tuple[str, str]] = []
+
+    def near(step: int) -> None:
+        ends.append((_load_near(memory, dtype, pointer, step), writer.block))
+
+    def far() -> None:
+        value = memory.load_far(dtype, pointer, stride, offsets, None)
+        ends.append((memory.leave(dtype, value.part).text, writer.block))
+
+    _by_stride(memory, stride, near, far)
+    return Value(dtype, (memory.arrive(dtype, V(memory.lanes, word, writer.phi(memory.lanes.type(word), *ends))),))
+
+
+def store(memory: Memory, value: Value, pointer: str, stride: str, offsets: V) -> None:
+    """W lanes to elements ``stride`` apart."""
+    _by_stride(
+        memory,
+        stride,
+        lambda step: _store_near(memory, value, pointer, step),
+        lambda: memory.store_far(value, pointer, stride, offsets, None),
+    )
+
+
+def _by_stride(memory: Memory, stride: str, near: Callable[[int], None], far: Callable[[], None]) -> None:
+    writer, done = memory.writer, memory.writer.fresh_label()
+    for step in SMALL:
+        chosen, other = writer.fresh_label(), writer.fresh_label()
+        writer.branch_if(writer.compare_index("eq", stride, str(step)), chosen, other)
+        writer.label(chosen)
+        near(step)
+        writer.branch(done)
+        writer.label(other)
+    far()
+    writer.branch(done)
+    writer.label(done)
+
+
+def _load_near(memory: Memory, dtype: np.dtype, pointer: str, step: int) -> str:
+    """The words at 0, step, ...: vector k of those loaded holds those from k W to (k + 1) W."""
+    lanes, writer, element = memory.lanes, memory.writer, elements.of(dtype)
+    width, word, type_ = lanes.width, element.memory, lanes.type(element.memory)
+    found = "poison"
+    for k in range(step):
+        p = writer.element(word, pointer, str(k * width))
+        inside = (width - 1) * step + 1 - k * width
+        if inside >= width:
+            part = writer.op(f"load {type_}, ptr {p}, align {element.bytes}")
+        else:
+            mask = "<" + ", ".join(f"i1 {'true' if lane < inside else 'false'}" for lane in range(width)) + ">"
+            arguments = [(f"ptr align {element.bytes}", p), (lanes.type("i1"), mask), (type_, "zeroinitializer")]
+            part = writer.call(f"llvm.masked.load.{lanes.suffix(word)}.p0", type_, arguments)
+        picks = [lane if lane * step < k * width else 0 for lane in range(width)]
+        picks = [
+            width + lane * step - k * width if 0 <= lane * step - k * width < width else pick
+            for lane, pick in enumerate(picks)
+        ]
+        found = lanes.shuffle(found, part, word, picks, width)
+    return found
+
+
+def _store_near(memory: Memory, value: Value, pointer: str, step: int) -> None:
+    lanes, writer, element = memory.lanes, memory.writer, elements.of(value.dtype)
+    width, word, type_ = lanes.width, element.memory, lanes.type(element.memory)
+    text = memory.leave(value.dtype, value.part).text
+    for k in range(step):
+        places = range(k * width, (k + 1) * width)
+        spread = lanes.shuffle(text, "poison", word, [place // step for place in places], width)
+        mask = "<" + ", ".join(f"i1 {'true' if place % step == 0 else 'false'}" for place in places) + ">"
+        p = writer.element(word, pointer, str(k * width))
+        arguments = [(type_, spread), (f"ptr align {element.bytes}", p), (lanes.type("i1"), mask)]
+        writer.call(f"llvm.masked.store.{lanes.suffix(word)}.p0", "void", arguments)

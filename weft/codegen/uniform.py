@@ -1,0 +1,59 @@
+"""Which values are the same in every lane, and which of those say where a nest reads or writes.
+
+An offset that does not move along the vector dimension is computed once, in a scalar register, ahead of the vector
+loop or at the head of its body: it becomes an address, where a vector of equal offsets would have to be taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from weft.codegen import copies
+from weft.loops import ir
+
+
+def moving(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
+    """The values that may differ from lane to lane, or along the parallel dimensions ``inner``."""
+    if nest.vector is None:
+        return frozenset()
+    dims = [nest.vector, *inner, *nest.digits]
+    across = nest.dims[nest.vector].role == "parallel"  # every lane has reductions of its own
+    found: set[int] = set()
+    for phase in nest.phases:
+        for s in (*phase.before, *phase.body):
+            found.update(_moved(s, nest, dims, found))
+        if across:
+            found.update(out for reduction in phase.reductions for out in reduction.outs)
+    return frozenset(found)
+
+
+def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int]) -> Iterable[int]:
+    match s:
+        case ir.Load(out, operand):
+            return (out,) if any(nest.operands[operand].strides[d] for d in dims) else ()
+        case ir.LoadAt(out, operand, offset):
+            return (out,) if offset in found or any(nest.operands[operand].strides[d] for d in dims) else ()
+        case ir.IndexOf(out, dim):
+            return (out,) if dim in dims else ()
+        case ir.Apply(out):
+            return (out,) if any(arg in found for arg in s.args) else ()
+        case ir.RowLoad(out):
+            return (out,)
+        case ir.Scan(outs):
+            return outs
+    return ()
+
+
+def places(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
+    """The values that offsets are computed from, offsets included, and that do not move as ``moving`` has it."""
+    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+    differ = moving(nest, inner)
+    wanted: set[int] = set()
+    for s in reversed(statements):
+        if isinstance(s, ir.LoadAt | ir.Update):
+            wanted.add(s.offset)
+        if isinstance(s, ir.Update) and s.inside is not None:
+            wanted.add(s.inside)
+        if getattr(s, "out", None) in wanted and s.out not in differ:  # type: ignore[union-attr]
+            wanted.update(copies.arguments(s))
+    return frozenset(wanted - differ)

@@ -1,0 +1,40 @@
+"""Piecewise polynomials in float32 whose coefficients are looked up in registers (AVX-512's two-register permutations).
+
+|x| picks one of 32 intervals by its exponent and two bits of its mantissa; the polynomial in r = |x| - x0 needs neither
+a division nor an exponential. The first interval is evaluated as |x| + r q(r), which keeps small results exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.codegen import avx512
+from weft.codegen.lanes import V
+
+BIAS = 127
+
+
+def _coefficients(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tuple[V, list[V]]:
+    """The interval of a >= 0, and x0 and the coefficients there."""
+    index = ((a.bits() - ((BIAS + exponent) << 23)) >> 21).intrinsic("smax", 0)
+    return index, [avx512.lookup(row, index) for row in tables]
+
+
+def parts(a: V, tables: Sequence[Sequence[float]], exponent: int) -> tuple[V, V]:
+    """f(a) as a constant and the rest, for a >= 0 within the tables."""
+    _, (x0, constant, *rest) = _coefficients(a, tables, exponent)
+    r = a - x0
+    return constant, r * r.polynomial(rest[::-1])
+
+
+def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V | None:
+    """f(x) for an odd f with limit 1 that the tables give from 2**exponent to ``top``; None without AVX-512."""
+    lanes = x.lanes
+    if not lanes.writer.avx512:
+        return None
+    a = x.abs()
+    a = lanes.select(a > top, top, a)
+    index, (x0, constant, *rest) = _coefficients(a, tables, exponent)
+    r = a - x0
+    base = lanes.select(index.eq(0), a, constant)
+    return r.fma(r.polynomial(rest[::-1]), base).copysign(x)

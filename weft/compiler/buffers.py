@@ -1,0 +1,147 @@
+"""Where every value of a plan lives and why: as_text("plan") lists each as input, alias, reused, new or copied.
+
+    b f32[8,4] 128 bytes: alias of a (input 0)
+    c f32[8,4] 128 bytes: temporary 0, at 0 of the arena; reused from d by step 2
+    copy of a to e before step 3 (128 bytes): a is an input that is not donated
+
+Names are those of as_text("jaxpr"); steps are numbered as kernels and calls come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.compiler.fuse import Kernels
+from weft.compiler.plan import Planner
+from weft.core.printer import Context
+from weft.loops.schedule import Lowered
+
+
+def describe(
+    kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
+) -> str:
+    """One line for each value of the program and each copy the plan makes."""
+    return "\n".join(_Report(kernels, lowered, donated, out_avals).lines())
+
+
+class _Report:
+    """A plan made once more, whose decisions are looked at."""
+
+    def __init__(
+        self, kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
+    ) -> None:
+        self.kernels = kernels
+        self.planner = Planner(kernels, lowered, donated, out_avals)
+        self.given = set(self.planner.donated)
+        self.planned = self.planner.run()
+        self.taken = {entry[1]: i for i, entry in enumerate(self.planned.outputs) if entry[0] == "donated"}
+        self.names = Context()
+        jaxpr = kernels.jaxpr
+        for variable in (*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]):
+            self.names.name(variable)
+
+    def name(self, variable: Any) -> str:
+        return self.names.name(variable)
+
+    def lines(self) -> list[str]:
+        inputs = [self._input(v, i) for v, i in self.planner.inputs.items()]
+        buffers = [self._buffer(v, b) for v, b in self.planner.buffers.items()]
+        aliases = [f"{self._head(v)}: alias of {self._place(source)}" for v, source in self.kernels.aliases.items()]
+        copies = [line for number, step in enumerate(self.kernels.steps) for line in self._copies(number, step)]
+        outputs = [line for i, entry in enumerate(self.planned.outputs) for line in self._shared_output(i, entry)]
+        return [*inputs, *buffers, *aliases, *outputs, *copies]
+
+    def _head(self, variable: Any) -> str:
+        return f"{self.name(variable)} {variable.aval.str_short()} {variable.aval.nbytes} bytes"
+
+    def _place(self, variable: Any) -> str:
+        """A value and what it stands in."""
+        base = self.planner.base(variable)
+        where = f"input {self.planner.inputs[base]}" if base in self.planner.inputs else self._slot(base)
+        return f"{self.name(variable)} ({where})"
+
+    def _slot(self, base: Any) -> str:
+        root = self.planner.buffers[base].root()
+        if root.output >= 0:
+            return f"result {root.output}"
+        return f"temporary {root.slot - len(self.planner.inputs) - len(self.planner.out_avals)}"
+
+    def _step(self, number: int) -> str:
+        step = self.kernels.steps[number]
+        what = step.kernel.name if step.kernel is not None else step.equation.primitive.name
+        return f"step {number} ({what})"
+
+    def _input(self, variable: Any, index: int) -> str:
+        head = f"{self._head(variable)}: input {index}"
+        if index not in self.given:
+            return head
+        if index in self.taken:
+            return f"{head}, donated; result {self.taken[index]} is written over it unless others hold it"
+        return f"{head}, donated, not reused: {self._why_not_donated(variable, index)}"
+
+    def _why_not_donated(self, variable: Any, index: int) -> str:
+        if any(entry[0] == "input" and entry[1] == index for entry in self.planned.outputs):
+            return "it is returned as it is"
+        roots = [b for b in self.planner.buffers.values() if b.joined is None and b.output >= 0]
+        fitting = [b for b in roots if b.nbytes == variable.aval.nbytes]
+        if not fitting:
+            return f"no result of {variable.aval.nbytes} bytes is made"
+        free = [b for b in fitting if self.planned.outputs[b.output][0] == "new"]
+        if not free:
+            return "another donated argument serves the results of its size"
+        last, first = self.planner.input_last[index], max(b.first for b in free)
+        if last > first:
+            return f"{self._step(last)} reads it after the result is written"
+        if self.kernels.steps[last].kernel is None:
+            return f"{self._step(last)} needs its operands whole until it is over"
+        return f"{self._step(last)} reads other elements of it than it writes at the same time"
+
+    def _buffer(self, variable: Any, buffer: Any) -> str:
+        root, head = buffer.root(), self._head(variable)
+        if buffer.joined is not None:
+            source = next(v for v, b in self.planner.buffers.items() if b is buffer.joined)
+            where = f"{self._slot(variable)}; reused from {self.name(source)}, which dies in"
+            return f"{head}: {where} {self._step(buffer.first)}"
+        if root.output >= 0:
+            entry = self.planned.outputs[root.output]
+            reused = f", reused from donated input {entry[1]}" if entry[0] == "donated" else ", new"
+            return f"{head}: result {root.output}{reused}"
+        offset = self.planned.temps[root.slot - len(self.planner.inputs) - len(self.planner.out_avals)][0]
+        lifetime = f"from {self._step(root.first)} to {self._step(min(root.last, len(self.kernels.steps) - 1))}"
+        return f"{head}: {self._slot(variable)}, at {offset} of the arena, {lifetime}"
+
+    def _shared_output(self, position: int, entry: tuple[Any, ...]) -> list[str]:
+        if entry[0] == "input":
+            return [f"result {position}: alias of input {entry[1]}"]
+        if entry[0] == "output":
+            return [f"result {position}: alias of result {entry[1]}"]
+        return []
+
+    def _copies(self, number: int, step: Any) -> list[str]:
+        lines = []
+        for source, target in step.copies:
+            if self.planner.slot(source) != self.planner.slot(target) and target.aval.nbytes:
+                what = f"copy of {self._place(source)} to {self._place(target)} before {self._step(number)}"
+                lines.append(f"{what}, {target.aval.nbytes} bytes: {self._why_copied(number, source, target)}")
+        return lines
+
+    def _why_copied(self, number: int, source: Any, target: Any) -> str:
+        """What keeps a step from writing into the memory of ``source``."""
+        planner, base = self.planner, self.planner.base(source)
+        name = self.name(source)
+        if base in planner.inputs:
+            index = planner.inputs[base]
+            if index not in self.given:
+                return f"{name} is an input that is not donated"
+            if self.taken.get(index, -1) == planner.buffers[planner.base(target)].root().output:
+                return f"only if others hold donated input {index}, which is written over otherwise"
+            if index in self.taken:
+                return f"donated input {index} serves result {self.taken[index]}"
+            return f"{name} is donated, but {self._why_not_donated(base, index)}"
+        root = planner.buffers[base].root()
+        if root.output >= 0:
+            return f"{name} stands in result {root.output}, which must stay"
+        if root.last > number:
+            return f"{self._step(root.last)} still reads {name}"
+        return f"{self._step(number)} also reads {name}"

@@ -1,0 +1,76 @@
+"""Epilogues: kernels that run on the parts of a matrix product as soon as these are made, while they are in cache.
+
+    dot_general x w -> c;  kernel c b -> y        one instruction: every task of the product runs the kernel on its part
+
+A kernel rides on a product if it is the only reader of the result and walks it in memory's order. Its bits are those
+it has by itself. Forms: ``flat`` (one loop over all elements), ``grid`` (rows by columns), ``rows`` (whole rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.compiler import contraction
+from weft.core import kinds
+from weft.loops.schedule import Lowered
+
+
+def epilogues(
+    steps: Sequence[Any], lowered: Sequence[Lowered | None], results: Sequence[Any], base: Callable[[Any], Any]
+) -> dict[int, tuple[int, str]]:
+    """The kernel step that rides on a product step, and its form, by the number of the product's step."""
+    products = {base(s.equation.outvars[0]): i for i, s in enumerate(steps) if _has_kernels(s)}
+    for variable in results:
+        products.pop(base(variable) if not hasattr(variable, "val") else variable, None)
+    readers: dict[Any, list[int]] = {variable: [] for variable in products}
+    for number, (step, low) in enumerate(zip(steps, lowered, strict=True)):
+        read = step.equation.invars if low is None else [b.variable for b in low.operands if b.role == "in"]
+        for variable in (*read, *(source for source, _ in step.copies)):
+            if not hasattr(variable, "val") and base(variable) in readers:
+                readers[base(variable)].append(number)
+    found: dict[int, tuple[int, str]] = {}
+    taken: set[int] = set()
+    for variable, numbers in reversed(readers.items()):
+        low = lowered[numbers[0]] if len(numbers) == 1 else None
+        if low is None or numbers[0] in taken or steps[numbers[0]].copies:
+            continue
+        way = form(low, variable, steps[products[variable]].equation, base)
+        if way is not None:
+            found[products[variable]] = (numbers[0], way)
+            taken.add(numbers[0])
+    return found
+
+
+def _has_kernels(step: Any) -> bool:
+    """Whether a step is a product of our own kernels that has elements."""
+    equation = step.equation
+    if step.kernel is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
+        return False
+    if any(hasattr(v, "val") or not v.aval.size for v in equation.invars):
+        return False
+    chars = contraction.source_and_result(*(np.dtype(v.aval.dtype) for v in (*equation.invars, equation.outvars[0])))
+    return chars is not None and chars[1] not in contraction.BLAS
+
+
+def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any]) -> str | None:
+    """How a kernel walks the result of a product: ``flat``, ``grid``, ``rows``, or None if it cannot ride on it."""
+    bindings = [b for b in low.operands if b.role == "in" and base(b.variable) is variable]
+    if len(bindings) != 1 or low.outer or low.nest.split or bindings[0].starts is not None or bindings[0].offset:
+        return None
+    found = contraction.layouts(equation)
+    assert found is not None, "a product without a layout"
+    columns = found[1].columns
+    rows = variable.aval.size // columns
+    dims, strides, extents = low.nest.dims, bindings[0].strides, low.extents
+    if not dims or len(strides) != len(dims) or any(dim.role != "parallel" for dim in dims[:1]):
+        return None
+    parallel = all(dim.role == "parallel" for dim in dims)
+    if len(dims) == 1:
+        return "flat" if low.nest.vector == 0 and strides == (1,) and extents[0] == rows * columns else None
+    if extents[0] != rows or strides[0] != columns or low.nest.vector == 0:
+        return None
+    whole = len(dims) == 2 and parallel and low.nest.vector == 1 and strides[1] == 1 and extents[1] == columns
+    return "grid" if whole else "rows"

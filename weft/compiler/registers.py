@@ -1,0 +1,55 @@
+"""Loops with little state become one equation each, which the code generator writes as one native function.
+
+    c:i32[] d:f32[] = while[...] n a b      ->      c:i32[] d:f32[] = register_loop[...] n
+
+Scalars that the program knows are no operands of the routine but parameters. A loop that is no business of registers
+(large arrays, effects, library calls) stays as it is, and runs its body as a plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import kinds
+from weft.core.jaxpr import JaxprEqn, Literal
+from weft.higher import loops
+from weft.loops import small
+
+
+def in_registers(equations: Sequence[JaxprEqn], flatten: small.Flatten) -> list[JaxprEqn]:
+    """The program with its small loops as routines."""
+    if not any(isinstance(equation.primitive.kind, kinds.Loop) for equation in equations):
+        return list(equations)
+    known = {
+        equation.outvars[0]: equation.invars[0]
+        for equation in equations
+        if isinstance(equation.primitive.kind, kinds.View) and isinstance(equation.invars[0], Literal)
+    }
+    return [_routine(equation, known, flatten) if _may_be(equation) else equation for equation in equations]
+
+
+def _may_be(equation: JaxprEqn) -> bool:
+    return isinstance(equation.primitive.kind, kinds.Loop) and not equation.effects
+
+
+def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten) -> JaxprEqn:
+    """The loop as a routine if it can be one; ``known`` are variables that hold a literal."""
+    parts = equation.primitive.kind.parts(equation.params)
+    atoms = [known.get(atom, atom) if not isinstance(atom, Literal) and not atom.aval.shape else atom
+             for atom in equation.invars]  # fmt: skip
+    try:
+        lowered = small.lower_loop(parts, atoms, flatten, equation.primitive.name)
+    except small.TooLarge:
+        return equation
+    literals = [np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else None for atom in atoms]
+    params = {
+        "lowered": lowered,
+        "parts": parts,
+        "literals": tuple(literals),
+        "out_avals": tuple([v.aval for v in equation.outvars]),
+    }
+    operands = [atom for atom in atoms if not isinstance(atom, Literal)]
+    return JaxprEqn(operands, equation.outvars, loops.register_loop_p, params, equation.effects, equation.source)

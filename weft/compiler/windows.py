@@ -1,0 +1,73 @@
+"""Data-dependent windows and assembled arrays as fuse sees them: a scatter's space, the piece that an access reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from weft.compiler import groups
+from weft.compiler.dimensions import Dimensions
+from weft.core import kinds
+from weft.loops import kernel
+from weft.loops.index_math import UNIT
+from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Node, Use
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The axes of a scatter's updates: parallel ones, then the ordered ones, outer to inner."""
+
+    axes: tuple[Axis, ...]
+    ordered: tuple[int, ...]
+    access: Access  # of the updates
+
+
+def scatter_space(dims: Dimensions, equation: Any) -> Space:
+    """Parallel are the dimensions in which different points always meet different elements.
+
+    Those are the ones that a window covers in full or that no index moves, and those that the array walks together
+    with the indices.
+    """
+    windows, updates = dims.windows[equation], equation.invars[2]
+    movable = {dim for dim, most in zip(windows.starts, windows.most, strict=True) if most}
+    free = [update_dim for dim, update_dim in enumerate(windows.moved) if update_dim is not None and dim not in movable]
+    within = [dim for dim in range(updates.aval.ndim) if dim not in windows.batch and dim not in free]
+    ordered = [*[dim for dim in windows.batch if dim not in free], *within]
+    symbols = dims.sizes.symbols(updates)
+    axes = {
+        dim: groups.new_axis(symbols[dim], updates.aval.shape[dim]) for dim in (*free, *ordered) if symbols[dim] != UNIT
+    }
+    access = tuple([Use(axes[dim].key, 0, 1) if dim in axes else FIXED for dim in range(updates.aval.ndim)])
+    return Space(tuple(axes.values()), tuple([axes[dim].key for dim in ordered if dim in axes]), access)
+
+
+def piece_read(pieces: Sequence[kinds.Piece], equation: Any, access: Access) -> Node | None:
+    """The operand that holds everything an access to an assembled array reads, and where; None if several do."""
+    shape = equation.outvars[0].aval.shape
+    for piece in reversed(pieces):  # a fill is written first
+        if any(step != 1 for step in piece.step):
+            return None
+        spans = list(zip(piece.start, piece.extent, shape, access, strict=True))
+        if all(_holds(*span) for span in spans):
+            operand = equation.invars[piece.operand]
+            if hasattr(operand, "val"):
+                return Node(kernel.Constant(operand.val, operand.aval), ())
+            shifted = tuple([use if not start else use._replace(start=use.start - start) for start, _, _, use in spans])
+            used = kernel.compose(piece.index_map, shifted) if operand.aval.shape else ()
+            return Node(operand, used)
+        if all(_meets(*span) for span in spans):
+            return None
+    return None
+
+
+def _holds(start: int, extent: int, whole: int, use: Use) -> bool:
+    """Whether an access stays within a piece along one dimension."""
+    if use.axis == CONSTANT:
+        return start <= use.start < start + extent
+    return start == 0 and extent == whole
+
+
+def _meets(start: int, extent: int, whole: int, use: Use) -> bool:
+    """Whether an access may reach into a piece along one dimension."""
+    return use.axis != CONSTANT or start <= use.start < start + extent

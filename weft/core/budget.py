@@ -1,0 +1,169 @@
+"""The memory of compiled things: one budget of ``cache_bytes`` for traces, programs, kernels and dispatch entries.
+
+A cache enters what it keeps with its bytes and a way to drop it. When everything together exceeds the budget, what was
+not used for longest is dropped. A value counts until it is dead, whoever holds it: code counts as long as a program
+calls it. Small tables of derived facts (memos) are enlisted with their length and cleared as a whole when they count.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from weft import config, runtime
+
+_TABLE_SHARE = 64  # a table above 1/64 of the budget is cleared before anything is dropped
+_LOOK_EVERY = 64  # values entered between two looks at the tables
+_TRIM_BYTES = 8 << 20  # dropped at once, from which it pays to give memory back to the system
+
+
+def _never(_: Any) -> int:
+    return 0
+
+
+class Kept(weakref.ref):  # type: ignore[type-arg]
+    """One value that a cache keeps. It is spared once if it was used more than once since the last look."""
+
+    __slots__ = ("drop", "nbytes", "seen", "uses")
+    __hash__ = object.__hash__  # by identity: the value itself may compare by content
+    __eq__ = object.__eq__
+
+    nbytes: int
+    drop: Callable[[Any], Any]
+    uses: Callable[[Any], int]
+    seen: int
+
+
+class _Table:
+    """A memo: how many entries it has, what one weighs, how to clear it."""
+
+    __slots__ = ("clear", "entry_bytes", "length")
+
+    def __init__(self, length: Callable[[], int], entry_bytes: int, clear: Callable[[], None]) -> None:
+        self.length = length
+        self.entry_bytes = entry_bytes
+        self.clear = clear
+
+    @property
+    def nbytes(self) -> int:
+        return self.length() * self.entry_bytes
+
+
+class Budget:
+    """What is kept, least recently entered first, and its bytes."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._kept: dict[Kept, None] = {}
+        self._dead: deque[Kept] = deque()  # appended to by the collector, at any moment
+        self._tables: list[_Table] = []
+        self._nbytes = 0
+        self._table_bytes = 0  # as of the last look
+        self._looks = 0
+        self._shrinking = False
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        self._bury()
+        return len(self._kept)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything that is kept and alive."""
+        self._bury()
+        return self._nbytes + self._look_at_tables()
+
+    def _look_at_tables(self) -> int:
+        self._table_bytes = sum(table.nbytes for table in self._tables)
+        return self._table_bytes
+
+    def keep(self, value: Any, nbytes: int, drop: Callable[[Any], Any], uses: Callable[[Any], int] = _never) -> None:
+        """Enter a value; ``drop(value)`` takes it out of its cache, ``uses(value)`` counts its uses so far.
+
+        Neither may hold the value. Others may be dropped before this returns.
+        """
+        kept = Kept(value, self._dead.append)
+        kept.nbytes, kept.drop, kept.uses, kept.seen = nbytes, drop, uses, 0
+        with self._lock:
+            self._kept[kept] = None
+            self._nbytes += nbytes
+        self._bury()
+        bound = config.read("cache_bytes")
+        self._looks += 1
+        if self._looks % _LOOK_EVERY == 0:
+            self._look_at_tables()
+        if self._nbytes + self._table_bytes > bound:
+            self.shrink(bound - (bound >> 4))
+
+    def enlist(self, length: Callable[[], int], entry_bytes: int, clear: Callable[[], None]) -> None:
+        """Count a table of small facts."""
+        self._tables.append(_Table(length, entry_bytes, clear))
+
+    def shrink(self, goal: int) -> None:
+        """Drop what was not used for longest until at most ``goal`` bytes are left, or nothing more can go."""
+        with self._lock:
+            if self._shrinking:
+                return
+            self._shrinking = True
+        before = self.nbytes
+        try:
+            self._shrink(goal)
+        finally:
+            self._shrinking = False
+            if before - self.nbytes >= _TRIM_BYTES:
+                runtime.trim_memory()
+
+    def _shrink(self, goal: int) -> None:
+        for table in self._tables:
+            if table.nbytes > goal // _TABLE_SHARE:
+                table.clear()
+        goal -= self._look_at_tables()
+        for spare_used in (True, False):
+            with self._lock:
+                candidates = list(self._kept)
+            for kept in candidates:
+                self._bury()
+                if self._nbytes <= goal:
+                    return
+                self._consider(kept, spare_used)
+
+    def _consider(self, kept: Kept, spare_used: bool) -> None:
+        """Drop a value, or put it at the end of the queue."""
+        value = kept()
+        if value is None:
+            return
+        uses = kept.uses(value)
+        used, kept.seen = uses > kept.seen + 1, uses
+        if spare_used and used:
+            with self._lock:
+                if self._kept.pop(kept, kept) is None:
+                    self._kept[kept] = None
+            return
+        self.dropped += 1
+        kept.drop(value)
+
+    def _bury(self) -> None:
+        """Take what has died out of the books."""
+        while self._dead:
+            try:
+                kept = self._dead.popleft()
+            except IndexError:  # another thread was faster
+                return
+            with self._lock:
+                if self._kept.pop(kept, kept) is None:
+                    self._nbytes -= kept.nbytes
+
+    def acquire(self) -> None:
+        self._lock.acquire()
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+BUDGET = Budget()
+# a child process must not inherit a lock that another thread held
+os.register_at_fork(before=BUDGET.acquire, after_in_parent=BUDGET.release, after_in_child=BUDGET.release)

@@ -1,0 +1,106 @@
+"""Tangents and cotangents as rules see them: arrays of the tangent type, or a symbolic zero.
+
+Zero(f32[3])        a tangent that is zero and was never computed
+Undefined(f32[3])   in a transposition, an operand in which the equation is linear: it has a type and no value
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.core.avals import get_aval
+from weft.runtime import ShapedArray
+
+FLOAT0 = dtypes.float0
+
+_has_tangent: dict[Any, bool] = {}
+
+
+def is_differentiable(dtype: Any) -> bool:
+    """Whether values of this dtype have tangents other than zero: floats and complex numbers."""
+    known = _has_tangent.get(dtype)
+    if known is None:
+        known = isinstance(dtype, np.dtype) and dtypes.issubdtype(dtype, np.inexact)
+        _has_tangent[dtype] = known
+    return known
+
+
+def tangent_aval(aval: Any) -> Any:
+    """The type of the tangents of a value: its own, or float0 for integers, bools and keys."""
+    return aval if is_differentiable(aval.dtype) else ShapedArray(aval.shape, FLOAT0)
+
+
+class Zero:
+    """A tangent or cotangent that is zero. ``aval`` is its own type (float0 for integers)."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @staticmethod
+    def from_primal_value(value: Any) -> Zero:
+        """The zero tangent of a value."""
+        return Zero(tangent_aval(get_aval(value)))
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval.str_short()})"
+
+
+class Number(float):
+    """A Python float with the attributes of an array, which derivative rules ask for; weakly typed, as it is."""
+
+    __slots__ = ()
+    shape = ()
+    ndim = 0
+    size = 1
+    weak_type = True
+
+    @property
+    def dtype(self) -> Any:
+        return get_aval(self).dtype
+
+
+class Undefined:
+    """An operand that a transposition is linear in."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Undefined({self.aval.str_short()})"
+
+
+def is_undefined(value: Any) -> bool:
+    return type(value) is Undefined
+
+
+class Along:
+    """A partial derivative stated as its product with a tangent (see ``along``)."""
+
+    __slots__ = ("push",)
+
+    def __init__(self, push: Callable[..., Any]) -> None:
+        self.push = push
+
+
+def along(push: Callable[..., Any]) -> Along:
+    """An entry of ``partials``: ``push(tangent, out, *operands, **params)``, linear in the tangent.
+
+    For derivatives that are no product with a coefficient, or that JAX multiplies in another order.
+    """
+    return Along(push)

@@ -1,0 +1,18 @@
+"""weft.custom_derivatives: functions with derivatives of their own, and what their rules see."""
+
+from weft import unbuilt
+from weft.higher.custom_jvp import custom_jvp, custom_jvp_call_p
+from weft.higher.custom_vjp import (
+    CustomVJPPrimal,
+    closure_convert,
+    custom_gradient,
+    custom_vjp,
+    custom_vjp_call_p,
+)
+from weft.higher.symbolic import SymbolicZero, zero_from_primal
+
+__all__ = [
+    "CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp", "custom_jvp_call_p",
+    "custom_vjp", "custom_vjp_call_p", "zero_from_primal",
+]  # fmt: skip
+__getattr__ = unbuilt.fallback("weft.custom_derivatives")

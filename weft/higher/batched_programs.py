@@ -1,0 +1,243 @@
+"""How primitives that carry programs are vectorised: calls, custom derivatives, loops and branches.
+
+A mapped program takes and gives whole values. The state of a loop is mapped as soon as any iteration would make it so;
+a condition that differs between elements runs the loop until all are done, those that are keeping their state; a branch
+index that differs runs every branch and selects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import avals as avals_module
+from weft.core import trace as tracing
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import ClosedJaxpr
+from weft.core.tangents import Zero, tangent_aval
+from weft.higher import bodies, branches, calls, custom_jvp, loops, scan
+from weft.operations import convert, linear, logic, reductions
+from weft.transforms import batching
+from weft.transforms.batching import Dim, at, batch_jaxpr, in_front, map_flat, rules
+
+
+def _call(
+    size: int, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, donated_invars: Any, **params: Any
+) -> Any:
+    program, out_dims = batch_jaxpr(jaxpr, size, tuple(dims))
+    program, captured = calls.close_over(program)
+    outs = calls.jit_p.bind(
+        *captured, *values, jaxpr=program, donated_invars=(False,) * len(captured) + tuple(donated_invars), **params
+    )
+    return outs, list(out_dims)
+
+
+# -- custom derivatives -----------------------------------------------------------------------------------------------
+
+
+class MappedRule(custom_jvp.JvpRule):
+    """The rule of a custom_jvp function, mapped over its operands."""
+
+    __slots__ = ("dims", "rule", "size")
+
+    def __init__(self, rule: custom_jvp.JvpRule, size: int, dims: tuple[Dim, ...]) -> None:
+        super().__init__(rule.name, rule.function, rule.nondiff, rule.in_tree, rule.symbolic_zeros)
+        self.rule = rule
+        self.size = size
+        self.dims = dims
+
+    def _key(self) -> tuple[Any, ...]:
+        return (*super()._key(), self.size, self.dims)
+
+    def __hash__(self) -> int:
+        return hash((self.function, self.size, self.dims))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MappedRule) and self._key() == other._key()
+
+    def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
+        count = len(primals)
+        live = [type(t) is not Zero for t in tangents]
+        tree: Any = None
+
+        def one(*values: Any) -> list[Any]:
+            nonlocal tree
+            given = iter(values[count:])
+            own = [
+                next(given) if has else Zero(tangent_aval(avals_module.get_aval(x)))
+                for has, x in zip(live, values[:count], strict=True)
+            ]
+            outs, out_tangents, tree = self.rule.push(values[:count], own)
+            return [*outs, *[linear.instantiate(t) for t in out_tangents]]
+
+        moving = [t for t, has in zip(tangents, live, strict=True) if has]
+        moving_dims = [dim for dim, has in zip(self.dims, live, strict=True) if has]
+        outs, dims = map_flat(one, self.size, [*primals, *moving], [*self.dims, *moving_dims])
+        whole = [in_front(self.size, out, dim) for out, dim in zip(outs, dims, strict=True)]
+        half = len(whole) // 2
+        return whole[:half], whole[half:], tree
+
+
+def _custom_jvp(
+    size: int, values: list[Any], dims: list[Dim], *, call_jaxpr: ClosedJaxpr, jvp: custom_jvp.JvpRule, **params: Any
+) -> Any:
+    program, _ = batch_jaxpr(call_jaxpr, size, tuple(dims), (True,) * len(call_jaxpr.out_avals))
+    program, captured = calls.close_over(program)
+    given = len(values) - jvp.in_tree.num_leaves
+    rule = MappedRule(jvp, size, tuple(dims[given:]))
+    outs = custom_jvp.custom_jvp_call_p.bind(*captured, *values, call_jaxpr=program, jvp=rule, **params)
+    return outs, [0] * len(outs)
+
+
+# -- loops ------------------------------------------------------------------------------------------------------------
+
+
+def _front(size: int, values: Sequence[Any], dims: Sequence[Dim], mapped: Sequence[bool]) -> list[Any]:
+    """Values with their mapped dimension in front, repeated where they must be mapped and are not."""
+    return [
+        in_front(size, value, dim) if dim is not None or must else value
+        for value, dim, must in zip(values, dims, mapped, strict=True)
+    ]
+
+
+def _flags(mapped: Sequence[bool]) -> tuple[Dim, ...]:
+    return tuple([0 if flag else None for flag in mapped])
+
+
+def _scan(
+    size: int, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
+) -> Any:
+    mapped = [dim is not None for dim in dims]
+    first, last = num_consts, num_consts + num_carry
+    n_ys = len(jaxpr.out_avals) - num_carry
+    while True:
+        wanted = (*mapped[first:last], *(False,) * n_ys)
+        program, out_dims = batch_jaxpr(jaxpr, size, _flags(mapped), wanted)
+        grown = [flag or dim is not None for flag, dim in zip(mapped[first:last], out_dims, strict=False)]
+        if grown == mapped[first:last]:
+            break
+        mapped[first:last] = grown
+    program, captured = bodies.without_constants(program)
+    inputs = [x if dim is None else at(x, dim, 1) for x, dim in zip(values[last:], dims[last:], strict=True)]
+    outs = scan.scan_p.bind(
+        *captured, *_front(size, values[:last], dims[:last], mapped[:last]), *inputs, jaxpr=program,
+        num_consts=num_consts + len(captured), num_carry=num_carry, **params,
+    )  # fmt: skip
+    return outs, [*out_dims[:num_carry], *[None if dim is None else 1 for dim in out_dims[num_carry:]]]
+
+
+def _while(
+    size: int, values: list[Any], dims: list[Dim], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+    cond_nconsts: int, body_nconsts: int,
+) -> Any:  # fmt: skip
+    mapped = [dim is not None for dim in dims]
+    tested, first = mapped[:cond_nconsts], cond_nconsts + body_nconsts
+    while True:
+        state = mapped[first:]
+        test, (differs,) = batch_jaxpr(cond_jaxpr, size, _flags([*tested, *state]), (False,))
+        if differs is not None:
+            state = [True] * len(state)
+            test, _ = batch_jaxpr(cond_jaxpr, size, _flags([*tested, *state]), (True,))
+        body, out_dims = batch_jaxpr(body_jaxpr, size, _flags([*mapped[cond_nconsts:first], *state]), tuple(state))
+        grown = [flag or dim is not None for flag, dim in zip(state, out_dims, strict=True)]
+        if grown == mapped[first:]:
+            break
+        mapped[first:] = grown
+    whole = _front(size, values, dims, mapped)
+    n_body = body_nconsts
+    if differs is not None:
+        body = _keeping_done(test, body, cond_nconsts, body_nconsts)
+        whole[cond_nconsts:cond_nconsts] = whole[:cond_nconsts]
+        n_body += cond_nconsts
+        test = _any_goes_on(test)
+    test, in_test = bodies.without_constants(test)
+    body, in_body = bodies.without_constants(body)
+    outs = loops.while_p.bind(
+        *in_test, *whole[:cond_nconsts], *in_body, *whole[cond_nconsts:], cond_jaxpr=test, body_jaxpr=body,
+        cond_nconsts=cond_nconsts + len(in_test), body_nconsts=n_body + len(in_body),
+    )  # fmt: skip
+    return outs, list(_flags(mapped[first:]))
+
+
+def _any_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
+    """The condition of a loop whose elements end at different times."""
+
+    def flat(*args: Any) -> list[Any]:
+        (goes_on,) = eval_jaxpr(test.jaxpr, test.consts, *args)
+        return [reductions.reduce_or_p.bind(goes_on, axes=(0,))]
+
+    return tracing.trace_to_jaxpr(flat, test.in_avals)[0]
+
+
+def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_captured: int) -> ClosedJaxpr:
+    """The body on (what the condition captured, what it captured, state), where elements that are done stay."""
+
+    def flat(*args: Any) -> list[Any]:
+        tested, captured, state = args[:n_tested], args[n_tested : n_tested + n_captured], args[n_tested + n_captured :]
+        (goes_on,) = eval_jaxpr(test.jaxpr, test.consts, *tested, *state)
+        new = eval_jaxpr(body.jaxpr, body.consts, *captured, *state)
+        return [_select(goes_on, before, after) for before, after in zip(state, new, strict=True)]
+
+    return tracing.trace_to_jaxpr(flat, [*test.in_avals[:n_tested], *body.in_avals])[0]
+
+
+def _select(which: Any, on_false: Any, on_true: Any) -> Any:
+    """A choice along the mapped dimension, which is in front."""
+    out, _ = batching.rules[logic.select_n_p](0, [which, on_false, on_true], [0, 0, 0])
+    return out
+
+
+# -- branches ---------------------------------------------------------------------------------------------------------
+
+
+def _branch(size: int, values: list[Any], dims: list[Dim], *, branches: tuple[ClosedJaxpr, ...]) -> Any:
+    index, *operands = values
+    mapped = tuple(dims[1:])
+    if dims[0] is None:
+        found = [batch_jaxpr(branch, size, mapped, (False,) * len(branch.out_avals))[1] for branch in branches]
+        wanted = tuple([any(dim is not None for dim in column) for column in zip(*found, strict=True)])
+        programs = [batch_jaxpr(branch, size, mapped, wanted)[0] for branch in branches]
+        outs = _bind_branches(index, operands, programs)
+        return outs, list(_flags(wanted))
+    if any(branch.effects for branch in branches):
+        raise NotImplementedError("[vmap] a branch with effects under an index that differs between elements")
+    index = in_front(size, index, dims[0])
+    columns = []
+    for branch in branches:
+        outs, out_dims = map_flat(
+            lambda *args, branch=branch: eval_jaxpr(branch.jaxpr, branch.consts, *args), size, operands, mapped
+        )
+        columns.append([in_front(size, out, dim) for out, dim in zip(outs, out_dims, strict=True)])
+    return [_chosen(index, cases) for cases in zip(*columns, strict=True)], [0] * len(columns[0])
+
+
+def _bind_branches(index: Any, operands: list[Any], programs: Sequence[ClosedJaxpr]) -> Any:
+    made = [bodies.Body(*_hoisted(program), None) for program in programs]
+    common, captured = bodies.with_common_captures(made)
+    return branches.cond_p.bind(index, *captured, *operands, branches=tuple(common))
+
+
+def _hoisted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
+    closed, captured = bodies.without_constants(program)
+    return closed, tuple(captured)
+
+
+def _chosen(index: Any, cases: Sequence[Any]) -> Any:
+    """Element by element the case that the index names."""
+    if len(cases) == 2:
+        which = convert.convert(index, np.dtype(np.bool_), False)
+        return _select(which, *cases)
+    out, _ = rules[logic.select_n_p](0, [index, *cases], [0] * (len(cases) + 1))
+    return out
+
+
+_RULES: dict[Any, Callable[..., Any]] = {
+    calls.jit_p: _call,
+    custom_jvp.custom_jvp_call_p: _custom_jvp,
+    scan.scan_p: _scan,
+    loops.while_p: _while,
+    branches.cond_p: _branch,
+}
+rules.update(_RULES)

@@ -1,0 +1,315 @@
+"""Derivatives of functions of trees: jvp, linearize, vjp, linear_transpose.
+
+Arguments and results are pytrees; tangents and cotangents have their structure, shapes and dtypes (float0 for integers
+and bools).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import runtime, tree_util
+from weft.core import avals, tracebacks
+from weft.core import trace as tracing
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import DebugInfo, Jaxpr
+from weft.core.tangents import FLOAT0, Undefined, Zero, tangent_aval
+from weft.higher import flat, signature, struct
+from weft.higher import jit as jit_module
+from weft.operations import linear as linear_operations
+from weft.transforms import jvp as jvp_module
+from weft.transforms import linearize as linearize_module
+from weft.transforms import transpose
+
+
+def _named(fun: Callable[..., Any], in_tree: Any, index: int) -> str:
+    """The user's name of one leaf of the positional arguments."""
+    args = runtime.tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
+    return signature.leaf_path(fun, signature.Call(tuple(args), {}, (), len(args)), index)
+
+
+# -- forward ----------------------------------------------------------------------------------------------------------
+
+
+@tracebacks.boundary
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    """``(fun(*primals), derivative of fun at primals along tangents)``, and what goes beside with ``has_aux``.
+
+    Both lists have the structure of the arguments. TypeError where structures or dtypes differ, ValueError for shapes.
+
+    >>> y, dy = weft.jvp(jnp.sin, (0.0,), (2.0,))
+    >>> print(y, dy)
+    0.0 2.0
+    """
+    jit_module.check_callable(fun)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must be tuples or lists; "
+            f"found {type(primals).__name__} and {type(tangents).__name__}."
+        )
+    leaves, in_tree = runtime.tree_flatten(tuple(primals))
+    given, tangent_tree = runtime.tree_flatten(tuple(tangents))
+    if in_tree != tangent_tree:
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals have tree structure "
+            f"{in_tree} whereas tangents have tree structure {tangent_tree}."
+        )
+    checked = [
+        _checked_tangent(fun, in_tree, index, x, t) for index, (x, t) in enumerate(zip(leaves, given, strict=True))
+    ]
+    function = flat.FlatFunction(fun, in_tree, has_aux)
+    outs, out_tangents = jvp_module.jvp_flat(function, leaves, checked)
+    made = [linear_operations.instantiate(t) for t in out_tangents]
+    result = flat.rebuilt(function.out_tree, outs), flat.rebuilt(function.out_tree, made)
+    return (*result, _rebuilt_aux(function)) if has_aux else result
+
+
+def _rebuilt_aux(function: flat.FlatFunction) -> Any:
+    return tree_util.tree_map(flat.finished, function.aux)
+
+
+def _checked_tangent(fun: Callable[..., Any], in_tree: Any, index: int, primal: Any, tangent: Any) -> Any:
+    """The tangent of one leaf, of the right type; a Zero for what has none."""
+    aval, found = flat.check_leaf(primal), flat.check_leaf(tangent)
+    expected = tangent_aval(aval)
+    if found.dtype != expected.dtype:
+        wanted = "[('float0', 'V')]" if expected.dtype == FLOAT0 else expected.dtype.name
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in case of int/bool primal "
+            f"dtype the tangent dtype must be float0. Got primal dtype {aval.dtype} and so expected tangent dtype "
+            f"{wanted}, but got tangent dtype {found.dtype} instead. The argument is {_named(fun, in_tree, index)}."
+        )
+    if found.shape != expected.shape:
+        raise ValueError(
+            f"jvp called with different primal and tangent shapes; Got primal shape {aval.shape} and tangent shape as "
+            f"{found.shape} for the argument {_named(fun, in_tree, index)}"
+        )
+    return Zero(expected) if expected.dtype == FLOAT0 else tangent
+
+
+class _Linear:
+    """The linear function that ``linearize`` gives; a leaf of ``Partial``, which carries the residuals."""
+
+    def __init__(self, made: linearize_module.Linearized, in_avals: Sequence[Any], in_tree: Any, out_tree: Any) -> None:
+        self.jaxpr = made.jaxpr
+        self.in_live, self.out_live = made.in_live, made.out_live
+        self.in_avals, self.in_tree, self.out_tree = list(in_avals), in_tree, out_tree
+        self.out_avals = [tangent_aval(avals.get_aval(x)) for x in made.outs]
+
+    @tracebacks.boundary
+    def __call__(self, residuals: list[Any], *tangents: Any) -> Any:
+        leaves, in_tree = runtime.tree_flatten(tuple(tangents))
+        if in_tree != self.in_tree:
+            raise TypeError(f"expected {self.in_tree}, got {in_tree}")
+        for aval, leaf in zip(self.in_avals, leaves, strict=True):
+            found, expected = flat.check_leaf(leaf), tangent_aval(aval)
+            if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+                raise ValueError(
+                    "linearized function called on tangent values inconsistent with the original primal values:\n"
+                    f"Got tangent aval {avals.long_text(found)} for primal aval {avals.long_text(aval)} but expected "
+                    f"{avals.long_text(expected)}."
+                )
+        live = [leaf for leaf, has in zip(leaves, self.in_live, strict=True) if has]
+        made = iter(eval_jaxpr(self.jaxpr, residuals, *live))
+        outs = [
+            next(made) if has else linear_operations.zeros(aval)
+            for has, aval in zip(self.out_live, self.out_avals, strict=True)
+        ]
+        return flat.rebuilt(self.out_tree, outs)
+
+    def __repr__(self) -> str:
+        return f"linearized {self.jaxpr}"
+
+
+@tracebacks.boundary
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """``(fun(*primals), linear function from tangents of the arguments to the tangent of the result)``.
+
+    ``fun`` runs once, however often the linear function is called.
+
+    >>> y, f_jvp = weft.linearize(jnp.sin, 0.0)
+    >>> print(y, f_jvp(2.0))
+    0.0 2.0
+    """
+    jit_module.check_callable(fun)
+    leaves, in_tree = runtime.tree_flatten(tuple(primals))
+    in_avals = [flat.check_leaf(leaf) for leaf in leaves]
+    function = flat.FlatFunction(fun, in_tree, has_aux)
+    made = linearize_module.without_dead(linearize_module.linearize_flat(function, leaves))
+    linear = tree_util.Partial(_Linear(made, in_avals, in_tree, function.out_tree), made.residuals)
+    result = flat.rebuilt(function.out_tree, made.outs), linear
+    return (*result, _rebuilt_aux(function)) if has_aux else result
+
+
+# -- backward ---------------------------------------------------------------------------------------------------------
+
+
+class VJP:
+    """The function that ``vjp`` gives: from the cotangent of the result to those of the arguments.
+
+    It is a container of its residuals, so that it may pass through ``jit``.
+    """
+
+    __slots__ = ("facts", "residuals")
+
+    def __init__(self, facts: _Facts, residuals: list[Any]) -> None:
+        self.facts = facts
+        self.residuals = residuals
+
+    @property
+    def in_tree(self) -> Any:
+        return self.facts.in_tree
+
+    @property
+    def out_tree(self) -> Any:
+        return self.facts.out_tree
+
+    @tracebacks.boundary
+    def __call__(self, *cts: Any) -> Any:
+        facts = self.facts
+        if len(cts) != 1:
+            raise TypeError(_ONE_COTANGENT.format(name=facts.source, count=len(cts)))
+        leaves = _checked_cotangents(facts, cts[0])
+        return runtime.tree_unflatten(facts.in_tree, [flat.finished(x) for x in self.pull(leaves)])
+
+    def pull(self, cts: Sequence[Any]) -> list[Any]:
+        """The cotangents of the argument leaves, from those of the result leaves (Zeros allowed)."""
+        facts = self.facts
+        live = [ct for ct, has in zip(cts, facts.out_live, strict=True) if has]
+        operands = [Undefined(v.aval) for v in facts.jaxpr.invars]
+        found = iter(transpose.backward_pass(facts.jaxpr, self.residuals, operands, live))
+        pulled = [
+            next(found) if has else Zero(tangent_aval(aval))
+            for has, aval in zip(facts.in_live, facts.in_avals, strict=True)
+        ]
+        return [linear_operations.instantiate(ct) for ct in pulled]
+
+    def __repr__(self) -> str:
+        return f"VJP(fun={self.facts.source}, in_tree={self.in_tree}, out_tree={self.out_tree})"
+
+
+class _Facts:
+    """What a VJP knows besides values; compared by identity as a part of its structure."""
+
+    __slots__ = ("in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "source")
+
+    def __init__(self, source: str, made: linearize_module.Linearized, in_avals: Any, in_tree: Any, out_tree: Any):
+        self.source = source
+        self.jaxpr: Jaxpr = made.jaxpr
+        self.in_live, self.out_live = made.in_live, made.out_live
+        self.in_avals, self.in_tree, self.out_tree = in_avals, in_tree, out_tree
+        self.out_avals = [avals.get_aval(x) for x in made.outs]
+
+
+tree_util.register_pytree_node(VJP, lambda vjp: (vjp.residuals, vjp.facts), lambda facts, rest: VJP(facts, list(rest)))
+
+_ONE_COTANGENT = """
+The function returned by `jax.vjp` applied to {name} was called with {count} arguments,
+but it takes a single one: the cotangent of the single value that {name} returned, in its structure
+(a tuple, if it returned a tuple). If f returns a pair, its pullback is called as
+
+  x_bar, = f_vjp((2.0, 2.0))
+"""
+
+
+def _checked_cotangents(facts: _Facts, ct: Any) -> list[Any]:
+    leaves, tree = runtime.tree_flatten(ct)
+    if tree != facts.out_tree:
+        difference = errors_of_structure(facts.out_tree, tree)
+        raise ValueError(
+            "unexpected tree structure.\n\nThe argument to a VJP function returned by `jax.vjp` must match the pytree\n"
+            f"structure of the differentiated function {facts.source}.\n\nBut the tree structures differ:\n{difference}"
+        )
+    checked = []
+    paths = signature.tree_paths(facts.out_tree)
+    for path, aval, leaf in zip(paths, facts.out_avals, leaves, strict=True):
+        found, expected = flat.check_leaf(leaf), tangent_aval(aval)
+        if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+            raise ValueError(
+                "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: "
+                f"got {avals.long_text(found)}, but expected {avals.long_text(expected)} because the corresponding "
+                f"output of the differentiated function had JAX type {avals.long_text(aval)}"
+                + (f" (output component {path})" if path else "")
+            )
+        checked.append(Zero(expected) if expected.dtype == FLOAT0 else leaf)
+    return checked
+
+
+def errors_of_structure(expected: Any, found: Any) -> str:
+    """How two structures differ."""
+    return f"  * the output had the structure {expected}, the argument here has {found}."
+
+
+@tracebacks.boundary
+def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()) -> Any:
+    """``(fun(*primals), function from the cotangent of the result to the tuple of cotangents of the arguments)``.
+
+    >>> y, f_vjp = weft.vjp(lambda x, y: x * y, 2.0, 3.0)
+    >>> print(*f_vjp(1.0))
+    3.0 2.0
+    """
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to vjp is deprecated")
+    jit_module.check_callable(fun)
+    (outs, pullback), function = vjp_flat(fun, primals, has_aux)
+    result = flat.rebuilt(function.out_tree, outs), pullback
+    return (*result, _rebuilt_aux(function)) if has_aux else result
+
+
+def vjp_flat(
+    fun: Callable[..., Any], primals: Sequence[Any], has_aux: bool
+) -> tuple[tuple[list[Any], VJP], flat.FlatFunction]:
+    """((result leaves, pullback), the function with its structures)."""
+    leaves, in_tree = runtime.tree_flatten(tuple(primals))
+    in_avals = [flat.check_leaf(leaf) for leaf in leaves]
+    function = flat.FlatFunction(fun, in_tree, has_aux)
+    made = linearize_module.without_dead(linearize_module.linearize_flat(function, leaves))
+    facts = _Facts(jit_module.source_of(fun), made, in_avals, in_tree, function.out_tree)
+    return (made.outs, VJP(facts, made.residuals)), function
+
+
+def _aval_of(leaf: Any) -> Any:
+    """The type of a leaf that may be a ShapeDtypeStruct."""
+    if isinstance(leaf, struct.ShapeDtypeStruct):
+        return runtime.ShapedArray(leaf.shape, leaf.dtype, weak_type=leaf.weak_type)
+    return flat.check_leaf(leaf)
+
+
+# -- linear functions -------------------------------------------------------------------------------------------------
+
+
+@tracebacks.boundary
+def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[..., Any]:
+    """The transpose of a function that is linear in all its arguments, which give types only.
+
+    The result takes the cotangent of ``fun``'s result and gives a tuple, one cotangent per argument.
+
+    >>> f_t = weft.linear_transpose(lambda x: 3.0 * x, 1.0)
+    >>> print(*f_t(2.0))
+    6.0
+    """
+    if reduce_axes:
+        raise NotImplementedError("reduce_axes argument to linear_transpose is deprecated")
+    jit_module.check_callable(fun)
+    leaves, in_tree = runtime.tree_flatten(tuple(primals))
+    in_avals = [_aval_of(leaf) for leaf in leaves]
+    function = flat.FlatFunction(fun, in_tree)
+    info = DebugInfo("linear_transpose", jit_module.source_of(fun))
+    closed, out_avals = tracing.trace_to_jaxpr(function, in_avals, info)
+    out_tree = function.out_tree
+
+    @tracebacks.boundary
+    def transposed(ct: Any) -> Any:
+        cts, ct_tree = runtime.tree_flatten(ct)
+        if ct_tree != out_tree:
+            raise TypeError(f"cotangent tree does not match function output, expected {out_tree} but got {ct_tree}")
+        found = [flat.check_leaf(leaf) for leaf in cts]
+        if any((a.shape, a.dtype) != (b.shape, b.dtype) for a, b in zip(found, out_avals, strict=True)):
+            raise TypeError(f"cotangent type does not match function output, expected {tuple(out_avals)} but got {cts}")
+        operands = [Undefined(aval) for aval in in_avals]
+        pulled = transpose.backward_pass(closed.jaxpr, closed.consts, operands, cts)
+        made = [linear_operations.zeros(aval) if type(x) is Zero else x for x, aval in zip(pulled, in_avals)]
+        return flat.rebuilt(in_tree, made)
+
+    return transposed

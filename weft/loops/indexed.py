@@ -1,0 +1,141 @@
+"""Data-dependent places in loops: from the components of an index vector to a clamped offset in elements.
+
+    start = min(max(index, 0), most)                 in int32, or the index's own dtype where that is wider
+    offset = start[0] * stride[0] + start[1] * ...   in int32 where the array has fewer than 2**31 elements
+    inside = 0 <= index[0] <= most[0] and ...        one unsigned comparison each
+
+Clamping, or the question whether a window lies inside, comes before any access, so that no index makes a kernel
+leave its array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import kinds
+from weft.core.jaxpr import Jaxpr, Literal
+from weft.loops import ir
+
+INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
+FEW = 1 << 31
+
+Number = Callable[[], int]  # gives the next value number
+Scalar = Callable[[Any, Any], int]  # (value, dtype) -> the number of a scalar parameter
+Bucket = list[ir.Statement]
+
+
+def _clamp(emit: Any, index: Any, most: Any, dtype: np.dtype) -> Any:
+    index = emit.convert(index, most.dtype)
+    if most.dtype.kind == "i":
+        index = emit.max(index, emit.const(0, most.dtype))
+    return emit.convert(emit.min(index, most), dtype)
+
+
+def _is_inside(emit: Any, index: Any, most: Any) -> Any:
+    unsigned = np.dtype(f"u{most.dtype.itemsize}")
+    index = emit.convert(index, most.dtype)
+    return emit.compare("le", emit.bitcast(index, unsigned), emit.bitcast(most, unsigned))
+
+
+CLAMP = kinds.Elementwise(
+    scalar=_clamp,
+    reference=lambda index, most, dtype: np.clip(index.astype(most.dtype), 0, most).astype(dtype),
+    cost=3.0,
+)
+INSIDE = kinds.Elementwise(
+    scalar=_is_inside,
+    reference=lambda index, most: (index.astype(most.dtype) >= 0) & (index.astype(most.dtype) <= most),
+    cost=1.0,
+)
+GIVEN = kinds.Elementwise(
+    scalar=lambda emit, index, dtype: emit.convert(index, dtype),
+    reference=lambda index, dtype: index.astype(dtype),
+    cost=1.0,
+)
+SCALED = kinds.Elementwise(scalar=lambda emit, start, stride: emit.mul(start, stride), reference=np.multiply, cost=1.0)
+SUM = kinds.Elementwise(scalar=lambda emit, x, y: emit.add(x, y), reference=np.add, cost=1.0)
+BOTH = kinds.Elementwise(scalar=lambda emit, x, y: emit.and_(x, y), reference=np.logical_and, cost=1.0)
+CHOOSE = kinds.Elementwise(
+    scalar=lambda emit, inside, found, fill: emit.select(inside, fill, found),
+    reference=lambda inside, found, fill: np.where(inside, found, fill).astype(found.dtype),
+    cost=1.0,
+)
+
+
+class Writer:
+    """Writes the statements of offsets and updates for one lowering."""
+
+    def __init__(self, number: Number, scalar: Scalar) -> None:
+        self.number, self.scalar = number, scalar
+
+    def apply(self, bucket: Bucket, name: str, kind: kinds.Elementwise, args: Sequence[int], dtype: Any) -> int:
+        out = self.number()
+        params = (("dtype", dtype),) if kind is CLAMP or kind is GIVEN else ()
+        bucket.append(ir.Apply(out, name, kind, params, tuple(args), np.dtype(dtype)))
+        return out
+
+    def offset(
+        self, bucket: Bucket, array: Any, windows: kinds.Windows, values: Sequence[int], dtypes: Sequence[Any],
+        clamped: bool = True,
+    ) -> int:  # fmt: skip
+        """The offset of windows that start at the index values; not ``clamped``: meaningless unless they are inside."""
+        dtype = INT32 if array.size < FEW else INT64
+        total: int | None = None
+        for value, index, dim, most in zip(values, dtypes, windows.starts, windows.most, strict=True):
+            if clamped:
+                start = self.apply(bucket, "start", CLAMP, (value, self._most(most, index)), dtype)
+            else:
+                start = self.apply(bucket, "start", GIVEN, (value,), dtype)
+            if dim + 1 < array.ndim:  # the last dimension has stride 1 in every array
+                stride = int(np.prod(array.shape[dim + 1 :], dtype=np.int64))
+                start = self.apply(bucket, "scaled", SCALED, (start, self.scalar(stride, dtype)), dtype)
+            total = start if total is None else self.apply(bucket, "sum", SUM, (total, start), dtype)
+        return self.scalar(0, dtype) if total is None else total
+
+    def inside(self, bucket: Bucket, windows: kinds.Windows, values: Sequence[int], dtypes: Sequence[Any]) -> int:
+        """Whether the windows lie inside."""
+        every: int | None = None
+        for value, index, most in zip(values, dtypes, windows.most, strict=True):
+            one = self.apply(bucket, "inside", INSIDE, (value, self._most(most, index)), BOOL)
+            every = one if every is None else self.apply(bucket, "both", BOTH, (every, one), BOOL)
+        return self.scalar(True, BOOL) if every is None else every
+
+    def _most(self, most: int, index: Any) -> int:
+        """The largest start as a parameter, in the dtype of comparisons."""
+        dtype = np.dtype(index)
+        dtype = INT32 if dtype.itemsize < 4 else dtype
+        return self.scalar(min(most, int(np.iinfo(dtype).max)), dtype)
+
+    def filled(self, bucket: Bucket, inside: int, found: int, fill: Any, dtype: Any) -> int:
+        return self.apply(bucket, "choose", CHOOSE, (inside, found, self.scalar(fill, dtype)), dtype)
+
+    def combination(self, jaxpr: Jaxpr | None, old: int, new: int) -> tuple[tuple[ir.Apply, ...], int]:
+        """The statements of an update's computation, and the number of its result."""
+        if jaxpr is None:
+            return (), new
+        steps: Bucket = []
+        result = self._inlined(steps, jaxpr, [old, new])[0]
+        return tuple([step for step in steps if isinstance(step, ir.Apply)]), result
+
+    def _inlined(self, steps: Bucket, jaxpr: Jaxpr, args: Sequence[int]) -> list[int]:
+        env: dict[Any, int] = dict(zip(jaxpr.invars, args, strict=True))
+
+        def read(atom: Any) -> int:
+            return self.scalar(atom.val, atom.aval.dtype) if isinstance(atom, Literal) else env[atom]
+
+        for eqn in jaxpr.eqns:
+            kind, operands = eqn.primitive.kind, [read(atom) for atom in eqn.invars]
+            if isinstance(kind, kinds.Higher):
+                outs = self._inlined(steps, kind.inline(eqn.params).jaxpr, operands)
+            elif isinstance(kind, kinds.Identity):
+                outs = operands
+            else:
+                out = self.number()
+                params, dtype = tuple(eqn.params.items()), np.dtype(eqn.outvars[0].aval.dtype)
+                steps.append(ir.Apply(out, eqn.primitive.name, kind, params, tuple(operands), dtype))
+                outs = [out]
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]

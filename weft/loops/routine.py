@@ -1,0 +1,213 @@
+"""Routines: the form of programs on scalars and short vectors, one native function for a whole loop.
+
+Where a nest walks large arrays, a routine holds small ones in registers: every value is a dense array of known size in
+row-major order, and moving elements about costs a shuffle at most. Loops and branches are statements.
+
+    routine    operands (memory), a block
+    block      arguments, statements, results
+    statement  Constant | Param | Pick | Map | Fold | Running | Product | Read | Write | Slice | Update |
+               Repeat | Choose
+
+Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its own
+block or in one around it. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
+statement, reductions run the tree of docs/NUMERICS.md; only products combine in another order than elsewhere.
+Sizes are in the text; numbers of iterations and scalar literals are not, they are parameters.
+
+Parameter block (8-byte slots): the iteration counts, then the scalars in the low bytes of a slot each.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from weft.core import kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A value: ``size`` elements of a dtype."""
+
+    dtype: np.dtype
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Memory: ``rows`` says that a loop's iteration i reads or writes the i-th piece of ``size`` elements."""
+
+    dtype: np.dtype
+    role: Literal["in", "out"]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    arguments: tuple[int, ...]
+    statements: tuple[Any, ...]
+    results: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """out = the elements given, as bits."""
+
+    out: int
+    bits: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """out = scalar parameter number ``index``."""
+
+    out: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """Element k of out is element ``sources[k][1]`` of value ``sources[k][0]``."""
+
+    out: int
+    sources: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """out = kind.scalar(emit, *args, **params), element for element; an argument of one element serves all."""
+
+    out: int
+    name: str
+    kind: kinds.Elementwise
+    params: tuple[tuple[str, Any], ...]
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run)."""
+
+    outs: tuple[int, ...]
+    name: str
+    kind: kinds.Reduction
+    params: tuple[tuple[str, Any], ...]
+    args: tuple[int, ...]
+    accumulators: tuple[tuple[np.dtype, Any], ...]
+    tree: Literal["lanes", "rows"]
+    kept: int
+    outer: int
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """outs = the running combination of ``args``, whose elements are in the order (run, rest)."""
+
+    outs: tuple[int, ...]
+    name: str
+    kind: kinds.Cumulative
+    params: tuple[tuple[str, Any], ...]
+    args: tuple[int, ...]
+    accumulators: tuple[tuple[np.dtype, Any], ...]
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """out[b, m, n] = the sum over k of lhs[b, m, k] * rhs[b, k, n]."""
+
+    out: int
+    lhs: int
+    rhs: int
+    extents: tuple[int, int, int, int]  # batch, m, n, k
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """out = the operand, or its row of the enclosing loop's iteration."""
+
+    out: int
+    operand: int
+    row: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    operand: int
+    value: int
+    row: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """out[k] = source[offsets[k] + the sum of clamp(start, 0, most) * stride]; the source is a value or an operand."""
+
+    out: int
+    value: int | None
+    operand: int | None
+    offsets: tuple[int, ...]
+    starts: tuple[tuple[int, int, int], ...]  # (value, most, stride)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """out = value with element offsets[k] + the sum of clamp(start, 0, most) * stride replaced by update[k]."""
+
+    out: int
+    value: int
+    update: int
+    offsets: tuple[int, ...]
+    starts: tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """outs = the state after the body ran: as often as parameter ``trips`` says, or while the condition holds."""
+
+    outs: tuple[int, ...]
+    initial: tuple[int, ...]
+    body: Block
+    cond: Block | None
+    trips: int | None
+    reverse: bool  # rows are read and written from the last to the first
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """outs = the results of the block that the int32 value ``index`` names, clamped; only that one runs."""
+
+    outs: tuple[int, ...]
+    index: int
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Routine:
+    """One compiled function, with ``trips`` iteration counts and scalar parameters of the dtypes ``scalars``."""
+
+    types: tuple[Type, ...]
+    operands: tuple[Operand, ...]
+    trips: int
+    scalars: tuple[np.dtype, ...]
+    block: Block
+    scalar: bool = False  # every element in a register of its own, rather than vectors
+    cost: float = field(default=0.0, compare=False)  # instructions of one run of the innermost body, about
+    name: str = field(default="routine", compare=False)
+
+    def size(self) -> int:
+        """How many statements there are, those of inner blocks included."""
+        return _statements(self.block)
+
+
+def _statements(block: Block) -> int:
+    total = 0
+    for statement in block.statements:
+        inner: tuple[Block | None, ...] = ()
+        if isinstance(statement, Repeat):
+            inner = (statement.cond, statement.body)
+        elif isinstance(statement, Choose):
+            inner = statement.blocks
+        total += 1 + sum(_statements(part) for part in inner if part is not None)
+    return total

@@ -1,0 +1,85 @@
+"""Routines as text: one statement a line, blocks indented.
+
+v3 f32[3] = mul v1 v2
+v7 f32[3] = repeat trips0 (v1)
+  body (v4) ... -> (v6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.loops import routine
+
+
+def text(program: routine.Routine) -> str:
+    """The whole routine."""
+    lines = [f"routine {program.name}"]
+    for k, operand in enumerate(program.operands):
+        lines.append(f"  operand {k}: {operand.role} {operand.dtype.name}[{operand.size}]")
+    return "\n".join([*lines, *_block(program, program.block, "  ")])
+
+
+def _block(program: routine.Routine, block: routine.Block, indent: str) -> list[str]:
+    lines: list[str] = []
+    for statement in block.statements:
+        lines += [indent + line for line in _statement(program, statement)]
+    if block.results:
+        lines.append(f"{indent}-> {_values(block.results)}")
+    return lines
+
+
+def _values(numbers: Sequence[int]) -> str:
+    return " ".join(f"v{n}" for n in numbers)
+
+
+def _typed(program: routine.Routine, numbers: Sequence[int]) -> str:
+    kinds = [program.types[n] for n in numbers]
+    return ", ".join(f"v{n} {kind.dtype.name}[{kind.size}]" for n, kind in zip(numbers, kinds, strict=True))
+
+
+def _statement(program: routine.Routine, s: Any) -> list[str]:
+    if isinstance(s, routine.Write):
+        return [f"write operand {s.operand}{' row' if s.row else ''} v{s.value}"]
+    outs = s.outs if hasattr(s, "outs") else (s.out,)
+    left = f"{_typed(program, outs)} = "
+    if isinstance(s, routine.Repeat):
+        count = f"trips {s.trips}{' from the last' if s.reverse else ''}" if s.cond is None else "as long as"
+        lines = [f"{left}repeat {count} ({_values(s.initial)})"]
+        if s.cond is not None:
+            lines += [f"  cond ({_values(s.cond.arguments)})", *_block(program, s.cond, "    ")]
+        return [*lines, f"  body ({_values(s.body.arguments)})", *_block(program, s.body, "    ")]
+    if isinstance(s, routine.Choose):
+        lines = [f"{left}choose v{s.index}"]
+        for k, block in enumerate(s.blocks):
+            lines += [f"  case {k}", *_block(program, block, "    ")]
+        return lines
+    return [left + _right(program, s)]
+
+
+def _right(program: routine.Routine, s: Any) -> str:
+    if isinstance(s, routine.Constant):
+        values = np.frombuffer(s.bits, program.types[s.out].dtype)
+        return f"constant {' '.join(str(value) for value in values[:8])}{' ...' if values.size > 8 else ''}"
+    if isinstance(s, routine.Param):
+        return f"param {s.index}"
+    if isinstance(s, routine.Pick):
+        shown = " ".join(f"v{value}.{element}" for value, element in s.sources[:16])
+        return f"pick {shown}{' ...' if len(s.sources) > 16 else ''}"
+    if isinstance(s, routine.Map):
+        return f"{s.name} {_values(s.args)}"
+    if isinstance(s, routine.Fold):
+        return f"{s.name} {_values(s.args)} kept {s.kept} outer {s.outer} run {s.run} ({s.tree})"
+    if isinstance(s, routine.Running):
+        return f"{s.name} {_values(s.args)} run {s.run}"
+    if isinstance(s, routine.Product):
+        return f"product v{s.lhs} v{s.rhs} (batch {s.extents[0]} m {s.extents[1]} n {s.extents[2]} k {s.extents[3]})"
+    if isinstance(s, routine.Read):
+        return f"read operand {s.operand}{' row' if s.row else ''}"
+    at = " + ".join(f"clamp(v{value}, 0, {most})*{stride}" for value, most, stride in s.starts) or "0"
+    if isinstance(s, routine.Update):
+        return f"update v{s.value} at {at} with v{s.update}"
+    return f"slice {f'v{s.value}' if s.value is not None else f'operand {s.operand}'} at {at}"

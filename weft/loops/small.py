@@ -1,0 +1,469 @@
+"""A loop whose state is small -> a routine: every array of its body becomes a value in registers.
+
+In: the parts of a Loop equation, its programs flat (``simplify``). Out: a ``Routine`` whose operands are, in order,
+what the condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What
+does not depend on the iteration is computed before the loop. ``TooLarge`` if something in it is no business of
+registers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import kinds
+from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from weft.loops import routine
+from weft.loops.routine import Block, Type
+from weft.record import Record
+
+LARGEST = 256  # elements of one value
+MOST_WORK = 2500  # vector instructions of a routine's text, about
+VECTOR = 16
+LARGEST_SCALAR = 8  # elements of the largest value of a routine without vectors
+SHUFFLE = 2.0  # what moving one element costs, in instructions
+
+Flatten = Callable[[ClosedJaxpr], ClosedJaxpr]
+
+
+class TooLarge(Exception):
+    """Why a program is no routine."""
+
+
+class _Memory:
+    """A captured array that stays in memory."""
+
+    def __init__(self, operand: int, aval: Any) -> None:
+        self.operand, self.aval = operand, aval
+
+
+class Lowered(Record):
+    """A routine, how often its loops with a known count run, and its scalar parameters."""
+
+    routine: routine.Routine
+    trips: tuple[int, ...]
+    scalars: tuple[Any, ...]
+
+
+def lower_loop(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, name: str) -> Lowered:
+    """The routine of a loop on operands that are variables (its operands, in order) or literals."""
+    lowering = _Lowering(flatten)
+    made = lowering.loop_routine(parts, atoms, name)
+    return Lowered(made, tuple(lowering.trips), tuple(lowering.scalars))
+
+
+class _Lowering:
+    """Statements under construction, block inside block."""
+
+    def __init__(self, flatten: Flatten) -> None:
+        self.flatten = flatten
+        self.types: list[Type] = []
+        self.depths: list[int] = []  # of the block a value is defined in
+        self.blocks: list[list[Any]] = [[]]
+        self.floors: list[int] = [0]  # the outermost block that statements of a block may move to
+        self.operands: list[routine.Operand] = []
+        self.trips: list[int] = []
+        self.work = 0.0
+        self.moved = 0  # elements that change their place
+        self.single = 0.0  # instructions that vectors save
+        self.scalars: list[Any] = []
+        self.constants: dict[tuple[bytes, np.dtype], int] = {}
+
+    # the whole
+
+    def loop_routine(self, parts: kinds.LoopParts, atoms: Sequence[Any], name: str) -> routine.Routine:
+        first = parts.n_cond_consts + parts.n_consts
+        captured = [self.captured(atom) for atom in atoms[:first]]
+        state = [self.in_registers(self.captured(atom)) for atom in atoms[first:][: parts.n_carry]]
+        rows = []
+        for atom in atoms[first + parts.n_carry :]:
+            aval = atom.aval
+            rows.append((self.operand(aval, "in", math.prod(aval.shape[1:])), aval))
+        outs = [self.operand(aval, "out", aval.size) for aval in parts.body.out_avals[: parts.n_carry]]
+        ys = [self.operand(aval, "out", aval.size) for aval in parts.body.out_avals[parts.n_carry :]]
+        results = self.repeat(parts, captured, state, rows, ys)
+        for operand, value in zip(outs, results, strict=True):
+            self.append(routine.Write(operand, value, False), 0)
+        block = Block((), tuple(self.blocks[0]), ())
+        if self.work > MOST_WORK:
+            raise TooLarge(f"about {self.work:.0f} instructions")
+        return routine.Routine(
+            tuple(self.types), tuple(self.operands), len(self.trips),
+            tuple([np.dtype(scalar.dtype) for scalar in self.scalars]), block,
+            self.is_scalar(), max(self.work, 1.0), name,
+        )  # fmt: skip
+
+    def is_scalar(self) -> bool:
+        """Whether moving elements between vectors would cost more than computing them one by one."""
+        return max(kind.size for kind in self.types) <= LARGEST_SCALAR and self.single < SHUFFLE * self.moved
+
+    def operand(self, aval: Any, role: Any, size: int) -> int:
+        self.operands.append(routine.Operand(np.dtype(aval.dtype), role, size))
+        return len(self.operands) - 1
+
+    def captured(self, atom: Any) -> Any:
+        """A captured array: a value if it is small, else memory that only dynamic slices may read."""
+        if isinstance(atom, Literal):
+            return self.literal(atom)
+        aval = atom.aval
+        operand = self.operand(aval, "in", aval.size)
+        return self.read(operand, aval, False) if aval.size <= LARGEST else _Memory(operand, aval)
+
+    # values and statements
+
+    def value(self, dtype: Any, size: int, depth: int) -> int:
+        if size > LARGEST or size == 0:
+            raise TooLarge(f"a value of {size} elements")
+        self.types.append(Type(np.dtype(dtype), size))
+        self.depths.append(depth)
+        return len(self.types) - 1
+
+    def depth_of(self, args: Sequence[int]) -> int:
+        """The block a pure statement on these values goes to: as far out as they allow."""
+        return max([self.floors[-1], *(self.depths[arg] for arg in args)])
+
+    def append(self, statement: Any, depth: int) -> None:
+        self.blocks[depth].append(statement)
+
+    def pieces(self, size: int) -> int:
+        return -(-size // VECTOR)
+
+    def read(self, operand: int, aval: Any, row: bool) -> int:
+        depth = len(self.blocks) - 1
+        out = self.value(aval.dtype, math.prod(aval.shape[1:]) if row else aval.size, depth)
+        self.append(routine.Read(out, operand, row), depth)
+        return out
+
+    def literal(self, atom: Literal) -> int:
+        return self.constant(np.asarray(atom.val).astype(atom.aval.dtype).reshape(1))
+
+    def constant(self, array: np.ndarray) -> int:
+        """Known elements: in the text if there are several, else a parameter."""
+        array = np.ascontiguousarray(array)
+        key = (array.tobytes(), array.dtype)
+        found = self.constants.get(key)
+        if found is None:
+            found = self.constants[key] = self.value(array.dtype, array.size, 0)
+            if array.size == 1 and array.dtype.itemsize <= 8:
+                self.blocks[0].insert(0, routine.Param(found, len(self.scalars)))
+                self.scalars.append(array)
+            else:
+                self.blocks[0].insert(0, routine.Constant(found, array.tobytes()))
+        return found
+
+    def pick(self, dtype: Any, sources: Sequence[tuple[int, int]]) -> int:
+        values = {value for value, _ in sources}
+        if len(values) == 1:
+            (value,) = values
+            if [element for _, element in sources] == list(range(self.types[value].size)):
+                return value
+        depth = self.depth_of(tuple(values))
+        out = self.value(dtype, len(sources), depth)
+        self.append(routine.Pick(out, tuple(sources)), depth)
+        self.work += 2.0 * self.pieces(len(sources))
+        self.moved += len(sources)
+        return out
+
+    def reordered(self, value: int, order: np.ndarray) -> int:
+        """The value's elements at the given places."""
+        return self.pick(self.types[value].dtype, [(value, int(k)) for k in order.ravel()])
+
+    def stretched(self, value: int, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> int:
+        """The value with its unit dimensions as long as the result's; one element serves all as it is."""
+        if shape == out_shape or self.types[value].size == 1:
+            return value
+        return self.reordered(value, np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), out_shape))
+
+    # programs
+
+    def program(self, closed: ClosedJaxpr, args: Sequence[Any]) -> list[int]:
+        """The values of a program's results."""
+        flat = self.flatten(closed)
+        jaxpr: Jaxpr = flat.jaxpr
+        env: dict[Any, Any] = {}
+        for v, const in zip(jaxpr.constvars, flat.consts, strict=True):
+            env[v] = self.constant(np.asarray(const))
+        env.update(zip(jaxpr.invars, args, strict=True))
+        for equation in jaxpr.eqns:
+            if equation.effects:
+                raise TooLarge(f"{equation.primitive.name} has an effect")
+            operands = [self.atom(atom, env) for atom in equation.invars]
+            outs = self.equation(equation, operands)
+            for v, out in zip(equation.outvars, outs, strict=True):
+                if not isinstance(v, DropVar):
+                    env[v] = out
+        return [self.in_registers(self.atom(atom, env)) for atom in jaxpr.outvars]
+
+    def atom(self, atom: Any, env: dict[Any, Any]) -> Any:
+        if isinstance(atom, Literal):
+            return self.literal(atom)
+        return env[atom]
+
+    def in_registers(self, value: Any) -> int:
+        if isinstance(value, _Memory):
+            raise TooLarge(f"an array of {value.aval.size} elements is used whole")
+        return value
+
+    def equation(self, equation: Any, operands: list[Any]) -> Sequence[int]:
+        kind = equation.primitive.kind
+        if isinstance(kind, kinds.DynamicSlice):
+            return [self.slice(equation, operands)]
+        if isinstance(kind, kinds.Loop):
+            return self.inner_loop(kind.parts(equation.params), operands)
+        if isinstance(kind, kinds.Branch):
+            return self.branch(kind.branches(equation.params), operands)
+        rule = _RULES.get(type(kind))
+        if rule is None:
+            raise TooLarge(f"{equation.primitive.name} is no operation on registers")
+        return rule(self, equation, kind, [self.in_registers(value) for value in operands])
+
+    # control flow
+
+    def block(self, run: Callable[[], Sequence[int]], floor: int) -> tuple[list[Any], Sequence[int]]:
+        self.blocks.append([])
+        self.floors.append(floor)
+        results = run()
+        self.floors.pop()
+        return self.blocks.pop(), results
+
+    def repeat(
+        self, parts: kinds.LoopParts, captured: list[Any], state: list[int], rows: list[tuple[int, Any]], ys: list[int]
+    ) -> list[int]:
+        depth = len(self.blocks)
+        floor = self.floors[-1]
+        arguments = [self.value(self.types[v].dtype, self.types[v].size, depth) for v in state]
+        n_tested = parts.n_cond_consts
+        cond = None
+        if parts.cond is not None:
+            test = parts.cond
+            statements, results = self.block(lambda: self.program(test, [*captured[:n_tested], *arguments]), floor)
+            cond = Block(tuple(arguments), tuple(statements), tuple(results))
+            arguments = [self.value(self.types[v].dtype, self.types[v].size, depth) for v in state]
+
+        def body() -> Sequence[int]:
+            elements = [self.read(operand, aval, True) for operand, aval in rows]
+            results = self.program(parts.body, [*captured[n_tested:], *arguments, *elements])
+            for operand, value in zip(ys, results[parts.n_carry :], strict=True):
+                self.append(routine.Write(operand, value, True), len(self.blocks) - 1)
+            return results[: parts.n_carry]
+
+        statements, results = self.block(body, floor)
+        trips = None
+        if parts.trips is not None:
+            trips = len(self.trips)
+            self.trips.append(parts.trips)
+        outs = [self.value(self.types[v].dtype, self.types[v].size, depth - 1) for v in state]
+        inner = Block(tuple(arguments), tuple(statements), tuple(results))
+        self.append(routine.Repeat(tuple(outs), tuple(state), inner, cond, trips, parts.reverse), depth - 1)
+        return outs
+
+    def inner_loop(self, parts: kinds.LoopParts, operands: list[Any]) -> list[int]:
+        first = parts.n_cond_consts + parts.n_consts
+        if len(operands) != first + parts.n_carry or len(parts.body.out_avals) != parts.n_carry:
+            raise TooLarge("a loop over rows inside another")
+        state = [self.in_registers(value) for value in operands[first:]]
+        return self.repeat(parts, operands[:first], state, [], [])
+
+    def branch(self, branches: Sequence[ClosedJaxpr], operands: list[Any]) -> list[int]:
+        depth = len(self.blocks)
+        blocks = []
+        for closed in branches:
+            statements, results = self.block(lambda closed=closed: self.program(closed, operands[1:]), depth)
+            blocks.append(Block((), tuple(statements), tuple(results)))
+        outs = [self.value(aval.dtype, aval.size, depth - 1) for aval in branches[0].out_avals]
+        index = self.in_registers(operands[0])
+        self.append(routine.Choose(tuple(outs), index, tuple(blocks)), depth - 1)
+        return outs
+
+    # run-time starts
+
+    def starts(self, starts: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
+        strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
+        entries = zip(starts, shape, sizes, strides, strict=True)
+        return tuple([(start, extent - size, stride) for start, extent, size, stride in entries if extent != size])
+
+    def slice(self, equation: Any, operands: list[Any]) -> int:
+        source, *given = operands
+        out = equation.outvars[0].aval
+        shape = equation.invars[0].aval.shape
+        starts = self.starts([self.in_registers(v) for v in given], shape, out.shape)
+        offsets = tuple(np.arange(math.prod(shape)).reshape(shape)[tuple(slice(n) for n in out.shape)].ravel().tolist())
+        memory = isinstance(source, _Memory)
+        depth = self.depth_of([start for start, _, _ in starts] + ([] if memory else [source]))
+        made = self.value(out.dtype, out.size, depth)
+        self.work += 4.0 * self.pieces(out.size) + 4.0
+        value, operand = (None, source.operand) if memory else (source, None)
+        self.append(routine.Slice(made, value, operand, offsets, starts), depth)
+        return made
+
+
+Rule = Callable[[_Lowering, Any, Any, list[int]], Sequence[int]]
+
+
+def _elementwise(low: _Lowering, equation: Any, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
+    out = equation.outvars[0].aval
+    args = [low.stretched(arg, atom.aval.shape, out.shape) for arg, atom in zip(args, equation.invars, strict=True)]
+    depth = low.depth_of(args)
+    made = low.value(out.dtype, out.size, depth)
+    params = tuple(sorted(equation.params.items()))
+    low.append(routine.Map(made, equation.primitive.name, kind, params, tuple(args)), depth)
+    low.work += kind.cost * low.pieces(out.size)
+    low.single += kind.cost * (out.size - low.pieces(out.size))
+    return [made]
+
+
+def _view(low: _Lowering, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
+    operand, out = equation.invars[0].aval, equation.outvars[0].aval
+    places = view_places(kind.index_map(operand, out, equation.params), operand.shape, out.shape)
+    return [low.reordered(args[0], places)]
+
+
+def view_places(index_map: Sequence[kinds.DimMap], shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
+    """For every element of a view its place in the operand."""
+    places = np.zeros(out_shape, np.int64)
+    for d, dim in enumerate(index_map):
+        stride = math.prod(shape[d + 1 :])
+        index: Any = np.int64(dim.start)
+        if dim.out_dim is not None:
+            along = np.arange(out_shape[dim.out_dim], dtype=np.int64)
+            extents = [1] * len(out_shape)
+            extents[dim.out_dim] = -1
+            index = dim.start + dim.step * along.reshape(extents)
+        places = places + index * stride
+    return places
+
+
+def _reshape(low: _Lowering, equation: Any, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
+    if equation.invars[0].aval.dtype != equation.outvars[0].aval.dtype:
+        raise TooLarge("bytes are read as another dtype")
+    return args
+
+
+def _assemble(low: _Lowering, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
+    out = equation.outvars[0].aval
+    avals = [atom.aval for atom in equation.invars]
+    source = np.zeros(out.shape, np.int64)
+    element = np.zeros(out.shape, np.int64)
+    for piece in kind.pieces(avals, out, equation.params):
+        region = tuple(
+            slice(start, start + step * (extent - 1) + 1, step)
+            for start, step, extent in zip(piece.start, piece.step, piece.extent, strict=True)
+        )
+        if 0 in piece.extent:
+            continue
+        operand = avals[piece.operand]
+        places: Any = np.int64(0)
+        if operand.shape:
+            places = view_places(piece.index_map, operand.shape, piece.extent)
+        source[region], element[region] = args[piece.operand], places
+    pairs = zip(source.ravel().tolist(), element.ravel().tolist(), strict=True)
+    return [low.pick(out.dtype, list(pairs))]
+
+
+def _generate(low: _Lowering, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
+    return [low.constant(np.asarray(kind.reference(**equation.params)))]
+
+
+def _reduction(low: _Lowering, equation: Any, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
+    avals = [atom.aval for atom in equation.invars]
+    if kind.operands is not None:
+        raise TooLarge("a reduction with initial values")
+    axes, shape = sorted(kind.axes(equation.params)), avals[0].shape
+    if not axes or 0 in shape:
+        raise TooLarge("a reduction over nothing")
+    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    first = len(axes) - 1
+    while first > 0 and axes[first - 1] == axes[first] - 1:
+        first -= 1
+    order = np.arange(math.prod(shape)).reshape(shape).transpose([*kept, *axes])
+    ordered = [low.reordered(arg, order) for arg in args]
+    depth = low.depth_of(ordered)
+    outs = [low.value(v.aval.dtype, v.aval.size, depth) for v in equation.outvars]
+    extents = [math.prod([shape[axis] for axis in group]) for group in (kept, axes[:first], axes[first:])]
+    accumulators = tuple([(np.dtype(d), i) for d, i in kind.accumulators(avals, equation.params)])
+    tree: Any = "lanes" if axes[-1] == len(shape) - 1 else "rows"
+    low.append(
+        routine.Fold(
+            tuple(outs), equation.primitive.name, kind, tuple(sorted(equation.params.items())), tuple(ordered),
+            accumulators, tree, *extents,
+        ),
+        depth,
+    )  # fmt: skip
+    low.work += 2.0 * len(args) * low.pieces(extents[0]) * math.prod(extents[1:]) / (1 if extents[0] > 1 else VECTOR)
+    return outs
+
+
+def _cumulative(low: _Lowering, equation: Any, kind: kinds.Cumulative, args: list[int]) -> Sequence[int]:
+    avals = [atom.aval for atom in equation.invars]
+    axis, shape = kind.axis(equation.params), avals[0].shape
+    order = np.moveaxis(np.arange(math.prod(shape)).reshape(shape), axis, 0)
+    if kind.reverse(equation.params):
+        order = order[::-1]
+    ordered = [low.reordered(arg, order) for arg in args]
+    depth = low.depth_of(ordered)
+    outs = [low.value(v.aval.dtype, v.aval.size, depth) for v in equation.outvars]
+    accumulators = tuple([(np.dtype(d), i) for d, i in kind.accumulators(avals, equation.params)])
+    params = tuple(sorted(equation.params.items()))
+    low.append(
+        routine.Running(tuple(outs), equation.primitive.name, kind, params, tuple(ordered), accumulators, shape[axis]),
+        depth,
+    )
+    low.work += 4.0 * len(args) * shape[axis]
+    back = np.empty(order.size, np.int64)
+    back[order.ravel()] = np.arange(order.size)
+    return [low.reordered(out, back) for out in outs]
+
+
+def _product(low: _Lowering, equation: Any, kind: kinds.Contraction, args: list[int]) -> Sequence[int]:
+    (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
+    lhs, rhs = (atom.aval.shape for atom in equation.invars)
+    out = equation.outvars[0].aval
+    if any(atom.aval.dtype != out.dtype for atom in equation.invars) or out.dtype.kind not in "fc":
+        raise TooLarge("a product of other types than floats")
+    left_free = [d for d in range(len(lhs)) if d not in (*left_sum, *left_batch)]
+    right_free = [d for d in range(len(rhs)) if d not in (*right_sum, *right_batch)]
+    left = np.arange(math.prod(lhs)).reshape(lhs).transpose([*left_batch, *left_free, *left_sum])
+    right = np.arange(math.prod(rhs)).reshape(rhs).transpose([*right_batch, *right_sum, *right_free])
+    batch, k = math.prod([lhs[d] for d in left_batch]), math.prod([lhs[d] for d in left_sum])
+    m, n = math.prod([lhs[d] for d in left_free]), math.prod([rhs[d] for d in right_free])
+    if k == 0:
+        raise TooLarge("a product over nothing")
+    a, b = low.reordered(args[0], left), low.reordered(args[1], right)
+    depth = low.depth_of([a, b])
+    made = low.value(out.dtype, out.size, depth)
+    low.append(routine.Product(made, a, b, (batch, m, n, k)), depth)
+    low.work += 4.0 * k * low.pieces(batch * m * n)
+    return [made]
+
+
+def _identity(low: _Lowering, equation: Any, kind: kinds.Identity, args: list[int]) -> Sequence[int]:
+    return args[: len(equation.outvars)]
+
+
+def _update(low: _Lowering, equation: Any, kind: kinds.DynamicUpdateSlice, args: list[int]) -> Sequence[int]:
+    array, update, *given = args
+    shape, region = (atom.aval.shape for atom in equation.invars[:2])
+    starts = low.starts(given, shape, region)
+    offsets = np.arange(math.prod(shape)).reshape(shape)[tuple(slice(n) for n in region)].ravel().tolist()
+    depth = low.depth_of([array, update, *(start for start, _, _ in starts)])
+    out = low.value(low.types[array].dtype, low.types[array].size, depth)
+    low.append(routine.Update(out, array, update, tuple(offsets), starts), depth)
+    low.work += 6.0 * low.pieces(low.types[array].size)
+    return [out]
+
+
+_RULES: dict[type, Rule] = {
+    kinds.Elementwise: _elementwise,
+    kinds.View: _view,
+    kinds.Reshape: _reshape,
+    kinds.Assemble: _assemble,
+    kinds.Generate: _generate,
+    kinds.Reduction: _reduction,
+    kinds.Cumulative: _cumulative,
+    kinds.Contraction: _product,
+    kinds.Identity: _identity,
+    kinds.DynamicUpdateSlice: _update,
+}

@@ -1,0 +1,84 @@
+"""Bits of bytes: packbits and unpackbits.
+
+packbits(bool[10])   ->  pad to 16, reshape [2,8], shift each bit to its place, sum over the last axis: u8[2]
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft import operations as lax
+from weft.higher import jit as jit_module
+from weft.numpy import axes, promotion, rearrange
+
+jit = jit_module.jit
+
+
+def _places(bitorder: str) -> np.ndarray:
+    """How far each of eight bits is shifted."""
+    if bitorder not in ("little", "big"):
+        raise ValueError("'order' must be either 'little' or 'big'")
+    steps = np.arange(8, dtype=np.uint8)
+    return steps if bitorder == "little" else steps[::-1].copy()
+
+
+@functools.partial(jit, static_argnames=("axis", "bitorder"))
+def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
+    """Eight elements along ``axis`` (None: flattened), as bits (nonzero is 1), in one byte; the last is filled with 0.
+
+    >>> packbits(np.array([1, 0, 1])).tolist()
+    [160]
+    """
+    promotion.check_arraylike("packbits", a)
+    dtype = promotion.dtype_of(a)
+    if not (dtype == np.bool_ or dtypes.issubdtype(dtype, np.integer)):
+        raise TypeError("Expected an input array of integer or boolean data type")
+    places = _places(bitorder)
+    if axis is None:
+        a, axis = rearrange.ravel(a), 0
+    dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
+    bits = promotion.convert(lax.ne(a, np.asarray(0, dtype)), np.dtype(np.uint8))
+    bits = rearrange.moveaxis(bits, dim, -1)
+    *outer, count = promotion.shape_of(bits)
+    missing = -count % 8
+    if missing:
+        bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * len(outer) + [(0, missing, 0)])
+    shape = (*outer, (count + missing) // 8, 8)
+    bits = lax.reshape(bits, shape)
+    shifted = lax.shift_left(bits, lax.broadcast_in_dim(promotion.constant(places), shape, (len(shape) - 1,)))
+    return rearrange.moveaxis(lax.reduce_sum(shifted, (len(shape) - 1,)), -1, dim)
+
+
+@functools.partial(jit, static_argnames=("axis", "count", "bitorder"))
+def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big") -> Any:
+    """The bits of bytes along ``axis`` (None: flattened), each as a byte; ``count`` of them, filled with 0.
+
+    >>> unpackbits(np.array([160], np.uint8), count=3).tolist()
+    [1, 0, 1]
+    """
+    promotion.check_arraylike("unpackbits", a)
+    if promotion.dtype_of(a) != np.uint8:
+        raise TypeError("Expected an input array of unsigned byte data type")
+    places = _places(bitorder)
+    if axis is None:
+        a, axis = rearrange.ravel(a), 0
+    dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
+    rows = rearrange.moveaxis(promotion.as_array(a), dim, -1)
+    *outer, bytes_ = promotion.shape_of(rows)
+    shape = (*outer, bytes_, 8)
+    spread = lax.broadcast_in_dim(rows, shape, tuple(range(len(shape) - 1)))
+    shifts = lax.broadcast_in_dim(promotion.constant(places), shape, (len(shape) - 1,))
+    bits = lax.bitwise_and(lax.shift_right_logical(spread, shifts), lax.full(shape, np.uint8(1)))
+    bits = lax.reshape(bits, (*outer, bytes_ * 8))
+    if count is not None:
+        total = bytes_ * 8
+        wanted = count if count >= 0 else total + count
+        if wanted > total:
+            bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * len(outer) + [(0, wanted - total, 0)])
+        else:
+            bits = lax.slice_in_dim(bits, 0, max(wanted, 0), axis=len(outer))
+    return rearrange.moveaxis(bits, -1, dim)

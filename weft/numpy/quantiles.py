@@ -1,0 +1,244 @@
+"""Order statistics: quantile, percentile, median, and those that leave NaN out.
+
+The reduced axes are sorted as one; the position q * (n - 1) between two elements is interpolated::
+
+    quantile(f32[5,4], 0.3, axis=1)   ->  sort along axis 1, gather at floor and ceil of 0.9, weighted sum f32[5]
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft import operations as lax
+from weft.higher import devices
+from weft.higher import jit as jit_module
+from weft.numpy import axes, creation, indexing, promotion, rearrange, reductions, selection
+
+jit = jit_module.jit
+_METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
+
+
+def _check(name: str, a: Any, q: Any, method: str, out: Any, overwrite_input: bool, weights: Any) -> None:
+    promotion.check_arraylike(name, a, q)
+    if overwrite_input or out is not None:
+        raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True or out != None")
+    if weights is not None:
+        raise NotImplementedError(f"weft.numpy.{name} with weights is not implemented yet")
+    if method not in _METHODS:
+        raise ValueError(f"Unrecognized method {method!r}; must be one of {list(_METHODS)}")
+
+
+def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool) -> Any:
+    own = promotion.inexact_dtype(promotion.dtype_of(a))
+    work = dtypes.promote_types(own, promotion.inexact_dtype(promotion.dtype_of(q)))  # positions and weights
+    a = promotion.as_array(a if promotion.dtype_of(a) == own else promotion.convert(a, own))
+    q = promotion.as_array(q if promotion.dtype_of(q) == work else promotion.convert(q, work))
+    if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
+        raise ValueError("quantile does not support complex input, as the operation is poorly defined.")
+    shape, q_shape = promotion.shape_of(a), promotion.shape_of(q)
+    if len(q_shape) > 1:
+        raise ValueError(f"q must be have rank <= 1, got shape {q_shape}")
+    rows, place, kept = _one_axis(a, axis, len(shape))
+    thin = keepdims and not squash_nans and len(kept) == len(shape) - 1  # the axis stays as one of extent 1
+    picked = _picked_squashing(rows, q, place, method) if squash_nans else _picked(rows, q, place, method, thin)
+    if keepdims and not thin:
+        target = [1 if dim not in kept else shape[dim] for dim in range(len(shape))]
+        picked = lax.reshape(picked, (*q_shape, *target))
+    return picked
+
+
+def _one_axis(a: Any, axis: Any, rank: int) -> tuple[Any, int, tuple[int, ...]]:
+    """The reduced axes as one, its number, and the axes that stay."""
+    if axis is None:
+        return rearrange.ravel(a), 0, ()
+    reduced = axes.canonical_axes(axis, rank)
+    kept = tuple(dim for dim in range(rank) if dim not in reduced)
+    if len(reduced) == 1:
+        return a, reduced[0], kept
+    shape = promotion.shape_of(a)
+    rows = lax.transpose(a, (*kept, *reduced))
+    count = math.prod(shape[dim] for dim in reduced)
+    return lax.reshape(rows, (*(shape[dim] for dim in kept), count)), len(kept), kept
+
+
+def _picked(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
+    dtype = promotion.dtype_of(q)
+    count = promotion.shape_of(rows)[place]
+    spoiled = reductions.any(lax.ne(rows, rows), axis=place, keepdims=True)
+    ordered = lax.sort(selection.where(spoiled, np.nan, rows), dimension=place)
+    zero, one, integer = np.asarray(0, dtype), np.asarray(1, dtype), dtypes.canonicalize_dtype(np.int64)
+    total = np.asarray(count, dtype)
+    position = lax.mul(q, lax.sub(total, one))
+    below, above = lax.floor(position), lax.ceil(position)
+    high_weight = lax.sub(position, below)
+    low_weight = lax.sub(one, high_weight)
+    low = lax.clamp(zero, below, lax.sub(total, one))
+    high = lax.clamp(zero, above, lax.sub(total, one))
+    low, high = promotion.convert(low, integer), promotion.convert(high, integer)
+    rank = len(promotion.shape_of(rows))
+    at_low, at_high = _at(ordered, low, place, keepdims), _at(ordered, high, place, keepdims)
+    spread = tuple(range(len(promotion.shape_of(q))))
+    if spread and rank > 1:
+        weights_shape = promotion.shape_of(at_low)
+        low_weight, high_weight = [lax.broadcast_in_dim(w, weights_shape, spread) for w in (low_weight, high_weight)]
+    return _between(at_low, at_high, low_weight, high_weight, method)
+
+
+def _at(ordered: Any, position: Any, place: int, keepdims: bool) -> Any:
+    """Elements at positions along an axis, the axes of ``position`` first."""
+    rank = len(promotion.shape_of(position))
+    shape = promotion.shape_of(ordered)
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=tuple(range(rank, rank + len(shape) - (0 if keepdims else 1))),
+        collapsed_slice_dims=() if keepdims else (place,),
+        start_index_map=(place,),
+    )
+    starts = lax.broadcast_in_dim(position, (*promotion.shape_of(position), 1), tuple(range(rank)))
+    return lax.gather(ordered, starts, numbers, (*shape[:place], 1, *shape[place + 1 :]))
+
+
+def _picked_squashing(rows: Any, q: Any, place: int, method: str) -> Any:
+    """As ``_picked`` with the number of elements that are not NaN, which differs from row to row."""
+    dtype = promotion.dtype_of(q)
+    ordered = lax.sort(selection.where(lax.ne(rows, rows), np.nan, rows), dimension=place)
+    found = lax.bitwise_not(lax.ne(ordered, ordered))
+    counts = reductions.sum(found, axis=place, dtype=dtype, keepdims=False)
+    counts_shape, q_shape = promotion.shape_of(counts), promotion.shape_of(q)
+    full = (*q_shape, *counts_shape)
+    q = lax.broadcast_in_dim(q, full, tuple(range(len(q_shape))))
+    counts = lax.broadcast_in_dim(counts, full, tuple(range(len(q_shape), len(full))))
+    zero, one, integer = np.asarray(0, dtype), np.asarray(1, dtype), dtypes.canonicalize_dtype(np.int64)
+    position = lax.mul(q, lax.sub(counts, one))
+    below, above = lax.floor(position), lax.ceil(position)
+    high_weight = lax.sub(position, below)
+    low_weight = lax.sub(one, high_weight)
+    low = lax.max(zero, lax.min(below, lax.sub(counts, one)))
+    high = lax.max(zero, lax.min(above, lax.sub(counts, one)))
+    low, high = promotion.convert(low, integer), promotion.convert(high, integer)
+    grid = creation.indices(counts_shape, sparse=True) if counts_shape else ()
+
+    def at(position: Any) -> Any:
+        return indexing.index(ordered, (*grid[:place], position, *grid[place:]))
+
+    return _between(at(low), at(high), low_weight, high_weight, method)
+
+
+def _between(low: Any, high: Any, low_weight: Any, high_weight: Any, method: str) -> Any:
+    own, work = promotion.dtype_of(low), promotion.dtype_of(low_weight)
+    if method == "linear":
+        below = lax.mul(promotion.convert(low, work), low_weight)
+        above = lax.mul(promotion.convert(high, work), high_weight)
+        return promotion.convert(lax.add(below, above), own)
+    if method == "lower":
+        return low
+    if method == "higher":
+        return high
+    if method == "nearest":
+        nearer = lax.le(high_weight, np.asarray(0.5, work))
+        if promotion.shape_of(nearer) != promotion.shape_of(low):
+            nearer = promotion.broadcast_to(nearer, promotion.shape_of(low))
+        return lax.select(nearer, low, high)
+    total = lax.add(promotion.convert(low, work), promotion.convert(high, work))
+    return promotion.convert(lax.mul(total, np.asarray(0.5, work)), own)
+
+
+@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+def quantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None,
+) -> Any:  # fmt: skip
+    """The ``q``-th quantiles (0 to 1) of ``a`` over ``axis`` (None: all); NaN where there is one.
+
+    The axes of ``q`` come first. ``method``: "linear", "lower", "higher", "midpoint" or "nearest" where the position
+    lies between two elements.
+
+    >>> quantile(weft.numpy.array([1.0, 2.0, 4.0]), 0.75).item()
+    3.0
+    """
+    _check("quantile", a, q, method, out, overwrite_input, weights)
+    return _quantile(a, q, axis, method, keepdims, False)
+
+
+@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+def nanquantile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None,
+) -> Any:  # fmt: skip
+    """``quantile`` of the elements that are not NaN.
+
+    >>> nanquantile(weft.numpy.array([1.0, np.nan, 4.0]), 0.5).item()
+    2.5
+    """
+    _check("nanquantile", a, q, method, out, overwrite_input, weights)
+    return _quantile(a, q, axis, method, keepdims, True)
+
+
+def _hundredth(q: Any) -> Any:
+    (q,) = promotion.promote_dtypes_inexact(q)
+    return lax.div(q, promotion.constant_like(100, q))
+
+
+def percentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None, out_sharding: Any = None,
+) -> Any:  # fmt: skip
+    """``quantile`` of ``q`` in percent.
+
+    >>> percentile(weft.numpy.array([1.0, 2.0, 4.0]), 75).item()
+    3.0
+    """
+    devices.check_placement(out_sharding=out_sharding)
+    options = {"overwrite_input": overwrite_input, "method": method, "keepdims": keepdims, "weights": weights}
+    return _percentile(a, q, axis=axis, out=out, **options)
+
+
+def _percentile_program(
+    a: Any, q: Any, *, axis: Any, out: None, overwrite_input: bool, method: str, keepdims: bool, weights: None
+) -> Any:
+    promotion.check_arraylike("percentile", a, q)
+    return quantile(a, _hundredth(q), axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+_percentile_program.__name__ = "percentile"
+_percentile = jit(_percentile_program, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+
+
+@functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))
+def nanpercentile(
+    a: Any, q: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, method: str = "linear",
+    keepdims: bool = False, *, weights: None = None,
+) -> Any:  # fmt: skip
+    """``percentile`` of the elements that are not NaN.
+
+    >>> nanpercentile(weft.numpy.array([1.0, np.nan, 4.0]), 50).item()
+    2.5
+    """
+    promotion.check_arraylike("nanpercentile", a, q)
+    return nanquantile(a, _hundredth(q), axis, out, overwrite_input, method, keepdims, weights=weights)
+
+
+@functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
+def median(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """The middle of the elements over ``axis`` (None: all), or the mean of the middle two; NaN where there is one.
+
+    >>> median(weft.numpy.array([1.0, 2.0, 4.0])).item()
+    2.0
+    """
+    promotion.check_arraylike("median", a)
+    return quantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)
+
+
+@functools.partial(jit, static_argnames=("axis", "overwrite_input", "keepdims"))
+def nanmedian(a: Any, axis: Any = None, out: None = None, overwrite_input: bool = False, keepdims: bool = False) -> Any:
+    """``median`` of the elements that are not NaN.
+
+    >>> nanmedian(weft.numpy.array([1.0, np.nan, 4.0])).item()
+    2.5
+    """
+    promotion.check_arraylike("nanmedian", a)
+    return nanquantile(a, 0.5, axis, out, overwrite_input, "midpoint", keepdims)

@@ -1,0 +1,224 @@
+"""Sorting: sort, argsort, lexsort, partition, and what selects by a mask of known size: compress, extract.
+
+NaN comes last, equal elements keep their order; descending is the reverse of ascending::
+
+    argsort(f32[5,4])                     ->  sort[dimension=1 num_keys=1] of x and iota, its second result
+    argsort(x, descending=True)           ->  x and iota reversed, sorted, reversed: equal elements keep their order
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes
+from weft import operations as lax
+from weft.higher import jit as jit_module
+from weft.numpy import axes, creation, indexing, promotion, rearrange, reductions, selection
+
+jit = jit_module.jit
+
+
+def _refuse(name: str, kind: Any, order: Any) -> None:
+    if kind is not None:
+        raise TypeError(
+            f"'kind' argument to {name} is not supported. Use stable=True or stable=False to specify sort stability."
+        )
+    if order is not None:
+        raise TypeError(f"'order' argument to {name} is not supported.")
+
+
+def sort(
+    a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+    descending: bool = False,
+) -> Any:  # fmt: skip
+    """``a`` sorted along ``axis`` (None: flattened); NaN last, first if ``descending``.
+
+    >>> sort(weft.numpy.array([3, 1, 2])).tolist()
+    [1, 2, 3]
+    """
+    promotion.check_arraylike("sort", a)
+    _refuse("sort", kind, order)
+    return _sort(a, axis=axis, stable=bool(stable), descending=bool(descending))
+
+
+def _named(name: str, function: Any, static: tuple[str, ...]) -> Any:
+    function.__name__ = function.__qualname__ = name
+    return jit(function, static_argnames=static)
+
+
+def _sort_program(a: Any, *, axis: int | None, stable: bool, descending: bool) -> Any:
+    if axis is None:
+        a, axis = rearrange.ravel(a), 0
+    dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
+    result = lax.sort(a, dimension=dim, is_stable=stable)
+    return lax.rev(result, (dim,)) if descending else result
+
+
+def _argsort_program(a: Any, *, axis: int | None, stable: bool, descending: bool, dtype: Any) -> Any:
+    if axis is None:
+        a, axis = rearrange.ravel(a), 0
+    shape = promotion.shape_of(a)
+    dim = axes.canonical_axis(axis, len(shape))
+    positions = lax.broadcasted_iota(dtype, shape, dim)
+    if not descending:
+        return lax.sort((a, positions), dimension=dim, is_stable=stable, num_keys=1)[1]
+    a, positions = lax.rev(a, (dim,)), lax.rev(positions, (dim,))
+    return lax.rev(lax.sort((a, positions), dimension=dim, is_stable=stable, num_keys=1)[1], (dim,))
+
+
+_sort = _named("sort", _sort_program, ("axis", "stable", "descending"))
+_argsort = _named("argsort", _argsort_program, ("axis", "stable", "descending", "dtype"))
+
+
+def argsort(
+    a: Any, axis: int | None = -1, *, kind: None = None, order: None = None, stable: bool = True,
+    descending: bool = False, dtype: Any = None,
+) -> Any:  # fmt: skip
+    """The positions that sort ``a`` along ``axis`` (None: flattened); of equal elements the first comes first.
+
+    >>> argsort(weft.numpy.array([3, 1, 2])).tolist()
+    [1, 2, 0]
+    """
+    promotion.check_arraylike("argsort", a)
+    _refuse("argsort", kind, order)
+    if dtype is None:
+        target = dtypes.canonicalize_dtype(np.int64)
+    else:
+        target = dtypes.check_user_dtype(dtype, "argsort")
+    return _argsort(a, axis=axis, stable=bool(stable), descending=bool(descending), dtype=target)
+
+
+@functools.partial(jit, static_argnames=("axis",))
+def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
+    """The positions that sort by the last key, then by the one before it, and so on.
+
+    >>> lexsort((weft.numpy.array([1, 2, 0]), weft.numpy.array([5, 4, 5]))).tolist()
+    [1, 2, 0]
+    """
+    parts = tuple(keys)
+    if not parts:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    if len({promotion.shape_of(part) for part in parts}) > 1:
+        raise ValueError("all keys need to be the same shape")
+    shape = promotion.shape_of(parts[0])
+    integer = dtypes.canonicalize_dtype(np.int64)
+    if not shape:
+        return promotion.as_array(np.asarray(0, integer))
+    dim = axes.canonical_axis(axis, len(shape))
+    positions = lax.broadcasted_iota(integer, shape, dim)
+    return lax.sort((*parts[::-1], positions), dimension=dim, num_keys=len(parts))[-1]
+
+
+@jit
+def sort_complex(a: Any) -> Any:
+    """``a`` sorted along its first axis, as complex numbers.
+
+    >>> sort_complex(weft.numpy.array([2.0, 1.0])).tolist()
+    [(1+0j), (2+0j)]
+    """
+    promotion.check_arraylike("sort_complex", a)
+    result = lax.sort(a, dimension=0)
+    dtype = promotion.dtype_of(a)
+    if dtypes.issubdtype(dtype, np.complexfloating):
+        return result
+    wide = np.dtype(dtype).itemsize == 8
+    return promotion.convert(result, dtypes.canonicalize_dtype(np.complex128 if wide else np.complex64))
+
+
+def _place(kth: int, extent: int) -> int:
+    if not -extent <= kth < extent:
+        raise ValueError(f"kth={kth} is out of bounds for an axis of size {extent}")
+    return kth % extent
+
+
+@functools.partial(jit, static_argnames=("kth", "axis"))
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """``a`` with element ``kth`` along ``axis`` where sorting puts it, smaller ones before it, larger ones after.
+
+    >>> partition(weft.numpy.array([5, 1, 4, 2]), 1)[:2].tolist()
+    [1, 2]
+    """
+    promotion.check_arraylike("partition", a)
+    if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
+        raise NotImplementedError("jnp.partition for complex dtype is not implemented.")
+    dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
+    rows = rearrange.moveaxis(a, dim, -1)
+    extent = promotion.shape_of(rows)[-1]
+    kth = _place(kth, extent)
+    if dtypes.issubdtype(promotion.dtype_of(a), np.unsignedinteger):
+        lowest = lax.sort(rows, dimension=len(promotion.shape_of(rows)) - 1)
+        return rearrange.moveaxis(lowest, -1, dim)
+    low = lax.neg(lax.top_k(lax.neg(rows), kth + 1)[0])
+    high = lax.top_k(rows, extent - kth - 1)[0]
+    return rearrange.moveaxis(lax.concatenate([low, high], len(promotion.shape_of(rows)) - 1), -1, dim)
+
+
+@functools.partial(jit, static_argnames=("kth", "axis"))
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """The positions that partition ``a`` as ``partition`` does; here those that sort it.
+
+    >>> argpartition(weft.numpy.array([5, 1, 4, 2]), 1)[:2].tolist()
+    [1, 3]
+    """
+    promotion.check_arraylike("argpartition", a)
+    if dtypes.issubdtype(promotion.dtype_of(a), np.complexfloating):
+        raise NotImplementedError("jnp.argpartition for complex dtype is not implemented.")
+    dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
+    _place(kth, promotion.shape_of(a)[dim])
+    return _argsort_program(a, axis=dim, stable=True, descending=False, dtype=dtypes.canonicalize_dtype(np.int64))
+
+
+def compress(
+    condition: Any, a: Any, axis: int | None = None, *, size: int | None = None, fill_value: Any = 0,
+    out: None = None,
+) -> Any:  # fmt: skip
+    """The elements of ``a`` along ``axis`` (None: flattened) where the vector ``condition`` is true.
+
+    In a trace ``size``, the length of the result, must be given; what is missing is ``fill_value``.
+
+    >>> compress(np.array([True, False, True]), weft.numpy.arange(3)).tolist()
+    [0, 2]
+    """
+    promotion.check_arraylike("compress", condition, a, fill_value)
+    reductions.refuse_out("compress", out)
+    mask = promotion.as_array(condition)
+    if len(promotion.shape_of(mask)) != 1:
+        raise ValueError("condition must be a 1D array")
+    if promotion.dtype_of(mask) != np.bool_:
+        mask = lax.ne(mask, np.asarray(0, promotion.dtype_of(mask)))
+    if axis is None:
+        a, axis = rearrange.ravel(a), 0
+    rows = rearrange.moveaxis(promotion.as_array(a), axis, 0)
+    length, count = promotion.shape_of(mask)[0], promotion.shape_of(rows)[0]
+    extra = lax.slice_in_dim(mask, min(count, length), length)
+    if not isinstance(extra, core.Tracer) and np.asarray(extra).any():
+        raise ValueError("condition contains entries that are out of bounds")
+    kept = min(length, count)
+    mask, rows = lax.slice_in_dim(mask, 0, kept), lax.slice_in_dim(rows, 0, kept)
+    if size is None:
+        return rearrange.moveaxis(indexing.index(rows, mask), 0, axis)
+    filled = selection.where(
+        rearrange.reshape(mask, (kept,) + (1,) * (len(promotion.shape_of(rows)) - 1)),
+        rows,
+        creation.asarray(fill_value, dtype=promotion.dtype_of(rows)),
+    )
+    chosen = indexing.index(filled, argsort(mask, stable=True, descending=True))
+    chosen = lax.slice_in_dim(chosen, 0, min(size, kept))
+    if size > kept:
+        tail = lax.full_like(chosen, 0, shape=(size - kept, *promotion.shape_of(rows)[1:]))
+        tail = lax.add(tail, promotion.convert(fill_value, promotion.dtype_of(rows)))
+        chosen = lax.concatenate([chosen, tail], 0)
+    return rearrange.moveaxis(chosen, 0, axis)
+
+
+def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
+    """The elements of flattened ``arr`` where flattened ``condition`` is true; ``size`` as in ``compress``.
+
+    >>> extract(np.array([True, False]), weft.numpy.array([4, 5])).tolist()
+    [4]
+    """
+    return compress(rearrange.ravel(condition), arr, size=size, fill_value=fill_value)

@@ -1,0 +1,279 @@
+"""gather: windows of an array at starts that are read from an array of indices.
+
+Each index vector (a row along the last dimension of the indices) is the start of one window; the windows' dimensions
+of extent 1 may be dropped. A start outside the array is clamped, or its whole window filled. Typing and the dimension
+numbers are XLA's (openxla.org/xla/operation_semantics#gather).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+from weft.operations import key_words
+from weft.operations.elementwise import INTEGER, category
+from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
+from weft.operations.static import canonical_shape
+
+Array = Any
+ArrayLike = Any
+Params = dict[str, Any]
+
+
+# ---- checks of dimension numbers, also scatter's
+
+
+def check_sorted_dims(name: str, what: str, dims: Sequence[int], bound: int) -> None:
+    """Dimensions in increasing order, without repetition, inside [0, bound)."""
+    if list(dims) != sorted(dims):
+        raise TypeError(f"[{name}] {what} must be sorted, got {tuple(dims)}")
+    check_distinct(name, what, dims)
+    check_range(name, what, dims, bound)
+
+
+def check_distinct(name: str, what: str, dims: Sequence[int]) -> None:
+    if len(set(dims)) != len(dims):
+        raise TypeError(f"[{name}] {what} must not repeat, got {tuple(dims)}")
+
+
+def check_range(name: str, what: str, dims: Sequence[int], bound: int) -> None:
+    outside = [dim for dim in dims if not 0 <= dim < bound]
+    if outside:
+        raise TypeError(f"[{name}] {what} must lie in [0, {bound}), got {outside[0]}")
+
+
+def check_disjoint(name: str, first: tuple[str, Sequence[int]], second: tuple[str, Sequence[int]]) -> None:
+    if set(first[1]) & set(second[1]):
+        raise TypeError(
+            f"[{name}] {first[0]} and {second[0]} must be disjoint, got {tuple(first[1])} and {tuple(second[1])}"
+        )
+
+
+def check_indices(name: str, indices: Any) -> None:
+    if category(indices.dtype) not in INTEGER:
+        raise ValueError(f"[{name}] indices must have an integer type, got {indices.str_short()}")
+    if indices.ndim == 0:
+        raise TypeError(f"[{name}] the last dimension of the indices holds index vectors, got {indices.str_short()}")
+
+
+def check_index_map(
+    name: str, what: str, index_map: Sequence[int], array: Any, indices: Any, batching: Sequence[int]
+) -> None:
+    """The array dimensions that the components of an index vector stand for."""
+    if len(index_map) != indices.shape[-1]:
+        raise TypeError(
+            f"[{name}] {what} {tuple(index_map)} has {len(index_map)} entries, "
+            f"but the index vectors of {indices.str_short()} have {indices.shape[-1]}"
+        )
+    check_range(name, what, index_map, array.ndim)
+    check_distinct(name, what, index_map)
+    check_disjoint(name, (what, index_map), ("operand_batching_dims", batching))
+
+
+def check_batching(
+    name: str, array: Any, indices: Any, array_dims: Sequence[int], index_dims: Sequence[int], what: str
+) -> None:
+    """Dimensions that the array and the indices walk together."""
+    check_sorted_dims(name, "operand_batching_dims", array_dims, array.ndim)
+    check_distinct(name, what, index_dims)
+    check_range(name, what, index_dims, indices.ndim)
+    if indices.ndim - 1 in index_dims:
+        raise TypeError(f"[{name}] {what} must not name the dimension of index vectors, got {tuple(index_dims)}")
+    if len(array_dims) != len(index_dims):
+        raise TypeError(
+            f"[{name}] operand_batching_dims and {what} must pair up, got {tuple(array_dims)} and {tuple(index_dims)}"
+        )
+    sizes = [tuple(aval.shape[d] for d in dims) for aval, dims in ((array, array_dims), (indices, index_dims))]
+    if sizes[0] != sizes[1]:
+        raise TypeError(f"[{name}] batching dimensions have sizes {sizes[0]} in the operand and {sizes[1]} in indices")
+
+
+# ---- typing
+
+
+def _check_gather(array: Any, indices: Any, numbers: GatherDimensionNumbers, sizes: tuple[int, ...]) -> None:
+    name = "gather"
+    offset_dims, collapsed, index_map, batching, index_batching = numbers
+    check_indices(name, indices)
+    out_rank = indices.ndim - 1 + len(offset_dims)
+    check_sorted_dims(name, "offset_dims", offset_dims, out_rank)
+    check_sorted_dims(name, "collapsed_slice_dims", collapsed, array.ndim)
+    check_batching(name, array, indices, batching, index_batching, "start_indices_batching_dims")
+    check_disjoint(name, ("collapsed_slice_dims", collapsed), ("operand_batching_dims", batching))
+    check_index_map(name, "start_index_map", index_map, array, indices, batching)
+    if len(sizes) != array.ndim:
+        raise TypeError(f"[{name}] slice_sizes {sizes} must have one entry for each axis of {array.str_short()}")
+    for dim, (size, extent) in enumerate(zip(sizes, array.shape, strict=True)):
+        if not 0 <= size <= extent:
+            raise TypeError(f"[{name}] slice size {size} of axis {dim} must lie in [0, {extent}]")
+        if dim in collapsed and size != 1:
+            raise TypeError(f"[{name}] a collapsed slice dimension has size 1, got {size} for axis {dim}")
+        if dim in batching and size > 1:
+            raise TypeError(f"[{name}] a batching dimension has slice size 0 or 1, got {size} for axis {dim}")
+    if len(offset_dims) != array.ndim - len(collapsed) - len(batching):
+        raise TypeError(
+            f"[{name}] each axis of the slices {sizes} must be an offset dimension, collapsed or batching; got "
+            f"offset_dims={offset_dims}, collapsed_slice_dims={collapsed}, operand_batching_dims={batching}"
+        )
+
+
+def _gather_typing(
+    array: Any,
+    indices: Any,
+    *,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: tuple[int, ...],
+    **_: Any,
+) -> Any:
+    numbers = dimension_numbers
+    _check_gather(array, indices, numbers, slice_sizes)
+    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    window = iter([size for dim, size in enumerate(slice_sizes) if dim not in dropped])
+    batch = iter(indices.shape[:-1])
+    rank = indices.ndim - 1 + len(numbers.offset_dims)
+    shape = tuple([next(window if dim in numbers.offset_dims else batch) for dim in range(rank)])
+    return runtime.ShapedArray(shape, array.dtype, array.weak_type)
+
+
+def moved_dims(
+    rank: int, windows_rank: int, window_dims: Sequence[int], thin: Sequence[int], batching: Sequence[tuple[int, int]]
+) -> tuple[tuple[int | None, ...], tuple[int, ...]]:
+    """(dimension of the windows for each dimension of the array, the same for each leading one of the indices).
+
+    ``thin``: array dimensions that the windows do not have; ``batching``: (array dimension, index dimension).
+    """
+    batch = tuple([dim for dim in range(windows_rank) if dim not in window_dims])
+    walked = iter(window_dims)
+    by_batching = dict(batching)
+    moved: list[int | None] = []
+    for dim in range(rank):
+        if dim in by_batching:
+            moved.append(batch[by_batching[dim]])
+        else:
+            moved.append(None if dim in thin else next(walked))
+    return tuple(moved), batch
+
+
+def _gather_windows(avals: Sequence[Any], out: Any, params: Params) -> kinds.Windows:
+    numbers, sizes = params["dimension_numbers"], params["slice_sizes"]
+    array = avals[0]
+    batching = tuple(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
+    moved, batch = moved_dims(array.ndim, out.ndim, numbers.offset_dims, numbers.collapsed_slice_dims, batching)
+    most = tuple([array.shape[dim] - sizes[dim] for dim in numbers.start_index_map])
+    return kinds.Windows(numbers.start_index_map, moved, batch, most)
+
+
+def _gather_fill(out: Any, params: Params) -> Any:
+    mode = params["mode"]
+    if mode is GatherScatterMode.ONE_HOT:
+        raise NotImplementedError("[gather] mode ONE_HOT is not supported; use CLIP, or a product with lax one-hots")
+    if mode is not GatherScatterMode.FILL_OR_DROP:
+        return None
+    value = params["fill_value"]
+    return np.asarray(default_fill(out.dtype) if value is None else value).astype(_word(out.dtype))
+
+
+def _word(dtype: Any) -> Any:
+    """The dtype of an element, or of the words of an extended one."""
+    return dtype.physical_dtype if dtypes.is_extended(dtype) else np.dtype(dtype)
+
+
+def default_fill(dtype: Any) -> Any:
+    """What FILL_OR_DROP puts where nothing is: NaN, the lowest signed, the highest unsigned number, True."""
+    word = _word(dtype)
+    if dtypes.issubdtype(word, np.inexact):
+        return np.nan
+    if dtypes.issubdtype(word, np.signedinteger):
+        return int(dtypes.iinfo(word).min)
+    if dtypes.issubdtype(word, np.unsignedinteger):
+        return int(dtypes.iinfo(word).max)
+    return True
+
+
+# ---- reference
+
+
+def window_places(
+    windows: kinds.Windows, shape: Sequence[int], indices: np.ndarray, windows_shape: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(flat position in the array of each element of the windows, whether its window lies inside); starts clamped."""
+    flat = np.zeros(windows_shape, np.int64)
+    inside = np.ones(windows_shape, np.bool_)
+    strides = [int(np.prod(shape[dim + 1 :], dtype=np.int64)) for dim in range(len(shape))]
+    for dim, source in enumerate(windows.moved):
+        if source is not None:
+            steps = np.arange(windows_shape[source], dtype=np.int64)
+            flat += (steps * strides[dim]).reshape([-1 if d == source else 1 for d in range(len(windows_shape))])
+    spread = [dim for dim in range(len(windows_shape)) if dim not in windows.batch]
+    for k, (dim, most) in enumerate(zip(windows.starts, windows.most, strict=True)):
+        given = indices[..., k]
+        if given.dtype == np.uint64:
+            given = np.minimum(given, np.uint64(np.iinfo(np.int64).max))
+        given = given.astype(np.int64)
+        flat += np.expand_dims(np.clip(given, 0, max(most, 0)) * strides[dim], tuple(spread))
+        inside &= np.expand_dims((given >= 0) & (given <= most), tuple(spread))
+    return flat, inside
+
+
+def _gather_reference(array: Any, indices: Any, **params: Any) -> np.ndarray:
+    array, indices = np.asarray(array), np.asarray(indices)
+    avals = [runtime.ShapedArray(x.shape, x.dtype) for x in (array, indices)]
+    out = _gather_typing(*avals, **params)
+    fill = _gather_fill(out, params)
+    if not out.size:
+        return np.zeros(out.shape, array.dtype)
+    flat, inside = window_places(_gather_windows(avals, out, params), array.shape, indices, out.shape)
+    found = array.reshape(-1)[flat]
+    return found if fill is None else np.where(inside, found, fill).astype(array.dtype)
+
+
+gather_p = core.Primitive(
+    "gather", kind=kinds.Gather(windows=_gather_windows, fill=_gather_fill, reference=_gather_reference)
+)
+gather_p.def_abstract_eval(_gather_typing)
+gather_p.on_words = key_words.gather
+
+
+# ---- public functions
+
+
+def gather(
+    operand: ArrayLike,
+    start_indices: ArrayLike,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: str | GatherScatterMode | None = None,
+    fill_value: Any = None,
+) -> Array:
+    """Windows of ``operand`` of sizes ``slice_sizes``, one for each index vector of ``start_indices``.
+
+    ``mode`` says what a window that does not lie inside becomes: moved inside ("clip"; also without a mode and for
+    "promise_in_bounds") or filled with ``fill_value`` ("fill"; NaN, the lowest signed or the highest unsigned number
+    if not given). Raises TypeError for dimension numbers that do not fit the shapes.
+
+    >>> numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(np.int32([5, 6, 7]), np.int32([[2], [0], [9]]), numbers, (1,)).tolist()
+    [7, 5, 7]
+    """
+    parsed = GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else GatherScatterMode.from_any(mode)
+    if parsed is not GatherScatterMode.FILL_OR_DROP:
+        fill_value = None
+    elif fill_value is None:
+        fill_value = default_fill(core.get_aval(operand).dtype)
+    return gather_p.bind(
+        operand,
+        start_indices,
+        dimension_numbers=dimension_numbers,
+        slice_sizes=canonical_shape("gather", slice_sizes),
+        indices_are_sorted=bool(indices_are_sorted),
+        unique_indices=bool(unique_indices),
+        mode=parsed,
+        fill_value=fill_value,
+    )

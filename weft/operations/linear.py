@@ -1,0 +1,84 @@
+"""What derivatives are put together with: sums of tangents and zeros made real.
+
+add_any f32[3] f32[3] -> f32[3]        the sum of two tangents of one value
+instantiate(Zero(f32[3]))              an array of zeros
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import core
+from weft.core import tangents
+from weft.core.primitive import ALL
+from weft.operations import assemble, complex_math, reductions, shape
+from weft.operations.arithmetic import by_parts
+from weft.operations.elementwise import NUMBER, elementwise
+
+Array = Any
+
+add_any_p = elementwise(
+    "add_any",
+    NUMBER,
+    NUMBER,
+    scalar=by_parts(lambda emit, x, y: emit.add(x, y), complex_math.add),
+    linear=ALL,
+    transpose=lambda ct, x, y: (ct, ct),
+    reference=np.add,
+)
+
+
+def add_any(x: Any, y: Any) -> Any:
+    """The sum of two tangents, either of which may be a symbolic zero."""
+    if type(x) is tangents.Zero:
+        return y
+    if type(y) is tangents.Zero:
+        return x
+    return add_any_p.bind(x, y)
+
+
+def zeros(aval: Any) -> Array:
+    """Zeros of a type; a tangent of float0 is NumPy's own array of them."""
+    return _filled(aval, 0)
+
+
+def ones(aval: Any) -> Array:
+    """Ones of a type."""
+    return _filled(aval, 1)
+
+
+def _filled(aval: Any, value: int) -> Array:
+    if aval.dtype == tangents.FLOAT0:
+        return np.zeros(aval.shape, tangents.FLOAT0)
+    if aval.shape or not isinstance(aval.dtype, np.dtype):
+        return assemble.full_like(aval, value)
+    for scalar in (float(value), complex(value)):
+        if aval.weak_type and aval is core.get_aval(scalar):  # weakly typed numbers are Python's
+            return scalar
+    return np.asarray(value, aval.dtype)[()]
+
+
+def instantiate(tangent: Any) -> Array:
+    """The tangent as an array: zeros for a symbolic zero."""
+    return zeros(tangent.aval) if type(tangent) is tangents.Zero else tangent
+
+
+def unbroadcast(ct: Array, aval: Any) -> Array:
+    """The cotangent of an operand that an elementwise operation repeated: summed over what it had not."""
+    found = core.get_aval(ct)
+    if found.shape == aval.shape:
+        return ct
+    if not aval.shape:
+        return reductions.reduce_sum(ct, range(found.ndim))
+    stretched = tuple(axis for axis in range(found.ndim) if aval.shape[axis] == 1 and found.shape[axis] != 1)
+    return shape.reshape(reductions.reduce_sum(ct, stretched), aval.shape)
+
+
+def broadcast_tangent(tangent: Array, aval: Any) -> Array:
+    """The tangent of an operand that an elementwise operation repeats, in the shape of the result."""
+    shape = core.get_aval(tangent).shape
+    if shape == aval.shape:
+        return tangent
+    return assemble.broadcast_in_dim(tangent, aval.shape, tuple(range(len(aval.shape) - len(shape), len(aval.shape))))

@@ -1,0 +1,331 @@
+"""scatter: windows of updates written, or combined, into an array at starts that are read from an array of indices.
+
+Updates are applied in row-major order of the index vectors: the last of several that meet one element wins, and sums
+are rounded in that order. Windows that do not lie inside are left out, or moved inside under CLIP. Typing and the
+dimension numbers are XLA's (openxla.org/xla/operation_semantics#scatter).
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, runtime
+from weft.core import kinds
+from weft.operations import arithmetic, key_words, shape
+from weft.operations.gather import (
+    check_batching,
+    check_disjoint,
+    check_index_map,
+    check_indices,
+    check_sorted_dims,
+    moved_dims,
+    window_places,
+)
+from weft.operations.general_reduce import check_elementwise, run_with_numpy
+from weft.operations.settings import GatherScatterMode, ScatterDimensionNumbers
+from weft.operations.static import canonical_shape
+
+Array = Any
+ArrayLike = Any
+Params = dict[str, Any]
+
+
+# ---- typing
+
+
+def _check_numbers(array: Any, indices: Any, updates: Any, numbers: ScatterDimensionNumbers) -> None:
+    name = "scatter"
+    window_dims, inserted, index_map, batching, index_batching = numbers
+    check_indices(name, indices)
+    rank = indices.ndim - 1 + len(window_dims)
+    if updates.ndim != rank:
+        raise TypeError(f"[{name}] updates must have rank {rank}, got {updates.str_short()}")
+    check_sorted_dims(name, "update_window_dims", window_dims, updates.ndim)
+    check_sorted_dims(name, "inserted_window_dims", inserted, array.ndim)
+    check_batching(name, array, indices, batching, index_batching, "scatter_indices_batching_dims")
+    check_disjoint(name, ("inserted_window_dims", inserted), ("operand_batching_dims", batching))
+    window_rank = len(window_dims) + len(inserted) + len(batching)
+    if window_rank != array.ndim:
+        raise TypeError(f"[{name}] a window of rank {window_rank} does not fit the operand {array.str_short()}")
+    check_index_map(name, "scatter_dims_to_operand_dims", index_map, array, indices, batching)
+
+
+def _scatter_typing(
+    array: Any, indices: Any, updates: Any, *, dimension_numbers: ScatterDimensionNumbers, **_: Any
+) -> Any:
+    name, numbers = "scatter", dimension_numbers
+    if array.dtype != updates.dtype:
+        raise TypeError(
+            f"[{name}] operand and updates must have the same dtype, got {array.str_short()}, {updates.str_short()}"
+        )
+    _check_numbers(array, indices, updates, numbers)
+    kept = [d for d in range(array.ndim) if d not in {*numbers.inserted_window_dims, *numbers.operand_batching_dims}]
+    for dim, update_dim in zip(kept, numbers.update_window_dims, strict=True):
+        if updates.shape[update_dim] > array.shape[dim]:
+            raise TypeError(
+                f"[{name}] the window of updates {updates.str_short()}, axis {update_dim}, "
+                f"exceeds axis {dim} of the operand {array.str_short()}"
+            )
+    batch = tuple([n for dim, n in enumerate(updates.shape) if dim not in numbers.update_window_dims])
+    if batch != indices.shape[:-1]:
+        raise TypeError(
+            f"[{name}] updates {updates.str_short()} hold {batch} windows, but the indices {indices.str_short()} "
+            f"place {indices.shape[:-1]}"
+        )
+    return runtime.ShapedArray(array.shape, array.dtype, array.weak_type)
+
+
+def _scatter_windows(avals: Sequence[Any], out: Any, params: Params) -> kinds.Windows:
+    numbers = params["dimension_numbers"]
+    array, _, updates = avals
+    batching = tuple(zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True))
+    moved, batch = moved_dims(
+        array.ndim, updates.ndim, numbers.update_window_dims, numbers.inserted_window_dims, batching
+    )
+    index_map = tuple(numbers.scatter_dims_to_operand_dims)
+    sizes = [1 if moved[dim] is None else updates.shape[moved[dim]] for dim in index_map]
+    most = tuple([array.shape[dim] - size for dim, size in zip(index_map, sizes, strict=True)])
+    return kinds.Windows(index_map, moved, batch, most)
+
+
+# ---- reference
+
+
+def _scatter_reference(array: Any, indices: Any, updates: Any, *, update_jaxpr: Any, **params: Any) -> np.ndarray:
+    out, indices, updates = np.array(array), np.asarray(indices), np.asarray(updates)
+    if not out.size or not updates.size:
+        return out
+    avals = [runtime.ShapedArray(x.shape, x.dtype) for x in (out, indices, updates)]
+    windows = _scatter_windows(avals, avals[0], params)
+    places, inside = window_places(windows, out.shape, indices, updates.shape)
+    order = [*windows.batch, *[dim for dim in range(updates.ndim) if dim not in windows.batch]]
+    places, inside, values = [np.transpose(x, order).reshape(-1) for x in (places, inside, updates)]
+    if params["mode"] is not GatherScatterMode.CLIP:
+        places, values = places[inside], values[inside]
+    flat = out.reshape(-1)
+    for turn in _turns(places):
+        old, new = flat[places[turn]], values[turn]
+        flat[places[turn]] = new if update_jaxpr is None else run_with_numpy(update_jaxpr, [old, new])[0]
+    return flat.reshape(out.shape)
+
+
+def _turns(places: np.ndarray) -> list[np.ndarray]:
+    """The positions of the first update of every element, of the second, and so on."""
+    if not places.size:
+        return []
+    order = np.argsort(places, kind="stable")
+    ordered = places[order]
+    first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    starts = np.flatnonzero(first)
+    turn = np.arange(len(places)) - starts[np.cumsum(first) - 1]
+    by_turn = np.argsort(turn, kind="stable")
+    cuts = np.cumsum(np.bincount(turn))[:-1]
+    return [order[part] for part in np.split(by_turn, cuts)]
+
+
+# ---- primitives
+
+
+def _scatter_primitive(name: str) -> core.Primitive:
+    primitive = core.Primitive(
+        name,
+        kind=kinds.Scatter(
+            windows=_scatter_windows,
+            update=lambda params: params["update_jaxpr"],
+            clips=lambda params: params["mode"] is GatherScatterMode.CLIP,
+            unique=lambda params: params["unique_indices"],
+            reference=_scatter_reference,
+        ),
+    )
+    primitive.def_abstract_eval(_scatter_typing)
+    return primitive
+
+
+scatter_p = _scatter_primitive("scatter")
+scatter_p.on_words = key_words.scatter
+scatter_add_p = _scatter_primitive("scatter-add")
+scatter_sub_p = _scatter_primitive("scatter-sub")
+scatter_mul_p = _scatter_primitive("scatter-mul")
+scatter_min_p = _scatter_primitive("scatter-min")
+scatter_max_p = _scatter_primitive("scatter-max")
+
+
+@functools.lru_cache(maxsize=512)
+def combination(primitive: core.Primitive, aval: Any, backward: bool = False) -> core.Jaxpr:
+    """The jaxpr of ``primitive old update`` on scalars: one object, which transposed equations do not share."""
+    closed, _ = core.trace_to_jaxpr(lambda old, new: [primitive.bind(old, new)], [aval, aval])
+    return closed.jaxpr
+
+
+def _scatter(
+    primitive: core.Primitive,
+    combine: core.Primitive | None,
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: str | GatherScatterMode | None,
+) -> Array:
+    jaxpr = None
+    if combine is not None:
+        dtype = core.get_aval(operand).dtype
+        jaxpr = combination(combine, runtime.ShapedArray((), dtype))
+    return primitive.bind(
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers=dimension_numbers,
+        indices_are_sorted=bool(indices_are_sorted),
+        unique_indices=bool(unique_indices),
+        mode=GatherScatterMode.from_any(mode),
+        update_jaxpr=jaxpr,
+        update_consts=(),
+    )
+
+
+# ---- public functions
+
+
+def scatter(
+    operand: ArrayLike,
+    scatter_indices: ArrayLike,
+    updates: ArrayLike,
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | GatherScatterMode | None = None,
+) -> Array:
+    """``operand`` with windows of ``updates`` written at the starts in ``scatter_indices``; the last one wins.
+
+    ``mode`` says what becomes of a window that does not lie inside: left out ("drop", the default), or moved inside
+    ("clip"). Raises TypeError for dimension numbers that do not fit the shapes, or different dtypes.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter(np.int32([5, 6, 7]), np.int32([[2], [0], [2]]), np.int32([1, 2, 3]), numbers).tolist()
+    [2, 6, 3]
+    """
+    return _scatter(
+        scatter_p, None, operand, scatter_indices, updates, dimension_numbers, indices_are_sorted, unique_indices, mode
+    )
+
+
+def _combining(name: str, primitive: core.Primitive, combine: core.Primitive, summary: str, example: str) -> Any:
+    """A public function that combines updates with the elements they meet."""
+
+    def function(
+        operand: ArrayLike,
+        scatter_indices: ArrayLike,
+        updates: ArrayLike,
+        dimension_numbers: ScatterDimensionNumbers,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: str | GatherScatterMode | None = None,
+    ) -> Array:
+        return _scatter(
+            primitive, combine, operand, scatter_indices, updates, dimension_numbers, indices_are_sorted,
+            unique_indices, mode,
+        )  # fmt: skip
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""{summary}
+
+    Several updates of one element are applied in the order of their indices. Parameters and errors as ``scatter``'s.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.{name}(np.int32([5, 6, 7]), np.int32([[2], [0], [2]]), np.int32([1, 2, 3]), numbers).tolist()
+    {example}
+    """
+    return function
+
+
+scatter_add = _combining(
+    "scatter_add", scatter_add_p, arithmetic.add_p, "``operand`` with windows of ``updates`` added.", "[7, 6, 11]"
+)
+scatter_sub = _combining(
+    "scatter_sub", scatter_sub_p, arithmetic.sub_p, "``operand`` with windows of ``updates`` subtracted.", "[3, 6, 3]"
+)
+scatter_mul = _combining(
+    "scatter_mul", scatter_mul_p, arithmetic.mul_p, "``operand`` multiplied by windows of ``updates``.", "[10, 6, 21]"
+)
+scatter_min = _combining(
+    "scatter_min", scatter_min_p, arithmetic.min_p, "The minimum of ``operand`` and windows of ``updates``.",
+    "[2, 6, 1]",
+)  # fmt: skip
+scatter_max = _combining(
+    "scatter_max", scatter_max_p, arithmetic.max_p, "The maximum of ``operand`` and windows of ``updates``.",
+    "[5, 6, 7]",
+)  # fmt: skip
+
+
+_computations: weakref.WeakKeyDictionary[Any, dict[Any, core.Jaxpr]] = weakref.WeakKeyDictionary()
+
+
+def _computation(function: Callable[[Any], Any], aval: Any) -> core.Jaxpr:
+    """The jaxpr of ``function(old)`` on scalars, which ignores the update; one object for each function and dtype."""
+    try:
+        known = _computations.setdefault(function, {})
+    except TypeError:  # not weakly referable or not hashable
+        known = {}
+    found = known.get(aval)
+    if found is not None:
+        return found
+
+    def flat(old: Any, _: Any) -> list[Any]:
+        out = function(old)
+        if isinstance(out, (tuple, list, dict)) or out is None:
+            raise ValueError(f"[scatter_apply] the function must return one array, got {out!r}")
+        return [out]
+
+    closed, out_avals = core.trace_to_jaxpr(flat, [aval, aval])
+    if closed.consts:
+        raise NotImplementedError("[scatter_apply] the function must not close over arrays or tracers; pass scalars")
+    if out_avals[0].shape or out_avals[0].dtype != aval.dtype:
+        raise ValueError(f"[scatter_apply] the function must return {aval.str_short()}, got {out_avals[0].str_short()}")
+    check_elementwise(closed.jaxpr)
+    known[aval] = closed.jaxpr
+    return closed.jaxpr
+
+
+def scatter_apply(
+    operand: Array,
+    scatter_indices: Array,
+    func: Callable[[Array], Array],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Sequence[int] = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: str | GatherScatterMode | None = None,
+) -> Array:
+    """``operand`` with ``func`` applied to windows of it; as often as an element is met.
+
+    ``update_shape`` is the shape that updates would have. ``func`` must be elementwise and keep the dtype.
+
+    >>> numbers, indices = lax.ScatterDimensionNumbers((), (0,), (0,)), np.int32([[2], [2]])
+    >>> lax.scatter_apply(np.int32([5, 6, 7]), indices, lambda v: v + 1, numbers, update_shape=(2,)).tolist()
+    [5, 6, 9]
+    """
+    dtype = core.get_aval(operand).dtype
+    jaxpr = _computation(func, runtime.ShapedArray((), dtype))
+    zero, sizes = np.zeros((), dtype)[()], canonical_shape("scatter_apply", update_shape)
+    updates = shape.broadcast_in_dim(zero, sizes, ()) if sizes else zero
+    return scatter_p.bind(
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers=dimension_numbers,
+        indices_are_sorted=bool(indices_are_sorted),
+        unique_indices=bool(unique_indices),
+        mode=GatherScatterMode.from_any(mode),
+        update_jaxpr=jaxpr,
+        update_consts=(),
+    )

@@ -1,0 +1,220 @@
+"""Sorting along one axis: sort of several operands by the first of them, top_k.
+
+The order is total: numbers ascending, -0.0 equal to 0.0, NaN last; complex numbers by real, then imaginary part; equal
+keys keep their order. Keys of at most 32 bits become unsigned integers of that order, and with the position in the low
+half of a word of 64 bits all words differ, so that the fastest unstable sort of integers gives the stable order::
+
+    sort f32[3] [2.0, nan, -1.0]   ->  words c000_0000|0, ffff_ffff|1, 407f_ffff|2  ->  sorted, positions 2 0 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import core, dtypes, runtime
+from weft.core import kinds
+from weft.core import tangents as tangent_types
+from weft.operations.elementwise import BOOL, COMPLEX, REAL, check_dtype
+from weft.operations.gather import gather
+from weft.operations.later import ops
+from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
+from weft.operations.shape import shape_of
+from weft.operations.static import canonical_axis, integer
+
+Array = Any
+ArrayLike = Any
+
+
+# ---- order
+
+
+def order_words(x: np.ndarray) -> list[np.ndarray]:
+    """Unsigned integers that are ordered as the elements are; two arrays, the first more significant, for complex."""
+    kind = x.dtype.kind
+    if kind == "c":
+        return [*order_words(np.ascontiguousarray(np.real(x))), *order_words(np.ascontiguousarray(np.imag(x)))]
+    if kind == "b":
+        return [x.view(np.uint8)]
+    if dtypes.issubdtype(x.dtype, np.unsignedinteger):
+        return [x.astype(np.uint8) if x.dtype.kind == "V" else x]
+    if dtypes.issubdtype(x.dtype, np.integer):
+        whole = x.astype(np.int8) if x.dtype.kind == "V" else x
+        word = np.dtype(f"u{whole.dtype.itemsize}")
+        return [whole.view(word) ^ word.type(1 << (word.itemsize * 8 - 1))]
+    return [_float_words(x)]
+
+
+def _float_words(x: np.ndarray) -> np.ndarray:
+    """Bits of floats, those of negative ones turned over: ascending, with one zero, NaN above all."""
+    word = np.dtype(f"u{x.dtype.itemsize}")
+    sign = word.type(1 << (word.itemsize * 8 - 1))
+    bits = np.ascontiguousarray(x).view(word)
+    words = np.where(bits & sign, ~bits, bits | sign)
+    words[bits == sign] = sign  # -0.0 is 0.0
+    words[x != x] = np.iinfo(word).max
+    return words
+
+
+def stable_order(keys: Sequence[np.ndarray]) -> np.ndarray:
+    """The positions, along the last axis, in the order of the keys; the first key counts most."""
+    words = [word for key in keys for word in order_words(key)]
+    count = words[0].shape[-1]
+    if len(words) == 1 and words[0].dtype.itemsize <= 4 and count < 2**32:
+        packed = words[0].astype(np.uint64)
+        packed <<= np.uint64(32)
+        packed |= np.arange(count, dtype=np.uint64)
+        packed.sort(axis=-1)
+        packed &= np.uint64(0xFFFFFFFF)
+        return packed.view(np.int64)
+    if len(words) == 1:
+        return np.argsort(words[0], axis=-1, kind="stable")
+    return np.lexsort(words[::-1], axis=-1)
+
+
+def _sorted_values(x: np.ndarray) -> np.ndarray | None:
+    """The elements in order where no position is needed; None where equal elements can be told apart."""
+    if x.dtype.kind in "iub":
+        return np.sort(x, axis=-1)
+    if x.dtype.kind == "f" and x.dtype.itemsize >= 4:
+        zeros = x == 0
+        if zeros.any() and np.signbit(x[zeros]).any():
+            return None
+        return np.sort(x, axis=-1)
+    return None
+
+
+def _sort(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> tuple[np.ndarray, ...]:
+    rows = [np.moveaxis(np.asarray(x), dimension, -1) for x in operands]
+    alone = _sorted_values(rows[0]) if len(rows) == 1 else None
+    if alone is not None:
+        found = [alone]
+    else:
+        order = stable_order([np.ascontiguousarray(x) for x in rows[:num_keys]])
+        found = [np.take_along_axis(x, order, axis=-1) for x in rows]
+    return tuple([np.ascontiguousarray(np.moveaxis(x, -1, dimension)) for x in found])
+
+
+def _sort_typing(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> list[Any]:
+    shapes = [x.shape for x in operands]
+    if any(shape != shapes[0] for shape in shapes):
+        raise TypeError(f"Arguments to sort must have equal shapes, got: {' '.join(map(str, shapes))}")
+    for position, x in enumerate(operands[:num_keys]):
+        check_dtype("sort", position, x, BOOL | REAL | COMPLEX)
+    return list(operands)
+
+
+def _along(x: Array, order: Array, axis: int) -> Array:
+    """Elements along an axis at positions, for each position of the other axes."""
+    batch = tuple([dim for dim in range(len(shape_of(order))) if dim != axis])
+    numbers = GatherDimensionNumbers((), (axis,), (axis,), batch, batch)
+    starts = ops.expand_dims(order, (len(shape_of(order)),))
+    return gather(x, starts, numbers, (1,) * len(shape_of(x)), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+
+
+def _moved(tangents: Sequence[Any], order: Array, axis: int) -> list[Any]:
+    return [x if isinstance(x, tangent_types.Zero) else _along(x, order, axis) for x in tangents]
+
+
+def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> tuple[Any, Any]:
+    """Tangents go where their elements go."""
+    positions = ops.broadcasted_iota(np.dtype(np.int32), shape_of(primals[0]), dimension)
+    *results, order = sort_p.bind(*primals, positions, dimension=dimension, **params)
+    return results, _moved(tangents, order, dimension)
+
+
+sort_p = core.Primitive("sort", kind=kinds.External(call=_sort), multiple_results=True)
+sort_p.def_abstract_eval(_sort_typing)
+sort_p.jvp, sort_p.transpose = _sort_jvp, None
+
+
+# ---- top_k
+
+
+def _top_k(x: Any, *, axis: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.moveaxis(np.asarray(x), axis, -1)
+    words = ~order_words(np.ascontiguousarray(rows))[0]  # descending; of equal ones the first
+    if words.dtype.itemsize <= 4:
+        packed = (words.astype(np.uint64) << np.uint64(32)) | np.arange(rows.shape[-1], dtype=np.uint64)
+        if 0 < k < rows.shape[-1]:
+            packed = np.partition(packed, k - 1, axis=-1)[..., :k]
+        order = (np.sort(packed, axis=-1)[..., :k] & np.uint64(0xFFFFFFFF)).view(np.int64)
+    else:
+        order = np.argsort(words, axis=-1, kind="stable")[..., :k]
+    values = np.take_along_axis(rows, order, axis=-1)
+    back = [np.ascontiguousarray(np.moveaxis(part, -1, axis)) for part in (values, order.astype(np.int32))]
+    return back[0], back[1]
+
+
+def _top_k_typing(x: Any, *, axis: int, k: int) -> list[Any]:
+    check_dtype("top_k", 0, x, BOOL | REAL)
+    if k < 0:
+        raise ValueError(f"k argument to top_k must be nonnegative, got {k}")
+    if k > x.shape[axis]:
+        raise ValueError(
+            f"k argument to top_k must be no larger than size along axis; got k={k} with shape={list(x.shape)} and "
+            f"axis={axis}"
+        )
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    return [runtime.ShapedArray(shape, x.dtype, x.weak_type), runtime.ShapedArray(shape, np.dtype(np.int32), False)]
+
+
+top_k_p = core.Primitive("top_k", kind=kinds.External(call=_top_k), multiple_results=True)
+top_k_p.def_abstract_eval(_top_k_typing)
+
+
+def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, k: int) -> tuple[Any, Any]:
+    values, positions = top_k_p.bind(*primals, axis=axis, k=k)
+    integers = tangent_types.Zero(tangent_types.tangent_aval(core.get_aval(positions)))
+    return [values, positions], [*_moved(tangents, positions, axis), integers]
+
+
+top_k_p.jvp, top_k_p.transpose = _top_k_jvp, None
+
+
+# ---- public functions
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """An array sorted along ``dimension``, or several in the order of the first ``num_keys`` of them.
+
+    NaN is last, -0.0 equals 0.0; equal keys keep their order whatever ``is_stable`` says. Raises TypeError for
+    different shapes, ValueError for an impossible ``num_keys`` or dimension.
+
+    >>> [x.tolist() for x in lax.sort((np.int32([3, 1, 2]), np.int32([7, 8, 9])))]
+    [[1, 2, 3], [8, 9, 7]]
+    """
+    several = isinstance(operand, tuple | list)
+    operands = list(operand) if several else [operand]
+    if not operands:
+        raise TypeError("Sort requires at least one operand")
+    if not 1 <= num_keys <= len(operands):
+        raise ValueError(f"num_keys={num_keys} must be between 1 and len(operand)={len(operands)}")
+    axis = canonical_axis(dimension, len(shape_of(operands[0])), "sort")
+    found = sort_p.bind(*operands, dimension=axis, is_stable=bool(is_stable), num_keys=int(num_keys))
+    return tuple(found) if several else found[0]
+
+
+def sort_key_val(
+    keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
+) -> tuple[Array, Array]:
+    """``keys`` sorted along ``dimension``, and ``values`` in the order of them.
+
+    >>> [x.tolist() for x in lax.sort_key_val(np.int32([3, 1]), np.int32([7, 8]))]
+    [[1, 3], [8, 7]]
+    """
+    return sort((keys, values), dimension=dimension, is_stable=is_stable, num_keys=1)
+
+
+def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
+    """The ``k`` largest elements along ``axis``, descending, and their positions; of equal ones the first.
+
+    NaN counts as the largest. Raises ValueError for a ``k`` beyond the extent.
+
+    >>> [x.tolist() for x in lax.top_k(np.int32([3, 9, 5]), 2)]
+    [[9, 5], [1, 2]]
+    """
+    count = integer(k, "top_k", "k")
+    return list(top_k_p.bind(operand, k=count, axis=canonical_axis(axis, len(shape_of(operand)), "top_k")))

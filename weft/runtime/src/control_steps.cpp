@@ -1,0 +1,629 @@
+// Steps that run programs inside a program: loops and branches.
+//
+// A nested program is an Executable whose plan runs in a frame of its own. Its inputs are addresses in the outer frame,
+// its results go where the outer plan wants them. A loop keeps two blocks of memory for each part of its state that the
+// body cannot update in place, and swaps them; nothing is allocated from one iteration to the next.
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "array.h"
+#include "cold_functions.h"
+#include "exec.h"
+#include "plan.h"
+#include "stream.h"
+
+namespace weft {
+namespace {
+
+constexpr double kUnknownTrips = 1000;  // what a loop that ends by a condition is taken to run
+constexpr int kSignalInterval = 256;    // iterations between looks at the clock
+
+// Memory for the length of one run.
+class Workspace {
+ public:
+  Workspace() = default;
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+  ~Workspace() {
+    if (buffer_ != nullptr) buffer_release(buffer_);
+  }
+  bool allocate(int64_t bytes) {
+    buffer_ = buffer_allocate(bytes);
+    return buffer_ != nullptr;
+  }
+  char* at(int64_t offset) const { return buffer_->data + offset; }
+
+ private:
+  Buffer* buffer_ = nullptr;
+};
+
+int64_t padded(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
+
+// A program and the arrays it always takes first.
+struct Nested {
+  Executable* program = nullptr;  // owned
+  std::vector<PyObject*> consts;  // owned Arrays
+
+  ~Nested() {
+    Py_XDECREF(reinterpret_cast<PyObject*>(program));
+    for (PyObject* array : consts) Py_DECREF(array);
+  }
+  const Plan& plan() const { return *program->plan; }
+  int traverse(visitproc visit, void* arg) const {
+    Py_VISIT(program);
+    return 0;
+  }
+};
+
+// The frame of a nested program: its slots, and temporaries at `arena`.
+class NestedFrame {
+ public:
+  explicit NestedFrame(const Nested& nested)
+      : nested_(nested), slots_(size_t(nested.plan().n_slots())), owners_(slots_.size()),
+        dynamic_(size_t(nested.plan().n_dynamic)) {
+    for (size_t i = 0; i < nested.consts.size(); ++i)
+      slots_[i] = reinterpret_cast<Array*>(nested.consts[i])->buffer->data;
+  }
+
+  void set_arena(char* arena) {
+    const Plan& plan = nested_.plan();
+    size_t slot = size_t(plan.n_inputs) + plan.outputs.size();
+    for (const auto& temp : plan.temps) slots_[slot++] = arena + temp.first;
+  }
+  char*& input(size_t i) { return slots_[nested_.consts.size() + i]; }
+  char*& output(size_t i) { return slots_[size_t(nested_.plan().n_inputs) + i]; }
+
+  // Outputs that are no fresh memory get the address of what they share.
+  void resolve_outputs() {
+    const Plan& plan = nested_.plan();
+    for (size_t i = 0; i < plan.outputs.size(); ++i) {
+      const OutputPlan& spec = plan.outputs[i];
+      if (spec.kind == OutputKind::output) output(i) = output(size_t(spec.source));
+      else if (spec.kind != OutputKind::fresh) output(i) = slots_[size_t(spec.source)];
+    }
+  }
+
+  Status run(Frame& outer) {
+    Frame frame{slots_.data(), owners_.data(), dynamic_.data()};
+    frame.suspended = outer.suspended;
+    frame.on_stream = outer.on_stream;
+    frame.number = outer.number;
+    Status status = Status::ok;
+    for (const auto& step : nested_.plan().steps) {
+      status = step->run(frame);
+      if (status != Status::ok) break;
+    }
+    outer.suspended = frame.suspended;
+    if (frame.error != nullptr) {
+      outer.error = frame.error;
+      outer.error_traceback = frame.error_traceback;
+    }
+    return status;
+  }
+
+ private:
+  const Nested& nested_;
+  std::vector<char*> slots_;
+  std::vector<Buffer*> owners_;
+  std::vector<int64_t> dynamic_;
+};
+
+// Looks for a pending interrupt now and then where no stream does. ok, or python_error with the GIL held.
+class SignalWatch {
+ public:
+  Status look(Frame& frame) {
+    if (stream_cancelled(frame.number)) return Status::cancelled;
+    // A task of the stream may run on any thread, without the GIL; whoever waits for it looks for signals.
+    if (frame.on_stream || frame.number != 0 || ++count_ % kSignalInterval != 0) return Status::ok;
+    auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::milliseconds(50)) return Status::ok;
+    last_ = now;
+    if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
+    if (PyErr_CheckSignals() != 0) return Status::python_error;
+    frame.suspended = PyEval_SaveThread();
+    return Status::ok;
+  }
+
+ private:
+  int64_t count_ = 0;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+struct Strided {
+  Place place;
+  int64_t stride;
+};
+
+class LoopStep final : public Step {
+ public:
+  Status run(Frame& frame) const override {
+    try {
+      return run_loop(frame);
+    } catch (const std::bad_alloc&) {
+      return Status::no_memory;
+    }
+  }
+  double cost_ns() const override {
+    double once = 100 + body.plan().cost_ns + (has_cond() ? cond.plan().cost_ns : 0);
+    return once * (has_cond() ? kUnknownTrips : double(trips));
+  }
+  bool is_python() const override { return body.plan().has_python || (has_cond() && cond.plan().has_python); }
+  bool is_unbounded() const override {
+    return has_cond() || body.plan().unbounded;
+  }
+  int traverse(visitproc visit, void* arg) const override {
+    if (int status = body.traverse(visit, arg); status != 0) return status;
+    return cond.traverse(visit, arg);
+  }
+
+  bool has_cond() const { return cond.program != nullptr; }
+
+  Nested body, cond;
+  std::vector<Place> tested, captured, carry;
+  std::vector<int64_t> carry_bytes;
+  std::vector<Strided> inputs, outputs;
+  std::vector<int64_t> output_bytes;
+  int64_t trips = 0;
+  bool reverse = false;
+
+ private:
+  // What the body does to part i of the state: leaves a new value in fresh memory, in its own, or in another's.
+  enum class Update { swap, in_place, move, copy };
+
+  std::vector<Update> updates() const {
+    const Plan& plan = body.plan();
+    int32_t first = int32_t(body.consts.size() + captured.size());
+    std::vector<int> sharers(size_t(plan.n_inputs));
+    for (const OutputPlan& spec : plan.outputs)
+      if (spec.kind == OutputKind::donated || spec.kind == OutputKind::input) ++sharers[size_t(spec.source)];
+    std::vector<Update> found(carry.size(), Update::copy);
+    for (size_t i = 0; i < carry.size(); ++i) {
+      const OutputPlan& spec = plan.outputs[i];
+      if (spec.kind == OutputKind::fresh) found[i] = Update::swap;
+      if (spec.kind != OutputKind::donated && spec.kind != OutputKind::input) continue;
+      bool is_state = spec.source >= first && spec.source < first + int32_t(carry.size());
+      if (spec.source == first + int32_t(i)) found[i] = Update::in_place;
+      else if (is_state && sharers[size_t(spec.source)] == 1 && spec.kind == OutputKind::donated &&
+               carry_bytes[size_t(spec.source - first)] == carry_bytes[i])
+        found[i] = Update::move;
+    }
+    return found;
+  }
+
+  Status run_loop(Frame& frame) const {
+    std::vector<Update> how = updates();
+    NestedFrame inner(body), test(has_cond() ? cond : body);
+    size_t n = carry.size(), first = captured.size();
+    // State that is not updated in place has a second block; the arenas and the condition's result follow.
+    bool any_moves = std::find(how.begin(), how.end(), Update::move) != how.end();
+    std::vector<int64_t> offsets(n);
+    int64_t bytes = 0;
+    for (size_t i = 0; i < n; ++i) {
+      offsets[i] = bytes;
+      if (any_moves || how[i] != Update::in_place) bytes += padded(carry_bytes[i]);
+    }
+    int64_t body_arena = bytes, cond_arena = body_arena + padded(body.plan().arena_bytes);
+    int64_t result = cond_arena + (has_cond() ? padded(cond.plan().arena_bytes) : 0);
+    Workspace memory;
+    if (!memory.allocate(result + 64)) return Status::no_memory;
+    std::vector<char*> now(n), spare(n);
+    for (size_t i = 0; i < n; ++i) {
+      now[i] = carry[i].address(frame);
+      spare[i] = memory.at(offsets[i]);
+    }
+    for (size_t i = 0; i < first; ++i) inner.input(i) = captured[i].address(frame);
+    inner.set_arena(memory.at(body_arena));
+    if (has_cond()) {
+      for (size_t i = 0; i < tested.size(); ++i) test.input(i) = tested[i].address(frame);
+      test.set_arena(memory.at(cond_arena));
+    }
+    Status status = Status::ok;
+    SignalWatch watch;
+    for (int64_t trip = 0; status == Status::ok; ++trip) {
+      if (has_cond()) {
+        bool goes_on;
+        status = ask(frame, test, now, memory.at(result), &goes_on);
+        if (status != Status::ok || !goes_on) break;
+      } else if (trip == trips) {
+        break;
+      }
+      status = watch.look(frame);
+      if (status == Status::ok) status = step(frame, inner, how, now, spare, reverse ? trips - 1 - trip : trip);
+    }
+    if (status == Status::ok && !settle(frame, now)) status = Status::no_memory;
+    return status;
+  }
+
+  Status ask(Frame& frame, NestedFrame& test, const std::vector<char*>& now, char* result, bool* goes_on) const {
+    for (size_t i = 0; i < now.size(); ++i) test.input(tested.size() + i) = now[i];
+    test.output(0) = result;
+    test.resolve_outputs();
+    Status status = test.run(frame);
+    *goes_on = status == Status::ok && *test.output(0) != 0;
+    return status;
+  }
+
+  Status step(Frame& frame, NestedFrame& inner, const std::vector<Update>& how, std::vector<char*>& now,
+              std::vector<char*>& spare, int64_t index) const {
+    size_t n = carry.size(), first = captured.size();
+    const Plan& plan = body.plan();
+    for (size_t i = 0; i < n; ++i) inner.input(first + i) = now[i];
+    for (size_t i = 0; i < inputs.size(); ++i)
+      inner.input(first + n + i) = inputs[i].place.address(frame) + index * inputs[i].stride;
+    for (size_t i = 0; i < n; ++i) inner.output(i) = spare[i];
+    for (size_t i = 0; i < outputs.size(); ++i)
+      inner.output(n + i) = outputs[i].place.address(frame) + index * outputs[i].stride;
+    inner.resolve_outputs();
+    if (Status status = inner.run(frame); status != Status::ok) return status;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (plan.outputs[n + i].kind == OutputKind::fresh) continue;
+      char* to = outputs[i].place.address(frame) + index * outputs[i].stride;
+      std::memmove(to, inner.output(n + i), size_t(output_bytes[i]));
+    }
+    // Copies first, into blocks that nothing else holds; then the blocks change hands.
+    std::vector<char*>& old = scratch(now);
+    for (size_t i = 0; i < n; ++i)
+      if (how[i] == Update::copy) std::memcpy(spare[i], inner.output(i), size_t(carry_bytes[i]));
+    for (size_t i = 0; i < n; ++i) {
+      if (how[i] == Update::in_place) continue;
+      if (how[i] == Update::move) {
+        now[i] = inner.output(i);
+        continue;
+      }
+      now[i] = spare[i];
+      spare[i] = old[i];
+    }
+    return reclaim(how, now, spare, old);
+  }
+
+  static std::vector<char*>& scratch(const std::vector<char*>& now) {
+    thread_local std::vector<char*> copy;
+    copy.assign(now.begin(), now.end());
+    return copy;
+  }
+
+  // After a move a block may be the spare of one part and the state of another: hand the spares out anew.
+  Status reclaim(const std::vector<Update>& how, std::vector<char*>& now, std::vector<char*>& spare,
+                 const std::vector<char*>& old) const {
+    bool moved = false;
+    for (Update update : how) moved = moved || update == Update::move;
+    if (!moved) return Status::ok;
+    size_t n = now.size();
+    std::vector<std::pair<char*, int64_t>> blocks;
+    for (size_t i = 0; i < n; ++i) {
+      for (char* block : {old[i], spare[i], now[i]}) {
+        bool known = false;
+        for (const auto& entry : blocks) known = known || entry.first == block;
+        if (!known) blocks.emplace_back(block, carry_bytes[i]);
+      }
+    }
+    for (char* block : now)
+      for (auto& entry : blocks)
+        if (entry.first == block) entry.second = -1;
+    for (size_t i = 0; i < n; ++i)
+      for (auto& entry : blocks)
+        if (entry.second == carry_bytes[i]) {
+          spare[i] = entry.first;
+          entry.second = -1;
+          break;
+        }
+    return Status::ok;
+  }
+
+  // The state goes to where the outer plan wants it; blocks may have been permuted. A value whose home nobody lives in
+  // moves; when only cycles are left, one of them moves out first.
+  bool settle(Frame& frame, std::vector<char*>& now) const {
+    size_t n = carry.size(), left = 0;
+    std::vector<char*> homes(n);
+    for (size_t i = 0; i < n; ++i) {
+      homes[i] = carry[i].address(frame);
+      left += now[i] != homes[i];
+    }
+    std::vector<Workspace> shelters(n);
+    while (left > 0) {
+      bool moved = false;
+      for (size_t i = 0; i < n; ++i) {
+        if (now[i] == homes[i]) continue;
+        bool occupied = false;
+        for (size_t j = 0; j < n; ++j) occupied = occupied || (j != i && now[j] == homes[i]);
+        if (occupied) continue;
+        std::memcpy(homes[i], now[i], size_t(carry_bytes[i]));
+        now[i] = homes[i];
+        --left;
+        moved = true;
+      }
+      if (moved) continue;
+      size_t first = 0;
+      while (now[first] == homes[first]) ++first;
+      if (!shelters[first].allocate(carry_bytes[first])) return false;
+      std::memcpy(shelters[first].at(0), now[first], size_t(carry_bytes[first]));
+      now[first] = shelters[first].at(0);
+    }
+    return true;
+  }
+};
+
+class BranchStep final : public Step {
+ public:
+  Status run(Frame& frame) const override {
+    int32_t index;
+    std::memcpy(&index, which.address(frame), sizeof index);
+    size_t last = branches.size() - 1;
+    const Nested& nested = branches[index < 0 ? 0 : size_t(index) > last ? last : size_t(index)];
+    try {
+      return run_branch(frame, nested);
+    } catch (const std::bad_alloc&) {
+      return Status::no_memory;
+    }
+  }
+  double cost_ns() const override {
+    double most = 0;
+    for (const Nested& nested : branches) most = most < nested.plan().cost_ns ? nested.plan().cost_ns : most;
+    return most;
+  }
+  bool is_python() const override {
+    for (const Nested& nested : branches)
+      if (nested.plan().has_python) return true;
+    return false;
+  }
+  bool is_unbounded() const override {
+    for (const Nested& nested : branches)
+      if (nested.plan().unbounded) return true;
+    return false;
+  }
+  int traverse(visitproc visit, void* arg) const override {
+    for (const Nested& nested : branches)
+      if (int status = nested.traverse(visit, arg); status != 0) return status;
+    return 0;
+  }
+
+  Place which;
+  std::vector<Nested> branches;
+  std::vector<Place> operands, results;
+  std::vector<int64_t> result_bytes;
+
+ private:
+  Status run_branch(Frame& frame, const Nested& nested) const {
+    NestedFrame inner(nested);
+    Workspace memory;
+    if (nested.plan().arena_bytes > 0) {
+      if (!memory.allocate(nested.plan().arena_bytes)) return Status::no_memory;
+      inner.set_arena(memory.at(0));
+    }
+    for (size_t i = 0; i < operands.size(); ++i) inner.input(i) = operands[i].address(frame);
+    for (size_t i = 0; i < results.size(); ++i) inner.output(i) = results[i].address(frame);
+    inner.resolve_outputs();
+    if (Status status = inner.run(frame); status != Status::ok) return status;
+    for (size_t i = 0; i < results.size(); ++i) {
+      char* to = results[i].address(frame);
+      if (inner.output(i) != to) std::memcpy(to, inner.output(i), size_t(result_bytes[i]));
+    }
+    return Status::ok;
+  }
+};
+
+// What a routine that runs on this thread asks for interrupts, and what came of it.
+struct Polled {
+  Frame* frame = nullptr;
+  Status status = Status::ok;
+};
+thread_local Polled t_polled;
+
+// A loop in machine code, its state in registers.
+class RoutineStep final : public Step {
+ public:
+  ~RoutineStep() override { Py_XDECREF(kernel); }
+
+  Status run(Frame& frame) const override {
+    void* stack[24];
+    std::vector<void*> heap;
+    void** bases = stack;
+    if (operands.size() > 24) {
+      heap.resize(operands.size());
+      bases = heap.data();
+    }
+    for (size_t i = 0; i < operands.size(); ++i) bases[i] = operands[i].address(frame);
+    int64_t range[6] = {};
+    Polled before = std::exchange(t_polled, Polled{&frame, Status::ok});  // a signal's handler may run programs too
+    kernel->function(bases, params.data(), helper_table(), range, nullptr);
+    return std::exchange(t_polled, before).status;
+  }
+  double cost_ns() const override { return cost; }
+  bool is_kernel() const override { return true; }
+
+  Kernel* kernel = nullptr;  // owned
+  std::vector<Place> operands;
+  std::vector<int64_t> params;
+  double cost = 0;
+};
+
+bool wrong(const char* message) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
+  return false;
+}
+
+bool read_nested(PyObject* object, Nested* out) {
+  PyObject *program, *consts;
+  if (!PyTuple_Check(object) || !PyArg_ParseTuple(object, "O!O!", ExecutableType, &program, &PyTuple_Type, &consts))
+    return wrong("[executable] a nested program is (Executable, constants)");
+  out->program = reinterpret_cast<Executable*>(Py_NewRef(program));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(consts); ++i) {
+    PyObject* array = PyTuple_GET_ITEM(consts, i);
+    if (!is_array(array)) return wrong("[executable] a constant of a nested program is an Array");
+    out->consts.push_back(Py_NewRef(array));
+    if (executable_check_input(out->program, int32_t(i), reinterpret_cast<Array*>(array)) < 0) return false;
+    if (buffer_wait(reinterpret_cast<Array*>(array)->buffer) < 0) return false;
+  }
+  return true;
+}
+
+// A nested program's input or output must be exactly as large as the place it is bound to.
+bool fits(const Nested& nested, size_t input, int64_t nbytes) {
+  const Plan& plan = nested.plan();
+  size_t slot = nested.consts.size() + input;
+  if (slot < plan.in_avals.size() && plan.in_avals[slot]->nbytes == nbytes) return true;
+  return wrong("[executable] a nested program takes other operands");
+}
+
+bool gives(const Nested& nested, size_t output, int64_t nbytes) {
+  const Plan& plan = nested.plan();
+  if (output < plan.outputs.size() && plan.outputs[output].nbytes == nbytes) return true;
+  return wrong("[executable] a nested program gives other results");
+}
+
+// sequence of (place, nbytes)
+bool read_places(PyObject* sequence, const PlaceReader& places, std::vector<Place>* out, std::vector<int64_t>* sizes) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence); ++i) {
+    PyObject* place;
+    long long nbytes;
+    PyObject* item = PyTuple_GET_ITEM(sequence, i);
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OL", &place, &nbytes) || nbytes < 0)
+      return wrong("[executable] an operand of control flow is (place, bytes)");
+    Place found{};
+    if (!places.place(place, nbytes, &found)) return false;
+    out->push_back(found);
+    sizes->push_back(nbytes);
+  }
+  return true;
+}
+
+// sequence of (place, bytes of one element); `trips` of them lie there
+bool read_rows(PyObject* sequence, const PlaceReader& places, int64_t trips, std::vector<Strided>* out,
+               std::vector<int64_t>* sizes) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence); ++i) {
+    PyObject* place;
+    long long nbytes;
+    int64_t total;
+    PyObject* item = PyTuple_GET_ITEM(sequence, i);
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OL", &place, &nbytes) || nbytes < 0 ||
+        __builtin_mul_overflow(int64_t(nbytes), trips, &total))
+      return wrong("[executable] rows of a loop are (place, bytes of one)");
+    Strided found{};
+    if (!places.place(place, total, &found.place)) return false;
+    found.stride = nbytes;
+    out->push_back(found);
+    sizes->push_back(nbytes);
+  }
+  return true;
+}
+
+bool check_loop(const LoopStep& loop, const std::vector<int64_t>& tested, const std::vector<int64_t>& captured,
+                const std::vector<int64_t>& rows) {
+  size_t n = loop.carry.size();
+  if (loop.body.plan().outputs.size() != n + loop.outputs.size() ||
+      size_t(loop.body.plan().n_inputs) != loop.body.consts.size() + captured.size() + n + rows.size())
+    return wrong("[executable] a loop's body takes or gives another number of values");
+  for (size_t i = 0; i < captured.size(); ++i)
+    if (!fits(loop.body, i, captured[i])) return false;
+  for (size_t i = 0; i < n; ++i)
+    if (!fits(loop.body, captured.size() + i, loop.carry_bytes[i]) || !gives(loop.body, i, loop.carry_bytes[i]))
+      return false;
+  for (size_t i = 0; i < rows.size(); ++i)
+    if (!fits(loop.body, captured.size() + n + i, rows[i])) return false;
+  for (size_t i = 0; i < loop.outputs.size(); ++i)
+    if (!gives(loop.body, n + i, loop.output_bytes[i])) return false;
+  if (!loop.has_cond()) return true;
+  if (loop.cond.plan().outputs.size() != 1 || !gives(loop.cond, 0, 1) ||
+      size_t(loop.cond.plan().n_inputs) != loop.cond.consts.size() + tested.size() + n)
+    return wrong("[executable] a loop's condition takes or gives another number of values");
+  for (size_t i = 0; i < tested.size(); ++i)
+    if (!fits(loop.cond, i, tested[i])) return false;
+  for (size_t i = 0; i < n; ++i)
+    if (!fits(loop.cond, tested.size() + i, loop.carry_bytes[i])) return false;
+  return true;
+}
+
+}  // namespace
+
+void poll_interrupt(const void*, const void*, void* out0, void*, int64_t) {
+  Frame* frame = t_polled.frame;
+  Status status = Status::ok;
+  if (frame != nullptr && stream_cancelled(frame->number)) {
+    status = Status::cancelled;
+  } else if (frame != nullptr && !frame->on_stream && frame->number == 0) {
+    // The caller's own thread: signals are handled here, and other threads get their turn.
+    PyThreadState* suspended = std::exchange(frame->suspended, nullptr);
+    PyEval_RestoreThread(suspended != nullptr ? suspended : PyEval_SaveThread());
+    if (PyErr_CheckSignals() != 0) status = Status::python_error;
+    else if (suspended != nullptr) frame->suspended = PyEval_SaveThread();
+  }
+  t_polled.status = status;
+  int32_t stop = status != Status::ok;
+  std::memcpy(out0, &stop, sizeof stop);
+}
+
+std::unique_ptr<Step> make_routine_step(PyObject* fields, const PlaceReader& places) {
+  PyObject *kernel, *operands;
+  Py_buffer params;
+  double cost;
+  if (!PyArg_ParseTuple(fields, "O!O!y*d;[executable] a routine has 4 fields after its name", KernelType, &kernel,
+                        &PyTuple_Type, &operands, &params, &cost))
+    return nullptr;
+  auto step = std::make_unique<RoutineStep>();
+  step->kernel = reinterpret_cast<Kernel*>(Py_NewRef(kernel));
+  step->cost = cost;
+  step->params.resize(size_t(params.len + 7) / 8);
+  if (params.len > 0) std::memcpy(step->params.data(), params.buf, size_t(params.len));
+  PyBuffer_Release(&params);
+  std::vector<int64_t> bytes;
+  if (!read_places(operands, places, &step->operands, &bytes)) return nullptr;
+  return step;
+}
+
+std::unique_ptr<Step> make_loop_step(PyObject* fields, const PlaceReader& places) {
+  PyObject *body, *cond, *tested, *captured, *carry, *inputs, *outputs;
+  long long trips;
+  int reverse;
+  if (!PyArg_ParseTuple(fields, "OOLpO!O!O!O!O!;[executable] a loop has 9 fields after its name", &body, &cond, &trips,
+                        &reverse, &PyTuple_Type, &tested, &PyTuple_Type, &captured, &PyTuple_Type, &carry,
+                        &PyTuple_Type, &inputs, &PyTuple_Type, &outputs))
+    return nullptr;
+  auto step = std::make_unique<LoopStep>();
+  step->trips = trips;
+  step->reverse = reverse != 0;
+  std::vector<int64_t> tested_bytes, captured_bytes, row_bytes;
+  if (!read_nested(body, &step->body) || (cond != Py_None && !read_nested(cond, &step->cond))) return nullptr;
+  if (!step->has_cond() && trips < 0) return wrong("[executable] a loop without a condition has a count"), nullptr;
+  int64_t rows = step->has_cond() ? 0 : trips;
+  if (!read_places(tested, places, &step->tested, &tested_bytes) ||
+      !read_places(captured, places, &step->captured, &captured_bytes) ||
+      !read_places(carry, places, &step->carry, &step->carry_bytes) ||
+      !read_rows(inputs, places, rows, &step->inputs, &row_bytes) ||
+      !read_rows(outputs, places, rows, &step->outputs, &step->output_bytes))
+    return nullptr;
+  if (!check_loop(*step, tested_bytes, captured_bytes, row_bytes)) return nullptr;
+  return step;
+}
+
+std::unique_ptr<Step> make_branch_step(PyObject* fields, const PlaceReader& places) {
+  PyObject *which, *branches, *operands, *results;
+  if (!PyArg_ParseTuple(fields, "OO!O!O!;[executable] a branch has 4 fields after its name", &which, &PyTuple_Type,
+                        &branches, &PyTuple_Type, &operands, &PyTuple_Type, &results))
+    return nullptr;
+  auto step = std::make_unique<BranchStep>();
+  if (!places.place(which, 4, &step->which)) return nullptr;
+  if (PyTuple_GET_SIZE(branches) == 0) return wrong("[executable] a branch needs programs"), nullptr;
+  std::vector<int64_t> bytes;
+  if (!read_places(operands, places, &step->operands, &bytes) ||
+      !read_places(results, places, &step->results, &step->result_bytes))
+    return nullptr;
+  step->branches = std::vector<Nested>(size_t(PyTuple_GET_SIZE(branches)));
+  for (size_t b = 0; b < step->branches.size(); ++b) {
+    Nested& nested = step->branches[b];
+    if (!read_nested(PyTuple_GET_ITEM(branches, Py_ssize_t(b)), &nested)) return nullptr;
+    if (size_t(nested.plan().n_inputs) != nested.consts.size() + bytes.size() ||
+        nested.plan().outputs.size() != step->result_bytes.size())
+      return wrong("[executable] a branch takes or gives another number of values"), nullptr;
+    for (size_t i = 0; i < bytes.size(); ++i)
+      if (!fits(nested, i, bytes[i])) return nullptr;
+    for (size_t i = 0; i < step->result_bytes.size(); ++i)
+      if (!gives(nested, i, step->result_bytes[i])) return nullptr;
+  }
+  return step;
+}
+
+}  // namespace weft

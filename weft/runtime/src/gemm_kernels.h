@@ -1,0 +1,74 @@
+// The inner kernels of matrix products, built ahead of time for each vector width, and how they are found.
+//
+// Every element of a product is the same sum however the product is cut: the contracted dimension in blocks of
+// kGemmBlock, each a chain of fused multiply-adds in index order from zero, the blocks' sums added in order. So tiles,
+// packing, threads, strides and the machine's vector width are free to differ: the bits do not.
+#pragma once
+
+#include <cstdint>
+
+namespace weft {
+
+// Where one operand is a vector, 16 such chains take the elements of equal index modulo 16 of a block of kGemmVectorBlock;
+// the chains are added in pairs: l and l + 8, then l and l + 4, ...
+constexpr int64_t kGemmBlock = 512;
+constexpr int kGemmLanes = 16;
+constexpr int64_t kGemmVectorBlock = kGemmBlock * kGemmLanes;
+
+// One tile of the result. Strides count elements.
+struct GemmTile {
+  const char* a;
+  int64_t a_row, a_k;  // not looked at by packed kernels: there row r of step k is a[k * height + r]
+  const char* b;
+  int64_t b_k;
+  char* c;
+  int64_t c_row;
+  int64_t k;
+  char* store;    // storing kernels leave the columns of b here, packed
+  int columns;    // of the result, 1 to vectors * lanes
+  bool b_padded;  // whole vectors of b may be read beyond the last column
+  bool add;       // to what is in c, else overwrite
+  bool ahead;     // storing kernels: fetch further columns of the same rows, which are next
+};
+using GemmTileFunction = void (*)(const GemmTile& tile);
+
+// Matrix times vector: y[i] (+)= sum over k of a[i, k] x[k] for rows of a; k is at most kGemmVectorBlock.
+struct GemmVector {
+  const char* a;
+  int64_t a_row, a_k;  // one of them is 1
+  const char* x;
+  int64_t x_k;
+  char* y;
+  int64_t y_row;
+  int64_t rows, k;
+  char* scratch;  // kGemmLanes * (tile + 64 bytes) or kGemmVectorBlock elements
+  int64_t tile;   // rows whose partial sums are kept at once when a's columns are contiguous
+  bool add;
+};
+
+struct GemmKernels {
+  int height, vectors, lanes;  // a whole tile has height rows and vectors * lanes columns
+  int source_bytes;            // of an operand's element
+  int packed_bytes;            // of a packed element
+  int result_bytes;
+  int depth;  // elements along k that one packed step holds: 1, or 2 where products are added in pairs
+  const GemmTileFunction* packed;  // [(rows - 1) * vectors + (vectors of the tile - 1)]
+  const GemmTileFunction* strided;  // the same, or nullptr: operands must be packed
+  const GemmTileFunction* storing;  // a packed, b in place: they pack it in passing; or nullptr
+  // to[step * width_padded + x] = source[step, x] for x < width, zero up to width_padded. Strides in elements.
+  void (*pack)(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int64_t width, int64_t width_padded,
+               char* to);
+  void (*vector)(const GemmVector& work);  // or nullptr
+  double flops_per_ns;                     // of one thread
+};
+
+// Kernels for operands and results of these dtypes (NumPy's characters; 'E' is bfloat16), or nullptr.
+const GemmKernels* gemm_kernels(char source, char result);
+
+// The tables of one instruction set; defined where the compiler can make it.
+const GemmKernels* gemm_kernels_v4(char source, char result);
+const GemmKernels* gemm_kernels_v4_bfloat16();
+const GemmKernels* gemm_kernels_v3(char source, char result);
+const GemmKernels* gemm_kernels_neon(char source, char result);
+
+}  // namespace weft

@@ -1,0 +1,175 @@
+// Vectors of one element type for the kernels of matrix products, at the width the file is compiled for.
+//
+// Everything is in an unnamed namespace and nothing of the standard library is instantiated: each including file is
+// compiled for another instruction set, and the linker must not mix their functions.
+#pragma once
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+#include <cstdint>
+#include <cstring>
+
+namespace weft {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
+struct Half {
+  uint16_t bits;
+};
+struct Bfloat16 {
+  uint16_t bits;
+};
+
+template <class A, class B>
+constexpr bool kSame = false;
+template <class A>
+constexpr bool kSame<A, A> = true;
+
+template <int... i>
+struct Indices {};
+template <int n, int... i>
+struct MakeIndices : MakeIndices<n - 1, n - 1, i...> {};
+template <int... i>
+struct MakeIndices<0, i...> {
+  using Type = Indices<i...>;
+};
+
+// W lanes of T: float, double, uint32_t or uint64_t.
+template <class Element>
+struct Lanes {
+  using T = Element;
+  static constexpr int W = kVectorBytes / int(sizeof(T));
+  typedef T V __attribute__((vector_size(kVectorBytes)));
+  typedef T Unaligned __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
+
+  static inline V load(const T* p) { return *reinterpret_cast<const Unaligned*>(p); }
+  static inline void store(T* p, V v) { *reinterpret_cast<Unaligned*>(p) = v; }
+  static inline V splat(T x) { return splat_over(x, typename MakeIndices<W>::Type{}); }
+
+  // The first n lanes, the others zero; n from 1 to W.
+  static inline V load(const T* p, int n) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return V(_mm512_maskz_loadu_epi32(__mmask16((1u << n) - 1), p));
+    else return V(_mm512_maskz_loadu_epi64(__mmask8((1u << n) - 1), p));
+#else
+    V v{};
+    std::memcpy(&v, p, size_t(n) * sizeof(T));
+    return v;
+#endif
+  }
+  static inline void store(T* p, V v, int n) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << n) - 1), __m512i(v));
+    else _mm512_mask_storeu_epi64(p, __mmask8((1u << n) - 1), __m512i(v));
+#else
+    std::memcpy(p, &v, size_t(n) * sizeof(T));
+#endif
+  }
+
+  // a * b + c, rounded once.
+  static inline V fma(V a, V b, V c) {
+#if defined(__AVX512F__)
+    if constexpr (kSame<T, float>) return V(_mm512_fmadd_ps(__m512(a), __m512(b), __m512(c)));
+    else if constexpr (kSame<T, double>) return V(_mm512_fmadd_pd(__m512d(a), __m512d(b), __m512d(c)));
+    else return a * b + c;
+#elif defined(__AVX2__)
+    if constexpr (kSame<T, float>) return V(_mm256_fmadd_ps(__m256(a), __m256(b), __m256(c)));
+    else if constexpr (kSame<T, double>) return V(_mm256_fmadd_pd(__m256d(a), __m256d(b), __m256d(c)));
+    else return a * b + c;
+#else
+    if constexpr (kSame<T, float> || kSame<T, double>) {
+      for (int i = 0; i < W; ++i) c[i] = kSame<T, float> ? __builtin_fmaf(a[i], b[i], c[i]) : __builtin_fma(a[i], b[i], c[i]);
+      return c;
+    } else {
+      return a * b + c;
+    }
+#endif
+  }
+
+  static inline V add(V a, V b) { return a + b; }
+
+  // The first n lanes of v, the others of old: a masked-out product of zeros must not turn -0 into +0.
+  static inline V keep(V v, V old, int n) {
+    for (int i = 0; i < W; ++i) v[i] = i < n ? v[i] : old[i];
+    return v;
+  }
+
+  // n elements of another type, converted exactly (integers wrap), the other lanes zero.
+  template <class S>
+  static inline V widen(const S* p, int n) {
+    if constexpr (sizeof(S) == sizeof(T)) {
+      return n == W ? load(reinterpret_cast<const T*>(p)) : load(reinterpret_cast<const T*>(p), n);
+    } else {
+      S staged[W];
+      if (n < W) {
+        std::memset(staged, 0, sizeof(staged));
+        std::memcpy(staged, p, size_t(n) * sizeof(S));
+        p = staged;
+      }
+      return widen_all(p);
+    }
+  }
+
+  // W vectors as the rows of a square, turned.
+  static inline void turn(V (&rows)[W]) { turn_from<W / 2>(rows, typename MakeIndices<W>::Type{}); }
+
+ private:
+  template <int... i>
+  static inline V splat_over(T x, Indices<i...>) {
+    return V{(static_cast<void>(i), x)...};
+  }
+
+  static inline V widen_all(const Half* p) {
+#if defined(__AVX512F__)
+    return V(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))));
+#elif defined(__AVX2__)
+    return V(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+#else
+    V v;
+    for (int i = 0; i < W; ++i) {
+      _Float16 half;
+      std::memcpy(&half, p + i, 2);
+      v[i] = T(half);
+    }
+    return v;
+#endif
+  }
+  static inline V widen_all(const Bfloat16* p) {
+    typedef uint16_t Short __attribute__((vector_size(kVectorBytes / 2)));
+    typedef uint32_t Word __attribute__((vector_size(kVectorBytes)));
+    Short bits;
+    std::memcpy(&bits, p, sizeof(bits));
+    return V(__builtin_convertvector(bits, Word) << 16);
+  }
+  template <class S>
+  static inline V widen_all(const S* p) {
+    typedef S Narrow __attribute__((vector_size(W * sizeof(S))));
+    Narrow narrow;
+    std::memcpy(&narrow, p, sizeof(narrow));
+    return __builtin_convertvector(narrow, V);
+  }
+
+  template <int d, int... i>
+  static inline void turn_from(V (&rows)[W], Indices<i...> indices) {
+    if constexpr (d > 0) {
+      for (int r = 0; r < W; ++r) {
+        if (r & d) continue;
+        V low = rows[r], high = rows[r + d];
+        rows[r] = __builtin_shufflevector(low, high, ((i & d) ? W + i - d : i)...);
+        rows[r + d] = __builtin_shufflevector(low, high, ((i & d) ? W + i : i + d)...);
+      }
+      turn_from<d / 2>(rows, indices);
+    }
+  }
+};
+
+}  // namespace
+}  // namespace weft

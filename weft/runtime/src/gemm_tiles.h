@@ -1,0 +1,334 @@
+// The kernels of matrix products as templates: register tiles, packing, matrix times vector. See gemm_kernels.h.
+#pragma once
+
+#include "gemm_kernels.h"
+#include "gemm_lanes.h"
+
+namespace weft {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kHeight = 14, kVectors = 2;  // 28 of 32 registers accumulate; every tile from 8 x 32 on reaches the peak
+#elif defined(__AVX2__)
+constexpr int kHeight = 6, kVectors = 2;  // 12 of 16
+#else
+constexpr int kHeight = 8, kVectors = 2;  // 16 of 32, four lanes
+#endif
+constexpr int kAhead = 16;  // steps of k by which packed columns are prefetched: 3 to 8 % of large products
+
+constexpr int kRowVectors = 8;  // of a row that are fetched together
+constexpr int kRowsAhead = 24;  // of an operand that is packed: its rows lie in different pages
+
+// The sum over k for a tile of `height` x `vectors` vectors.
+enum class Mode { packed, strided, storing };
+
+template <class E, int height, int vectors, Mode mode, bool masked>
+inline void accumulate(const GemmTile& tile, typename E::V (&sums)[height][vectors]) {
+  using T = typename E::T;
+  const T* a = reinterpret_cast<const T*>(tile.a);
+  const T* b = reinterpret_cast<const T*>(tile.b);
+  constexpr bool a_packed = mode != Mode::strided;
+  T* store = reinterpret_cast<T*>(tile.store);
+  const int64_t a_row = a_packed ? 1 : tile.a_row, a_k = a_packed ? height : tile.a_k, b_k = tile.b_k;
+  const int last = tile.columns - (vectors - 1) * E::W;
+  for (int64_t k = tile.k; k > 0; --k) {
+    typename E::V columns[vectors];
+    for (int v = 0; v < vectors; ++v) {
+      if (masked && v == vectors - 1) columns[v] = E::load(b + v * E::W, last);
+      else columns[v] = E::load(b + v * E::W);
+      if (mode == Mode::packed) __builtin_prefetch(b + kAhead * b_k + v * E::W);
+      if (mode == Mode::storing) {
+        __builtin_prefetch(b + kRowsAhead * b_k + v * E::W);
+        E::store(store + v * E::W, columns[v]);
+      }
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < height; ++r) {
+      typename E::V x = E::splat(a[r * a_row]);
+#pragma GCC unroll 4
+      for (int v = 0; v < vectors; ++v) sums[r][v] = E::fma(x, columns[v], sums[r][v]);
+    }
+    a += a_k;
+    b += b_k;
+    if (mode == Mode::storing) {
+      store += vectors * E::W;
+      if (tile.ahead)  // memory likes long contiguous reads: the tiles to the right find theirs in the second cache
+        for (int v = vectors; v < kRowVectors; ++v) __builtin_prefetch(b + kRowsAhead * b_k + v * E::W, 0, 2);
+    }
+  }
+}
+
+template <class E, int height, int vectors, Mode mode>
+void multiply_tile(const GemmTile& tile) {
+  using T = typename E::T;
+  T* c = reinterpret_cast<T*>(tile.c);
+  const int64_t c_row = tile.c_row;
+  const int last = tile.columns - (vectors - 1) * E::W;
+#pragma GCC unroll 16
+  for (int r = 0; r < height; ++r)
+    for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + r * c_row + v * E::W, 1);
+  typename E::V sums[height][vectors] = {};
+  if (last == E::W || tile.b_padded) accumulate<E, height, vectors, mode, false>(tile, sums);
+  else accumulate<E, height, vectors, mode, true>(tile, sums);
+#pragma GCC unroll 16
+  for (int r = 0; r < height; ++r) {
+    T* row = c + r * c_row;
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) {
+      typename E::V sum = sums[r][v];
+      if (v < vectors - 1 || last == E::W) {
+        if (tile.add) sum = E::add(E::load(row + v * E::W), sum);
+        E::store(row + v * E::W, sum);
+      } else {
+        if (tile.add) sum = E::add(E::load(row + v * E::W, last), sum);
+        E::store(row + v * E::W, sum, last);
+      }
+    }
+  }
+}
+
+template <class E, Mode mode>
+struct Tiles {
+  template <int... i>
+  struct Table {
+    static constexpr GemmTileFunction functions[] = {
+        multiply_tile<E, i / kVectors + 1, i % kVectors + 1, mode>...};
+  };
+  template <int... i>
+  static constexpr const GemmTileFunction* table(Indices<i...>) {
+    return Table<i...>::functions;
+  }
+  static constexpr const GemmTileFunction* all() { return table(typename MakeIndices<kHeight * kVectors>::Type{}); }
+};
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// See GemmKernels::pack.
+template <class E, class S>
+void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int64_t width, int64_t padded, char* to) {
+  using T = typename E::T;
+  constexpr int W = E::W;
+  const S* from = reinterpret_cast<const S*>(source);
+  T* out = reinterpret_cast<T*>(to);
+  if (x_stride == 1) {
+    for (int64_t step = 0; step < k; ++step)
+      for (int64_t x = 0; x < padded; x += W) {
+        __builtin_prefetch(from + (step + kRowsAhead) * k_stride + x);
+        int n = int(least(W, width - x));
+        typename E::V v = n > 0 ? E::widen(from + step * k_stride + x, n) : typename E::V{};
+        if (padded - x >= W) E::store(out + step * padded + x, v);
+        else E::store(out + step * padded + x, v, int(padded - x));
+      }
+    return;
+  }
+  if (k_stride == 1) {
+    for (int64_t x = 0; x < padded; x += W) {
+      int n = int(least(W, width - x)), stored = int(least(W, padded - x));
+      for (int64_t step = 0; step < k; step += W) {
+        int steps = int(least(W, k - step));
+        typename E::V rows[W];
+        if (n == W && steps == W) {
+          for (int r = 0; r < W; ++r) rows[r] = E::widen(from + (x + r) * x_stride + step, W);
+        } else {
+          for (int r = 0; r < W; ++r) {
+            rows[r] = typename E::V{};
+            if (r < n) rows[r] = E::widen(from + (x + r) * x_stride + step, steps);
+          }
+        }
+        E::turn(rows);
+        for (int r = 0; r < steps; ++r) {
+          if (stored == W) E::store(out + (step + r) * padded + x, rows[r]);
+          else E::store(out + (step + r) * padded + x, rows[r], stored);
+        }
+      }
+    }
+    return;
+  }
+  for (int64_t step = 0; step < k; ++step)
+    for (int64_t x = 0; x < padded; ++x) {
+      typename E::V v{};
+      if (x < width) v = E::widen(from + step * k_stride + x * x_stride, 1);
+      out[step * padded + x] = v[0];
+    }
+}
+
+// Vectors that hold kGemmLanes partial sums.
+template <class E>
+constexpr int kFolds = kGemmLanes / E::W;
+
+template <class E, int d, int... i>
+inline typename E::V shift_lanes(typename E::V v, Indices<i...>) {
+  return __builtin_shufflevector(v, v, ((i + d) % E::W)...);
+}
+template <class E, int d>
+inline typename E::V fold_lanes(typename E::V v) {
+  if constexpr (d == 0) return v;
+  else return fold_lanes<E, d / 2>(v + shift_lanes<E, d>(v, typename MakeIndices<E::W>::Type{}));
+}
+
+// Lane l of 16 takes lane l + 8, then l + 4, ...
+template <class E>
+inline typename E::T fold(typename E::V (&sums)[kFolds<E>]) {
+  for (int width = kFolds<E> / 2; width > 0; width /= 2)
+    for (int v = 0; v < width; ++v) sums[v] = sums[v] + sums[v + width];
+  return fold_lanes<E, E::W / 2>(sums[0])[0];
+}
+
+// `count` rows that are contiguous along k, as x is.
+template <class E, int count>
+inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
+  using T = typename E::T;
+  const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  typename E::V sums[count][kFolds<E>] = {};
+  int64_t k = 0;
+  for (; k + kGemmLanes <= work.k; k += kGemmLanes)
+    for (int v = 0; v < kFolds<E>; ++v) {
+      const typename E::V factor = E::load(x + k + v * E::W);
+      const T* from = a + k + v * E::W;
+#pragma GCC unroll 8
+      for (int r = 0; r < count; ++r) {
+        sums[r][v] = E::fma(factor, E::load(from), sums[r][v]);
+        from += work.a_row;
+      }
+    }
+  for (int v = 0; v < kFolds<E> && k + v * E::W < work.k; ++v) {
+    const int n = int(least(E::W, work.k - k - v * E::W));
+    const typename E::V factor = E::load(x + k + v * E::W, n);
+    for (int r = 0; r < count; ++r)
+      sums[r][v] = E::keep(E::fma(factor, E::load(a + r * work.a_row + k + v * E::W, n), sums[r][v]), sums[r][v], n);
+  }
+  for (int r = 0; r < count; ++r) {
+    T sum = fold<E>(sums[r]);
+    y[r * work.y_row] = work.add ? y[r * work.y_row] + sum : sum;
+  }
+}
+
+// sums[i] += a column of `from` times x, for `count` columns kGemmLanes apart: the next terms of one partial sum.
+template <class E, int count>
+inline void add_columns(typename E::T* sums, const typename E::T* from, int64_t step, const typename E::T* x,
+                        int64_t x_step, int64_t rows) {
+  constexpr int W = E::W;
+  typename E::V factors[count];
+#pragma GCC unroll 8
+  for (int j = 0; j < count; ++j) factors[j] = E::splat(x[j * x_step]);
+  int64_t i = 0;
+  for (; i + W <= rows; i += W) {
+    typename E::V sum = E::load(sums + i);
+#pragma GCC unroll 8
+    for (int j = 0; j < count; ++j) sum = E::fma(factors[j], E::load(from + j * step + i), sum);
+    E::store(sums + i, sum);
+  }
+  if (i < rows) {
+    typename E::V sum = E::load(sums + i);
+    for (int j = 0; j < count; ++j) sum = E::fma(factors[j], E::load(from + j * step + i, int(rows - i)), sum);
+    E::store(sums + i, sum);
+  }
+}
+
+// Rows along lanes of vectors, for a contiguous along its columns: the partial sums of `rows` rows lie in memory.
+template <class E>
+inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
+  using T = typename E::T;
+  constexpr int W = E::W;
+  T* sums = reinterpret_cast<T*>(work.scratch);
+  const int64_t pitch = (rows + W - 1) / W * W, step = kGemmLanes * work.a_k, x_step = kGemmLanes * work.x_k;
+  const T* a = reinterpret_cast<const T*>(work.a) + row;
+  const T* x = reinterpret_cast<const T*>(work.x);
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  std::memset(sums, 0, size_t(kGemmLanes * pitch) * sizeof(T));
+  for (int64_t k = 0; k < work.k;) {
+    const int64_t whole = (work.k - k) / kGemmLanes, lanes = whole > 0 ? kGemmLanes : work.k - k;
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      T* into = sums + lane * pitch;
+      const T* from = a + (k + lane) * work.a_k;
+      const T* factors = x + (k + lane) * work.x_k;
+      if (whole >= 8) add_columns<E, 8>(into, from, step, factors, x_step, rows);
+      else if (whole >= 4) add_columns<E, 4>(into, from, step, factors, x_step, rows);
+      else if (whole >= 2) add_columns<E, 2>(into, from, step, factors, x_step, rows);
+      else add_columns<E, 1>(into, from, step, factors, x_step, rows);
+    }
+    k += whole >= 8 ? 8 * kGemmLanes : whole >= 4 ? 4 * kGemmLanes : whole >= 2 ? 2 * kGemmLanes : lanes;
+  }
+  for (int width = kGemmLanes / 2; width > 0; width /= 2)
+    for (int64_t i = 0; i < width * pitch; i += W)
+      E::store(sums + i, E::load(sums + i) + E::load(sums + width * pitch + i));
+  for (int64_t i = 0; i < rows; ++i) y[i * work.y_row] = work.add ? y[i * work.y_row] + sums[i] : sums[i];
+}
+
+template <class E>
+void multiply_vector(const GemmVector& work) {
+  using T = typename E::T;
+  constexpr int kRows = kVectorBytes == 32 ? (kFolds<E> > 2 ? 2 : 4) : (kFolds<E> > 4 ? 2 : kFolds<E> > 2 ? 4 : 8);
+  if (work.a_k != 1) {
+    for (int64_t row = 0; row < work.rows; row += work.tile)
+      vector_columns<E>(work, row, least(work.tile, work.rows - row));
+    return;
+  }
+  const T* x = reinterpret_cast<const T*>(work.x);
+  if (work.x_k != 1) {
+    T* copy = reinterpret_cast<T*>(work.scratch);
+    for (int64_t k = 0; k < work.k; ++k) copy[k] = x[k * work.x_k];
+    x = copy;
+  }
+  int64_t row = 0;
+  for (; row + kRows <= work.rows; row += kRows) vector_rows<E, kRows>(work, x, row);
+  for (; row < work.rows; ++row) vector_rows<E, 1>(work, x, row);
+}
+
+template <class E, Mode mode, bool wanted>
+constexpr const GemmTileFunction* tiles_of() {
+  if constexpr (wanted) return Tiles<E, mode>::all();
+  else return nullptr;
+}
+template <class E, bool wanted>
+constexpr auto vector_of() -> void (*)(const GemmVector&) {
+  if constexpr (wanted) return multiply_vector<E>;
+  else return nullptr;
+}
+
+// The table for elements S that are multiplied as T.
+template <class T, class S>
+const GemmKernels* kernels_of(double flops_per_ns) {
+  using E = Lanes<T>;
+  constexpr bool same = sizeof(S) == sizeof(T), real = same && (kSame<T, float> || kSame<T, double>);
+  static const GemmKernels kernels = {kHeight,
+                                      kVectors,
+                                      E::W,
+                                      int(sizeof(S)),
+                                      int(sizeof(T)),
+                                      int(sizeof(T)),
+                                      1,
+                                      tiles_of<E, Mode::packed, true>(),
+                                      tiles_of<E, Mode::strided, real>(),
+                                      tiles_of<E, Mode::storing, real>(),
+                                      pack<E, S>,
+                                      vector_of<E, same>(),
+                                      flops_per_ns};
+  return &kernels;
+}
+
+// What the file's instruction set has for these dtypes, or nullptr.
+inline const GemmKernels* kernels_for(char source, char result) {
+  const double peak = kVectorBytes == 64 ? 115 : kVectorBytes == 32 ? 58 : 29;
+  switch (result) {
+    case 'f':
+      if (source == 'f') return kernels_of<float, float>(peak);
+      if (source == 'e') return kernels_of<float, Half>(peak);
+      return source == 'E' ? kernels_of<float, Bfloat16>(peak) : nullptr;
+    case 'd': return source == 'd' ? kernels_of<double, double>(peak / 2) : nullptr;
+    case 'i':
+    case 'I':
+      if (source == 'i' || source == 'I') return kernels_of<uint32_t, uint32_t>(peak / 1.3);
+      if (source == 'h') return kernels_of<uint32_t, int16_t>(peak / 1.3);
+      if (source == 'H') return kernels_of<uint32_t, uint16_t>(peak / 1.3);
+      if (source == 'b') return kernels_of<uint32_t, int8_t>(peak / 1.3);
+      return source == 'B' || source == '?' ? kernels_of<uint32_t, uint8_t>(peak / 1.3) : nullptr;
+    case 'l':
+    case 'L': return source == 'l' || source == 'L' ? kernels_of<uint64_t, uint64_t>(peak / 8) : nullptr;
+    default: return nullptr;
+  }
+}
+
+}  // namespace
+}  // namespace weft

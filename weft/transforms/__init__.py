@@ -1,0 +1,1 @@
+"""Program to program: forward differentiation, linearisation, transposition, vectorisation."""

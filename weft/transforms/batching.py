@@ -1,0 +1,255 @@
+"""Vectorisation: values carry one more dimension than the function sees, and every operation works on all at once.
+
+``BatchTrace`` runs an operation by its rule in the trace that encloses the mapped call. What does not depend on a
+mapped argument is no tracer, and is computed once. A rule is ``batch(size, values, dims, **params)`` and gives the
+result and its dimension, with None for what is not mapped; kinds whose rule is the same for all their operations are
+here, the others' stand in ``batch_rules``.
+
+    mul x:f32[3,2] at 0, y:f32[2]      ->      mul x (broadcast_in_dim y to f32[1,2]), at 0
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft.core import avals, kinds, provenance
+from weft.core import trace as tracing
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import ClosedJaxpr
+from weft.core.primitive import MISSING
+from weft.core.trace import Trace, set_current
+from weft.core.tracer import Tracer
+from weft.operations import shape
+
+state = tracing.state
+Dim = int | None
+Rule = Callable[..., tuple[Any, Any]]
+
+rules: dict[Any, Rule] = {}  # primitive -> its rule; see batch_rules
+
+
+class BatchTracer(Tracer):
+    """A value seen without its mapped dimension ``dim``."""
+
+    __slots__ = ("dim", "value")
+
+    def __init__(self, trace: Trace, value: Any, dim: int) -> None:
+        whole = avals.get_aval(value)
+        self._trace = trace
+        self.aval = whole.update(shape=(*whole.shape[:dim], *whole.shape[dim + 1 :]))
+        self.value = value
+        self.dim = dim
+
+    def __repr__(self) -> str:
+        return (
+            f"BatchTracer(aval={avals.short_text(self.aval)}, batched={avals.short_text(avals.get_aval(self.value))})"
+        )
+
+    def _origin(self) -> provenance.Origin | None:
+        return self.value._origin() if isinstance(self.value, Tracer) else None
+
+
+class BatchTrace(Trace):
+    """Operations on mapped values; ``parent`` is the trace that encloses the mapped call."""
+
+    __slots__ = ("name", "parent", "size")
+
+    def __init__(self, parent: Trace, size: int, name: Any = None) -> None:
+        super().__init__(state.level + 1)
+        self.parent = parent
+        self.size = size
+        self.name = name
+
+    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        values, dims = self.split(args)
+        with set_current(self.parent):
+            if all(dim is None for dim in dims):
+                return self.parent.process(primitive, tuple(values), params)
+            out, out_dims = batched(primitive, self.size, values, dims, params)
+        if primitive.multiple_results:
+            return [self.join(x, d) for x, d in zip(out, out_dims, strict=True)]
+        return self.join(out, out_dims)
+
+    def split(self, args: Sequence[Any]) -> tuple[list[Any], list[Dim]]:
+        """(whole values, their mapped dimensions)."""
+        values: list[Any] = []
+        dims: list[Dim] = []
+        for x in args:
+            mine = isinstance(x, BatchTracer) and x._trace is self
+            values.append(x.value if mine else x)
+            dims.append(x.dim if mine else None)
+        return values, dims
+
+    def join(self, value: Any, dim: Dim) -> Any:
+        return value if dim is None else BatchTracer(self, value, dim)
+
+
+def batched(primitive: Any, size: int, values: Sequence[Any], dims: Sequence[Dim], params: dict[str, Any]) -> Any:
+    """(result, its dimension) of an operation on whole values; lists of them with ``multiple_results``."""
+    rule = rules.get(primitive)
+    if rule is None and primitive.batch is not MISSING:
+        rule = primitive.batch
+    if rule is not None:
+        return rule(size, list(values), list(dims), **params)
+    general = _KINDS.get(type(primitive.kind))
+    if general is not None:
+        return general(primitive, size, list(values), list(dims), params)
+    raise NotImplementedError(f"Batching rule for '{primitive.name}' not implemented")
+
+
+# -- moving the mapped dimension --------------------------------------------------------------------------------------
+
+
+def at(value: Any, source: int, target: int) -> Any:
+    """The value with dimension ``source`` moved to ``target``."""
+    if source == target:
+        return value
+    order = [d for d in range(avals.get_aval(value).ndim) if d != source]
+    order.insert(target, source)
+    return shape.transpose(value, order)
+
+
+def in_front(size: int, value: Any, dim: Dim) -> Any:
+    """The value with its mapped dimension first; repeated if it has none."""
+    if dim is not None:
+        return at(value, dim, 0)
+    return placed(size, value, 0)
+
+
+def placed(size: int, value: Any, target: int) -> Any:
+    """A value without a mapped dimension, repeated along a new one."""
+    old = avals.get_aval(value).shape
+    new = (*old[:target], size, *old[target:])
+    return shape.broadcast_in_dim(value, new, [d if d < target else d + 1 for d in range(len(old))])
+
+
+def all_in_front(size: int, values: Sequence[Any], dims: Sequence[Dim]) -> list[Any]:
+    return [in_front(size, value, dim) for value, dim in zip(values, dims, strict=True)]
+
+
+# -- kinds ------------------------------------------------------------------------------------------------------------
+
+
+def _elementwise(primitive: Any, size: int, values: list[Any], dims: list[Dim], params: dict[str, Any]) -> Any:
+    out, dim = elementwise(lambda *args: primitive.bind(*args, **params), values, dims)
+    return ([out], [dim]) if primitive.multiple_results else (out, dim)
+
+
+def elementwise(bind: Callable[..., Any], values: list[Any], dims: list[Dim]) -> tuple[Any, int]:
+    """An operation on operands of one rank: equal mapped dimensions as they are, else all in front."""
+    shapes = [avals.get_aval(value).shape for value in values]
+    mapped = {(s, d) for s, d in zip(shapes, dims, strict=True) if d is not None}
+    if len(mapped) == 1 and all(d is not None or s == () for s, d in zip(shapes, dims, strict=True)):
+        ((_, dim),) = mapped
+        return bind(*values), dim
+    rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True))
+    aligned = [_aligned(v, s, d, rank) for v, s, d in zip(values, shapes, dims, strict=True)]
+    return bind(*aligned), 0
+
+
+def _aligned(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
+    """A value with its mapped dimension (or a unit one) in front of ``rank`` others."""
+    if dim is None:
+        return value if extents == () or rank == 0 else shape.expand_dims(value, (0,))
+    value = at(value, dim, 0)
+    missing = rank - (len(extents) - 1)
+    return shape.expand_dims(value, tuple(range(len(extents), len(extents) + missing))) if missing else value
+
+
+def _reduction(primitive: Any, size: int, values: list[Any], dims: list[Dim], params: dict[str, Any]) -> Any:
+    word = "axes" if "axes" in params else "dimensions"
+    if word not in params or len(set(dims)) != 1:
+        values, dims = all_in_front(size, values, dims), [0] * len(values)
+    dim = dims[0]
+    assert dim is not None
+    axes = tuple([axis + (axis >= dim) for axis in params[word]])
+    out = primitive.bind(*values, **{**params, word: axes})
+    moved = dim - sum(axis < dim for axis in axes)
+    return (out, [moved] * len(out)) if primitive.multiple_results else (out, moved)
+
+
+def _cumulative(primitive: Any, size: int, values: list[Any], dims: list[Dim], params: dict[str, Any]) -> Any:
+    (dim,) = dims
+    assert dim is not None
+    axis = params["axis"]
+    return primitive.bind(*values, **{**params, "axis": axis + (axis >= dim)}), dim
+
+
+def _identity(primitive: Any, size: int, values: list[Any], dims: list[Dim], params: dict[str, Any]) -> Any:
+    out = primitive.bind(*values, **params)
+    return (out, dims) if primitive.multiple_results else (out, dims[0])
+
+
+def _resolve(primitive: Any, size: int, values: list[Any], dims: list[Dim], params: dict[str, Any]) -> Any:
+    """A compound operation by what it is made of."""
+
+    def flat(*args: Any) -> list[Any]:
+        out = primitive.kind.expand(*args, **params)
+        return list(out) if isinstance(out, (tuple, list)) else [out]
+
+    outs, out_dims = map_flat(flat, size, values, dims)
+    return (outs, out_dims) if primitive.multiple_results else (outs[0], out_dims[0])
+
+
+_KINDS: dict[type, Callable[..., Any]] = {
+    kinds.Elementwise: _elementwise,
+    kinds.Reduction: _reduction,
+    kinds.Cumulative: _cumulative,
+    kinds.Identity: _identity,
+    kinds.Resolve: _resolve,
+}
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+
+def map_flat(
+    fun: Callable[..., Sequence[Any]], size: int, values: Sequence[Any], dims: Sequence[Dim], name: Any = None
+) -> tuple[list[Any], list[Dim]]:
+    """(results, their mapped dimensions) of a function on flat lists."""
+    trace = BatchTrace(state.trace, size, name)
+    try:
+        with set_current(trace):
+            outs = list(fun(*[trace.join(x, d) for x, d in zip(values, dims, strict=True)]))
+        return trace.split(outs)
+    finally:
+        trace.valid = False
+
+
+def batch_jaxpr(
+    closed: ClosedJaxpr, size: int, dims: tuple[Dim, ...], wanted: tuple[bool, ...] | None = None
+) -> tuple[ClosedJaxpr, tuple[Dim, ...]]:
+    """(the program on whole values, the mapped dimensions of its results), remembered on the program.
+
+    Results marked in ``wanted`` are mapped whether they depend on mapped values or not; all mapped ones then at 0.
+    """
+    key: Any = ("batch", size, dims, wanted, tuple([id(const) for const in closed.consts]))
+    return closed.jaxpr.memoize(key, lambda jaxpr: (*_batch_jaxpr(closed, size, dims, wanted), closed.consts))[:2]
+
+
+def _batch_jaxpr(
+    closed: ClosedJaxpr, size: int, dims: tuple[Dim, ...], wanted: tuple[bool, ...] | None
+) -> tuple[ClosedJaxpr, tuple[Dim, ...]]:
+    jaxpr = closed.jaxpr
+    out_dims: list[Dim] = []
+
+    def flat(*values: Any) -> list[Any]:
+        outs, found = map_flat(lambda *args: eval_jaxpr(jaxpr, closed.consts, *args), size, values, dims)
+        if wanted is not None:
+            outs = [
+                in_front(size, out, dim) if want or dim is not None else out
+                for out, dim, want in zip(outs, found, wanted, strict=True)
+            ]
+            found = [0 if want or dim is not None else None for dim, want in zip(found, wanted, strict=True)]
+        out_dims[:] = found
+        return outs
+
+    in_avals = [with_dim(v.aval, size, dim) for v, dim in zip(jaxpr.invars, dims, strict=True)]
+    made, _ = tracing.trace_to_jaxpr(flat, in_avals, jaxpr.debug_info)
+    return made, tuple(out_dims)
+
+
+def with_dim(aval: Any, size: int, dim: Dim) -> Any:
+    """The type of the whole value."""
+    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))

@@ -1,0 +1,256 @@
+"""Forward differentiation: values travel with their tangents.
+
+``JVPTrace`` runs every operation as its rule says, in the trace that encloses it: concrete values are computed at
+once, under ``jit`` they are recorded. A value without a tangent (a symbolic zero) is no tracer at all, so that what
+does not depend on the differentiated arguments costs nothing and stays concrete.
+
+    push(sin_p, [x], [t])   ->   sin x, mul t (cos x)
+
+``push`` reads the four ways in which a primitive states its derivative (see ``core.primitive``).
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import runtime
+from weft.core import avals, kinds, provenance
+from weft.core import trace as tracing
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import ClosedJaxpr
+from weft.core.primitive import MISSING
+from weft.core.tangents import Along, Number, Zero, tangent_aval
+from weft.core.trace import Trace, set_current
+from weft.core.tracer import Tracer
+from weft.operations import linear
+from weft.operations.arithmetic import mul
+
+state = tracing.state
+
+Rule = Callable[[Any, Sequence[Any], Sequence[Any], dict[str, Any]], tuple[Any, Any]]
+
+
+# -- rules ------------------------------------------------------------------------------------------------------------
+
+
+def push(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Any]:
+    """(result, its tangent) of an operation; lists of them with ``multiple_results``. A tangent may be a Zero."""
+    if primitive.jvp is not MISSING:
+        if primitive.jvp is None:
+            raise NotImplementedError(f"Differentiation rule for '{primitive.name}' not implemented")
+        return primitive.jvp(primals, tangents, **params)
+    if primitive.partials is not None:
+        return _push_partials(primitive, primals, tangents, params)
+    if primitive.linear is not None:
+        return _push_linear(primitive, primals, tangents, params)
+    if primitive.expansion is not None:
+        return _push_expansion(primitive, primals, tangents, params)
+    raise NotImplementedError(f"Differentiation rule for '{primitive.name}' not implemented")
+
+
+def _push_partials(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    """The sum over the operands of tangent times partial derivative."""
+    out = primitive.bind(*primals, **params)
+    total: Any = None
+    for partial, tangent in zip(primitive.partials, tangents, strict=True):
+        if partial is None or type(tangent) is Zero:
+            continue
+        if type(partial) is Along:
+            part = partial.push(tangent, out, *primals, **params)
+        else:
+            coefficient = partial(out, *primals, **params)
+            part = None if coefficient is None else mul(tangent, coefficient)
+        if part is None or type(part) is Zero:
+            continue
+        if type(primitive.kind) is kinds.Elementwise:
+            part = linear.broadcast_tangent(part, avals.get_aval(out))
+        total = part if total is None else linear.add_any(total, part)
+    return out, Zero.from_primal_value(out) if total is None else total
+
+
+def _push_linear(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    """The operation itself on the tangents; operands that it is not linear in stay."""
+    out = primitive.bind(*primals, **params)
+    places = range(len(primals))[primitive.linear]
+    if all(type(tangents[place]) is Zero for place in places):
+        many = primitive.multiple_results
+        return out, [Zero.from_primal_value(x) for x in out] if many else Zero.from_primal_value(out)
+    operands = list(primals)
+    for place in places:
+        operands[place] = linear.instantiate(tangents[place])
+    return out, primitive.bind(*operands, **params)
+
+
+def _push_expansion(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    """The operation's result, and the tangents of the function that computes the same."""
+    out = primitive.bind(*primals, **params)
+
+    def flat(*args: Any) -> list[Any]:
+        made = primitive.expansion(*args, **params)
+        return list(made) if primitive.multiple_results else [made]
+
+    _, made = jvp_flat(flat, primals, tangents)
+    return out, made if primitive.multiple_results else made[0]
+
+
+# -- the trace --------------------------------------------------------------------------------------------------------
+
+
+class JVPTracer(Tracer):
+    """A value and its tangent, which is not zero."""
+
+    __slots__ = ("primal", "tangent")
+    primal: Any
+
+    def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
+        self._trace = trace
+        self.aval = avals.get_aval(primal)
+        self.primal = Number(primal) if type(primal) is float else primal
+        self.tangent = tangent
+
+    def __repr__(self) -> str:
+        return f"JVPTracer(primal={_short(self.primal)}, tangent={_short(self.tangent)})"
+
+    def _origin(self) -> provenance.Origin | None:
+        return self.primal._origin() if isinstance(self.primal, Tracer) else None
+
+    def __bool__(self) -> bool:
+        return bool(self.primal)
+
+    def __int__(self) -> int:
+        return int(self.primal)
+
+    def __float__(self) -> float:
+        return float(self.primal)
+
+    def __complex__(self) -> complex:
+        return complex(self.primal)
+
+    def __index__(self) -> int:
+        return operator.index(self.primal)
+
+
+def _short(value: Any) -> str:
+    return repr(value) if isinstance(value, Tracer) else str(value)
+
+
+class JVPTrace(Trace):
+    """Operations on values with tangents; ``parent`` is the trace that encloses the differentiated call.
+
+    Rules run under ``rules``: the parent itself here, a recorder of tangents in ``linearize``.
+    """
+
+    __slots__ = ("parent", "rules")
+    tracer: type[JVPTracer] = JVPTracer
+
+    def __init__(self, parent: Trace, rules: Trace | None = None) -> None:
+        super().__init__(state.level + 1)
+        self.parent = parent
+        self.rules = parent if rules is None else rules
+
+    def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        primals: list[Any] = []
+        tangents: list[Any] = []
+        live = False
+        for x in args:
+            if isinstance(x, JVPTracer) and x._trace is self:
+                primals.append(x.primal)
+                tangents.append(x.tangent)
+                live = True
+            else:
+                primals.append(Number(x) if type(x) is float else x)
+                tangents.append(None)
+        if not live:
+            with set_current(self.parent):
+                return self.parent.process(primitive, args, params)
+        tangents = [Zero.from_primal_value(x) if t is None else t for x, t in zip(primals, tangents, strict=True)]
+        out, tangent = self.differentiate(primitive, primals, tangents, params)
+        if primitive.multiple_results:
+            return [self.join(x, t) for x, t in zip(out, tangent, strict=True)]
+        return self.join(out, tangent)
+
+    def differentiate(self, primitive: Any, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> Any:
+        """Run the rule of an operation."""
+        with set_current(self.rules):
+            return push(primitive, primals, tangents, params)
+
+    def join(self, primal: Any, tangent: Any) -> Any:
+        """The value with its tangent; the value itself where that is zero."""
+        return primal if type(tangent) is Zero else self.tracer(self, primal, tangent)
+
+    def owns(self, value: Any) -> bool:
+        """Whether a value has a tangent here."""
+        return isinstance(value, JVPTracer) and value._trace is self
+
+    def differentiate_by(self, rule: Callable[..., Any], args: Sequence[Any]) -> Any:
+        """The tree of results of a function with a rule of its own.
+
+        ``rule(primals, tangents)`` gives flat results, flat tangents (Zeros allowed) and the tree of results.
+        """
+        primals, tangents = zip(*[self.split(x) for x in args], strict=True)
+        with set_current(self.rules):
+            outs, out_tangents, tree = rule(primals, tangents)
+            for out in outs:
+                if self.owns(out):  # the function closed over a value that is being differentiated
+                    raise tracing.escaped_tracer(out)
+        return runtime.tree_unflatten(tree, [self.join(x, t) for x, t in zip(outs, out_tangents, strict=True)])
+
+    def primal(self, value: Any) -> Any:
+        """A value without its tangent."""
+        return value.primal if isinstance(value, JVPTracer) and value._trace is self else value
+
+    def split(self, value: Any) -> tuple[Any, Any]:
+        """(value, tangent) of a result."""
+        if isinstance(value, JVPTracer) and value._trace is self:
+            return value.primal, value.tangent
+        if type(value) is Number:
+            value = float(value)
+        return value, Zero.from_primal_value(value)
+
+
+def jvp_flat(
+    fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """(results, tangents) of a function on flat lists; tangents may be Zeros on both sides."""
+    trace = JVPTrace(state.trace)
+    try:
+        with set_current(trace):
+            outs = list(fun(*[trace.join(x, t) for x, t in zip(primals, tangents, strict=True)]))
+            pairs = [trace.split(out) for out in outs]
+    finally:
+        trace.valid = False
+    return [x for x, _ in pairs], [t for _, t in pairs]
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+
+def jvp_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> tuple[ClosedJaxpr, tuple[bool, ...]]:
+    """(the program on values followed by the tangents of its ``live`` inputs, which of its results have a tangent).
+
+    The results are followed by their tangents. Remembered on the program.
+    """
+    key: Any = ("jvp", live, tuple([id(const) for const in closed.consts]))
+    return closed.jaxpr.memoize(key, lambda jaxpr: (*_jvp_jaxpr(closed, live), closed.consts))[:2]
+
+
+def _jvp_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> tuple[ClosedJaxpr, tuple[bool, ...]]:
+    jaxpr, out_live = closed.jaxpr, []
+
+    def flat(*values: Any) -> list[Any]:
+        count = len(jaxpr.invars)
+        given = iter(values[count:])
+        primals = values[:count]
+        tangents = [
+            next(given) if has else Zero(tangent_aval(v.aval)) for has, v in zip(live, jaxpr.invars, strict=True)
+        ]
+        outs, out_tangents = jvp_flat(lambda *args: eval_jaxpr(jaxpr, closed.consts, *args), primals, tangents)
+        out_live[:] = [type(t) is not Zero for t in out_tangents]
+        return [*outs, *[t for t in out_tangents if type(t) is not Zero]]
+
+    in_avals = [v.aval for v in jaxpr.invars]
+    tangent_avals = [aval for aval, has in zip(in_avals, live, strict=True) if has]
+    made, _ = tracing.trace_to_jaxpr(flat, [*in_avals, *tangent_avals], jaxpr.debug_info)
+    return made, tuple(out_live)

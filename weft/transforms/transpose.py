@@ -1,0 +1,137 @@
+"""Transposition: a linear program, run from its results to its inputs.
+
+Equations are visited from the last to the first. Each takes the cotangents of its results and adds to those of the
+operands that it is linear in; the sum of several is an ``add_any``::
+
+    b = mul a 2.0; c = mul a 3.0; d = add b c   ->   with ct: e = mul ct 3.0; f = mul ct 2.0; g = add_any e f
+
+A program may hold equations that do not depend on its linear inputs; they are computed first. A result nobody gave a
+cotangent for is a symbolic zero, and an equation with only such results is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.core import kinds, source_info
+from weft.core import trace as tracing
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.primitive import MISSING
+from weft.core.tangents import Undefined, Zero, tangent_aval
+from weft.operations import linear as linear_operations
+
+
+def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], operands: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+    """The cotangents of the inputs given as ``Undefined`` among ``operands`` (None for the others).
+
+    ``cts`` are those of the results; Zeros are allowed on both sides.
+    """
+    values: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    linear: set[Var] = set()
+    for v, operand in zip(jaxpr.invars, operands, strict=True):
+        if type(operand) is Undefined:
+            linear.add(v)
+        else:
+            values[v] = operand
+    equations = _forward(jaxpr, values, linear)
+    found: dict[Var, Any] = {}
+    for atom, ct in zip(jaxpr.outvars, cts, strict=True):
+        _accumulate(found, linear, atom, ct)
+    for eqn in reversed(equations):
+        _transpose(eqn, values, linear, found)
+    return [found.get(v, Zero(tangent_aval(v.aval))) if v in linear else None for v in jaxpr.invars]
+
+
+def _forward(jaxpr: Jaxpr, values: dict[Var, Any], linear: set[Var]) -> list[JaxprEqn]:
+    """The equations that depend on a linear input; the others are computed."""
+    kept: list[JaxprEqn] = []
+    for eqn in jaxpr.eqns:
+        if any(type(atom) is not Literal and atom in linear for atom in eqn.invars):
+            kept.append(eqn)
+            linear.update(eqn.outvars)
+            continue
+        with source_info.replayed(eqn.source):
+            operands = [atom.val if isinstance(atom, Literal) else values[atom] for atom in eqn.invars]
+            out = eqn.primitive.bind(*operands, **eqn.params)
+        values.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else (out,), strict=True))
+    return kept
+
+
+def _accumulate(found: dict[Var, Any], linear: set[Var], atom: Atom, ct: Any) -> None:
+    """Add to the cotangent of a variable."""
+    if ct is None or type(ct) is Zero or type(atom) is Literal or atom not in linear:
+        return
+    before = found.get(atom)
+    found[atom] = ct if before is None else linear_operations.add_any(before, ct)
+
+
+def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: dict[Var, Any]) -> None:
+    primitive = eqn.primitive
+    cts = [found.pop(v, None) for v in eqn.outvars]
+    if all(ct is None for ct in cts):
+        return
+    rule = primitive.transpose
+    if rule is MISSING or rule is None:
+        raise NotImplementedError(
+            f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented"
+        )
+    operands = [
+        atom.val if isinstance(atom, Literal) else Undefined(atom.aval) if atom in linear else values[atom]
+        for atom in eqn.invars
+    ]
+    if primitive.partials is not None and sum(type(x) is Undefined for x in operands) > 1:
+        raise TypeError(
+            f"[linear_transpose] the function is not linear: {primitive} combines two values that both depend on the "
+            f"arguments{_place(eqn)}"
+        )
+    given: Any = cts[0]
+    if primitive.multiple_results:
+        given = [Zero(tangent_aval(v.aval)) if ct is None else ct for ct, v in zip(cts, eqn.outvars, strict=True)]
+    with source_info.replayed(eqn.source):
+        back = rule(given, *operands, **eqn.params)
+        for atom, ct in zip(eqn.invars, back, strict=True):
+            if ct is None or type(ct) is Zero or type(atom) is Literal or atom not in linear:
+                continue
+            if type(primitive.kind) is kinds.Elementwise:
+                ct = linear_operations.unbroadcast(ct, atom.aval)
+            _accumulate(found, linear, atom, ct)
+
+
+def _place(eqn: JaxprEqn) -> str:
+    line = str(eqn.source_info)
+    return f" ({line})" if line else ""
+
+
+# -- programs ---------------------------------------------------------------------------------------------------------
+
+
+def transpose_jaxpr(
+    closed: ClosedJaxpr, linear: tuple[bool, ...], live: tuple[bool, ...]
+) -> tuple[ClosedJaxpr, tuple[bool, ...]]:
+    """(a program from the non-linear inputs and the ``live`` cotangents to those of the linear inputs, which it gives).
+
+    Remembered on the program.
+    """
+    key: Any = ("transpose", linear, live, tuple([id(const) for const in closed.consts]))
+    return closed.jaxpr.memoize(key, lambda jaxpr: (*_transpose_jaxpr(closed, linear, live), closed.consts))[:2]
+
+
+def _transpose_jaxpr(
+    closed: ClosedJaxpr, linear: tuple[bool, ...], live: tuple[bool, ...]
+) -> tuple[ClosedJaxpr, tuple[bool, ...]]:
+    jaxpr, in_live = closed.jaxpr, []
+    known = [v for v, is_linear in zip(jaxpr.invars, linear, strict=True) if not is_linear]
+    results = [atom for atom, has in zip(jaxpr.outvars, live, strict=True) if has]
+
+    def flat(*given: Any) -> list[Any]:
+        residuals, cts = iter(given[: len(known)]), iter(given[len(known) :])
+        operands = [Undefined(v.aval) if is_linear else next(residuals) for v, is_linear in zip(jaxpr.invars, linear)]
+        out_cts = [next(cts) if has else Zero(tangent_aval(v.aval)) for v, has in zip(jaxpr.outvars, live)]
+        back = [ct for ct in backward_pass(jaxpr, closed.consts, operands, out_cts) if ct is not None]
+        in_live[:] = [type(ct) is not Zero for ct in back]
+        return [ct for ct in back if type(ct) is not Zero]
+
+    in_avals = [v.aval for v in known] + [tangent_aval(atom.aval) for atom in results]
+    made, _ = tracing.trace_to_jaxpr(flat, in_avals, jaxpr.debug_info)
+    return made, tuple(in_live)
