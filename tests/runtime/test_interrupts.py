@@ -57,7 +57,8 @@ CASES = {
         "weft.jit(lambda x: jnp.sin(x) * 2)(large).block_until_ready()",
     ),
     "one long kernel": (
-        "large = jnp.ones(1 << 25).block_until_ready(); g = weft.jit(lambda x: jnp.sum(jnp.cos(jnp.sin(jnp.exp(x)) * 2 + x)))",
+        "large = jnp.ones(1 << 25).block_until_ready();"
+        " g = weft.jit(lambda x: jnp.sum(jnp.cos(jnp.sin(jnp.exp(x)) * 2 + x)))",
         "g(large).block_until_ready()",
     ),
     "one long row": (
