@@ -1,6 +1,6 @@
 """The tour's report: one self-contained HTML page with its plots as inline SVG.
 
-In: the figures of ``programs`` and ``digits``. Out: the page's text. Nothing is fetched by the page.
+In: the figures of ``programs``, ``digits`` and ``learning``. Out: the page's text. Nothing is fetched by the page.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 import weft
 from weft import lazy
-from weft.tour import digits, programs
+from weft.tour import digits, learning, programs
 
 STYLE = """
 :root { color-scheme: light dark; }
@@ -75,6 +75,14 @@ def plot_digits(result: digits.Digits) -> str:
     return svg_of(figure)
 
 
+def plot_losses(result: learning.Learning) -> str:
+    figure, axes = figure_and_axes(height=3.2)
+    axes.semilogy(result.losses)
+    axes.set_xlabel("step")
+    axes.set_ylabel("cross-entropy, nats")
+    return svg_of(figure)
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
     def line(cells: list[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(c)}</{tag}>" for c in cells) + "</tr>"
@@ -110,6 +118,7 @@ def page(
     misses: list[programs.Miss],
     error_and_cure: tuple[str, str],
     result: digits.Digits,
+    learned: learning.Learning,
 ) -> str:
     """The whole report."""
     error, cure = (html.escape(text) for text in error_and_cure)
@@ -130,6 +139,14 @@ def page(
         f"<h2>An error and its cure</h2><pre>{error}</pre><pre>{cure}</pre>",
         f"<h2>Handwritten digits</h2><p>{result.images} images; {accuracy}.</p>",
         plot_digits(result),
+        "<h2>grad and vmap</h2>",
+        f"<pre>{html.escape(learned.jaxpr)}</pre>",
+        f"<p>Softmax regression on the digits, {learning.STEPS} steps: accuracy weft {learned.accuracy:.4f}, NumPy with"
+        f" its gradient by hand {learned.accuracy_numpy:.4f}; {1e3 * learned.warm:.3g} ms, NumPy"
+        f" {1e3 * learned.numpy:.3g} ms.</p>",
+        plot_losses(learned),
+        f"<p>The gradient of each of {learning.LOOPED} images: {1e6 * learned.per_example_vmap:.3g} us with vmap,"
+        f" {1e6 * learned.per_example_loop:.3g} us in a loop.</p>",
     ]
     head = f'<meta charset="utf-8"><title>weft: the tour</title><style>{STYLE}</style>'
     return f"<!doctype html><html lang=en><head>{head}</head><body>{''.join(parts)}</body></html>\n"
