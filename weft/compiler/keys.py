@@ -21,10 +21,16 @@ from weft.core.trace import trace_to_jaxpr
 
 def has_keys(jaxpr: Jaxpr) -> bool:
     """Whether any variable of a program, or of the programs it calls, is of an extended dtype."""
-    atoms = [*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars, *(v for eqn in jaxpr.eqns for v in eqn.outvars)]
-    if any(dtypes.is_extended(atom.aval.dtype) for atom in atoms):
+    return jaxpr.memoize("has_keys", _has_keys)
+
+
+def _has_keys(jaxpr: Jaxpr) -> bool:
+    atoms = [*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars]
+    for eqn in jaxpr.eqns:
+        atoms += eqn.outvars
+    if any([isinstance(atom.aval.dtype, dtypes.ExtendedDType) for atom in atoms]):
         return True
-    return any(has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params))
+    return any([has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params)])
 
 
 def physical(aval: Any) -> Any:

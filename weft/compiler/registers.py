@@ -8,7 +8,6 @@ Scalars that the program knows are no operands of the routine but parameters. A 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ from weft.higher import loops
 from weft.loops import small
 
 
-def in_registers(equations: Sequence[JaxprEqn], flatten: small.Flatten) -> list[JaxprEqn]:
-    """The program with its small loops as routines."""
+def in_registers(equations: list[JaxprEqn], flatten: small.Flatten) -> list[JaxprEqn]:
+    """The program with its small loops as routines (itself without any)."""
     if not any(isinstance(equation.primitive.kind, kinds.Loop) for equation in equations):
-        return list(equations)
+        return equations
     known = {
         equation.outvars[0]: equation.invars[0]
         for equation in equations

@@ -20,10 +20,10 @@ _IN_MEMORY = (
 )  # fmt: skip
 
 
-def sink_reshapes(equations: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The same program with reshapes of elementwise results taken on their operands instead."""
+def sink_reshapes(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
+    """The same program with reshapes of elementwise results taken on their operands instead (itself without any)."""
     if not any(isinstance(equation.primitive.kind, kinds.Reshape) for equation in equations):
-        return list(equations)
+        return equations
     return _Sinker(equations, outvars).run()
 
 

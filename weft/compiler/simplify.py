@@ -22,6 +22,7 @@ from weft.core.trace import trace_to_jaxpr
 _EXPANSIONS_BOUND = 2048
 _expansions: dict[Any, ClosedJaxpr] = {}
 
+_SIMPLE = frozenset((kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble))
 NEEDS_ARRAYS = (
     kinds.Contraction, kinds.External, kinds.Effect, kinds.Reshape, kinds.DynamicUpdateSlice, kinds.DynamicSlice,
     kinds.Higher, kinds.Reduction, kinds.Cumulative, kinds.Gather, kinds.Scatter, kinds.Loop, kinds.Branch,
@@ -36,9 +37,14 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     simplifier.constvars, simplifier.consts = list(jaxpr.constvars), list(closed.consts)
     simplifier.run(jaxpr.eqns)
     outvars = [simplifier.array(simplifier.atom(v)) for v in jaxpr.outvars]
-    eqns = drop_dead(reshapes.sink_reshapes(drop_dead(simplifier.eqns, outvars), outvars), outvars)
+    eqns = drop_dead(simplifier.eqns, outvars)
+    sunk = reshapes.sink_reshapes(eqns, outvars)
+    if sunk is not eqns:
+        eqns = drop_dead(sunk, outvars)
     if not flatten_only:
-        eqns = drop_dead(registers.in_registers(eqns, simplify), outvars)
+        routines = registers.in_registers(eqns, simplify)
+        if routines is not eqns:
+            eqns = drop_dead(routines, outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
     return ClosedJaxpr(small, simplifier.consts)
 
@@ -53,11 +59,9 @@ def drop_dead(equations: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
     live = {v for v in outvars if not isinstance(v, Literal)}
     kept: list[Any] = []
     for equation in reversed(equations):
-        if equation.effects or any(v in live for v in equation.outvars):
+        if equation.effects or not live.isdisjoint(equation.outvars):
             kept.append(equation)
-            for v in equation.invars:
-                if not isinstance(v, Literal):
-                    live.add(v)
+            live.update([v for v in equation.invars if type(v) is not Literal])
     kept.reverse()
     return kept
 
@@ -114,7 +118,10 @@ class _Simplifier:
     def visit(self, equation: Any) -> None:
         kind = equation.primitive.kind
         replaced = self.replaced
-        invars = [v if isinstance(v, Literal) else replaced.get(v, v) for v in equation.invars]
+        invars = [v if type(v) is Literal else replaced.get(v, v) for v in equation.invars]
+        if type(kind) in _SIMPLE:
+            self._visit_simple(equation, invars)
+            return
         if isinstance(kind, kinds.Higher):
             inner = kind.inline(equation.params)
             if inner is None:
@@ -146,8 +153,14 @@ class _Simplifier:
                 key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
                 self.splice(expansion(key, function, avals), invars, equation.outvars)
                 return
-        if any(new is not old for new, old in zip(invars, equation.invars, strict=True)):
-            equation = equation.replace(invars=invars)
+        self._visit_simple(equation, invars)
+
+    def _visit_simple(self, equation: Any, invars: list[Any]) -> None:
+        """An equation that stays as it is, unless the algebra knows better."""
+        if invars != equation.invars:
+            equation = JaxprEqn(
+                invars, equation.outvars, equation.primitive, equation.params, equation.effects, equation.source
+            )
         function = None if self.flatten_only else algebra.rewritten(equation)
         if function is not None:
             avals = [v.aval for v in invars]
@@ -191,19 +204,17 @@ class _Simplifier:
         for variable, value in zip(jaxpr.constvars, inner.consts, strict=True):
             names[variable] = self._constant(variable, value)
 
-        def renamed(atom: Any) -> Any:
-            return atom if isinstance(atom, Literal) else self.atom(names[atom])
-
+        replaced = self.replaced
         for equation in jaxpr.eqns:
             outs = []
             for v in equation.outvars:
                 fresh = names[v] = type(v)(v.aval)
                 outs.append(fresh)
-            operands = [renamed(v) for v in equation.invars]
+            operands = [v if type(v) is Literal else names[v] for v in equation.invars]
             self.visit(JaxprEqn(operands, outs, equation.primitive, equation.params, equation.effects, equation.source))
         for out, atom in zip(outvars, jaxpr.outvars, strict=True):
             if not isinstance(out, DropVar):
-                self.replaced[out] = renamed(atom)
+                replaced[out] = atom if type(atom) is Literal else self.atom(names[atom])
 
     def _constant(self, variable: Any, value: Any) -> Any:
         """A captured array of an inner program, as a hidden parameter of this one."""

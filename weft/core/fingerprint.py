@@ -24,6 +24,20 @@ _SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}  # address -> (the object
 _next_serial = itertools.count()
 
 
+_PLAIN = frozenset((type(None), bool, int, str, bytes, float, complex))  # their reprs tell types and values apart
+
+
+class _DtypeNames(dict[Any, str]):
+    """NumPy makes a dtype's name anew each time."""
+
+    def __missing__(self, dtype: Any) -> str:
+        name = self[dtype] = dtype.name
+        return name
+
+
+_dtype_names = _DtypeNames()
+
+
 def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str:
     """The digest, in hexadecimal. Without ``weak_types`` programs that differ only in weakness are equal."""
     jaxpr = program.jaxpr if isinstance(program, ClosedJaxpr) else program
@@ -41,19 +55,21 @@ class _Writer:
 
     def digest(self, jaxpr: Jaxpr) -> str:
         parts = [self.binders(jaxpr.constvars), self.binders(jaxpr.invars)]
+        numbers, atom = self.numbers, self.atom
         for eqn in jaxpr.eqns:
-            operands = " ".join([self.atom(atom) for atom in eqn.invars])
+            operands = " ".join([str(numbers[x]) if type(x) is Var else atom(x) for x in eqn.invars])
             params = self.params(eqn.primitive, eqn.params) if eqn.params else ""
             parts.append(f"{self.binders(eqn.outvars)}={eqn.primitive.name}[{params}]{operands}")
-        parts.append(" ".join(self.atom(atom) for atom in jaxpr.outvars))
-        parts.append(",".join(sorted(map(repr, jaxpr.effects))))
+        parts.append(" ".join([atom(x) for x in jaxpr.outvars]))
+        if jaxpr.effects:
+            parts.append(",".join(sorted(map(repr, jaxpr.effects))))
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=20).hexdigest()
 
     def type(self, aval: Any) -> str:
         if not hasattr(aval, "dtype"):
             return repr(aval)
         weak = "~" if self.weak_types and aval.weak_type else ""
-        return f"{weak}{aval.dtype.name}{aval.shape}"
+        return f"{weak}{_dtype_names[aval.dtype]}{aval.shape}"
 
     def binders(self, variables: Sequence[Var]) -> str:
         numbers = self.numbers
@@ -70,16 +86,17 @@ class _Writer:
 
     def params(self, primitive: Any, params: dict[str, Any]) -> str:
         ignored = primitive.unnamed_params
-        return ",".join(f"{name}={self.value(params[name])}" for name in sorted(params) if name not in ignored)
+        return ",".join([f"{name}={self.value(params[name])}" for name in sorted(params) if name not in ignored])
 
     def value(self, value: Any) -> str:
         """A parameter's value, so that equal texts mean equal behaviour."""
+        kind = type(value)
+        if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value))):
+            return repr(value)
         if isinstance(value, (Jaxpr, ClosedJaxpr)):
             return self.inner(value)
-        if value is None or type(value) in (bool, int, str, bytes, float, complex):
-            return f"{type(value).__name__}:{value!r}"
         if isinstance(value, np.dtype) or dtypes.is_extended(value):
-            return f"dtype:{value.name}"
+            return f"dtype:{_dtype_names[value]}"
         if isinstance(value, enum.Enum):
             return f"{type(value).__qualname__}.{value.name}"
         if isinstance(value, (np.generic, np.ndarray)):
@@ -127,7 +144,9 @@ def _forget(key: int, number: int, serials: dict[int, Any] = _SERIALS) -> None:
 
 def literal_bits(literal: Literal) -> str:
     """A literal's value in its own dtype, by bits (so that -0.0 and 0.0 differ)."""
-    dtype = literal.aval.dtype
+    dtype, value = literal.aval.dtype, literal.val
+    if type(value) is np.ndarray and value.dtype is dtype:
+        return value.tobytes().hex()
     if dtypes.is_extended(dtype):
-        return f"#{_serial(literal.val)}"
-    return np.asarray(literal.val).astype(dtype).tobytes().hex()
+        return f"#{_serial(value)}"
+    return np.asarray(value).astype(dtype).tobytes().hex()

@@ -250,22 +250,27 @@ class ClosedJaxpr:
         printer.text(self.pretty_print())
 
 
-def jaxprs_in(value: Any) -> Iterator[Jaxpr]:
+_LEAVES = frozenset((type(None), bool, int, float, complex, str))
+
+
+def jaxprs_in(value: Any) -> list[Jaxpr]:
     """The jaxprs in a parameter's value: itself, or inside a tuple or list."""
     if isinstance(value, Jaxpr):
-        yield value
-    elif isinstance(value, ClosedJaxpr):
-        yield value.jaxpr
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from jaxprs_in(item)
+        return [value]
+    if isinstance(value, ClosedJaxpr):
+        return [value.jaxpr]
+    if not isinstance(value, (tuple, list)) or _LEAVES.issuperset(map(type, value)):
+        return []
+    return [jaxpr for item in value for jaxpr in jaxprs_in(item)]
 
 
-def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
+def jaxprs_in_params(params: dict[str, Any]) -> list[Jaxpr]:
     """The jaxprs an equation carries, in the order of its parameters."""
+    found: list[Jaxpr] = []
     for value in params.values():
-        if isinstance(value, (Jaxpr, ClosedJaxpr, tuple, list)):
-            yield from jaxprs_in(value)
+        if type(value) not in _LEAVES:
+            found += jaxprs_in(value)
+    return found
 
 
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:

@@ -258,9 +258,7 @@ class custom_jvp:
 
 def _is_flat(jaxpr: Jaxpr) -> bool:
     """Whether the only jaxprs inside are those of jitted functions, which calls share."""
-    return all(
-        eqn.primitive is calls.jit_p or not any(True for _ in jaxprs_in_params(eqn.params)) for eqn in jaxpr.eqns
-    )
+    return all(eqn.primitive is calls.jit_p or not jaxprs_in_params(eqn.params) for eqn in jaxpr.eqns)
 
 
 def _with_new_variables(jaxpr: Jaxpr) -> Jaxpr:

@@ -243,4 +243,4 @@ def _is_new_each_time(eqn: JaxprEqn) -> bool:
     if eqn.primitive.name == "convert_element_type":
         source, target = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
         return isinstance(source, np.dtype) and source.kind == "c" and getattr(target, "kind", "c") != "c"
-    return eqn.primitive.name != "jit" and any(True for _ in jaxprs_in_params(eqn.params))
+    return eqn.primitive.name != "jit" and bool(jaxprs_in_params(eqn.params))

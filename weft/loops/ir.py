@@ -212,6 +212,16 @@ class Nest:
     setup: tuple[Statement, ...]
     phases: tuple[Phase, ...]
     name: str = field(default="kernel", compare=False)
+    _hash: int = field(default=0, init=False, repr=False, compare=False)
+
+    def __hash__(self) -> int:
+        """Of what tells most nests apart; taken once, for a nest is looked up at every compilation."""
+        if not self._hash:
+            shape = tuple([(len(phase.before), len(phase.body), len(phase.reductions)) for phase in self.phases])
+            names = tuple([s.name for phase in self.phases for s in phase.body if type(s) is Apply])
+            facts = (self.dims, self.operands, self.scalars, self.vector, self.width, self.split, shape, names)
+            object.__setattr__(self, "_hash", hash(facts) or 1)
+        return self._hash
 
     @property
     def digits(self) -> list[int]:

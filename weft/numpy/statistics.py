@@ -9,6 +9,7 @@ Means of 16-bit floats are computed in float32 and rounded once; integers are av
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ def _compute_dtype(dtype: Any) -> Any:
 
 
 def _count(shape: tuple[int, ...], axis: Any) -> int:
-    return int(np.prod([shape[d] for d in axes.canonical_axes(axis, len(shape))], dtype=np.int64))
+    return math.prod([shape[d] for d in axes.canonical_axes(axis, len(shape))])
 
 
 @functools.partial(inline, static_argnames=("axis", "dtype", "keepdims", "name"))
