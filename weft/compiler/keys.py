@@ -28,9 +28,9 @@ def _has_keys(jaxpr: Jaxpr) -> bool:
     atoms = [*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars]
     for eqn in jaxpr.eqns:
         atoms += eqn.outvars
-    if any([isinstance(atom.aval.dtype, dtypes.ExtendedDType) for atom in atoms]):
+    if any(map(dtypes.is_extended, {atom.aval.dtype for atom in atoms})):
         return True
-    return any([has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params)])
+    return any(has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params))
 
 
 def physical(aval: Any) -> Any:
