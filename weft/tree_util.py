@@ -236,7 +236,7 @@ def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> 
 
 
 def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> list[Leaf]:
-    """For each leaf of the full tree the leaf of the prefix above it."""
+    """For each leaf of the full tree the leaf of the prefix above it; ``is_leaf`` is asked of the prefix only."""
     leaves, treedef = tree_flatten(prefix_tree, is_leaf)
     try:
         subtrees = treedef.flatten_up_to(full_tree)
@@ -245,7 +245,7 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
         raise
     filled: list[Leaf] = []
     for leaf, subtree in zip(leaves, subtrees):
-        filled.extend([leaf] * tree_structure(subtree, is_leaf).num_leaves)
+        filled.extend([leaf] * tree_structure(subtree).num_leaves)
     return filled
 
 

@@ -9,6 +9,7 @@ import jax
 import pytest
 
 import weft
+import weft.numpy as jnp
 
 
 def product(a: Any, b: Any) -> Any:
@@ -61,3 +62,11 @@ def test_errors_name_the_argument() -> None:
 def test_a_function_that_is_not_linear_has_no_transpose() -> None:
     with pytest.raises(TypeError, match="the function is not linear"):
         weft.linear_transpose(lambda x: x * x, 1.0)(3.0)
+
+
+def test_python_numbers_are_differentiated_at() -> None:
+    assert complex(weft.grad(lambda z: jnp.abs(z) ** 2)(1 + 2j)) == 2 - 4j
+    assert float(weft.grad(lambda a: jnp.real(1j * a * (1j + a)))(2.0)) == -1
+    assert complex(weft.grad(lambda z: z, holomorphic=True)(1j)) == 1
+    for x in (1j, 1.0):
+        assert type(weft.vjp(lambda z: z, x)[1](2 * x)[0]) in (weft.Array, type(x))

@@ -182,3 +182,15 @@ def test_wrong_axes(in_axes: Any, out_axes: Any, args: tuple[Any, ...]) -> None:
         jax.vmap(first, in_axes=in_axes, out_axes=out_axes)(*args)
     with pytest.raises(type(theirs.value)):
         weft.vmap(first, in_axes=in_axes, out_axes=out_axes)(*args)
+
+
+def test_none_among_arguments_and_results_is_no_leaf() -> None:
+    assert weft.vmap(lambda x: None)(X) is None
+    found = weft.vmap(lambda x: {"s": x, "n": None})(X)
+    assert found["n"] is None
+    assert np.array_equal(found["s"], X)
+    found = weft.vmap(lambda x, y: (x, y), in_axes=(0, None))(X, None)
+    assert found[1] is None
+    found = weft.vmap(lambda d, x: d, in_axes=({"x": 0, "y": None}, 0))({"x": X, "y": None}, X)
+    assert found["y"] is None
+    assert np.array_equal(found["x"], X)

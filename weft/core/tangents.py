@@ -59,8 +59,8 @@ class Zero:
         return f"Zero({self.aval.str_short()})"
 
 
-class Number(float):
-    """A Python float with the attributes of an array, which derivative rules ask for; weakly typed, as it is."""
+class _Scalar:
+    """The attributes of an array, which derivative rules ask for, on a Python number; weakly typed, as it is."""
 
     __slots__ = ()
     shape = ()
@@ -71,6 +71,28 @@ class Number(float):
     @property
     def dtype(self) -> Any:
         return get_aval(self).dtype
+
+
+class Number(_Scalar, float):
+    __slots__ = ()
+
+
+class ComplexNumber(_Scalar, complex):
+    __slots__ = ()
+
+
+_NUMBERS: dict[type, type] = {float: Number, complex: ComplexNumber}
+
+
+def with_attributes(value: Any) -> Any:
+    """A Python float or complex number as one with the attributes of an array; any other value as it is."""
+    number = _NUMBERS.get(type(value))
+    return value if number is None else number(value)
+
+
+def plain(value: Any) -> Any:
+    """The Python number of one that ``with_attributes`` made; any other value as it is."""
+    return type(value).__mro__[2](value) if isinstance(value, _Scalar) else value
 
 
 class Undefined:

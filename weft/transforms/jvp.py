@@ -21,7 +21,7 @@ from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.primitive import MISSING
-from weft.core.tangents import Along, Number, Zero, tangent_aval
+from weft.core.tangents import Along, Zero, plain, tangent_aval, with_attributes
 from weft.core.trace import Trace, set_current
 from weft.core.tracer import Tracer
 from weft.operations import linear
@@ -107,7 +107,7 @@ class JVPTracer(Tracer):
     def __init__(self, trace: Trace, primal: Any, tangent: Any) -> None:
         self._trace = trace
         self.aval = avals.get_aval(primal)
-        self.primal = Number(primal) if type(primal) is float else primal
+        self.primal = with_attributes(primal)
         self.tangent = tangent
 
     def __repr__(self) -> str:
@@ -160,7 +160,7 @@ class JVPTrace(Trace):
                 tangents.append(x.tangent)
                 live = True
             else:
-                primals.append(Number(x) if type(x) is float else x)
+                primals.append(with_attributes(x))
                 tangents.append(None)
         if not live:
             with set_current(self.parent):
@@ -205,8 +205,7 @@ class JVPTrace(Trace):
         """(value, tangent) of a result."""
         if isinstance(value, JVPTracer) and value._trace is self:
             return value.primal, value.tangent
-        if type(value) is Number:
-            value = float(value)
+        value = plain(value)
         return value, Zero.from_primal_value(value)
 
 

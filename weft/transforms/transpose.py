@@ -18,7 +18,7 @@ from weft.core import kinds, source_info
 from weft.core import trace as tracing
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.primitive import MISSING
-from weft.core.tangents import Undefined, Zero, tangent_aval
+from weft.core.tangents import Undefined, Zero, plain, tangent_aval, with_attributes
 from weft.operations import linear as linear_operations
 
 
@@ -62,6 +62,7 @@ def _accumulate(found: dict[Var, Any], linear: set[Var], atom: Atom, ct: Any) ->
     """Add to the cotangent of a variable."""
     if ct is None or type(ct) is Zero or type(atom) is Literal or atom not in linear:
         return
+    ct = plain(ct)
     before = found.get(atom)
     found[atom] = ct if before is None else linear_operations.add_any(before, ct)
 
@@ -85,7 +86,7 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
             f"[linear_transpose] the function is not linear: {primitive} combines two values that both depend on the "
             f"arguments{_place(eqn)}"
         )
-    given: Any = cts[0]
+    given: Any = with_attributes(cts[0])
     if primitive.multiple_results:
         given = [Zero(tangent_aval(v.aval)) if ct is None else ct for ct, v in zip(cts, eqn.outvars, strict=True)]
     with source_info.replayed(eqn.source):
