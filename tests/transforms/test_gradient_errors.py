@@ -69,4 +69,4 @@ def test_python_numbers_are_differentiated_at() -> None:
     assert float(weft.grad(lambda a: jnp.real(1j * a * (1j + a)))(2.0)) == -1
     assert complex(weft.grad(lambda z: z, holomorphic=True)(1j)) == 1
     for x in (1j, 1.0):
-        assert type(weft.vjp(lambda z: z, x)[1](2 * x)[0]) in (weft.Array, type(x))
+        assert type(weft.vjp(lambda z: z, x)[1](2 * x)[0]).__name__ in ("Array", type(x).__name__)
