@@ -71,14 +71,13 @@ def test_an_abort_leaves_the_text():
     """A process that dies inside LLVM leaves the kernel in its crash file; one that ends well leaves nothing."""
     program = """
         import os, sys
-        from weft import lazy
-        from weft.codegen import llvm
+        from weft.codegen import llvm, llvm_calls
         from weft.target import host
         text = "define void @k() {\\nentry:\\nret void\\n}\\n"
         llvm.emit_object(text, host(), "k")
         print(llvm.crash_path(os.getpid()), flush=True)
         if sys.argv[1] == "die":
-            lazy.llvm.parse_assembly = lambda *a: os.abort()
+            llvm_calls.object_of = lambda *a: os.abort()
             llvm.emit_object(text, host(), "k")
     """
     for how in ("live", "die"):

@@ -2,6 +2,9 @@
 
 No IR passes run: the text is already vectors. It is parsed and verified every time, because bad IR must raise and
 never abort; a copy of the text lies in a crash file while LLVM runs, so that an abort leaves what made it.
+
+Several threads compile at once, each at a place of its own: a target machine, a context for every module, a crash
+file. llvmlite holds one lock around each of its calls; what takes long is called beneath it (``llvm_calls``).
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import functools
 import os
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from weft import errors, lazy
+from weft.codegen import llvm_calls
 from weft.target import Target
 
 # Process-global switches of LLVM's code generator, each measured: together they take a third to a half off the
@@ -31,9 +36,55 @@ SWITCHES = (
     "-disable-early-taildup",
 )
 
-_lock = threading.Lock()
-# a fork waits until LLVM is idle, so that the child finds neither the lock held nor LLVM's state half changed
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+PLACES = 8  # threads that compile at once; more would gain little over what they take in memory
+
+
+class _Place:
+    """What one thread at a time compiles with."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.lock = threading.Lock()
+        self.machines: dict[Target, Any] = {}
+        self.crash: tuple[int, int] | None = None  # process, descriptor
+
+    def machine(self, target: Target) -> Any:
+        """The TargetMachine, made once (0.15 ms)."""
+        if target not in self.machines:
+            self.machines[target] = _new_machine(target)
+        return self.machines[target]
+
+
+_places = [_Place(number) for number in range(PLACES)]
+_loading = threading.Lock()
+_locks = (*(place.lock for place in _places), _loading)  # in the order in which one thread takes them
+
+
+def _acquire_all() -> None:
+    for lock in _locks:
+        lock.acquire()
+
+
+def _release_all() -> None:
+    for lock in _locks:
+        lock.release()
+
+
+# a fork waits until LLVM is idle, so that the child finds neither a lock held nor LLVM's state half changed
+os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all)
+
+
+@contextlib.contextmanager
+def _place() -> Iterator[_Place]:
+    """A place that nobody is at, the first one if all are taken."""
+    place = next((place for place in _places if place.lock.acquire(blocking=False)), None)
+    if place is None:
+        place = _places[0]
+        place.lock.acquire()
+    try:
+        yield place
+    finally:
+        place.lock.release()
 
 
 @functools.cache
@@ -47,78 +98,71 @@ def _binding() -> Any:
     return binding
 
 
-@functools.cache
-def _machine(target: Target) -> Any:
-    """The TargetMachine, made once (0.15 ms)."""
-    binding = _binding()
-    if target.triple.split("-")[0] != binding.get_default_triple().split("-")[0]:
-        binding.initialize_all_targets()
-        binding.initialize_all_asmprinters()
-    # optimisation level 0 aborts on mask registers; 2 and 3 are no faster than 1
-    return binding.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.features, opt=1, reloc="pic", codemodel="small"
-    )
+def _new_machine(target: Target) -> Any:
+    with _loading:
+        binding = _binding()
+        if target.triple.split("-")[0] != binding.get_default_triple().split("-")[0]:
+            binding.initialize_all_targets()
+            binding.initialize_all_asmprinters()
+        # optimisation level 0 aborts on mask registers; 2 and 3 are no faster than 1
+        return binding.Target.from_triple(target.triple).create_target_machine(
+            cpu=target.cpu, features=target.features, opt=1, reloc="pic", codemodel="small"
+        )
 
 
 def emit_object(text: str, target: Target, name: str) -> bytes:
     """The object file of a module."""
-    with _lock:
-        return _emit(text, name, lambda module: _machine(target).emit_object(module))
+    return _emit(text, target, name, llvm_calls.object_of)
 
 
 def emit_assembly(text: str, target: Target) -> str:
     """The assembly of a module."""
-    with _lock:
-        return _emit(text, "kernel", lambda module: _machine(target).emit_assembly(module))
+    return _emit(text, target, "kernel", llvm_calls.assembly_of).decode()
 
 
-def _emit(text: str, name: str, emit: Any) -> Any:
-    binding, crash = _binding(), _crash_file()
-    _remember(crash, text)
-    try:
-        context = binding.create_context()
-        module = binding.parse_assembly(text, context)
-        module.verify()
-        return emit(module)
-    except RuntimeError as error:
-        message = f"[codegen] kernel {name} is not valid LLVM: {error}"
-        raise errors.InternalError(message, stage="llvm", dump=dump(text)) from error
-    finally:
-        _remember(crash, "")
+def _emit(text: str, target: Target, name: str, emit: Callable[[bytes, Any], bytes]) -> bytes:
+    data = text.encode()
+    with _place() as place:
+        machine, crash = place.machine(target), _crash_file(place)
+        _remember(crash, data)
+        try:
+            return emit(data, machine)
+        except llvm_calls.RefusedError as error:
+            message = f"[codegen] kernel {name} is not valid LLVM: {error}"
+            raise errors.InternalError(message, stage="llvm", dump=dump(text)) from error
+        finally:
+            _remember(crash, b"")
 
 
 # what an abort leaves behind
 
-_crash: tuple[int, int, str] | None = None  # process, descriptor, path
 
-
-def crash_path(process: int) -> str:
-    """Where process number ``process`` keeps the text that LLVM is working on."""
+def crash_path(process: int, place: int = 0) -> str:
+    """Where process number ``process`` keeps the text that LLVM is working on at a place."""
     folder = os.environ.get("WEFT_CRASH_DIR") or os.path.join(tempfile.gettempdir(), f"weft-{os.getuid()}")
-    return os.path.join(folder, f"crash-{process}.ll")
+    return os.path.join(folder, f"crash-{process}{f'-{place}' if place else ''}.ll")
 
 
-def _crash_file() -> int:
+def _crash_file(place: _Place) -> int:
     """An open file, removed when the process ends in good order."""
-    global _crash
     process = os.getpid()
-    if _crash is None or _crash[0] != process:  # after a fork the child has its own
-        path = crash_path(process)
+    if place.crash is None or place.crash[0] != process:  # after a fork the child has its own
+        path = crash_path(process, place.number)
         folder = os.path.dirname(path)
         os.makedirs(folder, mode=0o700, exist_ok=True)
         if os.lstat(folder).st_uid != os.getuid():  # its owner could lead our writes elsewhere
             raise PermissionError(f"[codegen] {folder} is another user's; set WEFT_CRASH_DIR to a folder of yours.")
         _sweep(folder)
         flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        _crash = process, os.open(path, flags, 0o600), path
+        place.crash = process, os.open(path, flags, 0o600)
         atexit.register(_forget, process, path)
-    return _crash[1]
+    return place.crash[1]
 
 
 def _sweep(folder: str) -> None:
     """Remove the empty files of processes that were killed outside LLVM."""
     for name in os.listdir(folder):
-        number = name.removeprefix("crash-").removesuffix(".ll")
+        number = name.removeprefix("crash-").removesuffix(".ll").partition("-")[0]
         path = os.path.join(folder, name)
         with contextlib.suppress(OSError):
             if number.isdigit() and not os.path.exists(f"/proc/{number}") and os.path.getsize(path) == 0:
@@ -130,8 +174,7 @@ def _forget(process: int, path: str) -> None:
         os.unlink(path)
 
 
-def _remember(crash: int, text: str) -> None:
-    data = text.encode()
+def _remember(crash: int, data: bytes) -> None:
     os.pwrite(crash, data, 0)
     os.ftruncate(crash, len(data))
 

@@ -1,7 +1,7 @@
 """Nests -> machine code, once each: the kernel cache of the process, above the one on disk (``disk``).
 
 The key is the nest itself (sizes are not in it) and the target. Kernels count in ``core.budget``; one that is dropped
-stays mapped as long as a program holds it.
+stays mapped as long as a program holds it. What one thread builds, others that need it wait for.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import functools
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from weft import codegen, runtime, target
+from weft import codegen, config, runtime, target
 from weft.compiler import disk, nest_key, progress
+from weft.compiler.side_by_side import SideBySide
 from weft.core.budget import BUDGET
 from weft.loops import ir
 
 _STATEMENT_BYTES = 600  # measured: what a statement of a nest weighs beside its machine code
+Key = tuple[ir.Nest, str]
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -53,8 +55,8 @@ class KernelCache:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._building = threading.RLock()
-        self._entries: dict[tuple[ir.Nest, str], Compiled] = {}
+        self._entries: dict[Key, Compiled] = {}
+        self._being_built: dict[Key, threading.Event] = {}  # set when that is over, however it ended
         self.nbytes = 0
         self.built = 0
         self.loaded = 0
@@ -72,21 +74,66 @@ class KernelCache:
         missing = [nest for nest, entry in found.items() if entry is None]
         self.reused += len(found) - len(missing)
         built = loaded = 0
-        for done, nest in enumerate(missing):
-            progress.kernels(done, len(missing))
-            with self._building:  # another thread may have built it meanwhile
-                entry = self._find(nest, machine)
-                if entry is None:
-                    start = time.perf_counter()
-                    entry = build(nest, machine)
-                    self._add((nest, machine.key), entry)
-                    if entry.loaded:
-                        loaded += 1
-                    else:
-                        self.build_ms += (time.perf_counter() - start) * 1e3
-                        built += 1
-                found[nest] = entry
+        while missing:
+            mine, events = self._claim(missing, machine)
+            try:
+                for entry in self._build(mine, machine, len(found)):
+                    found[entry.nest] = entry
+                    loaded += entry.loaded
+                    built += not entry.loaded
+            finally:
+                self._unclaim(mine, machine)
+            for event in events:
+                event.wait()
+            for nest in missing:  # what another thread was to build, but failed to, is for the next round
+                found[nest] = found[nest] or self._find(nest, machine)
+            missing = [nest for nest in missing if found[nest] is None]
         return Answer([entry for nest in nests if (entry := found[nest]) is not None], built, loaded)
+
+    def _claim(self, nests: Sequence[ir.Nest], machine: target.Target) -> tuple[list[ir.Nest], list[threading.Event]]:
+        """Those of the nests that nobody has built or builds, now ours to build, and when the others' are over."""
+        mine, events = [], []
+        with self._lock:
+            for nest in nests:
+                key = (nest, machine.key)
+                if key in self._being_built:
+                    events.append(self._being_built[key])
+                elif key not in self._entries:
+                    self._being_built[key] = threading.Event()
+                    mine.append(nest)
+        return mine, events
+
+    def _unclaim(self, nests: Sequence[ir.Nest], machine: target.Target) -> None:
+        with self._lock:
+            for nest in nests:
+                event = self._being_built.pop((nest, machine.key), None)
+                if event is not None:
+                    event.set()
+
+    def _build(self, nests: Sequence[ir.Nest], machine: target.Target, total: int) -> list[Compiled]:
+        """Machine code that is not in the process yet: from disk, else from LLVM."""
+        made: list[Compiled] = []
+
+        def keep(entry: Compiled) -> None:
+            self._add((entry.nest, machine.key), entry)
+            made.append(entry)
+            progress.kernels(total - len(nests) + len(made), total)
+
+        progress.kernels(total - len(nests), total)
+        store = disk.current()
+        keys = {nest: nest_key.key(nest, machine) for nest in nests} if store is not None else {}
+        rest = []
+        for nest in nests:
+            entry = _from_disk(nest, store, keys.get(nest))
+            if entry is None:
+                rest.append(nest)
+            else:
+                keep(entry)
+        if rest:
+            start = time.perf_counter()
+            build_all(rest, machine, store, keys, keep)
+            self.build_ms += (time.perf_counter() - start) * 1e3
+        return made
 
     def _find(self, nest: ir.Nest, machine: target.Target) -> Compiled | None:
         key = (nest, machine.key)
@@ -96,7 +143,7 @@ class KernelCache:
                 entry.reuses += 1
             return entry
 
-    def _add(self, key: tuple[ir.Nest, str], entry: Compiled) -> None:
+    def _add(self, key: Key, entry: Compiled) -> None:
         with self._lock:
             self.nbytes += entry.nbytes
             self._entries[key] = entry
@@ -104,7 +151,7 @@ class KernelCache:
             self.loaded += entry.loaded
         BUDGET.keep(entry, entry.weight, functools.partial(self._drop, key), _reuses)
 
-    def _drop(self, key: tuple[ir.Nest, str], entry: Compiled) -> None:
+    def _drop(self, key: Key, entry: Compiled) -> None:
         with self._lock:
             if self._entries.get(key) is entry:
                 del self._entries[key]
@@ -112,12 +159,15 @@ class KernelCache:
                 self.evicted += 1
 
     def acquire(self) -> None:
-        self._building.acquire()
         self._lock.acquire()
 
     def release(self) -> None:
         self._lock.release()
-        self._building.release()
+
+    def release_in_child(self) -> None:
+        """After a fork: no other thread is there to end what it was building."""
+        self._being_built.clear()
+        self._lock.release()
 
     def clear(self) -> None:
         with self._lock:
@@ -129,22 +179,44 @@ def _reuses(entry: Compiled) -> int:
     return entry.reuses
 
 
-def build(nest: ir.Nest, machine: target.Target) -> Compiled:
-    """The machine code of one nest, from disk or from LLVM."""
-    store = disk.current()
-    key = nest_key.key(nest, machine) if store is not None else None
-    if store is not None and key is not None:
-        found = store.load(key)
-        if found is not None:
-            try:
-                return _mapped(nest, found, loaded=True)
-            except RuntimeError as error:  # whole, yet not an object that the loader takes
-                store.remove(key, str(error))
-    made = codegen.compile_nest(nest, machine)
-    compiled = _mapped(nest, made, loaded=False)
-    if store is not None and key is not None:
-        store.store(key, made.symbol, made.bytes)
-    return compiled
+def _from_disk(nest: ir.Nest, store: disk.DiskCache | None, key: bytes | None) -> Compiled | None:
+    found = store.load(key) if store is not None and key is not None else None
+    if store is None or key is None or found is None:
+        return None
+    try:
+        return _mapped(nest, found, loaded=True)
+    except RuntimeError as error:  # whole, yet not an object that the loader takes
+        store.remove(key, str(error))
+        return None
+
+
+def build_all(
+    nests: Sequence[ir.Nest],
+    machine: target.Target,
+    store: disk.DiskCache | None,
+    keys: Mapping[ir.Nest, bytes | None],
+    keep: Callable[[Compiled], None],
+) -> None:
+    """Machine code from LLVM, as many nests at once as the pool has threads; ``keep`` is called on this thread."""
+
+    def prepare(nest: ir.Nest) -> tuple[int, tuple[ir.Nest, str]]:
+        text = codegen.text_of(nest, machine)
+        return len(text), (nest, text)
+
+    def finish(work: tuple[ir.Nest, str]) -> codegen.Object:
+        nest, text = work
+        made = codegen.compile_text(text, machine, nest.name)
+        key = keys.get(nest)
+        if store is not None and key is not None:
+            store.store(key, made.symbol, made.bytes)
+        return made
+
+    def done(number: int, made: codegen.Object) -> None:
+        keep(_mapped(nests[number], made, loaded=False))
+
+    isolated = config.read("compile") == "isolated"  # there is one child
+    n_threads = 1 if isolated else runtime.Pool.get_threads()
+    SideBySide(finish, done).run([functools.partial(prepare, nest) for nest in nests], n_threads)
 
 
 def _mapped(nest: ir.Nest, made: codegen.Object | disk.Object, loaded: bool) -> Compiled:
@@ -154,4 +226,4 @@ def _mapped(nest: ir.Nest, made: codegen.Object | disk.Object, loaded: bool) -> 
 
 KERNELS = KernelCache()
 # a child process must not inherit a lock that another thread held
-os.register_at_fork(before=KERNELS.acquire, after_in_parent=KERNELS.release, after_in_child=KERNELS.release)
+os.register_at_fork(before=KERNELS.acquire, after_in_parent=KERNELS.release, after_in_child=KERNELS.release_in_child)

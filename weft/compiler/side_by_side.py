@@ -1,0 +1,99 @@
+"""Kernels that are compiled side by side: their texts are written by one thread, LLVM runs in several.
+
+The texts need Python, LLVM does not: while it works, the interpreter is free. What comes out does not depend on who
+compiled what when; of several errors the first kernel's is raised. An interrupt ends the work after the kernels that
+LLVM is at.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
+
+class SideBySide(Generic[Work, Result]):
+    """``finish(prepare(item))`` of every item, the largest first; ``prepare`` runs on the calling thread alone."""
+
+    def __init__(self, finish: Callable[[Work], Result], done: Callable[[int, Result], None]) -> None:
+        self._finish = finish
+        self._done = done  # called on the calling thread with the number of an item and its result
+        self._changed = threading.Condition()
+        self._waiting: list[tuple[int, int, Work]] = []  # size, number, work
+        self._results: list[tuple[int, Result]] = []
+        self._errors: dict[int, BaseException] = {}
+        self._closed = False  # nothing more comes
+
+    def run(self, prepare: Sequence[Callable[[], tuple[int, Work]]], n_threads: int) -> None:
+        """Do all items; ``prepare`` gives the size of each and what there is to finish."""
+        n_helpers = min(n_threads, len(prepare)) - 1
+        started: list[threading.Thread] = []
+        try:
+            for number, item in enumerate(prepare):
+                size, work = item()
+                with self._changed:
+                    self._waiting.append((size, number, work))
+                    self._changed.notify()
+                if len(started) < n_helpers:
+                    self._start(started)
+                time.sleep(0)  # a helper that has finished its kernel may take the next one
+            with self._changed:
+                self._closed = True
+                self._changed.notify_all()
+            while (taken := self._take()) is not None:
+                self._work(*taken)
+                self._report()
+        finally:
+            with self._changed:
+                self._closed = True
+                self._waiting.clear()
+                self._changed.notify_all()
+            for helper in started:
+                with contextlib.suppress(RuntimeError):  # it was never started
+                    helper.join()
+            self._report()
+        if self._errors:
+            raise self._errors[min(self._errors)]
+
+    def _start(self, started: list[threading.Thread]) -> None:
+        helper = threading.Thread(target=self._help, name="weft-compile")
+        started.append(helper)  # before it starts: an interrupt may come right after
+        with contextlib.suppress(RuntimeError):  # no more threads, or the interpreter is about to end
+            helper.start()
+
+    def _take(self) -> tuple[int, Work] | None:
+        """The largest item that waits; None when nothing is left and nothing comes."""
+        with self._changed:
+            while not self._waiting and not self._closed:
+                self._changed.wait()
+            if not self._waiting or self._errors:
+                return None
+            largest = max(self._waiting, key=lambda entry: (entry[0], -entry[1]))
+            self._waiting.remove(largest)
+            return largest[1], largest[2]
+
+    def _work(self, number: int, work: Work) -> None:
+        try:
+            result = self._finish(work)
+        except Exception as error:
+            with self._changed:
+                self._errors[number] = error
+        else:
+            with self._changed:
+                self._results.append((number, result))
+
+    def _help(self) -> None:
+        while (taken := self._take()) is not None:
+            self._work(*taken)
+
+    def _report(self) -> None:
+        """Hand over what has been finished."""
+        with self._changed:
+            results, self._results = self._results, []
+        for number, result in sorted(results, key=lambda entry: entry[0]):
+            self._done(number, result)
