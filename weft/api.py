@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import lazy, runtime, target
-from weft.core import primitive, tracebacks
+from weft.core import axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
 from weft.higher import code_facts, devices, signature, stages
@@ -31,21 +31,23 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that gives the jaxpr of ``fun`` for its arguments, without compiling or running anything.
 
+    ``axis_env`` lists (name, size) of axes that ``fun`` may name in collectives.
+
     >>> print(weft.make_jaxpr(lambda x: x * 2)(3.0))
     { lambda ; a:f32[]. let b:f32[] = mul a 2.0:f32[] in (b,) }
     """
     if not callable(fun):
         raise TypeError("the first argument must be callable")
     jit_module.check_callable(fun)
-    if axis_env:
-        raise NotImplementedError("[make_jaxpr] axis_env: named axes are not built yet")
+    axes = [(name, int(size)) for name, size in axis_env or ()]
     roles = signature.resolve_roles(fun, static_argnums if static_argnums != () else None, None, None, None)
     state = jit_module.JitState(fun, jit_module.Options(roles))
 
     @tracebacks.boundary
     def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
-        prepared = state.prepare(args, kwargs, accept_structs=True)
-        trace = state.trace(prepared)
+        with axis_names.bound(axes):
+            prepared = state.prepare(args, kwargs, accept_structs=True)
+            trace = state.trace(prepared)
         closed = trace.closed.replace(jaxpr=name_unused_outputs(trace.closed.jaxpr))
         return (closed, stages.out_structs(trace)) if return_shape else closed
 

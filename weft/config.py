@@ -153,6 +153,7 @@ _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
 }  # fmt: skip
 
 _KEY_NAMES = tuple(name for name, option in OPTIONS.items() if option.in_key)
+_KEY_PARTS = (*_KEY_NAMES, "axis names")
 _TRUE, _FALSE = ("1", "true", "yes", "on", "y", "t"), ("0", "false", "no", "off", "n", "f", "")
 
 
@@ -162,6 +163,7 @@ class _Thread(threading.local):
     def __init__(self) -> None:
         self.overlay: dict[str, Any] = {}
         self.token: tuple[int, int] = (-1, 0)
+        self.axes: tuple[tuple[Any, int], ...] = ()  # (name, extent) of what vmap maps over, the innermost last
 
 
 _thread = _Thread()
@@ -266,13 +268,13 @@ def _intern(values: tuple[Any, ...]) -> int:
 def _install_token() -> None:
     """Tell the native dispatcher which configuration the current thread runs under."""
     _thread.token = (-1, 0)
-    runtime.set_config_token(token() if _thread.overlay or not _HAS_DEFAULT else _FOLLOW)
+    runtime.set_config_token(token() if _thread.overlay or _thread.axes or not _HAS_DEFAULT else _FOLLOW)
 
 
 def _install_default_token() -> None:
     """Tell the dispatcher the configuration of threads without a context of their own."""
     if _HAS_DEFAULT:
-        runtime.set_default_config_token(_intern(tuple(_values[name] for name in _KEY_NAMES)))
+        runtime.set_default_config_token(_intern((*[_values[name] for name in _KEY_NAMES], ())))
 
 
 def token() -> int:
@@ -282,7 +284,8 @@ def token() -> int:
         return known
     overlay = _thread.overlay
     version = _version
-    made = _intern(tuple(overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES))
+    values = [overlay[name] if name in overlay else _values[name] for name in _KEY_NAMES]
+    made = _intern((*values, _thread.axes))
     _thread.token = (version, made)
     return made
 
@@ -293,7 +296,7 @@ def describe_difference(old: int, new: int) -> str:
     before, now = by_token.get(old), by_token.get(new)
     if before is None or now is None:
         return "an earlier configuration"
-    changed = [(name, a, b) for name, a, b in zip(_KEY_NAMES, before, now, strict=True) if a != b]
+    changed = [(name, a, b) for name, a, b in zip(_KEY_PARTS, before, now, strict=True) if a != b]
     return ", ".join(f"{name} now {b!r}, before {a!r}" for name, a, b in changed) or "none"
 
 
@@ -342,6 +345,27 @@ def _overlaid(name: str, value: Any) -> Iterator[None]:
             del overlay[name]
         else:
             overlay[name] = saved
+        _install_token()
+
+
+def bound_axes() -> tuple[tuple[Any, int], ...]:
+    """(name, extent) of the named axes that are bound on this thread, the innermost last; see ``core.axis_names``."""
+    return _thread.axes
+
+
+@contextmanager
+def axes_bound(axes: tuple[tuple[Any, int], ...]) -> Iterator[None]:
+    """Bind more named axes on this thread: they count as options do, since programs may hold their extents."""
+    if not axes:
+        yield
+        return
+    before = _thread.axes
+    _thread.axes = (*before, *axes)
+    try:
+        _install_token()
+        yield
+    finally:
+        _thread.axes = before
         _install_token()
 
 

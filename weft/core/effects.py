@@ -14,6 +14,7 @@ class Effect:
     """Base class: instances are compared by equality, so that equal effects of two equations are one effect."""
 
     ordered = False
+    removable = False  # an equation with no other effect may be dropped when nobody reads its results
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -44,3 +45,8 @@ ordered_debug_effect = NamedEffect("OrderedDebug", ordered=True)
 
 def join(*groups: Iterable[Effect]) -> Effects:
     return no_effects.union(*groups)
+
+
+def keeps(effects: Effects) -> bool:
+    """Whether an equation stays although nobody reads its results."""
+    return bool(effects) and not all(effect.removable for effect in effects)

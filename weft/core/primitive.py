@@ -74,6 +74,8 @@ class Primitive:
         self.linearize: Any = None
         self.transpose: Any = MISSING
         self.batch: Any = MISSING
+        self.batch_axis: Any = None  # in place of ``batch`` where the name of the mapped axis counts: axis, values, ...
+        self.axis_names: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None  # params -> the names it refers to
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
         self._abstract_eval: Callable[..., Any] | None = None
         self._effectful = False

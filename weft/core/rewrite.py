@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.core import source_info
-from weft.core.effects import Effects
+from weft.core.effects import Effects, keeps
 from weft.core.jaxpr import Atom, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 
 Rule = Callable[["Builder", JaxprEqn, list[Atom]], "Sequence[Atom] | None"]
@@ -85,7 +85,7 @@ def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None) -> tuple[Jaxpr
     live = {atom for atom in outvars if isinstance(atom, Var)}
     kept: list[JaxprEqn] = []
     for eqn in reversed(jaxpr.eqns):
-        if not eqn.effects and not any(v in live for v in eqn.outvars):
+        if not keeps(eqn.effects) and not any(v in live for v in eqn.outvars):
             continue
         kept.append(eqn)
         live.update(atom for atom in eqn.invars if isinstance(atom, Var))

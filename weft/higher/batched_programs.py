@@ -14,24 +14,32 @@ import numpy as np
 
 from weft.core import avals as avals_module
 from weft.core import trace as tracing
+from weft.core.axis_names import Axis
+from weft.core.effects import keeps
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tangents import Zero, tangent_aval
-from weft.higher import bodies, branches, calls, custom_jvp, loops, scan
+from weft.higher import bodies, branches, calls, checkpoint, custom_jvp, loops, scan
 from weft.operations import convert, linear, logic, reductions
-from weft.transforms import batching
-from weft.transforms.batching import Dim, at, batch_jaxpr, in_front, map_flat, rules
+from weft.operations.mapped import Dim, at, in_front
+from weft.transforms.batching import batch_jaxpr, map_flat, rules
 
 
 def _call(
-    size: int, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, donated_invars: Any, **params: Any
+    axis: Axis, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, donated_invars: Any, **params: Any
 ) -> Any:
-    program, out_dims = batch_jaxpr(jaxpr, size, tuple(dims))
+    program, out_dims = batch_jaxpr(jaxpr, axis, tuple(dims))
     program, captured = calls.close_over(program)
     outs = calls.jit_p.bind(
         *captured, *values, jaxpr=program, donated_invars=(False,) * len(captured) + tuple(donated_invars), **params
     )
     return outs, list(out_dims)
+
+
+def _checkpoint(axis: Axis, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    program, out_dims = batch_jaxpr(jaxpr, axis, tuple(dims))
+    program, captured = calls.close_over(program)
+    return checkpoint.checkpoint_p.bind(*captured, *values, jaxpr=program, **params), list(out_dims)
 
 
 # -- custom derivatives -----------------------------------------------------------------------------------------------
@@ -40,19 +48,19 @@ def _call(
 class MappedRule(custom_jvp.JvpRule):
     """The rule of a custom_jvp function, mapped over its operands."""
 
-    __slots__ = ("dims", "rule", "size")
+    __slots__ = ("axis", "dims", "rule")
 
-    def __init__(self, rule: custom_jvp.JvpRule, size: int, dims: tuple[Dim, ...]) -> None:
+    def __init__(self, rule: custom_jvp.JvpRule, axis: Axis, dims: tuple[Dim, ...]) -> None:
         super().__init__(rule.name, rule.function, rule.nondiff, rule.in_tree, rule.symbolic_zeros)
         self.rule = rule
-        self.size = size
+        self.axis = axis
         self.dims = dims
 
     def _key(self) -> tuple[Any, ...]:
-        return (*super()._key(), self.size, self.dims)
+        return (*super()._key(), self.axis, self.dims)
 
     def __hash__(self) -> int:
-        return hash((self.function, self.size, self.dims))
+        return hash((self.function, self.axis, self.dims))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, MappedRule) and self._key() == other._key()
@@ -74,19 +82,19 @@ class MappedRule(custom_jvp.JvpRule):
 
         moving = [t for t, has in zip(tangents, live, strict=True) if has]
         moving_dims = [dim for dim, has in zip(self.dims, live, strict=True) if has]
-        outs, dims = map_flat(one, self.size, [*primals, *moving], [*self.dims, *moving_dims])
-        whole = [in_front(self.size, out, dim) for out, dim in zip(outs, dims, strict=True)]
+        outs, dims = map_flat(one, self.axis, [*primals, *moving], [*self.dims, *moving_dims])
+        whole = [in_front(self.axis.size, out, dim) for out, dim in zip(outs, dims, strict=True)]
         half = len(whole) // 2
         return whole[:half], whole[half:], tree
 
 
 def _custom_jvp(
-    size: int, values: list[Any], dims: list[Dim], *, call_jaxpr: ClosedJaxpr, jvp: custom_jvp.JvpRule, **params: Any
+    axis: Axis, values: list[Any], dims: list[Dim], *, call_jaxpr: ClosedJaxpr, jvp: custom_jvp.JvpRule, **params: Any
 ) -> Any:
-    program, _ = batch_jaxpr(call_jaxpr, size, tuple(dims), (True,) * len(call_jaxpr.out_avals))
+    program, _ = batch_jaxpr(call_jaxpr, axis, tuple(dims), (True,) * len(call_jaxpr.out_avals))
     program, captured = calls.close_over(program)
     given = len(values) - jvp.in_tree.num_leaves
-    rule = MappedRule(jvp, size, tuple(dims[given:]))
+    rule = MappedRule(jvp, axis, tuple(dims[given:]))
     outs = custom_jvp.custom_jvp_call_p.bind(*captured, *values, call_jaxpr=program, jvp=rule, **params)
     return outs, [0] * len(outs)
 
@@ -107,14 +115,21 @@ def _flags(mapped: Sequence[bool]) -> tuple[Dim, ...]:
 
 
 def _scan(
-    size: int, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
+    axis: Axis,
+    values: list[Any],
+    dims: list[Dim],
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
 ) -> Any:
     mapped = [dim is not None for dim in dims]
     first, last = num_consts, num_consts + num_carry
     n_ys = len(jaxpr.out_avals) - num_carry
     while True:
         wanted = (*mapped[first:last], *(False,) * n_ys)
-        program, out_dims = batch_jaxpr(jaxpr, size, _flags(mapped), wanted)
+        program, out_dims = batch_jaxpr(jaxpr, axis, _flags(mapped), wanted)
         grown = [flag or dim is not None for flag, dim in zip(mapped[first:last], out_dims, strict=False)]
         if grown == mapped[first:last]:
             break
@@ -122,30 +137,30 @@ def _scan(
     program, captured = bodies.without_constants(program)
     inputs = [x if dim is None else at(x, dim, 1) for x, dim in zip(values[last:], dims[last:], strict=True)]
     outs = scan.scan_p.bind(
-        *captured, *_front(size, values[:last], dims[:last], mapped[:last]), *inputs, jaxpr=program,
+        *captured, *_front(axis.size, values[:last], dims[:last], mapped[:last]), *inputs, jaxpr=program,
         num_consts=num_consts + len(captured), num_carry=num_carry, **params,
     )  # fmt: skip
     return outs, [*out_dims[:num_carry], *[None if dim is None else 1 for dim in out_dims[num_carry:]]]
 
 
 def _while(
-    size: int, values: list[Any], dims: list[Dim], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
+    axis: Axis, values: list[Any], dims: list[Dim], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
     cond_nconsts: int, body_nconsts: int,
 ) -> Any:  # fmt: skip
     mapped = [dim is not None for dim in dims]
     tested, first = mapped[:cond_nconsts], cond_nconsts + body_nconsts
     while True:
         state = mapped[first:]
-        test, (differs,) = batch_jaxpr(cond_jaxpr, size, _flags([*tested, *state]), (False,))
+        test, (differs,) = batch_jaxpr(cond_jaxpr, axis, _flags([*tested, *state]), (False,))
         if differs is not None:
             state = [True] * len(state)
-            test, _ = batch_jaxpr(cond_jaxpr, size, _flags([*tested, *state]), (True,))
-        body, out_dims = batch_jaxpr(body_jaxpr, size, _flags([*mapped[cond_nconsts:first], *state]), tuple(state))
+            test, _ = batch_jaxpr(cond_jaxpr, axis, _flags([*tested, *state]), (True,))
+        body, out_dims = batch_jaxpr(body_jaxpr, axis, _flags([*mapped[cond_nconsts:first], *state]), tuple(state))
         grown = [flag or dim is not None for flag, dim in zip(state, out_dims, strict=True)]
         if grown == mapped[first:]:
             break
         mapped[first:] = grown
-    whole = _front(size, values, dims, mapped)
+    whole = _front(axis.size, values, dims, mapped)
     n_body = body_nconsts
     if differs is not None:
         body = _keeping_done(test, body, cond_nconsts, body_nconsts)
@@ -185,29 +200,30 @@ def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_capture
 
 def _select(which: Any, on_false: Any, on_true: Any) -> Any:
     """A choice along the mapped dimension, which is in front."""
-    out, _ = batching.rules[logic.select_n_p](0, [which, on_false, on_true], [0, 0, 0])
+    out, _ = rules[logic.select_n_p](0, [which, on_false, on_true], [0, 0, 0])
     return out
 
 
 # -- branches ---------------------------------------------------------------------------------------------------------
 
 
-def _branch(size: int, values: list[Any], dims: list[Dim], *, branches: tuple[ClosedJaxpr, ...]) -> Any:
+def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[ClosedJaxpr, ...]) -> Any:
     index, *operands = values
     mapped = tuple(dims[1:])
     if dims[0] is None:
-        found = [batch_jaxpr(branch, size, mapped, (False,) * len(branch.out_avals))[1] for branch in branches]
+        found = [batch_jaxpr(branch, axis, mapped, (False,) * len(branch.out_avals))[1] for branch in branches]
         wanted = tuple([any(dim is not None for dim in column) for column in zip(*found, strict=True)])
-        programs = [batch_jaxpr(branch, size, mapped, wanted)[0] for branch in branches]
+        programs = [batch_jaxpr(branch, axis, mapped, wanted)[0] for branch in branches]
         outs = _bind_branches(index, operands, programs)
         return outs, list(_flags(wanted))
-    if any(branch.effects for branch in branches):
+    if any(keeps(branch.effects) for branch in branches):
         raise NotImplementedError("[vmap] a branch with effects under an index that differs between elements")
+    size = axis.size
     index = in_front(size, index, dims[0])
     columns = []
     for branch in branches:
         outs, out_dims = map_flat(
-            lambda *args, branch=branch: eval_jaxpr(branch.jaxpr, branch.consts, *args), size, operands, mapped
+            lambda *args, branch=branch: eval_jaxpr(branch.jaxpr, branch.consts, *args), axis, operands, mapped
         )
         columns.append([in_front(size, out, dim) for out, dim in zip(outs, out_dims, strict=True)])
     return [_chosen(index, cases) for cases in zip(*columns, strict=True)], [0] * len(columns[0])
@@ -235,9 +251,11 @@ def _chosen(index: Any, cases: Sequence[Any]) -> Any:
 
 _RULES: dict[Any, Callable[..., Any]] = {
     calls.jit_p: _call,
+    checkpoint.checkpoint_p: _checkpoint,
     custom_jvp.custom_jvp_call_p: _custom_jvp,
     scan.scan_p: _scan,
     loops.while_p: _while,
     branches.cond_p: _branch,
 }
-rules.update(_RULES)
+for _primitive, _rule in _RULES.items():
+    _primitive.batch_axis = _rule

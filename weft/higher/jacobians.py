@@ -14,11 +14,13 @@ import numpy as np
 
 from weft import runtime, tree_util
 from weft.core import avals, tracebacks
+from weft.core.axis_names import Axis
 from weft.higher import derivatives, flat
 from weft.higher import jit as jit_module
 from weft.higher.gradients import Argnums, canonical_argnums, check_input, check_output, split_arguments
 from weft.operations import assemble, convert, shape
-from weft.transforms.batching import at, in_front, map_flat
+from weft.operations.mapped import at, in_front
+from weft.transforms.batching import map_flat
 
 
 def _basis(types: Sequence[Any]) -> tuple[int, list[Any]]:
@@ -97,7 +99,7 @@ def jacfwd(
             rest, trees[1] = runtime.tree_flatten(made[2] if has_aux else None)
             return [*outs, *rest]
 
-        outs, dims = map_flat(push, size, basis, [0] * len(basis))
+        outs, dims = map_flat(push, Axis(size), basis, [0] * len(basis))
         count = trees[0].num_leaves
         columns = []
         for out, dim in zip(outs[:count], dims[:count], strict=True):
@@ -138,7 +140,7 @@ def jacrev(
         for aval in types:
             check_output("jacrev", holomorphic, aval.dtype)
         size, basis = _basis(types)
-        rows, dims = map_flat(lambda *cts: pullback.pull(list(cts)), size, basis, [0] * len(basis))
+        rows, dims = map_flat(lambda *cts: pullback.pull(list(cts)), Axis(size), basis, [0] * len(basis))
         rows = [in_front(size, row, dim) for row, dim in zip(rows, dims, strict=True)]
         parts = [_split(row, types, 0) for row in rows]
         blocks = []

@@ -9,12 +9,16 @@ import functools
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+import numpy as np
+
 from weft import runtime, tree_util
 from weft.core import avals, tracebacks
+from weft.core.axis_names import Axis
 from weft.higher import batched_programs, flat, signature
 from weft.higher import jit as jit_module
+from weft.operations.mapped import Dim, at, placed
 from weft.transforms import batch_rules
-from weft.transforms.batching import Dim, at, map_flat, placed
+from weft.transforms.batching import map_flat
 
 F = TypeVar("F", bound=Callable[..., Any])
 _LOADED = (batched_programs, batch_rules)  # the rules that they state
@@ -33,8 +37,9 @@ def vmap(
 
     ``in_axes``: an int, None (not mapped), or a tuple with one entry for each positional argument, an entry being a
     tree that is a prefix of the argument's. Keyword arguments are mapped along axis 0. ``out_axes`` likewise for the
-    result. ``axis_size`` is needed only if nothing is mapped. ValueError for axes that do not exist or sizes that
-    disagree, TypeError for axes that are no ints.
+    result. ``axis_size`` is needed only if nothing is mapped. ``axis_name`` is the name by which collectives in ``fun``
+    (``lax.psum`` and its kin) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis and makes no difference on
+    one device. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are no ints.
 
     >>> weft.vmap(jnp.dot, in_axes=(0, None))(jnp.arange(6.0).reshape(3, 2), jnp.ones(2)).tolist()
     [1.0, 5.0, 9.0]
@@ -75,7 +80,7 @@ def vmap(
             None if dim is None else dim % avals.get_aval(leaf).ndim for dim, leaf in zip(dims, leaves, strict=True)
         ]
         function = flat.FlatFunction(lambda positional, named: fun(*positional, **named), in_tree)
-        outs, out_dims = map_flat(function, size, leaves, dims, axis_name)
+        outs, out_dims = map_flat(function, Axis(size, axis_name), leaves, dims)
         wanted = _out_dims(out_axes, function.out_tree)
         moved = [_result(size, out, dim, want) for out, dim, want in zip(outs, out_dims, wanted, strict=True)]
         return runtime.tree_unflatten(function.out_tree, moved)
@@ -91,15 +96,24 @@ def _is_none(value: Any) -> bool:
     return value is None
 
 
+def _spread(prefix: Any, tree: Any, name: str) -> list[Dim]:
+    """For each leaf of a tree the axis that a prefix of it gives; None is an axis in a prefix, nothing in a tree."""
+    leaves, treedef = tree_util.tree_flatten(prefix, _is_none)
+    try:
+        subtrees = treedef.flatten_up_to(tree)
+    except ValueError:
+        tree_util.raise_prefix_error(prefix, tree, name, is_leaf=_is_none)
+        raise
+    spread: list[Dim] = []
+    for leaf, subtree in zip(leaves, subtrees, strict=True):
+        spread += [leaf] * tree_util.tree_structure(subtree).num_leaves
+    return spread
+
+
 def _in_dims(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Dim]:
     """The mapped axis of every leaf of (args, kwargs)."""
     prefix = in_axes if isinstance(in_axes, tuple) else tuple([in_axes] * len(args))
-    try:
-        found = tree_util.broadcast_prefix(prefix, args, is_leaf=_is_none)
-    except ValueError:
-        tree_util.raise_prefix_error(prefix, args, "vmap in_axes", is_leaf=_is_none)
-        raise
-    return [*found, *[0] * len(tree_util.tree_leaves(kwargs))]
+    return [*_spread(prefix, args, "vmap in_axes"), *[0] * len(tree_util.tree_leaves(kwargs))]
 
 
 def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list[Dim], axis_size: int | None) -> int:
@@ -119,6 +133,9 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
         text = f"axis {dim} of argument {path} of type {avals.long_text(aval.strip_weak_type())}"
         sizes.setdefault(aval.shape[dim], []).append(text)
     if axis_size is not None:
+        if isinstance(axis_size, bool) or not isinstance(axis_size, (int, np.integer)) or axis_size < 0:
+            raise TypeError(f"vmap axis_size must be a nonnegative int, got {axis_size!r}")
+        axis_size = int(axis_size)
         sizes.setdefault(axis_size, []).append("axis_size")
     if not sizes:
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
@@ -134,12 +151,7 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
 
 def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
     """The wanted axis of every leaf of the result."""
-    shown = runtime.tree_unflatten(out_tree, [0] * out_tree.num_leaves)
-    try:
-        return tree_util.broadcast_prefix(out_axes, shown, is_leaf=_is_none)
-    except ValueError:
-        tree_util.raise_prefix_error(out_axes, shown, "vmap out_axes", is_leaf=_is_none)
-        raise
+    return _spread(out_axes, runtime.tree_unflatten(out_tree, [0] * out_tree.num_leaves), "vmap out_axes")
 
 
 def _result(size: int, value: Any, dim: Dim, wanted: Dim) -> Any:

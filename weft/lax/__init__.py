@@ -299,5 +299,29 @@ from weft.operations import (
     zeta,
     zeta_p,
 )
+from weft.operations.collectives import (
+    axis_index,
+    axis_index_p,
+    axis_size,
+    pbroadcast,
+    pmax,
+    pmax_p,
+    pmean,
+    pmin,
+    pmin_p,
+    psum,
+    psum_p,
+)
+from weft.operations.exchanges import (
+    all_gather,
+    all_gather_p,
+    all_to_all,
+    all_to_all_p,
+    ppermute,
+    ppermute_p,
+    pshuffle,
+    psum_scatter,
+    pswapaxes,
+)
 
 __getattr__ = _unbuilt.fallback("weft.lax")

@@ -19,9 +19,9 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft.core import kinds
 from weft.core.primitive import Primitive
+from weft.operations import mapped
 from weft.random import threefry
 from weft.runtime import ShapedArray
-from weft.transforms import batching
 
 WORDS = 2
 
@@ -160,7 +160,7 @@ def _primitive(name: str, expand: Callable[..., Any], typing: Callable[..., Any]
 
     def batch(size: int, values: list[Any], dims: list[Any], **params: Any) -> Any:
         """Every primitive takes arrays of keys: what is mapped is one dimension more, in front."""
-        moved = [x if dim is None else batching.at(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
+        moved = [x if dim is None else mapped.at(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
         return primitive.bind(*moved, **params), 0
 
     primitive.batch = batch

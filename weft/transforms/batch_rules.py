@@ -12,6 +12,7 @@ from typing import Any
 from weft.core import avals
 from weft.operations import assemble, contract, convert, index, logic, shape
 from weft.operations.gather import GatherDimensionNumbers, GatherScatterMode, gather_p
+from weft.operations.mapped import Dim, all_in_front, at, in_front
 from weft.operations.scatter import (
     ScatterDimensionNumbers,
     scatter,
@@ -23,7 +24,7 @@ from weft.operations.scatter import (
     scatter_sub_p,
 )
 from weft.operations.sort import sort_p, top_k_p
-from weft.transforms.batching import Dim, Rule, all_in_front, at, in_front, rules
+from weft.transforms.batching import Rule, rules
 
 
 def _rule(*primitives: Any) -> Callable[[Rule], Rule]:

@@ -3,7 +3,8 @@
 ``BatchTrace`` runs an operation by its rule in the trace that encloses the mapped call. What does not depend on a
 mapped argument is no tracer, and is computed once. A rule is ``batch(size, values, dims, **params)`` and gives the
 result and its dimension, with None for what is not mapped; kinds whose rule is the same for all their operations are
-here, the others' stand in ``batch_rules``.
+here, the others' stand in ``batch_rules``. Operations to which the name of the mapped dimension matters (collectives,
+and what carries programs) have a rule ``batch_axis(axis, values, dims, **params)`` instead.
 
     mul x:f32[3,2] at 0, y:f32[2]      ->      mul x (broadcast_in_dim y to f32[1,2]), at 0
 """
@@ -13,17 +14,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.core import avals, kinds, provenance
+from weft.core import avals, axis_names, kinds, provenance
 from weft.core import trace as tracing
+from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.primitive import MISSING
 from weft.core.trace import Trace, set_current
 from weft.core.tracer import Tracer
 from weft.operations import shape
+from weft.operations.mapped import Dim, all_in_front, at, in_front
 
 state = tracing.state
-Dim = int | None
 Rule = Callable[..., tuple[Any, Any]]
 
 rules: dict[Any, Rule] = {}  # primitive -> its rule; see batch_rules
@@ -53,20 +55,21 @@ class BatchTracer(Tracer):
 class BatchTrace(Trace):
     """Operations on mapped values; ``parent`` is the trace that encloses the mapped call."""
 
-    __slots__ = ("name", "parent", "size")
+    __slots__ = ("axis", "parent")
 
-    def __init__(self, parent: Trace, size: int, name: Any = None) -> None:
+    def __init__(self, parent: Trace, axis: Axis) -> None:
         super().__init__(state.level + 1)
         self.parent = parent
-        self.size = size
-        self.name = name
+        self.axis = axis
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         values, dims = self.split(args)
+        name = self.axis.name
         with set_current(self.parent):
-            if all(dim is None for dim in dims):
+            untouched = all(dim is None for dim in dims)
+            if untouched and (name is None or not axis_names.concerned(primitive, params, name)):
                 return self.parent.process(primitive, tuple(values), params)
-            out, out_dims = batched(primitive, self.size, values, dims, params)
+            out, out_dims = batched(primitive, self.axis, values, dims, params)
         if primitive.multiple_results:
             return [self.join(x, d) for x, d in zip(out, out_dims, strict=True)]
         return self.join(out, out_dims)
@@ -85,47 +88,19 @@ class BatchTrace(Trace):
         return value if dim is None else BatchTracer(self, value, dim)
 
 
-def batched(primitive: Any, size: int, values: Sequence[Any], dims: Sequence[Dim], params: dict[str, Any]) -> Any:
+def batched(primitive: Any, axis: Axis, values: Sequence[Any], dims: Sequence[Dim], params: dict[str, Any]) -> Any:
     """(result, its dimension) of an operation on whole values; lists of them with ``multiple_results``."""
+    if primitive.batch_axis is not None:
+        return primitive.batch_axis(axis, list(values), list(dims), **params)
     rule = rules.get(primitive)
     if rule is None and primitive.batch is not MISSING:
         rule = primitive.batch
     if rule is not None:
-        return rule(size, list(values), list(dims), **params)
+        return rule(axis.size, list(values), list(dims), **params)
     general = _KINDS.get(type(primitive.kind))
     if general is not None:
-        return general(primitive, size, list(values), list(dims), params)
+        return general(primitive, axis.size, list(values), list(dims), params)
     raise NotImplementedError(f"Batching rule for '{primitive.name}' not implemented")
-
-
-# -- moving the mapped dimension --------------------------------------------------------------------------------------
-
-
-def at(value: Any, source: int, target: int) -> Any:
-    """The value with dimension ``source`` moved to ``target``."""
-    if source == target:
-        return value
-    order = [d for d in range(avals.get_aval(value).ndim) if d != source]
-    order.insert(target, source)
-    return shape.transpose(value, order)
-
-
-def in_front(size: int, value: Any, dim: Dim) -> Any:
-    """The value with its mapped dimension first; repeated if it has none."""
-    if dim is not None:
-        return at(value, dim, 0)
-    return placed(size, value, 0)
-
-
-def placed(size: int, value: Any, target: int) -> Any:
-    """A value without a mapped dimension, repeated along a new one."""
-    old = avals.get_aval(value).shape
-    new = (*old[:target], size, *old[target:])
-    return shape.broadcast_in_dim(value, new, [d if d < target else d + 1 for d in range(len(old))])
-
-
-def all_in_front(size: int, values: Sequence[Any], dims: Sequence[Dim]) -> list[Any]:
-    return [in_front(size, value, dim) for value, dim in zip(values, dims, strict=True)]
 
 
 # -- kinds ------------------------------------------------------------------------------------------------------------
@@ -188,7 +163,7 @@ def _resolve(primitive: Any, size: int, values: list[Any], dims: list[Dim], para
         out = primitive.kind.expand(*args, **params)
         return list(out) if isinstance(out, (tuple, list)) else [out]
 
-    outs, out_dims = map_flat(flat, size, values, dims)
+    outs, out_dims = map_flat(flat, Axis(size), values, dims)
     return (outs, out_dims) if primitive.multiple_results else (outs[0], out_dims[0])
 
 
@@ -205,12 +180,12 @@ _KINDS: dict[type, Callable[..., Any]] = {
 
 
 def map_flat(
-    fun: Callable[..., Sequence[Any]], size: int, values: Sequence[Any], dims: Sequence[Dim], name: Any = None
+    fun: Callable[..., Sequence[Any]], axis: Axis, values: Sequence[Any], dims: Sequence[Dim]
 ) -> tuple[list[Any], list[Dim]]:
     """(results, their mapped dimensions) of a function on flat lists."""
-    trace = BatchTrace(state.trace, size, name)
+    trace = BatchTrace(state.trace, axis)
     try:
-        with set_current(trace):
+        with axis_names.bound_axis(axis), set_current(trace):
             outs = list(fun(*[trace.join(x, d) for x, d in zip(values, dims, strict=True)]))
         return trace.split(outs)
     finally:
@@ -218,24 +193,24 @@ def map_flat(
 
 
 def batch_jaxpr(
-    closed: ClosedJaxpr, size: int, dims: tuple[Dim, ...], wanted: tuple[bool, ...] | None = None
+    closed: ClosedJaxpr, axis: Axis, dims: tuple[Dim, ...], wanted: tuple[bool, ...] | None = None
 ) -> tuple[ClosedJaxpr, tuple[Dim, ...]]:
     """(the program on whole values, the mapped dimensions of its results), remembered on the program.
 
     Results marked in ``wanted`` are mapped whether they depend on mapped values or not; all mapped ones then at 0.
     """
-    key: Any = ("batch", size, dims, wanted, tuple([id(const) for const in closed.consts]))
-    return closed.jaxpr.memoize(key, lambda jaxpr: (*_batch_jaxpr(closed, size, dims, wanted), closed.consts))[:2]
+    key: Any = ("batch", axis, dims, wanted, tuple([id(const) for const in closed.consts]))
+    return closed.jaxpr.memoize(key, lambda jaxpr: (*_batch_jaxpr(closed, axis, dims, wanted), closed.consts))[:2]
 
 
 def _batch_jaxpr(
-    closed: ClosedJaxpr, size: int, dims: tuple[Dim, ...], wanted: tuple[bool, ...] | None
+    closed: ClosedJaxpr, axis: Axis, dims: tuple[Dim, ...], wanted: tuple[bool, ...] | None
 ) -> tuple[ClosedJaxpr, tuple[Dim, ...]]:
-    jaxpr = closed.jaxpr
+    jaxpr, size = closed.jaxpr, axis.size
     out_dims: list[Dim] = []
 
     def flat(*values: Any) -> list[Any]:
-        outs, found = map_flat(lambda *args: eval_jaxpr(jaxpr, closed.consts, *args), size, values, dims)
+        outs, found = map_flat(lambda *args: eval_jaxpr(jaxpr, closed.consts, *args), axis, values, dims)
         if wanted is not None:
             outs = [
                 in_front(size, out, dim) if want or dim is not None else out

@@ -1,0 +1,104 @@
+"""Named axes: the dimensions that ``vmap`` maps over, known to the mapped function by name.
+
+While a mapped function is traced its axis is bound: ``size`` and ``check`` read what is bound on this thread. What is
+traced under a binding is cached under it, since a constant may hold the size of an axis (``config.axes_bound``). An
+equation that refers to a name carries a ``NamedAxis`` effect, until the map of that name resolves it::
+
+    vmap(lambda x: psum(x, "i"), axis_name="i")        psum[axes=('i',)] a:f32[]   ->   psum[axes=(0,)] a:f32[3]
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from weft import config
+from weft.core.effects import Effect
+from weft.core.jaxpr import jaxprs_in_params
+
+
+class Axis(NamedTuple):
+    """A mapped dimension: its extent, and its name if it has one."""
+
+    size: int
+    name: Hashable | None = None
+
+
+class NamedAxis(Effect):
+    """An equation computes across the elements of a named axis."""
+
+    removable = True
+
+    def __init__(self, name: Hashable) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedAxis) and self.name == other.name
+
+    def __hash__(self) -> int:
+        return hash((NamedAxis, self.name))
+
+    def __repr__(self) -> str:
+        return f"NamedAxisEffect({self.name})"
+
+
+def bound(axes: Iterable[tuple[Hashable, int]]) -> Any:
+    """A context manager: inside, these names are bound, inner ones before outer ones of the same name."""
+    return config.axes_bound(tuple(axes))
+
+
+def bound_axis(axis: Axis) -> Any:
+    """``bound`` for one mapped dimension, which need not have a name."""
+    return config.axes_bound(() if axis.name is None else ((axis.name, axis.size),))
+
+
+def _find(name: Hashable) -> int | None:
+    for known, extent in reversed(config.bound_axes()):
+        if known == name:
+            return extent
+    return None
+
+
+def size(names: Iterable[Hashable]) -> int:
+    """The product of the extents of named axes; NameError for a name that is not bound."""
+    extents = []
+    for name in names:
+        extent = _find(name)
+        if extent is None:
+            raise NameError(f"unbound axis name: {name}")
+        extents.append(extent)
+    return math.prod(extents)
+
+
+def check(names: Iterable[Any], operation: str) -> None:
+    """NameError if a name is not bound; ints are positions and need no binding."""
+    for name in names:
+        if not isinstance(name, int) and _find(name) is None:
+            known = ", ".join([repr(axis) for axis, _ in config.bound_axes()]) or "none"
+            raise NameError(
+                f"Found an unbound axis name: {name}. To fix this, please call {operation} under "
+                f"`vmap(..., axis_name={name!r})`. Bound here: {known}."
+            )
+
+
+def effects(names: Iterable[Any]) -> frozenset[Effect]:
+    """The effects of an equation that refers to these names."""
+    return frozenset([NamedAxis(name) for name in names if not isinstance(name, int)])
+
+
+def concerned(primitive: Any, params: dict[str, Any], name: Hashable) -> bool:
+    """Whether an equation refers to a named axis, itself or in a program that it carries."""
+    if primitive.axis_names is not None:
+        return name in primitive.axis_names(params)
+    effect = NamedAxis(name)
+    return any(effect in jaxpr.effects for jaxpr in jaxprs_in_params(params))
+
+
+def as_tuple(names: Any) -> tuple[Any, ...]:
+    """One name or several, as a tuple."""
+    return tuple(names) if isinstance(names, (tuple, list)) else (names,)
+
+
+def without(names: Sequence[Any], name: Hashable) -> tuple[Any, ...]:
+    return tuple([other for other in names if other != name])

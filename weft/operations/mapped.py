@@ -1,0 +1,42 @@
+"""The mapped dimension of a value, as batching rules handle it: moved, or made where there is none.
+
+A rule gets whole values and for each the dimension that ``vmap`` maps over, None for a value that is the same for all
+elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft.core import avals
+from weft.operations import shape
+
+Dim = int | None
+
+
+def at(value: Any, source: int, target: int) -> Any:
+    """The value with dimension ``source`` moved to ``target``."""
+    if source == target:
+        return value
+    order = [d for d in range(avals.get_aval(value).ndim) if d != source]
+    order.insert(target, source)
+    return shape.transpose(value, order)
+
+
+def in_front(size: int, value: Any, dim: Dim) -> Any:
+    """The value with its mapped dimension first; repeated if it has none."""
+    if dim is not None:
+        return at(value, dim, 0)
+    return placed(size, value, 0)
+
+
+def placed(size: int, value: Any, target: int) -> Any:
+    """A value without a mapped dimension, repeated along a new one."""
+    old = avals.get_aval(value).shape
+    new = (*old[:target], size, *old[target:])
+    return shape.broadcast_in_dim(value, new, [d if d < target else d + 1 for d in range(len(old))])
+
+
+def all_in_front(size: int, values: Sequence[Any], dims: Sequence[Dim]) -> list[Any]:
+    return [in_front(size, value, dim) for value, dim in zip(values, dims, strict=True)]
