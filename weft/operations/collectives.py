@@ -216,7 +216,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Groups = None) -> Any:
         if not isinstance(leaf, Tracer) and not any(isinstance(axis, int) for axis in axes):
             count = extent(axes, groups)
             if isinstance(leaf, (np.ndarray, np.generic)):
-                return leaf.dtype.type(count) * leaf
+                return np.multiply(leaf, leaf.dtype.type(count))
             return leaf * count if type(leaf) in (int, float, builtins.complex) else times(leaf, count)
         return psum_p.bind(leaf, axes=_canonical(axes, leaf, "psum"), axis_index_groups=groups)
 
