@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.compiler import assemble, groups, windows
+from weft.compiler import assemble, groups, unit_reductions, windows
 from weft.compiler.dimensions import Dimensions, dimensions, matched
 from weft.compiler.groups import Absorber, Group
 from weft.core import kinds
@@ -59,7 +59,9 @@ class Kernels:
 
 def fuse(jaxpr: Any) -> Kernels:
     """The kernels of a simplified program."""
-    return _Fusion(jaxpr, dimensions(jaxpr)).run()
+    dims = dimensions(jaxpr)
+    without = unit_reductions.without_unit_reductions(jaxpr, dims)
+    return _Fusion(without, dims if without is jaxpr else dimensions(without)).run()
 
 
 def without_fuse(jaxpr: Any) -> Kernels:
