@@ -2,11 +2,13 @@
 
 Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards; a
 product without free dimensions becomes a product and a reduction; an operand whose batch, free and contracted
-dimensions cannot be walked as a matrix is transposed first. Transposes of operands become dimension numbers.
+dimensions cannot be walked as a matrix is transposed first. Transposes of operands become dimension numbers, that of a
+result (the gradient of a weight) exchanges the operands.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,7 @@ import numpy as np
 
 from weft import dtypes, operations
 from weft.core import kinds
+from weft.core.jaxpr import JaxprEqn
 from weft.loops.index_math import dense_elems
 from weft.operations.contract import contraction_dtype
 
@@ -60,6 +63,47 @@ def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
         return equation
     numbers = ((tuple(sums[0]), tuple(sums[1])), (tuple(batches[0]), tuple(batches[1])))
     return equation.replace(invars=invars, params={**equation.params, "dimension_numbers": numbers})
+
+
+def fold_result_transposes(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
+    """Products that only a transpose of their free dimensions reads, with their operands exchanged instead."""
+    products = {e.outvars[0]: e for e in equations if isinstance(e.primitive.kind, kinds.Contraction)}
+    if not products:
+        return equations
+    uses = Counter([v for equation in equations for v in equation.invars if not hasattr(v, "val")])
+    uses.update([v for v in outvars if not hasattr(v, "val")])
+    products = {v: equation for v, equation in products.items() if uses[v] == 1}
+    found: dict[Any, Any] = {}  # product -> its transpose
+    for equation in equations:
+        operand = equation.invars[0] if len(equation.invars) == 1 else None
+        product = None if operand is None or hasattr(operand, "val") else products.get(operand)
+        if product is not None and _exchanges(product, equation):
+            found[product.outvars[0]] = equation.outvars[0]
+    if not found:
+        return equations
+    dropped = set(found.values())
+    kept = [e for e in equations if not e.outvars or e.outvars[0] not in dropped]
+    return [_exchanged(e, found[e.outvars[0]]) if e.outvars and e.outvars[0] in found else e for e in kept]
+
+
+def _exchanges(product: Any, equation: Any) -> bool:
+    """Whether an equation turns (batch, left, right) into (batch, right, left)."""
+    permutation = _permutation(equation)
+    if permutation is None:
+        return False
+    (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
+    n_batch, rank = len(left_batch), len(permutation)
+    middle = n_batch + len(_free(product.invars[0].aval.ndim, left_sum, left_batch))
+    return permutation == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
+
+
+def _exchanged(product: Any, out: Any) -> Any:
+    """The product of the exchanged operands, as ``out``."""
+    (left_sum, right_sum), (left_batch, right_batch) = product.params["dimension_numbers"]
+    params = {**product.params, "dimension_numbers": ((right_sum, left_sum), (right_batch, left_batch))}
+    if isinstance(params.get("precision"), tuple):
+        params["precision"] = params["precision"][::-1]
+    return JaxprEqn(product.invars[::-1], [out], product.primitive, params, product.effects, product.source)
 
 
 def _permutation(equation: Any) -> list[int] | None:

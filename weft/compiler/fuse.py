@@ -24,6 +24,7 @@ from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
+LOOK_BACK = 24  # equations that are asked for the reductions a value is computed from
 MAX_MERGES = 8  # groups that one shared value may bring together
 
 FUSABLE = (
@@ -79,6 +80,7 @@ class _Fusion:
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
         self.absorber = Absorber(dims, self.places)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
+        self.makers = {v: e for e in jaxpr.eqns for v in e.outvars}
         self.groups: list[Group] = []
         self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
         self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
@@ -223,8 +225,32 @@ class _Fusion:
         for group in list({g.leader(): None for g in kernels})[:MAX_MERGES]:
             if len(users) == 1 and not stored:
                 return self._absorb(group, equation)
-            if self._adopt(group, equation, users):
+            if not self._follows_other_rows(group, equation) and self._adopt(group, equation, users):
                 return True
+        return False
+
+    def _follows_other_rows(self, group: Group, equation: Any) -> bool:
+        """Whether a value is computed from reductions that a reducing group cannot make part of its own loops.
+
+        Stored by a kernel of its own it is one more phase of their rows, and none of what they were made of is stored.
+        """
+        if group.tree not in ("lanes", "rows"):
+            return False
+        by_key = {axis.key: axis for axis in group.axes}
+        own = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
+        stack, seen = [equation], {equation}
+        while stack and len(seen) <= LOOK_BACK:
+            for atom in stack.pop().invars:
+                maker = None if hasattr(atom, "val") else self.makers.get(atom)
+                if maker is None or maker in seen or self._users_of(atom):
+                    continue
+                if isinstance(maker.primitive.kind, kinds.Reduction):
+                    facts = groups.ReductionFacts(maker, self.dims)
+                    if [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] != own:
+                        return True
+                elif isinstance(maker.primitive.kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
+                    seen.add(maker)
+                    stack.append(maker)
         return False
 
     def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:

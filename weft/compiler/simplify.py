@@ -38,6 +38,8 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     simplifier.run(jaxpr.eqns)
     outvars = [simplifier.array(simplifier.atom(v)) for v in jaxpr.outvars]
     eqns = drop_dead(simplifier.eqns, outvars)
+    if not flatten_only:
+        eqns = contraction.fold_result_transposes(eqns, outvars)
     sunk = reshapes.sink_reshapes(eqns, outvars)
     if sunk is not eqns:
         eqns = drop_dead(sunk, outvars)
@@ -178,6 +180,7 @@ class _Simplifier:
             if atom is not None:
                 self.replaced[equation.outvars[0]] = atom
                 return
+            equation = _without_drops(equation)
             twin = self._seen(equation)
             if twin is not None:
                 for out, known in zip(equation.outvars, twin.outvars, strict=True):
@@ -208,7 +211,7 @@ class _Simplifier:
         for equation in jaxpr.eqns:
             outs = []
             for v in equation.outvars:
-                fresh = names[v] = type(v)(v.aval)
+                fresh = names[v] = Var(v.aval)  # also for one that is dropped: an equal equation may be read later
                 outs.append(fresh)
             operands = [v if type(v) is Literal else names[v] for v in equation.invars]
             self.visit(JaxprEqn(operands, outs, equation.primitive, equation.params, equation.effects, equation.source))
@@ -247,6 +250,13 @@ class _Simplifier:
         self.eqns.append(equation)
         self.producers[out] = equation
         return out
+
+
+def _without_drops(equation: Any) -> Any:
+    """The equation with results that can be read: an equal equation later may be replaced by this one."""
+    if not any(type(out) is DropVar for out in equation.outvars):
+        return equation
+    return equation.replace(outvars=[Var(out.aval) if type(out) is DropVar else out for out in equation.outvars])
 
 
 def _literal_key(literal: Any) -> Any:
