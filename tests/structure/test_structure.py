@@ -47,6 +47,7 @@ RUNGS: dict[str, int] = {
     "weft.scipy": 9,
     "weft.image": 9,
     "weft.ops": 9,
+    "weft.flatten_util": 9,
     "weft.lax": 10,
     "weft.debug": 10,
     "weft.experimental": 10,
