@@ -79,8 +79,8 @@ def _checked(vector: Any, shape: tuple[int, ...], dtype: Any) -> bool:
         raise ValueError(f"unravel expects a vector of shape {shape}, which ravel_pytree gave, but got {aval.shape}")
     if dtype is not None and aval.dtype != dtype:
         raise TypeError(
-            f"unravel expects a vector of dtype {dtype}, which ravel_pytree gave, but got {aval.dtype}: convert it with "
-            f".astype({dtype})"
+            f"unravel expects a vector of dtype {dtype}, which ravel_pytree gave, but got {aval.dtype}: convert it"
+            f" with .astype({dtype})"
         )
     return True
 
