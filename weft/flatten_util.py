@@ -47,7 +47,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
 def _ravel_leaves(leaves: list[Any]) -> tuple[Any, Callable[[Any], list[Any]]]:
     if not leaves:
         empty = lax.full((0,), 0, np.dtype(np.float32))
-        return empty, lambda vector: _checked(vector, (0,), None) and []
+        return empty, lambda vector: [_check(vector, (0,), None)][1:]
     shapes = [avals.get_aval(leaf) for leaf in leaves]
     common = dtypes.result_type(*leaves)
     sizes = [int(np.prod(aval.shape)) for aval in shapes]
@@ -56,7 +56,7 @@ def _ravel_leaves(leaves: list[Any]) -> tuple[Any, Callable[[Any], list[Any]]]:
     flat = lax.concatenate(vectors, 0)
 
     def unravel(vector: Any) -> list[Any]:
-        _checked(vector, (sum(sizes),), None if all(aval.dtype == common for aval in shapes) else common)
+        _check(vector, (sum(sizes),), None if all(aval.dtype == common for aval in shapes) else common)
         return [restored(part, aval) for part, aval in zip(lax.split(vector, sizes), shapes)]
 
     def restored(part: Any, aval: Any) -> Any:
@@ -73,7 +73,7 @@ def _as(value: Any, dtype: Any, weak: bool) -> Any:
     return lax.convert_element_type_p.bind(value, new_dtype=np.dtype(dtype), weak_type=weak, sharding=None)
 
 
-def _checked(vector: Any, shape: tuple[int, ...], dtype: Any) -> bool:
+def _check(vector: Any, shape: tuple[int, ...], dtype: Any) -> None:
     aval = avals.get_aval(vector)
     if tuple(aval.shape) != shape:
         raise ValueError(f"unravel expects a vector of shape {shape}, which ravel_pytree gave, but got {aval.shape}")
@@ -82,7 +82,6 @@ def _checked(vector: Any, shape: tuple[int, ...], dtype: Any) -> bool:
             f"unravel expects a vector of dtype {dtype}, which ravel_pytree gave, but got {aval.dtype}: convert it"
             f" with .astype({dtype})"
         )
-    return True
 
 
 __getattr__ = unbuilt.fallback("weft.flatten_util")
