@@ -1,8 +1,9 @@
 """Single instructions of AVX-512 for what LLVM writes as several: multiplication by 2**k, NaN-propagating extrema,
-tables in registers.
+mantissas and exponents, tables in registers.
 
-Each function gives None where the value is no vector of whole registers (scalars, the last folds of a reduction) or
-the target has no AVX-512; the caller then writes the general expression, which has the same bits.
+Each function gives None where the target has no AVX-512, ``scale``, ``extremum`` and ``within`` also where the value
+is no vector of whole registers (scalars, the last folds of a reduction); the caller then writes the general
+expression, which has the same bits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from weft.codegen.lanes import FLOAT_BITS, Lanes, V, literal
 
 _CURRENT_ROUNDING = "4"
 _RANGE_MIN, _RANGE_MAX = "4", "5"  # the sign is that of the chosen operand
+_RANGE_NEARER = "2"  # the smaller magnitude with the sign of the first operand, the number where one is NaN
+_MANTISSA_FROM_1 = "12"  # in [1, 2); of -0 as of 0, NaN of what is below
 
 
 def scale(x: V, k: V) -> V | None:
@@ -26,22 +29,74 @@ def extremum(x: V, y: V, larger: bool) -> V | None:
     return None if picked is None else x.lanes.select(x.compare("uno", y), x + y, picked)
 
 
+def within(x: V, bound: float) -> V | None:
+    """x where its magnitude is at most ``bound``, elsewhere the bound with the sign of x; of NaN the bound."""
+    return _by_registers(x, x.like(bound), lambda a, b: _call(a, b, "range", _RANGE_NEARER))
+
+
+def mantissa_and_exponent(x: V) -> tuple[V, V] | None:
+    """m in [1, 2) and whole k with x = m * 2**k, also of subnormal x.
+
+    Zeros give 1 and -inf, infinity 1 and infinity, what is below zero NaN.
+    """
+    lanes = x.lanes
+    if not lanes.writer.avx512:
+        return None
+    bits = FLOAT_BITS[x.element]
+    short = lanes.width * bits < 128
+    per = 128 // bits if short else min(lanes.width, 512 // bits)
+    narrow, mantissas, exponents = Lanes(lanes.writer, per), [], []
+    for start in range(0, lanes.width, per):
+        part = _widened(x, narrow) if short else _slice(x, narrow, start)
+        mantissas.append(_unary(part, "getmant", _MANTISSA_FROM_1))
+        exponents.append(_unary(part, "getexp", ""))
+    if short:
+        return _narrowed(mantissas[0], lanes, narrow, x.element), _narrowed(exponents[0], lanes, narrow, x.element)
+    return _joined(mantissas, lanes, per, x.element), _joined(exponents, lanes, per, x.element)
+
+
+def _widened(x: V, wide: Lanes) -> V:
+    """The lanes of ``x`` in a wider vector."""
+    lanes, type_ = x.lanes, wide.type(x.element)
+    if lanes.width == 1:
+        return V(
+            wide, x.element, lanes.writer.op(f"insertelement {type_} zeroinitializer, {x.element} {x.text}, i64 0")
+        )
+    order = [min(k, lanes.width) for k in range(wide.width)]
+    return V(wide, x.element, lanes.shuffle(x.text, "zeroinitializer", x.element, order, lanes.width))
+
+
+def _narrowed(text: str, lanes: Lanes, wide: Lanes, element: str) -> V:
+    if lanes.width == 1:
+        return V(lanes, element, wide.extract(V(wide, element, text), 0))
+    return V(lanes, element, lanes.shuffle(text, "poison", element, range(lanes.width), wide.width))
+
+
+def whole_registers(x: V) -> bool:
+    """Do ``scale``, ``extremum`` and ``within`` give a value for ``x``?"""
+    return x.lanes.writer.avx512 and x.lanes.width * FLOAT_BITS[x.element] >= 128
+
+
 def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:
     """``function`` of every 512-bit part, or of the whole where that is one register."""
     lanes = x.lanes
-    if not lanes.writer.avx512 or lanes.width * FLOAT_BITS[x.element] < 128:
+    if not whole_registers(x):
         return None
     per = min(lanes.width, 512 // FLOAT_BITS[x.element])
     narrow, texts = Lanes(lanes.writer, per), []
     for start in range(0, lanes.width, per):
         a, b = (_slice(v, narrow, start) for v in (x, y))
         texts.append(function(a, b))
-    width = per
+    return _joined(texts, lanes, per, x.element)
+
+
+def _joined(texts: list[str], lanes: Lanes, width: int, element: str) -> V:
+    """One vector of parts of ``width`` lanes."""
     while len(texts) > 1:
         order = range(2 * width)
-        texts = [lanes.shuffle(a, b, x.element, order, width) for a, b in zip(texts[::2], texts[1::2], strict=True)]
+        texts = [lanes.shuffle(a, b, element, order, width) for a, b in zip(texts[::2], texts[1::2], strict=True)]
         width *= 2
-    return V(lanes, x.element, texts[0])
+    return V(lanes, element, texts[0])
 
 
 def _slice(v: V, narrow: Lanes, start: int) -> V:
@@ -54,11 +109,19 @@ def _slice(v: V, narrow: Lanes, start: int) -> V:
 def _call(a: V, b: V, name: str, immediate: str) -> str:
     """The masked intrinsic with all lanes on."""
     lanes, type_ = a.lanes, a.lanes.type(a.element)
-    bits = lanes.width * FLOAT_BITS[a.element]
-    suffix = f"{'ps' if a.element == 'float' else 'pd'}.{bits}"
-    mask = ("i16" if lanes.width == 16 else "i8", "-1")
     arguments = [(type_, a.text), (type_, b.text), *([("i32", immediate)] if immediate else [])]
-    arguments += [(type_, "zeroinitializer"), mask]
+    return _masked(lanes, a.element, name, arguments)
+
+
+def _unary(a: V, name: str, immediate: str) -> str:
+    arguments = [(a.lanes.type(a.element), a.text), *([("i32", immediate)] if immediate else [])]
+    return _masked(a.lanes, a.element, name, arguments)
+
+
+def _masked(lanes: Lanes, element: str, name: str, arguments: list[tuple[str, str]]) -> str:
+    bits, type_ = lanes.width * FLOAT_BITS[element], lanes.type(element)
+    suffix = f"{'ps' if element == 'float' else 'pd'}.{bits}"
+    arguments = [*arguments, (type_, "zeroinitializer"), ("i16" if lanes.width == 16 else "i8", "-1")]
     if bits == 512:
         arguments.append(("i32", _CURRENT_ROUNDING))
     return lanes.writer.call(f"llvm.x86.avx512.mask.{name}.{suffix}", type_, arguments)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import column_blocks, copies, elements, reduce_tree, strided, transposed
+from weft.codegen import column_blocks, copies, elements, overlap, reduce_tree, strided, transposed
 from weft.codegen.copies import Copy, Place
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import lanes_below
@@ -144,6 +144,10 @@ class ColumnWriter:
 
                 writer.loop(low, main, step, [], tile)
                 low = main
+        cut = overlap.halves(parent, self.statements, set(wide)) if heavy else None
+        if cut is not None:
+            overlap.write(parent, cut, low, high, base, wide, place)
+            return
         if maskable:
 
             def masked(index: str, _: list[str]) -> list[str]:

@@ -26,6 +26,7 @@ LN2_HIGH_F32, LN2_LOW_F32 = 0.693359375, -2.12194440e-4
 SQRT_HALF_BITS = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 INF = math.inf
 TWO_THIRDS_BITS = 0x3F2AAAAB
+FOUR_THIRDS_F32, ROOT_TWO = 4.0 / 3.0, math.sqrt(2.0)  # what log's reductions leave lies below these
 # minimax on |r| <= ln 2 / 2: exp r = 1 + r + r**2 p(r) (Cephes expf)
 EXP_F32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
@@ -84,27 +85,41 @@ def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
 
 
 def exp_f32(emit: Emitter, x: V) -> V:
-    return exp_small_f32(clamp(x, -105.0, 89.5))
+    return _exp_of_any(x) if avx512.whole_registers(x) else exp_small_f32(clamp(x, -105.0, 89.5))
 
 
 def exp_small_f32(x: V) -> V:
     """exp where |x| is below 110."""
-    k = (x * LOG2_E).rint()
-    r = k.fma(-LN2_HIGH_F32, x)
-    r = k.fma(-LN2_LOW_F32, r)
-    return scale((r * r).fma(r.polynomial(EXP_F32), r) + 1.0, k)
+    return _scaled_exp(*_reduced(x))
 
 
 def exp_f64(emit: Emitter, x: V) -> V:
-    return exp_ordinary_f64(clamp(x, -746.0, 710.0))
+    return _exp_of_any(x) if avx512.whole_registers(x) else exp_ordinary_f64(clamp(x, -746.0, 710.0))
 
 
 def exp_ordinary_f64(x: V) -> V:
     """exp where |x| is below 746."""
+    return _scaled_exp(*_reduced(x))
+
+
+def _exp_of_any(x: V) -> V:
+    """Of a huge x, k is huge as well and r anything: the scaling alone makes the result."""
+    k, r = _reduced(x)
+    bounded = avx512.within(r, 0.5)
+    assert bounded is not None
+    return _scaled_exp(k, bounded)
+
+
+def _reduced(x: V) -> tuple[V, V]:
+    """k, and r = x - k ln 2."""
+    high, low = (LN2_HIGH_F32, LN2_LOW_F32) if x.element == "float" else (LN2_HIGH, LN2_LOW)
     k = (x * LOG2_E).rint()
-    r = k.fma(-LN2_HIGH, x)
-    r = k.fma(-LN2_LOW, r)
-    return scale((r * r).fma(r.polynomial(EXP_F64), r) + 1.0, k)
+    return k, k.fma(-low, k.fma(-high, x))
+
+
+def _scaled_exp(k: V, r: V) -> V:
+    coefficients = EXP_F32 if r.element == "float" else EXP_F64
+    return scale((r * r).fma(r.polynomial(coefficients), r) + 1.0, k)
 
 
 def exp_lite(x: V) -> V:
@@ -197,7 +212,20 @@ def _log_sum_f32(f: V, k: V, low: V | None = None) -> V:
     return k.fma(0.693147182, r)
 
 
+def split_any(x: V, top: float) -> tuple[V, V] | None:
+    """x = 2**k m of any x, m in [top / 2, top) (see ``avx512.mantissa_and_exponent``); None without AVX-512."""
+    parts = avx512.mantissa_and_exponent(x)
+    if parts is None:
+        return None
+    m, k = parts
+    above = m >= top
+    return x.lanes.select(above, m * 0.5, m), x.lanes.select(above, k + 1.0, k)
+
+
 def log_f32(emit: Emitter, a: V) -> V:
+    parts = split_any(a, FOUR_THIRDS_F32)
+    if parts is not None:
+        return _log_sum_f32(parts[0] - 1.0, parts[1])
     x, k = normal(a)
     bits = x.bits()
     e = (bits - TWO_THIRDS_BITS) & -0x800000
@@ -218,6 +246,9 @@ def _log_sum_f64(f: V, k: V, low: V | None = None) -> V:
 
 
 def log_f64(emit: Emitter, a: V) -> V:
+    parts = split_any(a, ROOT_TWO)
+    if parts is not None:
+        return _log_sum_f64(parts[0] - 1.0, parts[1])
     x, shift = normal(a)
     m, k = split(x, SQRT_HALF_BITS["double"])
     return special_log(a, _log_sum_f64(m - 1.0, k + shift))

@@ -6,6 +6,7 @@ a division nor an exponential. The first interval is evaluated as |x| + r q(r), 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 
 from weft.codegen import avx512
@@ -37,4 +38,19 @@ def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V
     index, (x0, constant, *rest) = _coefficients(a, tables, exponent)
     r = a - x0
     base = lanes.select(index.eq(0), a, constant)
+    return r.fma(r.polynomial(rest[::-1]), base).copysign(x)
+
+
+def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, near: float) -> V | None:
+    """The same for 32 intervals around the multiples of ``step``, a power of 2; those below ``near`` are all evaluated
+    as |x| + |x| q(|x|), their constant is 0 and every other one exceeds ``near``."""
+    if not x.lanes.writer.avx512:
+        return None
+    a = x.abs()
+    a = x.lanes.select(a > top, top, a)
+    index = (a + step * 2.0**23).bits()  # the sum is rounded to whole steps, its last bits count them
+    x0, constant, *rest = [avx512.lookup(row, index) for row in tables]
+    r = a - x0
+    below = a.bits().intrinsic("smin", struct.unpack("<i", struct.pack("<f", near))[0])
+    base = constant.bits().intrinsic("smax", below).as_float()
     return r.fma(r.polynomial(rest[::-1]), base).copysign(x)

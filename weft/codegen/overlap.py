@@ -1,0 +1,108 @@
+"""Long elementwise bodies: the first half of the statements for one vector, the second half for the one before it.
+
+    late = nothing
+    for vector in range, and once more:  early = first(vector); second(vector - 1, late); late = early
+
+A body of 150 instructions fills what a processor looks ahead, so that a vector waits for its own chain of results;
+the halves of two vectors depend on nothing of each other. The code is no longer: masks leave out the vector before
+the first and the one after the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.codegen import copies, reduce_tree
+from weft.codegen.copies import Copy, Place
+from weft.codegen.lanes import V
+from weft.codegen.memory import Mask, lanes_below
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+LONG_BODY = 64.0  # bodies from this cost on are halved
+LEAST_SHARE = 0.25  # of the cost, in the cheaper half
+CHEAP = 4.0  # what only the second half uses and costs no more is computed there, if from loaded values
+
+
+@dataclass(frozen=True, slots=True)
+class Halves:
+    """The statements of a body by halves, and the values that the second takes from the first."""
+
+    first: tuple[ir.Statement, ...]
+    second: tuple[ir.Statement, ...]
+    carried: tuple[ir.Apply, ...]
+
+
+def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[int]) -> Halves | None:
+    """How to cut the body; None where it is short or more than elementwise, or the target has no mask registers."""
+    nest, total = parent.nest, copies.cost(statements)
+    if not parent.target.avx512 or parent.width == 1 or total < LONG_BODY:
+        return None
+    if len(nest.phases) > 1 or parent.reduced or parent.inner:
+        return None
+    simple = [s for s in statements if isinstance(s, ir.Apply | ir.Load | ir.Store)]
+    if len(simple) < len(statements):
+        return None
+    applied = [s for s in simple if isinstance(s, ir.Apply) and s.out not in known]
+    first = _first(applied)
+    cost = copies.cost(s for s in applied if s.out in first)
+    if min(cost, total - cost) < LEAST_SHARE * total:
+        return None
+    rest = {s.out for s in applied} - first
+    now = {n for s in applied if s.out in first for n in s.args}
+    later = {n for s in applied if s.out in rest for n in s.args}
+    later |= {s.value for s in simple if isinstance(s, ir.Store)}
+
+    def half(computed: set[int], used: set[int], stores: bool) -> tuple[ir.Statement, ...]:
+        """In the order of the body; what both halves use is loaded in both: that costs less than carrying it."""
+        return tuple(
+            s
+            for s in simple
+            if (stores if isinstance(s, ir.Store) else s.out in (used if isinstance(s, ir.Load) else computed))
+        )
+
+    return Halves(half(first, now, False), half(rest, later, True), tuple(s for s in applied if s.out in first & later))
+
+
+def _first(applied: Sequence[ir.Apply]) -> set[int]:
+    """What is computed in the first half: all that is done when half of the longest chain is."""
+    done: dict[int, float] = {}
+    users: dict[int, list[int]] = {}
+    for s in applied:
+        done[s.out] = max((done.get(n, 0.0) for n in s.args), default=0.0) + s.kind.cost
+        for n in s.args:
+            users.setdefault(n, []).append(s.out)
+    half = max(done.values(), default=0.0) / 2
+    first = {n for n, time in done.items() if time <= half}
+    for s in reversed(applied):
+        cheap = s.kind.cost <= CHEAP and not any(n in done for n in s.args)
+        if cheap and not any(n in first for n in users.get(s.out, ())):
+            first.discard(s.out)
+    return first
+
+
+def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Copy, wide: dict, place: Place) -> None:
+    """The loop from ``low`` to ``high``; ``wide`` are the values known ahead of it."""
+    writer, lanes, width = parent.writer, parent.lanes, parent.width
+    initial = [base.emit.const(0, s.dtype) for s in cut.carried]
+    none = lanes.constant_text(False, "i1")
+
+    def body(index: str, texts: list[str]) -> list[str]:
+        mask = lanes_below(lanes, writer.index("sub", high, index), True)
+        early = copies.fresh(base, wide, index, mask)
+        parent.run(cut.first, [early], place)
+        before = Mask(texts[0], V(lanes, "i1", texts[1]))
+        late = copies.fresh(base, wide, writer.index("sub", index, str(width)), before)
+        values = reduce_tree.rebuild(initial, texts[2:])
+        late.values.update((s.out, value) for s, value in zip(cut.carried, values, strict=True))
+        parent.run(cut.second, [late], place)
+        following = reduce_tree.flatten([early.values[s.out] for s in cut.carried])
+        return [mask.count, mask.lanes.text, *[text for _, text in following]]
+
+    carried = [("i64", "0"), (lanes.type("i1"), none), *reduce_tree.flatten(initial)]
+    some = writer.choose_index(writer.compare_index("slt", low, high), writer.index("add", high, str(width)), low)
+    writer.loop(low, some, width, carried, body)
