@@ -22,6 +22,7 @@ from weft.array import Array, live_arrays
 from weft.core import trace
 from weft.higher import jit as jit_module
 from weft.higher import loop_derivatives as _loop_derivatives
+from weft.higher.callbacks import pure_callback
 from weft.higher.calls import named_call, named_scope
 from weft.higher.checkpoint import checkpoint
 from weft.higher.custom_jvp import custom_jvp

@@ -46,7 +46,7 @@ def test_prints_keep_their_order_and_are_never_dropped(capsys: pytest.CaptureFix
         (lambda: weft.debug.print("{x}", 1, x=2), ValueError),
         (lambda: weft.debug.print("{}", 1, x=2), ValueError),
         (lambda: weft.debug.callback(3), TypeError),
-        (lambda: weft.debug.breakpoint(), NotImplementedError),
+        (lambda: weft.debug.breakpoint(), RuntimeError),
     ],
 )
 def test_wrong_use(attempt, error: type[Exception]) -> None:

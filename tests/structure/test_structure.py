@@ -50,6 +50,7 @@ RUNGS: dict[str, int] = {
     "weft.flatten_util": 9,
     "weft.lax": 10,
     "weft.debug": 10,
+    "weft.debugger": 10,
     "weft.experimental": 10,
     "weft.inspect": 10,
     "weft.stages": 10,

@@ -23,6 +23,9 @@ _found: dict[Any, Any] = {}
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The result of an operation: an Array, or a list of them for several results."""
+    kind = primitive.kind
+    if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign):
+        return _call(primitive, kind, args, params)
     avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
     key = (primitive, avals, config.x64_enabled(), *params.items())
     try:
@@ -37,6 +40,15 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
     return results if primitive.multiple_results else results[0]
+
+
+def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A function of the user's, after the effects of the programs launched before."""
+    arrays = [as_array(arg, core.get_aval(arg)) for arg in args]
+    out_avals, _ = primitive.typed(tuple([array.aval for array in arrays]), params)
+    runtime.stream_drain()
+    results = kind.call(*arrays, **params)
+    return [runtime.array_from_numpy(value, aval) for value, aval in zip(results, out_avals, strict=True)]
 
 
 def _drop(key: Any, program: pipeline.Program) -> None:

@@ -92,6 +92,7 @@ def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
         rule = eqn.primitive.on_words
         if rule is None:
             raise NotImplementedError(f"[compile] {eqn.primitive.name} of {keyed[0].str_short()} is not supported.")
-        return [rule(operations, eqn.primitive, operands, params, keyed[0].dtype.physical_shape)]
+        out = rule(operations, eqn.primitive, operands, params, keyed[0].dtype.physical_shape)
+        return out if eqn.primitive.multiple_results else [out]
     out = eqn.primitive.bind(*operands, **params)
     return out if eqn.primitive.multiple_results else [out]

@@ -14,7 +14,7 @@ from weft.compiler import keys
 from weft.compiler.interpret import interpret
 from weft.core import kinds
 from weft.core.check import check_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
 from weft.errors import InternalError
 
 FEW_ELEMENTS = 20_000
@@ -52,11 +52,18 @@ def elements(closed: ClosedJaxpr) -> int:
     return total
 
 
-def is_pure(closed: ClosedJaxpr) -> bool:
+def is_pure(closed: ClosedJaxpr | Jaxpr) -> bool:
+    """Whether a program, and those that it carries, can be run on made-up arguments."""
     return all(
-        not equation.effects and not isinstance(equation.primitive.kind, (kinds.Effect, kinds.External))
-        for equation in closed.jaxpr.eqns
+        not equation.effects
+        and not isinstance(equation.primitive.kind, (kinds.Effect, kinds.External))
+        and all(map(is_pure, jaxprs_in_params(equation.params)))
+        for equation in _jaxpr(closed).eqns
     )
+
+
+def _jaxpr(program: ClosedJaxpr | Jaxpr) -> Jaxpr:
+    return program.jaxpr if isinstance(program, ClosedJaxpr) else program
 
 
 def compare(stage: str, before: ClosedJaxpr, after: ClosedJaxpr) -> None:

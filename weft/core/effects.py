@@ -41,6 +41,8 @@ Effects = frozenset[Effect]
 no_effects: Effects = frozenset()
 debug_effect = NamedEffect("Debug")
 ordered_debug_effect = NamedEffect("OrderedDebug", ordered=True)
+io_effect = NamedEffect("IO")
+ordered_io_effect = NamedEffect("OrderedIO", ordered=True)
 
 
 def join(*groups: Iterable[Effect]) -> Effects:

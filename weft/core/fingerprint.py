@@ -107,12 +107,12 @@ class _Writer:
             return f"dict({','.join(f'{self.value(k)}:{self.value(v)}' for k, v in value.items())})"
         if isinstance(value, frozenset):
             return f"frozenset({','.join(sorted(map(self.value, value)))})"
-        return _by_content(value) or f"{type(value).__qualname__}#{_serial(value)}"
+        return _by_content(value) or f"{type(value).__qualname__}#{serial(value)}"
 
     def inner(self, value: Jaxpr | ClosedJaxpr) -> str:
         digest = fingerprint(value, weak_types=self.weak_types)
         consts = value.consts if isinstance(value, ClosedJaxpr) else []
-        return f"jaxpr:{digest}" + "".join(f"+{_serial(const)}" for const in consts)
+        return f"jaxpr:{digest}" + "".join(f"+{serial(const)}" for const in consts)
 
 
 def _by_content(value: Any) -> str | None:
@@ -123,7 +123,7 @@ def _by_content(value: Any) -> str | None:
     return f"{type(value).__qualname__}:{canonical()}" if canonical is not None else None
 
 
-def _serial(value: Any) -> int:
+def serial(value: Any) -> int:
     """A number for an object, never given to another one; distinct objects have distinct numbers."""
     key = id(value)
     known = _SERIALS.get(key)
@@ -148,5 +148,5 @@ def literal_bits(literal: Literal) -> str:
     if type(value) is np.ndarray and value.dtype is dtype:
         return value.tobytes().hex()
     if dtypes.is_extended(dtype):
-        return f"#{_serial(value)}"
+        return f"#{serial(value)}"
     return np.asarray(value).astype(dtype).tobytes().hex()

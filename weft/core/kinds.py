@@ -184,9 +184,13 @@ class Contraction(Record):
 
 
 class External(Record):
-    """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays."""
+    """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays.
+
+    ``foreign`` calls are the user's own Python functions.
+    """
 
     call: Callable[..., Any]
+    foreign: bool = False
 
 
 class Identity(Record):
@@ -205,9 +209,13 @@ class Resolve(Record):
 
 
 class Effect(Record):
-    """One plan instruction with a side effect: ``call(*numpy_arrays, **params)``."""
+    """One plan instruction with a side effect: ``call(*numpy_arrays, **params)``.
+
+    ``admit(params)`` is asked when a program that holds the operation is compiled, and raises where it may not be.
+    """
 
     call: Callable[..., Any]
+    admit: Callable[[Params], None] | None = None
 
 
 class LoopParts(Record):

@@ -19,9 +19,9 @@ from weft.core.effects import keeps
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tangents import Zero, tangent_aval
-from weft.higher import bodies, branches, calls, checkpoint, custom_jvp, loops, scan
+from weft.higher import bodies, branches, callbacks, calls, checkpoint, custom_jvp, loops, scan
 from weft.operations import convert, linear, logic, reductions
-from weft.operations.mapped import Dim, at, in_front
+from weft.operations.mapped import Dim, all_in_front, at, in_front
 from weft.transforms.batching import batch_jaxpr, map_flat, rules
 
 
@@ -163,6 +163,8 @@ def _while(
     whole = _front(axis.size, values, dims, mapped)
     n_body = body_nconsts
     if differs is not None:
+        if callbacks.is_io(cond_jaxpr.effects | body_jaxpr.effects):
+            raise NotImplementedError("Unordered IO effects not supported in while_loop with batched predicate")
         body = _keeping_done(test, body, cond_nconsts, body_nconsts)
         whole[cond_nconsts:cond_nconsts] = whole[:cond_nconsts]
         n_body += cond_nconsts
@@ -216,10 +218,12 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
         programs = [batch_jaxpr(branch, axis, mapped, wanted)[0] for branch in branches]
         outs = _bind_branches(index, operands, programs)
         return outs, list(_flags(wanted))
-    if any(keeps(branch.effects) for branch in branches):
-        raise NotImplementedError("[vmap] a branch with effects under an index that differs between elements")
+    if any(callbacks.is_io(branch.effects) for branch in branches):
+        raise NotImplementedError("IO effect not supported in vmap-of-cond.")
     size = axis.size
     index = in_front(size, index, dims[0])
+    if any(keeps(branch.effects) for branch in branches):  # effects of every element, in every branch
+        operands, mapped = all_in_front(size, operands, mapped), (0,) * len(operands)
     columns = []
     for branch in branches:
         outs, out_dims = map_flat(

@@ -137,5 +137,10 @@ def copy_to_host_async(x: Any) -> Any:
 
 
 def effects_barrier() -> None:
-    """Wait until the effects of all running computations have happened."""
-    runtime.stream_drain()
+    """Wait until the effects of all running computations have happened.
+
+    Raises the first exception of a callback that no use of a result has raised yet.
+
+    >>> weft.effects_barrier()
+    """
+    runtime.stream_barrier()

@@ -27,6 +27,7 @@ constexpr double kWakeNs = 1'000'000;   // queued work from which waking the thr
 constexpr double kHelpNs = 30'000'000;  // longer tasks are left to the thread, so that waiters see signals
 constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
+constexpr size_t kMaxFailed = 32;
 constexpr auto kPoll = std::chrono::milliseconds(50);
 
 enum class State : uint32_t { queued, running, done, failed };
@@ -60,7 +61,8 @@ struct Failure {
   PyObject* exception = nullptr;  // owned; python_error only
   PyObject* traceback = nullptr;  // owned or nullptr
   std::string text;
-  bool told = false;  // the exception carries the note of where it was launched
+  bool noted = false;  // the exception carries the note of where it was launched
+  bool told = false;   // somebody who uses a result, or waits for effects, has seen it
   ~Failure() {
     if (exception != nullptr) bury(exception);
     if (traceback != nullptr) bury(traceback);
@@ -86,6 +88,8 @@ class Task final : public Event {
   }
 
   void execute(bool on_stream);
+  bool told() const { return failure_->told; }
+  void untell() { failure_->told = false; }
   State state() const { return state_.load(std::memory_order_acquire); }
   int raise() const;
 
@@ -128,6 +132,7 @@ struct Stream {
   double queued_ns = 0;
   int64_t queued_bytes = 0;
   uint64_t last = 0;  // number of the newest task
+  std::vector<Task*> failed;  // owned: programs with Python steps whose error may not have been told yet
 
   // Takes the next task if `may` allows it. The mutex is held.
   Task* take(bool python_too) {
@@ -157,6 +162,16 @@ struct Stream {
     lock.unlock();
     task->release();
     lock.lock();
+  }
+  void remember(Task* task) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (failed.size() >= kMaxFailed) return;
+    task->retain();
+    failed.push_back(task);
+  }
+  std::vector<Task*> take_failed() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return std::exchange(failed, {});
   }
   void wake() {  // mutex held
     if (awake || !started) return;
@@ -191,8 +206,9 @@ bool Task::done() const noexcept {
 
 int Task::raise() const {
   Failure& failure = *failure_;
+  failure.told = true;
   if (failure.status == Status::python_error) {
-    if (!std::exchange(failure.told, true) && !launched.empty()) {
+    if (!std::exchange(failure.noted, true) && !launched.empty()) {
       Ref note = steal(PyUnicode_FromFormat("The program %s was launched at %s.", name.c_str(), launched.c_str()));
       Ref added = note ? steal(PyObject_CallMethod(failure.exception, "add_note", "O", note.get())) : Ref();
       if (!added) PyErr_Clear();
@@ -270,8 +286,10 @@ void Task::execute(bool on_stream) {
     failure_ = failed(Status::no_memory, no_memory_text());
   }
   t_running = outer;
+  bool notable = failure_ && failure_->exception != nullptr && plan->has_python;
   let_go();
   state_.store(failure_ ? State::failed : State::done, std::memory_order_release);
+  if (notable) g_stream->remember(this);
 }
 
 // A callback waits for a task behind its own: run the queue up to it, on top of the running task.
@@ -379,21 +397,21 @@ int drain_to(size_t count, int64_t bytes) {
     if (front == nullptr) return 0;
     int status = front->wait();
     bool interrupted = status < 0 && front->state() < State::done;
+    if (status < 0 && !interrupted) {  // its own error shows where its result is used
+      PyErr_Clear();
+      front->untell();
+    }
     front->release();
     if (interrupted) return -1;
-    if (status < 0) PyErr_Clear();  // its own error shows where its result is used
   }
 }
 
-// Everything launched so far is done. GIL held; signals are ignored.
-void drain_all() {
+// Everything launched so far is done. GIL held; 0, or -1 with an error set if a signal's handler raised.
+int drain_all() {
   uint64_t generation = g_generation.load();
   for (;;) {
-    if (t_running != nullptr || generation != g_generation.load()) return;
-    if (drain_to(0, INT64_MAX) < 0) {
-      PyErr_Clear();
-      continue;
-    }
+    if (t_running != nullptr || generation != g_generation.load()) return 0;
+    if (drain_to(0, INT64_MAX) < 0) return -1;
     PyThreadState* saved = PyEval_SaveThread();
     bool idle;
     {
@@ -402,18 +420,46 @@ void drain_all() {
       idle = !g_stream->running && g_stream->queue.empty();
     }
     PyEval_RestoreThread(saved);
-    if (idle) return empty_graveyard();
+    if (idle) return empty_graveyard(), 0;
+    if (PyErr_CheckSignals() != 0) return -1;
   }
 }
 
+// The first error of a Python step that nobody has been told of, or nullptr. Owned; later ones stay for the next call.
+Task* first_untold() {
+  Task* found = nullptr;
+  for (Task* task : g_stream->take_failed()) {
+    bool news = !task->told();
+    if (news && found == nullptr) found = task;
+    else if (news) g_stream->remember(task);
+    if (task != found) task->release();
+  }
+  return found;
+}
+
 PyObject* stream_drain(PyObject*, PyObject*) {
-  drain_all();
+  if (drain_all() < 0) return nullptr;
   Py_RETURN_NONE;
+}
+
+PyObject* stream_barrier(PyObject*, PyObject*) {
+  if (drain_all() < 0) return nullptr;
+  Task* failed = t_running == nullptr ? first_untold() : nullptr;
+  if (failed == nullptr) Py_RETURN_NONE;
+  failed->raise();
+  failed->release();
+  return nullptr;
 }
 
 PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at once
   g_async.store(false);
-  drain_all();
+  if (drain_all() < 0) return nullptr;  // interrupted: whatever is left is given up
+  while (Task* failed = first_untold()) {
+    failed->raise();
+    Ref name = steal(PyUnicode_FromString(failed->name.c_str()));
+    failed->release();
+    PyErr_WriteUnraisable(name.get());
+  }
   Py_RETURN_NONE;
 }
 
@@ -428,6 +474,8 @@ void forget_in_child() {
 PyMethodDef kStopMethod = {"stream_stop", stream_stop, METH_NOARGS, nullptr};
 PyMethodDef kDrainMethod = {"stream_drain", stream_drain, METH_NOARGS,
                             "Waits until everything launched so far is done."};
+PyMethodDef kBarrierMethod = {"stream_barrier", stream_barrier, METH_NOARGS,
+                              "As stream_drain, then raises the first error of a callback that nobody has seen."};
 
 // Drains before a fork and at exit; once.
 int install_hooks() {
@@ -525,7 +573,7 @@ namespace {
 PyObject* set_async(PyObject*, PyObject* flag) {
   int value = PyObject_IsTrue(flag);
   if (value < 0) return nullptr;
-  if (value == 0) drain_all();
+  if (value == 0 && drain_all() < 0) return nullptr;
   g_async.store(value != 0);
   Py_RETURN_NONE;
 }
@@ -535,6 +583,7 @@ PyMethodDef kMethods[] = {
     {"set_async", set_async, METH_O, "set_async(bool): whether programs over 20 us return before they have run."},
     {"get_async", get_async, METH_NOARGS, "Whether programs over 20 us return before they have run."},
     kDrainMethod,
+    kBarrierMethod,
     {nullptr, nullptr, 0, nullptr},
 };
 

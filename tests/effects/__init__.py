@@ -1,0 +1,1 @@
+"""Effects: callbacks, prints, breakpoints, checks of numbers, checkify."""

@@ -1,0 +1,14 @@
+"""weft.experimental: what JAX documents as experimental and weft has: ``io_callback``, ``checkify``, ``enable_x64``.
+
+Other documented names exist and raise NotImplementedError naming themselves.
+"""
+
+from __future__ import annotations
+
+from weft import config, unbuilt
+from weft.higher.callbacks import io_callback
+
+enable_x64 = config.CONTEXTS["enable_x64"]
+
+__all__ = ["enable_x64", "io_callback"]
+__getattr__ = unbuilt.fallback(__name__)
