@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -115,3 +118,44 @@ def test_other_extents_compile_nothing() -> None:
         for shape in [(3, 5), (17, 33), (7, 7), (300, 2)]
     ]
     assert all(found == nests[0] for found in nests)
+
+
+BOUNDS = """
+    import ctypes, mmap
+    import numpy as np
+    import weft, weft.numpy as jnp
+    from tests.compiler.test_flattened_runs import PROGRAMS
+
+    libc, kept = ctypes.CDLL(None, use_errno=True), []
+
+    def guarded(values, at_end):
+        '''The same values, ending before a page that must not be touched or beginning behind one.'''
+        pages = -(-values.nbytes // mmap.PAGESIZE)
+        memory = mmap.mmap(-1, (pages + 2) * mmap.PAGESIZE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        kept.append(memory)
+        for page in (0, pages + 1):
+            assert libc.mprotect(ctypes.c_void_p(base + page * mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
+        start = (pages + 1) * mmap.PAGESIZE - values.nbytes if at_end else mmap.PAGESIZE
+        array = np.frombuffer(memory, values.dtype, values.size, start).reshape(values.shape)
+        array[...] = values
+        x = jnp.from_dlpack(array)
+        assert x.unsafe_buffer_pointer() == array.ctypes.data
+        return x
+
+    for shape in [(8, 2, 7), (300, 40), (2, 4112), (16, 33)]:
+        for dtype in (np.float32, np.complex64):
+            values = np.ones(shape, dtype)
+            assert values.nbytes % 64 == 0
+            for program in PROGRAMS.values():
+                function = weft.jit(program)
+                for at_end in (True, False):
+                    x = guarded(values, at_end)
+                    [np.asarray(out) for out in weft.tree.leaves(function(x))]
+    print("inside")
+"""
+
+
+def test_no_element_past_the_last_row_is_read() -> None:
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(BOUNDS)], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "inside", f"{done.returncode}: {done.stderr[-3000:]}"

@@ -91,15 +91,22 @@ class Digits:
         writer = self.writer
         assert copy.index is not None and self.nest.vector is not None
         last = writer.index("add", digits[-1], str(self.parent.width))
+        remaining = writer.index("sub", self.parent.extents[self.nest.vector], copy.index)
         together, apart, done = (writer.fresh_label() for _ in range(3))
-        writer.branch_if(writer.compare_index("sle", last, self.bases[-1]), together, apart)
+        in_row = writer.compare_index("sle", last, self.bases[-1])
+        if copy.mask is not None:  # rows go on past the last position
+            in_row = writer.op(f"and i1 {in_row}, {writer.compare_index('sge', remaining, str(self.parent.width))}")
+        writer.branch_if(in_row, together, apart)
         writer.label(together)
         inside = self._within_row(fresh(copy, {}), place, reads, digits)
         ends = [writer.block]
         writer.branch(done)
         writer.label(apart)
-        remaining = writer.index("sub", self.parent.extents[self.nest.vector], copy.index)
         count = writer.minimum_index(remaining, str(self.parent.width))
+        if copy.mask is not None:  # all lanes past the last position: what is read there instead is of no consequence
+            past = writer.compare_index("slt", count, "1")
+            count = writer.choose_index(past, "1", count)
+            digits = [writer.choose_index(past, "0", digit) for digit in digits]
         across = self._piece_by_piece(fresh(copy, {}), place, reads, digits, count)
         ends.append(writer.block)
         writer.branch(done)
