@@ -212,7 +212,7 @@ def test_sixteen_threads() -> None:
 
     def work(number: int) -> None:
         rng = np.random.default_rng(number)
-        while time.monotonic() < deadline and not failures:
+        while (calls[number] == 0 or time.monotonic() < deadline) and not failures:  # once, however busy the machine
             n = sizes[int(rng.integers(4))]
             calls[number] += 1
             if float(shared(jnp.arange(float(n)))) != expected[n]:
@@ -232,7 +232,6 @@ def test_sixteen_threads() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(300)
         assert not thread.is_alive()
     assert not failures
-    assert min(calls) > 0

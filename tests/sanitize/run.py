@@ -1,61 +1,123 @@
 """``make sanitize``: native tests under AddressSanitizer with UndefinedBehaviorSanitizer, then ThreadSanitizer.
 
-Each sanitizer builds in a folder of its own, build/sanitize/<name>, with a copy of the package and the tests beside it,
-so that the working tree keeps its module. ``python tests/sanitize/run.py address -k stream`` runs one of them, and
-hands what follows to pytest. Reports that are known and not weft's are listed, with reasons, in the .txt files here.
+Each sanitizer has a folder of its own, build/sanitize/<name>: the module's build, an environment, a copy of the package
+and of the tests, and what the sanitizer reported. Nothing of the working tree or of its environment is changed.
+``python tests/sanitize/run.py address -k stream`` runs one of them, and hands what follows to pytest. Reports that are
+known and not weft's are listed, with reasons, in the .txt files here.
 """
 
 from __future__ import annotations
 
+import collections
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
+import time
+import venv
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-TESTS = ("tests/runtime", "tests/compiler/test_random_programs.py", "tests/compiler/test_budget.py")
-# Not asked under sanitizers: resident memory (they keep what is freed), 200 forks (each copies the shadow memory).
-NOT = "not leak and not resident and not left_behind and not forks_with and not calls_leave"
+RUNTIME = ("tests/runtime", "tests/control", "tests/compiler/test_random_programs.py", "tests/compiler/test_budget.py")
+PROGRAMS = (
+    *("tests/compiler/test_plan.py", "tests/compiler/test_products.py", "tests/compiler/test_epilogues.py"),
+    *("tests/compiler/test_indexing.py", "tests/compiler/test_movement.py", "tests/compiler/test_few_columns.py"),
+    *(
+        "tests/compiler/test_flattened_runs.py",
+        "tests/operations/test_compiled.py",
+        "tests/operations/test_indexing.py",
+    ),
+)
+# Not asked under sanitizers: resident memory (they keep what is freed), 200 forks (each copies the shadow memory),
+# how soon an interrupt comes, what LLVM's memory costs.
+NOT = "not leak and not resident and not left_behind and not forks_with and not calls_leave and not interrupt"
 
-# address: leaks are counted by tests/runtime/test_leaks.py (CPython keeps much of what it allocates until the end)
-OPTIONS = {
-    "address": {
-        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=1:handle_segv=1",
-        "UBSAN_OPTIONS": f"print_stacktrace=1:halt_on_error=1:suppressions={HERE / 'undefined.txt'}",
-        "PYTHONMALLOC": "malloc",
-    },
-    "thread": {
-        "TSAN_OPTIONS": f"suppressions={HERE / 'thread.txt'}:second_deadlock_stack=1:exitcode=66:history_size=4"
-        ":die_after_fork=0",
-    },
+
+@dataclass(frozen=True)
+class Sanitizer:
+    """Its options (``{reports}`` is where it writes), what python is started with, and what it tests by default."""
+
+    options: dict[str, str]
+    preloaded: tuple[str, ...]
+    runs: tuple[tuple[tuple[str, ...], dict[str, str]], ...]  # tests, and further variables of the environment
+    before: tuple[str, ...] = ()
+
+
+SANITIZERS = {
+    # Leaks are counted by tests/runtime: CPython keeps much of what it allocates until the end.
+    "address": Sanitizer(
+        options={
+            "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:detect_stack_use_after_return=1:handle_segv=1"
+            ":log_path={reports}/report",
+            "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1:log_path={reports}/report"
+            f":suppressions={HERE / 'undefined.txt'}",
+            "PYTHONMALLOC": "malloc",
+        },
+        preloaded=("libasan.so", "libubsan.so", "libstdc++.so.6"),
+        # The second time buffers begin, rather than end, at an inaccessible page.
+        runs=(((*RUNTIME, *PROGRAMS), {}), (PROGRAMS, {"WEFT_GUARD": "low"})),
+    ),
+    # Its shadow memory has no room for all of the addresses that randomisation may choose.
+    "thread": Sanitizer(
+        options={
+            "TSAN_OPTIONS": f"suppressions={HERE / 'thread.txt'}:second_deadlock_stack=1:exitcode=66:history_size=4"
+            ":die_after_fork=0:log_path={reports}/report",
+        },
+        preloaded=("libtsan.so", "libstdc++.so.6"),
+        runs=((RUNTIME, {}),),
+        before=("setarch", "-R"),
+    ),
 }
-# An editable install finds its own module before PYTHONPATH is looked at: it is put aside, in every process.
-SITE = """import sys
-sys.meta_path[:] = [finder for finder in sys.meta_path if "Redirecting" not in type(finder).__name__]
+CHECK = """
+import sys
+from weft.runtime import _native
+if _native.sanitizer != sys.argv[1] or not _native.__file__.startswith(sys.argv[2]):
+    sys.exit(f"{_native.__file__} was built with {_native.sanitizer or 'no sanitizer'}: this run would prove nothing")
+print(f"{sys.argv[1]} sanitizer: {_native.__file__}")
 """
-CHECK = "import sys; from weft.runtime import _native; sys.exit(not _native.__file__.startswith(sys.argv[1]))"
-PRELOADED = {"address": ("libasan.so", "libubsan.so", "libstdc++.so.6"), "thread": ("libtsan.so", "libstdc++.so.6")}
+# The first line of a report, and the first of its frames in our sources.
+REPORT = re.compile(r"(?:ERROR|WARNING): (\w+Sanitizer: [^\n(]*)|(runtime error: [^\n]*)|(weft: byte [^\n]*)")
+FRAME = re.compile(r"#\d+ (?:0x\w+ in )?(.*?) (?:\S*/)?weft/runtime/src/(\S+)")
 
 
-def build(name: str) -> Path:
-    """The folder with package and tests of one sanitizer."""
-    folder = ROOT / "build" / "sanitize" / name
-    tree = folder / "tree"
-    generator = ["-GNinja"] if shutil.which("ninja") else []
-    settings = [f"-DWEFT_SANITIZE={name}", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", f"-DPython_EXECUTABLE={sys.executable}"]
-    subprocess.run(["cmake", "-S", ROOT, "-B", folder / "native", *generator, *settings], check=True)
-    subprocess.run(["cmake", "--build", folder / "native", "-j", str(os.cpu_count() or 1)], check=True)
+def environment(folder: Path, tree: Path) -> Path:
+    """The python of an environment that has our packages but not their hooks: an editable install has one."""
+    python = folder / "venv" / "bin" / "python"
+    if not python.exists():
+        venv.create(folder / "venv", symlinks=True)
+    paths = {tree: None, **{Path(sysconfig.get_path(name)): None for name in ("purelib", "platlib")}}
+    paths.update({Path(path): None for path in sys.path if path.endswith("-packages")})
+    (site,) = (folder / "venv").glob("lib/python*/site-packages")
+    (site / "weft.pth").write_text("".join(f"{path}\n" for path in paths))
+    needed = [name for name in ("nanobind", "cmake", "ninja", "xdist") if importlib.util.find_spec(name) is None]
+    if needed:
+        names = ["pytest-xdist" if name == "xdist" else name for name in needed]
+        subprocess.run([sys.executable, "-m", "pip", "--python", python, "install", "-q", *names], check=True)
+    return python
+
+
+def build(name: str, folder: Path, tree: Path, python: Path) -> None:
+    """The native module with one sanitizer, in a copy of the package."""
+    settings = [f"-DWEFT_SANITIZE={name}", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", f"-DPython_EXECUTABLE={python}"]
+    path = os.pathsep.join([str(python.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
+    native = folder / "native"
+    for command in (
+        ["cmake", "-S", ROOT, "-B", native, "-GNinja", *settings],
+        ["cmake", "--build", native, "-j", str(os.cpu_count() or 1)],
+    ):
+        subprocess.run(command, check=True, env={**os.environ, "PATH": path})
     shutil.rmtree(tree, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "_native*.so", "src")
     for part in ("weft", "tests"):
         shutil.copytree(ROOT / part, tree / part, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", tree)
-    (tree / "sitecustomize.py").write_text(SITE)
-    for module in (folder / "native").glob("_native*.so"):
+    for module in native.glob("_native*.so"):
         shutil.copy(module, tree / "weft" / "runtime")
-    return tree
 
 
 def library(name: str) -> str:
@@ -64,38 +126,74 @@ def library(name: str) -> str:
     return os.path.realpath(found.stdout.strip())
 
 
+def found(reports: Path) -> collections.Counter[str]:
+    """What was reported, by kind and place, in all processes."""
+    counts: collections.Counter[str] = collections.Counter()
+    for path in sorted(reports.glob("report*")):
+        text = path.read_text(errors="replace")
+        heads = list(REPORT.finditer(text))
+        for head, after in zip(heads, [*heads[1:], None]):
+            frame = FRAME.search(text, head.end(), after.start() if after else len(text))
+            place = f" in {frame[1]}, {frame[2]}" if frame else ", no frame of weft's"
+            counts[next(filter(None, head.groups())).strip() + place] += 1
+    return counts
+
+
 def run(name: str, arguments: list[str]) -> int:
-    """Build and test with one sanitizer; the exit status of pytest."""
-    tree = build(name)
-    environment = {
+    """Build and test with one sanitizer, and say what it found: 0 if that is nothing and the tests pass."""
+    sanitizer = SANITIZERS[name]
+    folder = ROOT / "build" / "sanitize" / name
+    tree, reports = folder / "tree", folder / "reports"
+    python = environment(folder, tree)
+    build(name, folder, tree, python)
+    shutil.rmtree(reports, ignore_errors=True)
+    reports.mkdir()
+    variables = {
         **os.environ,
-        **OPTIONS[name],
-        "LD_PRELOAD": " ".join(library(part) for part in PRELOADED[name]),
+        **{key: value.format(reports=reports) for key, value in sanitizer.options.items()},
+        "LD_PRELOAD": " ".join(library(part) for part in sanitizer.preloaded),
         "PYTHONPATH": str(tree),
-        "WEFT_SANITIZED": name,
         "WEFT_CACHE": "off",
     }
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-q",
-        "-s",
-        *(arguments or (*TESTS, "-k", NOT)),
-    ]
-    if name == "thread":  # its shadow memory has no room for all of the addresses that randomisation may choose
-        command = ["setarch", "-R", *command]
-    subprocess.run([*command[: command.index("-m")], "-c", CHECK, str(tree)], cwd=tree, env=environment, check=True)
-    print("+", " ".join(command), flush=True)
-    return subprocess.run(command, cwd=tree, env=environment).returncode
+    start = [*sanitizer.before, python]
+    subprocess.run([*start, "-c", CHECK, name, str(tree)], cwd=tree, env=variables, check=True)
+    status, lines = 0, []
+    # Two processes: one that a sanitizer ends is replaced, and the other tests run.
+    runs = (
+        [((*arguments,), {})]
+        if arguments
+        else [((*tests, "-n", "2", "-m", "not oracle", "-k", NOT), more) for tests, more in sanitizer.runs]
+    )
+    for tests, more in runs:
+        command = [
+            *start,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:faulthandler",
+            "-q",
+            "--color=no",
+            "--tb=short",
+            *tests,
+        ]
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=tree, env={**variables, **more}, stdout=subprocess.PIPE, text=True)
+        print(done.stdout, flush=True)
+        status = max(status, done.returncode)
+        lines.append(f"  {' '.join(f'{k}={v} ' for k, v in more.items())}{done.stdout.strip().splitlines()[-1]}")
+        lines[-1] += f" ({time.monotonic() - began:.0f} s)"
+    reported = found(reports)
+    lines += [f"  {count} x {what}" for what, count in reported.most_common()] or ["  no reports"]
+    print(f"{name} sanitizer:", *lines, f"  the reports are in {reports}", sep="\n", flush=True)
+    return max(status, int(bool(reported)))
 
 
 def main() -> int:
-    names = [name for name in sys.argv[1:] if name in OPTIONS] or list(OPTIONS)
-    arguments = [argument for argument in sys.argv[1:] if argument not in OPTIONS]
-    return max(run(name, arguments) for name in names)
+    names = [name for name in sys.argv[1:] if name in SANITIZERS] or list(SANITIZERS)
+    arguments = [argument for argument in sys.argv[1:] if argument not in SANITIZERS]
+    return max([run(name, arguments) for name in names])
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ _T = TypeVar("_T")
 
 # ---- avals and arrays ----
 
+sanitizer: str  # that the module was compiled with: "address", "thread" or ""
+
 def live_arrays() -> list[Array]: ...
 
 class ShapedArray:

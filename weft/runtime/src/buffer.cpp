@@ -338,32 +338,56 @@ void unmap_chain(Buffer* chain) noexcept {
 }
 
 #ifdef WEFT_GUARD_BUFFERS
-// Sanitizer builds give every buffer a mapping of its own that ends at an inaccessible page, fill it with junk and
-// unmap it at once when it dies: a kernel that strays, or reads what was never written, is found.
-int64_t guarded_bytes(int64_t capacity) { return ((kHeaderBytes + capacity + kPage - 1) & ~(kPage - 1)) + kPage; }
+// Sanitizer builds give every buffer a mapping of its own between two inaccessible pages, fill it with junk and unmap it
+// at once when it dies: a kernel that strays, or reads what was never written, is found. A buffer ends at the page
+// behind it; with WEFT_GUARD=low it begins at the page before it.
+constexpr unsigned char kJunk = 0xCB;
+
+int64_t guarded_pages(int64_t capacity) { return (capacity + kPage - 1) & ~(kPage - 1); }
+
+bool guard_low() {
+  static const bool low = [] {
+    const char* text = std::getenv("WEFT_GUARD");
+    return text != nullptr && std::strcmp(text, "low") == 0;
+  }();
+  return low;
+}
 
 Buffer* allocate_guarded(int64_t nbytes) noexcept {
   int64_t capacity = std::max<int64_t>((nbytes + kAlignment - 1) & ~(kAlignment - 1), kAlignment);
   Shared& all = shared();
   if (capacity > all.limit - all.live_bytes.load()) return nullptr;
-  int64_t bytes = guarded_bytes(capacity);
-  void* raw = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) return nullptr;
-  char* end = static_cast<char*>(raw) + bytes - kPage;
-  mprotect(end, kPage, PROT_NONE);
-  std::memset(end - capacity, 0xCB, capacity);
-  auto* buffer = reinterpret_cast<Buffer*>(end - capacity - kHeaderBytes);
+  int64_t pages = guarded_pages(capacity);
+  auto* buffer = static_cast<Buffer*>(std::aligned_alloc(kAlignment, kHeaderBytes));
+  void* raw = mmap(nullptr, pages + 2 * kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (buffer == nullptr || raw == MAP_FAILED) {
+    std::free(buffer);
+    if (raw != MAP_FAILED) munmap(raw, pages + 2 * kPage);
+    return nullptr;
+  }
+  char* begin = static_cast<char*>(raw) + kPage;
+  mprotect(begin - kPage, kPage, PROT_NONE);
+  mprotect(begin + pages, kPage, PROT_NONE);
   buffer->size_class = 0;
-  buffer->data = end - capacity;
+  buffer->data = guard_low() ? begin : begin + pages - capacity;
   buffer->capacity = capacity;
+  std::memset(buffer->data, kJunk, capacity);
   all.live_bytes.fetch_add(capacity);
   return buffer;
 }
 
 void free_guarded(Buffer* buffer) noexcept {
-  int64_t bytes = guarded_bytes(buffer->capacity);
+  for (int64_t i = buffer->nbytes; i < buffer->capacity; ++i) {
+    if (static_cast<unsigned char>(buffer->data[i]) == kJunk) continue;
+    std::fprintf(stderr, "weft: byte %lld of a buffer of %lld bytes was written\n", (long long)i,
+                 (long long)buffer->nbytes);
+    std::abort();
+  }
+  int64_t pages = guarded_pages(buffer->capacity);
+  char* begin = guard_low() ? buffer->data : buffer->data + buffer->capacity - pages;
   shared().live_bytes.fetch_sub(buffer->capacity);
-  munmap(buffer->data + buffer->capacity + kPage - bytes, bytes);
+  munmap(begin - kPage, pages + 2 * kPage);
+  std::free(buffer);
 }
 #endif
 

@@ -41,7 +41,7 @@ class Small {
 bool donation_possible(const Plan& plan, const Operand* operands, const bool* donated, const OutputPlan& output) {
   const Operand& operand = operands[output.source];
   if (donated == nullptr || !donated[output.source] || operand.buffer == nullptr) return false;
-  if (!buffer_is_exclusive(operand.buffer) || operand.buffer->capacity < output.nbytes) return false;
+  if (!buffer_is_exclusive(operand.buffer) || operand.buffer->nbytes < output.nbytes) return false;
   int32_t uses = 0;  // f(x, x): the other operand still reads it
   for (int32_t i = 0; i < plan.n_inputs; ++i) uses += operands[i].buffer == operand.buffer;
   return uses == 1;
@@ -119,11 +119,7 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
   int32_t n_outputs = int32_t(plan.outputs.size());
   Buffer* arena = nullptr;
   int status = 0;
-  if (plan.arena_bytes > 0 && (arena = buffer_allocate(plan.arena_bytes)) == nullptr) {
-    set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
-    status = -1;
-  }
-  if (status == 0 && !plan.steps.empty()) {
+  if (!plan.steps.empty()) {
     Small<char*, kStackSlots> slots(plan.n_slots());
     Small<Buffer*, kStackSlots> owners(plan.n_slots());
     Small<int64_t, kStackDynamic> dynamic(plan.n_dynamic);
@@ -136,12 +132,13 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
       slots[slot] = outputs[i]->data;
       owners[slot] = outputs[i];
     }
-    for (const auto& temp : plan.temps) {
-      slots[slot] = arena == nullptr ? nullptr : arena->data + temp.first;
-      owners[slot++] = arena;
+    if (place_temporaries(plan, &arena, slots.data(), owners.data())) {
+      Frame frame{slots.data(), owners.data(), dynamic.data()};
+      status = run_steps(plan, frame, keep);
+    } else {
+      set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
+      status = -1;
     }
-    Frame frame{slots.data(), owners.data(), dynamic.data()};
-    status = run_steps(plan, frame, keep);
   }
   if (arena != nullptr) buffer_release(arena);
   if (status < 0)
@@ -191,7 +188,47 @@ int inputs_ready(const Plan& plan, const Operand* operands) {
   return ready;
 }
 
+#ifdef WEFT_GUARD_BUFFERS
+// Sanitizer builds: every temporary is a buffer of its own; what is returned as the arena holds them.
+Buffer* guarded_temporaries(const Plan& plan, char** slots, Buffer** owners) {
+  auto* blocks = new std::vector<Buffer*>;
+  auto release = [](void* held) {
+    auto* owned = static_cast<std::vector<Buffer*>*>(held);
+    for (Buffer* block : *owned) buffer_release(block);
+    delete owned;
+  };
+  size_t first = size_t(plan.n_slots()) - plan.temps.size();
+  for (size_t i = 0; i < plan.temps.size(); ++i) {
+    Buffer* block = buffer_allocate(plan.temps[i].second);
+    if (block == nullptr) {
+      release(blocks);
+      return nullptr;
+    }
+    blocks->push_back(block);
+    slots[first + i] = block->data;
+    owners[first + i] = block;
+  }
+  Buffer* arena = buffer_wrap(nullptr, 0, release, blocks);
+  if (arena == nullptr) release(blocks);
+  return arena;
+}
+#endif
+
 }  // namespace
+
+bool place_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners) {
+  *arena = nullptr;
+#ifdef WEFT_GUARD_BUFFERS
+  if (plan.arena_bytes > 0) return (*arena = guarded_temporaries(plan, slots, owners)) != nullptr;
+#endif
+  if (plan.arena_bytes > 0 && (*arena = buffer_allocate(plan.arena_bytes)) == nullptr) return false;
+  size_t slot = size_t(plan.n_slots()) - plan.temps.size();
+  for (const auto& temp : plan.temps) {
+    slots[slot] = *arena == nullptr ? nullptr : (*arena)->data + temp.first;
+    owners[slot++] = *arena;
+  }
+  return true;
+}
 
 int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
   const Plan& plan = *executable->plan;

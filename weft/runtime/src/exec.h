@@ -32,6 +32,10 @@ struct Operand {
 // with an error set.
 int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs);
 
+// Gives the last slots of a run, the temporaries, their memory: parts of one block, *arena (owned; nullptr if there is
+// nothing to hold). False: no memory.
+bool place_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners);
+
 // Checks an Array against input i of the plan; 0, or -1 with an error set (deleted, or of another size).
 int executable_check_input(const Executable* executable, int32_t i, const Array* array);
 

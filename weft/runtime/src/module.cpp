@@ -12,6 +12,20 @@ namespace nb = nanobind;
 
 namespace {
 
+// Which sanitizer this module was compiled with, told by the compiler itself: a run asks the module that it loaded.
+#if defined(__has_feature)
+#define WEFT_HAS_FEATURE(name) __has_feature(name)
+#else
+#define WEFT_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || WEFT_HAS_FEATURE(address_sanitizer)
+constexpr const char* kSanitizer = "address";
+#elif defined(__SANITIZE_THREAD__) || WEFT_HAS_FEATURE(thread_sanitizer)
+constexpr const char* kSanitizer = "thread";
+#else
+constexpr const char* kSanitizer = "";
+#endif
+
 // The native layer keeps process-wide tables guarded by the one GIL of the main interpreter.
 void require_supported_interpreter() {
 #ifdef Py_GIL_DISABLED
@@ -35,4 +49,5 @@ NB_MODULE(_native, module) {
   if (PyArray_ImportNumPyAPI() < 0) throw nb::python_error();
   for (Registration registration : kRegistrations)
     if (registration(module.ptr()) < 0) throw nb::python_error();
+  module.attr("sanitizer") = kSanitizer;
 }

@@ -438,8 +438,8 @@ uintptr_t find_stack_limit() {
 
 int enter_nested(const char* where) {
   static thread_local uintptr_t limit = find_stack_limit();
-  char here;
-  if (reinterpret_cast<uintptr_t>(&here) < limit) {
+  // The frame, not a variable's address: sanitizers keep variables elsewhere.
+  if (reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) < limit) {
     PyErr_Format(PyExc_RecursionError, "the stack of this thread is used up%s", where);
     return -1;
   }
