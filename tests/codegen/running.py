@@ -14,11 +14,12 @@ from weft.loops import ir
 
 HOST = target.host()
 P = ctypes.c_void_p
+GO_ON = np.zeros(1, np.int32)  # what kernels read to know whether they are to stop
 _kept = []
 
 
 def load(nest: ir.Nest, on: target.Target = HOST):
-    """A callable (operands, params, range, scratch) and the compiled object."""
+    """A callable (operands, params, the six numbers of the range, scratch) and the compiled object."""
     compiled = compiling.compile_nest(nest, on)
     image, entry = runtime.link_kernel(compiled.bytes, compiled.symbol)
     memory = mmap.mmap(-1, len(image) + 64, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -31,7 +32,7 @@ def load(nest: ir.Nest, on: target.Target = HOST):
     def call(arrays, params, limits, scratch=0):
         pointers = (P * max(len(arrays), 1))(*(a if isinstance(a, int) else a.ctypes.data for a in arrays))
         block = np.array(params if len(params) else [0], np.int64)
-        bounds = np.array(limits, np.int64)
+        bounds = np.array([*limits, GO_ON.ctypes.data], np.int64)
         space = np.zeros(max(scratch, 64) + 64, np.uint8)
         base = (space.ctypes.data + 63) & ~63
         function(ctypes.addressof(pointers), block.ctypes.data, table, bounds.ctypes.data, base)

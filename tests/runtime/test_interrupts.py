@@ -1,6 +1,6 @@
-"""Ctrl-C: whatever runs, KeyboardInterrupt comes within 0.2 s and the process computes on.
+"""Ctrl-C: whatever runs, KeyboardInterrupt comes within 0.2 s, the kernel ends within 0.2 s, the process computes on.
 
-A kernel that is one piece (one row of huge extent) ends behind the exception; everything else stops.
+What an interrupted program has written is discarded: its results raise where they are used, as do those made of them.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def attempt():
     killer.join()
     return elapsed
 
-times = []
+times, rests = [], []
 for _ in range(3):
     times.append(attempt())
-    assert float(f(small)) == 11
     start = time.perf_counter()
     weft.runtime.stream_drain()
-    rest = time.perf_counter() - start
-print(min(times), rest)
+    rests.append(time.perf_counter() - start)
+    assert float(f(small)) == 11
+print(min(times), min(rests))
 """
 
 CASES = {
@@ -63,6 +63,30 @@ CASES = {
     ),
     "one long row": (
         "large = jnp.ones(1 << 28).block_until_ready(); g = weft.jit(lambda x: jnp.cumsum(x)[-1]); g(jnp.ones(9))",
+        "g(large).block_until_ready()",
+    ),
+    "two long rows": (
+        "large = jnp.ones((2, 1 << 25)).block_until_ready(); g = weft.jit(lambda x: weft.nn.softmax(jnp.sin(x)));"
+        " g(large[:, :9])",
+        "g(large).block_until_ready()",
+    ),
+    "long columns": (
+        "large = jnp.ones((1 << 24, 3)).block_until_ready(); g = weft.jit(lambda x: jnp.cumsum(x, axis=0));"
+        " g(large[:9])",
+        "g(large).block_until_ready()",
+    ),
+    "a gather": (
+        "large = ((jnp.arange(1 << 25) * 7919) % (1 << 25)).block_until_ready();"
+        " g = weft.jit(lambda x: x[x]); g(large[:9])",
+        "g(large).block_until_ready()",
+    ),
+    "a scatter": (
+        "large = (jnp.arange(1 << 25) % 1000).block_until_ready();"
+        " g = weft.jit(lambda i: jnp.zeros(1000, int).at[i].add(i)); g(large[:9])",
+        "g(large).block_until_ready()",
+    ),
+    "a transposition": (
+        "large = jnp.ones((1 << 13, 1 << 13)).block_until_ready(); g = weft.jit(lambda x: x.T + 1); g(large[:9, :9])",
         "g(large).block_until_ready()",
     ),
     "one large product": ("large = jnp.ones((6000, 6000)).block_until_ready()", "(large @ large).block_until_ready()"),
@@ -92,5 +116,43 @@ def test_an_interrupt_comes_within_a_fifth_of_a_second(name: str) -> None:
         capture_output=True, text=True, timeout=120, env={**os.environ, "WEFT_CHECK": "0", "WEFT_CACHE": "off"},
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
-    fastest, _ = map(float, process.stdout.split())
+    fastest, rest = map(float, process.stdout.split())
     assert fastest <= 0.2
+    assert rest <= 0.2
+
+
+FAILED = """
+import os, signal, threading, time
+import weft, weft.numpy as jnp
+
+large = jnp.ones((2, 1 << 25)).block_until_ready()
+f = weft.jit(lambda x: jnp.cumsum(jnp.sin(x), axis=1))
+f(large[:, :9])
+given = jnp.ones((2, 1 << 25)).block_until_ready()
+dependent = weft.jit(lambda x: jnp.cumsum(jnp.cos(x), axis=1), donate_argnums=0)(given)
+timer = threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT))
+timer.start()
+try:
+    while True:
+        dependent = f(dependent)
+        dependent.block_until_ready()
+except KeyboardInterrupt:
+    print("interrupted")
+timer.join()
+weft.runtime.stream_drain()
+for _ in range(2):  # every time they are used
+    try:
+        print(float(dependent[0, 0]))
+    except RuntimeError as error:
+        print("was interrupted" in str(error))
+assert given.is_deleted()
+print(float(f(large)[1, 0]) > 0)
+"""
+
+
+def test_results_of_interrupted_programs_raise() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", FAILED],
+        capture_output=True, text=True, timeout=120, env={**os.environ, "WEFT_CHECK": "0", "WEFT_CACHE": "off"},
+    )  # fmt: skip
+    assert process.stdout.split() == ["interrupted", "True", "True", "True"], process.stdout + process.stderr

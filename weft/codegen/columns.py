@@ -142,7 +142,7 @@ class ColumnWriter:
                     self._inside(vectors, place)
                     return []
 
-                writer.loop(low, main, step, [], tile)
+                parent.stretches(low, main, step, [], tile)
                 low = main
         cut = overlap.halves(parent, self.statements, set(wide)) if heavy else None
         if cut is not None:
@@ -155,7 +155,8 @@ class ColumnWriter:
                 self._inside([copies.fresh(base, wide, index, mask)], place)
                 return []
 
-            writer.loop(low, high, width, [], masked)
+            loop = parent.stretches if heavy else writer.loop
+            loop(low, high, width, [], masked)
             return
 
         def one(index: str, _: list[str]) -> list[str]:
@@ -230,12 +231,15 @@ class _ReducedLoop:
         groups = [accs[k * size : (k + 1) * size] for k in range(len(self.tile))]
         return [reduce_tree.group_accs(self.phase.reductions, g) for g in groups]
 
-    def _carry(self, low: str, high: str, step: int, values: Sequence[Value], body) -> list[Value]:
+    def _carry(
+        self, low: str, high: str, step: int, values: Sequence[Value], body, stretches: bool = False
+    ) -> list[Value]:
         def inner(index: str, texts: list[str]) -> list[str]:
             return [t for _, t in reduce_tree.flatten(body(index, reduce_tree.rebuild(values, texts)))]
 
         carried = reduce_tree.flatten(values)
-        return reduce_tree.rebuild(values, self.writer.loop(low, high, step, carried, inner))
+        loop = self.nest.stretches if stretches else self.writer.loop
+        return reduce_tree.rebuild(values, loop(low, high, step, carried, inner))
 
     def level(self, depth: int, place: Place, values: list[Value]) -> list[Value]:
         """Loops from reduced dimension number ``depth`` inwards; gives the values after them."""
@@ -248,11 +252,12 @@ class _ReducedLoop:
 
             return self._carry("0", extent, 1, values, outer)
         if not self.phase.reductions:
-            return self._carry("0", extent, 1, values, lambda i, v: self._body(place, dim, i, v))
+            return self._carry("0", extent, 1, values, lambda i, v: self._body(place, dim, i, v), stretches=True)
 
         blocks = self.parent.blocks
 
         def block(start: str, inner: list[Value]) -> list[Value]:
+            self.nest.poll()
             stop = writer.minimum_index(writer.index("add", start, str(reduce_tree.BLOCK_ROWS)), extent)
 
             def walk() -> list[Value]:

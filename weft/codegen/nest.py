@@ -16,7 +16,7 @@ from weft.codegen.copies import Copy, Place, apply, arguments, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory, whole
-from weft.codegen.writer import Writer
+from weft.codegen.writer import Carried, Writer
 from weft.loops import ir
 from weft.target import Target
 
@@ -27,6 +27,8 @@ PARAMETERS = (
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
 NEAR_OPERANDS = 4  # strided operands that get code for small strides besides gathers
 ROW_PADDING = 64  # whole vectors may be stored past the end
+STRETCH = 1 << 14  # of a loop without blocks, between looks for an interrupt
+STOP = "stop"
 
 
 class NestWriter:
@@ -44,6 +46,7 @@ class NestWriter:
         self.strides: dict[tuple[int, int], str] = {}
         self.offsets: dict[tuple[int, int], V] = {}
         self.row_bases: list[str] = []
+        self.polls = False
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
         self.digits: digits.Digits | None = None
         strided = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
@@ -65,7 +68,35 @@ class NestWriter:
         else:
             body = columns.ColumnWriter(self)
         body.write(place, scalars)
+        if self.polls:
+            self.writer.branch(STOP)
+            self.writer.label(STOP)
         return self.writer.text(symbol, PARAMETERS)
+
+    # interrupts: whoever waits for a kernel that was told to stop discards what it has written
+
+    def poll(self) -> None:
+        """Return from the kernel if the runtime says so: one load, between stretches of some thousand elements."""
+        writer, stay = self.writer, self.writer.fresh_label()
+        word = writer.op(f"inttoptr i64 {self.range(6)} to ptr")
+        told = writer.op(f"load atomic i32, ptr {word} monotonic, align 4")
+        writer.branch_if(writer.op(f"icmp ne i32 {told}, 0"), STOP, stay, cold=True)
+        writer.label(stay)
+        self.polls = True
+
+    def stretches(
+        self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
+    ) -> list[str]:
+        """``writer.loop`` that looks for an interrupt now and then. ``step`` divides STRETCH."""
+        writer = self.writer
+
+        def stretch(start: str, values: list[str]) -> list[str]:
+            self.poll()
+            stop = writer.minimum_index(writer.index("add", start, str(STRETCH)), high)
+            begun = [(type_, value) for (type_, _), value in zip(carried, values, strict=True)]
+            return writer.loop(start, stop, step, begun, body)
+
+        return writer.loop(low, high, STRETCH, carried, stretch)
 
     # entry
 

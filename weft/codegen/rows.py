@@ -123,7 +123,7 @@ class RowWriter:
                 self.parent.run(phase.body, tile, place)
                 return digits
 
-            writer.loop(low, main, width * unroll, self._digits(low), whole)
+            self.parent.stretches(low, main, width * unroll, self._digits(low), whole)
             low = main
 
         def masked(index: str, digits: list[str]) -> list[str]:
@@ -133,7 +133,8 @@ class RowWriter:
             self.parent.run(phase.body, tile, place)
             return digits
 
-        writer.loop(low, high, width, self._digits(low), masked)
+        loop = self.parent.stretches if low == "0" else writer.loop
+        loop(low, high, width, self._digits(low), masked)
 
     # digits of the position, carried through the loops of vectors
 
@@ -202,6 +203,7 @@ class RowWriter:
     def _block(self, phase: ir.Phase, base: Copy, place: Place, start: str) -> list[Accumulators]:
         """Folded accumulators of one block of at most 8192 elements."""
         writer, width = self.writer, self.parent.width
+        self.parent.poll()
         per_block = LANES // width
         stop = writer.index("add", start, str(BLOCK_LANES))
         stop = writer.minimum_index(stop, self.parent.extents[self.vector])

@@ -68,6 +68,8 @@ class Turner:
             last = writer.minimum_index(writer.index("add", first, str(TILES * width)), high)
 
             def along(u: str, _: list[str]) -> list[str]:
+                parent.poll()
+
                 def tile(v: str, _: list[str]) -> list[str]:
                     self._tile(place, base, (v, last), (u, stop))
                     return []

@@ -422,7 +422,7 @@ class GemmStep final : public Step {
     Block block = packed_block(range, row, range.column0);
     block.rows = rows;
     block.columns = range.columns;
-    for (int64_t k0 = range.k0; k0 < range.k1; k0 += span) {
+    for (int64_t k0 = range.k0; k0 < range.k1 && !stream_cancelled(range.product->job->number); k0 += span) {
       block.k = std::min(span, range.k1 - k0);
       pack_rows(row_of_a(*range.product, row, k0), rows, block.k, own);
       block.a = own;
@@ -438,7 +438,7 @@ class GemmStep final : public Step {
     Block block = packed_block(range, 0, column);
     block.rows = m;
     block.columns = columns;
-    for (int64_t k0 = range.k0; k0 < range.k1; k0 += span) {
+    for (int64_t k0 = range.k0; k0 < range.k1 && !stream_cancelled(range.product->job->number); k0 += span) {
       block.k = std::min(span, range.k1 - k0);
       block.a = shared_block(range, k0, m);
       if (kernels->storing != nullptr && b_column == 1) {

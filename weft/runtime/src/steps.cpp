@@ -57,7 +57,8 @@ class KernelStep final : public Step {
     for (size_t i = 0; i < operands.size(); ++i) bases[i] = operands[i].address(frame);
     char* memory;
     if (!scratch(&memory)) return Status::no_memory;
-    int64_t range[6] = {part[0], part[1] < 0 ? full_first : part[1], part[2], part[3] < 0 ? full_vector : part[3], 0, 0};
+    int64_t range[7] = {part[0], part[1] < 0 ? full_first : part[1], part[2], part[3] < 0 ? full_vector : part[3]};
+    range[6] = reinterpret_cast<int64_t>(stream_stop_word(frame.number));
     function(bases, params.data(), helper_table(), range, memory);
     return Status::ok;
   }
@@ -90,8 +91,10 @@ class KernelStep final : public Step {
     return bytes == 0 || *out != nullptr;
   }
 
-  void call(void* const* bases, int64_t low, int64_t high, int64_t mode, char* partial, char* memory) const {
-    int64_t range[6] = {0, full_first, 0, full_vector, mode, reinterpret_cast<int64_t>(partial)};
+  void call(uint64_t number, void* const* bases, int64_t low, int64_t high, int64_t mode, char* partial,
+            char* memory) const {
+    int64_t range[7] = {0, full_first, 0, full_vector, mode, reinterpret_cast<int64_t>(partial)};
+    range[6] = reinterpret_cast<int64_t>(stream_stop_word(number));
     if (split == Split::first) {
       range[0] = low;
       range[1] = high;
@@ -110,7 +113,7 @@ class KernelStep final : public Step {
       chunks->failed.store(true);
       return;
     }
-    chunks->step->call(chunks->bases, low, high, 0, chunks->partial, memory);
+    chunks->step->call(chunks->number, chunks->bases, low, high, 0, chunks->partial, memory);
   }
 
   // The nest at one outer point, cut along its split range if that is worth it.
@@ -119,7 +122,7 @@ class KernelStep final : public Step {
     if (!scratch(&memory)) return Status::no_memory;
     char* partial = partial_bytes == 0 ? nullptr : memory + align_up(scratch_bytes);
     if (split == Split::none) {
-      call(bases, 0, 0, 0, partial, memory);
+      call(frame.number, bases, 0, 0, 0, partial, memory);
       return Status::ok;
     }
     if (extent > 0) {
@@ -129,10 +132,10 @@ class KernelStep final : public Step {
         if (chunks.failed.load()) return Status::no_memory;
         if (stream_cancelled(frame.number)) return Status::cancelled;
       } else {
-        call(bases, 0, extent, 0, partial, memory);
+        call(frame.number, bases, 0, extent, 0, partial, memory);
       }
     }
-    if (split == Split::blocks) call(bases, 0, extent, 1, partial, memory);
+    if (split == Split::blocks) call(frame.number, bases, 0, extent, 1, partial, memory);
     return Status::ok;
   }
 

@@ -70,6 +70,9 @@ struct Failure {
 };
 
 std::atomic<uint64_t> g_cancelled{0};  // tasks up to this number were interrupted
+std::atomic<int32_t> g_stop{0};        // whether the task that runs is one of them; written under the stream's mutex
+constexpr int32_t kNeverStop = 0;
+static_assert(sizeof g_stop == sizeof kNeverStop);
 
 class Task;
 thread_local Task* t_running = nullptr;  // innermost task this thread executes
@@ -147,6 +150,7 @@ struct Stream {
     queued_ns = queue.empty() ? 0 : queued_ns - task->plan->cost_ns;
     queued_bytes -= task->output_bytes;
     running = true;
+    g_stop.store(stream_cancelled(task->number));
     return task;
   }
   // Runs a task taken before; the lock is released meanwhile.
@@ -156,6 +160,7 @@ struct Stream {
     task->execute(on_stream);
     lock.lock();
     running = nested;
+    g_stop.store(nested && stream_cancelled(t_running->number));
     changed.notify_all();
     awake = awake && !queue.empty();
     if (awake && !on_stream && !nested) told.notify_one();
@@ -236,17 +241,10 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
     if (input->state() != State::done) return failed(Status::cancelled, "it depends on a program that waits for it");
   }
   if (stream_cancelled(number)) return failed(Status::cancelled, "the computation was interrupted");
-  Buffer* arena = nullptr;
-  if (plan->arena_bytes > 0) {
-    if ((arena = buffer_allocate(plan->arena_bytes)) == nullptr)
-      return failed(Status::no_memory, memory_error_text(plan->arena_bytes, name.c_str(), "temporaries"));
-    held.push_back(arena);
-  }
-  size_t temps = slots.size() - plan->temps.size();
-  for (size_t i = 0; i < plan->temps.size(); ++i) {
-    slots[temps + i] = arena == nullptr ? nullptr : arena->data + plan->temps[i].first;
-    owners[temps + i] = arena;
-  }
+  Buffer* arena;
+  if (!place_temporaries(*plan, &arena, slots.data(), owners.data()))
+    return failed(Status::no_memory, memory_error_text(plan->arena_bytes, name.c_str(), "temporaries"));
+  if (arena != nullptr) held.push_back(arena);
   std::vector<int64_t> dynamic(size_t(plan->n_dynamic));
   Frame frame{slots.data(), owners.data(), dynamic.data()};
   frame.on_stream = on_stream;
@@ -336,6 +334,7 @@ int Task::wait() {
     if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
       std::lock_guard<std::mutex> lock(g_stream->mutex);
       g_cancelled.store(g_stream->last);
+      g_stop.store(g_stream->running);
     }
     return -1;
   }
@@ -468,6 +467,7 @@ void forget_in_child() {
   g_graveyard_mutex = new std::mutex;
   g_generation.fetch_add(1);
   g_cancelled.store(0);  // its numbers begin anew
+  g_stop.store(0);
   t_running = nullptr;
 }
 
@@ -530,6 +530,10 @@ void fill_slots(Task* task, const Operand* operands, Buffer* const* outputs) {
 }  // namespace
 
 bool stream_cancelled(uint64_t number) { return number != 0 && number <= g_cancelled.load(std::memory_order_relaxed); }
+
+const int32_t* stream_stop_word(uint64_t number) {
+  return number == 0 ? &kNeverStop : reinterpret_cast<const int32_t*>(&g_stop);
+}
 
 bool stream_event_over(const Event* event) {
   const Task* task = static_cast<const Task*>(event);  // there is no other kind

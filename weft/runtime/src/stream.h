@@ -23,8 +23,13 @@ int stream_launch(Executable* executable, const Operand* operands, Buffer* const
 // Whether the event of a buffer is over, without waking anybody.
 bool stream_event_over(const Event* event);
 
-// Whether the task with this number was launched before an interrupt.
+// Whether the task with this number was launched before an interrupt. What such a task has written so far is of no use:
+// its outputs raise wherever they are used, and so do the outputs of tasks that read them.
 bool stream_cancelled(uint64_t number);
+
+// What a kernel of the task with this number reads now and then: not 0 means that it is to return at once, leaving its
+// output as it is. 0: no task of the stream, never told to stop.
+const int32_t* stream_stop_word(uint64_t number);
 
 int register_stream(PyObject* module);  // set_async, get_async, stream_drain
 
