@@ -19,10 +19,10 @@ from weft.core.effects import keeps
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tangents import Zero, tangent_aval
-from weft.higher import bodies, branches, callbacks, calls, checkpoint, custom_jvp, loops, scan
+from weft.higher import bodies, branches, callbacks, calls, checkpoint, custom_jvp, custom_vjp, loops, scan
 from weft.operations import convert, linear, logic, reductions
-from weft.operations.mapped import Dim, all_in_front, at, in_front
-from weft.transforms.batching import batch_jaxpr, map_flat, rules
+from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
+from weft.transforms.batching import batch_jaxpr, map_flat, rules, without_dim
 
 
 def _call(
@@ -96,6 +96,70 @@ def _custom_jvp(
     given = len(values) - jvp.in_tree.num_leaves
     rule = MappedRule(jvp, axis, tuple(dims[given:]))
     outs = custom_jvp.custom_jvp_call_p.bind(*captured, *values, call_jaxpr=program, jvp=rule, **params)
+    return outs, [0] * len(outs)
+
+
+class MappedVjpRule(custom_vjp.VjpRule):
+    """The rules of a custom_vjp function, mapped over its operands. Results are mapped, in front."""
+
+    __slots__ = ("axis", "dims", "rule")
+
+    def __init__(self, rule: custom_vjp.VjpRule, axis: Axis, dims: tuple[Dim, ...]) -> None:
+        super().__init__(rule.name, rule.fwd, rule.bwd, rule.fixed, rule.in_tree, rule.symbolic_zeros)
+        self.rule = rule
+        self.axis = axis
+        self.dims = dims
+
+    def forward(self, primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], Any, list[Any], Any]:
+        trees: Any = None
+        count = 0
+
+        def one(*values: Any) -> list[Any]:
+            nonlocal trees, count
+            outs, out_tree, residuals, res_tree = self.rule.forward(values, perturbed)
+            trees, count = (out_tree, res_tree), len(outs)
+            return [*outs, *residuals]
+
+        made, dims = map_flat(one, self.axis, primals, self.dims)
+        outs = [in_front(self.axis.size, out, dim) for out, dim in zip(made[:count], dims[:count], strict=True)]
+        return outs, trees[0], made[count:], (trees[1], dims[count:])
+
+    def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
+        tree, res_dims = res_tree
+        live = [ct for ct in cts if type(ct) is not Zero]
+        elements = [without_dim(aval, dim) for aval, dim in zip(in_avals, self.dims, strict=True)]
+        count = len(residuals)
+        zeros: list[bool] = []
+
+        def one(*values: Any) -> list[Any]:
+            given = iter(values[count:])
+            own = [Zero(without_dim(ct.aval, 0)) if type(ct) is Zero else next(given) for ct in cts]
+            back = self.rule.pull(tree, out_tree, values[:count], own, elements)
+            zeros[:] = [type(ct) is Zero for ct in back]
+            return [ct for ct in back if type(ct) is not Zero]
+
+        made, dims = map_flat(one, self.axis, [*residuals, *live], [*res_dims, *[0] * len(live)])
+        found = iter(zip(made, dims, strict=True))
+        return [
+            Zero(tangent_aval(aval)) if zero else self._collected(*next(found), dim)
+            for zero, aval, dim in zip(zeros, in_avals, self.dims, strict=True)
+        ]
+
+    def _collected(self, ct: Any, dim: Dim, wanted: Dim) -> Any:
+        """The cotangent of an operand from those of its elements; all elements share an operand that is not mapped."""
+        if wanted is None:
+            whole = in_front(self.axis.size, ct, dim)
+            return reductions.reduce_sum(whole, (0,))
+        return placed(self.axis.size, ct, wanted) if dim is None else at(ct, dim, wanted)
+
+
+def _custom_vjp(
+    axis: Axis, values: list[Any], dims: list[Dim], *, call_jaxpr: ClosedJaxpr, rule: custom_vjp.VjpRule, **params: Any
+) -> Any:
+    program, _ = batch_jaxpr(call_jaxpr, axis, tuple(dims), (True,) * len(call_jaxpr.out_avals))
+    program, captured = calls.close_over(program)
+    mapped = MappedVjpRule(rule, axis, tuple(dims[len(values) - rule.in_tree.num_leaves :]))
+    outs = custom_vjp.custom_vjp_call_p.bind(*captured, *values, call_jaxpr=program, rule=mapped, **params)
     return outs, [0] * len(outs)
 
 
@@ -257,6 +321,7 @@ _RULES: dict[Any, Callable[..., Any]] = {
     calls.jit_p: _call,
     checkpoint.checkpoint_p: _checkpoint,
     custom_jvp.custom_jvp_call_p: _custom_jvp,
+    custom_vjp.custom_vjp_call_p: _custom_vjp,
     scan.scan_p: _scan,
     loops.while_p: _while,
     branches.cond_p: _branch,

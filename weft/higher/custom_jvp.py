@@ -208,11 +208,9 @@ class custom_jvp:
         if isinstance(trace, JVPTrace):
             if any(trace.owns(leaf) for leaf in leaves):
                 return trace.differentiate_by(rule.push, leaves)
-            with tracing.set_current(trace.parent):
-                return self(*args)
+            return undifferentiated(self, args, trace, _CAPTURED.format(name=name))
         if isinstance(trace, TangentTrace) and not any(trace.owns(leaf) for leaf in leaves):
-            with tracing.set_current(trace.parent):
-                return self(*args)
+            return undifferentiated(self, args, trace, _CAPTURED.format(name=name))
         avals = tuple([_aval(leaf, position) for position, leaf in enumerate(leaves)])
         program, captured, out_tree = self._program(args, avals, in_tree)
         outs = custom_jvp_call_p.bind(
@@ -254,6 +252,15 @@ class custom_jvp:
         if programs is not None and len(programs) < _PROGRAMS_BOUND and not closed.consts and _is_flat(closed.jaxpr):
             programs[key] = (closed.jaxpr, out_tree)
         return program, captured, out_tree
+
+
+def undifferentiated(function: Callable[..., Any], args: tuple[Any, ...], trace: Any, text: str) -> Any:
+    """A call without differentiated arguments, in the enclosing trace; the error ``text`` if it captured one."""
+    with tracing.set_current(trace.parent):
+        result = function(*args)
+    if any(trace.owns(leaf) for leaf in runtime.tree_flatten(result)[0]):
+        raise errors.UnexpectedTracerError(text)
+    return result
 
 
 def _is_flat(jaxpr: Jaxpr) -> bool:

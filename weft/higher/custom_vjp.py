@@ -125,28 +125,36 @@ class VjpRule:
         self.in_tree = in_tree
         self.symbolic_zeros = symbolic_zeros
 
-    def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
-        """(results of fwd, their tangents, their structure), all flat."""
+    def forward(self, primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], Any, list[Any], Any]:
+        """(results of fwd, their structure, residuals, their structure)."""
         given = list(primals)
         if self.symbolic_zeros:
-            given = [CustomVJPPrimal(x, type(t) is not Zero) for x, t in zip(primals, tangents, strict=True)]
+            given = [CustomVJPPrimal(x, flag) for x, flag in zip(primals, perturbed, strict=True)]
         moved = list(runtime.tree_unflatten(self.in_tree, given))
         for place in sorted(self.fixed):
             moved.insert(place, self.fixed[place])
         made = self.fwd(*moved)
-        rule = f"Custom VJP fwd rule {_Name(self.fwd)!r} for function {self.name}"
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeError(
-                f"{rule} must produce a pair (list or tuple of length two) of the primal output and the residuals, "
-                f"but produced {made}."
+                f"{self.described()} must produce a pair (list or tuple of length two) of the primal output and the "
+                f"residuals, but produced {made}."
             )
         outs, out_tree = runtime.tree_flatten(made[0])
         residuals, res_tree = runtime.tree_flatten(made[1])
+        return outs, out_tree, residuals, res_tree
+
+    def described(self) -> str:
+        return f"Custom VJP fwd rule {_Name(self.fwd)!r} for function {self.name}"
+
+    def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
+        """(results of fwd, their tangents, their structure), all flat."""
+        outs, out_tree, residuals, res_tree = self.forward(primals, [type(t) is not Zero for t in tangents])
         found = [get_aval(out) for out in outs]
         if out_avals is not None and not custom_jvp.same_types(found, out_avals):
             raise TypeError(
-                f"{rule} must produce a pair whose first element is the primal output, of the same shapes and dtypes "
-                f"as that of {self.name}: {custom_jvp.listed(out_avals)}; but it gave {custom_jvp.listed(found)}."
+                f"{self.described()} must produce a pair whose first element is the primal output, of the same shapes "
+                f"and dtypes as that of {self.name}: {custom_jvp.listed(out_avals)}; but it gave "
+                f"{custom_jvp.listed(found)}."
             )
         expected = [tangent_aval(aval) for aval in found]
         out_tangents = custom_lin_p.bind(
@@ -265,8 +273,7 @@ class custom_vjp:
         trace = tracing.state.trace
         if isinstance(trace, (JVPTrace, TangentTrace)):
             if not any(trace.owns(leaf) for leaf in leaves):
-                with tracing.set_current(trace.parent):
-                    return self(*args)
+                return custom_jvp.undifferentiated(self, args, trace, _CAPTURED.format(name=name))
             if isinstance(trace, JVPTrace):
                 return trace.differentiate_by(rule.push, leaves)
         return self._record(name, rule, leaves, fixed)

@@ -228,3 +228,8 @@ def _batch_jaxpr(
 def with_dim(aval: Any, size: int, dim: Dim) -> Any:
     """The type of the whole value."""
     return aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
+
+
+def without_dim(aval: Any, dim: Dim) -> Any:
+    """The type of an element of the whole value."""
+    return aval if dim is None else aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))

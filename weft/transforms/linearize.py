@@ -158,8 +158,8 @@ def _linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
             if isinstance(out, Tracer) and type(out.val) is Var:  # type: ignore[attr-defined]
                 known_results.setdefault(out.val, ("result", index))  # type: ignore[attr-defined]
         for residual in made.residuals:
-            if not isinstance(residual, Tracer):
-                places.append(("constant", residual))
+            if not isinstance(residual, Tracer) or residual._trace is not state.trace:
+                places.append(("constant", residual))  # an array, or what a custom rule captured from further out
                 continue
             v = residual.val  # type: ignore[attr-defined]
             place = inputs.get(v) or known_results.get(v)
