@@ -23,9 +23,10 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero, tangent_aval
-from weft.higher import bodies, calls, custom_jvp, scan
+from weft.higher import bodies, calls, custom_jvp
 from weft.higher import flat as flat_module
 from weft.higher import jit as jit_module
+from weft.higher import map as map_module
 from weft.operations import linear
 from weft.operations.mapped import Dim, in_front
 from weft.transforms import jvp
@@ -281,7 +282,7 @@ def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
             own = [next(given) if flag else leaf for flag, leaf in zip(flags, leaves, strict=True)]
             return mapped(*runtime.tree_unflatten(tree, own))
 
-        out = scan.map(run, [leaf for flag, leaf in zip(flags, leaves, strict=True) if flag])
+        out = map_module.map(run, [leaf for flag, leaf in zip(flags, leaves, strict=True) if flag])
         return out, tree_util.tree_map(lambda _: True, out)
 
     return mapped

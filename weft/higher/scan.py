@@ -1,4 +1,4 @@
-"""scan and map: a body applied along the leading axis of its input, with a state from one step to the next.
+"""scan: a body applied along the leading axis of its input, with a state from one step to the next.
 
     b:f32[] c:f32[3] = scan[jaxpr={...} length=3 num_carry=1 num_consts=0 reverse=False unroll=1] 0.0 x
 
@@ -110,7 +110,7 @@ def scan_named(
     values, tree = runtime.tree_flatten(init)
     inputs, xs_tree = runtime.tree_flatten(xs)
     avals = [bodies.aval_of(value) for value in values]
-    length = _length(inputs, length)
+    length = leading_extent(inputs, length)
     unroll = _unroll(unroll, length)
     if config.read("disable_jit"):
         return _run_in_python(f if adapt is None else adapt(f), init, xs, xs_tree, length, reverse)
@@ -147,7 +147,7 @@ def _shown(value: Any) -> str:
     return f"{weak}{value.str_short(short_dtypes=False)}" if hasattr(value, "str_short") else str(value)
 
 
-def _length(inputs: Sequence[Any], length: Any) -> int:
+def leading_extent(inputs: Sequence[Any], length: Any) -> int:
     """The number of steps; ValueError if it is not known or the inputs disagree."""
     extents = []
     for x in inputs:
@@ -236,27 +236,3 @@ def _run_in_python(
     columns = zip(*(runtime.tree_flatten(row)[0] for row in rows), strict=True)
     stacked = [assemble.concatenate([shape.expand_dims(y, (0,)) for y in column], 0) for column in columns]
     return state, runtime.tree_unflatten(tree, stacked)
-
-
-# -- map --------------------------------------------------------------------------------------------------------------
-
-
-def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """``f`` applied to each element along the leading axis of ``xs``, results stacked; elements one after the other.
-
-    >>> lax.map(lambda x: x ** 2, jnp.arange(3.0)).tolist()
-    [0.0, 1.0, 4.0]
-    """
-    if batch_size is not None:
-        raise NotImplementedError("[map] batch_size needs vmap, which is not built yet")
-
-    if not callable(f):
-        raise TypeError("lax.map: f argument should be a callable.")
-    return scan_named(f, (), xs, None, adapt=_stateless_step)[1]
-
-
-def _stateless_step(f: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
-    def step(_: Any, x: Any) -> Any:
-        return (), f(x)
-
-    return step

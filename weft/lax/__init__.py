@@ -5,8 +5,9 @@ from weft.higher.associative import associative_scan
 from weft.higher.branches import cond, cond_p, platform_dependent, switch
 from weft.higher.indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
 from weft.higher.loops import fori_loop, while_loop, while_p
+from weft.higher.map import map
 from weft.higher.placement import device_put_p
-from weft.higher.scan import map, scan, scan_p
+from weft.higher.scan import scan, scan_p
 from weft.lax import linalg
 from weft.numpy.taking import index_take
 from weft.operations import (

@@ -112,7 +112,6 @@ from weft.numpy.creation import (
     from_dlpack,
     frombuffer,
     fromfile,
-    fromfunction,
     fromiter,
     fromstring,
     full,
@@ -256,12 +255,10 @@ from weft.numpy.matrices import (
     vander,
 )
 from weft.numpy.membership import (
-    apply_over_axes,
     array_repr,
     array_str,
     isin,
     load,
-    piecewise,
     save,
     savez,
 )
@@ -454,6 +451,13 @@ from weft.numpy.taking import (
     take,
     take_along_axis,
     trim_zeros,
+)
+from weft.numpy.vectorized import (
+    apply_along_axis,
+    apply_over_axes,
+    fromfunction,
+    piecewise,
+    vectorize,
 )
 
 nan = _np.nan

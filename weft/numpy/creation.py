@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -610,17 +610,6 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     if sparse:
         return tuple(result)
     return lax.stack(result, 0) if result else full((0,), 0, target)
-
-
-def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any) -> Any:
-    """``function`` applied to the grid of indices of ``shape``, which it must treat element by element.
-
-    >>> fromfunction(lambda i, j: i + j, (2, 2)).tolist()
-    [[0.0, 1.0], [1.0, 2.0]]
-    """
-    shape = axes.canonical_shape(shape)
-    grid = [lax.broadcasted_iota(dtypes.check_user_dtype(dtype, "fromfunction"), shape, d) for d in range(len(shape))]
-    return function(*grid, **kwargs)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:

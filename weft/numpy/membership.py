@@ -1,4 +1,4 @@
-"""Sets, pieces and files: isin, piecewise, apply_over_axes, delete, save and load, array_repr.
+"""Membership, files and text: isin, save and load, array_repr.
 
 isin(i32[12], i32[5])  ->  jit[name=_in1d]: eq of i32[12,1] and i32[1,5], reduce_or
 """
@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import operator
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import creation, joining, promotion, rearrange, reductions
+from weft.numpy import creation, promotion, rearrange, reductions
 
 jit = jit_module.jit
 
@@ -48,53 +46,6 @@ def _in1d(element: Any, test_elements: Any, *, invert: bool) -> Any:
     if invert:
         return reductions.all(lax.ne(rows, columns), axis=1)
     return reductions.any(lax.eq(rows, columns), axis=1)
-
-
-def piecewise(x: Any, condlist: Any, funclist: Sequence[Any], *args: Any, **kw: Any) -> Any:
-    """For each element the function (or number) of the first true condition; one more than conditions is the default.
-
-    Every function is applied to the whole array, and the results are chosen from.
-
-    >>> piecewise(np.float32(2), [True], [lambda v: v * 3]).item()
-    6.0
-    """
-    promotion.check_arraylike("piecewise", x)
-    x = promotion.as_array(x)
-    conditions = [condlist] if not isinstance(condlist, list | tuple) else list(condlist)
-    count = len(conditions)
-    if len(funclist) == count + 1:
-        functions = [funclist[-1], *funclist[:-1]]
-    elif len(funclist) == count:
-        functions = [0, *funclist]
-    else:
-        raise ValueError(
-            f"with {count} condition(s), either {count} or {count + 1} functions are expected; got {len(funclist)}"
-        )
-    shape, dtype = promotion.shape_of(x), promotion.dtype_of(x)
-    values = [f(x, *args, **kw) if callable(f) else f for f in functions]
-    cases = [promotion.broadcast_to(creation.asarray(v, dtype=dtype), shape) for v in values]
-    flags = [promotion.broadcast_to(creation.asarray(c, dtype=bool), shape) for c in (False, *conditions)]
-    running = reductions.cumsum(joining.stack(flags), axis=0)
-    chosen = promotion.convert(reductions.argmax(running, axis=0), np.dtype(np.int32))
-    return lax.select_n(chosen, *cases)
-
-
-def apply_over_axes(func: Callable[[Any, int], Any], a: Any, axes: Any) -> Any:
-    """``func(a, axis)`` for each axis in turn; axes that it drops are put back with extent 1.
-
-    >>> apply_over_axes(reductions.sum, np.ones((2, 3), np.float32), (0, 1)).shape
-    (1, 1)
-    """
-    promotion.check_arraylike("apply_over_axes", a)
-    rank = len(promotion.shape_of(a))
-    for axis in (axes,) if hasattr(axes, "__index__") else axes:
-        result = func(a, axis)
-        if len(promotion.shape_of(result)) == rank - 1:
-            result = rearrange.expand_dims(result, operator.index(axis) % rank)
-        if len(promotion.shape_of(result)) != rank:
-            raise ValueError("function is not returning an array of the correct shape")
-        a = result
-    return a
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
