@@ -46,20 +46,19 @@ def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
     """Take operands before their transposes, as far as the order of the free dimensions allows."""
     invars = list(equation.invars)
     sums, batches = (list(pair) for pair in equation.params["dimension_numbers"])
-    changed = False
     for side in (0, 1):
-        maker = producers.get(invars[side]) if not hasattr(invars[side], "val") else None
-        permutation = None if maker is None else _permutation(maker)
-        if maker is None or permutation is None:
-            continue
-        free = [permutation[d] for d in range(len(permutation)) if d not in (*sums[side], *batches[side])]
-        if free != sorted(free):
-            continue
-        sums[side] = tuple(permutation[d] for d in sums[side])
-        batches[side] = tuple(permutation[d] for d in batches[side])
-        invars[side] = maker.invars[0]
-        changed = True
-    if not changed:
+        while not hasattr(invars[side], "val") and invars[side] in producers:
+            maker = producers[invars[side]]
+            order = permutation(maker)
+            if order is None:
+                break
+            free = [order[d] for d in range(len(order)) if d not in (*sums[side], *batches[side])]
+            if free != sorted(free):
+                break
+            sums[side] = tuple(order[d] for d in sums[side])
+            batches[side] = tuple(order[d] for d in batches[side])
+            invars[side] = maker.invars[0]
+    if all(new is old for new, old in zip(invars, equation.invars, strict=True)):
         return equation
     numbers = ((tuple(sums[0]), tuple(sums[1])), (tuple(batches[0]), tuple(batches[1])))
     return equation.replace(invars=invars, params={**equation.params, "dimension_numbers": numbers})
@@ -83,21 +82,21 @@ def fold_result_transposes(equations: list[Any], outvars: Sequence[Any]) -> list
         return equations
     dropped = set(found.values())
     kept = [e for e in equations if not e.outvars or e.outvars[0] not in dropped]
-    return [_exchanged(e, found[e.outvars[0]]) if e.outvars and e.outvars[0] in found else e for e in kept]
+    return [exchanged(e, found[e.outvars[0]]) if e.outvars and e.outvars[0] in found else e for e in kept]
 
 
 def _exchanges(product: Any, equation: Any) -> bool:
     """Whether an equation turns (batch, left, right) into (batch, right, left)."""
-    permutation = _permutation(equation)
-    if permutation is None:
+    order = permutation(equation)
+    if order is None:
         return False
     (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
-    n_batch, rank = len(left_batch), len(permutation)
+    n_batch, rank = len(left_batch), len(order)
     middle = n_batch + len(_free(product.invars[0].aval.ndim, left_sum, left_batch))
-    return permutation == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
+    return order == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
 
 
-def _exchanged(product: Any, out: Any) -> Any:
+def exchanged(product: Any, out: Any) -> Any:
     """The product of the exchanged operands, as ``out``."""
     (left_sum, right_sum), (left_batch, right_batch) = product.params["dimension_numbers"]
     params = {**product.params, "dimension_numbers": ((right_sum, left_sum), (right_batch, left_batch))}
@@ -106,7 +105,37 @@ def _exchanged(product: Any, out: Any) -> Any:
     return JaxprEqn(product.invars[::-1], [out], product.primitive, params, product.effects, product.source)
 
 
-def _permutation(equation: Any) -> list[int] | None:
+def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:
+    """``order``, which names axes of a product's result, for the product of the exchanged operands."""
+    (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
+    n_batch, n_left = len(left_batch), len(_free(product.invars[0].aval.ndim, left_sum, left_batch))
+    n_right = len(order) - n_batch - n_left
+    axes = [*range(n_batch), *range(n_batch + n_right, len(order)), *range(n_batch, n_batch + n_right)]
+    return [axes[axis] for axis in order]
+
+
+def result_strides(equation: Any, order: Sequence[int] | None) -> tuple[int, tuple[int, ...]] | None:
+    """How far apart, in elements, the rows and the batches of a result lie; None if a row is not contiguous.
+
+    ``order`` has the axis (batch, left, right) of the product at each axis of the result, None if these are the same.
+    """
+    shape = equation.outvars[0].aval.shape
+    order = range(len(shape)) if order is None else order
+    dense = dense_elems(shape)
+    extents, strides = ([values[order.index(axis)] for axis in range(len(shape))] for values in (shape, dense))
+    (left_sum, _), (left_batch, _) = equation.params["dimension_numbers"]
+    n_batch = len(left_batch)
+    middle = n_batch + len(_free(equation.invars[0].aval.ndim, left_sum, left_batch))
+    row, column = (
+        _joined(extents, strides, range(n_batch, middle)),
+        _joined(extents, strides, range(middle, len(shape))),
+    )
+    if row is None or column is None or (column[0] != 1 and column[1] != 1):
+        return None
+    return max(row[1] if row[0] != 1 else 0, column[0]), tuple(strides[:n_batch])
+
+
+def permutation(equation: Any) -> list[int] | None:
     """The operand's axis for each axis of the result of a view that only reorders axes, else None."""
     operand, out = equation.invars[0], equation.outvars[0].aval
     if not isinstance(equation.primitive.kind, kinds.View) or hasattr(operand, "val"):
@@ -156,6 +185,12 @@ def source_and_result(lhs: Any, rhs: Any, out: Any) -> tuple[str, str] | None:
     if lhs != rhs or result is None or source is None or source not in SOURCES.get(result, ""):
         return None
     return source, result
+
+
+def kernels_of(equation: Any) -> tuple[str, str] | None:
+    """The same of a product equation."""
+    lhs, rhs, out = (np.dtype(v.aval.dtype) for v in (*equation.invars, equation.outvars[0]))
+    return source_and_result(lhs, rhs, out)
 
 
 def _accumulator(lhs: Any, rhs: Any, out: Any) -> np.dtype:

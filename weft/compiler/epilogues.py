@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft.compiler import contraction
 from weft.core import kinds
 from weft.loops.schedule import Lowered
@@ -47,11 +45,11 @@ def epilogues(
 def _has_kernels(step: Any) -> bool:
     """Whether a step is a product of our own kernels that has elements."""
     equation = step.equation
-    if step.kernel is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
+    if step.kernel is not None or step.order is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
         return False
     if any(hasattr(v, "val") or not v.aval.size for v in equation.invars):
         return False
-    chars = contraction.source_and_result(*(np.dtype(v.aval.dtype) for v in (*equation.invars, equation.outvars[0])))
+    chars = contraction.kernels_of(equation)
     return chars is not None and chars[1] not in contraction.BLAS
 
 

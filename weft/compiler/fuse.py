@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.compiler import assemble, groups, unit_reductions, windows
+from weft.compiler import assemble, groups, turned_products, unit_reductions, windows
 from weft.compiler.dimensions import Dimensions, dimensions, matched
 from weft.compiler.groups import Absorber, Group
 from weft.core import kinds
@@ -34,11 +34,15 @@ FUSABLE = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel."""
+    """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel.
+
+    ``order``: the axis of the equation's result at each axis of what is written (``turned_products``).
+    """
 
     kernel: Kernel | None
     equation: Any
     copies: tuple[tuple[Any, Any], ...] = ()
+    order: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +98,8 @@ class _Fusion:
         if not self.alone:
             self._merge_siblings()
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
+        if not self.alone:
+            steps = turned_products.turn_products(steps, self.aliases, self.jaxpr.outvars)
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
     def _place(self, equation: Any) -> None:

@@ -374,7 +374,7 @@ class Planner:
                 self._copy(source, target, self.lowered[number])
         if step.kernel is None:
             if number not in self.epilogues:
-                self._call(step.equation)
+                self._call(step)
             return
         low = self.lowered[number]
         assert low is not None
@@ -391,7 +391,7 @@ class Planner:
         run = Run(low, places, outer)
         if number in self.products:
             product, form = self.products[number]
-            self.instructions.append(Ridden(self._product(self.kernels.steps[product].equation), form, run))
+            self.instructions.append(Ridden(self._product(self.kernels.steps[product].equation, None), form, run))
         else:
             self.instructions.append(run)
 
@@ -446,11 +446,12 @@ class Planner:
         self.dynamic[equation] = (dyn, constant)
         return dyn, constant
 
-    def _call(self, equation: Any) -> None:
+    def _call(self, step: Step) -> None:
+        equation = step.equation
         kind = equation.primitive.kind
         if isinstance(kind, kinds.Contraction):
             if equation.outvars[0].aval.size:
-                self.instructions.append(self._product(equation))
+                self.instructions.append(self._product(equation, step.order))
             return
         if isinstance(kind, kinds.Routine):
             places = tuple([(self.place(v), v.aval.nbytes) for v in (*equation.invars, *equation.outvars)])
@@ -488,7 +489,7 @@ class Planner:
             ),
         )
 
-    def _product(self, equation: Any) -> tuple[Any, ...]:
+    def _product(self, equation: Any, order: Sequence[int] | None) -> tuple[Any, ...]:
         """A matrix product; with nothing to sum, zeros."""
         found = contraction.layouts(equation)
         assert found is not None, "simplify left a contraction that is no matrix product"
@@ -498,8 +499,10 @@ class Planner:
         if not k or 0 in lhs.aval.shape or 0 in rhs.aval.shape:
             return ("fill", self.place(out), out.aval.nbytes, 0)
         item = out.aval.dtype.itemsize
-        batch_shape = out.aval.shape[: len(left.batch)]
-        steps = [item * m * n * math.prod(batch_shape[dim + 1 :]) for dim in range(len(batch_shape))]
+        batch_shape = [lhs.aval.shape[dim] for dim in equation.params["dimension_numbers"][1][0]]
+        strides = contraction.result_strides(equation, order)
+        assert strides is not None, "a product cannot write its result"
+        row, steps = strides[0], [item * step for step in strides[1]]
         batch = tuple(
             [
                 (extent, a * lhs.aval.dtype.itemsize, b * rhs.aval.dtype.itemsize, c)
@@ -516,7 +519,7 @@ class Planner:
             )  # fmt: skip
         return (
             "gemm", *chars, m, n, k, self.place(lhs), *left.strides, self.place(rhs), *right.strides,
-            self.place(out), n, batch,
+            self.place(out), row, batch,
         )  # fmt: skip
 
 

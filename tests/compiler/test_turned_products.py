@@ -1,0 +1,113 @@
+"""Products that write where a transpose would have copied their result: the plan has no copy, the bits are the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+
+B, H, S, D = 2, 3, 20, 16
+
+
+def operand(*shape):
+    r = np.random.default_rng(sum(shape))
+    return jnp.asarray(r.standard_normal(shape).astype(np.float32))
+
+
+def attention(q, k, v):
+    """Operands and result (batch, place, head, feature)."""
+    weights = weft.nn.softmax(jnp.einsum("bqhd,bkhd->bhqk", q, k) * 0.25, axis=-1)
+    return jnp.einsum("bhqk,bkhd->bqhd", weights, v)
+
+
+def attention_by_transposes(q, k, v):
+    q, k, v = (jnp.transpose(x, (0, 2, 1, 3)) for x in (q, k, v))
+    weights = weft.nn.softmax(q @ jnp.swapaxes(k, -1, -2) * 0.25, axis=-1)
+    return jnp.transpose(weights @ v, (0, 2, 1, 3))
+
+
+def attention_of_heads(q, k, v):
+    """The same with the heads ahead of the places."""
+    weights = weft.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k) * 0.25, axis=-1)
+    return jnp.einsum("bhqk,bhkd->bhqd", weights, v)
+
+
+def instructions(function, *args):
+    """Lines of the plan that run something."""
+    text = weft.jit(function).lower(*args).compile().as_text("plan")
+    return [line.split()[0] for line in text.splitlines() if line.startswith(("  gemm", "  kernel", "  copy"))]
+
+
+@pytest.mark.parametrize("function", [attention, attention_by_transposes, attention_of_heads])
+def test_attention_copies_nothing(function):
+    shape = (B, H, S, D) if function is attention_of_heads else (B, S, H, D)
+    q, k, v = operand(*shape), operand(*shape) + 1, operand(*shape) * 2
+    assert instructions(function, q, k, v) == ["gemm", "kernel", "gemm"]  # the kernel is the softmax
+    got = np.asarray(weft.jit(function)(q, k, v))
+    np.testing.assert_array_equal(got, np.asarray(function(q, k, v)))
+    turn = (0, 1, 2, 3) if function is attention_of_heads else (0, 2, 1, 3)
+    a, b, c = (np.transpose(np.asarray(x, np.float64), turn) for x in (q, k, v))
+    scores = a @ np.swapaxes(b, -1, -2) * 0.25
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = np.transpose(weights / weights.sum(-1, keepdims=True) @ c, turn)
+    np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
+
+
+EINSUMS = [
+    ("ij,jk->ki", (5, 7), (7, 9), 1),
+    ("bij,bjk->ibk", (3, 5, 7), (3, 7, 9), 1),
+    ("bij,bjk->kbi", (3, 5, 7), (3, 7, 9), 1),
+    ("bij,bjk->ikb", (3, 5, 7), (3, 7, 9), 2),  # no dimension of a matrix is contiguous: copied
+    ("abij,abjk->baik", (2, 3, 5, 7), (2, 3, 7, 9), 1),
+    ("abij,abjk->iabk", (2, 3, 5, 7), (2, 3, 7, 9), 1),
+    ("bij,bjk->ibk", (3, 1, 7), (3, 7, 9), 1),
+    ("bij,bjk->ibk", (3, 5, 7), (3, 7, 1), 1),
+    ("bij,bjk->ibk", (3, 100, 200), (3, 200, 300), 1),
+    ("bxij,bjk->xibk", (3, 2, 5, 7), (3, 7, 9), 1),
+    ("bxij,bjk->ibxk", (3, 2, 5, 7), (3, 7, 9), 2),  # the rows are no single stride
+]
+
+
+@pytest.mark.parametrize(("spec", "left", "right", "steps"), EINSUMS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32", "complex64"])
+def test_einsum(spec, left, right, steps, dtype):
+    with weft.enable_x64(dtype == "float64"):
+        x, y = ((operand(*shape) * 3).astype(dtype) for shape in (left, right))
+        got = weft.jit(lambda x, y: jnp.einsum(spec, x, y))(x, y)
+        inputs, output = spec.split("->")
+        plain = "".join(sorted(output, key=lambda c: (inputs.split(",")[0] + inputs).index(c)))
+        order = tuple(plain.index(c) for c in output)
+        want = np.transpose(np.asarray(weft.jit(lambda x, y: jnp.einsum(f"{inputs}->{plain}", x, y))(x, y)), order)
+        np.testing.assert_array_equal(np.asarray(got), want)
+        if dtype == "float32":
+            assert len(instructions(lambda x, y: jnp.einsum(spec, x, y), x, y)) == steps
+
+
+def test_both_read():
+    """The product itself is wanted too: the transpose is a copy."""
+    x, y = operand(3, 5, 7), operand(3, 7, 9)
+
+    def both(x, y):
+        c = x @ y
+        return c, jnp.transpose(c, (1, 0, 2))
+
+    got = weft.jit(both)(x, y)
+    np.testing.assert_array_equal(np.asarray(got[1]), np.transpose(np.asarray(got[0]), (1, 0, 2)))
+
+
+def test_nothing_to_sum():
+    x, y = operand(3, 5, 0), operand(3, 0, 9)
+    got = weft.jit(lambda x, y: jnp.transpose(x @ y, (1, 0, 2)))(x, y)
+    np.testing.assert_array_equal(np.asarray(got), np.zeros((5, 3, 9), np.float32))
+
+
+def test_threads():
+    x, y = operand(8, 200, 128), operand(8, 128, 160)
+    function = weft.jit(lambda x, y: jnp.transpose(x @ y, (1, 0, 2)))
+    with weft.threads(1):
+        want = np.asarray(function(x, y))
+    with weft.threads(2):
+        np.testing.assert_array_equal(np.asarray(function(x, y)), want)
+    np.testing.assert_array_equal(want, np.transpose(np.asarray(x @ y), (1, 0, 2)))
