@@ -16,6 +16,7 @@ from weft.compiler import pipeline, simplify
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from weft.higher import number_checks
 
 _ENTRY_BYTES = 600
 _found: dict[Any, Any] = {}
@@ -39,6 +40,8 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
             BUDGET.keep(program, _ENTRY_BYTES, functools.partial(_drop, key), pipeline.Program.runs)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
+    if number_checks.enabled():
+        number_checks.check_operation(primitive, params, arrays, results)
     return results if primitive.multiple_results else results[0]
 
 
@@ -48,7 +51,10 @@ def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]
     out_avals, _ = primitive.typed(tuple([array.aval for array in arrays]), params)
     runtime.stream_drain()
     results = kind.call(*arrays, **params)
-    return [runtime.array_from_numpy(value, aval) for value, aval in zip(results, out_avals, strict=True)]
+    outs = [runtime.array_from_numpy(value, aval) for value, aval in zip(results, out_avals, strict=True)]
+    if number_checks.enabled():
+        number_checks.check_results(primitive.name, arrays, outs)
+    return outs
 
 
 def _drop(key: Any, program: pipeline.Program) -> None:

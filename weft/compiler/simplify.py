@@ -130,6 +130,8 @@ class _Simplifier:
                 raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
             self.splice(inner, invars, equation.outvars)
             return
+        if isinstance(kind, kinds.Effect) and kind.admit is not None and not kind.admit(equation.params):
+            return
         if isinstance(kind, kinds.Identity) and not kind.barrier:
             for operand, out in zip(invars, equation.outvars, strict=True):
                 replaced[out] = operand

@@ -211,11 +211,12 @@ class Resolve(Record):
 class Effect(Record):
     """One plan instruction with a side effect: ``call(*numpy_arrays, **params)``.
 
-    ``admit(params)`` is asked when a program that holds the operation is compiled, and raises where it may not be.
+    ``admit(params)`` is asked when a program that holds the operation is compiled: False leaves it out, and it raises
+    where the operation may not be compiled.
     """
 
     call: Callable[..., Any]
-    admit: Callable[[Params], None] | None = None
+    admit: Callable[[Params], bool] | None = None
 
 
 class LoopParts(Record):

@@ -17,7 +17,7 @@ from weft.core import trace as tracing
 from weft.core.axis_names import Axis
 from weft.core.effects import keeps
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.tangents import Zero, tangent_aval
 from weft.higher import bodies, branches, callbacks, calls, checkpoint, custom_jvp, custom_vjp, loops, scan
 from weft.operations import convert, linear, logic, reductions
@@ -249,7 +249,15 @@ def _any_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
         (goes_on,) = eval_jaxpr(test.jaxpr, test.consts, *args)
         return [reductions.reduce_or_p.bind(goes_on, axes=(0,))]
 
-    return tracing.trace_to_jaxpr(flat, test.in_avals)[0]
+    return tracing.trace_to_jaxpr(flat, test.in_avals, _BY_ELEMENT)[0]
+
+
+_BY_ELEMENT = DebugInfo("while_cond of a mapped loop", "any")
+
+
+def ends_by_element(test: ClosedJaxpr) -> bool:
+    """Whether a condition is that of a mapped loop, whose elements end at different times."""
+    return test.jaxpr.debug_info is _BY_ELEMENT
 
 
 def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_captured: int) -> ClosedJaxpr:

@@ -17,14 +17,12 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from weft import config, runtime
 from weft.core import trace as tracing
 from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
-from weft.higher import calls, constants, devices, identity, misses, replay, signature, trace_cache
+from weft.higher import calls, constants, devices, identity, misses, number_checks, replay, signature, trace_cache
 
 _hooks: dict[str, Callable[..., Any]] = {}
 
@@ -127,7 +125,7 @@ class JitState:
                     template = replay.find(self.templates, call)
                     if type(template) is replay.Template:
                         return template.record(call.trace, call.operands), None
-                    if template and _flags(token)[2]:
+                    if template and _flags(token)[1]:
                         exact = not _is_own(self.function)
                         return replay.watch(self.templates, call, self._slow, (args, kwargs), exact)
             return self._slow(args, kwargs)
@@ -151,8 +149,20 @@ class JitState:
                     return self.record_call(trace, prepared), None
         if trace_cache.holds_tracers(trace.closed):
             raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
-        compiled = self.compiled(trace, self.donated(prepared))
-        return run(compiled, trace, prepared.leaves, prepared.avals), _installable(compiled)
+        donated = self.donated(prepared)
+        if number_checks.enabled():
+            return self._run_checked(trace, prepared, donated), None
+        compiled = self.compiled(trace, donated)
+        return run(compiled, trace, prepared.leaves, prepared.avals), compiled.entry
+
+    def _run_checked(self, trace: trace_cache.Trace, prepared: Prepared, donated: tuple[bool, ...]) -> Any:
+        """A call whose results are looked at; its arguments are given away only once they are fine."""
+        compiled = self.compiled(trace, (False,) * len(donated))
+        result = run(compiled, trace, prepared.leaves, prepared.avals)
+        for leaf, given in zip(prepared.leaves, donated, strict=True):
+            if given and type(leaf) is runtime.Array:
+                leaf.delete()
+        return result
 
     def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, None]:
         """For static arguments whose place depends on the length of the call."""
@@ -350,8 +360,8 @@ def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], ava
     for index, aval in enumerate(trace.out_avals):
         if outs[index].aval is not aval:  # the program was compiled for another weak type
             outs[index] = runtime.array_alias(outs[index], aval)
-    if _flags(runtime.get_config_token())[1]:
-        check_numbers(outs, trace.name)
+    if number_checks.enabled():
+        number_checks.check(outs, trace.closed, leaves, f"jit({trace.name})")
     return runtime.tree_unflatten(trace.out_tree, outs)
 
 
@@ -361,35 +371,17 @@ def _operand(leaf: Any, aval: Any) -> Any:
     return signature.to_array(leaf, aval)
 
 
-def _installable(compiled: Compiled) -> Any:
-    """The entry for the native side, unless results are to be looked at after every call."""
-    return None if _flags(runtime.get_config_token())[1] else compiled.entry
+_known_flags: dict[int, tuple[bool, bool]] = {}
 
 
-_known_flags: dict[int, tuple[bool, bool, bool]] = {}
-
-
-def _flags(token: int) -> tuple[bool, bool, bool]:
-    """(jit is disabled, results are checked for NaN or infinity, calls may be replayed) under a configuration."""
+def _flags(token: int) -> tuple[bool, bool]:
+    """(jit is disabled, calls may be replayed) under a configuration."""
     found = _known_flags.get(token)
     if found is None:
-        checked = config.read("debug_nans") or config.read("debug_infs")
         disabled = config.read("disable_jit")
         replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
-        found = _known_flags[token] = (disabled, checked, replays)
+        found = _known_flags[token] = (disabled, replays)
     return found
-
-
-def check_numbers(outs: Sequence[Any], name: str) -> None:
-    """Raise FloatingPointError if ``debug_nans`` or ``debug_infs`` is set and a result holds one."""
-    for out in outs:
-        if not np.issubdtype(out.dtype, np.inexact):
-            continue
-        values = np.asarray(out)
-        if config.read("debug_nans") and np.isnan(values).any():
-            raise FloatingPointError(f"invalid value (nan) encountered in jit({name})")
-        if config.read("debug_infs") and np.isinf(values).any():
-            raise FloatingPointError(f"invalid value (inf) encountered in jit({name})")
 
 
 def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr, tuple[int, ...], tuple[Any, ...]]:
