@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.core import kinds
+from weft.core.jaxpr import Literal
 from weft.loops.index_math import UNIT, Sizes
 
 
@@ -45,6 +46,7 @@ def dimensions(jaxpr: Any) -> Dimensions:
         for out in equation.outvars:
             if not result.sizes.known(out):
                 result.fresh(out)
+    result.sizes.settle()
     return result
 
 
@@ -53,10 +55,10 @@ def _elementwise(result: Dimensions, equation: Any) -> None:
     shape = equation.outvars[0].aval.shape
     out = [UNIT] * len(shape)
     for operand in equation.invars:
-        if hasattr(operand, "val") or not operand.aval.shape:
+        if type(operand) is Literal or not (own := operand.aval.shape):
             continue
         for dim, symbol in enumerate(sizes.symbols(operand)):
-            if symbol != UNIT and operand.aval.shape[dim] == shape[dim]:
+            if symbol != UNIT and own[dim] == shape[dim] and symbol != out[dim]:
                 out[dim] = sizes.unite(out[dim], symbol)
     for dim, symbol in enumerate(out):
         if symbol == UNIT and shape[dim] != 1:

@@ -17,6 +17,7 @@ from weft.compiler import assemble, groups, turned_products, unit_reductions, wi
 from weft.compiler.dimensions import Dimensions, dimensions, matched
 from weft.compiler.groups import Absorber, Group
 from weft.core import kinds
+from weft.core.jaxpr import Literal
 from weft.errors import InternalError
 from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
@@ -151,8 +152,8 @@ class _Fusion:
     def _note_users(self, group: Group, equation: Any) -> None:
         """A group now computes an equation: it uses the operands and no longer waits for the outputs."""
         for atom in equation.invars:
-            if not hasattr(atom, "val"):
-                self._use(atom, group, False)
+            if type(atom) is not Literal:
+                self.users.setdefault(atom, {}).setdefault(group, False)
         if isinstance(equation.primitive.kind, kinds.Gather):
             self._store(equation.invars[0], group)
         for out in equation.outvars:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from weft.compiler.dimensions import Dimensions
 from weft.core import kinds
+from weft.core.jaxpr import Literal as LiteralAtom
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Constant, Node, Use
@@ -119,19 +120,22 @@ class Absorber:
         if len(group.nodes) >= MAX_NODES or len(group.wanted) - len(group.equations) > MAX_LEAVES:
             return "the kernel is full"
         accesses = self._accesses(group, equation)
+        nodes, wanted = group.nodes, group.wanted
         joined = _JOIN[type(equation.primitive.kind)](self, group, equation, accesses)
         if isinstance(joined, str):
             return joined
         first = equation.outvars[0]
         for access, operands in zip(accesses, joined, strict=True):
-            group.nodes[Node(first, access)] = operands
-            for operand in operands:
-                if not isinstance(operand.atom, Constant):
-                    group.wanted.setdefault(operand.atom, {})[operand.access] = None
+            nodes[Node(first, access)] = operands
+            for atom, operand_access in operands:
+                if type(atom) is not Constant:
+                    wanted.setdefault(atom, {})[operand_access] = None
         group.equations[equation] = self.places[equation]
         return None
 
     def _accesses(self, group: Group, equation: Any) -> list[Access]:
+        if len(equation.outvars) == 1:
+            return list(group.wanted.get(equation.outvars[0], ()))
         found: dict[Access, None] = {}
         for out in equation.outvars:
             found.update(group.wanted.get(out, {}))
@@ -150,7 +154,7 @@ class Absorber:
         for access in accesses:
             nodes = []
             for operand in equation.invars:
-                if hasattr(operand, "val"):
+                if type(operand) is LiteralAtom:
                     nodes.append(Node(Constant(operand.val, operand.aval), ()))
                     continue
                 nodes.append(Node(operand, kernel.elementwise_access(operand, out, access, sizes)))

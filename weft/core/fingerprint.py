@@ -86,7 +86,16 @@ class _Writer:
 
     def params(self, primitive: Any, params: dict[str, Any]) -> str:
         ignored = primitive.unnamed_params
-        return ",".join([f"{name}={self.value(params[name])}" for name in sorted(params) if name not in ignored])
+        texts = []
+        for name in sorted(params):
+            value = params[name]
+            if value is None:
+                continue
+            if name not in ignored:
+                kind = type(value)
+                plain = kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value)))
+                texts.append(f"{name}={value!r}" if plain else f"{name}={self.value(value)}")
+        return ",".join(texts)
 
     def value(self, value: Any) -> str:
         """A parameter's value, so that equal texts mean equal behaviour."""

@@ -88,13 +88,14 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "executables", "function", "hits_before", "milliseconds", "name", "options", "record", "statistics",
+        "executables", "function", "hits_before", "milliseconds", "name", "options", "own", "record", "statistics",
         "templates", "traces",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
         self.options = options
+        self.own: bool | None = None  # whether the function is weft's, once that was asked
         self.record: trace_cache.FunctionRecord | None = None
         self.name: str | None = None
         self.templates: dict[replay.Key, Any] = {}
@@ -126,7 +127,7 @@ class JitState:
                     if type(template) is replay.Template:
                         return template.record(call.trace, call.operands), None
                     if template and _flags(token)[1]:
-                        exact = not _is_own(self.function)
+                        exact = not self.is_own()
                         return replay.watch(self.templates, call, self._slow, (args, kwargs), exact)
             return self._slow(args, kwargs)
         except Exception as error:
@@ -137,7 +138,7 @@ class JitState:
         token = runtime.get_config_token()
         if _flags(token)[0]:
             return self.function(*args, **kwargs), None
-        if self.options.inline and tracing.is_tracing() and _is_own(self.function):
+        if self.options.inline and tracing.is_tracing() and self.is_own():
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
         trace = self.trace(prepared)
@@ -163,6 +164,13 @@ class JitState:
             if given and type(leaf) is runtime.Array:
                 leaf.delete()
         return result
+
+    def is_own(self) -> bool:
+        """Whether the function is weft's: it is not explained, and with ``inline`` it is simply run."""
+        if self.own is None:
+            module = getattr(self.function, "__globals__", {}).get("__name__", "")
+            self.own = module.startswith("weft.") and not module.startswith("weft.tour.")
+        return self.own
 
     def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, None]:
         """For static arguments whose place depends on the length of the call."""
@@ -191,7 +199,7 @@ class JitState:
         who: identity.Identity | None = None
         places: trace_cache.Key = ()
         record.refusal = None
-        own = _is_own(self.function)
+        own = self.is_own()
         if not own and config.read("share_equal_functions"):
             values = tuple([value for _, value in statics])
             answer = identity.identify(self.function, values, prepared.in_tree)
@@ -299,12 +307,6 @@ class JitState:
 
 
 _counted: weakref.WeakSet[Any] = weakref.WeakSet()
-
-
-def _is_own(function: Any) -> bool:
-    """A function of weft itself: not explained, and with ``inline`` simply run, which records the same equations."""
-    module = getattr(function, "__globals__", {}).get("__name__", "")
-    return module.startswith("weft.") and not module.startswith("weft.tour.")
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:

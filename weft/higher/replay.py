@@ -25,6 +25,7 @@ _OPERANDS_BOUND = 64  # operands of a call, each of which is compared with those
 _COMPLEX = frozenset((complex, np.complex64, np.complex128))
 _SCALARS = frozenset((bool, int, float, complex, *dtypes.SCALAR_TYPES))
 
+_SEEN_ONCE = object()
 NONE: list[int] = []  # no captured operands
 
 Key = tuple[Any, ...]
@@ -159,16 +160,19 @@ def _add_value(key: list[Any], operands: list[Any], value: Any, static: bool) ->
 
 
 def find(templates: dict[Key, Any], call: Call) -> Template | bool:
-    """The template of a call; True if it is to be watched, which pays from its second time on; else False."""
+    """The template of a call; True if it is to be watched, which pays from its third time on; else False."""
     try:
         found = templates.get(call.key)
     except TypeError:  # a static argument without hash
         return False
     if found is not None:
+        if found is _SEEN_ONCE:
+            templates[call.key] = True
+            return False
         return found
     if len(templates) >= _BOUND:
         templates.clear()
-    templates[call.key] = True
+    templates[call.key] = _SEEN_ONCE
     return False
 
 

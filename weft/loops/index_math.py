@@ -65,6 +65,7 @@ class Sizes:
         self._parent: list[int] = [UNIT]
         self._symbols: dict[Any, tuple[int, ...]] = {}
         self._strides: dict[Any, tuple[Stride, ...]] = {}
+        self._settled = False
 
     def fresh(self) -> int:
         self._parent.append(len(self._parent))
@@ -96,8 +97,16 @@ class Sizes:
     def known(self, variable: Any) -> bool:
         return variable in self._symbols
 
+    def settle(self) -> None:
+        """Every equation has been seen: what a variable's symbols are united with is found once."""
+        find = self.find
+        self._symbols = {variable: tuple([find(s) for s in found]) for variable, found in self._symbols.items()}
+        self._settled = True
+
     def symbols(self, variable: Any) -> tuple[int, ...]:
         """The symbols of a variable, as united so far."""
+        if self._settled:
+            return self._symbols[variable]
         find = self.find
         return tuple([find(symbol) for symbol in self._symbols[variable]])
 

@@ -22,6 +22,7 @@ from weft.loops.kernel import CONSTANT, Access, Kernel, Node
 
 GATHER_COST = 4.0  # of a load at a computed place, for each component of the index vector
 KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
+_NO_NODES: list[Node] = []
 _NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}
 
 
@@ -108,8 +109,7 @@ class _Lowering:
     # what runs where
 
     def _nodes_of(self, equation: Any) -> list[Node]:
-        first = equation.outvars[0]
-        return [node for node in self.by_variable.get(first, ()) if node in self.kernel.nodes]
+        return self.by_variable.get(equation.outvars[0], _NO_NODES)
 
     def _is_body(self, node: Node) -> bool:
         if not self.has_axes:
@@ -137,13 +137,16 @@ class _Lowering:
         self.by_variable: dict[Any, list[Node]] = {}
         for node in self.kernel.nodes:
             self.by_variable.setdefault(node.atom, []).append(node)
-        available, cost, reductions = self.available, self.cost, 0
+        nodes, available, cost, reductions = self.kernel.nodes, self.available, self.cost, 0
         for equation in self.kernel.equations:
             kind = equation.primitive.kind
             for node in self._nodes_of(equation):
-                operands = self.kernel.nodes[node]
-                phase = max((available.get(operand, 0) for operand in operands), default=0)
-                spent = sum(cost.get(operand, 0.5) for operand in operands if operand.access)
+                operands = nodes[node]
+                phase, spent = 0, 0.0
+                for operand in operands:
+                    before = available.get(operand, 0)
+                    phase = before if before > phase else phase
+                    spent += cost.get(operand, 0.5) if operand.access else 0.0
                 if isinstance(kind, kinds.Reduction):
                     phase += 1
                     reductions, spent = max(reductions, phase), 0.0

@@ -151,6 +151,7 @@ class _Common(NamedTuple):
 
 
 _commons: dict[Any, _Common] = {}
+_commons_of_dtypes: dict[Any, _Common] = {}  # the same whatever the shapes are
 
 
 def _token(x: Any) -> Any:
@@ -166,12 +167,17 @@ def common_type(*args: Any) -> _Common:
     tokens = [_token(x) for x in args]
     if None in tokens:
         return _new_common(args)
-    key = (config.x64_enabled(), *tokens)
+    key = (config.token(), *tokens)
     found = _commons.get(key)
     if found is None:
+        types = (key[0], *[(x.dtype, x.weak_type) if type(x) is runtime.ShapedArray else x for x in tokens])
+        found = _commons_of_dtypes.get(types)
+        if found is None:
+            found = _commons_of_dtypes[types] = _new_common(args)
         if len(_commons) > 8192:
             _commons.clear()
-        found = _commons[key] = _new_common(args)
+            _commons_of_dtypes.clear()
+        _commons[key] = found
     return found
 
 

@@ -85,8 +85,8 @@ def sum_dtype(dtype: Any) -> Any:
 
 def expand_reduced(result: Any, shape: tuple[int, ...], reduced: tuple[int, ...]) -> Any:
     """The reduced axes put back with extent 1."""
-    kept = tuple(d for d in range(len(shape)) if d not in reduced)
-    return lax.broadcast_in_dim(result, tuple(1 if d in reduced else n for d, n in enumerate(shape)), kept)
+    kept = tuple([d for d in range(len(shape)) if d not in reduced])
+    return lax.broadcast_in_dim(result, tuple([1 if d in reduced else n for d, n in enumerate(shape)]), kept)
 
 
 @functools.partial(inline, static_argnames=("reducer", "axis", "dtype", "keepdims", "widen"))

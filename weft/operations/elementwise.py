@@ -80,7 +80,8 @@ def check_dtype(name: str, operand: int, aval: Any, accepts: Accepts) -> None:
 
 def check_same_dtype(name: str, avals: Sequence[Any]) -> None:
     """Raise TypeError unless all operands have one dtype: lax functions never promote."""
-    if any(aval.dtype != avals[0].dtype for aval in avals[1:]):
+    dtype = avals[0].dtype
+    if any([aval.dtype is not dtype and aval.dtype != dtype for aval in avals]):  # noqa: C419 - at most a few
         listed = ", ".join(aval.str_short() for aval in avals)
         raise TypeError(
             f"[{name}] operands have different dtypes: {listed}. lax.{name} requires arguments to have the same "
@@ -94,20 +95,22 @@ def broadcast_shape(name: str, avals: Sequence[Any]) -> tuple[int, ...]:
     if not shapes:
         return ()
     first = shapes[0]
-    if all(shape == first for shape in shapes):
+    if shapes.count(first) == len(shapes):
         return first
-    listed = ", ".join(aval.str_short() for aval in avals)
     if len({len(shape) for shape in shapes}) > 1:
+        listed = ", ".join(aval.str_short() for aval in avals)
         raise TypeError(
             f"[{name}] operands have different numbers of dimensions: {listed}. lax broadcasts only scalars and "
             f"extents of 1; add dimensions with lax.expand_dims, or use weft.numpy, which broadcasts."
         )
-    out = []
-    for axis, extents in enumerate(zip(*shapes, strict=True)):
-        extent = next((n for n in extents if n != 1), 1)
-        if any(n not in (1, extent) for n in extents):
-            raise TypeError(f"[{name}] incompatible shapes for broadcasting: {listed} differ along axis {axis}")
-        out.append(extent)
+    out = list(first)
+    for shape in shapes:
+        for axis, extent in enumerate(shape):
+            if extent != 1 and extent != out[axis]:
+                if out[axis] != 1:
+                    listed = ", ".join(aval.str_short() for aval in avals)
+                    raise TypeError(f"[{name}] incompatible shapes for broadcasting: {listed} differ along axis {axis}")
+                out[axis] = extent
     return tuple(out)
 
 
@@ -116,13 +119,22 @@ def elementwise_typing(
 ) -> Callable[..., Any]:
     """The abstract evaluation shared by all elementwise operations on operands of one dtype."""
 
+    accepted_dtypes: set[Any] = set()  # of all operands alike
+
     def typing(*avals: Any, **params: Any) -> Any:
-        for i, (aval, accepted) in enumerate(zip(avals, accepts, strict=True)):
-            check_dtype(name, i, aval, accepted)
+        dtype, weak = avals[0].dtype, True
+        for aval in avals:
+            weak = weak and aval.weak_type
+        if dtype not in accepted_dtypes or len(avals) != len(accepts):
+            for i, (aval, accepted) in enumerate(zip(avals, accepts, strict=True)):
+                check_dtype(name, i, aval, accepted)
+            if all(category(dtype) in accepted for accepted in accepts):
+                accepted_dtypes.add(dtype)
         check_same_dtype(name, avals)
         shape = avals[0].shape if len(avals) == 1 else broadcast_shape(name, avals)
-        dtype = avals[0].dtype if result is None else result(*(aval.dtype for aval in avals), **params)
-        return runtime.ShapedArray(shape, dtype, all(aval.weak_type for aval in avals))
+        if result is not None:
+            dtype = result(*[aval.dtype for aval in avals], **params)
+        return runtime.ShapedArray(shape, dtype, weak)
 
     return typing
 

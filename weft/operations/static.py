@@ -15,6 +15,8 @@ import numpy as np
 
 from weft import core
 
+_INTEGERS = frozenset((int,))
+
 
 def integer(value: Any, name: str, what: str = "axis") -> int:
     """The value as a Python int, or a TypeError."""
@@ -28,6 +30,8 @@ def integer(value: Any, name: str, what: str = "axis") -> int:
 
 def integers(values: Any, name: str, what: str = "axes") -> tuple[int, ...]:
     """A sequence of integers as a tuple of Python ints, or a TypeError."""
+    if type(values) is tuple and _INTEGERS.issuperset(map(type, values)):
+        return values
     if isinstance(values, core.Tracer):
         return tuple(integer(value, name, what) for value in values)
     try:
@@ -42,6 +46,8 @@ def integers(values: Any, name: str, what: str = "axes") -> tuple[int, ...]:
 
 def canonical_shape(name: str, shape: Any, scalar: bool = True) -> tuple[int, ...]:
     """A shape as a tuple of ints, or a TypeError that names the operation; a number stands for one dimension."""
+    if type(shape) is tuple and _INTEGERS.issuperset(map(type, shape)):
+        return shape
     if isinstance(shape, core.Tracer):
         shape = tuple(shape) if shape.ndim else (shape,)
     elif not isinstance(shape, (tuple, list)) and np.ndim(shape) == 0:
