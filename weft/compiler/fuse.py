@@ -420,7 +420,7 @@ class _Fusion:
     def _leaf(self, group: Group, operand: Any, access: Access) -> Node:
         """What a group stores when it stores an operand of its step."""
         if hasattr(operand, "val"):
-            return Node(kernel.Constant(operand.val, operand.aval), ())
+            return Node(kernel.Constant(operand), ())
         node = Node(operand, access)
         group.want(node)
         self._use(operand, group, False)

@@ -155,7 +155,7 @@ class Absorber:
             nodes = []
             for operand in equation.invars:
                 if type(operand) is LiteralAtom:
-                    nodes.append(Node(Constant(operand.val, operand.aval), ()))
+                    nodes.append(Node(Constant(operand), ()))
                     continue
                 nodes.append(Node(operand, kernel.elementwise_access(operand, out, access, sizes)))
             result.append(tuple(nodes))
@@ -169,7 +169,7 @@ class Absorber:
     def view(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         operand = equation.invars[0]
         if hasattr(operand, "val"):
-            return [(Node(Constant(operand.val, operand.aval), ()),) for _ in accesses]
+            return [(Node(Constant(operand), ()),) for _ in accesses]
         index_map = self.dims.index_maps[equation]
         found = [kernel.compose(index_map, access) for access in accesses]
         if any(self._reads_across(group, operand, access) for access in found):
@@ -227,7 +227,7 @@ class Absorber:
         nodes = []
         for operand in equation.invars[: facts.count]:
             if hasattr(operand, "val"):
-                nodes.append(Node(Constant(operand.val, operand.aval), ()))
+                nodes.append(Node(Constant(operand), ()))
             else:
                 nodes.append(Node(operand, tuple(uses)))
         return [tuple(nodes)]

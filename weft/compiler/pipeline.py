@@ -15,12 +15,12 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import codegen, config, errors, runtime, target
-from weft.compiler import buffers, cache, fuse, plan, progress, simplify
+from weft.compiler import buffers, cache, flat, fuse, plan, progress, recall, simplify
 from weft.compiler.cache import KERNELS
 from weft.compiler.stages import Stages
 from weft.core.budget import BUDGET
@@ -35,9 +35,18 @@ MAX_ELEMENTS = 1 << 56
 UNKNOWN_TRIPS = 1000  # what a loop that ends by a condition is taken to run
 _programs: dict[Any, Program] = {}
 _lock = threading.RLock()
-_totals = {"programs_built": 0, "programs_reused": 0}
+_totals = {"programs_built": 0, "programs_recalled": 0, "programs_reused": 0}
 # a child process must not inherit a lock that another thread held
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+class Forms(NamedTuple):
+    """A program on its way to kernels."""
+
+    simplified: ClosedJaxpr
+    kernels: fuse.Kernels
+    drafts: list[lower.Draft | None]
+    lowered: list[Lowered | None]
 
 
 class Program:
@@ -45,9 +54,9 @@ class Program:
 
     def __init__(self, name: str, source: ClosedJaxpr, stages: Stages) -> None:
         self.name = name
-        self.jaxpr: Jaxpr = source.jaxpr  # simplified
-        self.kernels: Any = None
-        self.lowered: list[Lowered | None] = []
+        self.source = source
+        self.forms: Forms | None = None
+        self.equations = 0  # after simplify
         self.plan: Any = None
         self.donated: tuple[bool, ...] = ()
         self.compiled: list[cache.Compiled] = []
@@ -59,7 +68,26 @@ class Program:
         self.kernels_built = 0
         self.kernels_loaded = 0
         self.kernels_reused = 0
-        self._stages = stages
+        self.stages = stages
+
+    def made(self) -> Forms:
+        """What the stages made; of a recalled program they make it now."""
+        if self.forms is None:
+            self.forms = make_forms(self.source, Stages(self.name))
+        return self.forms
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        """The simplified program."""
+        return self.made().simplified.jaxpr
+
+    @property
+    def kernels(self) -> fuse.Kernels:
+        return self.made().kernels
+
+    @property
+    def lowered(self) -> list[Lowered | None]:
+        return self.made().lowered
 
     def with_consts(self, closed: ClosedJaxpr) -> Program:
         """The same program for the constants of an equal jaxpr."""
@@ -77,7 +105,7 @@ class Program:
     def weight(self) -> int:
         """Bytes it takes in the process, without its kernels' machine code."""
         return (
-            _PROGRAM_BYTES + _KERNEL_BYTES * len(self.plan.instructions) + _EQUATION_BYTES * len(self.jaxpr.eqns)
+            _PROGRAM_BYTES + _KERNEL_BYTES * len(self.plan.instructions) + _EQUATION_BYTES * self.equations
             + sum(const.nbytes for const in self.consts)
         )  # fmt: skip
 
@@ -85,7 +113,7 @@ class Program:
     def stats(self) -> dict[str, Any]:
         """Milliseconds of each stage, and what the kernel cache answered."""
         return {
-            "milliseconds": dict(self._stages.milliseconds),
+            "milliseconds": dict(self.stages.milliseconds),
             "kernels_built": self.kernels_built,
             "kernels_loaded": self.kernels_loaded,
             "kernels_reused": self.kernels_reused,
@@ -160,7 +188,12 @@ def operations_per_point(low: Lowered) -> float:
 
 def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters."""
-    key = (fingerprint(closed), donated, config.token())
+    described = flat.describe(closed)
+    like = None if described is None else recall.description(described, config.token())
+    if described is not None and like is not None:
+        key: Any = (like, described.numbers, donated)
+    else:
+        described, key = None, (fingerprint(closed), donated, config.token())
     with _lock:
         found = _programs.get(key)
         if found is not None:
@@ -168,7 +201,7 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
             return found.with_consts(closed)
     compilation = progress.begin(name)
     try:
-        program = compile_new(closed, name, donated)
+        program = compile_new(closed, name, donated, described, like)
     finally:
         progress.end(compilation)
     with _lock:
@@ -184,26 +217,37 @@ def _drop(key: Any, program: Program) -> None:
             del _programs[key]
 
 
-def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
-    """Run the pipeline."""
+def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
+    """From a jaxpr to what ``plan`` takes."""
+    simplified = stages.run("simplify", simplify.simplify, closed)
+    kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
+    drafts = stages.run("lower", lower_all, kernels)
+    lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
+    return Forms(simplified, kernels, drafts, lowered)
+
+
+def compile_new(
+    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], described: flat.Flat | None = None,
+    like: recall.Description | None = None,
+) -> Program:  # fmt: skip
+    """Run the pipeline; a program like an earlier one starts at ``plan``."""
     start = time.perf_counter()
-    check_sizes(closed)
     stages = Stages(name)
     program = Program(name, closed, stages)
-    lanes = target.host().lanes
-    jaxpr = stages.run("simplify", simplify.simplify, closed)
-    kernels = stages.run("fuse", fuse.fuse, jaxpr.jaxpr)
-    drafts = stages.run("lower", lower_all, kernels)
-    lowered = stages.run("schedule", schedule_all, kernels, drafts, lanes)
+    kernels, lowered = _kernels(program, described, like)
+    constvars = closed.jaxpr.constvars
+    if program.forms is not None:
+        simplified = program.forms.simplified
+        constvars, program.equations = simplified.jaxpr.constvars, len(simplified.jaxpr.eqns)
+        n_own = len(closed.consts)  # the program is kept for other constants of the same types
+        program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
-    compiled = stages.run("codegen", _codegen, program, planned)
-    program.jaxpr, program.kernels, program.lowered, program.plan = jaxpr.jaxpr, kernels, lowered, planned
-    program.compiled, program.donated = compiled, donated
-    n_own = len(closed.consts)  # the program is kept for other constants of the same types
-    program.consts = tuple(as_arrays(jaxpr.consts[n_own:], jaxpr.jaxpr.constvars[n_own:]))
-    program.in_avals = tuple(v.aval for v in (*jaxpr.jaxpr.constvars, *closed.jaxpr.invars))
+    program.compiled = stages.run("codegen", _codegen, program, planned)
+    program.plan, program.donated = planned, donated
+    program.in_avals = tuple([v.aval for v in (*constvars, *closed.jaxpr.invars)])
     program.executable = stages.run("link", _executable, program)
-    stages.forms(program.text)
+    if stages.watched:
+        stages.forms(program.text)
     if config.read("log_compiles"):
         spent = " ".join(f"{stage} {ms:.2f}" for stage, ms in stages.milliseconds.items())
         total = (time.perf_counter() - start) * 1e3
@@ -211,6 +255,29 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
         _log.warning("Finished compilation of %s in %.2f ms (%s); %d kernels built, %d loaded, %d reused",
                      name, total, spent, *counts)  # fmt: skip
     return program
+
+
+def _kernels(
+    program: Program, described: flat.Flat | None, like: recall.Description | None
+) -> tuple[fuse.Kernels, list[Lowered | None]]:
+    """The kernels of a program and their calls: those of an earlier one at other sizes, or made by the stages."""
+    stages, closed = program.stages, program.source
+    if described is None or like is None or stages.watched:
+        check_sizes(closed)
+        program.forms = make_forms(closed, stages)
+        return program.forms.kernels, program.forms.lowered
+    recalled = None
+    if like.template is not None:
+        program.equations = like.template.equations
+        recalled = stages.run("recall", like.template.bind, described)
+        _totals["programs_recalled"] += 1
+        if not stages.checked:
+            return recalled
+    forms = program.forms = make_forms(stages.run("simplify", flat.flatten, closed, described), stages)
+    if recalled is not None:
+        recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
+    like.template = recall.template(described, forms.kernels, forms.drafts, forms.lowered)
+    return forms.kernels, forms.lowered
 
 
 def check_sizes(closed: ClosedJaxpr) -> None:
@@ -335,4 +402,5 @@ def clear() -> None:
     """Forget compiled programs and kernels."""
     with _lock:
         _programs.clear()
+    recall.clear()
     KERNELS.clear()

@@ -38,6 +38,15 @@ class Stages:
         self._check = bool(config.read("check"))
         self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
 
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see, or to leave out, what the stages do."""
+        return bool(self._show or self._skip or self._dump)
+
+    @property
+    def checked(self) -> bool:
+        return self._check
+
     def run(self, stage: str, function: Callable[..., Result], *args: Any) -> Result:
         """``function(*args)`` as the stage of that name."""
         start = time.perf_counter()

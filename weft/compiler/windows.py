@@ -52,7 +52,7 @@ def piece_read(pieces: Sequence[kinds.Piece], equation: Any, access: Access) -> 
         if all(_holds(*span) for span in spans):
             operand = equation.invars[piece.operand]
             if hasattr(operand, "val"):
-                return Node(kernel.Constant(operand.val, operand.aval), ())
+                return Node(kernel.Constant(operand), ())
             shifted = tuple([use if not start else use._replace(start=use.start - start) for start, _, _, use in spans])
             used = kernel.compose(piece.index_map, shifted) if operand.aval.shape else ()
             return Node(operand, used)

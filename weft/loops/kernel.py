@@ -35,10 +35,10 @@ FIXED = Use(CONSTANT, 0, 0)
 class Constant:
     """A literal inside a kernel (unlike a ``Literal``, it may be a key: known by identity)."""
 
-    __slots__ = ("aval", "val")
+    __slots__ = ("aval", "literal", "val")
 
-    def __init__(self, val: Any, aval: Any) -> None:
-        self.val, self.aval = val, aval
+    def __init__(self, literal: jaxprs.Literal) -> None:
+        self.val, self.aval, self.literal = literal.val, literal.aval, literal
 
 
 class Node(NamedTuple):
@@ -164,7 +164,7 @@ def as_jaxpr(kernel: Kernel) -> jaxprs.Jaxpr:
     operands = [v for equation in kernel.equations for v in equation.invars if not isinstance(v, jaxprs.Literal)]
     stored = [output.node.atom for output in kernel.outputs]
     leaves = [v for v in (*operands, *stored) if v not in made and not isinstance(v, Constant)]
-    outvars = [jaxprs.Literal(v.val, v.aval) if isinstance(v, Constant) else v for v in stored]
+    outvars = [v.literal if isinstance(v, Constant) else v for v in stored]
     return jaxprs.Jaxpr([], list(dict.fromkeys(leaves)), outvars, kernel.equations)
 
 

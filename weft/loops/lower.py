@@ -10,7 +10,7 @@ final dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ class OperandDraft:
     strides: dict[int, Stride]  # by axis key
     starts: Any  # equation whose run-time starts move the base, or None
     dtype: np.dtype
+    access: Access
 
 
 @dataclass(slots=True)
@@ -57,6 +58,7 @@ class Draft:
     setup: list[ir.Statement]
     phases: list[tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]]
     indexed: set[int]  # axes an IndexOf reads: they may not be collapsed
+    sources: list[Any] = field(default_factory=list)  # the literal that each scalar is, or None
 
     def describe(self) -> str:
         return printer.draft_text(self)
@@ -213,7 +215,7 @@ class _Lowering:
             return found
         atom = node.atom
         if isinstance(atom, kernel.Constant):
-            found = self.values[slot] = self._scalar(atom.val, atom.aval.dtype)
+            found = self.values[slot] = self._scalar(atom.val, atom.aval.dtype, atom.literal)
             return found
         out = self._number()
         bucket = self._bucket(node, phase)
@@ -221,7 +223,7 @@ class _Lowering:
         self.values[slot] = out
         return out
 
-    def _scalar(self, value: Any, dtype: Any) -> int:
+    def _scalar(self, value: Any, dtype: Any, source: Any = None) -> int:
         """A scalar parameter's value. Equal fractions share one; whole numbers may be counts of elements, whose
         coincidence at one size must not show in the nest."""
         dtype = np.dtype(dtype)
@@ -233,6 +235,7 @@ class _Lowering:
             return found
         out = self.scalar_index[key] = self._number()
         self.result.scalars.append((dtype, value))
+        self.result.sources.append(source)
         bucket = self.result.setup if self.has_axes else self.result.phases[0][1]
         bucket.append(ir.Param(out, len(self.result.scalars) - 1, dtype))
         return out
@@ -251,7 +254,7 @@ class _Lowering:
                 strides[use.axis] = added(strides.get(use.axis, ZERO), scaled(stride, use.step))
         self.operand_index[key] = len(self.result.operands)
         dtype = np.dtype(base.aval.dtype)
-        self.result.operands.append(OperandDraft(base, role, offset, strides, starts, dtype))
+        self.result.operands.append(OperandDraft(base, role, offset, strides, starts, dtype, access))
         return self.operand_index[key]
 
     def _emit_equation(self, equation: Any, node: Node) -> None:

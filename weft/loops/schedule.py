@@ -28,6 +28,11 @@ NARROW = 4  # lanes run along the next dimension where the last has no more than
 LONG = 4096  # and that one at least so many
 BLOCK_ROWS = 256  # and of one of a column
 BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
+STILL, ALONG = -1, -2  # along a loop an operand does not move; moves from element to element
+ONE = Stride(1, 1, ())
+
+Scalars = Sequence[tuple[np.dtype, Any]]
+Walked = tuple[Any, str, int, dict[int, int], Any, np.dtype]  # variable, role, offset, strides by axis, starts, dtype
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Lowered:
     extents: tuple[int, ...]
     outer: tuple[int, ...]  # extents
     params: bytes
+    layout: Layout | None = field(default=None, compare=False, repr=False)  # of which it is a call
 
     def describe(self) -> str:
         sizes = "x".join(str(extent) for extent in (*self.outer, *self.extents))
@@ -83,21 +89,73 @@ class _Loop:
             extent *= axis.extent
         return extent
 
-    def stride(self, operand: OperandDraft) -> Stride:
+    @property
+    def keys(self) -> tuple[int, ...]:
+        return tuple([axis.key for axis in self.axes])
+
+    def walk(self, operand: OperandDraft) -> int:
+        """The key of the axis whose stride is the loop's."""
         if not self.axes:  # a lone point: a store needs its lanes side by side
-            return Stride(1, 1, ()) if operand.role == "out" else ZERO
-        return operand.strides.get(self.axes[-1].key, ZERO)
+            return ALONG if operand.role == "out" else STILL
+        return self.axes[-1].key
+
+
+@dataclass(slots=True)
+class Layout:
+    """What ``schedule`` decides: the nest, and which axes its loops walk. No extent but a narrow one changes it.
+
+    ``loops``: the keys of each loop's axes, digits last; ``outer``: of those around the nest. ``walks``: for each
+    operand the axis whose stride it has along each loop, or ``STILL`` or ``ALONG``; ``around`` along the outer ones.
+    """
+
+    nest: ir.Nest
+    loops: tuple[tuple[int, ...], ...]
+    outer: tuple[tuple[int, ...], ...]
+    walks: tuple[tuple[int, ...], ...]
+    around: tuple[tuple[int, ...], ...]
+
+    def bind(
+        self, operands: Sequence[Walked], scalars: Sequence[tuple[np.dtype, Any]], sizes: dict[int, int]
+    ) -> Lowered:
+        """The call at the sizes (by axis key), with the buffers ``operands`` and their strides (by axis key)."""
+        extents = tuple([math.prod([sizes[key] for key in keys]) for keys in self.loops])
+        words = list(extents)
+        bindings = []
+        for operand, kind, walk, around in zip(operands, self.nest.operands, self.walks, self.around, strict=True):
+            variable, role, offset, elems, starts, dtype = operand
+            row = tuple([elems.get(key, 0) for key in walk])
+            words += [stride for stride, given in zip(row, kind.strides, strict=True) if given == ir.RUNTIME]
+            bindings.append(
+                Binding(variable, role, offset, row, tuple([elems.get(key, 0) for key in around]), starts, dtype)
+            )
+        params = struct.pack(f"<{len(words)}q", *words)
+        for dtype, value in scalars:
+            data = np.asarray(value, dtype).tobytes()
+            params += data + bytes(-len(data) % 8)
+        outer = tuple([math.prod([sizes[key] for key in keys]) for keys in self.outer])
+        return Lowered(self.nest.name, self.nest, tuple(bindings), extents, outer, params, self)
 
 
 def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
-    """The nest of a draft."""
+    """The nest of a draft, and the arguments of its call."""
+    operands = [
+        (o.variable, o.role, o.offset, {ALONG: 1, **{key: s.elems for key, s in o.strides.items()}}, o.starts, o.dtype)
+        for o in draft.operands
+    ]
+    sizes = {axis.key: axis.extent for axis in source.axes}
+    return arrange(source, draft, lanes).bind(operands, draft.scalars, sizes)
+
+
+def arrange(source: Kernel, draft: Draft, lanes: int) -> Layout:
+    """The nest of a draft, and how it is walked."""
     parallel = _collapse([axis for axis in source.axes if axis.key not in source.reduced], draft)
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
     loops = parallel + reduced
-    strides = [_strides(operand, loops, digits) for operand in draft.operands]
+    walks = [_walks(operand, loops, digits) for operand in draft.operands]
+    strides = [_strides(operand, walk) for operand, walk in zip(draft.operands, walks, strict=True)]
     nest = ir.Nest(
         dims=tuple([ir.Dim(loop.role) for loop in (*loops, *digits)]),
         operands=tuple(
@@ -115,28 +173,26 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
         phases=_phases(draft, [*loops, *digits]),
         name=source.name,
     )
-    extents = tuple([loop.extent for loop in (*loops, *digits)])
-    outer_strides = [tuple([loop.stride(operand).elems for loop in outer]) for operand in draft.operands]
-    bindings = tuple(
-        [
-            Binding(
-                operand.variable, operand.role, operand.offset, tuple([s.elems for s in row]), around, operand.starts,
-                operand.dtype,
-            )
-            for operand, row, around in zip(draft.operands, strides, outer_strides, strict=True)
-        ]
-    )  # fmt: skip
-    params = _params(extents, strides, draft.scalars)
-    return Lowered(source.name, nest, bindings, extents, tuple([loop.extent for loop in outer]), params)
+    return Layout(
+        nest,
+        tuple([loop.keys for loop in (*loops, *digits)]),
+        tuple([loop.keys for loop in outer]),
+        tuple(walks),
+        tuple([tuple([loop.walk(operand) for loop in outer]) for operand in draft.operands]),
+    )
 
 
-def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Loop]) -> tuple[Stride, ...]:
+def _walks(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Loop]) -> tuple[int, ...]:
     """Along the loops and the digits: the last loop's is that of all digits, or theirs are given one by one."""
     if not digits:
-        return tuple([loop.stride(operand) for loop in loops])
+        return tuple([loop.walk(operand) for loop in loops])
     if all(_walks_on(operand, left, right) for left, right in itertools.pairwise(loops[-1].axes)):
-        return (*[loop.stride(operand) for loop in loops], *[ZERO for _ in digits])
-    return (*[loop.stride(operand) for loop in loops[:-1]], ZERO, *[loop.stride(operand) for loop in digits])
+        return (*[loop.walk(operand) for loop in loops], *[STILL for _ in digits])
+    return (*[loop.walk(operand) for loop in loops[:-1]], STILL, *[loop.walk(operand) for loop in digits])
+
+
+def _strides(operand: OperandDraft, walk: Sequence[int]) -> tuple[Stride, ...]:
+    return tuple([ONE if key == ALONG else operand.strides.get(key, ZERO) for key in walk])
 
 
 def _collapse(
@@ -213,7 +269,7 @@ def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:
         components = output.places.components if output.places else ()
         if any(use.axis in keys for node in components for use in node.access):
             return False
-    return all(_classes((loop.stride(o),)) == (1,) for o in draft.operands if o.role == "out")
+    return all(_classes(_strides(o, [loop.walk(o)])) == (1,) for o in draft.operands if o.role == "out")
 
 
 def _may_split(source: Kernel, draft: Draft, loops: list[_Loop], outer: list[_Loop]) -> bool:
@@ -244,17 +300,3 @@ def _phases(draft: Draft, loops: list[_Loop]) -> tuple[ir.Phase, ...]:
         return tuple([ir.IndexOf(s.out, dims[s.dim], s.dtype) if isinstance(s, ir.IndexOf) else s for s in statements])
 
     return tuple([ir.Phase(placed(before), placed(body), tuple(ends)) for before, body, ends in draft.phases])
-
-
-def _params(
-    extents: Sequence[int], strides: Sequence[tuple[Stride, ...]], scalars: Sequence[tuple[np.dtype, Any]]
-) -> bytes:
-    """The parameter block: extents, run-time strides, scalars."""
-    words = list(extents)
-    for row in strides:
-        words += [stride.elems for stride in row if _class(stride) == ir.RUNTIME]
-    block = struct.pack(f"<{len(words)}q", *words)
-    for dtype, value in scalars:
-        data = np.asarray(value, dtype).tobytes()
-        block += data + bytes(-len(data) % 8)
-    return block

@@ -1,0 +1,119 @@
+"""Programs recalled at other sizes: what fuse, lower and schedule decided once is right wherever it is used again.
+
+With checks on, every recalled program is compiled as well and both must agree: the whole suite tests that. Here are
+the edges: sizes that meet, vanish, are 1, are narrow, are large; and that recalled programs print like others.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from weft import config, lax, nn
+from weft.compiler import flat, pipeline, recall
+
+SHAPES = [(6, 10), (8, 12), (12, 8), (7, 7), (1, 5), (5, 1), (3, 6000), (6000, 3), (9, 0), (0, 4), (520, 600)]
+
+
+def layernorm(x):
+    return (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+PROGRAMS = {
+    "layernorm": layernorm,
+    "softmax": nn.softmax,
+    "sums": lambda x: (x.sum(0), x.sum(1), x.mean()),
+    "slice": lambda x: x[:, ::2] * 2 + x[:, :1],
+    "reverse": lambda x: x[::-1] + 1,
+    "transpose": lambda x: x.T * 2 + x.T.sum(0),
+    "reshape": lambda x: (x.reshape(-1) * 2).reshape(x.shape[1], x.shape[0]),
+    "iota": lambda x: x + jnp.arange(x.shape[1], dtype=x.dtype),
+    "literals": lambda x: x * 0.3 + 0.3 + x.shape[0] * 0.1 + x.shape[1] * 0.1,
+    "counts": lambda x: x / x.shape[0] + x.shape[1] * 1.0,
+    "argmax": lambda x: jnp.argmax(x + 1, axis=-1) if x.shape[1] else x,
+    "outer": lambda x: x[:, None, :] - x[None, :1, :],
+    "concatenate": lambda x: jnp.concatenate([x, x * 2], axis=1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_recalled_programs_give_the_bits_of_compiled_ones(name):
+    function = PROGRAMS[name]
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape, dtype=np.float32) for shape in SHAPES]
+    recall.clear()
+    with config.context("check", False):
+        jitted = weft.jit(lambda x: function(x))
+        got = [jitted(x) for x in arrays]
+    for x, mine in zip(arrays, got, strict=True):
+        pipeline.clear()  # compiled anew
+        expected = weft.jit(lambda x: (function(x), 0)[0])(x)
+        for a, b in zip(weft.tree.leaves(mine), weft.tree.leaves(expected), strict=True):
+            assert np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True), (x.shape, a.dtype)
+
+
+def described(function, *shapes):
+    found = flat.describe(weft.make_jaxpr(function)(*[np.zeros(shape, np.float32) for shape in shapes]))
+    assert found is not None
+    return found
+
+
+def test_a_second_shape_is_recalled_and_prints_like_any_program():
+    recall.clear()
+    jitted = weft.jit(lambda x: layernorm(x) * 3)
+    with config.context("check", False):
+        jitted(np.ones((6, 10), np.float32))
+        before = pipeline.stats()["programs_recalled"]
+        x = np.ones((8, 13), np.float32)
+        jitted(x)
+        assert pipeline.stats()["programs_recalled"] == before + 1
+        assert jitted.cache_info().kernels_built + jitted.cache_info().kernels_loaded <= 1
+        texts = {form: jitted.lower(x).as_text(form) for form in ("kernel", "loops", "plan")}
+    assert "8" in texts["kernel"] and "13" in texts["kernel"]
+    assert "kernel" in texts["plan"] and texts["loops"]
+
+
+def test_sizes_that_meet_make_another_description():
+    def f(x, y):
+        return x.sum() + y.sum()
+
+    assert described(f, (3, 4), (5, 6)).key == described(f, (7, 8), (9, 5)).key
+    assert described(f, (3, 4), (5, 6)).key != described(f, (3, 4), (4, 6)).key
+    assert described(f, (3, 4), (5, 6)).key != described(f, (3, 1), (5, 6)).key
+    assert described(f, (3, 4), (5, 6)).key != described(f, (3, 4), (0, 6)).key
+
+
+def test_literals_that_a_rewrite_looks_at_are_part_of_the_description():
+    keys = [
+        described(lambda x, c=c: x * c, (3,)).key for c in (1.0, 0.0, -0.0, 2.0, 0.5, 2.5, 3.5, 4.0, np.inf, np.nan)
+    ]
+    assert keys[5] == keys[6] != keys[7]
+    assert len(set(keys)) == 9
+    assert described(lambda x: x * 0.3 + 0.3, (3,)).key != described(lambda x: x * 0.3 + 0.4, (3,)).key
+    assert described(lambda x: x * 0.3, (3,)).numbers != described(lambda x: x * 0.4, (3,)).numbers
+
+
+def test_where_a_view_reads_is_part_of_the_description():
+    assert described(lambda x: x[1:], (5,)).key == described(lambda x: x[1:], (9,)).key
+    assert described(lambda x: x[1:], (5,)).key != described(lambda x: x[2:], (5,)).key
+    assert described(lambda x: x[::-1], (5,)).key != described(lambda x: x[::-1], (6,)).key
+
+
+def test_a_program_that_disagrees_is_an_internal_error():
+    recall.clear()
+    weft.jit(lambda x: jnp.sin(x) + x.sum())(np.ones(5, np.float32))
+    templates = [found.template for found in recall._known.values() if found.template is not None]
+    for template in templates:
+        for recipe in template.recipes:
+            recipe.scalars, recipe.operands = recipe.scalars, recipe.operands[::-1]
+    with config.context("check", True), pytest.raises(weft.errors.InternalError, match="recalled"):
+        weft.jit(lambda x: (jnp.sin(x) + x.sum(), 1)[0])(np.ones(7, np.float32))
+    recall.clear()
+
+
+def test_effects_and_constants_of_calls_are_not_described():
+    assert flat.describe(weft.make_jaxpr(lambda x: x @ x)(np.ones((3, 3), np.float32))) is None
+    closed = weft.make_jaxpr(lambda x: weft.debug.print("{}", x))(np.float32(1))
+    assert flat.describe(closed) is None
