@@ -7,6 +7,7 @@ every program that is recalled is compiled as well, and both must agree.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,8 +25,7 @@ from weft.loops.kernel import CONSTANT, Access, Kernel
 from weft.loops.lower import Draft
 from weft.loops.schedule import ALONG, Layout, Lowered
 
-_BOUND = 2048
-_TEMPLATE_BYTES = 6000
+_BYTES, _EQUATION_BYTES = 1500, 600  # measured: a description with its template, each equation
 _known: dict[Any, Description] = {}
 
 
@@ -43,7 +43,7 @@ class _Operand:
 class _Recipe:
     """One kernel: ``sizes`` says for each axis which variable's dimension has its extent (None: it is 1)."""
 
-    kernel: Kernel
+    kernel: Kernel  # a stand-in with the name alone
     layout: Layout
     operands: list[_Operand]
     sizes: dict[int, tuple[int, int] | None]
@@ -90,10 +90,11 @@ class Template:
 class Description:
     """What programs are like, known by identity; ``template`` is there once one of them was compiled."""
 
-    __slots__ = ("template",)
+    __slots__ = ("__weakref__", "template", "uses")
 
     def __init__(self) -> None:
         self.template: Template | None = None
+        self.uses = 0
 
 
 def description(flat: Flat, token: int) -> Description | None:
@@ -104,10 +105,19 @@ def description(flat: Flat, token: int) -> Description | None:
     except TypeError:  # an unhashable parameter
         return None
     if found is None:
-        if len(_known) >= _BOUND:
-            _known.clear()
         found = _known[key] = Description()
+        BUDGET.keep(found, _BYTES + _EQUATION_BYTES * len(flat.rows), functools.partial(_drop, key), _uses)
+    found.uses += 1
     return found
+
+
+def _drop(key: Any, found: Description) -> None:
+    if _known.get(key) is found:
+        del _known[key]
+
+
+def _uses(found: Description) -> int:
+    return found.uses
 
 
 def template(
@@ -155,7 +165,8 @@ def _recipe(
         (dtype, value, None if literal is None else literals[id(literal)])
         for (dtype, value), literal in zip(draft.scalars, draft.sources, strict=True)
     ]
-    return _Recipe(kernel, layout, operands, sizes, scalars)
+    shell = Kernel(kernel.name, (), (), 0, None, (), {}, {}, ())
+    return _Recipe(shell, layout, operands, sizes, scalars)
 
 
 def agree(recalled: tuple[Kernels, Sequence[Any]], compiled: tuple[Kernels, Sequence[Any]], name: str) -> None:
@@ -176,6 +187,3 @@ def _facts(low: Lowered) -> Any:
 def clear() -> None:
     """Forget all templates."""
     _known.clear()
-
-
-BUDGET.enlist(_known.__len__, _TEMPLATE_BYTES, clear)
