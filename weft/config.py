@@ -302,8 +302,8 @@ def describe_difference(old: int, new: int) -> str:
 
 def read(name: str) -> Any:
     """The value of an option on the current thread."""
-    short = _canonical(name)
     overlay = _thread.overlay
+    short = name if name in _values else _canonical(name)
     return overlay[short] if short in overlay else _values[short]
 
 

@@ -527,3 +527,51 @@ def test_clearing_one_function_clears_what_it_shares() -> None:
     jitted(X)
     jitted.clear_cache()
     assert traces(closure(31)) == 1
+
+
+def _helper(x):
+    return x * _FACTOR
+
+
+_FACTOR = 2
+
+
+def test_what_a_remembered_identity_rests_on_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make():
+        return lambda x: _helper(x) + abs(1)
+
+    helper = _helper
+    assert [traces(make()) for _ in range(3)] == [1, 0, 0]
+    monkeypatch.setitem(globals(), "_FACTOR", 3)
+    assert [traces(make()) for _ in range(2)] == [1, 0]
+    monkeypatch.setitem(globals(), "_FACTOR", 2)
+    assert traces(make()) == 0
+    monkeypatch.setattr(helper, "__code__", (lambda x: x * _FACTOR * 5).__code__)
+    assert [traces(make()) for _ in range(2)] == [1, 0]
+    monkeypatch.setattr(helper, "__defaults__", (4,))
+    assert traces(make()) == 1
+    monkeypatch.setitem(globals(), "abs", lambda x: x + 1)
+    assert traces(make()) == 1
+
+
+def test_remembered_identities_keep_no_function_alive() -> None:
+    def scope() -> Any:
+        def inner(x):
+            return x + 1
+
+        for _ in range(3):
+            weft.jit(lambda x: inner(x))(X)
+        return weakref.ref(inner)
+
+    reference = scope()
+    gc.collect()
+    assert reference() is None
+
+
+def test_partials_without_arguments_share_and_see_changes() -> None:
+    def make(value: int) -> Any:
+        return functools.partial(lambda x: x * value)
+
+    assert [traces(make(7)) for _ in range(3)] == [1, 0, 0]
+    assert [traces(make(8)) for _ in range(2)] == [1, 0]
+    assert traces(make(7)) == 0

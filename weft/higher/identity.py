@@ -15,6 +15,7 @@ import functools
 import math
 import struct as binary
 import sys
+import weakref
 from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -146,9 +147,14 @@ def is_library(value: Any, found_in: ModuleType | None = None) -> bool:
 class _Snapshot:
     """One walk over everything a function reads. ``arrays`` and ``kept`` collect what the key names by id."""
 
-    __slots__ = ("arrays", "kept", "loose", "opaque", "seen")
+    __slots__ = ("arrays", "certain", "kept", "loose", "names", "opaque", "outer", "places", "seen", "walked")
 
     def __init__(self) -> None:
+        self.certain = True  # the same objects in the same places say that nothing has changed; see _Remembered
+        self.outer: Any = None  # the function walked first
+        self.names: list[tuple[dict[str, Any], str, Any]] = []
+        self.places: list[tuple[int, Any]] = []
+        self.walked: list[tuple[Any, CodeType]] = []
         self.arrays: dict[int, Any] = {}
         self.kept: list[Any] = []
         self.seen: dict[int, int] = {}
@@ -161,6 +167,7 @@ class _Snapshot:
         if kind in _PLAIN:
             return (kind, value)
         rule = _RULES.get(kind)
+        self.certain = self.certain and kind in _CONSTANT
         if rule is not None:
             return rule(self, value, label, called)
         if id(value) in _PURE_BUILTINS:
@@ -184,8 +191,25 @@ class _Snapshot:
 
     def function(self, function: Any, label: str, called: bool = False) -> Any:
         """The key of a Python function: its code, and everything the code reads."""
+        if not self.seen:
+            remembered = _remembered.get(id(function.__code__))
+            if remembered is not None and remembered.holds(function, called):
+                self.kept, self.opaque, self.loose = list(remembered.kept), remembered.opaque, remembered.loose
+                self.seen[id(function)] = 0
+                return remembered.key
         if _library.get(id(function)) is function or is_library(function):
             return ("library", id(function))
+        if self.seen:
+            return self._walk(function, label, called)
+        self.outer, self.certain = function, True
+        key = self._walk(function, label, called)
+        if self.certain:
+            if len(_remembered) >= _REMEMBERED_LIMIT:
+                _remembered.clear()
+            _remembered[id(function.__code__)] = _Remembered(function, called, key, self)
+        return key
+
+    def _walk(self, function: Any, label: str, called: bool) -> Any:
         if not called:
             self._flow(function, label)
         known = self.seen.get(id(function))
@@ -195,6 +219,7 @@ class _Snapshot:
         if len(self.seen) > _FUNCTIONS_LIMIT:
             raise Refusal(f"it reaches more than {_FUNCTIONS_LIMIT} Python functions")
         facts = code_facts.facts_of(function.__code__)
+        self.walked.append((function, function.__code__))
         if facts.refusal is not None:
             raise Refusal(f"{label}: {facts.refusal}")
         self.kept.append(facts.code)
@@ -204,6 +229,7 @@ class _Snapshot:
         key = (id(facts.code), function.__name__, reads)
         if defaults is None and keyword_defaults is None:
             return key
+        self.certain = False
         where = f"a default of {label}"
         named = tuple(sorted((keyword_defaults or {}).items()))
         return (*key, self.value(defaults or (), where), tuple([(name, self.value(v, where)) for name, v in named]))
@@ -212,14 +238,20 @@ class _Snapshot:
         """The key of what ``read`` finds now."""
         name = read.name
         if read.is_cell:
+            place = code.co_freevars.index(name)
             try:
-                value = function.__closure__[code.co_freevars.index(name)].cell_contents
+                value = function.__closure__[place].cell_contents
             except ValueError as error:
                 raise Refusal(f"the closure variable {name!r} has no value yet") from error
+            self.places.append((place, value))
+            self.certain = self.certain and function is self.outer
         else:
             value = function.__globals__.get(name, _MISSING)
+            self.names.append((function.__globals__, name, value))
+            self.certain = self.certain and (self.outer is None or function.__globals__ is self.outer.__globals__)
             if value is _MISSING:
                 value = _builtin(function, name)
+                self.names.append((function.__builtins__, name, value))
         if read.attributes:
             return self._attribute(value, read)
         if type(value) in _PLAIN:
@@ -242,6 +274,7 @@ class _Snapshot:
                 value = getattr(value, attribute)
             except AttributeError as error:
                 raise Refusal(f"{read} does not exist") from error
+            self.names.append((vars(module), attribute, value))  # not there if the module makes it: never certain
         if _library.get(id(value)) is value:
             return ("library", id(value))
         root = module.__name__.partition(".")[0] if module is not None else ""
@@ -350,8 +383,81 @@ def _walk_plain(treedef: Any) -> bool:
     return True
 
 
+_CONSTANT = frozenset({float, complex, FunctionType})
+_REMEMBERED_LIMIT = 1024
+
+
+class _Remembered:
+    """The key of a function, and what must be as it was for another function of the same code to have it too.
+
+    Certain are functions without defaults that read names and closure variables which hold numbers, strings, such
+    functions, or what a library module has under a name: the same objects in the same places are the same values.
+    """
+
+    __slots__ = (
+        "called", "globals", "held", "identity", "kept", "key", "loose", "name", "names", "opaque", "partial", "places",
+        "walked",
+    )  # fmt: skip
+
+    def __init__(self, function: Any, called: bool, key: Any, snapshot: _Snapshot) -> None:
+        self.called, self.key = called, key
+        self.identity: Identity | None = None  # of the function without static values
+        self.partial: Identity | None = None  # of a partial that adds nothing to it
+        self.globals, self.name = id(function.__globals__), function.__name__
+        self.kept, self.opaque, self.loose = tuple(snapshot.kept), snapshot.opaque, snapshot.loose
+        # no function, and so no module of the user's, is kept alive: while the weak references last, ids are unique
+        self.walked = [(weakref.ref(inner), code) for inner, code in snapshot.walked if inner is not function]
+        found = [value for _, value in snapshot.places] + [value for *_, value in snapshot.names]
+        walked = {id(inner) for inner, _ in snapshot.walked}
+        self.held = [value for value in found if id(value) not in walked]
+        self.places = [(place, id(value)) for place, value in snapshot.places]
+        self.names = [
+            (None if owner is function.__globals__ else owner, name, id(value)) for owner, name, value in snapshot.names
+        ]
+
+    def holds(self, function: Any, called: bool) -> bool:
+        """Whether walking ``function`` would give the key again."""
+        names = function.__globals__
+        if id(names) != self.globals or function.__name__ != self.name or called is not self.called:
+            return False
+        if function.__defaults__ is not None or function.__kwdefaults__ is not None:
+            return False
+        for reference, code in self.walked:
+            inner = reference()
+            if inner is None or inner.__code__ is not code:
+                return False
+            if inner.__defaults__ is not None or inner.__kwdefaults__ is not None:
+                return False
+        for owner, name, number in self.names:
+            if id((names if owner is None else owner).get(name, _MISSING)) != number:
+                return False
+        try:
+            for place, number in self.places:
+                if id(function.__closure__[place].cell_contents) != number:
+                    return False
+        except ValueError:  # an empty cell
+            return False
+        return True
+
+
+_remembered: dict[int, _Remembered] = {}  # by the id of a code object, which ``kept`` keeps alive
+
+
+def forget() -> None:
+    """Drop the memo (``weft.clear_caches``)."""
+    _remembered.clear()
+
+
 def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity | Refusal:
     """The identity of ``function`` applied to static values and arguments of structure ``in_tree``, or why not."""
+    kind = type(function)
+    if not statics and is_plain_tree(in_tree):
+        bare = kind is functools.partial and not function.args and not function.keywords
+        inner = function.func if bare else function
+        remembered = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
+        known = None if remembered is None else remembered.partial if bare else remembered.identity
+        if remembered is not None and known is not None and remembered.holds(inner, True):
+            return known
     snapshot = _Snapshot()
     try:
         if not is_plain_tree(in_tree):
@@ -364,7 +470,15 @@ def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity 
             )
     except Refusal as refusal:
         return Refusal(str(refusal))  # without its traceback, whose frames hold the function
-    return Identity((key, values), snapshot.arrays, tuple(snapshot.kept))
+    found = Identity((key, values), snapshot.arrays, tuple(snapshot.kept))
+    if not statics:
+        inner = function.func if kind is functools.partial and not function.args and not function.keywords else function
+        remembered = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
+        if remembered is not None and inner is function and remembered.key is key:
+            remembered.identity = found
+        elif remembered is not None and inner is not function and remembered.key is key[1]:
+            remembered.partial = found
+    return found
 
 
 def number_of(key: Any) -> float | complex:

@@ -504,11 +504,14 @@ def jit(
             keep_unused=keep_unused, device=device, backend=backend, inline=inline,
             compiler_options=compiler_options,
         )  # fmt: skip
-    check_callable(fun)
+    if not callable(fun) or getattr(getattr(fun, "__code__", None), "co_flags", 0) & _NO_FUNCTION:
+        check_callable(fun)
     placed = device is not None or backend is not None or compiler_options is not None
     if placed or in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
         _check_placement(device, backend, (in_shardings, out_shardings), compiler_options)
-    roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    roles = signature.NO_ROLES
+    if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
+        roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
     plain = roles is signature.NO_ROLES and not keep_unused and not inline
     options = PLAIN if plain else Options(roles, bool(keep_unused), bool(inline))
     state = JitState(fun, options)
@@ -517,7 +520,9 @@ def jit(
     else:
         jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
     attributes = jitted.__dict__
-    attributes.update(getattr(fun, "__dict__", ()))
+    own = getattr(fun, "__dict__", None)
+    if own:
+        attributes.update(own)
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(fun, name, None)
         if value is not None:
@@ -527,6 +532,9 @@ def jit(
     number = id(jitted)
     _ALL[number] = weakref.ref(jitted, lambda _, number=number, forget=_ALL.pop: forget(number, None))
     return jitted
+
+
+_NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
 
 
 def check_callable(fun: Any) -> None:

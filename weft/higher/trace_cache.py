@@ -16,7 +16,7 @@ from weft import runtime
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
-from weft.higher import code_facts
+from weft.higher import code_facts, identity
 from weft.higher.identity import Identity, Refusal
 
 Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
@@ -212,7 +212,8 @@ def share(identity: Identity, key: Key, trace: Trace) -> None:
 
 def holds_tracers(closed: ClosedJaxpr) -> bool:
     """Whether the program captured values of an enclosing trace, so that it is valid only there."""
-    return any(type(value) is not runtime.Array and hasattr(value, "_trace") for value in closed.consts)
+    consts = closed.consts
+    return bool(consts) and any(type(value) is not runtime.Array and hasattr(value, "_trace") for value in consts)
 
 
 def forget_shared() -> None:
@@ -225,4 +226,5 @@ def forget() -> None:
     for record in list(_records.values()):
         record.traces.clear()
     _shared.clear()
+    identity.forget()
     code_facts.forget()
