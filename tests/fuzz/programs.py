@@ -229,7 +229,7 @@ def unary(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
 @st.composite
 def binary(draw: Any, pool: list[Shape], i: int) -> tuple[Step, Shape]:
     value = pool[i]
-    partners = [j for j, other in enumerate(pool) if broadcastable(value.shape, other.shape)]
+    partners = [j for j, other in enumerate(pool) if broadcastable(value.shape, other.shape)] or [i]
     j = draw(st.sampled_from(partners))
     kinds = {kind_of(value.dtype), kind_of(pool[j].dtype)}
     names = BINARY_BOOL if kinds == {"bool"} else BINARY
