@@ -167,10 +167,11 @@ class JitState:
 
     def is_own(self) -> bool:
         """Whether the function is weft's: it is not explained, and with ``inline`` it is simply run."""
-        if self.own is None:
+        own = self.own
+        if own is None:
             module = getattr(self.function, "__globals__", {}).get("__name__", "")
-            self.own = module.startswith("weft.") and not module.startswith("weft.tour.")
-        return self.own
+            own = self.own = module.startswith("weft.") and not module.startswith("weft.tour.")
+        return own
 
     def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, None]:
         """For static arguments whose place depends on the length of the call."""

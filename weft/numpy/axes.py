@@ -26,8 +26,8 @@ def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """One axis, several, or None (all of them) as a tuple of indices; ValueError for repeated axes."""
     if axis is None:
         return tuple(range(ndim))
-    if type(axis) is int and -ndim <= axis < ndim:
-        return (axis + ndim if axis < 0 else axis,)
+    if isinstance(axis, int):
+        return (canonical_axis(axis, ndim),)
     if not isinstance(axis, tuple | list):
         axis = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     result = tuple(canonical_axis(a, ndim) for a in axis)
