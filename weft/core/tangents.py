@@ -81,11 +81,15 @@ class ComplexNumber(_Scalar, complex):
     __slots__ = ()
 
 
-_NUMBERS: dict[type, type] = {float: Number, complex: ComplexNumber}
+class WholeNumber(_Scalar, int):
+    pass
+
+
+_NUMBERS: dict[type, type] = {float: Number, complex: ComplexNumber, int: WholeNumber}
 
 
 def with_attributes(value: Any) -> Any:
-    """A Python float or complex number as one with the attributes of an array; any other value as it is."""
+    """A Python number as one with the attributes of an array; any other value as it is."""
     number = _NUMBERS.get(type(value))
     return value if number is None else number(value)
 

@@ -264,12 +264,13 @@ def _logaddexp2_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _weighted_tangents(result: Any, x1: Any, x2: Any, t1: Any, t2: Any, power: Callable[[Any], Any]) -> Any:
-    """Tangents weighted by each operand's share of the sum; equal infinite operands share their weight."""
+    """Tangents weighted by each operand's share of the sum, with 0 in place of inf, whose differences are NaN."""
+
+    def finite(x: Any) -> Any:
+        return lax.select(lax.eq(x, promotion.constant_like(np.inf, x)), lax.full_like(x, 0), x)
 
     def share(x: Any) -> Any:
-        difference = lax.sub(x, result)
-        same = lax.eq(x, result)
-        return power(lax.select(same, lax.full_like(difference, 0), difference))
+        return power(lax.sub(finite(x), finite(result)))
 
     return lax.add(lax.mul(t1, share(x1)), lax.mul(t2, share(x2)))
 

@@ -491,8 +491,8 @@ def _pow_slope(out: Any, x: Any, y: Any) -> Any:
     if category(y.dtype) not in INTEGER:
         return mul(y, pow(x, sub(y, full_like(y, 1))))
     y = ops.convert_element_type(y, x.dtype)
-    if y.shape != x.shape:
-        y = ops.broadcast_in_dim(y, x.shape, ())
+    if y.shape != out.shape:
+        y = ops.broadcast_in_dim(y, out.shape, range(len(out.shape) - len(y.shape), len(out.shape)))
     is_zero = ops.eq(y, constant(x, 0))
     safe = ops.select(ops.eq(y, constant(x, 0)), full_like(y, 1), y)
     return ops.select(is_zero, full_like(y, 0), mul(safe, pow(x, sub(y, full_like(y, 1)))))

@@ -191,8 +191,8 @@ def _logaddexp(x: Any, y: Any) -> Any:
 
 
 def _finite(x: Any) -> Any:
-    """The value, 0 for an infinity that would make a difference of infinities."""
-    return ops.select(ops.eq(ops.abs(x), np.asarray(np.inf, ops.abs(x).dtype)), ops.full_like(x, 0), x)
+    """The value, 0 for inf, whose differences are NaN."""
+    return ops.select(ops.eq(x, np.asarray(np.inf, x.dtype)), ops.full_like(x, 0), x)
 
 
 def _logaddexp_pairs(left: list[Any], right: list[Any]) -> list[Any]:
@@ -201,10 +201,12 @@ def _logaddexp_pairs(left: list[Any], right: list[Any]) -> list[Any]:
     if x.dtype.kind == "c":
         swap = ops.lt(ops.real(x), ops.real(y))
         big, small = ops.select(swap, y, x), ops.select(swap, x, y)
+        grown = ops.add(big, ops.log1p(ops.exp(ops.sub(small, big))))
+        out = ops.select(ops.eq(ops.exp(small), ops.full_like(x, 0)), big, grown)
     else:
-        big, small = ops.max(x, y), ops.min(x, y)
-    grown = ops.add(big, ops.log1p(ops.exp(ops.sub(small, big))))
-    out = ops.select(ops.eq(ops.exp(small), ops.full_like(x, 0)), big, grown)
+        gap = ops.sub(x, y)
+        grown = ops.add(ops.max(x, y), ops.log1p(ops.exp(ops.neg(ops.abs(gap)))))
+        out = ops.select(ops.ne(gap, gap), ops.add(x, y), grown)
     shares = [ops.exp(ops.sub(_finite(z), _finite(out))) for z in (x, y)]
     return [out, ops.add_any(ops.mul(s, shares[0]), ops.mul(t, shares[1]))]
 

@@ -8,6 +8,7 @@ values.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections import OrderedDict
@@ -157,7 +158,26 @@ fold_p = core.Primitive(
     multiple_results=True,
 )
 fold_p.def_abstract_eval(_fold_typing)
-fold_p.jvp, fold_p.transpose = None, None  # made by the compiler only
+
+
+def _fold_by_halves(*arrays: Any, jaxpr: Any, dimensions: tuple[int, ...]) -> list[Any]:
+    """The reduction as a tree of whole-array computations, which can be differentiated."""
+    found = list(arrays)
+    for axis in sorted(dimensions, reverse=True):
+        found = prefix.halves(functools.partial(_combined, jaxpr), found, axis, None)
+    return found
+
+
+def _combined(jaxpr: Any, left: list[Any], right: list[Any]) -> list[Any]:
+    """Two lists of values of one shape, combined."""
+
+    def apply(eqn: Any, operands: list[Any]) -> Any:
+        return eqn.primitive.bind(*operands, **eqn.params)
+
+    return _run(jaxpr.jaxpr, [], [*left, *right], apply, lambda atom: atom.val)
+
+
+fold_p.expansion, fold_p.transpose = _fold_by_halves, None
 
 
 # ---- reduce
@@ -187,29 +207,18 @@ def _reduce_expand(*operands: Any, computation: Any, jaxpr: Any, dimensions: tup
     if any(full[axis] == 0 for axis in dimensions):
         return starts
     folded = fold_p.bind(*arrays, jaxpr=jaxpr, dimensions=dimensions)
-
-    def apply(eqn: Any, operands: list[Any]) -> Any:
-        return eqn.primitive.bind(*operands, **eqn.params)
-
-    outs = _run(jaxpr.jaxpr, [], [*starts, *folded], apply, lambda atom: atom.val)
+    outs = _combined(jaxpr, starts, folded)
     return [out if shape.shape_of(out) == kept else shape.broadcast_in_dim(out, kept, ()) for out in outs]
 
 
 def _reduce_by_halves(*operands: Any, computation: Any, jaxpr: Any, dimensions: tuple[int, ...]) -> list[Any]:
-    """The reduction as a tree of whole-array computations, which can be differentiated."""
+    """The reduction as a tree, from the initial values."""
     count = len(operands) // 2
-    found, inits = list(operands[:count]), list(operands[count:])
-
-    def apply(eqn: Any, operands: list[Any]) -> Any:
-        return eqn.primitive.bind(*operands, **eqn.params)
-
-    def combine(left: list[Any], right: list[Any]) -> list[Any]:
-        return _run(jaxpr.jaxpr, [], [*left, *right], apply, lambda atom: atom.val)
-
-    for axis in sorted(dimensions, reverse=True):
-        found = prefix.halves(combine, found, axis, None)
+    if any(shape.shape_of(operands[0])[axis] == 0 for axis in dimensions):
+        return _reduce_expand(*operands, computation=computation, jaxpr=jaxpr, dimensions=dimensions)
+    found = _fold_by_halves(*operands[:count], jaxpr=jaxpr, dimensions=dimensions)
     kept = shape.shape_of(found[0])
-    return combine([shape.broadcast_in_dim(init, kept, ()) for init in inits], found)
+    return _combined(jaxpr, [shape.broadcast_in_dim(init, kept, ()) for init in operands[count:]], found)
 
 
 def _reduce_params(params: Params) -> Params:

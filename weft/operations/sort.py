@@ -31,8 +31,11 @@ ArrayLike = Any
 # ---- order
 
 
-def order_words(x: np.ndarray) -> list[np.ndarray]:
-    """Unsigned integers that are ordered as the elements are; two arrays, the first more significant, for complex."""
+def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
+    """Unsigned integers that are ordered as the elements are; two arrays, the first more significant, for complex.
+
+    With ``two_zeros`` -0.0 is below 0.0.
+    """
     kind = x.dtype.kind
     if kind == "c":
         return [*order_words(np.ascontiguousarray(np.real(x))), *order_words(np.ascontiguousarray(np.imag(x)))]
@@ -44,16 +47,17 @@ def order_words(x: np.ndarray) -> list[np.ndarray]:
         whole = x.astype(np.int8) if x.dtype.kind == "V" else x
         word = np.dtype(f"u{whole.dtype.itemsize}")
         return [whole.view(word) ^ word.type(1 << (word.itemsize * 8 - 1))]
-    return [_float_words(x)]
+    return [_float_words(x, two_zeros)]
 
 
-def _float_words(x: np.ndarray) -> np.ndarray:
-    """Bits of floats, those of negative ones turned over: ascending, with one zero, NaN above all."""
+def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
+    """Bits of floats, those of negative ones turned over: ascending, NaN above all."""
     word = np.dtype(f"u{x.dtype.itemsize}")
     sign = word.type(1 << (word.itemsize * 8 - 1))
     bits = np.ascontiguousarray(x).view(word)
     words = np.where(bits & sign, ~bits, bits | sign)
-    words[bits == sign] = sign  # -0.0 is 0.0
+    if not two_zeros:
+        words[bits == sign] = sign  # -0.0 is 0.0
     words[x != x] = np.iinfo(word).max
     return words
 
@@ -108,6 +112,8 @@ def _sort_typing(*operands: Any, dimension: int, is_stable: bool, num_keys: int)
 
 def _along(x: Array, order: Array, axis: int) -> Array:
     """Elements along an axis at positions, for each position of the other axes."""
+    if 0 in shape_of(order):
+        return ops.full_like(x, 0, shape=shape_of(order))
     batch = tuple([dim for dim in range(len(shape_of(order))) if dim != axis])
     numbers = GatherDimensionNumbers((), (axis,), (axis,), batch, batch)
     starts = ops.expand_dims(order, (len(shape_of(order)),))
@@ -135,7 +141,7 @@ sort_p.jvp, sort_p.transpose = _sort_jvp, None
 
 def _top_k(x: Any, *, axis: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     rows = np.moveaxis(np.asarray(x), axis, -1)
-    words = ~order_words(np.ascontiguousarray(rows))[0]  # descending; of equal ones the first
+    words = ~order_words(np.ascontiguousarray(rows), two_zeros=True)[0]  # descending; of equal ones the first
     if words.dtype.itemsize <= 4:
         packed = (words.astype(np.uint64) << np.uint64(32)) | np.arange(rows.shape[-1], dtype=np.uint64)
         if 0 < k < rows.shape[-1]:
@@ -211,7 +217,7 @@ def sort_key_val(
 def top_k(operand: ArrayLike, k: int, *, axis: int = -1) -> list[Array]:
     """The ``k`` largest elements along ``axis``, descending, and their positions; of equal ones the first.
 
-    NaN counts as the largest. Raises ValueError for a ``k`` beyond the extent.
+    NaN counts as the largest, -0.0 as less than 0.0. Raises ValueError for a ``k`` beyond the extent.
 
     >>> [x.tolist() for x in lax.top_k(np.int32([3, 9, 5]), 2)]
     [[9, 5], [1, 2]]

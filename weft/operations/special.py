@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import core, lazy
+from weft import core, dtypes, lazy
 from weft.core.primitive import MISSING
 from weft.operations import bessel, incomplete_beta, incomplete_gamma, zeta_function
 from weft.operations.algebra import Condition, Term, where
@@ -367,7 +367,7 @@ def polygamma(m: ArrayLike, x: ArrayLike) -> Array:
 
 def _i1e_slope(out: Array, x: Array) -> Array:
     """i0e(x) - i1e(x) (sign x + 1 / x), 1/2 at 0."""
-    eps = float(np.finfo(core.get_aval(x).dtype).eps)
+    eps = float(dtypes.finfo(core.get_aval(x).dtype).eps)
     away = gt(convert_element_type(abs_(x), core.get_aval(x).dtype), constant(x, eps))
     safe = select_n(away, constant_like(x, eps), x)
     slope = sub(bessel_i0e(safe), mul(out, add(sign(safe), integer_pow(safe, -1))))

@@ -78,7 +78,9 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
             f"Transpose rule (for reverse-mode differentiation) for '{primitive}' not implemented"
         )
     operands = [
-        atom.val if isinstance(atom, Literal) else Undefined(atom.aval) if atom in linear else values[atom]
+        with_attributes(atom.val if isinstance(atom, Literal) else values[atom])
+        if isinstance(atom, Literal) or atom not in linear
+        else Undefined(atom.aval)
         for atom in eqn.invars
     ]
     if primitive.partials is not None and sum(type(x) is Undefined for x in operands) > 1:
