@@ -136,6 +136,9 @@ class _Simplifier:
             for operand, out in zip(invars, equation.outvars, strict=True):
                 replaced[out] = operand
             return
+        if isinstance(kind, kinds.Identity):
+            self._visit_barrier(equation, invars)
+            return
         if isinstance(kind, kinds.Resolve):
             self.splice(self._expanded(equation, kind, invars), invars, equation.outvars)
             return
@@ -158,6 +161,15 @@ class _Simplifier:
                 self.splice(expansion(key, function, avals), invars, equation.outvars)
                 return
         self._visit_simple(equation, invars)
+
+    def _visit_barrier(self, equation: Any, invars: list[Any]) -> None:
+        """Literals are known on both sides of a barrier; what is left stays."""
+        pairs = list(zip(invars, equation.outvars, strict=True))
+        self.replaced.update((out, x) for x, out in pairs if type(x) is Literal)
+        kept = [(x, out) for x, out in pairs if type(x) is not Literal]
+        if kept:
+            operands = [x for x, _ in kept]
+            self._visit_simple(equation.replace(invars=operands, outvars=[out for _, out in kept]), operands)
 
     def _visit_simple(self, equation: Any, invars: list[Any]) -> None:
         """An equation that stays as it is, unless the algebra knows better."""

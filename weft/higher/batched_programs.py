@@ -38,8 +38,7 @@ def _call(
 
 def _checkpoint(axis: Axis, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     program, out_dims = batch_jaxpr(jaxpr, axis, tuple(dims))
-    program, captured = calls.close_over(program)
-    return checkpoint.checkpoint_p.bind(*captured, *values, jaxpr=program, **params), list(out_dims)
+    return checkpoint.bind(program, values, params), list(out_dims)
 
 
 # -- custom derivatives -----------------------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 """checkpoint (remat): a function whose derivative computes its inner values again instead of keeping them.
 
-    b:f32[3] = checkpoint[differentiated=False jaxpr={...} policy=None prevent_cse=True] a
+    b:f32[3] = remat2[differentiated=False jaxpr={...} policy=None prevent_cse=True] a
 
-Linearised, the equation of the tangents reads the arguments alone; its transpose computes forward, then backward. The
-arguments pass a barrier, so that what is computed again is not found to be there already.
+Linearised, the equation of the tangents reads the arguments and what the policy keeps (``saving``); its transpose
+computes forward, then backward. What it reads passes a barrier, so that what is computed again is not found to be there
+already.
 """
 
 from __future__ import annotations
@@ -13,62 +14,107 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft import runtime
-from weft.core import kinds, tracebacks
+from weft.core import kinds, rewrite, tracebacks
 from weft.core import trace as tracing
-from weft.core.avals import get_aval
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero, is_undefined
-from weft.higher import calls, signature
+from weft.higher import calls, saving, signature
 from weft.higher import jit as jit_module
+from weft.higher.flat import check_leaf
 from weft.operations import effects
 from weft.transforms import jvp, transpose
 
-checkpoint_p = Primitive(
-    "checkpoint", kinds.Higher(inline=lambda params: params["jaxpr"]), multiple_results=True, memoize=False
-)
+
+def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
+    """The program; of a derivative behind a barrier."""
+    closed: ClosedJaxpr = params["jaxpr"]
+    flags = params["prevent_cse"]
+    if not params["differentiated"] or flags is False:
+        return closed
+    flags = flags if isinstance(flags, tuple) else (True,) * len(closed.jaxpr.invars)
+    jaxpr = closed.jaxpr.memoize(("behind a barrier", flags), lambda jaxpr: _behind_barrier(jaxpr, flags))
+    return ClosedJaxpr(jaxpr, closed.consts)
+
+
+def _behind_barrier(jaxpr: Jaxpr, flags: tuple[bool, ...]) -> Jaxpr:
+    """The program whose flagged inputs pass a barrier: what it computes was not computed before."""
+    builder = rewrite.Builder()
+    constvars, invars = builder.new_invars(jaxpr.constvars), builder.new_invars(jaxpr.invars)
+    passed = [v for v, flag in zip(invars, flags, strict=True) if flag]
+    after = iter(builder.bind(effects.optimization_barrier_p, *passed) if passed else ())
+    inputs = [next(after) if flag else v for v, flag in zip(invars, flags, strict=True)]
+    outvars = builder.inline(jaxpr, [*constvars, *inputs])
+    return Jaxpr(constvars, invars, outvars, builder.eqns, jaxpr.effects, jaxpr.debug_info)
+
+
+checkpoint_p = Primitive("remat2", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
 checkpoint_p.def_effectful_abstract_eval(lambda *in_avals, jaxpr, **params: (jaxpr.out_avals, jaxpr.effects))
 checkpoint_p.print_params = lambda params: {**params, "jaxpr": params["jaxpr"].jaxpr}
 
 
-def _bind(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+checkpoint_p.unnamed_params = frozenset(("policy",))  # it says what is kept, not what is computed
+
+
+def bind(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """The results of a program as one equation; what it captured comes before its operands."""
     program, captured = calls.close_over(closed)
+    if isinstance(params["prevent_cse"], tuple):
+        params = {**params, "prevent_cse": (True,) * len(captured) + params["prevent_cse"]}
     return checkpoint_p.bind(*captured, *operands, jaxpr=program, **params)
 
 
-def _jvp_checkpoint(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> tuple[list[Any], list[Any]]:
+def _extended(prevent_cse: Any, count: int) -> Any:
+    """The flags of operands followed by ``count`` more."""
+    return (*prevent_cse, *[True] * count) if isinstance(prevent_cse, tuple) else prevent_cse
+
+
+def _jvp_checkpoint(
+    primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any
+) -> tuple[list[Any], list[Any]]:
     live = tuple([type(t) is not Zero for t in tangents])
     program, out_live = jvp.jvp_jaxpr(jaxpr, live)
-    outs = _bind(program, [*primals, *[t for t in tangents if type(t) is not Zero]], params)
+    params = {**params, "prevent_cse": _extended(prevent_cse, sum(live))}
+    outs = bind(program, [*primals, *[t for t in tangents if type(t) is not Zero]], params)
     made = iter(outs[len(out_live) :])
     pairs = zip(outs, out_live, strict=False)
     return outs[: len(out_live)], [next(made) if has else Zero.from_primal_value(x) for x, has in pairs]
 
 
-def _linearize_checkpoint(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    """The values now; of the tangents one equation that computes what it needs from the arguments."""
-    outs = _bind(jaxpr, primals, params)
-    program, out_live = jvp.jvp_jaxpr(jaxpr, live)
-    tangents_only = program.jaxpr.memoize(
-        "tangents_only", lambda both: both.replace(outvars=both.outvars[len(out_live) :])
-    )
+def _linearize_checkpoint(
+    live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, policy: Any, **params: Any
+) -> Any:
+    """The values now, with those that are kept; of the tangents one equation that computes the others again."""
+    kept = saving.split_by_policy(jaxpr, live, policy or saving.nothing_saveable)
+    if tracing.is_tracing():
+        outs = eval_jaxpr(kept.known.jaxpr, kept.known.consts, *primals)
+    else:
+        outs = bind(kept.known, primals, {**params, "prevent_cse": False, "policy": policy})
+    count = len(kept.out_live)
+    saved = outs[count:]
 
     def record(*tangents: Any) -> list[Any]:
-        closed = ClosedJaxpr(tangents_only, program.consts)
-        return _bind(closed, [*primals, *tangents], {**params, "differentiated": True}) if any(out_live) else []
+        if not any(kept.out_live):
+            return []
+        flags = prevent_cse
+        if isinstance(flags, tuple):
+            flags = (*[True] * len(saved), *[flags[place] for place in kept.reads], *[True] * len(tangents))
+        given = [*saved, *[primals[place] for place in kept.reads], *tangents]
+        return bind(kept.again, given, {**params, "differentiated": True, "prevent_cse": flags, "policy": policy})
 
-    return outs, out_live, record
+    return outs[:count], kept.out_live, record
 
 
 def _transpose_checkpoint(cts: Any, *operands: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, **params: Any) -> list[Any]:
     linear = tuple([is_undefined(x) for x in operands])
     live = tuple([type(ct) is not Zero for ct in cts])
     program, in_live = transpose.transpose_jaxpr(jaxpr, linear, live)
-    known = [x for x in operands if not is_undefined(x)]
-    if prevent_cse and known:
-        known = effects.optimization_barrier_p.bind(*known)
-    given = [*known, *[ct for ct in cts if type(ct) is not Zero]]
-    made = iter(_bind(program, given, {**params, "prevent_cse": prevent_cse}))
+    if isinstance(prevent_cse, tuple):
+        flags = [flag for flag, is_linear in zip(prevent_cse, linear, strict=True) if not is_linear]
+        prevent_cse = (*flags, *[True] * sum(live))
+    given = [*[x for x in operands if not is_undefined(x)], *[ct for ct in cts if type(ct) is not Zero]]
+    made = iter(bind(program, given, {**params, "prevent_cse": prevent_cse}))
     has_ct = iter(in_live)
     return [next(made) if is_linear and next(has_ct) else None for is_linear in linear]
 
@@ -77,32 +123,50 @@ checkpoint_p.jvp, checkpoint_p.linearize = _jvp_checkpoint, _linearize_checkpoin
 checkpoint_p.transpose = _transpose_checkpoint
 
 
+_CONCRETE = object()
+
+
 def checkpoint(
     fun: Callable[..., Any],
     *,
-    prevent_cse: bool = True,
+    prevent_cse: bool | Sequence[bool] = True,
     policy: Callable[..., bool] | None = None,
     static_argnums: int | tuple[int, ...] = (),
     static_argnames: str | Iterable[str] = (),
+    concrete: Any = _CONCRETE,
 ) -> Callable[..., Any]:
     """``fun``, whose inner values are computed again when it is differentiated backward, not kept.
 
-    Arguments named by ``static_argnums`` or ``static_argnames`` are passed as they are. Raises NotImplementedError for
-    a ``policy`` that keeps some values.
+    ``policy`` says which are kept all the same: one of ``weft.checkpoint_policies``, or a function of a primitive, the
+    types of its operands and its parameters. ``prevent_cse=False`` (or False for some of the positional arguments)
+    allows the compiler to find what is computed again, as in the body of a scan, where it cannot. Arguments named by
+    ``static_argnums`` or ``static_argnames`` are passed as they are. Raises ValueError for places that are none,
+    NotImplementedError for ``concrete``, which JAX 0.10 removed: name the arguments static.
 
     >>> f = weft.checkpoint(lambda x: jnp.sin(jnp.sin(x)))
     >>> print(weft.grad(f)(0.0))
     1.0
     """
+    if concrete is not _CONCRETE:
+        raise NotImplementedError(
+            "[checkpoint] the option `concrete` was removed in JAX 0.10; name the arguments whose values the function "
+            "needs by static_argnums, e.g. weft.checkpoint(f, static_argnums=(1,))"
+        )
     jit_module.check_callable(fun)
-    if policy is not None:
-        raise NotImplementedError("[checkpoint] policies that keep some values are not built yet: pass policy=None")
-    roles = signature.resolve_roles(fun, static_argnums or None, static_argnames or None, None, None)
+    numbers = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+    roles = signature.resolve_roles(fun, None, static_argnames or None, None, None)
 
     @functools.wraps(fun)
     @tracebacks.boundary
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
-        call = signature.split_call(roles, args, kwargs)
+        if not all(-len(args) <= number < len(args) for number in numbers):
+            raise ValueError(
+                "the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take integer values greater "
+                f"than or equal to `-len(args)` and less than `len(args)`, but got {numbers}, while `len(args)` = "
+                f"{len(args)}"
+            )
+        static = tuple(sorted({*roles.static_argnums, *[number % len(args) for number in numbers]}))
+        call = signature.split_call(roles._replace(static_argnums=static), args, kwargs)
         leaves, in_tree = runtime.tree_flatten((call.args, call.kwargs))
         out_tree: Any = None
 
@@ -113,9 +177,24 @@ def checkpoint(
             outs, out_tree = runtime.tree_flatten(fun(*given, **named))
             return outs
 
-        info = DebugInfo("checkpoint / remat", jit_module.source_of(fun))
-        closed, _ = tracing.trace_to_jaxpr(flat, [get_aval(leaf) for leaf in leaves], info)
-        params = {"differentiated": False, "policy": None, "prevent_cse": prevent_cse}
-        return runtime.tree_unflatten(out_tree, _bind(closed, leaves, params))
+        info = DebugInfo("checkpoint / remat", jit_module.source_of(fun), lambda: signature.leaf_paths(fun, call))
+        closed, _ = tracing.trace_to_jaxpr(flat, [check_leaf(leaf) for leaf in leaves], info)
+        params = {"differentiated": False, "policy": policy, "prevent_cse": _flags(prevent_cse, call, len(leaves))}
+        return runtime.tree_unflatten(out_tree, bind(closed, leaves, params))
 
     return checkpointed
+
+
+def _flags(prevent_cse: bool | Sequence[bool], call: signature.Call, count: int) -> Any:
+    """``prevent_cse`` as it is, or the flag of every leaf for a flag per positional argument."""
+    if isinstance(prevent_cse, bool):
+        return prevent_cse
+    if len(prevent_cse) != len(call.args):
+        raise ValueError(
+            f"[checkpoint] prevent_cse has {len(prevent_cse)} flags for {len(call.args)} positional arguments: give "
+            "one bool, or one for each"
+        )
+    flags: list[bool] = []
+    for flag, arg in zip(prevent_cse, call.args, strict=True):
+        flags += [bool(flag)] * len(runtime.tree_flatten(arg)[0])
+    return (*flags, *[True] * (count - len(flags)))

@@ -1,0 +1,13 @@
+"""weft.ad_checkpoint: names of values for the policies of checkpoint, and a look at what is kept."""
+
+from weft import checkpoint_policies
+from weft import unbuilt as _unbuilt
+from weft.higher.checkpoint import checkpoint
+from weft.higher.saved_residuals import print_saved_residuals, saved_residuals
+from weft.higher.saving import Offloadable, Recompute, Saveable, checkpoint_name
+
+__all__ = [
+    "Offloadable", "Recompute", "Saveable", "checkpoint", "checkpoint_name", "checkpoint_policies",
+    "print_saved_residuals", "saved_residuals",
+]  # fmt: skip
+__getattr__ = _unbuilt.fallback("weft.ad_checkpoint")
