@@ -27,7 +27,7 @@ from weft.higher.calls import named_call, named_scope
 from weft.higher.checkpoint import checkpoint
 from weft.higher.custom_jvp import custom_jvp
 from weft.higher.custom_vjp import closure_convert, custom_gradient, custom_vjp
-from weft.higher.derivatives import jvp, linear_transpose, linearize, vjp
+from weft.higher.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
 from weft.higher.devices import (
     Device,
     Shard,

@@ -31,7 +31,7 @@ FUNCTIONS: dict[str, str] = {
         make_array_from_single_device_arrays make_jaxpr make_mesh named_call named_scope new_ref no_tracing
         numpy_dtype_promotion numpy_rank_promotion pmap print_environment_info process_count process_index
         process_indices pure_callback remat reshard shard_map smap transfer_guard transfer_guard_device_to_host
-        transfer_guard_host_to_device typeof value_and_grad vjp vjp3""",
+        transfer_guard_host_to_device typeof value_and_grad vjp""",
     "weft.ad_checkpoint": "checkpoint_name",
     "weft.checkpoint_policies": """
         checkpoint_dots checkpoint_dots_with_no_batch_dims dots_saveable dots_with_no_batch_dims_saveable

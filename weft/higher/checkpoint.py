@@ -34,7 +34,8 @@ def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
     if not params["differentiated"] or flags is False:
         return closed
     flags = flags if isinstance(flags, tuple) else (True,) * len(closed.jaxpr.invars)
-    jaxpr = closed.jaxpr.memoize(("behind a barrier", flags), lambda jaxpr: _behind_barrier(jaxpr, flags))
+    key: Any = ("behind a barrier", flags)
+    jaxpr = closed.jaxpr.memoize(key, lambda jaxpr: _behind_barrier(jaxpr, flags))
     return ClosedJaxpr(jaxpr, closed.consts)
 
 

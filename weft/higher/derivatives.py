@@ -269,6 +269,40 @@ def vjp_flat(
     return (made.outs, VJP(facts, made.residuals)), function
 
 
+def fwd_and_bwd(
+    fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(``fwd``, ``bwd``): ``vjp`` as two functions, jitted unless ``jitted=False``, for programs that call them apart.
+
+    ``fwd(*args)`` gives ``(result, residuals)``, with ``has_aux`` ``(result, residuals, aux)``; ``bwd(residuals, ct)``
+    the cotangent of the argument that ``argnums`` names, or a tuple of them.
+
+    >>> fwd, bwd = weft.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
+    >>> y, residuals = fwd(2.0, 3.0)
+    >>> print(y, *bwd(residuals, 1.0))
+    6.0 3.0 2.0
+    """
+    jit_module.check_callable(fun)
+    numbers = [argnums] if isinstance(argnums, int) else list(argnums)
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        places = [range(len(args))[number] for number in numbers]
+
+        def of_selected(*given: Any) -> Any:
+            whole = list(args)
+            for place, value in zip(places, given, strict=True):
+                whole[place] = value
+            return fun(*whole, **kwargs)
+
+        return vjp(of_selected, *[args[place] for place in places], has_aux=has_aux)
+
+    def bwd(residuals: Any, ct: Any) -> Any:
+        made = residuals(ct)
+        return made[0] if isinstance(argnums, int) else made
+
+    return (jit_module.jit(fwd), jit_module.jit(bwd)) if jitted else (fwd, bwd)
+
+
 def _aval_of(leaf: Any) -> Any:
     """The type of a leaf that may be a ShapeDtypeStruct."""
     if isinstance(leaf, struct.ShapeDtypeStruct):
