@@ -343,3 +343,8 @@ def _dynamic_update(size: int, values: list[Any], dims: list[Dim]) -> Any:
 @_rule(convert.bitcast_convert_type_p)
 def _bitcast(size: int, values: list[Any], dims: list[Dim], *, new_dtype: Any) -> Any:
     return convert.bitcast_convert_type_p.bind(in_front(size, values[0], dims[0]), new_dtype=new_dtype), 0
+
+
+@_rule(convert.reinterpret_p)
+def _reinterpret(size: int, values: list[Any], dims: list[Dim], *, new_dtype: Any) -> Any:
+    return convert.reinterpret_p.bind(in_front(size, values[0], dims[0]), new_dtype=new_dtype), 0
