@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import gc
 import os
+import pathlib
 import pickle
+import re
 import resource
 import subprocess
 import sys
@@ -504,6 +506,31 @@ print(runtime.memory_stats()["limit_bytes"])
     assert "1.0 TiB" in lines[1]
     assert "4.0 EiB" in lines[2]
     assert lines[3] == str(64 << 20)
+
+
+@pytest.mark.parametrize("text", ["much", "-5M", "0", "5X", "5MM", "nan"])
+def test_an_illegal_memory_limit_is_an_error(text: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", "import weft"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "WEFT_MEMORY_LIMIT": text},
+    )
+    assert "ValueError: WEFT_MEMORY_LIMIT is a number of bytes" in process.stderr and f"'{text}'" in process.stderr
+
+
+@guarded
+def test_large_blocks_ask_for_large_pages() -> None:
+    values = np.ones(1 << 24, np.uint8)
+    block = array_of(values)
+    address = block.unsafe_buffer_pointer()
+    inside, flags = False, []
+    for line in pathlib.Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= address < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            flags = line.split()[1:]
+    assert "hg" in flags  # madvise(MADV_HUGEPAGE)
 
 
 def test_fork() -> None:

@@ -63,17 +63,23 @@ int64_t cgroup_bytes(int64_t otherwise) {
   return otherwise;
 }
 
-// WEFT_MEMORY_LIMIT as bytes, with an optional suffix K, M, G or T; 0 if unset or unreadable.
+// WEFT_MEMORY_LIMIT as bytes, with an optional suffix K, M, G or T; 0 if unset, -1 if it is not that.
 int64_t limit_from_environment() {
   const char* text = std::getenv("WEFT_MEMORY_LIMIT");
   if (text == nullptr || *text == 0) return 0;
   char* end = nullptr;
   double value = std::strtod(text, &end);
-  for (const char* suffix = "KMGT"; *suffix != 0 && *end != 0; ++suffix) {
-    value *= 1024;
-    if ((*end & ~0x20) == *suffix) return static_cast<int64_t>(std::min(value, 9e18));
+  if (end != text && *end != 0) {
+    double unit = 1;
+    for (const char* suffix = "KMGT"; *suffix != 0; ++suffix) {
+      unit *= 1024;
+      if ((*end & ~0x20) != *suffix) continue;
+      value *= unit;
+      ++end;
+      break;
+    }
   }
-  return *end == 0 && value > 0 ? static_cast<int64_t>(std::min(value, 9e18)) : 0;
+  return end != text && *end == 0 && value >= 1 ? static_cast<int64_t>(std::min(value, 9e18)) : -1;
 }
 
 // Links of a retained large block, stored in its data area (which is at least 64 KiB).
@@ -529,6 +535,11 @@ PyObject* set_memory_error(int64_t nbytes, const char* who, const char* what) {
 }
 
 int register_buffer(PyObject* module) {
+  if (limit_from_environment() < 0) {
+    PyErr_Format(PyExc_ValueError, "WEFT_MEMORY_LIMIT is a number of bytes with an optional suffix K, M, G or T, got '%s'",
+                 std::getenv("WEFT_MEMORY_LIMIT"));
+    return -1;
+  }
   shared();  // now, so that our fork handler is the first one registered and thus takes its lock last
   static_assert(sizeof(Links) <= kSmallBytes);
   if (class_capacity(class_of(kSmallBytes)) != kSmallBytes || class_of(kSmallBytes) != kSmallClasses - 1) {
