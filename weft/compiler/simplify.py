@@ -132,6 +132,10 @@ class _Simplifier:
             return
         if isinstance(kind, kinds.Effect) and kind.admit is not None and not kind.admit(equation.params):
             return
+        if isinstance(kind, kinds.Branch) and isinstance(invars[0], Literal) and not self.flatten_only:
+            programs = kind.branches(equation.params)
+            self.splice(programs[min(max(int(invars[0].val), 0), len(programs) - 1)], invars[1:], equation.outvars)
+            return
         if isinstance(kind, kinds.Identity) and not kind.barrier:
             for operand, out in zip(invars, equation.outvars, strict=True):
                 replaced[out] = operand

@@ -19,7 +19,8 @@ from weft.core.effects import keeps
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.tangents import Zero, tangent_aval
-from weft.higher import bodies, branches, callbacks, calls, checkpoint, custom_jvp, custom_vjp, loops, scan
+from weft.higher import bodies, callbacks, calls, checkpoint, custom_jvp, custom_vjp, loops, scan
+from weft.higher import branches as branches_module
 from weft.operations import convert, linear, logic, reductions
 from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
 from weft.transforms.batching import batch_jaxpr, map_flat, rules, without_dim
@@ -280,14 +281,16 @@ def _select(which: Any, on_false: Any, on_true: Any) -> Any:
 # -- branches ---------------------------------------------------------------------------------------------------------
 
 
-def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[ClosedJaxpr, ...]) -> Any:
+def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
     index, *operands = values
     mapped = tuple(dims[1:])
+    if "branches_platforms" in params and dims[0] is not None:  # one platform for all elements
+        index, dims = branches_module.platform_index_p.bind(platforms=params["branches_platforms"]), [None, *mapped]
     if dims[0] is None:
         found = [batch_jaxpr(branch, axis, mapped, (False,) * len(branch.out_avals))[1] for branch in branches]
         wanted = tuple([any(dim is not None for dim in column) for column in zip(*found, strict=True)])
         programs = [batch_jaxpr(branch, axis, mapped, wanted)[0] for branch in branches]
-        outs = _bind_branches(index, operands, programs)
+        outs = _bind_branches(index, operands, programs, params)
         return outs, list(_flags(wanted))
     if any(callbacks.is_io(branch.effects) for branch in branches):
         raise NotImplementedError("IO effect not supported in vmap-of-cond.")
@@ -304,10 +307,10 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
     return [_chosen(index, cases) for cases in zip(*columns, strict=True)], [0] * len(columns[0])
 
 
-def _bind_branches(index: Any, operands: list[Any], programs: Sequence[ClosedJaxpr]) -> Any:
+def _bind_branches(index: Any, operands: list[Any], programs: Sequence[ClosedJaxpr], params: Any) -> Any:
     made = [bodies.Body(*_hoisted(program), None) for program in programs]
     common, captured = bodies.with_common_captures(made)
-    return branches.cond_p.bind(index, *captured, *operands, branches=tuple(common))
+    return branches_module.cond_p.bind(index, *captured, *operands, branches=tuple(common), **params)
 
 
 def _hoisted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
@@ -331,7 +334,7 @@ _RULES: dict[Any, Callable[..., Any]] = {
     custom_vjp.custom_vjp_call_p: _custom_vjp,
     scan.scan_p: _scan,
     loops.while_p: _while,
-    branches.cond_p: _branch,
+    branches_module.cond_p: _branch,
 }
 for _primitive, _rule in _RULES.items():
     _primitive.batch_axis = _rule

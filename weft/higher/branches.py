@@ -160,7 +160,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
 
 def _branch(
     index: Any, functions: Sequence[Callable[..., Any]], operands: tuple[Any, ...],
-    shown: Sequence[tuple[str, Any]],
+    shown: Sequence[tuple[str, Any]], **params: Any,
 ) -> Any:  # fmt: skip
     """One equation for functions on the same operands; ``shown`` names them, in the order errors list them."""
     values, in_tree = runtime.tree_flatten(operands)
@@ -176,17 +176,17 @@ def _branch(
     programs, captured = bodies.with_common_captures(in_order)
     by_body = {id(body): program for body, program in zip(in_order, _agreeing(programs), strict=True)}
     programs = [by_body[id(body)] for body in traced]
-    return runtime.tree_unflatten(traced[0].out_tree, _bind(index, [*captured, *values], programs))
+    return runtime.tree_unflatten(traced[0].out_tree, _bind(index, [*captured, *values], programs, params))
 
 
-def _bind(index: Any, operands: list[Any], programs: list[ClosedJaxpr]) -> list[Any]:
+def _bind(index: Any, operands: list[Any], programs: list[ClosedJaxpr], params: dict[str, Any]) -> list[Any]:
     """The equation; a result that is the same operand in every branch passes around it."""
     columns = zip(*(_operand_results(program) for program in programs), strict=True)
     passed = [column[0] if len(set(column)) == 1 else None for column in columns]
     known = [place is not None for place in passed]
     if any(known):
         programs = [ClosedJaxpr(bodies.pruned(program.jaxpr, known)) for program in programs]
-    made = iter(cond_p.bind(index, *operands, branches=tuple(programs)))
+    made = iter(cond_p.bind(index, *operands, branches=tuple(programs), **params))
     return [next(made) if place is None else operands[place] for place in passed]
 
 
@@ -251,17 +251,60 @@ def _long(aval: Any) -> str:
     return avals_module.long_text(aval.strip_weak_type())
 
 
+# -- platforms --------------------------------------------------------------------------------------------------------
+
+Platforms = tuple[tuple[str, ...] | None, ...]  # of each branch; None: of any platform that no other branch names
+
+
+def _platform_place(platforms: Platforms) -> int:
+    """The branch for the platform that programs are compiled for."""
+    for place, names in enumerate(platforms):
+        if names is not None and PLATFORM in names:
+            return place
+    if None in platforms:
+        return platforms.index(None)
+    raise NotImplementedError(
+        f"[platform_dependent] no implementation for {PLATFORM} among {platforms}, and no default"
+    )
+
+
+PLATFORM = "cpu"
+platform_index_p = Primitive("platform_index", kinds.Resolve(lambda platforms: np.int32(_platform_place(platforms))))
+platform_index_p.def_abstract_eval(lambda platforms: runtime.ShapedArray((), np.int32))
+platform_index_p.jvp, platform_index_p.transpose = None, None
+
+
 def platform_dependent(
     *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any]
 ) -> Any:
-    """The function for the platform that the program is compiled for: ``cpu``, or ``default``.
+    """The function for the platform that the program is compiled for: ``cpu`` here, or ``default``.
+
+    While tracing, all functions are traced, and their results have one structure and the same types; the compiler keeps
+    one of them. NotImplementedError if none is for the platform and there is no default.
 
     >>> lax.platform_dependent(1.0, cpu=lambda x: x + 1, default=lambda x: x)
     Array(2., dtype=float32, weak_type=True)
     """
-    chosen = per_platform.get("cpu", default)
-    if chosen is None:
-        raise NotImplementedError(
-            f"[platform_dependent] no implementation for cpu among {sorted(per_platform)}, and no default"
-        )
-    return chosen(*args)
+    functions: list[Callable[..., Any]] = []
+    names: list[list[str]] = []
+    for name, function in per_platform.items():
+        if not callable(function):
+            raise TypeError(f"lax.platform_dependent: the '{name}' branch must be a callable.")
+        if name == "gpu":
+            raise ValueError("Use 'cuda' or 'rocm' for lax.platform_dependent.")
+        if function in functions:
+            names[functions.index(function)].append(name)
+        else:
+            functions.append(function)
+            names.append([name])
+    platforms: Platforms = tuple([tuple(some) for some in names])
+    if default is not None:
+        if not callable(default):
+            raise TypeError("lax.platform_dependent: the 'default' branch must be a callable.")
+        functions.append(default)
+        platforms = (*platforms, None)
+    index = platform_index_p.bind(platforms=platforms)
+    if not isinstance(index, Tracer):
+        return functions[int(index)](*args)
+    shown = [(f"branch {number}" if number == 0 else f"branch{number}", f) for number, f in enumerate(functions)]
+    return _branch(index, functions, args, shown, branches_platforms=platforms)

@@ -292,17 +292,17 @@ loops.while_p.jvp, loops.while_p.linearize, loops.while_p.transpose = _jvp_while
 # -- cond -------------------------------------------------------------------------------------------------------------
 
 
-def _bind_cond(index: Any, programs: Sequence[ClosedJaxpr], operands: Sequence[Any]) -> list[Any]:
+def _bind_cond(index: Any, programs: Sequence[ClosedJaxpr], operands: Sequence[Any], params: Any) -> list[Any]:
     made = []
     for program in programs:
         closed, captured = bodies.without_constants(program)
         made.append(bodies.Body(closed, tuple(captured), None))
     common, captured = bodies.with_common_captures(made)
-    return branches.cond_p.bind(index, *captured, *operands, branches=tuple(common))
+    return branches.cond_p.bind(index, *captured, *operands, branches=tuple(common), **params)
 
 
 def _jvp_cond(
-    primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...]
+    primals: Sequence[Any], tangents: Sequence[Any], *, branches: tuple[ClosedJaxpr, ...], **params: Any
 ) -> tuple[list[Any], list[Any]]:
     index, operands = primals[0], primals[1:]
     flags = tuple(
@@ -312,11 +312,11 @@ def _jvp_cond(
     n_outs = len(branches[0].out_avals)
     wanted = tuple([any(column) for column in zip(*[out_live for _, out_live in made], strict=True)])
     programs = [_completed(program, out_live, wanted, branches[0].out_avals, n_outs) for program, out_live in made]
-    outs = _bind_cond(index, programs, [*operands, *_some(tangents[1:], flags)])
+    outs = _bind_cond(index, programs, [*operands, *_some(tangents[1:], flags)], params)
     return list(outs[:n_outs]), _spread(outs[n_outs:], wanted, outs[:n_outs])
 
 
-def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...]) -> Any:
+def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...], **params: Any) -> Any:
     index, operands = primals[0], primals[1:]
     flags = tuple([flag and is_differentiable(get_aval(x).dtype) for flag, x in zip(live[1:], operands, strict=True)])
     splits = [linearize.linearize_jaxpr(branch, flags) for branch in branches]
@@ -325,7 +325,7 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
     kept = [[k for word, k in split.residuals if word == "result"] for split in splits]
     kinds_of = [[split.known.out_avals[k] for k in places] for split, places in zip(splits, kept, strict=True)]
     known = [_with_all_residuals(splits[b], kept[b], kinds_of, b, n_outs) for b in range(len(splits))]
-    outs = _bind_cond(index, known, operands)
+    outs = _bind_cond(index, known, operands, params)
     residuals = outs[n_outs:]
     starts = [sum(len(types) for types in kinds_of[:b]) for b in range(len(splits))]
     n_operands = len(operands)
@@ -350,7 +350,7 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
         if not any(wanted):
             return []
         programs = [tangents_of(b) for b in range(len(splits))]
-        return _bind_cond(index, programs, [*operands, *residuals, *tangents])
+        return _bind_cond(index, programs, [*operands, *residuals, *tangents], params)
 
     return list(outs[:n_outs]), wanted, record
 
@@ -371,7 +371,9 @@ def _with_all_residuals(
     return tracing.trace_to_jaxpr(flat, split.known.in_avals)[0]
 
 
-def _transpose_cond(cts: Sequence[Any], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...]) -> list[Any]:
+def _transpose_cond(
+    cts: Sequence[Any], index: Any, *operands: Any, branches: tuple[ClosedJaxpr, ...], **params: Any
+) -> list[Any]:
     linear = tuple([is_undefined(x) for x in operands])
     live = tuple(_live(cts))
     types = [aval for aval, flag in zip(branches[0].in_avals, linear, strict=True) if flag]
@@ -379,7 +381,7 @@ def _transpose_cond(cts: Sequence[Any], index: Any, *operands: Any, branches: tu
     wanted = tuple([any(column) for column in zip(*[in_live for _, in_live in made], strict=True)])
     programs = [_completed(program, in_live, wanted, types) for program, in_live in made]
     known = [x for x in operands if not is_undefined(x)]
-    outs = iter(_bind_cond(index, programs, [*known, *_some(cts, live)]) if any(wanted) else [])
+    outs = iter(_bind_cond(index, programs, [*known, *_some(cts, live)], params) if any(wanted) else [])
     has_ct = iter(wanted)
     return [None, *[next(outs) if is_linear and next(has_ct) else None for is_linear in linear]]
 
