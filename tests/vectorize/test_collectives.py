@@ -328,3 +328,35 @@ def test_axis_size_without_mapped_arguments() -> None:
             weft.vmap(lambda: 1.0, axis_size=wrong)()  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unhashable"):
         weft.vmap(lambda x: x, axis_name=["i"])(jnp.ones(2))  # type: ignore[arg-type]
+
+
+def test_any_hashable_is_a_name() -> None:
+    key = object()
+    assert weft.vmap(lambda x: lax.psum(x, key), axis_name=key)(jnp.ones(3)).tolist() == [3, 3, 3]
+    assert weft.vmap(lambda x: lax.axis_index(0), axis_name=0)(jnp.ones(3)).tolist() == [0, 1, 2]
+    assert weft.vmap(lambda x: lax.all_gather(x, 0), axis_name=0)(jnp.ones(2)).tolist() == [[1, 1], [1, 1]]
+
+
+EDGES = [
+    "lax.psum(x.astype(jnp.bfloat16), 'i')", "lax.pmean(x.astype(jnp.bfloat16), 'i')",
+    "lax.psum(x.astype(jnp.int8) * 100, 'i')", "lax.psum(x * 1j, 'i').real", "lax.pmax(x > 1, 'i')",
+    "lax.pmax(x.at[0].set(jnp.nan), 'i')", "lax.psum(x[:0], 'i')", "lax.all_gather(x[:0], 'i', tiled=True)",
+    "jax.jacrev(lambda t: lax.psum(t**2, 'i'))(x)", "jax.jacfwd(lambda t: lax.psum(t**2, 'i'))(x)",
+    "jax.hessian(lambda t: (lax.all_gather(t, 'i') ** 3).sum())(x)",
+    "jax.linearize(lambda t: lax.psum(t**2, 'i'), x)[1](x)",
+    "jax.vjp(lambda t: lax.pmean(t**2, 'i'), x)[1](x)[0]", "jax.linear_transpose(lambda t: lax.psum(t, 'i'), x)(x)[0]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", together(EDGES, 7))
+@pytest.mark.parametrize("size", [3, 1])
+def test_edges(text: str, size: int) -> None:
+    given = X[:size, 0, :4]
+    expected = jax.jit(jax.vmap(program(text, jax), axis_name="i"))(jax.numpy.asarray(given))
+    found = weft.vmap(program(text, weft), axis_name="i")(jnp.asarray(given))
+    assert_same(weft.tree.map(lambda v: v.astype(jnp.float32), found), weft.tree.map(lambda v: np.float32(v), expected))
+
+
+def test_an_axis_of_no_elements() -> None:
+    run = weft.vmap(lambda x: (lax.psum(x, "i"), lax.all_gather(x, "i"), lax.axis_index("i")), axis_name="i")
+    assert [np.shape(v) for v in run(jnp.ones((0, 2)))] == [(0, 2), (0, 0, 2), (0,)]

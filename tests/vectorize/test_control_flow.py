@@ -131,3 +131,10 @@ def test_wrong_use(options: dict[str, Any], args: Any, words: tuple[str, ...]) -
             assert type(caught.value) is kind
             for word in words:
                 assert word in str(caught.value)
+
+
+def test_results_that_are_summed() -> None:
+    for root in (jax, weft):
+        found = root.vmap(lambda x: (x, x > 1, 2.0), out_axes=None, sum_match=True)(root.numpy.arange(3.0))
+        assert [float(v) for v in found] == [3.0, 1.0, 2.0]
+        assert found[1].dtype == np.int32

@@ -72,9 +72,9 @@ def size(names: Iterable[Hashable]) -> int:
 
 
 def check(names: Iterable[Any], operation: str) -> None:
-    """NameError if a name is not bound; ints are positions and need no binding."""
+    """NameError if a name is not bound."""
     for name in names:
-        if not isinstance(name, int) and _find(name) is None:
+        if _find(name) is None:
             known = ", ".join([repr(axis) for axis, _ in config.bound_axes()]) or "none"
             raise NameError(
                 f"Found an unbound axis name: {name}. To fix this, please call {operation} under "
@@ -84,7 +84,7 @@ def check(names: Iterable[Any], operation: str) -> None:
 
 def effects(names: Iterable[Any]) -> frozenset[Effect]:
     """The effects of an equation that refers to these names."""
-    return frozenset([NamedAxis(name) for name in names if not isinstance(name, int)])
+    return frozenset([NamedAxis(name) for name in names])
 
 
 def concerned(primitive: Any, params: dict[str, Any], name: Hashable) -> bool:

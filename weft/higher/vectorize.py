@@ -16,6 +16,7 @@ from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
 from weft.higher import batched_programs, flat, signature
 from weft.higher import jit as jit_module
+from weft.operations import convert, reductions
 from weft.operations.mapped import Dim, at, placed
 from weft.transforms import batch_rules
 from weft.transforms.batching import map_flat
@@ -39,7 +40,9 @@ def vmap(
     tree that is a prefix of the argument's. Keyword arguments are mapped along axis 0. ``out_axes`` likewise for the
     result. ``axis_size`` is needed only if nothing is mapped. ``axis_name`` is the name by which collectives in ``fun``
     (``lax.psum`` and its kin) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis and makes no difference on
-    one device. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are no ints.
+    one device. With ``sum_match`` a result whose ``out_axes`` is None is summed over the mapped axis; else it must be
+    the same for all elements. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are
+    no ints.
 
     >>> weft.vmap(jnp.dot, in_axes=(0, None))(jnp.arange(6.0).reshape(3, 2), jnp.ones(2)).tolist()
     [1.0, 5.0, 9.0]
@@ -82,7 +85,9 @@ def vmap(
         function = flat.FlatFunction(lambda positional, named: fun(*positional, **named), in_tree)
         outs, out_dims = map_flat(function, Axis(size, axis_name), leaves, dims)
         wanted = _out_dims(out_axes, function.out_tree)
-        moved = [_result(size, out, dim, want) for out, dim, want in zip(outs, out_dims, wanted, strict=True)]
+        moved = [
+            _result(size, out, dim, want, sum_match) for out, dim, want in zip(outs, out_dims, wanted, strict=True)
+        ]
         return runtime.tree_unflatten(function.out_tree, moved)
 
     return mapped  # type: ignore[return-value]
@@ -154,12 +159,16 @@ def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
     return _spread(out_axes, runtime.tree_unflatten(out_tree, [0] * out_tree.num_leaves), "vmap out_axes")
 
 
-def _result(size: int, value: Any, dim: Dim, wanted: Dim) -> Any:
+def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool) -> Any:
     """A result with its mapped dimension where it is wanted."""
     if wanted is None:
-        if dim is not None:
+        if dim is None:
+            return value
+        if not sum_match:
             raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}")
-        return value
+        if avals.get_aval(value).dtype == np.bool_:
+            value = convert.convert(value, np.dtype(np.int32), False)
+        return reductions.reduce_sum(value, (dim,))
     rank = avals.get_aval(value).ndim + (dim is None)
     if not -rank <= wanted < rank:
         raise ValueError(f"axis {wanted} is out of bounds for array of dimension {rank}")

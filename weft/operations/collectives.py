@@ -71,9 +71,10 @@ def unresolved(name: str) -> Callable[..., Any]:
 
 
 def named(params: dict[str, Any]) -> tuple[Any, ...]:
-    """The names among the axes of a collective."""
-    axes = axis_names.as_tuple(params["axes"] if "axes" in params else params["axis_name"])
-    return tuple([axis for axis in axes if not isinstance(axis, int)])
+    """The names among the axes of a collective; ints among the axes of a reduction are positions."""
+    if "axes" in params:
+        return tuple([axis for axis in params["axes"] if not isinstance(axis, int)])
+    return axis_names.as_tuple(params["axis_name"])
 
 
 def collective(name: str, typing: Callable[..., Any], batch: Callable[..., Any], expand: Any = None) -> Primitive:
