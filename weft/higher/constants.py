@@ -38,7 +38,8 @@ def _constvars_first(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _lift(jaxpr: Jaxpr) -> Lifted:
-    if not any(_inner(eqn) is not None for eqn in jaxpr.eqns):
+    called = [inner for eqn in jaxpr.eqns if (inner := _inner(eqn)) is not None]
+    if not any(inner.consts or lifted(inner.jaxpr).values for inner in called):
         return Lifted(jaxpr, ())
     variables: dict[int, Var] = {}
     values: list[Any] = []

@@ -280,6 +280,10 @@ def clz(x: ArrayLike) -> Array:
 # ---- choice
 
 
+def _listed(avals: Any) -> str:
+    return ", ".join(aval.str_short() for aval in avals)
+
+
 def _select_typing(which: Any, first: Any, *others: Any) -> Any:
     cases = (first, *others)
     is_bool = which.dtype == np.bool_
@@ -287,14 +291,13 @@ def _select_typing(which: Any, first: Any, *others: Any) -> Any:
         raise TypeError(f"[select_n] `which` must be boolean or int32, got {which.str_short()}")
     if is_bool and len(cases) > 2:
         raise TypeError(f"[select_n] a boolean `which` chooses between at most 2 cases, got {len(cases)}")
-    listed = ", ".join(case.str_short() for case in cases)
-    if any(case.shape != first.shape for case in cases):
-        raise TypeError(f"[select_n] cases must have the same shapes, got {listed}")
+    if any(case.shape != first.shape for case in others):
+        raise TypeError(f"[select_n] cases must have the same shapes, got {_listed(cases)}")
     check_same_dtype("select_n", cases)
     if which.shape and which.shape != first.shape:
         raise TypeError(
             f"[select_n] `which` must be scalar or have the same shape as cases, "
-            f"got {which.str_short()} beside {listed}"
+            f"got {which.str_short()} beside {_listed(cases)}"
         )
     return runtime.ShapedArray(first.shape, first.dtype, all(case.weak_type for case in cases))
 

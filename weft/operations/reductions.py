@@ -40,14 +40,14 @@ Params = dict[str, Any]
 
 def check_axes(name: str, aval: Any, axes: tuple[int, ...]) -> None:
     """Raise ValueError unless the axes are distinct, non-negative and inside the operand."""
-    if len(set(axes)) != len(axes):
+    if len(axes) > 1 and len(set(axes)) != len(axes):
         raise ValueError(f"[{name}] duplicate value in 'axes' of reduction: {axes}")
-    if any(not 0 <= axis < aval.ndim for axis in axes):
+    if axes and not 0 <= min(axes) <= max(axes) < aval.ndim:
         raise ValueError(f"[{name}] reduction axes {axes} contain out-of-bounds indices for {aval.str_short()}")
 
 
 def reduced_shape(aval: Any, axes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(n for axis, n in enumerate(aval.shape) if axis not in axes)
+    return tuple([n for axis, n in enumerate(aval.shape) if axis not in axes])
 
 
 def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:

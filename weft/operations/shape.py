@@ -10,6 +10,7 @@ affine index (kinds.View), so that they cost nothing inside a fused kernel. resh
 from __future__ import annotations
 
 import builtins
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -53,14 +54,14 @@ def _broadcast_typing(
     name, dims = "broadcast_in_dim", broadcast_dimensions
     if len(dims) != x.ndim:
         raise TypeError(f"[{name}] broadcast_dimensions {dims} must name {x.ndim} dimensions for {x.str_short()}")
-    if any(n < 0 for n in shape):
+    if shape and min(shape) < 0:
         raise TypeError(f"[{name}] shape must have every element be nonnegative, got {shape}")
-    if any(not 0 <= d < len(shape) for d in dims):
+    if dims and not 0 <= min(dims) <= max(dims) < len(shape):
         raise TypeError(f"[{name}] broadcast_dimensions {dims} must lie inside the output shape {shape}")
-    if any(a >= b for a, b in itertools.pairwise(dims)):
+    if len(dims) > 1 and any(a >= b for a, b in itertools.pairwise(dims)):
         raise TypeError(f"[{name}] broadcast_dimensions must be strictly increasing, got {dims}")
-    for axis, d in enumerate(dims):
-        if x.shape[axis] not in (1, shape[d]):
+    for axis, (d, extent) in enumerate(zip(dims, x.shape, strict=True)):
+        if extent != 1 and extent != shape[d]:
             raise TypeError(
                 f"[{name}] operand {x.str_short()} axis {axis} has {x.shape[axis]} elements, "
                 f"but output axis {d} of {shape} has {shape[d]}; extents must be equal or 1"
@@ -68,9 +69,16 @@ def _broadcast_typing(
     return runtime.ShapedArray(shape, x.dtype, x.weak_type)
 
 
+@functools.cache
+def _whole(dim: int | None) -> DimMap:
+    """The map of a dimension that is read as it is, or does not move."""
+    return DimMap(dim)
+
+
 def _broadcast_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
     dims = params["broadcast_dimensions"]
-    return tuple(DimMap(d if x.shape[axis] == out.shape[d] else None) for axis, d in enumerate(dims))
+    old, new = x.shape, out.shape
+    return tuple([_whole(d if old[axis] == new[d] else None) for axis, d in enumerate(dims)])
 
 
 def _broadcast_reference(x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
