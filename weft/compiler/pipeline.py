@@ -45,7 +45,6 @@ class Forms(NamedTuple):
 
     simplified: ClosedJaxpr
     kernels: fuse.Kernels
-    drafts: list[lower.Draft | None]
     lowered: list[Lowered | None]
 
 
@@ -219,11 +218,15 @@ def _drop(key: Any, program: Program) -> None:
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     """From a jaxpr to what ``plan`` takes."""
+    return _make_forms(closed, stages)[0]
+
+
+def _make_forms(closed: ClosedJaxpr, stages: Stages) -> tuple[Forms, list[lower.Draft | None]]:
     simplified = stages.run("simplify", simplify.simplify, closed)
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
-    return Forms(simplified, kernels, drafts, lowered)
+    return Forms(simplified, kernels, lowered), drafts
 
 
 def compile_new(
@@ -273,10 +276,11 @@ def _kernels(
         _totals["programs_recalled"] += 1
         if not stages.checked:
             return recalled
-    forms = program.forms = make_forms(stages.run("simplify", flat.flatten, closed, described), stages)
+    forms, drafts = _make_forms(stages.run("simplify", flat.flatten, closed, described), stages)
+    program.forms = forms
     if recalled is not None:
         recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
-    like.template = recall.template(described, forms.kernels, forms.drafts, forms.lowered)
+    like.template = recall.template(described, forms.kernels, drafts, forms.lowered)
     return forms.kernels, forms.lowered
 
 
