@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -68,6 +69,53 @@ def test_the_environment_decides() -> None:
 
 def test_affinity_is_honoured() -> None:
     assert python("import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); " + GET) == "1"
+
+
+GROUPS = {
+    "no limit": ("0::/\n", {"cpu.max": "max 100000", "memory.max": "max"}, (0, 0)),
+    "a quota": ("0::/\n", {"cpu.max": "150000 100000", "memory.max": "1073741824"}, (1.5, 1 << 30)),
+    "of a group above": (
+        "0::/user/job\n",
+        {"user/cpu.max": "200000 100000", "user/job/cpu.max": "max 100000", "user/job/memory.max": "4096"},
+        (2, 4096),
+    ),
+    "the strictest": (
+        "0::/user/job\n",
+        {"user/cpu.max": "200000 100000", "user/job/cpu.max": "300000 100000", "memory.max": "8192"},
+        (2, 8192),
+    ),
+    "a container's own root": ("0::/docker/abc\n", {"cpu.max": "100000 100000"}, (1, 0)),
+    "version 1": (
+        "4:cpu,cpuacct:/job\n3:memory:/job\n0::/\n",
+        {
+            "cpu,cpuacct/job/cpu.cfs_quota_us": "250000",
+            "cpu,cpuacct/job/cpu.cfs_period_us": "100000",
+            "memory/job/memory.limit_in_bytes": "65536",
+        },
+        (2.5, 65536),
+    ),
+    "version 1 without limits": (
+        "1:cpu:/\n4:memory:/\n",
+        {
+            "cpu/cpu.cfs_quota_us": "-1",
+            "cpu/cpu.cfs_period_us": "100000",
+            "memory/memory.limit_in_bytes": "9223372036854771712",
+        },
+        (0, 0),
+    ),
+    "nonsense": ("what\n::\n", {"cpu.max": "x y"}, (0, 0)),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_limits_of_control_groups(name: str, tmp_path: pathlib.Path) -> None:
+    groups, files, expected = GROUPS[name]
+    (tmp_path / "groups").write_text(groups)
+    for path, text in files.items():
+        (tmp_path / "root" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "root" / path).write_text(text + "\n")
+    assert runtime.cgroup_limits(str(tmp_path / "groups"), str(tmp_path / "root")) == expected
+    assert runtime.cgroup_limits(str(tmp_path / "none"), str(tmp_path / "root")) == (0, 0)
 
 
 def test_workers_stay_inside_the_affinity_mask() -> None:

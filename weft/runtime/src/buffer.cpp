@@ -17,6 +17,7 @@
 #include <mutex>
 #include <string>
 
+#include "cgroup.h"
 #include "module.h"
 
 namespace weft {
@@ -50,17 +51,10 @@ int64_t class_capacity(int size_class) {
 
 int64_t physical_bytes() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
 
-// The memory limit of our control group, or the given default if there is none.
+// The memory limit of our control groups, or the given default if that is less.
 int64_t cgroup_bytes(int64_t otherwise) {
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    std::FILE* file = std::fopen(path, "r");
-    if (file == nullptr) continue;
-    long long value = 0;
-    int fields = std::fscanf(file, "%lld", &value);
-    std::fclose(file);
-    if (fields == 1 && value > 0) return std::min<int64_t>(otherwise, value);
-  }
-  return otherwise;
+  int64_t bytes = cgroup_limits().bytes;
+  return bytes > 0 ? std::min(otherwise, bytes) : otherwise;
 }
 
 // WEFT_MEMORY_LIMIT as bytes, with an optional suffix K, M, G or T; 0 if unset, -1 if it is not that.

@@ -6,6 +6,7 @@
 #define WEFT_IMPORTS_NUMPY
 #include "numpy_api.h"
 
+#include "cgroup.h"
 #include "module.h"
 
 namespace nb = nanobind;
@@ -38,7 +39,7 @@ void require_supported_interpreter() {
 using Registration = int (*)(PyObject*);
 
 constexpr Registration kRegistrations[] = {
-    weft::register_buffer, weft::register_aval, weft::register_array, weft::register_dlpack,
+    weft::register_cgroup, weft::register_buffer, weft::register_aval, weft::register_array, weft::register_dlpack,
     weft::register_pytree, weft::register_exec, weft::register_jit,
 };
 

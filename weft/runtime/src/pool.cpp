@@ -24,6 +24,8 @@
 #include <thread>
 #include <vector>
 
+#include "cgroup.h"
+
 namespace weft {
 namespace {
 
@@ -70,26 +72,10 @@ std::vector<int> allowed_cpus() {
   return cpus;
 }
 
-// CPUs that the control group's quota allows, or a large number.
+// CPUs that the control groups' quotas allow, or a large number.
 int cgroup_limit() {
-  double quota = 0, period = 0;
-  if (FILE* file = std::fopen("/sys/fs/cgroup/cpu.max", "r")) {
-    int read = std::fscanf(file, "%lf %lf", &quota, &period);  // "max 100000" reads nothing
-    std::fclose(file);
-    if (read == 2 && quota > 0 && period > 0) return std::max(1, int(std::ceil(quota / period)));
-    return kMaxThreads;
-  }
-  auto number = [](const char* path) {
-    double value = -1;
-    if (FILE* file = std::fopen(path, "r")) {
-      if (std::fscanf(file, "%lf", &value) != 1) value = -1;
-      std::fclose(file);
-    }
-    return value;
-  };
-  quota = number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
-  period = number("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  return quota > 0 && period > 0 ? std::max(1, int(std::ceil(quota / period))) : kMaxThreads;
+  double cpus = cgroup_limits().cpus;
+  return cpus > 0 ? std::max(1, int(std::min(std::ceil(cpus), double(kMaxThreads)))) : kMaxThreads;
 }
 
 int default_threads() {
