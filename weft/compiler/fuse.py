@@ -9,6 +9,7 @@ output of one of them, or merges them; otherwise it is stored. Finally siblings 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,6 +87,7 @@ class _Fusion:
         self.absorber = Absorber(dims, self.places)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
         self.makers = {v: e for e in jaxpr.eqns for v in e.outvars}
+        self.uses = Counter([v for e in jaxpr.eqns for v in e.invars if not hasattr(v, "val")])
         self.groups: list[Group] = []
         self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
         self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
@@ -385,10 +387,9 @@ class _Fusion:
             return
         earlier: list[Group] = []
         last: tuple[Group, Access] | None = None
-        for piece in assemble.disjoint(pieces):
+        for piece, operand in assemble.regions(equation, self._only_here):
             group = self._new_group(equation)
             group.run_after(earlier)
-            operand = equation.invars[piece.operand]
             group.axes, uses, own = self._piece_space(piece, operand, out)
             node = self._leaf(group, operand, own)
             group.outputs.append(kernel.Output(node, out, uses))
@@ -398,6 +399,12 @@ class _Fusion:
             elif last is not None and _interleaved(last, uses) and groups.merge(last[0].leader(), group, self.absorber):
                 group = group.leader()
             last = (group, uses) if not piece.fill else None
+
+    def _only_here(self, atom: Any) -> Any:
+        """The equation of a value that is read once in the program, or None."""
+        if hasattr(atom, "val") or self.alone or atom in self.stored or self.uses[atom] != 1:
+            return None
+        return self.makers.get(atom)
 
     def _see_piece(self, group: Group, equation: Any, pieces: Sequence[kinds.Piece]) -> bool:
         """Let a group read past an assembled array whose pieces it reads one at a time (columns of index vectors)."""

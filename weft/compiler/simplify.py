@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, operations
-from weft.compiler import algebra, contraction, keys, registers, reshapes
+from weft.compiler import algebra, contraction, keys, registers, reshapes, static_windows
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
@@ -163,6 +163,13 @@ class _Simplifier:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
                 self.splice(expansion(key, function, avals), invars, equation.outvars)
+                return
+        if isinstance(kind, kinds.Scatter) and not self.flatten_only:
+            found = static_windows.rewrite(equation.replace(invars=invars), self.producers)
+            if found is not None:
+                avals = [v.aval for v in invars]
+                key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
+                self.splice(expansion(key, found[1], avals), invars, equation.outvars)
                 return
         self._visit_simple(equation, invars)
 

@@ -1,0 +1,111 @@
+"""Scatters of one window whose place is known: the array's rest around the window's new values, out of place.
+
+    y = x.at[1:-1].add(f(x))   ->   concatenate(x[:1], x[1:-1] + f(x), x[-1:])
+
+Only where the updates are computed from the array itself and cover most of it: such a scatter would first copy the
+array whole and then write into the copy. Any other writes its window in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import operations as lax
+from weft.core import kinds
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import Literal
+
+Producers = dict[Any, Any]
+
+LOOK_BACK = 64  # equations between an array and the updates that are computed from it
+MAX_CUT = 2  # dimensions that a window does not cover: each adds two slabs
+_PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Identity)
+
+
+def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
+    """The window's start and a function of the scatter's operands with its result; None where it stays a scatter."""
+    array, indices, updates = equation.invars
+    shape = array.aval.shape
+    if isinstance(array, Literal) or not array.aval.size or not updates.aval.size or indices.aval.ndim != 1:
+        return None
+    kind, params = equation.primitive.kind, equation.params
+    windows = kind.windows([array.aval, indices.aval, updates.aval], equation.outvars[0].aval, params)
+    moved = [dim for dim in windows.moved if dim is not None]
+    if windows.batch or moved != sorted(moved) or params["update_consts"]:
+        return None
+    known = known_integers(indices, producers)
+    if known is None or any(not 0 <= at <= most for at, most in zip(known, windows.most, strict=True)):
+        return None
+    start = [0] * len(shape)
+    for dim, at in zip(windows.starts, known, strict=True):
+        start[dim] = at
+    extent = [1 if dim is None else updates.aval.shape[dim] for dim in windows.moved]
+    if 2 * updates.aval.size < array.aval.size:
+        return None
+    cut = [d for d in range(len(shape)) if extent[d] != shape[d]]
+    if not 0 < len(cut) <= MAX_CUT or not _is_computed_from(updates, array, producers):
+        return None
+    return tuple(start), _assembled(start, extent, cut, kind.update(params))
+
+
+def known_integers(atom: Any, producers: Producers) -> list[int] | None:
+    """The elements of an integer vector that the program itself tells, or None."""
+    if isinstance(atom, Literal):
+        return [int(np.asarray(atom.val))]
+    maker = producers.get(atom)
+    if maker is None or atom.aval.ndim > 1:
+        return None
+    if isinstance(maker.primitive.kind, kinds.View) and isinstance(maker.invars[0], Literal):
+        return [int(np.asarray(maker.invars[0].val))] * atom.aval.size
+    if not isinstance(maker.primitive.kind, kinds.Assemble):
+        return None
+    found: list[int | None] = [None] * atom.aval.size
+    for piece in maker.primitive.kind.pieces([v.aval for v in maker.invars], atom.aval, maker.params):
+        part = known_integers(maker.invars[piece.operand], producers)
+        if part is None or piece.fill or piece.step != (1,) or len(part) != piece.extent[0]:
+            return None
+        found[piece.start[0] : piece.start[0] + len(part)] = part
+    whole = [value for value in found if value is not None]
+    return whole if len(whole) == len(found) else None
+
+
+def _is_computed_from(atom: Any, array: Any, producers: Producers) -> bool:
+    stack, seen = [atom], {atom} if not isinstance(atom, Literal) else set()
+    while stack and len(seen) <= LOOK_BACK:
+        variable = stack.pop()
+        if variable is array:
+            return True
+        maker = None if isinstance(variable, Literal) else producers.get(variable)
+        if maker is None or not isinstance(maker.primitive.kind, _PASSED):
+            continue
+        for operand in maker.invars:
+            if not isinstance(operand, Literal) and operand not in seen:
+                seen.add(operand)
+                stack.append(operand)
+    return False
+
+
+def _assembled(start: Sequence[int], extent: Sequence[int], cut: Sequence[int], update: Any) -> Callable[..., Any]:
+    """A function of the array, the indices and the updates."""
+    stop = [at + n for at, n in zip(start, extent, strict=True)]
+
+    def function(array: Any, _: Any, updates: Any) -> Any:
+        window = lax.reshape(updates, tuple(extent)) if updates.shape != tuple(extent) else updates
+        if update is not None:
+            window = eval_jaxpr(update, (), lax.slice(array, start, stop), window)[0]
+        for dim in reversed(cut):
+            low, high = [0] * array.ndim, list(array.shape)
+            for outer in cut[: cut.index(dim)]:
+                low[outer], high[outer] = start[outer], stop[outer]
+            parts = [
+                lax.slice(array, low, [*high[:dim], start[dim], *high[dim + 1 :]]),
+                window,
+                lax.slice(array, [*low[:dim], stop[dim], *low[dim + 1 :]], high),
+            ]
+            window = lax.concatenate([part for part in parts if part.shape[dim]], dim)
+        return window
+
+    return function
