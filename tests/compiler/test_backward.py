@@ -114,3 +114,77 @@ def test_a_transposed_product_is_one_product() -> None:
     a, b = np.zeros((5, 7), np.float32), np.zeros((7, 3), np.float32)
     program = program_of(lambda a, b: (a @ b).T, a, b)
     assert steps_of(program) == {"gemm": 1}, program.text("plan")
+
+
+PRODUCTS = [
+    ("abc,bd->acd", (6, 4, 5), (4, 3)),
+    ("abc,cd->abd", (6, 4, 5), (5, 3)),
+    ("ab,cbd->acd", (6, 4), (5, 4, 3)),
+    ("zabc,zbd->zacd", (2, 6, 4, 5), (2, 4, 3)),
+    ("zabc,zebd->zaced", (2, 6, 4, 5), (2, 7, 4, 3)),
+    ("qabc,bd->qacd", (3, 6, 4, 5), (4, 3)),
+    ("abc,ebd->aced", (1, 4, 5), (7, 4, 1)),
+]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.int32])
+@pytest.mark.parametrize(("spec", "left", "right"), PRODUCTS)
+def test_free_dimensions_are_walked_product_by_product(spec: str, left: Any, right: Any, dtype: Any) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(-4, 5, left).astype(dtype), rng.integers(-4, 5, right).astype(dtype)
+
+    def function(a: Any, b: Any) -> Any:
+        return jnp.einsum(spec, a, b) * 2 + 1
+
+    program = program_of(function, a, b)
+    assert ladder.n_kernels(program) == 1, program.text("plan")
+    assert np.asarray(weft.jit(function)(a, b)).tolist() == (np.einsum(spec, a, b) * 2 + 1).tolist()
+
+
+def test_the_jacobian_of_a_chain_of_slices_is_put_together_once() -> None:
+    x = np.random.default_rng(4).standard_normal((5, 3, 3))
+
+    def chain(x: Any) -> Any:
+        y = x[0]
+        for i in range(1, 5):
+            y = y @ x[i]
+        return y
+
+    with weft.enable_x64():
+        program = program_of(weft.jacobian(chain), x)
+        assert "add_any" not in program.text("kernel")
+        found = np.asarray(weft.jit(weft.jacobian(chain))(x))
+        for place in ((0, 1, 2), (3, 0, 0), (4, 2, 1)):
+            step = np.zeros_like(x)
+            step[place] = 1e-6
+            slope = (np.asarray(chain(x + step)) - np.asarray(chain(x - step))) / 2e-6
+            np.testing.assert_allclose(found[:, :, *place], slope, rtol=1e-6, atol=1e-8)
+
+
+def rows(x: Any, low: int, high: int, value: float = 0, between: int = 0, left: int = 0) -> Any:
+    return lax.pad(x, np.float32(value), ((low, high, between), (left, 0, 0)))
+
+
+PADDED: dict[str, Callable[..., Any]] = {
+    "tiled": lambda a, b: rows(a, 0, 3) + rows(b, 2, 0),
+    "a gap": lambda a, b: rows(b, 5, 1) + rows(a, 1, 6),
+    "they meet": lambda a, b: rows(a, 0, 2) + rows(b, 1, 0),
+    "another padding": lambda a, b: rows(a, 0, 3) + rows(b, 2, 0, 1.0),
+    "negative zero": lambda a, b: rows(a, 0, 3, -0.0) + rows(b, 2, 0),
+    "cut": lambda a, b: rows(a, -1, 4) + rows(b, 2, 0)[:4],
+    "spread": lambda a, b: rows(a, 0, 2, between=1) + rows(b, 2, 0),
+    "twice": lambda a, b: (lambda p: p + p)(rows(a, 0, 3)) + rows(b, 2, 0),
+    "kept": lambda a, b: (lambda p: (p + rows(b, 2, 0)) * p)(rows(a, 0, 3)),
+    "another axis": lambda a, b: rows(a, 0, 3) + rows(b[:, :1], 2, 0, left=3),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_sums_of_padded_arrays_keep_their_bits(name: str) -> None:
+    function = PADDED[name]
+    a = np.array([[-0.0, 1, 2, np.inf], [0.0, -0.0, np.nan, 3]], np.float32)
+    b = np.arange(12, dtype=np.float32).reshape(3, 4) * np.float32(-1)
+    with weft.disable_jit():
+        expected = np.asarray(function(jnp.asarray(a), jnp.asarray(b)))
+    found = np.asarray(weft.jit(function)(a, b))
+    assert found.tobytes() == expected.tobytes()

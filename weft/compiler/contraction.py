@@ -1,16 +1,16 @@
 """dot_general on its way to a matrix product: what is rewritten before, and the layout of what remains.
 
 Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards; a
-product without free dimensions becomes a product and a reduction; an operand whose batch, free and contracted
-dimensions cannot be walked as a matrix is transposed first. Transposes of operands become dimension numbers, that of a
-result (the gradient of a weight) exchanges the operands.
+product without free dimensions becomes a product and a reduction. Leading free dimensions that cannot be walked with
+the others are walked as batches are; an operand that is no matrix even then is transposed first. Transposes of operands
+become dimension numbers, that of a result (the gradient of a weight) exchanges the operands.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Matrix:
     transposed: bool
     leading: int  # the stride of the dimension that is not contiguous
     batch: tuple[int, ...]  # strides of the batch dimensions, in elements
+    outer: tuple[tuple[int, int], ...] = ()  # (extent, stride) of free dimensions of which each element is a product
 
     @property
     def strides(self) -> tuple[int, int]:
@@ -115,10 +116,14 @@ def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:
 
 
 def result_strides(equation: Any, order: Sequence[int] | None) -> tuple[int, tuple[int, ...]] | None:
-    """How far apart, in elements, the rows and the batches of a result lie; None if a row is not contiguous.
+    """How far apart, in elements, rows and whole products lie in a result; None if a row is not contiguous.
 
+    Products differ by batch dimensions, then the outer dimensions of the left and of the right operand (``Matrix``).
     ``order`` has the axis (batch, left, right) of the product at each axis of the result, None if these are the same.
     """
+    found = layouts(equation)
+    if found is None:
+        return None
     shape = equation.outvars[0].aval.shape
     order = range(len(shape)) if order is None else order
     dense = dense_elems(shape)
@@ -126,13 +131,12 @@ def result_strides(equation: Any, order: Sequence[int] | None) -> tuple[int, tup
     (left_sum, _), (left_batch, _) = equation.params["dimension_numbers"]
     n_batch = len(left_batch)
     middle = n_batch + len(_free(equation.invars[0].aval.ndim, left_sum, left_batch))
-    row, column = (
-        _joined(extents, strides, range(n_batch, middle)),
-        _joined(extents, strides, range(middle, len(shape))),
-    )
+    left, right = n_batch + len(found[0].outer), middle + len(found[1].outer)
+    row, column = _joined(extents, strides, range(left, middle)), _joined(extents, strides, range(right, len(shape)))
     if row is None or column is None or (column[0] != 1 and column[1] != 1):
         return None
-    return max(row[1] if row[0] != 1 else 0, column[0]), tuple(strides[:n_batch])
+    apart = (*strides[:left], *strides[middle:right])
+    return max(row[1] if row[0] != 1 else 0, column[0]), apart
 
 
 def permutation(equation: Any) -> list[int] | None:
@@ -250,12 +254,34 @@ def layouts(equation: Any) -> tuple[Matrix, Matrix] | None:
     pairs = sorted(zip(left_sum, right_sum, strict=True))
     left_sum, right_sum = [a for a, _ in pairs], [b for _, b in pairs]
     lhs, rhs = (atom.aval.shape for atom in equation.invars)
-    left = _matrix(lhs, left_batch, _free(len(lhs), left_sum, left_batch), left_sum)
-    right = _matrix(rhs, right_batch, right_sum, _free(len(rhs), right_sum, right_batch))
+    left_free, right_free = _free(len(lhs), left_sum, left_batch), _free(len(rhs), right_sum, right_batch)
+    left = _first([_matrix(lhs, left_batch, left_free[n:], left_sum, left_free[:n]) for n in _peeled(left_free)])
+    right = _first([_matrix(rhs, right_batch, right_sum, right_free[n:], right_free[:n]) for n in _peeled(right_free)])
     return None if left is None or right is None else (left, right)
 
 
-def _matrix(shape: Sequence[int], batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]) -> Matrix | None:
+def _peeled(free: Sequence[int]) -> Sequence[int]:
+    """How many of the leading free dimensions may be walked product by product."""
+    return range(max(len(free), 1))
+
+
+def _first(found: Sequence[Matrix | None]) -> Matrix | None:
+    return next((matrix for matrix in found if matrix is not None), None)
+
+
+def _matrix(
+    shape: Sequence[int], batch: Sequence[int], rows: Sequence[int], columns: Sequence[int], outer: Sequence[int]
+) -> Matrix | None:
+    """The matrices that an array consists of; None if rows or columns cannot be walked as one dimension."""
+    strides = dense_elems(shape)
+    found = _dense_matrix(shape, batch, rows, columns)
+    steps = tuple([(shape[dim], strides[dim]) for dim in outer])
+    return found if found is None or not steps else replace(found, outer=steps)
+
+
+def _dense_matrix(
+    shape: Sequence[int], batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
+) -> Matrix | None:
     strides = dense_elems(shape)
     row, column = _joined(shape, strides, rows), _joined(shape, strides, columns)
     if row is None or column is None:

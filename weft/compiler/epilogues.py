@@ -60,6 +60,8 @@ def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any])
         return None
     found = contraction.layouts(equation)
     assert found is not None, "a product without a layout"
+    if found[1].outer:
+        return None
     columns = found[1].columns
     rows = variable.aval.size // columns
     dims, strides, extents = low.nest.dims, bindings[0].strides, low.extents

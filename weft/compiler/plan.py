@@ -498,15 +498,19 @@ class Planner:
         m, k, n = left.rows, left.columns, right.columns
         if not k or 0 in lhs.aval.shape or 0 in rhs.aval.shape:
             return ("fill", self.place(out), out.aval.nbytes, 0)
-        item = out.aval.dtype.itemsize
-        batch_shape = [lhs.aval.shape[dim] for dim in equation.params["dimension_numbers"][1][0]]
         strides = contraction.result_strides(equation, order)
         assert strides is not None, "a product cannot write its result"
-        row, steps = strides[0], [item * step for step in strides[1]]
+        row, steps = strides
+        walked = [
+            *zip([lhs.aval.shape[d] for d in equation.params["dimension_numbers"][1][0]], left.batch, right.batch),
+            *[(extent, stride, 0) for extent, stride in left.outer],
+            *[(extent, 0, stride) for extent, stride in right.outer],
+        ]
+        sizes = [v.aval.dtype.itemsize for v in (lhs, rhs, out)]
         batch = tuple(
             [
-                (extent, a * lhs.aval.dtype.itemsize, b * rhs.aval.dtype.itemsize, c)
-                for extent, a, b, c in zip(batch_shape, left.batch, right.batch, steps, strict=True)
+                (extent, a * sizes[0], b * sizes[1], c * sizes[2])
+                for (extent, a, b), c in zip(walked, steps, strict=True)
                 if extent != 1
             ]
         )
@@ -515,7 +519,7 @@ class Planner:
         if chars[1] in contraction.BLAS:
             return (
                 "blas", chars[1], left.transposed, right.transposed, m, n, k, self.place(lhs), left.leading,
-                self.place(rhs), right.leading, self.place(out), n, batch,
+                self.place(rhs), right.leading, self.place(out), row, batch,
             )  # fmt: skip
         return (
             "gemm", *chars, m, n, k, self.place(lhs), *left.strides, self.place(rhs), *right.strides,

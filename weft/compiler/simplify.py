@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, operations
-from weft.compiler import algebra, contraction, keys, registers, reshapes, static_windows
+from weft.compiler import algebra, contraction, keys, pad_sums, registers, reshapes, static_windows
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
@@ -39,6 +39,9 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     outvars = [simplifier.array(simplifier.atom(v)) for v in jaxpr.outvars]
     eqns = drop_dead(simplifier.eqns, outvars)
     if not flatten_only:
+        summed = pad_sums.assemble_sums(eqns, outvars)
+        if summed is not eqns:
+            eqns = drop_dead(summed, outvars)
         eqns = contraction.fold_result_transposes(eqns, outvars)
     sunk = reshapes.sink_reshapes(eqns, outvars)
     if sunk is not eqns:
