@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.compiler import residuals
 from weft.compiler.fuse import Kernels
 from weft.compiler.plan import Planner
 from weft.core.printer import Context
@@ -50,7 +51,13 @@ class _Report:
         aliases = [f"{self._head(v)}: alias of {self._place(source)}" for v, source in self.kernels.aliases.items()]
         copies = [line for number, step in enumerate(self.kernels.steps) for line in self._copies(number, step)]
         outputs = [line for i, entry in enumerate(self.planned.outputs) for line in self._shared_output(i, entry)]
-        return [*inputs, *buffers, *aliases, *outputs, *copies]
+        stored = {v: self._step(buffer.first) for v, buffer in self.planner.buffers.items()}
+        kept = residuals.describe(self.kernels.jaxpr, stored, self._base, self.name)
+        return [*inputs, *buffers, *aliases, *outputs, *copies, *kept]
+
+    def _base(self, variable: Any) -> Any:
+        """Whose memory a value stands in: its own name where it is never stored."""
+        return self.planner.base(variable)
 
     def _head(self, variable: Any) -> str:
         return f"{self.name(variable)} {variable.aval.str_short()} {variable.aval.nbytes} bytes"

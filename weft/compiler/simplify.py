@@ -147,14 +147,14 @@ class _Simplifier:
             self._visit_barrier(equation, invars)
             return
         if isinstance(kind, kinds.Resolve):
-            self.splice(self._expanded(equation, kind, invars), invars, equation.outvars)
+            self.splice(self._expanded(equation, kind, invars), invars, equation.outvars, equation.source)
             return
         if isinstance(kind, kinds.Reshape) and kind.rewrite is not None:
             function = kind.rewrite(**equation.params)
             if function is not None:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-                self.splice(expansion(key, function, avals), invars, equation.outvars)
+                self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, NEEDS_ARRAYS):
             invars = self._with_arrays(kind, invars)
@@ -165,14 +165,14 @@ class _Simplifier:
             if function is not None:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-                self.splice(expansion(key, function, avals), invars, equation.outvars)
+                self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Scatter) and not self.flatten_only:
             found = static_windows.rewrite(equation.replace(invars=invars), self.producers)
             if found is not None:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
-                self.splice(expansion(key, found[1], avals), invars, equation.outvars)
+                self.splice(expansion(key, found[1], avals), invars, equation.outvars, equation.source)
                 return
         self._visit_simple(equation, invars)
 
@@ -195,7 +195,7 @@ class _Simplifier:
         if function is not None:
             avals = [v.aval for v in invars]
             key = (config.token(), equation.primitive, tuple(avals), float(invars[1].val))
-            self.splice(expansion(key, function, avals), invars, equation.outvars)
+            self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
             return
         self.emit(equation)
 
@@ -228,8 +228,11 @@ class _Simplifier:
             return None
         return None if twin is equation else twin
 
-    def splice(self, inner: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any]) -> None:
-        """The equations of a called program, over fresh variables, in place of the call."""
+    def splice(self, inner: ClosedJaxpr, invars: Sequence[Any], outvars: Sequence[Any], expanded: Any = None) -> None:
+        """The equations of a called program, over fresh variables, in place of the call.
+
+        ``expanded`` is the position of an equation that the program only says in others: theirs too.
+        """
         jaxpr = inner.jaxpr
         names: dict[Any, Any] = dict(zip(jaxpr.invars, invars, strict=True))
         for variable, value in zip(jaxpr.constvars, inner.consts, strict=True):
@@ -242,7 +245,8 @@ class _Simplifier:
                 fresh = names[v] = Var(v.aval)  # also for one that is dropped: an equal equation may be read later
                 outs.append(fresh)
             operands = [v if type(v) is Literal else names[v] for v in equation.invars]
-            self.visit(JaxprEqn(operands, outs, equation.primitive, equation.params, equation.effects, equation.source))
+            source = equation.source if expanded is None else expanded
+            self.visit(JaxprEqn(operands, outs, equation.primitive, equation.params, equation.effects, source))
         for out, atom in zip(outvars, jaxpr.outvars, strict=True):
             if not isinstance(out, DropVar):
                 replaced[out] = atom if type(atom) is Literal else self.atom(names[atom])

@@ -21,6 +21,7 @@ _TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a user's program that travels
 _is_internal: dict[str, bool] = {}
 
 Captured = tuple[CodeType, int, tuple[str, ...]]
+BACKWARD = "transpose"  # the scope of equations that work on cotangents
 
 
 class _Scopes(threading.local):

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.core import rewrite
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Var
+from weft.core.jaxpr import ClosedJaxpr, Literal, Var
 from weft.core.tangents import Zero, is_differentiable, is_undefined, tangent_aval
 from weft.higher import bodies, branches, loops, scan
 from weft.operations import linear as linear_operations
@@ -147,8 +148,11 @@ def _linearize_scan(
     known = split.known.jaxpr
     stacked: list[Any] = []  # atoms of the known program that every step leaves behind
     steady, moving = [], []  # (place among the linear program's inputs, value) of residuals; rows of xs or stacked
+    same = _same_in_every_step(split, first, primals)
     for place, (word, which) in enumerate(split.residuals):
-        if word == "constant" or (word == "input" and which < first):
+        if word == "result" and which in same:
+            steady.append((place, same[which]))
+        elif word == "constant" or (word == "input" and which < first):
             steady.append((place, which if word == "constant" else primals[which]))
         elif word == "input" and which >= last:
             moving.append((place, ("row", which)))
@@ -156,7 +160,8 @@ def _linearize_scan(
             atom = known.invars[which] if word == "input" else known.outvars[which]
             moving.append((place, ("stack", len(stacked))))
             stacked.append(atom)
-    program = ClosedJaxpr(known.replace(outvars=[*known.outvars[:n_outs], *stacked]), split.known.consts)
+    program = known.replace(outvars=[*known.outvars[:n_outs], *stacked])
+    program = ClosedJaxpr(rewrite.dce(program)[0] if same else program, split.known.consts)
     outs = _bind_scan(program, primals[:first], primals[first:last], primals[last:], **params)
     rows = [primals[k] if word == "row" else outs[n_outs + k] for _, (word, k) in moving]
     wanted = (*flags[first:last], *split.out_live[num_carry:])
@@ -184,6 +189,24 @@ def _linearize_scan(
         )
 
     return list(outs[:n_outs]), wanted, record
+
+
+def _same_in_every_step(split: linearize.Split, first: int, primals: Sequence[Any]) -> dict[int, Any]:
+    """Residuals that are computed from captured values alone, by their place among the results: made once."""
+    known = split.known.jaxpr
+    from_captured = {*known.invars[:first], *known.constvars}
+    for equation in known.eqns:
+        if not equation.effects and all(isinstance(v, Literal) or v in from_captured for v in equation.invars):
+            from_captured.update(equation.outvars)
+    places = [which for word, which in split.residuals if word == "result"]
+    places = [k for k in places if isinstance(known.outvars[k], Var) and known.outvars[k] in from_captured]
+    if not places:
+        return {}
+    wanted = [known.outvars[k] for k in places]
+    equations = [e for e in known.eqns if all(v in from_captured for v in e.outvars)]
+    program = known.replace(invars=known.invars[:first], outvars=wanted, eqns=equations, debug_info=None)
+    values = eval_jaxpr(rewrite.dce(program)[0], split.known.consts, *primals[:first])
+    return dict(zip(places, values, strict=True))
 
 
 def _transpose_scan(

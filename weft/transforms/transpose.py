@@ -38,8 +38,9 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], operands: Sequence[Any], 
     found: dict[Var, Any] = {}
     for atom, ct in zip(jaxpr.outvars, cts, strict=True):
         _accumulate(found, linear, atom, ct)
-    for eqn in reversed(equations):
-        _transpose(eqn, values, linear, found)
+    with source_info.name_scope(source_info.BACKWARD):
+        for eqn in reversed(equations):
+            _transpose(eqn, values, linear, found)
     return [found.get(v, Zero(tangent_aval(v.aval))) if v in linear else None for v in jaxpr.invars]
 
 

@@ -1,0 +1,63 @@
+"""Residuals: what the backward pass of a program keeps of the forward pass, in bytes, and what it does not keep.
+
+    residuals: 1 value, 524288 bytes; not kept: 1 value, 131072 bytes
+      kept r f32[128,1024] 524288 bytes by step 1 (add_max)
+      not kept s bool[128,1024] 131072 bytes (gt)
+
+What is not kept is computed again from what is, or stays in the registers of a kernel that does both. An equation is of
+the backward pass if it was recorded while a linear program was transposed (``source_info.BACKWARD``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft.core import kinds, source_info
+from weft.core.jaxpr import Literal
+
+MOVES = (kinds.View, kinds.Reshape, kinds.Generate, kinds.Identity)  # nothing that anybody would keep
+
+
+def describe(jaxpr: Any, stored: dict[Any, str], base: Callable[[Any], Any], name: Callable[[Any], str]) -> list[str]:
+    """Lines for a plan's text; none for a program without a backward pass.
+
+    ``stored`` says of every value in memory which step makes it, ``base`` whose memory a value stands in.
+    """
+    backward = {equation for equation in jaxpr.eqns if is_backward(equation)}
+    if not backward:
+        return []
+    wanted: set[Any] = set()  # values that the backward pass reads, itself or through what it does not keep
+    kept: dict[Any, Any] = {}
+    again: dict[Any, Any] = {}  # value -> its equation
+    for equation in reversed(jaxpr.eqns):
+        if equation in backward:
+            wanted.update(v for v in equation.invars if not isinstance(v, Literal))
+            continue
+        for v in equation.outvars:
+            if v not in wanted:
+                continue
+            if base(v) in stored:
+                kept[base(v)] = equation
+            elif not isinstance(equation.primitive.kind, MOVES):
+                again[v] = equation
+            if base(v) not in stored or base(v) is not v:
+                wanted.update(u for u in equation.invars if not isinstance(u, Literal))
+    total, spared = sum(v.aval.nbytes for v in kept), sum(v.aval.nbytes for v in again)
+    head = f"residuals: {_count(kept)}, {total} bytes; not kept: {_count(again)}, {spared} bytes"
+    rows = [f"  kept {_text(v, name)} by {stored[v]}" for v in reversed(kept)]
+    rows += [f"  not kept {_text(v, name)} ({again[v].primitive.name})" for v in reversed(again)]
+    return [head, *rows]
+
+
+def is_backward(equation: Any) -> bool:
+    """Whether an equation works on cotangents."""
+    return equation.source is not None and source_info.BACKWARD in equation.source[2]
+
+
+def _count(values: dict[Any, Any]) -> str:
+    return f"{len(values)} value{'' if len(values) == 1 else 's'}"
+
+
+def _text(variable: Any, name: Callable[[Any], str]) -> str:
+    return f"{name(variable)} {variable.aval.str_short()} {variable.aval.nbytes} bytes"
