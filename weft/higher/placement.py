@@ -128,6 +128,8 @@ def block_until_ready(x: Any) -> Any:
     >>> weft.block_until_ready((jnp.ones(2), "text"))
     (Array([1., 1.], dtype=float32), 'text')
     """
+    if type(x) is runtime.Array:  # what benchmarks call in their innermost loop
+        return x.block_until_ready()
     return _each(x, "block_until_ready")
 
 
