@@ -502,7 +502,12 @@ class Planner:
         assert strides is not None, "a product cannot write its result"
         row, steps = strides
         walked = [
-            *zip([lhs.aval.shape[d] for d in equation.params["dimension_numbers"][1][0]], left.batch, right.batch),
+            *zip(
+                [lhs.aval.shape[d] for d in equation.params["dimension_numbers"][1][0]],
+                left.batch,
+                right.batch,
+                strict=True,
+            ),
             *[(extent, stride, 0) for extent, stride in left.outer],
             *[(extent, 0, stride) for extent, stride in right.outer],
         ]
