@@ -60,12 +60,12 @@ def _without_results(primitive: Primitive) -> None:
 # -- callback ---------------------------------------------------------------------------------------------------------
 
 
-def _run_callback(*values: Any, callback: Callable[..., Any], effect: Any, partitioned: bool) -> tuple[()]:
-    callback(*callbacks.as_arrays(values))
+def _run_callback(*values: Any, callback: Callable[..., Any], key_types: Any = None, **_: Any) -> tuple[()]:
+    callback(*callbacks.as_arrays(values, key_types))
     return ()
 
 
-def _type_callback(*in_avals: Any, callback: Any, effect: Any, partitioned: bool) -> tuple[list[Any], effects.Effects]:
+def _type_callback(*in_avals: Any, effect: Any, **params: Any) -> tuple[list[Any], effects.Effects]:
     return [], frozenset({effect})
 
 
@@ -128,9 +128,9 @@ def _callback(callback: Callable[..., Any], args: Any, kwargs: Any, ordered: boo
 
 def _run_print(
     *values: Any, fmt: str, has_placeholders: bool, in_tree: Any, np_printoptions: Any, static_args: Any,
-    logging_record: Any, **_: Any,
+    logging_record: Any, key_types: Any = None, **_: Any,
 ) -> tuple[()]:  # fmt: skip
-    positional, named = _joined(callbacks.as_arrays(values), in_tree, static_args)
+    positional, named = _joined(callbacks.as_arrays(values, key_types), in_tree, static_args)
     if has_placeholders:
         with np.printoptions(**_settable(np_printoptions)):
             text = fmt.format(*positional, **named)

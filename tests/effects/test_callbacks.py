@@ -327,3 +327,21 @@ def test_callbacks_finish_before_the_interpreter_ends() -> None:
     assert done.returncode == 0
     assert sorted(done.stdout.split("\n")) == ["", "exit", "slow 1.0", "slow 2.0", "slow 3.0"]
     assert "ValueError: unseen" in done.stderr
+
+
+def test_callbacks_get_keys_as_keys() -> None:
+    keys = weft.random.split(weft.random.key(0), 3)
+    seen: list[object] = []
+    note = weft.jit(lambda k: weft.debug.callback(lambda k: seen.append((k.shape, str(k.dtype))), k))
+    note(keys)
+    note(keys[0])
+    weft.effects_barrier()
+    assert seen == [((3,), "key<fry>"), ((), "key<fry>")]
+
+    def draw(key):
+        return weft.pure_callback(lambda k: weft.random.uniform(k), F32, key, vmap_method="sequential")
+
+    expected = weft.vmap(weft.random.uniform)(keys).tolist()
+    assert weft.vmap(draw)(keys).tolist() == weft.jit(weft.vmap(draw))(keys).tolist() == expected
+    with pytest.raises(NotImplementedError, match="cannot give keys"):
+        weft.jit(lambda k: weft.pure_callback(lambda k: k, weft.ShapeDtypeStruct((), k.dtype), k))(keys[0])

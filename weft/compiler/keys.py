@@ -69,6 +69,16 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
+def _called(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
+    """A function of the user's, which gets keys for their words."""
+    types = [atom.aval.dtype if dtypes.is_extended(atom.aval.dtype) else None for atom in eqn.invars]
+    if any(dtypes.is_extended(v.aval.dtype) for v in eqn.outvars):
+        raise NotImplementedError(
+            f"[compile] {eqn.primitive.name} cannot give keys: give their words (random.key_data)"
+        )
+    return eqn.primitive.bind(*operands, **eqn.params, key_types=tuple(types))
+
+
 def _typed(value: Any, atom: Any) -> Any:
     """A literal keeps its own type when it is traced again."""
     if isinstance(atom, Literal) and not atom.aval.weak_type:
@@ -85,6 +95,8 @@ def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
             return _run(inner.jaxpr, [*inner.consts, *operands])
     if isinstance(kind, (kinds.Loop, kinds.Branch)) and any(map(has_keys, jaxprs_in_params(params))):
         return eqn.primitive.bind(*operands, **kind.mapped(params, without_keys))
+    if keyed and (isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign)):
+        return _called(eqn, operands)
     if keyed and isinstance(kind, kinds.Resolve):
         out = kind.expand(*operands, **params)
         return list(out) if isinstance(out, (tuple, list)) else [out]

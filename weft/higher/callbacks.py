@@ -44,21 +44,32 @@ class FlatCallback(Record):
         return f"{fingerprint.serial(self.callback_func)} {self.in_tree}"
 
 
-def as_arrays(values: Sequence[Any]) -> list[Any]:
-    """What the runtime hands to a callback, as Arrays that outlive the call."""
-    return [_as_array(value) for value in values]
+def as_arrays(values: Sequence[Any], key_types: Sequence[Any] | None = None) -> list[Any]:
+    """What the runtime hands to a callback, as Arrays that outlive the call.
+
+    ``key_types`` has the dtype of each value that is an array of keys, of which the runtime hands the words.
+    """
+    if key_types is None:
+        return [_as_array(value, None) for value in values]
+    return [_as_array(value, dtype) for value, dtype in zip(values, key_types, strict=True)]
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: Any, key_type: Any) -> Any:
     if isinstance(value, runtime.Array):
         return value
     value = np.asarray(value)
-    return runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, value.dtype))
+    words = runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, value.dtype))
+    if key_type is None:
+        return words
+    shape = value.shape[: value.ndim - len(key_type.physical_shape)]
+    return runtime.array_alias(words, runtime.ShapedArray(shape, key_type))
 
 
-def _call(values: Sequence[Any], callback: FlatCallback, result_avals: Sequence[Any]) -> tuple[np.ndarray, ...]:
+def _call(
+    values: Sequence[Any], callback: FlatCallback, result_avals: Sequence[Any], key_types: Any
+) -> tuple[np.ndarray, ...]:
     """Run a callback; JaxRuntimeError unless it gives what it promised."""
-    strong = [runtime.array_alias(value, value.aval.strip_weak_type()) for value in as_arrays(values)]
+    strong = [runtime.array_alias(value, value.aval.strip_weak_type()) for value in as_arrays(values, key_types)]
     results = callback(*strong)
     name = getattr(callback.callback_func, "__name__", repr(callback.callback_func))
     if len(results) != len(result_avals):
@@ -129,11 +140,13 @@ def _one_by_one(
 # -- pure_callback ----------------------------------------------------------------------------------------------------
 
 
-def _run_pure(*values: Any, callback: FlatCallback, result_avals: Any, **_: Any) -> tuple[np.ndarray, ...]:
-    return _call(values, callback, result_avals)
+def _run(
+    *values: Any, callback: FlatCallback, result_avals: Any, key_types: Any = None, **_: Any
+) -> tuple[np.ndarray, ...]:
+    return _call(values, callback, result_avals, key_types)
 
 
-pure_callback_p = Primitive("pure_callback", kinds.External(_run_pure, foreign=True), multiple_results=True)
+pure_callback_p = Primitive("pure_callback", kinds.External(_run, foreign=True), multiple_results=True)
 pure_callback_p.def_abstract_eval(lambda *avals, result_avals, **_: result_avals)
 
 
@@ -218,11 +231,7 @@ def pure_callback(
 # -- io_callback ------------------------------------------------------------------------------------------------------
 
 
-def _run_io(*values: Any, callback: FlatCallback, result_avals: Any, **_: Any) -> tuple[np.ndarray, ...]:
-    return _call(values, callback, result_avals)
-
-
-io_callback_p = Primitive("io_callback", kinds.Effect(_run_io), multiple_results=True)
+io_callback_p = Primitive("io_callback", kinds.Effect(_run), multiple_results=True)
 
 
 def _type_io(*avals: Any, result_avals: Any, ordered: bool, **_: Any) -> tuple[Any, effects.Effects]:
