@@ -34,6 +34,7 @@ class Trace:
     """
 
     __slots__ = ("__weakref__", "level", "thread", "valid")
+    records_tangents = False  # of a trace that leaves what touches no tangent to its parent
 
     def __init__(self, level: int = 0) -> None:
         self.valid = True
@@ -42,6 +43,10 @@ class Trace:
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         raise NotImplementedError
+
+    def owns(self, value: Any) -> bool:
+        """Whether a value is a tracer of this trace, where that matters."""
+        return False
 
     def __repr__(self) -> str:
         return type(self).__name__

@@ -40,7 +40,10 @@ def push(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params
     if primitive.jvp is not MISSING:
         if primitive.jvp is None:
             raise NotImplementedError(f"Differentiation rule for '{primitive.name}' not implemented")
-        return primitive.jvp(primals, tangents, **params)
+        out, tangent = primitive.jvp(primals, tangents, **params)
+        if type(primitive.kind) is kinds.Elementwise and type(tangent) is not Zero:
+            tangent = linear.broadcast_tangent(tangent, avals.get_aval(out))  # of an operand that was repeated
+        return out, tangent
     if primitive.partials is not None:
         return _push_partials(primitive, primals, tangents, params)
     if primitive.linear is not None:
@@ -174,6 +177,10 @@ class JVPTrace(Trace):
     def differentiate(self, primitive: Any, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> Any:
         """Run the rule of an operation."""
         with set_current(self.rules):
+            rules = self.rules
+            apart = primitive.linearize is not None and rules.records_tangents
+            if apart and not any(rules.owns(x) for x in primals):  # values are not to become a part of the tangents
+                return split(primitive, primals, tangents, params, rules)
             return push(primitive, primals, tangents, params)
 
     def join(self, primal: Any, tangent: Any) -> Any:
@@ -207,6 +214,17 @@ class JVPTrace(Trace):
             return value.primal, value.tangent
         value = plain(value)
         return value, Zero.from_primal_value(value)
+
+
+def split(
+    primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any], rules: Trace
+) -> tuple[list[Any], list[Any]]:
+    """The results of a primitive that carries programs, computed in the current trace; its tangents under ``rules``."""
+    live = tuple([type(t) is not Zero for t in tangents])
+    outs, out_live, record = primitive.linearize(live, *primals, **params)
+    with set_current(rules):
+        made = iter(record(*[t for t in tangents if type(t) is not Zero]))
+    return outs, [next(made) if has else Zero.from_primal_value(x) for x, has in zip(outs, out_live, strict=True)]
 
 
 def jvp_flat(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft.core import avals, rewrite
+from weft.core import avals, kinds, rewrite
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
@@ -30,6 +30,7 @@ class TangentTrace(DynamicJaxprTrace):
     """Records the operations that touch a tangent; the others are the parent's."""
 
     __slots__ = ("parent",)
+    records_tangents = True
 
     def __init__(self, parent: Trace) -> None:
         super().__init__(None, state.level + 1)
@@ -38,6 +39,10 @@ class TangentTrace(DynamicJaxprTrace):
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         for x in args:
             if type(x) is DynamicJaxprTracer and x._trace is self:
+                if primitive.linearize is not None and type(primitive.kind) is kinds.Higher:
+                    inner: ClosedJaxpr = primitive.kind.inline(params)
+                    if not _reaches_all(inner.jaxpr, tuple([self.owns(x) for x in args])):
+                        return eval_jaxpr(inner.jaxpr, inner.consts, *args)  # some results are values
                 return super().process(primitive, args, params)
         with set_current(self.parent):
             return self.parent.process(primitive, args, params)
@@ -51,6 +56,20 @@ class TangentTrace(DynamicJaxprTrace):
         if type(value) is DynamicJaxprTracer and type(value.val) is Literal:
             return value.val
         return super().constant(value)
+
+
+def _reaches_all(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> bool:
+    """Whether every result of a program depends on the inputs that ``moving`` marks; remembered on it."""
+    key: Any = ("reaches all", moving)
+    return jaxpr.memoize(key, lambda jaxpr: _depends(jaxpr, moving))
+
+
+def _depends(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> bool:
+    reached = {v for v, has in zip(jaxpr.invars, moving, strict=True) if has}
+    for eqn in jaxpr.eqns:
+        if any(type(atom) is not Literal and atom in reached for atom in eqn.invars):
+            reached.update(eqn.outvars)
+    return all(type(atom) is not Literal and atom in reached for atom in jaxpr.outvars)
 
 
 class LinearizeTracer(jvp_module.JVPTracer):
@@ -71,15 +90,10 @@ class LinearizeTrace(jvp_module.JVPTrace):
     rules: TangentTrace
 
     def differentiate(self, primitive: Any, primals: list[Any], tangents: list[Any], params: dict[str, Any]) -> Any:
-        rule = primitive.linearize
-        if rule is None:
+        if primitive.linearize is None:
             return super().differentiate(primitive, primals, tangents, params)
-        live = tuple([type(t) is not Zero for t in tangents])
         with set_current(self.parent):
-            outs, out_live, record = rule(live, *primals, **params)
-        with set_current(self.rules):
-            made = iter(record(*[t for t in tangents if type(t) is not Zero]))
-        return outs, [next(made) if has else Zero.from_primal_value(x) for x, has in zip(outs, out_live, strict=True)]
+            return jvp_module.split(primitive, primals, tangents, params, self.rules)
 
 
 class Linearized(NamedTuple):

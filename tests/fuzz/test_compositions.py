@@ -1,0 +1,123 @@
+"""Random compositions of transformations on random programs, beside differences, Python loops, jit and JAX.
+
+Each composition is checked against the one inside of it: a derivative against central differences of that, a mapped
+function against a loop over it, what changes nothing against itself. So all transformations but the last may be wrong
+only if another example shows it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from typing import Any
+
+import jax
+import jax.ad_checkpoint
+import jax.lax
+import jax.numpy
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import weft
+import weft.ad_checkpoint
+import weft.lax
+import weft.nn
+import weft.numpy as jnp
+from tests.fuzz.compositions import TRANSFORMATIONS, Composition, compositions
+from weft import config
+
+AT_LEAST = int(os.environ.get("WEFT_FUZZ_EXAMPLES") or 1000)
+JIT_EVERY, JAX_EVERY = 8, 60  # compiling takes most of the time
+COUNT = {"compositions": 0, "unresolved": 0, "jit": 0, "jax": 0}
+X = np.array([0.31, -0.72, 1.13, 0.54])
+
+
+def near(found: Any, wanted: Any, tolerance: float) -> bool:
+    found, wanted = np.asarray(found), np.asarray(wanted)
+    assert found.shape == wanted.shape and found.dtype == np.float64
+    if not np.isfinite(wanted).all():
+        return not np.isfinite(found).all()
+    return bool(np.max(np.abs(found - wanted), initial=0) <= tolerance * (1 + np.max(np.abs(wanted), initial=0)))
+
+
+def check(composition: Composition, number: int) -> None:
+    """The last transformation against its definition; now and then jit, and JAX."""
+    within, outer = composition.functions(weft)
+    inner = lambda x: within(jnp.asarray(x))
+    last = TRANSFORMATIONS[composition.names[-1]]
+    x = jnp.asarray(X)
+    y = np.asarray(outer(x))
+    assert y.shape == (4,) and y.dtype == np.float64
+    wanted, again = (np.asarray(last.expect(inner, X, step)) for step in (2e-6, 1e-6))
+    if not near(again, wanted, 2e-4):
+        COUNT["unresolved"] += 1  # huge third derivatives: differences do not say what the derivative is
+    else:
+        assert near(last.measured(y), wanted, 1e-3), f"{composition}\n{last.measured(y)}\n{wanted}"
+    if number % JIT_EVERY == 0:
+        COUNT["jit"] += 1
+        assert near(weft.jit(outer)(x), y, 1e-9), f"jit of {composition}"
+    if number % JAX_EVERY == 0:
+        COUNT["jax"] += 1
+        _, theirs = composition.functions(jax)
+        assert near(y, np.asarray(jax.jit(theirs)(jax.numpy.asarray(X))), 1e-8), f"JAX: {composition}"
+
+
+@settings(
+    max_examples=AT_LEAST,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(compositions())
+def random_compositions(composition: Composition) -> None:
+    COUNT["compositions"] += 1
+    check(composition, COUNT["compositions"])
+
+
+@pytest.mark.oracle
+def test_random_compositions(capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.monotonic()
+    try:
+        with config.context("enable_x64", True), jax.enable_x64(True), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            random_compositions()
+    finally:
+        with capsys.disabled():
+            print(f"\ncompositions: {COUNT}, {time.monotonic() - started:.0f} s")
+    assert COUNT["compositions"] >= AT_LEAST and COUNT["unresolved"] < AT_LEAST / 10
+
+
+def test_the_tangent_of_a_repeated_operand_has_the_result_s_shape() -> None:
+    x = jnp.ones(4)
+    for f in (lambda s: x + s, lambda s: s - x, lambda s: x - s, lambda s: jnp.maximum(x, s), lambda s: x / s):
+        assert weft.jvp(f, (2.0,), (1.0,))[1].shape == (4,)
+        assert float(weft.vjp(f, 2.0)[1](x)[0]) == float(weft.grad(lambda s, f=f: f(s).sum())(2.0))
+
+
+@pytest.mark.parametrize("f", [jnp.sort, lambda v: jnp.where(v > 0, v * v, v), weft.jit(jnp.sin)], ids=str)
+def test_second_derivatives_of_rules_that_call_jitted_functions(f: Any) -> None:
+    """Values that a rule computes beside tangents, in one jitted call, are no tangents."""
+    g = weft.custom_jvp(lambda v: f(v) * v)
+    g.defjvp(lambda primals, tangents: weft.jvp(lambda v: f(v) * v, primals, tangents))
+    x = jnp.asarray(np.float32([0.3, -0.7, 1.1, 0.5]))
+    wanted = weft.hessian(lambda v: (f(v) * v).sum())(x)
+    np.testing.assert_allclose(np.asarray(weft.hessian(lambda v: g(v).sum())(x)), np.asarray(wanted), rtol=1e-6)
+    np.testing.assert_allclose(
+        np.asarray(weft.jacrev(weft.grad(lambda v: g(v).sum()))(x)), np.asarray(wanted), rtol=1e-6
+    )
+
+
+def test_a_jitted_call_of_values_and_tangents_in_a_rule() -> None:
+    both = weft.jit(lambda x, t: (jnp.cos(x), jnp.cos(x) * t))
+    f = weft.custom_jvp(jnp.sin)
+
+    @f.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        slope, moved = both(primals[0], tangents[0])
+        return f(*primals), (slope * tangents[0] + moved) / 2
+
+    for run in (weft.grad(weft.grad(f)), weft.jit(weft.grad(weft.grad(f))), weft.hessian(f)):
+        assert float(run(0.3)) == pytest.approx(-np.sin(0.3), rel=1e-6)
