@@ -19,7 +19,9 @@ pytestmark = pytest.mark.oracle
 
 
 def evaluate(text: str, root: Any) -> Any:
-    return eval(text, {"jnp": root.numpy, "lax": root.lax, "jax": root, "np": np, "A": A, "V": V})
+    function = root.numpy.frompyfunc(lambda x, y: x + 2 * y, 2, 1)
+    names = {"jnp": root.numpy, "lax": root.lax, "jax": root, "np": np, "A": A, "V": V, "F": function}
+    return eval(text, names)
 
 
 def assert_same(text: str) -> None:
@@ -66,6 +68,19 @@ VALUES = [
     "jax.grad(lambda x: lax.map(lambda d: d**2, x, batch_size=2).sum())(V)",
     "jax.vmap(lambda x: lax.map(lambda d: d**2, x, batch_size=2))(A[0])",
     "lax.map(lambda d: d * 2, np.zeros((0, 3), np.float32), batch_size=2)",
+    "F(A, 2)", "F(1.0, 2.0)", "jnp.frompyfunc(lambda x: (x, -x), 1, 2)(A)", "jax.jit(lambda a: F(a, 2))(A)",
+    "F.reduce(A)", "F.reduce(A, axis=1)", "F.reduce(A, axis=None)", "F.reduce(A, axis=-1, keepdims=True)",
+    "F.reduce(A, axis=None, keepdims=True)", "F.reduce(A, initial=2.5)", "F.reduce(A, dtype='int32')",
+    "F.reduce(A, where=A > 3, initial=1)", "F.reduce(np.ones((0, 2)), initial=3.0)", "F.reduce(np.ones((1, 2)))",
+    "jnp.frompyfunc(lambda x, y: x * y, 2, 1, identity=1).reduce(A, where=A > 20)", "F.reduce(V > 0)",
+    "F.accumulate(A)", "F.accumulate(A, axis=-1)", "F.accumulate(V, dtype='int32')", "F.accumulate(np.ones((0, 2)))",
+    "F.outer(V, A[0])", "F.outer(1.0, V)", "jax.grad(lambda v: F.reduce(v * v))(V)",
+    "F.at(V, np.array([1, 1, 3]), 5.0, inplace=False)", "F.at(A, (0, np.array([0, 0])), 2.0, inplace=False)",
+    "F.at(V, 2, 7.0, inplace=False)",
+    "F.at(V, np.array([1, 1]), np.float32([5, 6]), inplace=False)",
+    "jnp.frompyfunc(lambda x: x * 2, 1, 1).at(V, np.array([1, 1]), inplace=False)",
+    "F.reduceat(np.arange(8), np.array([0, 4, 1, 5, 2, 6, 3, 7]))", "F.reduceat(A, np.array([0, 2]), axis=1)",
+    "[F.nin, F.nout, F.nargs]",
 ]  # fmt: skip
 
 
@@ -95,7 +110,10 @@ WRONG = [
     "jnp.apply_along_axis(lambda v: v.sum(), 3, A)", "jnp.apply_along_axis(lambda v: v.sum(), 0, np.float32(1))",
     "jnp.apply_along_axis(lambda v: v.sum(), 0, [1.0, 2.0])", "jnp.apply_over_axes(lambda a, axis: a.sum(), A, (0,))",
     "jnp.piecewise(V, [V < 0], [1, 2, 3])", "lax.map(lambda d: d, (V, np.ones(4)), batch_size=2)",
-    "lax.map(lambda d: 1, (), batch_size=2)",
+    "lax.map(lambda d: 1, (), batch_size=2)", "F.reduce(A, where=A > 3)", "F.reduce(A, where=A, initial=0)",
+    "F.reduce(np.ones((0, 2)))", "F.reduce(A, axis=5)", "jnp.frompyfunc(lambda x: x, 1, 1).reduce(A)",
+    "jnp.frompyfunc(lambda x, y: (x, y), 2, 2).accumulate(A)", "F.accumulate(A, axis=None)", "F(A)",
+    "F.reduceat(A, np.array([[0]]))", "F.reduceat(np.float32(1), np.array([0]))", "F('a', 1)",
 ]  # fmt: skip
 
 
@@ -128,3 +146,19 @@ def test_a_mapped_function_is_traced_once_for_the_batches_and_once_for_the_rest(
 
     assert lax.map(f, jnp.ones((10, 3)), batch_size=3).shape == (10, 3)
     assert shapes == [(3,), (3,)]
+
+
+def test_ufuncs_are_values() -> None:
+    def f(x: Any, y: Any) -> Any:
+        """Adds."""
+        return x + y
+
+    first, second = jnp.frompyfunc(f, 2, 1), jnp.frompyfunc(f, 2, 1)
+    assert first == second and hash(first) == hash(second) and first != jnp.frompyfunc(f, 2, 1, identity=0)
+    assert repr(first) == repr(jax.numpy.frompyfunc(f, 2, 1)) and first.__doc__ == "Adds."
+    for call in (lambda: first.at(V, 1, 2.0), lambda: first(V, V, out=V), lambda: first(V, V, where=V > 0)):
+        with pytest.raises(NotImplementedError):
+            call()
+    expected = A.copy()
+    expected[:, 0] += 4
+    assert np.array_equal(first.at(A, (slice(None), np.array([0, 0])), 2.0, inplace=False), expected)

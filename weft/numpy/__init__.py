@@ -452,6 +452,10 @@ from weft.numpy.taking import (
     take_along_axis,
     trim_zeros,
 )
+from weft.numpy.ufuncs import (
+    frompyfunc,
+    ufunc,
+)
 from weft.numpy.vectorized import (
     apply_along_axis,
     apply_over_axes,
