@@ -11,6 +11,7 @@ from typing import Any
 
 MODULES = {
     "difflib": "difflib",
+    "hashlib": "hashlib",
     "logging": "logging",
     "platform": "platform",
     "compiler": "weft.compiler",

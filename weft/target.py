@@ -9,15 +9,15 @@ from __future__ import annotations
 import functools
 import os
 import platform
-from dataclasses import dataclass
+
+from weft.record import Record
 
 
 class UnsupportedTargetError(RuntimeError):
     """No code can be made for this processor, or no such target is known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Record):
     """A family of processors whose members run the same kernels."""
 
     name: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import hashlib
 import itertools
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, lazy
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 
 _SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}  # address -> (the object, its number)
@@ -63,7 +62,7 @@ class _Writer:
         parts.append(" ".join([atom(x) for x in jaxpr.outvars]))
         if jaxpr.effects:
             parts.append(",".join(sorted(map(repr, jaxpr.effects))))
-        return hashlib.blake2b("\n".join(parts).encode(), digest_size=20).hexdigest()
+        return lazy.hashlib.blake2b("\n".join(parts).encode(), digest_size=20).hexdigest()
 
     def type(self, aval: Any) -> str:
         if not hasattr(aval, "dtype"):

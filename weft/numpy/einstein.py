@@ -12,7 +12,6 @@ import collections
 import functools
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,12 +21,12 @@ from weft import operations as lax
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import promotion
+from weft.record import Record
 
 inline = functools.partial(jit_module.jit, inline=True)
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Record):
     """One contraction of a path: which operands, and the names that are summed and kept."""
 
     positions: tuple[int, ...]

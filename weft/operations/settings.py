@@ -6,8 +6,9 @@ Names, members and string forms are JAX's, because jaxprs print them.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Any, NamedTuple
+
+from weft.record import Record
 
 
 class RoundingMethod(enum.IntEnum):
@@ -55,15 +56,15 @@ class AccuracyMode(enum.Enum):
     DEFAULT = 2
 
 
-@dataclass(frozen=True)
-class Tolerance:
+class Tolerance(Record):
     """An accuracy request by error bounds: absolute, relative, in units of the last place."""
 
     atol: float = 0.0
     rtol: float = 0.0
     ulps: int = 0
 
-    def __post_init__(self) -> None:
+    def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0) -> None:
+        super().__init__(atol, rtol, ulps)
         if min(self.atol, self.rtol, self.ulps) < 0:
             raise ValueError(f"[Tolerance] tolerances must be non-negative, got {self}")
         if not (self.atol or self.rtol or self.ulps):
