@@ -62,3 +62,19 @@ def test_pieces_that_take_turns_are_one_kernel() -> None:
     x = np.zeros((50, 7), np.float32)
     program = ladder.compiled(weft.make_jaxpr(lambda x, y, z: jnp.stack([x, y * 2, jnp.sin(z)], -1))(x, x, x))
     assert (ladder.n_kernels(program), program.plan.arena_bytes) == (1, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float64", "complex64", "complex128", "int16", "bool"])
+def test_operands_read_across_their_rows(dtype: str) -> None:
+    """Whole tiles, parts of tiles on either side, and neither, of words of 4 and 8 bytes and of others."""
+    rng = np.random.default_rng(7)
+    with weft.enable_x64(True):
+        add = weft.jit(lambda x, y: (y == x.T, x.T))
+        for rows, columns in ((16, 16), (64, 48), (65, 17), (31, 130), (1, 40), (40, 1), (200, 15)):
+            x = rng.integers(0, 2 if dtype == "bool" else 100, (rows, columns)).astype(dtype)
+            y = rng.integers(0, 2 if dtype == "bool" else 100, (columns, rows)).astype(dtype)
+            y[: columns // 2] = x.T[: columns // 2]
+            equal, turned = add(x, y)
+            np.testing.assert_array_equal(np.asarray(equal), y == x.T)
+            np.testing.assert_array_equal(np.asarray(turned), x.T)
+            assert turned.dtype == x.dtype

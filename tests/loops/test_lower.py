@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import weft
 from tests.compiler import ladder
 from weft import operations as lax
 from weft.loops import index_math, ir, printer
@@ -38,11 +39,11 @@ nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x{lanes}
       v3 = sub v2 v1  # f32
       v4 = exp v3  # f32
       store row0 = v4
-    v6 = reduce_sum(v4) lanes
+    v5 = reduce_sum(v4) lanes
   phase 2
     for i1
-      v5 = load row0
-      v7 = div v5 v6  # f32
+      v6 = load row0
+      v7 = div v6 v5  # f32
       store out1 = v7"""
 
 
@@ -60,6 +61,26 @@ def test_cheap_values_are_computed_again() -> None:
     (nest,) = nests(variance, (3, 50))
     assert nest.rows == ()
     assert len([phase for phase in nest.phases if phase.reductions]) == 2
+
+
+def test_what_the_program_says_first_does_not_matter() -> None:
+    """Equal kernels are one, wherever their constants stood in the program, and each has its own values."""
+
+    def constants_first(x: Any, y: Any) -> list[Any]:
+        two, three = lax.full_like(y, 2.0), lax.full_like(x, 3.0)
+        return [lax.select(lax.gt(x, three), y, two), lax.reduce_sum(lax.mul(y, two), (0,))]
+
+    def constants_last(x: Any, y: Any) -> list[Any]:
+        chosen = lax.select(lax.gt(x, lax.full_like(x, 7.0)), y, lax.full_like(y, 2.0))
+        return [chosen, lax.reduce_sum(lax.mul(y, lax.full_like(y, 2.0)), (0,))]
+
+    for shape in ((50,), (40, 50)):
+        first, last = nests(constants_first, shape, shape), nests(constants_last, shape, shape)
+        assert first == last
+        assert [printer.text(nest) for nest in first] == [printer.text(nest) for nest in last]
+    x, y = np.float32([1, 4, 8]), np.float32([5, 6, 9])
+    assert np.asarray(weft.jit(constants_first)(x, y)[0]).tolist() == [2, 6, 9]
+    assert np.asarray(weft.jit(constants_last)(x, y)[0]).tolist() == [2, 2, 9]
 
 
 def test_neighbouring_dimensions_are_collapsed() -> None:

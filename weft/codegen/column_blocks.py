@@ -53,9 +53,10 @@ class Blocks:
         """Those of the block at row ``start``: from the partial buffer or by ``walk``, and into it in mode 0."""
         writer = self.writer
         load, compute, join = (writer.fresh_label() for _ in range(3))
+        places = self._places(tile, reductions, start)  # once a block: cheaper than to compile them twice
         writer.branch_if(self.gathers, load, compute)
         writer.label(load)
-        read = self._read(tile, reductions, start)
+        read = [copy.memory.load(value.dtype, place, copy.mask) for copy, place, value in places]
         ends = [writer.block]
         writer.branch(join)
         writer.label(compute)
@@ -70,17 +71,11 @@ class Blocks:
         keep, done = writer.fresh_label(), writer.fresh_label()
         writer.branch_if(self.leaves, keep, done)
         writer.label(keep)
-        for (copy, place, _), value in zip(self._places(tile, reductions, start), values, strict=True):
+        for (copy, place, _), value in zip(places, values, strict=True):
             copy.memory.store(value, place, copy.mask)
         writer.branch(done)
         writer.label(done)
         return values
-
-    def _read(self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str) -> list[Value]:
-        return [
-            copy.memory.load(value.dtype, place, copy.mask)
-            for copy, place, value in self._places(tile, reductions, start)
-        ]
 
     def _places(
         self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str

@@ -83,7 +83,7 @@ class ColumnWriter:
         from_phases: set[int] = set()
         for phase in self.nest.phases:
             for s in phase.before:
-                from_phases.update(copies.arguments(s))
+                from_phases.update(ir.arguments(s))
             from_phases |= copies.uses(phase)
         return from_phases
 

@@ -36,22 +36,6 @@ class Copy:
     scalars: dict[int, Value] = field(default_factory=dict)  # one-lane values that are the same in every lane
 
 
-def arguments(statement: ir.Statement) -> tuple[int, ...]:
-    """The values a statement uses."""
-    if isinstance(statement, ir.Apply | ir.Scan):
-        return statement.args
-    if isinstance(statement, ir.Store | ir.RowStore):
-        return (statement.value,)
-    if isinstance(statement, ir.LoadAt):
-        return (statement.offset,)
-    if isinstance(statement, ir.Update):
-        own = {statement.old, *[step.out for step in statement.steps]}
-        used = [*[arg for step in statement.steps for arg in step.args], statement.new]
-        inside = () if statement.inside is None else (statement.inside,)
-        return (statement.offset, *inside, *[n for n in used if n not in own])
-    return ()
-
-
 def operands(statements: Iterable[ir.Statement]) -> list[int]:
     """The operands that statements access."""
     return sorted({s.operand for s in statements if isinstance(s, ir.Load | ir.Store | ir.LoadAt | ir.Update)})
@@ -59,7 +43,7 @@ def operands(statements: Iterable[ir.Statement]) -> list[int]:
 
 def uses(phase: ir.Phase) -> set[int]:
     """Values used in the loop of a phase."""
-    used = {n for s in phase.body for n in arguments(s)}
+    used = {n for s in phase.body for n in ir.arguments(s)}
     for reduction in phase.reductions:
         used.update(reduction.args)
         if reduction.index is not None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from weft.codegen import columns, digits, elements, indexed, rows, uniform
-from weft.codegen.copies import Copy, Place, apply, arguments, index_value, scan
+from weft.codegen.copies import Copy, Place, apply, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Memory, whole
@@ -245,7 +245,7 @@ class NestWriter:
         point = self.copy(self.scalar, dict(known))
         for s in statements:
             wanted = getattr(s, "out", None) in self.places and s.out not in point.values  # type: ignore[union-attr]
-            if wanted and all(n in point.values for n in arguments(s)):
+            if wanted and all(n in point.values for n in ir.arguments(s)):
                 self.run([s], [point], place)
         return {n: value for n, value in point.values.items() if n not in known}
 

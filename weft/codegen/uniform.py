@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from weft.codegen import copies
 from weft.loops import ir
 
 
@@ -55,5 +54,5 @@ def places(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
         if isinstance(s, ir.Update) and s.inside is not None:
             wanted.add(s.inside)
         if getattr(s, "out", None) in wanted and s.out not in differ:  # type: ignore[union-attr]
-            wanted.update(copies.arguments(s))
+            wanted.update(ir.arguments(s))
     return frozenset(wanted - differ)

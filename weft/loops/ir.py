@@ -156,6 +156,22 @@ class Scan:
 Statement = Load | Store | LoadAt | Update | RowStore | RowLoad | Param | IndexOf | Apply | Scan
 
 
+def arguments(statement: Statement) -> tuple[int, ...]:
+    """The values a statement uses."""
+    if isinstance(statement, Apply | Scan):
+        return statement.args
+    if isinstance(statement, Store | RowStore):
+        return (statement.value,)
+    if isinstance(statement, LoadAt):
+        return (statement.offset,)
+    if isinstance(statement, Update):
+        own = {statement.old, *[step.out for step in statement.steps]}
+        used = [*[arg for step in statement.steps for arg in step.args], statement.new]
+        inside = () if statement.inside is None else (statement.inside,)
+        return (statement.offset, *inside, *[n for n in used if n not in own])
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Reduce:
     """outs (parallel-level values) = the tree over the phase's reduced dimensions of the body values ``args``.

@@ -17,6 +17,7 @@ import numpy as np
 
 from weft.core import kinds
 from weft.loops import indexed, ir, kernel, printer
+from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import CONSTANT, Access, Kernel, Node
 
@@ -66,7 +67,9 @@ class Draft:
 
 def lower(source: Kernel, sizes: Sizes) -> Draft:
     """A kernel as statements over its own axes, for ``schedule`` to make a nest of."""
-    return _Lowering(source, sizes).draft()
+    draft = _Lowering(source, sizes).draft()
+    make_canonical(draft)
+    return draft
 
 
 def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:

@@ -1,0 +1,113 @@
+"""Equal nests are written alike: constants in the order of their first use, values numbered in the order of statements.
+
+The numbers that lowering gives depend on where the operations of a kernel stood in the program; two kernels that
+compute the same would be compiled twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.loops.lower import Draft
+
+Phase = tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]
+
+
+def make_canonical(draft: Draft) -> None:
+    """Write the same program in its one order and numbering."""
+    numbers: dict[int, int] = {}
+    slots: dict[int, int] = {}  # of a scalar: its place among the parameters
+
+    def renumbered(statements: Iterable[ir.Statement]) -> list[ir.Statement]:
+        return [_renumbered(s, numbers, slots) for s in statements]
+
+    draft.setup = renumbered(_by_first_use(draft.setup, draft.phases))
+    phases: list[Phase] = []
+    for before, body, reductions in draft.phases:
+        new_before, new_body = renumbered(before), renumbered(body)
+        phases.append((new_before, new_body, [_reduction(r, numbers) for r in reductions]))
+    draft.phases = phases
+    order = [*slots, *[k for k in range(len(draft.scalars)) if k not in slots]]
+    draft.scalars = [draft.scalars[k] for k in order]
+    draft.sources = [draft.sources[k] for k in order]
+
+
+def _by_first_use(setup: Sequence[ir.Statement], phases: Sequence[Phase]) -> list[ir.Statement]:
+    made = {out: s for s in setup for out in _outs(s)}
+    ordered: dict[int, ir.Statement] = {}  # by identity: a statement may give several values
+
+    def need(values: Iterable[int]) -> None:
+        for n in values:
+            s = made.get(n)
+            if s is not None and id(s) not in ordered:
+                need(ir.arguments(s))
+                ordered[id(s)] = s
+
+    for before, body, reductions in phases:
+        for s in (*before, *body):
+            need(ir.arguments(s))
+        for reduction in reductions:
+            need(reduction.args if reduction.index is None else (*reduction.args, reduction.index))
+    for s in setup:
+        if id(s) not in ordered:
+            need(ir.arguments(s))
+            ordered[id(s)] = s
+    return list(ordered.values())
+
+
+def _outs(statement: ir.Statement) -> tuple[int, ...]:
+    if isinstance(statement, ir.Scan):
+        return statement.outs
+    if isinstance(statement, ir.Store | ir.RowStore | ir.Update):
+        return ()
+    return (statement.out,)
+
+
+def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int]) -> ir.Statement:
+    """A statement whose values have the numbers that they got, or get here, in order; parameters likewise."""
+
+    def new(n: int) -> int:
+        return numbers.setdefault(n, len(numbers))
+
+    if isinstance(s, ir.Apply):
+        args = tuple([new(n) for n in s.args])
+        return ir.Apply(new(s.out), s.name, s.kind, s.params, args, s.dtype)
+    if isinstance(s, ir.Load):
+        return ir.Load(new(s.out), s.operand)
+    if isinstance(s, ir.Store):
+        return ir.Store(s.operand, new(s.value))
+    if isinstance(s, ir.Param):
+        return ir.Param(new(s.out), slots.setdefault(s.index, len(slots)), s.dtype)
+    if isinstance(s, ir.IndexOf):
+        return ir.IndexOf(new(s.out), s.dim, s.dtype)
+    if isinstance(s, ir.RowStore):
+        return ir.RowStore(s.row, new(s.value))
+    if isinstance(s, ir.RowLoad):
+        return ir.RowLoad(new(s.out), s.row)
+    if isinstance(s, ir.LoadAt):
+        offset = new(s.offset)
+        return ir.LoadAt(new(s.out), s.operand, offset)
+    if isinstance(s, ir.Scan):
+        args = tuple([new(n) for n in s.args])
+        outs = tuple([new(n) for n in s.outs])
+        return ir.Scan(outs, s.name, s.kind, s.params, args, s.accumulators, s.dtypes)
+    offset, inside = new(s.offset), None if s.inside is None else new(s.inside)
+    old = new(s.old)
+    steps = tuple([_step(step, new) for step in s.steps])
+    return ir.Update(s.operand, offset, inside, old, steps, new(s.new))
+
+
+def _step(step: ir.Apply, new: Any) -> ir.Apply:
+    args = tuple([new(n) for n in step.args])
+    return ir.Apply(new(step.out), step.name, step.kind, step.params, args, step.dtype)
+
+
+def _reduction(r: ir.Reduce, numbers: dict[int, int]) -> ir.Reduce:
+    args = tuple([numbers[n] for n in r.args])
+    index = None if r.index is None else numbers[r.index]
+    outs = tuple([numbers.setdefault(n, len(numbers)) for n in r.outs])
+    return ir.Reduce(outs, r.name, r.kind, r.params, args, index, r.accumulators, r.dtypes, r.tree)
