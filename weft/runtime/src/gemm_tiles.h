@@ -174,6 +174,32 @@ inline typename E::T fold(typename E::V (&sums)[kFolds<E>]) {
   return fold_lanes<E, E::W / 2>(sums[0])[0];
 }
 
+// Whether the partial sums of as many rows as a vector has lanes fit into registers, so that they are folded together.
+template <class E>
+constexpr bool kFoldsTogether = kVectorBytes == 64 && kFolds<E> <= 2;
+constexpr int64_t kFoldedDepth = 256;  // of longer rows the fold is a small part, and many are too many streams
+
+// The same of two vectors that hold a row in every g lanes, which become one that holds a row in every g / 2.
+template <class E, int g, int... i>
+inline typename E::V fold_pair(typename E::V a, typename E::V b, Indices<i...>) {
+  constexpr int h = g / 2;
+  return __builtin_shufflevector(a, b, (i / h * g + i % h)...) +
+         __builtin_shufflevector(a, b, (i / h * g + h + i % h)...);
+}
+
+// Lane r of the result is the fold of rows[r].
+template <class E, int g>
+inline typename E::V fold_together(typename E::V (&rows)[E::W]) {
+  if constexpr (g == 1) {
+    return rows[0];
+  } else {
+#pragma GCC unroll 8
+    for (int r = 0; r < g / 2; ++r)
+      rows[r] = fold_pair<E, g>(rows[2 * r], rows[2 * r + 1], typename MakeIndices<E::W>::Type{});
+    return fold_together<E, g / 2>(rows);
+  }
+}
+
 // `count` rows that are contiguous along k, as x is.
 template <class E, int count>
 inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
@@ -186,7 +212,7 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
     for (int v = 0; v < kFolds<E>; ++v) {
       const typename E::V factor = E::load(x + k + v * E::W);
       const T* from = a + k + v * E::W;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int r = 0; r < count; ++r) {
         sums[r][v] = E::fma(factor, E::load(from), sums[r][v]);
         from += work.a_row;
@@ -197,6 +223,14 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
     const typename E::V factor = E::load(x + k + v * E::W, n);
     for (int r = 0; r < count; ++r)
       sums[r][v] = E::keep(E::fma(factor, E::load(a + r * work.a_row + k + v * E::W, n), sums[r][v]), sums[r][v], n);
+  }
+  if constexpr (kFoldsTogether<E> && count == E::W) {
+    typename E::V whole[E::W];
+    for (int r = 0; r < count; ++r) whole[r] = kFolds<E> == 2 ? sums[r][0] + sums[r][kFolds<E> - 1] : sums[r][0];
+    const typename E::V total = fold_together<E, E::W>(whole);
+    if (work.y_row == 1) return E::store(y, work.add ? E::load(y) + total : total);
+    for (int r = 0; r < count; ++r) y[r * work.y_row] = work.add ? y[r * work.y_row] + total[r] : total[r];
+    return;
   }
   for (int r = 0; r < count; ++r) {
     T sum = fold<E>(sums[r]);
@@ -272,6 +306,9 @@ void multiply_vector(const GemmVector& work) {
     x = copy;
   }
   int64_t row = 0;
+  if constexpr (kFoldsTogether<E>)
+    if (work.k <= kFoldedDepth)
+      for (; row + E::W <= work.rows; row += E::W) vector_rows<E, E::W>(work, x, row);
   for (; row + kRows <= work.rows; row += kRows) vector_rows<E, kRows>(work, x, row);
   for (; row < work.rows; ++row) vector_rows<E, 1>(work, x, row);
 }
