@@ -37,6 +37,10 @@ class FlatCallback(Record):
         args, kwargs = runtime.tree_unflatten(self.in_tree, list(values))
         return runtime.tree_flatten(self.callback_func(*args, **kwargs))[0]
 
+    @property
+    def name(self) -> str:
+        return getattr(self.callback_func, "__name__", None) or repr(self.callback_func)
+
     def __repr__(self) -> str:
         return f"_FlatCallback(callback_func={self.callback_func!r}, in_tree={self.in_tree!r})"
 
@@ -69,9 +73,8 @@ def _call(
     values: Sequence[Any], callback: FlatCallback, result_avals: Sequence[Any], key_types: Any
 ) -> tuple[np.ndarray, ...]:
     """Run a callback; JaxRuntimeError unless it gives what it promised."""
-    strong = [runtime.array_alias(value, value.aval.strip_weak_type()) for value in as_arrays(values, key_types)]
-    results = callback(*strong)
-    name = getattr(callback.callback_func, "__name__", repr(callback.callback_func))
+    results = callback(*[_strong(value) for value in as_arrays(values, key_types)])
+    name = callback.name
     if len(results) != len(result_avals):
         raise errors.JaxRuntimeError(
             f"[callback] {name}: Mismatched number of outputs from callback. Expected: {len(result_avals)}, "
@@ -80,8 +83,14 @@ def _call(
     return tuple([_checked(r, aval, i, name) for i, (r, aval) in enumerate(zip(results, result_avals, strict=True))])
 
 
+def _strong(value: Any) -> Any:
+    return runtime.array_alias(value, value.aval.strip_weak_type()) if value.weak_type else value
+
+
 def _checked(result: Any, aval: Any, index: int, name: str) -> np.ndarray:
     value = np.asarray(result)
+    if value.dtype == aval.dtype and value.shape == aval.shape:
+        return value
     for what, promised, actual in (
         ("shape", aval.shape, value.shape),
         ("dtype", aval.dtype, value.dtype),

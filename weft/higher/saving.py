@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft import runtime
-from weft.core import kinds, rewrite, source_info
+from weft.core import effects, kinds, rewrite, source_info
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -238,7 +238,7 @@ def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy
     needed = {atom for atom in residuals if type(atom) is Var}
     again = []
     for eqn in reversed(jaxpr.eqns):
-        if any(v in needed and v not in keepable for v in eqn.outvars):
+        if any(v in needed and v not in keepable for v in eqn.outvars) or _shows_again(policy, eqn):
             again.append(eqn)
             needed.update(atom for atom in eqn.invars if type(atom) is Var)
     kept = [v for eqn in jaxpr.eqns for v in eqn.outvars if v in needed and v in keepable]
@@ -268,6 +268,12 @@ def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy
     stay = [*range(start), *[start + place for place in reads], *range(start + len(jaxpr.invars), len(in_avals))]
     program = program.replace(invars=[program.invars[place] for place in stay])
     return Kept(ClosedJaxpr(known, consts), ClosedJaxpr(program, made.consts), reads, split.out_live)
+
+
+def _shows_again(policy: Policy, eqn: JaxprEqn) -> bool:
+    """Whether a print or callback happens in the second computation too, to show that there is one."""
+    shown = effects.debug_effect in eqn.effects or effects.ordered_debug_effect in eqn.effects
+    return shown and not eqn.outvars and not may_keep(policy, eqn)
 
 
 def _with_calls_inlined(jaxpr: Jaxpr) -> Jaxpr:
