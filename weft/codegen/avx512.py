@@ -15,7 +15,7 @@ from weft.codegen.lanes import FLOAT_BITS, Lanes, V, literal
 _CURRENT_ROUNDING = "4"
 _RANGE_MIN, _RANGE_MAX = "4", "5"  # the sign is that of the chosen operand
 _RANGE_NEARER = "2"  # the smaller magnitude with the sign of the first operand, the number where one is NaN
-_MANTISSA_FROM_1 = "12"  # in [1, 2); of -0 as of 0, NaN of what is below
+_MANTISSA_FROM_1, _MANTISSA_AROUND_1 = "12", "15"  # in [1, 2), [0.75, 1.5); of -0 as of 0, NaN of what is below
 
 
 def scale(x: V, k: V) -> V | None:
@@ -39,20 +39,28 @@ def mantissa_and_exponent(x: V) -> tuple[V, V] | None:
 
     Zeros give 1 and -inf, infinity 1 and infinity, what is below zero NaN.
     """
-    lanes = x.lanes
-    if not lanes.writer.avx512:
+    if not x.lanes.writer.avx512:
         return None
-    bits = FLOAT_BITS[x.element]
-    short = lanes.width * bits < 128
-    per = 128 // bits if short else min(lanes.width, 512 // bits)
-    narrow, mantissas, exponents = Lanes(lanes.writer, per), [], []
-    for start in range(0, lanes.width, per):
-        part = _widened(x, narrow) if short else _slice(x, narrow, start)
-        mantissas.append(_unary(part, "getmant", _MANTISSA_FROM_1))
-        exponents.append(_unary(part, "getexp", ""))
-    if short:
-        return _narrowed(mantissas[0], lanes, narrow, x.element), _narrowed(exponents[0], lanes, narrow, x.element)
-    return _joined(mantissas, lanes, per, x.element), _joined(exponents, lanes, per, x.element)
+    return _each(x, lambda a: _unary(a, "getmant", _MANTISSA_FROM_1)), _each(x, lambda a: _unary(a, "getexp", ""))
+
+
+def mantissa_and_power(x: V) -> tuple[V, V] | None:
+    """The same with m in [0.75, 1.5)."""
+    if not x.lanes.writer.avx512:
+        return None
+    m = _each(x, lambda a: _unary(a, "getmant", _MANTISSA_AROUND_1))
+    return m, _each(x, lambda a: _unary(a, "getexp", "")) - _each(m, lambda a: _unary(a, "getexp", ""))
+
+
+def _each(x: V, function: Callable[[V], str]) -> V:
+    """``function`` of every 512-bit part, of a vector of at least 128 bits where that is less."""
+    lanes, bits = x.lanes, FLOAT_BITS[x.element]
+    if lanes.width * bits < 128:
+        wide = Lanes(lanes.writer, 128 // bits)
+        return _narrowed(function(_widened(x, wide)), lanes, wide, x.element)
+    per = min(lanes.width, 512 // bits)
+    narrow = Lanes(lanes.writer, per)
+    return _joined([function(_slice(x, narrow, s)) for s in range(0, lanes.width, per)], lanes, per, x.element)
 
 
 def _widened(x: V, wide: Lanes) -> V:
@@ -150,3 +158,19 @@ def lookup(table: Sequence[float], index: V) -> V:
     if lanes.width < 16:
         return V(lanes, "float", lanes.shuffle(found, "poison", "float", range(lanes.width), 16))
     return V(lanes, "float", found)
+
+
+def lookup_f64(table: Sequence[float], index: V) -> V:
+    """table[index & 15] of 16 doubles, the same; ``index`` is of i64."""
+    lanes, wide = index.lanes, Lanes(index.lanes.writer, 8)
+    first, second = (
+        "<" + ", ".join(f"double {literal(c, 'double')}" for c in table[start : start + 8]) + ">" for start in (0, 8)
+    )
+    type_, name = wide.type("double"), "llvm.x86.avx512.vpermi2var.pd.512"
+
+    def find(part: V) -> str:
+        return lanes.writer.call(name, type_, [(type_, first), (wide.type("i64"), part.text), (type_, second)])
+
+    if lanes.width < 8:
+        return _narrowed(find(_widened(index, wide)), lanes, wide, "double")
+    return _joined([find(_slice(index, wide, start)) for start in range(0, lanes.width, 8)], lanes, 8, "double")

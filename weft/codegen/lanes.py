@@ -200,6 +200,11 @@ class V:
             result = result.fma(self, c)
         return result
 
+    def polynomial_of_halves(self, square: V, coefficients: Sequence[float | V]) -> V:
+        """The same as even powers plus odd ones, each by Horner in ``square``: half as long a chain of results."""
+        one, other = square.polynomial(coefficients[-1::-2][::-1]), square.polynomial(coefficients[-2::-2][::-1])
+        return other.fma(self, one)
+
 
 class Lanes:
     """``width`` lanes over a writer."""

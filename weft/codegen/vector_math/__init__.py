@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import error_functions as errors
-from weft.codegen.vector_math import exponential, gamma, hyperbolic, normal_values, roots, trigonometric
+from weft.codegen.vector_math import exponential, gamma, hyperbolic, normal_values, powers, roots, trigonometric
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -26,7 +26,7 @@ NAMES: dict[str, tuple[Function, Function]] = {
     "log": (exponential.log_f32, exponential.log_f64),
     "log1p": (exponential.log1p_f32, exponential.log1p_f64),
     "logistic": (exponential.logistic, exponential.logistic),
-    "pow": (exponential.pow_f32, exponential.pow_f64),
+    "pow": (powers.pow_f32, powers.pow_f64),
     "sin": (trigonometric.sin_f32, trigonometric.sin_f64),
     "cos": (trigonometric.cos_f32, trigonometric.cos_f64),
     "tan": (trigonometric.tan_f32, trigonometric.tan_f64),

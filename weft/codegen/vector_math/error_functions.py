@@ -95,7 +95,8 @@ def _erfc_f32(x: V) -> V:
 
 def _erf_near(x: V) -> V:
     """erf x - x for |x| < 0.84."""
-    return x * (x * x).polynomial(ERF_F64)
+    z = x * x
+    return x * z.polynomial_of_halves(z * z, ERF_F64)
 
 
 def _erfc_far(a: V) -> V:
@@ -106,7 +107,8 @@ def _erfc_far(a: V) -> V:
         lanes.select(near, lanes.constant(p, "double"), q)
         for p, q in zip(padding + ERFC_NEAR_F64, ERFC_FAR_F64, strict=True)
     ]
-    g = (lanes.select(near, a - 1.0, 2.0) / (a + 1.0)).polynomial(chosen)
+    t = lanes.select(near, a - 1.0, 2.0) / (a + 1.0)
+    g = t.polynomial_of_halves(t * t, chosen)
     square, low = pairs.two_product(a, a)
     high, rest = pairs.fast_two_sum(-square, a.like(-0.5625))
     high, error = pairs.fast_two_sum(high, g)

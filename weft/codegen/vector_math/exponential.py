@@ -1,4 +1,4 @@
-"""exp, exp2, expm1, log, log1p, logistic, pow.
+"""exp, exp2, expm1, log, log1p, logistic.
 
 exp:  x = k ln 2 + r, |r| <= ln 2 / 2, a polynomial in r, a scaling by 2**k that rounds once, also to subnormals.
 log:  x = 2**k m, m near 1, s = f / (2 + f) with f = m - 1, log m = 2 atanh s (Tang; fdlibm e_log.c has the same form).
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import pairs
-from weft.codegen.vector_math.coefficients import EXP2_LITE, EXP_F64, EXP_LITE, LOG2_LITE, LOG_F64, LOG_LITE
-from weft.codegen.vector_math.pairs import Pair
+from weft.codegen.vector_math.coefficients import EXP_F64, EXP_LITE, LOG_F64, LOG_LITE
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -74,14 +73,13 @@ def reduce_exp(x: V) -> tuple[V, V, V]:
 
 def exp_parts(high: V, low: V | None = None) -> tuple[V, V, V]:
     """exp(high + low) = (head + tail) * 2**k, head in [0.7, 1.42], float64, relative error below 2**-57 or so."""
-    k, r, tail = reduce_exp(high)
-    if low is not None:  # low may be large beside an ulp of r: make the tail small again
-        r, tail = pairs.two_sum(r, tail + low)
-    q = (r * r).fma(r.polynomial(EXP_F64), tail)
-    head = r + q  # exp r - 1
-    rest = (r - head) + q
-    one = head + 1.0
-    return one, (head - (one - 1.0)) + rest, k
+    k = (high * LOG2_E).rint()
+    rest = k * -LN2_LOW if low is None else k.fma(-LN2_LOW, low)
+    r, tail = pairs.fast_two_sum(k.fma(-LN2_HIGH, high), rest)
+    one, rest = pairs.fast_two_sum(r.like(1.0), r)
+    square = r * r
+    head, tail = pairs.fast_two_sum(one, rest + square.fma(r.polynomial_of_halves(square, EXP_F64), tail))
+    return head, tail, k
 
 
 def exp_f32(emit: Emitter, x: V) -> V:
@@ -90,7 +88,7 @@ def exp_f32(emit: Emitter, x: V) -> V:
 
 def exp_small_f32(x: V) -> V:
     """exp where |x| is below 110."""
-    return _scaled_exp(*_reduced(x))
+    return _scaled_exp(*reduced(x))
 
 
 def exp_f64(emit: Emitter, x: V) -> V:
@@ -99,18 +97,18 @@ def exp_f64(emit: Emitter, x: V) -> V:
 
 def exp_ordinary_f64(x: V) -> V:
     """exp where |x| is below 746."""
-    return _scaled_exp(*_reduced(x))
+    return _scaled_exp(*reduced(x))
 
 
 def _exp_of_any(x: V) -> V:
     """Of a huge x, k is huge as well and r anything: the scaling alone makes the result."""
-    k, r = _reduced(x)
+    k, r = reduced(x)
     bounded = avx512.within(r, 0.5)
     assert bounded is not None
     return _scaled_exp(k, bounded)
 
 
-def _reduced(x: V) -> tuple[V, V]:
+def reduced(x: V) -> tuple[V, V]:
     """k, and r = x - k ln 2."""
     high, low = (LN2_HIGH_F32, LN2_LOW_F32) if x.element == "float" else (LN2_HIGH, LN2_LOW)
     k = (x * LOG2_E).rint()
@@ -262,22 +260,6 @@ def log_lite(x: V) -> V:
     return k.fma(LN2, s * (s * s).polynomial(LOG_LITE))
 
 
-def log_pair(f: V, k: V) -> Pair:
-    """k ln 2 + log(1 + f) as an unevaluated sum, error about 2**-65, for 1 + f in [0.7, 1.42]."""
-    below, low = pairs.fast_two_sum(f.like(2.0), f)
-    inverse = 1.0 / below
-    quotient = f * inverse
-    rest = (-quotient).fma(low, (-quotient).fma(below, f))
-    s = pairs.fast_two_sum(quotient, rest * inverse)
-    z = pairs.square(s)
-    third = pairs.scale(z, (6.66666666666666629659e-01, 3.70074341541718826e-17))
-    inner = pairs.fast_two_sum(third[0], (z[0] * z[0]).fma(z[0].polynomial(LOG_F64), third[1]))
-    product = pairs.multiply(s, inner)
-    result = pairs.add((s[0] * 2.0, s[1] * 2.0), product)
-    scaled = pairs.two_sum(k * LN2_HIGH, result[0])
-    return pairs.fast_two_sum(scaled[0], scaled[1] + k.fma(LN2_LOW, result[1]))
-
-
 def log1p_sum_f32(x: V, tail: V | None = None) -> V:
     """log(1 + x + tail), tail small beside x: log of the sum with its rounding error as a correction."""
     lanes = x.lanes
@@ -314,71 +296,3 @@ def log1p_sum_f64(x: V, tail: V) -> V:
     near = k.eq(0.0)
     correction = x.lanes.select(near, tail, error + tail) / u
     return _log_sum_f64(x.lanes.select(near, x, m - 1.0), k, correction)
-
-
-# pow
-
-
-def pow_f32(emit: Emitter, x: V, y: V) -> V:
-    """Through float64: exp2(y log2 x) with 34 bits after an exact reduction."""
-    d = x.abs().f64()
-    m, k = split(d, SQRT_HALF_BITS["double"])
-    s = (m - 1.0) / (m + 1.0)
-    logarithm = s.fma((s * s).polynomial(LOG2_LITE), k)
-    power = clamp(logarithm * y.f64(), -300.0, 300.0)
-    n = power.rint()
-    return _pow_edges(x, y, scale((power - n).polynomial(EXP2_LITE), n).f32())
-
-
-def pow_f64(emit: Emitter, x: V, y: V) -> V:
-    lanes = x.lanes
-    a, shift = normal(x.abs())
-    m, k = split(a, SQRT_HALF_BITS["double"])
-    f = m - 1.0
-    log = log_pair(f, k + shift)
-    bounded = clamp(y, -(2.0**75), 2.0**75)
-    high, low = pairs.two_product(log[0], bounded)
-    low = log[1].fma(bounded, low)
-    usable = high.abs() < 800.0
-    low = lanes.select(usable, low, 0.0)
-    head, tail, k = exp_parts(clamp(high, -800.0, 800.0), low)
-    return _pow_edges(x, y, scale(head + tail, k))
-
-
-def _pow_edges(x: V, y: V, result: V) -> V:
-    """The result where x is positive and both are finite; else, in a cold block, what IEEE 754 asks for.
-
-    Powers 1/2, 1, 2 and -1 are those of sqrt, x, x * x and 1 / x, so that a literal exponent may be rewritten.
-    """
-    lanes = x.lanes
-    ordinary = (x > 0.0) & (x < INF) & (y.abs() < INF)
-    exact = y.eq(0.5) | y.eq(2.0) | y.abs().eq(1.0)
-
-    def rare() -> list[V]:
-        root = lanes.select(x.eq(-INF), INF, (x + 0.0).sqrt())
-        power = lanes.select(y.eq(0.5), root, lanes.select(y.eq(2.0), x * x, lanes.select(y > 0.0, x, 1.0 / x)))
-        return [lanes.select(exact, power, _pow_special(x, y, result))]
-
-    return lanes.cold(exact | ~ordinary, rare, result)[0]
-
-
-def _pow_special(x: V, y: V, result: V) -> V:
-    """IEEE 754 pow at zeros, infinities, negative bases, NaN; ``result`` is |x| ** y for ordinary values."""
-    lanes = x.lanes
-    a, b = x.abs(), y.abs()
-    half = y * 0.5
-    whole = y.rint().eq(y) & (b < INF)
-    odd = whole & half.rint().ne(half)
-    positive = y > 0.0
-    at_zero = lanes.select(positive, lanes.constant(0.0, x.element), INF)
-    at_inf = lanes.select(positive, lanes.constant(INF, x.element), 0.0)
-    result = lanes.select(a.eq(0.0), at_zero, lanes.select(a.eq(INF), at_inf, result))
-    extreme = lanes.select((a > 1.0) ^ positive, lanes.constant(0.0, x.element), INF)
-    extreme = lanes.select(a.eq(1.0), 1.0, extreme)
-    result = lanes.select(b.eq(INF), extreme, result)
-    negative = x.bits() < 0
-    result = lanes.select(negative & odd, -result, result)
-    domain = (x < 0.0) & (a < INF) & (b < INF) & ~whole
-    result = lanes.select(domain, math.nan, result)
-    result = lanes.select(x.compare("uno", y), x + y, result)
-    return lanes.select(y.eq(0.0) | x.eq(1.0), 1.0, result)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
-from weft.codegen.vector_math.coefficients import SINH_F64, TANH_F64
+from weft.codegen.vector_math.coefficients import EXP_UPWARD_F64, SINH_F64
 from weft.codegen.vector_math.exponential import LN2, log1p_sum_f64
 from weft.codegen.vector_math.piecewise_tables import TANH as TANH_PIECES
 
@@ -100,12 +100,24 @@ def _tanh_f32(x: V) -> V:
 
 
 def tanh_f64(emit: Emitter, x: V) -> V:
+    """n / (n + 2) with n = exp(2 abs x) - 1 = 2**k (1 + q) - 1, what q, n + 2 and the quotient round put back.
+
+    k is 0 up to 2 abs x = 0.546, that the rounding of n stays small beside it.
+    """
     lanes, a = x.lanes, x.abs()
-    e = exponential.exp_ordinary_f64(lanes.select(a > 22.0, 44.0, a + a))
-    big = (1.0 - 2.0 / (e + 1.0)).copysign(x)
-    z = x * x
-    small = (z * x).fma(z.polynomial(TANH_F64), x)
-    return lanes.select(a < 0.625, small.copysign(x), lanes.select(x.isnan(), x, big))
+    a = lanes.select(a > 22.0, 22.0, a)
+    a = a + a
+    k = a.fma(exponential.LOG2_E, -0.2885).rint()
+    r = k.fma(-exponential.LN2_LOW, k.fma(-exponential.LN2_HIGH, a))
+    square = r * r
+    q, q_low = pairs.fast_two_sum(r, square * r.polynomial_of_halves(square, EXP_UPWARD_F64))
+    power = exponential.scale(q.like(1.0), k)
+    n = power.fma(q, power - 1.0)
+    below, low = pairs.two_sum(n, n.like(2.0))
+    inverse = 1.0 / below
+    t = n * inverse
+    rest = power.fma(q_low, (-t).fma(low, (-t).fma(below, n)))
+    return rest.fma(inverse, t).copysign(x)
 
 
 # inverses
