@@ -14,7 +14,7 @@ from weft.core import avals, tracebacks
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import DebugInfo, Jaxpr
-from weft.core.tangents import FLOAT0, Undefined, Zero, tangent_aval
+from weft.core.tangents import FLOAT0, Undefined, Zero, is_differentiable, tangent_aval
 from weft.higher import flat, signature, struct
 from weft.higher import jit as jit_module
 from weft.operations import linear as linear_operations
@@ -332,6 +332,12 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     info = DebugInfo("linear_transpose", jit_module.source_of(fun))
     closed, out_avals = tracing.trace_to_jaxpr(function, in_avals, info)
     out_tree = function.out_tree
+    if len({is_differentiable(aval.dtype) for aval in (*in_avals, *out_avals)}) > 1:
+        dtypes_in, dtypes_out = ([aval.dtype for aval in side] for side in (in_avals, out_avals))
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
+            f"functions, but got {dtypes_in} -> {dtypes_out}. The function is {jit_module.source_of(fun)}."
+        )
 
     @tracebacks.boundary
     def transposed(ct: Any) -> Any:

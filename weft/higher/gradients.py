@@ -28,7 +28,7 @@ def canonical_argnums(argnums: Any) -> int | tuple[int, ...]:
 
 
 def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], args: tuple[Any, ...]) -> list[int]:
-    """The places of the differentiated arguments; TypeError if the call has too few."""
+    """The places of the differentiated arguments; TypeError if the call has too few, or one is named twice."""
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     needed = max([number + 1 if number >= 0 else -number for number in numbers], default=0)
     if needed > len(args):
@@ -36,7 +36,10 @@ def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], arg
             f"differentiating with respect to argnums={argnums} requires at least {needed} positional arguments to be "
             f"passed by the caller, but got only {len(args)} positional arguments."
         )
-    return [number % len(args) for number in numbers]
+    places = [number % len(args) for number in numbers]
+    if len({*places}) < len(places):
+        raise TypeError(f"argnums={argnums} names an argument twice; name each argument to differentiate by once.")
+    return places
 
 
 class _Named:
