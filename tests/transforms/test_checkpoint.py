@@ -144,16 +144,21 @@ def test_a_barrier_of_scalars() -> None:
     assert weft.jit(lambda x: weft.lax.optimization_barrier((x, 1.0, 2)))(3.0) == (3.0, 1.0, 2)
 
 
-def test_effects_are_not_run_again() -> None:
-    seen: list[int] = []
+@pytest.mark.oracle
+def test_prints_happen_in_the_second_computation_as_in_jax() -> None:
+    for policy in ("nothing_saveable", "dots_saveable"):
+        counts = []
+        for m, numpy in ((weft, wnp), (jax, jax.numpy)):
+            seen: list[int] = []
 
-    def f(x: Any) -> Any:
-        weft.debug.callback(lambda: seen.append(1))
-        return wnp.sin(wnp.sin(x))
+            def f(x: Any, m: Any = m, numpy: Any = numpy, seen: list[int] = seen) -> Any:
+                m.debug.callback(lambda: seen.append(1))
+                return numpy.sin(numpy.sin(x))
 
-    weft.grad(weft.checkpoint(f))(1.0)
-    weft.effects_barrier()
-    assert len(seen) == 1
+            m.grad(m.checkpoint(f, policy=getattr(m.checkpoint_policies, policy)))(1.0)
+            m.effects_barrier()
+            counts.append(len(seen))
+        assert counts == [2, 2]
 
 
 @pytest.mark.oracle
