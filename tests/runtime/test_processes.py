@@ -204,6 +204,9 @@ def test_sixteen_threads() -> None:
     """The same and different functions, new shapes, eager operations, callbacks, configurations: 3 s, long 60 s."""
     shared = weft.jit(lambda x: jnp.sum(jnp.sin(x) * 2 + 1))
     product = weft.jit(lambda x: x @ x)
+    total = weft.jit(lambda x: jnp.sum(x))
+    scalar = weft.ShapeDtypeStruct((), np.float32)
+    calling = weft.jit(lambda x: weft.pure_callback(lambda v: np.asarray(total(v)), scalar, x) + 1)
     failures: list[str] = []
     calls = [0] * 16
     deadline = time.monotonic() + (60 if LONG else 3)
@@ -227,6 +230,8 @@ def test_sixteen_threads() -> None:
                     failures.append("configuration")
             if float((jnp.ones(k) + k).max()) != k + 1:
                 failures.append(f"eager {k}")
+            if float(calling(jnp.ones(k))) != k + 1:
+                failures.append(f"callback {k}")
 
     threads = [threading.Thread(target=work, args=(number,)) for number in range(16)]
     for thread in threads:
