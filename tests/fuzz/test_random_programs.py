@@ -1,11 +1,13 @@
 """Random programs: jit gives eager's bits whatever the strides; both agree with the reference interpreter and JAX.
 
-Runs for 15 s (3 minutes where the variable CI is set) and at least 500 programs; ``WEFT_FUZZ_EXAMPLES=50000`` is the
-long mode. A failure shrinks, and its smallest form is written to ``repro.py``.
+Runs for 15 s (3 minutes where the variable CI is set, else ``WEFT_FUZZ_SECONDS``) and at least 500 programs, the same
+each time; ``WEFT_FUZZ_EXAMPLES=50000`` is the long mode, with other programs each time. A failure shrinks, and its
+smallest form is written to ``repro.py``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -31,11 +33,11 @@ except ImportError:
     jax = None
 
 LONG = os.environ.get("WEFT_FUZZ_EXAMPLES")
-SECONDS = 180 if os.environ.get("CI") else 15
+SECONDS = float(os.environ.get("WEFT_FUZZ_SECONDS") or (180 if os.environ.get("CI") else 15))
 AT_LEAST = min(500, int(LONG or 500))
 JAX_EVERY = 5  # its compilations take most of the time
 REPRO = Path("repro.py")
-COUNT = {"programs": 0, "jax": 0}
+COUNT = {"programs": 0, "jax": 0, "failed": 0}
 STARTED = [0.0]
 
 # The reference rounds each primitive as the kernels do; what remains is the ulps of vector math, amplified by
@@ -119,24 +121,35 @@ def check_jax(program: Program, arrays: list[np.ndarray], ours: list[np.ndarray]
     COUNT["jax"] += 1
 
 
+class Enough(BaseException):
+    """Ends the run: hypothesis would go on to draw programs, at 5 ms each."""
+
+
 def over() -> bool:
     """Whether enough was done: as many programs as fit in the time, and at least 500."""
-    return not LONG and COUNT["programs"] >= AT_LEAST and time.monotonic() - STARTED[0] > SECONDS
+    return (
+        (not LONG or "WEFT_FUZZ_SECONDS" in os.environ)
+        and not COUNT["failed"]  # it shrinks first
+        and COUNT["programs"] >= AT_LEAST
+        and time.monotonic() - STARTED[0] > SECONDS
+    )
 
 
 @settings(
     max_examples=int(LONG) if LONG else 20_000,
     deadline=None,
-    derandomize=True,
+    derandomize=not LONG,
+    database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
 @given(programs())
 def random_programs(program: Program) -> None:
     if over():
-        return
+        raise Enough
     try:
         check(program)
     except Exception:
+        COUNT["failed"] += 1
         REPRO.write_text(program.repro())  # the last one to fail is the smallest
         raise
     COUNT["programs"] += 1
@@ -145,12 +158,31 @@ def random_programs(program: Program) -> None:
 def test_random_programs(capsys: pytest.CaptureFixture[str]) -> None:
     STARTED[0] = time.monotonic()
     try:
-        random_programs()
+        with contextlib.suppress(Enough):
+            random_programs()
     finally:
         with capsys.disabled():
             spent = time.monotonic() - STARTED[0]
             print(f"\nfuzz: {COUNT['programs']} programs, {COUNT['jax']} of them beside JAX, {spent:.0f} s")
     assert COUNT["programs"] >= AT_LEAST
+
+
+def test_a_failure_shrinks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every running sum were wrong, what is left of a program is a running sum, even if the time is over."""
+
+    def wrong(program: Program) -> None:
+        assert all(step.name != "cumsum" for step in program.steps)
+
+    here = sys.modules[__name__]
+    monkeypatch.setattr(here, "check", wrong)
+    monkeypatch.setattr(here, "REPRO", tmp_path / "repro.py")
+    monkeypatch.setattr(here, "COUNT", {"programs": 0, "jax": 0, "failed": 0})
+    monkeypatch.setattr(here, "STARTED", [time.monotonic() - SECONDS - 1])
+    with pytest.raises(AssertionError):
+        random_programs()
+    text = (tmp_path / "repro.py").read_text()
+    steps = [line for line in text.splitlines() if line.startswith("    v")]
+    assert len(steps) == 1 and "m.cumsum" in steps[0]
 
 
 def test_a_repro_runs_on_its_own(tmp_path: Path) -> None:

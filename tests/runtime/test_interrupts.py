@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-PROGRAM = """
+PROGRAM = '''
 import os, signal, sys, threading, time
 import numpy as np
 import weft, weft.numpy as jnp
@@ -22,10 +22,19 @@ small = jnp.ones(10)
 f(small)
 {setup}
 
+def now():
+    return time.perf_counter(), time.process_time() / weft.runtime.Pool.get_threads()
+
+def since(start):
+    """Seconds; on a machine that others keep busy, those that this process had."""
+    wall, own = (end - begin for end, begin in zip(now(), start))
+    assert wall < 10
+    return min(wall, own)
+
 def interrupt():
     global sent
     time.sleep({after})
-    sent = time.perf_counter()
+    sent = now()
     os.kill(os.getpid(), signal.SIGINT)
 
 def attempt():
@@ -37,19 +46,19 @@ def attempt():
         while True:
             {work}
     except KeyboardInterrupt:
-        elapsed = time.perf_counter() - sent
+        elapsed = since(sent)
     killer.join()
     return elapsed
 
 times, rests = [], []
 for _ in range(3):
     times.append(attempt())
-    start = time.perf_counter()
+    start = now()
     weft.runtime.stream_drain()
-    rests.append(time.perf_counter() - start)
+    rests.append(since(start))
     assert float(f(small)) == 11
 print(min(times), min(rests))
-"""
+'''
 
 CASES = {
     "many kernels": (
