@@ -71,7 +71,8 @@ class OOBError(JaxException):
 
     @classmethod
     def reported(cls, report: Report, payload: Sequence[Any]) -> JaxException:
-        return cls(report.source, *report.facts, payload[0])
+        primitive_name, operand_shape = report.facts
+        return cls(report.source, primitive_name, operand_shape, payload[0])
 
     def __str__(self) -> str:
         return (
