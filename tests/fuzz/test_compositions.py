@@ -97,7 +97,10 @@ def test_the_tangent_of_a_repeated_operand_has_the_result_s_shape() -> None:
         assert float(weft.vjp(f, 2.0)[1](x)[0]) == float(weft.grad(lambda s, f=f: f(s).sum())(2.0))
 
 
-@pytest.mark.parametrize("f", [jnp.sort, lambda v: jnp.where(v > 0, v * v, v), weft.jit(jnp.sin)], ids=str)
+SHAPED = {"sort": jnp.sort, "where": lambda v: jnp.where(v > 0, v * v, v), "sin": weft.jit(jnp.sin)}
+
+
+@pytest.mark.parametrize("f", SHAPED.values(), ids=SHAPED)
 def test_second_derivatives_of_rules_that_call_jitted_functions(f: Any) -> None:
     """Values that a rule computes beside tangents, in one jitted call, are no tangents."""
     g = weft.custom_jvp(lambda v: f(v) * v)
