@@ -124,3 +124,38 @@ def test_a_jitted_call_of_values_and_tangents_in_a_rule() -> None:
 
     for run in (weft.grad(weft.grad(f)), weft.jit(weft.grad(weft.grad(f))), weft.hessian(f)):
         assert float(run(0.3)) == pytest.approx(-np.sin(0.3), rel=1e-6)
+
+
+WITHIN_A_MAPPED_RULE = {
+    "where": lambda v: jnp.where(v > 0, jnp.sqrt(jnp.where(v > 0, v, 1.0)), v),
+    "switch": lambda v: weft.lax.switch(1, [jnp.sin, jnp.cos], v),
+    "fori_loop": lambda v: weft.lax.fori_loop(0, 3, lambda i, s: jnp.sin(s) * v, v),
+    "scan": lambda v: weft.lax.scan(lambda s, a: (jnp.tanh(s * a) + a, s), v[0], v)[1],
+    "checkpoint": lambda v: weft.checkpoint(lambda a: jnp.where(a > 0.1, a * 2, jnp.sin(a)))(v) * v,
+    "derivative": lambda v: weft.grad(lambda a: (weft.checkpoint(jnp.sin)(a) * a).sum())(v),
+    "custom_vjp": lambda v: _with_its_own_vjp(v) * v,
+}
+
+
+@weft.custom_vjp
+def _with_its_own_vjp(v: Any) -> Any:
+    return jnp.sin(v)
+
+
+_with_its_own_vjp.defvjp(lambda v: (jnp.sin(v), v), lambda v, ct: (jnp.cos(v) * ct,))
+
+
+@pytest.mark.parametrize("f", WITHIN_A_MAPPED_RULE.values(), ids=WITHIN_A_MAPPED_RULE)
+def test_gradients_of_mapped_rules_that_differentiate(f: Any) -> None:
+    """The values that such a rule computes are no tangents, whatever lies between it and the gradient."""
+    ruled = weft.custom_jvp(f)
+    ruled.defjvp(lambda primals, tangents: weft.jvp(f, primals, tangents))
+    scales = jnp.array([0.5, 1.0, 1.5])
+
+    def total(function: Any, x: Any) -> Any:
+        return weft.vmap(lambda s: function(x * s))(scales).sum()
+
+    value, slope = weft.value_and_grad(lambda x: total(ruled, x))(jnp.asarray(X, jnp.float32))
+    assert near(np.asarray(value, np.float64), np.asarray(total(f, jnp.asarray(X, jnp.float32)), np.float64), 1e-6)
+    expected = weft.grad(lambda x: sum(f(x * s).sum() for s in (0.5, 1.0, 1.5)))(jnp.asarray(X, jnp.float32))
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)

@@ -141,6 +141,9 @@ def test_an_unseen_error_disturbs_nobody() -> None:
     for _ in range(300):
         run(callback(fail), zeros())
     assert np.asarray(run(add_one(), zeros()))[0] == 1
+    with pytest.raises(KeyError):  # here, and not in a later test
+        runtime.stream_barrier()
+    runtime.stream_barrier()
 
 
 def test_memory_that_runs_out_on_the_stream() -> None:

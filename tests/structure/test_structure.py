@@ -210,7 +210,7 @@ def test_every_exception_to_a_rule_has_its_reason(path: Path) -> None:
 
 COMPILING = [path for path in SOURCES if path.parent.name in ("compiler", "loops", "codegen", "vector_math")]
 # words that name an instruction of a plan, the tree of cumulative operations, a comparison, as well as a primitive
-NO_PRIMITIVES = {"copy", "scan", "le", "name"}
+NO_PRIMITIVES = {"check", "copy", "scan", "le", "name"}
 # the emitter's words are those of the operations, which NumPy evaluates by their references
 SPEAKS_OPERATIONS = "weft.loops.numpy_emit"
 

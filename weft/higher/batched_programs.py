@@ -23,7 +23,7 @@ from weft.higher import bodies, callbacks, calls, checkpoint, custom_jvp, custom
 from weft.higher import branches as branches_module
 from weft.operations import convert, linear, logic, reductions
 from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
-from weft.transforms.batching import batch_jaxpr, map_flat, rules, without_dim
+from weft.transforms.batching import batch_jaxpr, map_flat, rules, with_dim, without_dim
 
 
 def _call(
@@ -160,6 +160,26 @@ def _custom_vjp(
     program, captured = calls.close_over(program)
     mapped = MappedVjpRule(rule, axis, tuple(dims[len(values) - rule.in_tree.num_leaves :]))
     outs = custom_vjp.custom_vjp_call_p.bind(*captured, *values, call_jaxpr=program, rule=mapped, **params)
+    return outs, [0] * len(outs)
+
+
+def _custom_lin(
+    axis: Axis, values: list[Any], dims: list[Dim], *, rule: custom_vjp.VjpRule, num_res: int, in_zeros: Any,
+    in_avals: Any, out_avals: Any, res_tree: Any, **params: Any,
+) -> Any:  # fmt: skip
+    """The linear equation of a custom_vjp function that a rule differentiates while it is mapped."""
+    moving = iter(dims[num_res:])
+    in_dims = tuple([None if zero else next(moving) for zero in in_zeros])
+    outs = custom_vjp.custom_lin_p.bind(
+        *values,
+        rule=MappedVjpRule(rule, axis, in_dims),
+        num_res=num_res,
+        in_zeros=in_zeros,
+        in_avals=[with_dim(aval, axis.size, dim) for aval, dim in zip(in_avals, in_dims, strict=True)],
+        out_avals=[with_dim(aval, axis.size, 0) for aval in out_avals],
+        res_tree=(res_tree, dims[:num_res]),
+        **params,
+    )
     return outs, [0] * len(outs)
 
 
@@ -332,6 +352,7 @@ _RULES: dict[Any, Callable[..., Any]] = {
     checkpoint.checkpoint_p: _checkpoint,
     custom_jvp.custom_jvp_call_p: _custom_jvp,
     custom_vjp.custom_vjp_call_p: _custom_vjp,
+    custom_vjp.custom_lin_p: _custom_lin,
     scan.scan_p: _scan,
     loops.while_p: _while,
     branches_module.cond_p: _branch,

@@ -62,6 +62,14 @@ class BatchTrace(Trace):
         self.parent = parent
         self.axis = axis
 
+    @property
+    def records_tangents(self) -> bool:  # type: ignore[override]
+        return self.parent.records_tangents
+
+    def owns(self, value: Any) -> bool:
+        """Whether a value is one that the enclosing trace owns, mapped."""
+        return type(value) is BatchTracer and value._trace is self and self.parent.owns(value.value)
+
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         values, dims = self.split(args)
         name = self.axis.name

@@ -41,7 +41,7 @@ class TangentTrace(DynamicJaxprTrace):
             if type(x) is DynamicJaxprTracer and x._trace is self:
                 if primitive.linearize is not None and type(primitive.kind) is kinds.Higher:
                     inner: ClosedJaxpr = primitive.kind.inline(params)
-                    if not _reaches_all(inner.jaxpr, tuple([self.owns(x) for x in args])):
+                    if not all(_reached(inner.jaxpr, tuple([self.owns(x) for x in args]))):
                         return eval_jaxpr(inner.jaxpr, inner.consts, *args)  # some results are values
                 return super().process(primitive, args, params)
         with set_current(self.parent):
@@ -58,18 +58,29 @@ class TangentTrace(DynamicJaxprTrace):
         return super().constant(value)
 
 
-def _reaches_all(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> bool:
-    """Whether every result of a program depends on the inputs that ``moving`` marks; remembered on it."""
-    key: Any = ("reaches all", moving)
+def _reached(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> tuple[bool, ...]:
+    """Which results of a program depend on the inputs that ``moving`` marks; remembered on it."""
+    key: Any = ("reached", moving)
     return jaxpr.memoize(key, lambda jaxpr: _depends(jaxpr, moving))
 
 
-def _depends(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> bool:
+def _depends(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> tuple[bool, ...]:
     reached = {v for v, has in zip(jaxpr.invars, moving, strict=True) if has}
+
+    def moves(atom: Any) -> bool:
+        return type(atom) is not Literal and atom in reached
+
     for eqn in jaxpr.eqns:
-        if any(type(atom) is not Literal and atom in reached for atom in eqn.invars):
+        given = tuple([moves(atom) for atom in eqn.invars])
+        if not any(given):
+            continue
+        kind = eqn.primitive.kind
+        if eqn.primitive.linearize is not None and type(kind) is kinds.Higher:  # a call: result by result
+            within = _reached(kind.inline(eqn.params).jaxpr, given)
+            reached.update([v for v, has in zip(eqn.outvars, within, strict=True) if has])
+        else:
             reached.update(eqn.outvars)
-    return all(type(atom) is not Literal and atom in reached for atom in jaxpr.outvars)
+    return tuple([moves(atom) for atom in jaxpr.outvars])
 
 
 class LinearizeTracer(jvp_module.JVPTracer):
