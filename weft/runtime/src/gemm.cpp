@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "buffer.h"
+#include "gemm_batch.h"
 #include "gemm_kernels.h"
 #include "module.h"
 #include "plan.h"
@@ -50,10 +51,6 @@ constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is 
 constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
 constexpr double kTileNs = 6;  // a tile's fixed cost
 
-struct BatchDim {
-  int64_t extent, a, b, c;  // strides in bytes
-};
-
 int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
@@ -63,15 +60,15 @@ enum class Form { none, flat, grid, rows };
 class GemmStep final : public Step {
  public:
   Status run(Frame& frame) const override {
-    if (m == 0 || n == 0 || batch_count == 0) return Status::ok;
+    if (m == 0 || n == 0 || batch.count == 0) return Status::ok;
     Job job{this, &frame, frame.number, a.address(frame), b.address(frame), c.address(frame), 1, false};
     job.threads = pool_worth(cost) ? pool_threads() : 1;
-    double one = cost / double(batch_count);
-    if (batch_count > 1 && job.threads > 1 && (batch_count >= 4 * job.threads || one < 20000)) {
+    double one = cost / double(batch.count);
+    if (batch.count > 1 && job.threads > 1 && (batch.count >= 4 * job.threads || one < 20000)) {
       job.threads = 1;
-      pool_run(run_products, &job, batch_count, 1, cost);
+      pool_run(run_products, &job, batch.count, 1, cost);
     } else {
-      run_products(&job, 0, batch_count);
+      run_products(&job, 0, batch.count);
     }
     if (job.failed.load(std::memory_order_relaxed)) return Status::no_memory;
     return stream_cancelled(frame.number) ? Status::cancelled : Status::ok;
@@ -85,8 +82,7 @@ class GemmStep final : public Step {
   int64_t m = 0, n = 0, k = 0;
   int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // strides in elements; c's columns are contiguous
   Place a{}, b{}, c{};
-  std::vector<BatchDim> batch;
-  int64_t batch_count = 1;
+  GemmBatch batch;
   double cost = 0;
 
   void plan() {
@@ -96,7 +92,7 @@ class GemmStep final : public Step {
     int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
     double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
     double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;
-    cost = double(batch_count) * (20 + (vector ? 0 : kTileNs * double(tiles)) + std::max(flops, bytes * (bytes < kLargeVectorBytes ? 0.012 : 0.05)));
+    cost = double(batch.count) * (20 + (vector ? 0 : kTileNs * double(tiles)) + std::max(flops, bytes * (bytes < kLargeVectorBytes ? 0.012 : 0.05)));
     span = kGemmBlock * kernels->depth;
     in_place = kernels->strided != nullptr && b_column == 1 && n * k * kernels->source_bytes <= kInPlaceBytes &&
                (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
@@ -129,7 +125,7 @@ class GemmStep final : public Step {
 
   // Calls function(context, low, high) over 0..total, on the pool if this product may.
   void each(const Product& product, ChunkFunction function, void* context, int64_t total) const {
-    if (product.job->threads > 1 && total > 1) pool_run(function, context, total, 1, cost / double(batch_count));
+    if (product.job->threads > 1 && total > 1) pool_run(function, context, total, 1, cost / double(batch.count));
     else function(context, 0, total);
   }
 
@@ -139,13 +135,7 @@ class GemmStep final : public Step {
     for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
       Product product{job, job->a, job->b, job->c};
       int64_t rest = item;
-      for (size_t d = step.batch.size(); d-- > 0;) {
-        int64_t index = rest % step.batch[d].extent;
-        rest /= step.batch[d].extent;
-        product.a += index * step.batch[d].a;
-        product.b += index * step.batch[d].b;
-        product.c += index * step.batch[d].c;
-      }
+      step.batch.move(rest, product.a, product.b, product.c);
       step.multiply(product);
     }
   }
@@ -617,44 +607,11 @@ class GemmStep final : public Step {
   bool by_part = false;       // the epilogue runs on tiles, else on rows
 };
 
-bool invalid(const char* message) {
-  PyErr_SetString(PyExc_ValueError, message);
-  return false;
-}
-
-bool read_batch(PyObject* batch, GemmStep* step) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(batch); ++i) {
-    long long extent, sa, sb, sc;
-    if (!PyTuple_Check(PyTuple_GET_ITEM(batch, i)) ||
-        !PyArg_ParseTuple(PyTuple_GET_ITEM(batch, i), "LLLL", &extent, &sa, &sb, &sc)) {
-      PyErr_Clear();
-      return invalid("[gemm] a batch dimension is (extent, stride of a, of b, of c)");
-    }
-    if (extent < 0 || sa < 0 || sb < 0 || sc < 0 ||
-        __builtin_mul_overflow(step->batch_count, int64_t(extent), &step->batch_count))
-      return invalid("[gemm] a batch dimension has a wrong extent or stride");
-    step->batch.push_back({extent, sa, sb, sc});
-  }
-  return true;
-}
-
-// Bytes from the first to past the last element of a matrix and all of its batch; -1 if that does not fit.
-int64_t reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize,
-              const std::vector<BatchDim>& batch, int64_t BatchDim::* stride) {
-  if (rows == 0 || columns == 0) return 0;
-  __int128 bytes = (__int128(rows - 1) * row + __int128(columns - 1) * column + 1) * itemsize;
-  for (const BatchDim& dim : batch) {
-    if (dim.extent == 0) return 0;
-    bytes += __int128(dim.extent - 1) * (dim.*stride);
-  }
-  return bytes > INT64_MAX ? -1 : int64_t(bytes);
-}
-
 bool read_epilogue(const char* form, PyObject* kernel, const PlaceReader& places, GemmStep* step) {
   static constexpr const char* names[] = {"none", "flat", "grid", "rows"};
   for (int i = 1; i < 4; ++i)
     if (std::strcmp(form, names[i]) == 0) step->form = Form(i);
-  if (step->form == Form::none || step->c_row != step->n) return invalid("[gemm] an epilogue cannot be run like this");
+  if (step->form == Form::none || step->c_row != step->n) return invalid_gemm("[gemm] an epilogue cannot be run like this");
   Ref fields = steal(PyTuple_GetSlice(kernel, 1, PyTuple_GET_SIZE(kernel)));
   if (!fields) return false;
   step->epilogue = make_kernel_step(fields.get(), places);
@@ -676,7 +633,7 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
     return nullptr;
   for (int64_t value : {m, n, k, a_row, a_k, b_k, b_column, c_row})
     if (value < 0 || value > INT64_MAX / 64) {
-      invalid("[gemm] a size or stride is negative or too large");
+      invalid_gemm("[gemm] a size or stride is negative or too large");
       return nullptr;
     }
   step->kernels = gemm_kernels(char(source), char(result));
@@ -685,7 +642,7 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
     return nullptr;
   }
   if (m > 1 && c_row < n) {
-    invalid("[gemm] rows of the result overlap");
+    invalid_gemm("[gemm] rows of the result overlap");
     return nullptr;
   }
   step->result = char(result);
@@ -697,13 +654,13 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
   step->b_k = b_k;
   step->b_column = b_column;
   step->c_row = c_row;
-  if (!read_batch(batch, step.get())) return nullptr;
+  if (!step->batch.read(batch)) return nullptr;
   const int64_t item = step->kernels->source_bytes;
-  int64_t bytes[3] = {reach(m, k, a_row, a_k, item, step->batch, &BatchDim::a),
-                      reach(k, n, b_k, b_column, item, step->batch, &BatchDim::b),
-                      reach(m, n, c_row, 1, step->kernels->result_bytes, step->batch, &BatchDim::c)};
+  int64_t bytes[3] = {step->batch.reach(m, k, a_row, a_k, item, &GemmBatch::Dim::a),
+                      step->batch.reach(k, n, b_k, b_column, item, &GemmBatch::Dim::b),
+                      step->batch.reach(m, n, c_row, 1, step->kernels->result_bytes, &GemmBatch::Dim::c)};
   if (bytes[0] < 0 || bytes[1] < 0 || bytes[2] < 0) {
-    invalid("[gemm] the operands are too large");
+    invalid_gemm("[gemm] the operands are too large");
     return nullptr;
   }
   if (!places.place(a, bytes[0], &step->a) || !places.place(b, bytes[1], &step->b) ||

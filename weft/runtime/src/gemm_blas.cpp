@@ -12,6 +12,7 @@
 #include <cstring>
 #include <vector>
 
+#include "gemm_batch.h"
 #include "module.h"
 #include "plan.h"
 #include "pool.h"
@@ -103,17 +104,13 @@ bool load_blas() {
   return true;
 }
 
-struct BatchDim {
-  int64_t extent, a, b, c;  // strides in bytes
-};
-
 class BlasStep final : public Step {
  public:
   Status run(Frame& frame) const override {
-    if (m == 0 || n == 0 || batch_count == 0) return Status::ok;
-    bool parallel = (batch_count > 1 || most_pieces > 1) && pool_worth(cost);
+    if (m == 0 || n == 0 || batch.count == 0) return Status::ok;
+    bool parallel = (batch.count > 1 || most_pieces > 1) && pool_worth(cost);
     Job job{this, frame.number, pieces(parallel), a.address(frame), b.address(frame), c.address(frame)};
-    int64_t total = batch_count * job.pieces;
+    int64_t total = batch.count * job.pieces;
     if (total > 1 && parallel) pool_run(run_pieces, &job, total, 1, cost);
     else run_pieces(&job, 0, total);
     return Status::ok;
@@ -124,8 +121,7 @@ class BlasStep final : public Step {
   bool ta = false, tb = false;
   int64_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0, itemsize = 4;
   Place a{}, b{}, c{};
-  std::vector<BatchDim> batch;
-  int64_t batch_count = 1;
+  GemmBatch batch;
   int64_t most_pieces = 1;      // a function of shape and dtype only
   bool cut_rows = true;         // along m, else along n
   bool follow_threads = false;  // the bits are those of the whole product, however it is cut
@@ -135,7 +131,7 @@ class BlasStep final : public Step {
     double flops = 2.0 * double(m) * double(n) * double(std::max<int64_t>(k, 1)) * 4;
     double rate = dtype == 'F' ? 90.0 : 45.0;  // flops per ns
     double bytes = double(itemsize) * (double(m) * double(k) + double(k) * double(n) + double(m) * double(n));
-    cost = double(batch_count) * (150 + std::max(flops / rate, bytes * 0.05));
+    cost = double(batch.count) * (150 + std::max(flops / rate, bytes * 0.05));
     cut_rows = n == 1 || (m != 1 && m * 4 >= n);  // packing the other operand again for each piece costs less this way
     int64_t extent = cut_rows ? m : n;
     // A vector times a matrix is bound by memory: pieces of 1 MB. Its kernels are not probed.
@@ -159,7 +155,7 @@ class BlasStep final : public Step {
     if (is_vector()) return most_pieces;
     if (!follow_threads) return std::min<int64_t>(most_pieces, 8);
     int64_t threads = pool_threads();
-    if (!parallel || batch_count >= 4 * threads) return 1;
+    if (!parallel || batch.count >= 4 * threads) return 1;
     int64_t extent = cut_rows ? m : n;
     return std::min(most_pieces, extent >= threads * kLongPiece ? 2 * threads : threads);
   }
@@ -175,13 +171,7 @@ class BlasStep final : public Step {
     for (int64_t item = low; item < high && !stream_cancelled(job.number); ++item) {
       int64_t piece = item % job.pieces, rest = item / job.pieces;
       char *a = job.a, *b = job.b, *c = job.c;
-      for (size_t d = step.batch.size(); d-- > 0;) {
-        int64_t index = rest % step.batch[d].extent;
-        rest /= step.batch[d].extent;
-        a += index * step.batch[d].a;
-        b += index * step.batch[d].b;
-        c += index * step.batch[d].c;
-      }
+      step.batch.move(rest, a, b, c);
       int64_t extent = step.cut_rows ? step.m : step.n;
       step.multiply_range(step.border(extent, job.pieces, piece), step.border(extent, job.pieces, piece + 1), a, b, c);
     }
@@ -273,38 +263,6 @@ bool probe(char dtype, bool rows) {
   return answer > 0;
 }
 
-bool invalid(const char* message) {
-  PyErr_SetString(PyExc_ValueError, message);
-  return false;
-}
-
-bool read_batch(PyObject* batch, BlasStep* step) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(batch); ++i) {
-    long long extent, sa, sb, sc;
-    if (!PyTuple_Check(PyTuple_GET_ITEM(batch, i)) ||
-        !PyArg_ParseTuple(PyTuple_GET_ITEM(batch, i), "LLLL", &extent, &sa, &sb, &sc)) {
-      PyErr_Clear();
-      return invalid("[gemm] a batch dimension is (extent, stride of a, of b, of c)");
-    }
-    if (extent < 0 || sa < 0 || sb < 0 || sc < 0 ||
-        __builtin_mul_overflow(step->batch_count, int64_t(extent), &step->batch_count))
-      return invalid("[gemm] a batch dimension has a wrong extent or stride");
-    step->batch.push_back({extent, sa, sb, sc});
-  }
-  return true;
-}
-
-// Bytes from the first to past the last element of a matrix and all of its batch; -1 if that does not fit.
-int64_t reach(int64_t rows, int64_t columns, int64_t leading, int64_t itemsize, const std::vector<BatchDim>& batch,
-              int64_t BatchDim::* stride) {
-  __int128 bytes = rows == 0 || columns == 0 ? 0 : (__int128(rows - 1) * leading + columns) * itemsize;
-  for (const BatchDim& dim : batch) {
-    if (dim.extent == 0) return 0;
-    bytes += __int128(dim.extent - 1) * (dim.*stride);
-  }
-  return bytes > INT64_MAX ? -1 : int64_t(bytes);
-}
-
 }  // namespace
 
 std::unique_ptr<Step> make_blas_step(PyObject* fields, const PlaceReader& places) {
@@ -320,7 +278,7 @@ std::unique_ptr<Step> make_blas_step(PyObject* fields, const PlaceReader& places
   for (int64_t size : sizes) fits = fits && size >= 0 && size <= INT_MAX;
   for (int64_t ld : leading) fits = fits && ld >= 0 && ld <= INT_MAX;
   if (!fits) {
-    invalid("[gemm] a size is negative or beyond 32 bits, or the dtype is not one of F D");
+    invalid_gemm("[gemm] a size is negative or beyond 32 bits, or the dtype is not one of F D");
     return nullptr;
   }
   step->dtype = char(dtype);
@@ -330,7 +288,7 @@ std::unique_ptr<Step> make_blas_step(PyObject* fields, const PlaceReader& places
   step->m = m;
   step->n = n;
   step->k = k;
-  if (!read_batch(batch, step.get())) return nullptr;
+  if (!step->batch.read(batch)) return nullptr;
   int64_t columns[3] = {ta ? m : k, tb ? k : n, n};
   int64_t rows[3] = {ta ? k : m, tb ? n : k, m};
   for (int i = 0; i < 3; ++i) {
@@ -338,18 +296,18 @@ std::unique_ptr<Step> make_blas_step(PyObject* fields, const PlaceReader& places
     if (rows[i] <= 1) leading[i] = std::max<int64_t>(leading[i], std::max<int64_t>(columns[i], 1));
     leading[i] = std::max<int64_t>(leading[i], 1);
     if (leading[i] < columns[i]) {
-      invalid("[gemm] a leading dimension is shorter than a row");
+      invalid_gemm("[gemm] a leading dimension is shorter than a row");
       return nullptr;
     }
   }
   step->lda = leading[0];
   step->ldb = leading[1];
   step->ldc = leading[2];
-  int64_t bytes[3] = {reach(rows[0], columns[0], leading[0], step->itemsize, step->batch, &BatchDim::a),
-                      reach(rows[1], columns[1], leading[1], step->itemsize, step->batch, &BatchDim::b),
-                      reach(rows[2], columns[2], leading[2], step->itemsize, step->batch, &BatchDim::c)};
+  int64_t bytes[3] = {step->batch.reach(rows[0], columns[0], leading[0], 1, step->itemsize, &GemmBatch::Dim::a),
+                      step->batch.reach(rows[1], columns[1], leading[1], 1, step->itemsize, &GemmBatch::Dim::b),
+                      step->batch.reach(rows[2], columns[2], leading[2], 1, step->itemsize, &GemmBatch::Dim::c)};
   if (bytes[0] < 0 || bytes[1] < 0 || bytes[2] < 0) {
-    invalid("[gemm] the operands are too large");
+    invalid_gemm("[gemm] the operands are too large");
     return nullptr;
   }
   if (!places.place(a, bytes[0], &step->a) || !places.place(b, bytes[1], &step->b) ||
