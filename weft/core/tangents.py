@@ -96,7 +96,8 @@ def with_attributes(value: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """The Python number of one that ``with_attributes`` made; any other value as it is."""
-    return type(value).__mro__[2](value) if isinstance(value, _Scalar) else value
+    kind = _PLAIN.get(type(value))
+    return value if kind is None else kind(value)
 
 
 class Undefined:
