@@ -88,6 +88,9 @@ class WholeNumber(_Scalar, int):
 _NUMBERS: dict[type, type] = {float: Number, complex: ComplexNumber, int: WholeNumber}
 
 
+_PLAIN: dict[type, type] = {Number: float, ComplexNumber: complex}
+
+
 def with_attributes(value: Any) -> Any:
     """A Python number as one with the attributes of an array; any other value as it is."""
     number = _NUMBERS.get(type(value))
