@@ -86,9 +86,7 @@ class WholeNumber(_Scalar, int):
 
 
 _NUMBERS: dict[type, type] = {float: Number, complex: ComplexNumber, int: WholeNumber}
-
-
-_PLAIN: dict[type, type] = {Number: float, ComplexNumber: complex}
+_PLAIN = {number: plain for plain, number in _NUMBERS.items()}
 
 
 def with_attributes(value: Any) -> Any:
