@@ -47,6 +47,11 @@ ALL = (bool_, *SIGNED, *UNSIGNED, *FLOATS, *COMPLEX, *STORAGE_ONLY)
 
 # The dtype of tangents of integers: takes no memory and has no values.
 float0 = np.dtype([("float0", np.void, 0)])
+FLOAT0_OPERAND = (
+    "Called {name} with a float0 array. float0s do not support any operations: they are what integer and boolean "
+    "arguments have for a gradient, and have no values. If you did not expect one, look for a gradient taken with "
+    "respect to an integer; np.zeros(x.shape, float) makes zeros that can be added."
+)
 
 _CANONICAL: dict[np.dtype, np.dtype] = {dtype: dtype for dtype in (*ALL, float0)}
 _NARROW = {int64: int32, uint64: uint32, float64: float32, complex128: complex64}
@@ -302,6 +307,8 @@ _ABOVE = {"standard": _closure(_standard_edges()), "strict": _closure(_strict_ed
 @functools.lru_cache(maxsize=4096)
 def _join(mode: str, nodes: frozenset[Node]) -> Node:
     """The least type above all nodes; TypePromotionError when there is none."""
+    if float0 in nodes:
+        raise TypeError(FLOAT0_OPERAND.format(name="a function"))
     above = _ABOVE[mode]
     common = frozenset.intersection(*(above[node] for node in nodes))
     least = [node for node in common if common <= above[node]]

@@ -1,5 +1,7 @@
 """Extended dtypes before fusion: an array of keys becomes an array of the words that each key consists of.
 
+float0, the dtype of tangents of integers, is one of them here: its elements consist of no words.
+
     k:key<fry>[3]                            k:u32[3,2]
     a = slice[limit_indices=(2,)] k          a = slice[limit_indices=(2, 2)] k
     b = random_bits a                        b = its expansion on u32[2,2]
@@ -13,10 +15,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import dtypes, operations, runtime
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
+
+
+def _is_words(dtype: Any) -> bool:
+    """Whether elements of a dtype are words to the compiler."""
+    return dtypes.is_extended(dtype) or dtype == dtypes.float0
+
+
+def _word_type(dtype: Any) -> tuple[tuple[int, ...], Any]:
+    """(the shape of the words of one element, their dtype)."""
+    return (dtype.physical_shape, dtype.physical_dtype) if dtypes.is_extended(dtype) else ((0,), np.dtype(np.bool_))
 
 
 def has_keys(jaxpr: Jaxpr) -> bool:
@@ -28,16 +42,17 @@ def _has_keys(jaxpr: Jaxpr) -> bool:
     atoms = [*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars]
     for eqn in jaxpr.eqns:
         atoms += eqn.outvars
-    if any(map(dtypes.is_extended, {atom.aval.dtype for atom in atoms})):
+    if any(map(_is_words, {atom.aval.dtype for atom in atoms})):
         return True
     return any(has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params))
 
 
 def physical(aval: Any) -> Any:
     """The aval of the words."""
-    if not dtypes.is_extended(aval.dtype):
+    if not _is_words(aval.dtype):
         return aval
-    return runtime.ShapedArray((*aval.shape, *aval.dtype.physical_shape), aval.dtype.physical_dtype)
+    words, dtype = _word_type(aval.dtype)
+    return runtime.ShapedArray((*aval.shape, *words), dtype)
 
 
 def without_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -61,7 +76,9 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     env: dict[Any, Any] = dict(zip((*jaxpr.constvars, *jaxpr.invars), args, strict=True))
 
     def read(atom: Any) -> Any:
-        return atom.val if isinstance(atom, Literal) else env[atom]
+        if not isinstance(atom, Literal):
+            return env[atom]
+        return atom.val if atom.aval.dtype != dtypes.float0 else np.zeros((0,), np.bool_)
 
     for eqn in jaxpr.eqns:
         outs = _equation(eqn, [_typed(read(atom), atom) for atom in eqn.invars])
@@ -81,14 +98,14 @@ def _called(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
 
 def _typed(value: Any, atom: Any) -> Any:
     """A literal keeps its own type when it is traced again."""
-    if isinstance(atom, Literal) and not atom.aval.weak_type:
+    if isinstance(atom, Literal) and not atom.aval.weak_type and not _is_words(atom.aval.dtype):
         return atom.aval.dtype.type(value)
     return value
 
 
 def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
     kind, params = eqn.primitive.kind, eqn.params
-    keyed = [atom.aval for atom in (*eqn.invars, *eqn.outvars) if dtypes.is_extended(atom.aval.dtype)]
+    keyed = [atom.aval for atom in (*eqn.invars, *eqn.outvars) if _is_words(atom.aval.dtype)]
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)
         if inner is not None and has_keys(inner.jaxpr):
@@ -104,7 +121,7 @@ def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
         rule = eqn.primitive.on_words
         if rule is None:
             raise NotImplementedError(f"[compile] {eqn.primitive.name} of {keyed[0].str_short()} is not supported.")
-        out = rule(operations, eqn.primitive, operands, params, keyed[0].dtype.physical_shape)
+        out = rule(operations, eqn.primitive, operands, params, _word_type(keyed[0].dtype)[0])
         return out if eqn.primitive.multiple_results else [out]
     out = eqn.primitive.bind(*operands, **params)
     return out if eqn.primitive.multiple_results else [out]

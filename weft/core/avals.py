@@ -139,6 +139,8 @@ def is_valid(value: Any) -> bool:
 
 def short_dtype_name(dtype: Any) -> str:
     """float32 -> f32, uint8 -> u8, bool -> bool; an extended dtype names itself."""
+    if dtype == dtypes.float0:
+        return "float0"
     name = dtype.name
     if dtypes.is_extended(dtype):
         return name

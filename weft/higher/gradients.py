@@ -69,7 +69,7 @@ def check_input(word: str, holomorphic: bool, allow_int: bool, leaf: Any, name: 
                 f"The argument is {name()}."
             )
         return
-    if dtypes.is_extended(dtype):
+    if dtypes.is_extended(dtype) and not allow_int:
         raise TypeError(f"{word} requires real- or complex-valued inputs, but got {dtype}. The argument is {name()}.")
     if not is_differentiable(dtype) and not allow_int:
         raise TypeError(

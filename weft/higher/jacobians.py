@@ -15,6 +15,7 @@ import numpy as np
 from weft import runtime, tree_util
 from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
+from weft.core.tangents import FLOAT0
 from weft.higher import derivatives, flat
 from weft.higher import jit as jit_module
 from weft.higher.gradients import Argnums, canonical_argnums, check_input, check_output, split_arguments
@@ -45,6 +46,12 @@ def _split(whole: Any, types: Sequence[Any], axis: int) -> list[Any]:
         parts.append(shape.reshape(part, (*extents[:axis], *aval.shape, *extents[axis + 1 :])))
         start += aval.size
     return parts
+
+
+def _counted(whole: Any, dtype: Any) -> Any:
+    """A Jacobian; with respect to integers it is zeros of their dtype."""
+    aval = avals.get_aval(whole)
+    return assemble.full(aval.shape, 0, dtype) if aval.dtype == FLOAT0 else whole
 
 
 class _Call:
@@ -143,6 +150,7 @@ def jacrev(
         size, basis = _basis(types)
         rows, dims = map_flat(lambda *cts: pullback.pull(list(cts)), Axis(size), basis, [0] * len(basis))
         rows = [in_front(size, row, dim) for row, dim in zip(rows, dims, strict=True)]
+        rows = [_counted(row, aval.dtype) for row, aval in zip(rows, call.types, strict=True)]
         parts = [_split(row, types, 0) for row in rows]
         blocks = []
         for number in range(len(types)):

@@ -224,7 +224,7 @@ def _other_aval(function: Any, call: Call, index: int, leaf: Any) -> Any:
 
 
 def _is_extra_dtype(dtype: np.dtype) -> bool:
-    return dtype.kind == "V" and dtype.type.__module__ == "ml_dtypes"
+    return dtype.kind == "V" and (dtype.type.__module__ == "ml_dtypes" or dtype == dtypes.float0)
 
 
 def _not_an_array(function: Any, call: Call, index: int, leaf: Any) -> TypeError:

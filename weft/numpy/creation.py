@@ -122,7 +122,7 @@ def _fits(value: int, dtype: Any) -> bool:
 
 def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
     own = value.dtype
-    if own.kind in "OSUMmV" and not dtypes.issubdtype(own, np.number):
+    if own.kind in "OSUMmV" and own != dtypes.float0 and not dtypes.issubdtype(own, np.number):
         text = original if not isinstance(original, np.generic | np.ndarray) else str(original)
         raise TypeError(
             f"Value '{text}' with dtype {own} is not a valid JAX array type. "

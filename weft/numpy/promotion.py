@@ -147,7 +147,7 @@ class _Common(NamedTuple):
     weak_type: bool
     inexact: Any
     numeric: Any
-    refused: bool  # typed keys are among the operands
+    refused: bool  # typed keys, or tangents of integers, are among the operands
 
 
 _commons: dict[Any, _Common] = {}
@@ -182,7 +182,7 @@ def common_type(*args: Any) -> _Common:
 
 
 def _new_common(args: tuple[Any, ...]) -> _Common:
-    if any(isinstance(dtype_of(x), dtypes.ExtendedDType) for x in args):
+    if any(isinstance(dtype, dtypes.ExtendedDType) or dtype == dtypes.float0 for dtype in map(dtype_of, args)):
         return _Common(None, False, None, None, True)
     dtype, weak_type = dtypes.result_type(*args, return_weak_type_flag=True)
     return _Common(dtype, weak_type, inexact_dtype(dtype), numeric_dtype(dtype), False)
@@ -194,7 +194,9 @@ def promote_dtypes(*args: Any) -> tuple[Any, ...]:
     if common.refused:
         if len({dtype_of(x) for x in args}) == 1:
             return args
-        raise TypeError(f"typed keys cannot be combined with other dtypes: {', '.join(str(dtype_of(x)) for x in args)}")
+        raise TypeError(
+            f"typed keys and float0 cannot be combined with other dtypes: {', '.join(str(dtype_of(x)) for x in args)}"
+        )
     return tuple([convert(x, common.dtype, common.weak_type) for x in args])
 
 
@@ -215,6 +217,8 @@ def _operands(name: str, args: tuple[Any, ...]) -> _Common:
     check_arraylike(name, *args)
     common = common_type(*args)
     if common.refused:
+        if any(dtype_of(x) == dtypes.float0 for x in args):
+            raise TypeError(dtypes.FLOAT0_OPERAND.format(name=name))
         raise TypeError(f"{name} does not accept dtypes {', '.join(str(dtype_of(x)) for x in args)}.")
     return common
 

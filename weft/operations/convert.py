@@ -16,7 +16,7 @@ from weft import core, dtypes, runtime
 from weft.core import kinds, printer
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_differentiable, is_undefined
-from weft.operations import references
+from weft.operations import key_words, references
 from weft.operations.arithmetic import is_complex, neg, real_part_dtype
 from weft.operations.elementwise import (
     BOOL,
@@ -105,6 +105,7 @@ def _convert_forward(avals: Any, params: dict[str, Any]) -> int | None:
     return 0 if same else None
 
 
+convert_element_type_p.on_words = key_words.converted
 convert_element_type_p.def_fold(_convert_fold)
 convert_element_type_p.def_forward(_convert_forward)
 

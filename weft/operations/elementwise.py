@@ -70,6 +70,8 @@ def _find_category(dtype: Any) -> str:
 
 def check_dtype(name: str, operand: int, aval: Any, accepts: Accepts) -> None:
     """Raise TypeError unless the operand's dtype is of an accepted category."""
+    if aval.dtype == dtypes.float0:
+        raise TypeError(dtypes.FLOAT0_OPERAND.format(name=name))
     if category(aval.dtype) not in accepts:
         wanted = ", ".join(sorted(accepts))
         raise TypeError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft import dtypes
 from weft.core import kinds
 
 Params = dict[str, Any]
@@ -68,6 +69,17 @@ def select(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, wo
     if which.shape:
         which = lax.broadcast_in_dim(which, (*which.shape, *words), tuple(range(len(which.shape))))
     return primitive.bind(which, *cases, **params)
+
+
+def converted(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> Any:
+    """Tangents of integers, which have no words, are zeros in any other type."""
+    if words != (0,):
+        raise NotImplementedError(
+            f"[compile] {primitive} of keys is not supported: take their words (random.key_data)."
+        )
+    (x,) = operands
+    to_none = params["new_dtype"] == dtypes.float0
+    return lax.full((*x.shape, 0), False) if to_none else lax.full(x.shape[:-1], 0, params["new_dtype"])
 
 
 def ones(old: Extents, words: Extents) -> Extents:
