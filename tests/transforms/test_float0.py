@@ -1,4 +1,4 @@
-"""float0, the type of tangents of integers, under jit, vmap and control flow: it goes in, comes out, and cannot be used."""
+"""float0, the type of tangents of integers, under jit, vmap and control flow: it passes, and cannot be used."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_gradient_of_key_has_dtype_float0_when_integers_are_allowed():
 
 
 def test_pullback_and_pushforward_pass_through_jit():
-    value, pullback = weft.vjp(lambda x, n: x * n, 2.0, 3)
+    _, pullback = weft.vjp(lambda x, n: x * n, 2.0, 3)
     for _ in range(2):
         x_bar, n_bar = weft.jit(pullback)(1.0)
         assert x_bar == 3
