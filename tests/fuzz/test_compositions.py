@@ -25,7 +25,7 @@ import weft.ad_checkpoint
 import weft.lax
 import weft.nn
 import weft.numpy as jnp
-from tests.fuzz.compositions import TRANSFORMATIONS, Composition, compositions
+from tests.fuzz.compositions import STEPS, TRANSFORMATIONS, Composition, Program, compositions
 from weft import config
 
 AT_LEAST = int(os.environ.get("WEFT_FUZZ_EXAMPLES") or 1000)
@@ -159,3 +159,14 @@ def test_gradients_of_mapped_rules_that_differentiate(f: Any) -> None:
     assert near(np.asarray(value, np.float64), np.asarray(total(f, jnp.asarray(X, jnp.float32)), np.float64), 1e-6)
     expected = weft.grad(lambda x: sum(f(x * s).sum() for s in (0.5, 1.0, 1.5)))(jnp.asarray(X, jnp.float32))
     np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.37, -2.3])
+def test_products_of_rounded_vectors_have_the_same_bits_before_and_after_simplify(scale: float) -> None:
+    """Second tangents of a product of vectors sum what is no longer exact: the check compares sums in one order."""
+    program = Program(((STEPS.index("(v @ w) * v / 4"), 0, 0),))
+    with config.context("enable_x64", True), config.context("check", True):
+        for names in (("closure_convert", "linearize", "linearize", "checkpoint"), ("linearize", "linearize")):
+            _, function = Composition(program, names).functions(weft)
+            x = jnp.asarray(X * scale)
+            assert near(np.asarray(weft.jit(function)(x)), np.asarray(function(x)), 1e-14)

@@ -1,16 +1,19 @@
 """The reference interpreter: a jaxpr run in NumPy by the references of its operations.
 
-Reductions run the tree of ``loops.tree``, so that their bits are those of machine code. Used to verify the stages of
+Reductions run the tree of ``loops.tree``, so that their bits are those of machine code; a contraction that the
+compiler says in other operations is run as those, so that a program has the same bits before and after. Used to verify the stages of
 the compiler and as an oracle in tests; never on the way of a user's program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from weft.compiler import contraction
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Literal
 from weft.core.trace import trace_to_jaxpr
@@ -48,9 +51,9 @@ def run_equation(equation: Any, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
         if inner is None:
             raise NotImplementedError(f"[interpret] {equation.primitive.name}")
         return interpret(inner, arrays)
-    if isinstance(kind, kinds.Resolve):
-        avals = [atom.aval for atom in equation.invars]
-        closed, _ = trace_to_jaxpr(lambda *a: _listed(kind.expand(*a, **params)), avals)
+    function = _expansion(equation)
+    if function is not None:
+        closed, _ = trace_to_jaxpr(lambda *a: _listed(function(*a)), [atom.aval for atom in equation.invars])
         return interpret(closed, arrays)
     if isinstance(kind, kinds.Loop):
         return _run_loop(kind.parts(params), arrays)
@@ -70,6 +73,14 @@ def run_equation(equation: Any, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
         if isinstance(kind, kinds.Reduction):
             return _reduce(equation, kind, arrays)
         return _listed(kind.reference(*arrays, **params))
+
+
+def _expansion(equation: Any) -> Callable[..., Any] | None:
+    """The function that says an equation in other operations, None if it stands for itself."""
+    kind = equation.primitive.kind
+    if isinstance(kind, kinds.Resolve):
+        return functools.partial(kind.expand, **equation.params)
+    return contraction.rewrite(equation) if isinstance(kind, kinds.Contraction) else None
 
 
 def _run_loop(parts: kinds.LoopParts, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
