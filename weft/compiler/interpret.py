@@ -1,8 +1,8 @@
 """The reference interpreter: a jaxpr run in NumPy by the references of its operations.
 
-Reductions run the tree of ``loops.tree``, so that their bits are those of machine code; a contraction that the
-compiler says in other operations is run as those, so that a program has the same bits before and after. Used to verify the stages of
-the compiler and as an oracle in tests; never on the way of a user's program.
+Reductions run the tree of ``loops.tree``, so that their bits are those of machine code; a contraction that the compiler
+says in other operations is run as those, so that a program has the same bits before and after. Used to verify the
+stages of the compiler and as an oracle in tests; never on the way of a user's program.
 """
 
 from __future__ import annotations
