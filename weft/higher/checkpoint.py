@@ -2,7 +2,7 @@
 
     b:f32[3] = remat2[differentiated=False jaxpr={...} policy=None prevent_cse=True] a
 
-Linearised, the equation of the tangents reads the arguments and what the policy keeps (``saving``); its transpose
+Linearised, the equation of the tangents reads the arguments and what the policy keeps (``division``); its transpose
 computes forward, then backward. What it reads passes a barrier, so that what is computed again is not found to be there
 already.
 """
@@ -20,7 +20,7 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero, is_undefined
-from weft.higher import calls, saving, signature
+from weft.higher import calls, division, saving, signature
 from weft.higher import jit as jit_module
 from weft.higher.flat import check_leaf
 from weft.operations import effects
@@ -87,7 +87,7 @@ def _linearize_checkpoint(
     live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, policy: Any, **params: Any
 ) -> Any:
     """The values now, with those that are kept; of the tangents one equation that computes the others again."""
-    kept = saving.split_by_policy(jaxpr, live, policy or saving.nothing_saveable)
+    kept = division.split_by_policy(jaxpr, live, policy or saving.nothing_saveable)
     if tracing.is_tracing():
         outs = eval_jaxpr(kept.known.jaxpr, kept.known.consts, *primals)
     else:

@@ -1,10 +1,7 @@
-"""What a checkpoint keeps: names of values, policies, and a program split by one.
+"""What a checkpoint keeps: names of values, and policies.
 
 A policy is asked about every equation that computes a value: ``policy(primitive, *avals, **params)`` is True if its
-results may be kept, False if they are to be computed again. A split program first gives the results and what is kept of
-the values between, then, from these and the arguments, the tangents::
-
-    b = sin a; c = name[name=p] b; d = cos c    keeping p:   known: a -> d, c    again: c, a, t -> cos a, sin c, ...
+results may be kept, False if they are to be computed again.
 """
 
 from __future__ import annotations
@@ -13,15 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from weft import runtime
-from weft.core import effects, kinds, rewrite, source_info
-from weft.core import trace as tracing
-from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core import kinds
+from weft.core.jaxpr import JaxprEqn
 from weft.core.primitive import Primitive
-from weft.core.tangents import tangent_aval
-from weft.higher import calls
 from weft.operations.contract import dot_general_p
-from weft.transforms import linearize
 
 Policy = Callable[..., Any]
 
@@ -205,86 +197,3 @@ def offload_dot_with_no_batch_dims(offload_src: str, offload_dst: str) -> Policy
         return Offloadable(offload_src, offload_dst) if keep else Recompute
 
     return policy
-
-
-# -- programs ---------------------------------------------------------------------------------------------------------
-
-
-class Kept(NamedTuple):
-    """A program split by a policy.
-
-    ``known`` gives the results, then what is kept. ``again`` takes what is kept, the inputs that ``reads`` lists and
-    the tangents of live inputs; it gives the tangents of live results.
-    """
-
-    known: ClosedJaxpr
-    again: ClosedJaxpr
-    reads: tuple[int, ...]
-    out_live: tuple[bool, ...]
-
-
-def split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy) -> Kept:
-    """A program split with respect to its ``live`` inputs, remembered on it."""
-    key: Any = ("kept", live, policy, tuple([id(const) for const in closed.consts]))
-    return closed.jaxpr.memoize(key, lambda jaxpr: (_split_by_policy(closed, live, policy), closed.consts))[0]
-
-
-def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy) -> Kept:
-    split = linearize.linearize_jaxpr(closed, live)
-    consts, jaxpr = split.known.consts, _with_calls_inlined(split.known.jaxpr)
-    sources = {"input": jaxpr.invars, "result": jaxpr.outvars}
-    residuals = [place if word == "constant" else sources[word][place] for word, place in split.residuals]
-    keepable = {v for eqn in jaxpr.eqns if may_keep(policy, eqn) for v in eqn.outvars}
-    needed = {atom for atom in residuals if type(atom) is Var}
-    again = []
-    for eqn in reversed(jaxpr.eqns):
-        if any(v in needed and v not in keepable for v in eqn.outvars) or _shows_again(policy, eqn):
-            again.append(eqn)
-            needed.update(atom for atom in eqn.invars if type(atom) is Var)
-    kept = [v for eqn in jaxpr.eqns for v in eqn.outvars if v in needed and v in keepable]
-    results = jaxpr.outvars[: len(closed.jaxpr.outvars)]
-    known, _ = rewrite.dce(jaxpr.replace(outvars=[*results, *kept]))
-
-    def tangents(*given: Any) -> list[Any]:
-        count = len(kept) + len(jaxpr.invars)
-        values = dict(zip([*jaxpr.constvars, *kept, *jaxpr.invars], [*consts, *given[:count]], strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, Literal) else values[atom] if type(atom) is Var else atom
-
-        for eqn in reversed(again):
-            with source_info.replayed(eqn.source):
-                out = eqn.primitive.bind(*map(read, eqn.invars), **eqn.params)
-            made = out if eqn.primitive.multiple_results else (out,)
-            values.update((v, x) for v, x in zip(eqn.outvars, made, strict=True) if v not in values)
-        return eval_jaxpr(split.linear.jaxpr, split.linear.consts, *map(read, residuals), *given[count:])
-
-    moving = [tangent_aval(v.aval) for v, has in zip(jaxpr.invars, live, strict=True) if has]
-    in_avals = [*[v.aval for v in kept], *[v.aval for v in jaxpr.invars], *moving]
-    made, _ = tracing.trace_to_jaxpr(tangents, in_avals, jaxpr.debug_info)
-    program, used = rewrite.dce(made.jaxpr)
-    start = len(kept)
-    reads = tuple([place for place in range(len(jaxpr.invars)) if used[start + place]])
-    stay = [*range(start), *[start + place for place in reads], *range(start + len(jaxpr.invars), len(in_avals))]
-    program = program.replace(invars=[program.invars[place] for place in stay])
-    return Kept(ClosedJaxpr(known, consts), ClosedJaxpr(program, made.consts), reads, split.out_live)
-
-
-def _shows_again(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether a print or callback happens in the second computation too, to show that there is one."""
-    shown = effects.debug_effect in eqn.effects or effects.ordered_debug_effect in eqn.effects
-    return shown and not eqn.outvars and not may_keep(policy, eqn)
-
-
-def _with_calls_inlined(jaxpr: Jaxpr) -> Jaxpr:
-    """The program with the equations of jitted functions in the place of their calls."""
-
-    def rule(builder: rewrite.Builder, eqn: JaxprEqn, operands: list[Any]) -> Any:
-        if eqn.primitive is not calls.jit_p:
-            return None
-        inner: ClosedJaxpr = eqn.params["jaxpr"]
-        return None if inner.consts else builder.inline(inner.jaxpr, operands, rule)
-
-    if not any(eqn.primitive is calls.jit_p for eqn in jaxpr.eqns):
-        return jaxpr
-    return rewrite.rewrite(jaxpr, rule)
