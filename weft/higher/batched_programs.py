@@ -23,7 +23,7 @@ from weft.higher import bodies, callbacks, calls, checkpoint, custom_jvp, custom
 from weft.higher import branches as branches_module
 from weft.operations import convert, linear, logic, reductions
 from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
-from weft.transforms.batching import batch_jaxpr, map_flat, rules, with_dim, without_dim
+from weft.transforms.batching import batch_jaxpr, map_flat, with_dim, without_dim
 
 
 def _call(
@@ -294,7 +294,7 @@ def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_capture
 
 def _select(which: Any, on_false: Any, on_true: Any) -> Any:
     """A choice along the mapped dimension, which is in front."""
-    out, _ = rules[logic.select_n_p](0, [which, on_false, on_true], [0, 0, 0])
+    out, _ = logic.select_n_p.batch(0, [which, on_false, on_true], [0, 0, 0])
     return out
 
 
@@ -343,7 +343,7 @@ def _chosen(index: Any, cases: Sequence[Any]) -> Any:
     if len(cases) == 2:
         which = convert.convert(index, np.dtype(np.bool_), False)
         return _select(which, *cases)
-    out, _ = rules[logic.select_n_p](0, [index, *cases], [0] * (len(cases) + 1))
+    out, _ = logic.select_n_p.batch(0, [index, *cases], [0] * (len(cases) + 1))
     return out
 
 

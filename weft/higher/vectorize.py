@@ -18,11 +18,10 @@ from weft.higher import batched_programs, flat, signature
 from weft.higher import jit as jit_module
 from weft.operations import convert, reductions
 from weft.operations.mapped import Dim, at, placed
-from weft.transforms import batch_rules
 from weft.transforms.batching import map_flat
 
 F = TypeVar("F", bound=Callable[..., Any])
-_LOADED = (batched_programs, batch_rules)  # the rules that they state
+_LOADED = batched_programs  # the rules that it states
 
 
 def vmap(

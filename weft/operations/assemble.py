@@ -18,7 +18,7 @@ from weft.core import kinds
 from weft.core.kinds import DimMap, Piece
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_undefined
-from weft.operations import convert, key_words, references, shape
+from weft.operations import convert, key_words, mapped, references, shape
 from weft.operations.arithmetic import sub
 from weft.operations.elementwise import NUMBER, category, check_same_dtype
 from weft.operations.later import ops
@@ -102,6 +102,25 @@ def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> tuple
 pad_p.linear, pad_p.transpose = ALL, _pad_transpose
 
 
+def _pad_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, padding_config: Any) -> Any:
+    x, value = values
+    if dims[1] is None:
+        dim = dims[0]
+        assert dim is not None
+        config = (*padding_config[:dim], (0, 0, 0), *padding_config[dim:])
+        return pad_p.bind(x, value, padding_config=config), dim
+    x = mapped.in_front(size, x, dims[0])
+    config = ((0, 0, 0), *padding_config)
+    zero = core.get_aval(x).dtype.type(0)
+    padded = pad(x, zero, config)
+    inside = pad(shape.broadcast(True, core.get_aval(x).shape), False, config)
+    fill = shape.broadcast_in_dim(value, core.get_aval(padded).shape, (0,))
+    return ops.select_n(inside, fill, padded), 0
+
+
+pad_p.batch = _pad_batch
+
+
 def pad(operand: ArrayLike, padding_value: ArrayLike, padding_config: Sequence[tuple[int, int, int]]) -> Array:
     """Padding (low, high, interior) along each axis; negative low and high cut elements off.
 
@@ -166,6 +185,13 @@ def _concatenate_transpose(ct: Any, *operands: Any, dimension: int) -> list[Any]
 concatenate_p.linear, concatenate_p.transpose = ALL, _concatenate_transpose
 
 
+def _concatenate_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimension: int) -> Any:
+    return concatenate_p.bind(*mapped.all_in_front(size, values, dims), dimension=dimension + 1), 0
+
+
+concatenate_p.batch = _concatenate_batch
+
+
 def concatenate(operands: Any, dimension: int) -> Array:
     """Arrays of one dtype joined along one dimension.
 
@@ -215,6 +241,15 @@ stack_p = _resolved(
 )
 
 
+def _stack_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, axis: int) -> Any:
+    if len(set(dims)) == 1 and dims[0] is not None and axis <= dims[0]:
+        return stack_p.bind(*values, axis=axis), dims[0] + 1
+    return stack_p.bind(*mapped.all_in_front(size, values, dims), axis=axis + 1), 0
+
+
+stack_p.batch = _stack_batch
+
+
 def stack(operands: Any, axis: int = 0) -> Array:
     """Arrays of one shape and dtype joined along a new axis.
 
@@ -239,6 +274,14 @@ unstack_p = _resolved(
     lambda cts, x, *, axis: (stack([_real(ct) for ct in cts], axis),),
     multiple_results=True,
 )
+
+
+def _unstack_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, axis: int) -> Any:
+    outs = unstack_p.bind(mapped.in_front(size, values[0], dims[0]), axis=axis + 1)
+    return outs, [0] * len(outs)
+
+
+unstack_p.batch = _unstack_batch
 
 
 def unstack(x: ArrayLike, axis: int = 0) -> tuple[Array, ...]:
@@ -272,6 +315,16 @@ split_p = _resolved(
 )
 
 
+def _split_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, sizes: Any, axis: int) -> Any:
+    (dim,) = dims
+    assert dim is not None
+    outs = split_p.bind(*values, sizes=sizes, axis=axis + (axis >= dim))
+    return outs, [dim] * len(outs)
+
+
+split_p.batch = _split_batch
+
+
 def split(operand: ArrayLike, sizes: Sequence[int], axis: int = 0) -> Sequence[Array]:
     """Consecutive parts of the given sizes along one axis.
 
@@ -302,6 +355,13 @@ def _tile_transpose(ct: Any, x: Any, *, reps: tuple[int, ...]) -> Any:
 
 
 tile_p = _resolved("tile", _tile_typing, _tile_expand, _tile_transpose)
+
+
+def _tile_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, reps: tuple[int, ...]) -> Any:
+    return tile_p.bind(mapped.in_front(size, values[0], dims[0]), reps=(1, *reps)), 0
+
+
+tile_p.batch = _tile_batch
 
 
 def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:

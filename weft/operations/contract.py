@@ -17,7 +17,7 @@ import numpy as np
 from weft import config, core, dtypes, runtime
 from weft.core import kinds
 from weft.core.tangents import along, is_undefined
-from weft.operations import settings
+from weft.operations import mapped, settings
 from weft.operations.elementwise import category, widened
 from weft.operations.later import ops
 from weft.operations.static import check_sharding, integers
@@ -173,6 +173,32 @@ dot_general_p.partials = (
     along(lambda t, out, lhs, rhs, **params: dot_general_p.bind(lhs, t, **params)),
 )
 dot_general_p.transpose = _dot_transpose
+
+
+def _dot_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimension_numbers: Any, **params: Any) -> Any:
+    sums, batches = ([list(side) for side in pair] for pair in dimension_numbers)
+    both = all(dim is not None for dim in dims)
+    for side, dim in enumerate(dims):
+        if dim is not None:
+            sums[side] = [d + (d >= dim) for d in sums[side]]
+            batches[side] = [d + (d >= dim) for d in batches[side]]
+            if both:
+                batches[side].insert(0, dim)
+    numbers = (tuple(map(tuple, sums)), tuple(map(tuple, batches)))
+    out = dot_general_p.bind(*values, dimension_numbers=numbers, **params)
+    if both:
+        return out, 0
+    side = 0 if dims[0] is not None else 1
+    at = dims[side]
+    assert at is not None
+    free = [d for d in range(core.get_aval(values[side]).ndim) if d not in (*sums[side], *batches[side])]
+    before = len(batches[0])
+    if side == 1:
+        before += len([d for d in range(core.get_aval(values[0]).ndim) if d not in (*sums[0], *batches[0])])
+    return out, before + free.index(at)
+
+
+dot_general_p.batch = _dot_batch
 
 
 def dot_general(

@@ -16,7 +16,7 @@ from weft import core, dtypes, runtime
 from weft.core import kinds, printer
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_differentiable, is_undefined
-from weft.operations import key_words, references
+from weft.operations import key_words, mapped, references
 from weft.operations.arithmetic import is_complex, neg, real_part_dtype
 from weft.operations.elementwise import (
     BOOL,
@@ -177,6 +177,10 @@ def _bitcast_reference(x: Any, *, new_dtype: np.dtype) -> Any:
     return np.frombuffer(x.tobytes(), new_dtype).reshape(shape)
 
 
+def _bitcast_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, new_dtype: Any) -> Any:
+    return bitcast_convert_type_p.bind(mapped.in_front(size, values[0], dims[0]), new_dtype=new_dtype), 0
+
+
 bitcast_convert_type_p = elementwise(
     "bitcast_convert_type",
     scalar=lambda emit, x, *, new_dtype: x if x.dtype == new_dtype else emit.bitcast(x, new_dtype),
@@ -185,6 +189,7 @@ bitcast_convert_type_p = elementwise(
     typing=_bitcast_typing,
     native_half=True,
 )
+bitcast_convert_type_p.batch = _bitcast_batch
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
@@ -213,6 +218,13 @@ reinterpret_p = core.Primitive("reinterpret", kind=kinds.Reshape(reference=_bitc
 reinterpret_p.def_abstract_eval(_bitcast_typing)
 reinterpret_p.print_rule = _print_reinterpret
 reinterpret_p.partials, reinterpret_p.transpose = (None,), None
+
+
+def _reinterpret_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, new_dtype: Any) -> Any:
+    return reinterpret_p.bind(mapped.in_front(size, values[0], dims[0]), new_dtype=new_dtype), 0
+
+
+reinterpret_p.batch = _reinterpret_batch
 
 
 # ---- reduce_precision

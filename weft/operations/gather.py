@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
-from weft.operations import key_words
+from weft.operations import key_words, mapped
 from weft.operations.elementwise import INTEGER, category
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.operations.static import canonical_shape
@@ -236,6 +236,35 @@ gather_p = core.Primitive(
 )
 gather_p.def_abstract_eval(_gather_typing)
 gather_p.on_words = key_words.gather
+
+
+def _gather_batch(
+    size: int, values: list[Any], dims: list[mapped.Dim], *, dimension_numbers: Any, slice_sizes: Any, **params: Any
+) -> Any:
+    array, indices = values
+    numbers = dimension_numbers
+    array_dim, indices_dim = dims
+    offsets, collapsed, starts = numbers.offset_dims, numbers.collapsed_slice_dims, numbers.start_index_map
+    array_batch, indices_batch = numbers.operand_batching_dims, numbers.start_indices_batching_dims
+    if array_dim is not None:
+        array = mapped.at(array, array_dim, 0)
+        collapsed, starts, array_batch = mapped.shifted(collapsed), mapped.shifted(starts), mapped.shifted(array_batch)
+    if indices_dim is not None:
+        indices = mapped.at(indices, indices_dim, 0)
+        indices_batch, offsets = mapped.shifted(indices_batch), mapped.shifted(offsets)
+    if array_dim is not None and indices_dim is not None:
+        array_batch, indices_batch = (0, *array_batch), (0, *indices_batch)
+        slice_sizes = (1, *slice_sizes)
+    elif array_dim is not None:
+        offsets, slice_sizes = (0, *mapped.shifted(offsets)), (size, *slice_sizes)
+    changed = GatherDimensionNumbers(
+        offset_dims=tuple(offsets), collapsed_slice_dims=tuple(collapsed), start_index_map=tuple(starts),
+        operand_batching_dims=tuple(array_batch), start_indices_batching_dims=tuple(indices_batch),
+    )  # fmt: skip
+    return gather_p.bind(array, indices, dimension_numbers=changed, slice_sizes=slice_sizes, **params), 0
+
+
+gather_p.batch = _gather_batch
 
 
 # ---- public functions

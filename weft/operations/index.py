@@ -16,10 +16,12 @@ from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.core.primitive import FIRST
 from weft.core.tangents import is_undefined
-from weft.operations import convert, key_words, logic, shape
+from weft.operations import convert, key_words, logic, mapped, shape
 from weft.operations.arithmetic import add
 from weft.operations.elementwise import INTEGER, SIGNED, category
+from weft.operations.gather import gather_p
 from weft.operations.later import ops
+from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
 from weft.operations.shape import shape_of
 from weft.operations.static import canonical_axis, canonical_shape, integer
 
@@ -79,6 +81,33 @@ def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]
 dynamic_slice_p.linear, dynamic_slice_p.transpose = FIRST, _slice_transpose
 
 
+def _index_vectors(size: int, starts: list[Any], dims: list[mapped.Dim]) -> Any:
+    """Scalar starts, some of them mapped, as one index vector for each element."""
+    full = [shape.expand_dims(mapped.in_front(size, start, dim), (1,)) for start, dim in zip(starts, dims, strict=True)]
+    return ops.concatenate(full, 1)
+
+
+def _slice_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, slice_sizes: tuple[int, ...]) -> Any:
+    array, *starts = values
+    array_dim, *start_dims = dims
+    if all(dim is None for dim in start_dims):
+        assert array_dim is not None
+        zero = core.get_aval(starts[0]).dtype.type(0) if starts else 0
+        starts.insert(array_dim, zero)
+        sizes = (*slice_sizes[:array_dim], size, *slice_sizes[array_dim:])
+        return dynamic_slice_p.bind(array, *starts, slice_sizes=sizes), array_dim
+    places = tuple(range(len(slice_sizes)))
+    numbers = GatherDimensionNumbers(offset_dims=places, collapsed_slice_dims=(), start_index_map=places)
+    return gather_p.batch(
+        size, [array, _index_vectors(size, starts, start_dims)], [array_dim, 0], dimension_numbers=numbers,
+        slice_sizes=slice_sizes, indices_are_sorted=array_dim is not None, unique_indices=array_dim is not None,
+        fill_value=None, mode=GatherScatterMode.CLIP,
+    )  # fmt: skip
+
+
+dynamic_slice_p.batch = _slice_batch
+
+
 def _update_typing(x: Any, update: Any, *starts: Any) -> Any:
     name = "dynamic_update_slice"
     if x.ndim != update.ndim:
@@ -116,6 +145,29 @@ def _update_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
 
 
 dynamic_update_slice_p.linear, dynamic_update_slice_p.transpose = builtins.slice(0, 2), _update_transpose
+
+
+def _update_batch(size: int, values: list[Any], dims: list[mapped.Dim]) -> Any:
+    array, update, *starts = values
+    array_dim, update_dim, *start_dims = dims
+    if all(dim is None for dim in start_dims):
+        array, update = mapped.in_front(size, array, array_dim), mapped.in_front(size, update, update_dim)
+        zero = core.get_aval(starts[0]).dtype.type(0) if starts else 0
+        return dynamic_update_slice_p.bind(array, update, zero, *starts), 0
+    windows = mapped.shifted(range(core.get_aval(array).ndim - (array_dim is not None)))
+    array, update = mapped.in_front(size, array, array_dim), mapped.in_front(size, update, update_dim)
+    out = ops.scatter(
+        array, _index_vectors(size, starts, start_dims), update,
+        ScatterDimensionNumbers(
+            update_window_dims=windows, inserted_window_dims=(), scatter_dims_to_operand_dims=windows,
+            operand_batching_dims=(0,), scatter_indices_batching_dims=(0,),
+        ),
+        indices_are_sorted=True, unique_indices=True, mode=GatherScatterMode.CLIP,
+    )  # fmt: skip
+    return out, 0
+
+
+dynamic_update_slice_p.batch = _update_batch
 
 
 # ---- start indices

@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import core, runtime
 from weft.core.tangents import along, is_undefined
-from weft.operations import key_words, references
+from weft.operations import key_words, mapped, references
 from weft.operations.elementwise import (
     ANY,
     ANYTHING,
@@ -346,6 +346,23 @@ select_n_p = elementwise(
 select_n_p.on_words = key_words.select
 
 
+def _select_batch(size: int, values: list[Any], dims: list[mapped.Dim]) -> Any:
+    which, *cases = values
+    if all(d == dims[0] and d is not None for d in dims) and len({core.get_aval(v).shape for v in values}) == 1:
+        return select_n_p.bind(*values), dims[0]
+    if dims[0] is None and core.get_aval(which).ndim == 0:
+        return select_n_p.bind(which, *mapped.all_in_front(size, cases, dims[1:])), 0
+    cases = mapped.all_in_front(size, cases, dims[1:])
+    extents = core.get_aval(cases[0]).shape
+    which = mapped.in_front(size, which, dims[0])
+    if core.get_aval(which).shape != extents:
+        which = ops.broadcast_in_dim(which, extents, (0,))
+    return select_n_p.bind(which, *cases), 0
+
+
+select_n_p.batch = _select_batch
+
+
 def select_n(which: ArrayLike, *cases: ArrayLike) -> Array:
     """Element by element, the case that ``which`` numbers (bool: False takes the first).
 
@@ -400,6 +417,18 @@ clamp_p = elementwise(
     typing=_clamp_typing,
     cost=2.0,
 )
+
+
+def _clamp_batch(size: int, values: list[Any], dims: list[mapped.Dim]) -> Any:
+    if all(dims[bound] is None and core.get_aval(values[bound]).ndim == 0 for bound in (0, 2)):
+        return clamp_p.bind(*values), dims[1]
+    full = mapped.all_in_front(size, values, dims)
+    extents = core.get_aval(full[1]).shape
+    full = [v if core.get_aval(v).shape == extents else ops.broadcast_in_dim(v, extents, (0,)) for v in full]
+    return clamp_p.bind(*full), 0
+
+
+clamp_p.batch = _clamp_batch
 
 
 def clamp(min: ArrayLike, x: ArrayLike, max: ArrayLike) -> Array:

@@ -6,11 +6,11 @@ elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.core import avals
-from weft.operations import shape
+from weft.operations.later import ops
 
 Dim = int | None
 
@@ -21,7 +21,7 @@ def at(value: Any, source: int, target: int) -> Any:
         return value
     order = [d for d in range(avals.get_aval(value).ndim) if d != source]
     order.insert(target, source)
-    return shape.transpose(value, order)
+    return ops.transpose(value, order)
 
 
 def in_front(size: int, value: Any, dim: Dim) -> Any:
@@ -35,8 +35,13 @@ def placed(size: int, value: Any, target: int) -> Any:
     """A value without a mapped dimension, repeated along a new one."""
     old = avals.get_aval(value).shape
     new = (*old[:target], size, *old[target:])
-    return shape.broadcast_in_dim(value, new, [d if d < target else d + 1 for d in range(len(old))])
+    return ops.broadcast_in_dim(value, new, [d if d < target else d + 1 for d in range(len(old))])
 
 
 def all_in_front(size: int, values: Sequence[Any], dims: Sequence[Dim]) -> list[Any]:
     return [in_front(size, value, dim) for value, dim in zip(values, dims, strict=True)]
+
+
+def shifted(dims: Iterable[int]) -> tuple[int, ...]:
+    """Dimensions as they are called behind a new first one."""
+    return tuple([d + 1 for d in dims])

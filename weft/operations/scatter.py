@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import core, runtime
 from weft.core import kinds
-from weft.operations import arithmetic, key_words, shape
+from weft.operations import arithmetic, key_words, mapped, shape
 from weft.operations.gather import (
     check_batching,
     check_disjoint,
@@ -153,6 +153,33 @@ scatter_sub_p = _scatter_primitive("scatter-sub")
 scatter_mul_p = _scatter_primitive("scatter-mul")
 scatter_min_p = _scatter_primitive("scatter-min")
 scatter_max_p = _scatter_primitive("scatter-max")
+
+
+def _scatter_batch(
+    primitive: Any, size: int, values: list[Any], dims: list[mapped.Dim], *, dimension_numbers: Any, **params: Any
+) -> Any:
+    array, indices, updates = values
+    numbers = dimension_numbers
+    array, updates = mapped.in_front(size, array, dims[0]), mapped.in_front(size, updates, dims[2])
+    inserted = mapped.shifted(numbers.inserted_window_dims)
+    starts = mapped.shifted(numbers.scatter_dims_to_operand_dims)
+    array_batch, indices_batch = mapped.shifted(numbers.operand_batching_dims), numbers.scatter_indices_batching_dims
+    windows = mapped.shifted(numbers.update_window_dims)
+    if dims[1] is None:
+        windows = (0, *windows)
+    else:
+        indices = mapped.at(indices, dims[1], 0)
+        array_batch, indices_batch = (0, *array_batch), (0, *mapped.shifted(indices_batch))
+    changed = ScatterDimensionNumbers(
+        update_window_dims=tuple(windows), inserted_window_dims=tuple(inserted),
+        scatter_dims_to_operand_dims=tuple(starts), operand_batching_dims=tuple(array_batch),
+        scatter_indices_batching_dims=tuple(indices_batch),
+    )  # fmt: skip
+    return primitive.bind(array, indices, updates, dimension_numbers=changed, **params), 0
+
+
+for _primitive in (scatter_p, scatter_add_p, scatter_sub_p, scatter_mul_p, scatter_min_p, scatter_max_p):
+    _primitive.batch = functools.partial(_scatter_batch, _primitive)
 
 
 @functools.lru_cache(maxsize=512)

@@ -22,7 +22,7 @@ from weft import core, runtime
 from weft.core import kinds
 from weft.core.kinds import DimMap
 from weft.core.primitive import ALL
-from weft.operations import key_words
+from weft.operations import key_words, mapped
 from weft.operations.elementwise import hide_none
 from weft.operations.later import ops
 from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer, integers
@@ -108,6 +108,16 @@ broadcast_in_dim_p = _view(
 )
 broadcast_in_dim_p.print_params = _broadcast_params
 broadcast_in_dim_p.on_words = key_words.broadcast
+
+
+def _broadcast_batch(size: int, values: list[Any], dims: list[mapped.Dim], **params: Any) -> Any:
+    x = mapped.in_front(size, values[0], dims[0])
+    params["shape"] = (size, *params["shape"])
+    params["broadcast_dimensions"] = (0, *mapped.shifted(params["broadcast_dimensions"]))
+    return broadcast_in_dim_p.bind(x, **params), 0
+
+
+broadcast_in_dim_p.batch = _broadcast_batch
 
 
 def broadcast_in_dim(
@@ -232,6 +242,17 @@ def _reshape_transpose(ct: Any, x: Any, *, dimensions: tuple[int, ...] | None, *
 reshape_p.linear, reshape_p.transpose = ALL, _reshape_transpose
 
 
+def _reshape_batch(size: int, values: list[Any], dims: list[mapped.Dim], **params: Any) -> Any:
+    x = mapped.in_front(size, values[0], dims[0])
+    params["new_sizes"] = (size, *params["new_sizes"])
+    if params["dimensions"] is not None:
+        params["dimensions"] = (0, *mapped.shifted(params["dimensions"]))
+    return reshape_p.bind(x, **params), 0
+
+
+reshape_p.batch = _reshape_batch
+
+
 def reshape(
     operand: ArrayLike, new_sizes: Shape, dimensions: Sequence[int] | None = None, *, out_sharding: Any = None
 ) -> Array:
@@ -291,6 +312,16 @@ transpose_p = _view(
 transpose_p.on_words = key_words.trailing(permutation=key_words.following)
 
 
+def _transpose_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, permutation: tuple[int, ...]) -> Any:
+    (dim,) = dims
+    assert dim is not None
+    order = (dim, *[p + (p >= dim) for p in permutation])
+    return transpose_p.bind(*values, permutation=order), 0
+
+
+transpose_p.batch = _transpose_batch
+
+
 def transpose(operand: ArrayLike, permutation: Sequence[int]) -> Array:
     """The axes reordered: output axis i is operand axis ``permutation[i]``.
 
@@ -321,6 +352,16 @@ squeeze_p = _view(
     lambda ct, x, *, dimensions: (expand_dims(ct, dimensions),),
 )
 squeeze_p.on_words = key_words.trailing()
+
+
+def _squeeze_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimensions: tuple[int, ...]) -> Any:
+    (dim,) = dims
+    assert dim is not None
+    moved = tuple([d + (d >= dim) for d in dimensions])
+    return squeeze_p.bind(*values, dimensions=moved), dim - sum(d < dim for d in moved)
+
+
+squeeze_p.batch = _squeeze_batch
 
 
 def squeeze(array: ArrayLike, dimensions: Sequence[int]) -> Array:
@@ -410,6 +451,25 @@ slice_p.on_words = key_words.trailing(
 )
 
 
+def _slice_batch(
+    size: int, values: list[Any], dims: list[mapped.Dim], *, start_indices: Any, limit_indices: Any, strides: Any
+) -> Any:
+    (dim,) = dims
+    assert dim is not None
+
+    def insert(entries: Any, entry: int) -> Any:
+        return None if entries is None else (*entries[:dim], entry, *entries[dim:])
+
+    out = slice_p.bind(
+        *values, start_indices=insert(start_indices, 0), limit_indices=insert(limit_indices, size),
+        strides=insert(strides, 1),
+    )  # fmt: skip
+    return out, dim
+
+
+slice_p.batch = _slice_batch
+
+
 def slice(
     operand: ArrayLike, start_indices: Sequence[int], limit_indices: Sequence[int], strides: Sequence[int] | None = None
 ) -> Array:
@@ -485,6 +545,15 @@ rev_p = _view(
     lambda ct, x, *, dimensions: (rev(ct, dimensions),),
 )
 rev_p.on_words = key_words.trailing()
+
+
+def _rev_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimensions: tuple[int, ...]) -> Any:
+    (dim,) = dims
+    assert dim is not None
+    return rev_p.bind(*values, dimensions=tuple([d + (d >= dim) for d in dimensions])), dim
+
+
+rev_p.batch = _rev_batch
 
 
 def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:

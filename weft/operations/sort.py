@@ -17,6 +17,7 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.core import tangents as tangent_types
+from weft.operations import mapped
 from weft.operations.elementwise import BOOL, COMPLEX, REAL, check_dtype
 from weft.operations.gather import gather
 from weft.operations.later import ops
@@ -136,6 +137,14 @@ sort_p.def_abstract_eval(_sort_typing)
 sort_p.jvp, sort_p.transpose = _sort_jvp, None
 
 
+def _sort_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimension: int, **params: Any) -> Any:
+    outs = sort_p.bind(*mapped.all_in_front(size, values, dims), dimension=dimension + 1, **params)
+    return outs, [0] * len(outs)
+
+
+sort_p.batch = _sort_batch
+
+
 # ---- top_k
 
 
@@ -178,6 +187,14 @@ def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, k:
 
 
 top_k_p.jvp, top_k_p.transpose = _top_k_jvp, None
+
+
+def _top_k_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, axis: int, k: int) -> Any:
+    outs = top_k_p.bind(mapped.in_front(size, values[0], dims[0]), axis=axis + 1, k=k)
+    return outs, [0] * len(outs)
+
+
+top_k_p.batch = _top_k_batch
 
 
 # ---- public functions

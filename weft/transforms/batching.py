@@ -3,8 +3,8 @@
 ``BatchTrace`` runs an operation by its rule in the trace that encloses the mapped call. What does not depend on a
 mapped argument is no tracer, and is computed once. A rule is ``batch(size, values, dims, **params)`` and gives the
 result and its dimension, with None for what is not mapped; kinds whose rule is the same for all their operations are
-here, the others' stand in ``batch_rules``. Operations to which the name of the mapped dimension matters (collectives,
-and what carries programs) have a rule ``batch_axis(axis, values, dims, **params)`` instead.
+here, the others' stand with their operations. Operations to which the name of the mapped dimension matters
+(collectives, and what carries programs) have a rule ``batch_axis(axis, values, dims, **params)`` instead.
 
     mul x:f32[3,2] at 0, y:f32[2]      ->      mul x (broadcast_in_dim y to f32[1,2]), at 0
 """
@@ -26,9 +26,6 @@ from weft.operations import shape
 from weft.operations.mapped import Dim, all_in_front, at, in_front
 
 state = tracing.state
-Rule = Callable[..., tuple[Any, Any]]
-
-rules: dict[Any, Rule] = {}  # primitive -> its rule; see batch_rules
 
 
 class BatchTracer(Tracer):
@@ -100,11 +97,8 @@ def batched(primitive: Any, axis: Axis, values: Sequence[Any], dims: Sequence[Di
     """(result, its dimension) of an operation on whole values; lists of them with ``multiple_results``."""
     if primitive.batch_axis is not None:
         return primitive.batch_axis(axis, list(values), list(dims), **params)
-    rule = rules.get(primitive)
-    if rule is None and primitive.batch is not MISSING:
-        rule = primitive.batch
-    if rule is not None:
-        return rule(axis.size, list(values), list(dims), **params)
+    if primitive.batch is not MISSING:
+        return primitive.batch(axis.size, list(values), list(dims), **params)
     general = _KINDS.get(type(primitive.kind))
     if general is not None:
         return general(primitive, axis.size, list(values), list(dims), params)
