@@ -1,10 +1,11 @@
 """Jaxpr -> its shape-free description: what programs have in common that differ in extents and counts alone.
 
-Calls are walked through, variables numbered in order. Extents are told apart by which of them are equal and which are
-0 or 1; literals of floating point by which are equal, whole, or of consequence (0, 1, the exponents of ``algebra``).
-Everything else, such as where a view reads, is in the key as it is. What has no such description is ``Unfit``.
+Calls are walked through, variables numbered in order. Sizes (extents, and where the pieces of assembled arrays start)
+are told apart by which of them are equal and which are 0 or 1: that is the ``pattern``. Literals of floating point are
+told apart by which are equal, whole, or of consequence (0, 1, the exponents of ``algebra``). Everything else, such as
+where a view reads, is in the ``key`` as it is. What has no such description is ``Unfit``.
 
-    f32[64,100] -> reduce_sum[axes=(1,)] -> div 100.0        the key of        f32[80,120] -> ... -> div 120.0
+    f32[64,100] -> reduce_sum[axes=(1,)] -> div 100.0        is like        f32[80,120] -> ... -> div 120.0
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from weft.compiler import algebra
+from weft.compiler import algebra, assemble
 from weft.compiler.groups import FAR, LONG_ROW, LONG_SIDE
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -29,13 +30,15 @@ class Unfit(Exception):
 
 
 class Flat:
-    """A program described: ``key`` without its sizes, ``numbers`` with the rest.
+    """A program described: ``key`` and ``pattern`` without its sizes, ``numbers`` with the rest.
 
-    Atoms are numbers: 0, 1, ... the variables, -1, -2, ... the literals.
+    Atoms are numbers: 0, 1, ... the variables, -1, -2, ... the literals. Equal sizes are one class, and a class is a
+    number too: ``pattern`` has that of every size, ``classes`` that of a value, ``sizes`` the value of each.
     """
 
     __slots__ = (
-        "avals", "constants", "extents", "invars", "key", "literals", "numbers", "outvars", "rows", "variables",
+        "avals", "classes", "constants", "invars", "key", "literals", "numbers", "outvars", "pattern", "rows", "sizes",
+        "variables",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -50,10 +53,12 @@ class Flat:
         types = [writer.bind(env, v) for v in (*jaxpr.constvars, *jaxpr.invars)]
         writer.walk(jaxpr, env)
         self.outvars = [writer.atom(env, atom) for atom in jaxpr.outvars]
-        self.extents = writer.extents
+        self.classes = writer.classes
+        self.sizes = tuple(self.classes)
+        self.pattern = tuple(writer.pattern)
         self.key = (self.constants, *types, *writer.key, *self.outvars, writer.narrow())
         weak = tuple([aval.weak_type for aval in self.avals[: self.constants + self.invars]])
-        self.numbers = (*self.extents, *writer.values, *weak, *[v.aval.weak_type for v in jaxpr.outvars])
+        self.numbers = (*self.sizes, *writer.values, *weak, *[v.aval.weak_type for v in jaxpr.outvars])
 
     def variable(self, number: int) -> Var:
         """The variable of a number, always the same."""
@@ -102,40 +107,42 @@ class _Writer:
     def __init__(self, flat: Flat) -> None:
         self.flat = flat
         self.key: list[Any] = []
-        self.extents: list[int] = []
+        self.pattern: list[int] = []
         self.values: list[float] = []
         self.classes: dict[int, int] = {0: 0, 1: 1}
-        self.types: dict[Any, Any] = {}  # aval -> what of it is in the key
+        self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
-        self.largest = 0
+        self.most_rows = 0
 
     def bind(self, env: dict[Any, int], variable: Any) -> Any:
         """Number a variable; gives its type without sizes."""
         avals, aval = self.flat.avals, variable.aval
         env[variable] = len(avals)
         avals.append(aval)
-        return self.types.get(aval) or self._type(aval)
+        found, classes = self.types.get(aval) or self._type(aval)
+        self.pattern += classes
+        return found
+
+    def class_of(self, size: int) -> int:
+        return self.classes.setdefault(size, len(self.classes))
 
     def _type(self, aval: Any) -> Any:
-        classes, shape = self.classes, aval.shape
-        for extent in shape:
-            if extent not in classes:
-                classes[extent] = len(classes)
-                self.extents.append(extent)
-        found = (aval.dtype, tuple([classes[extent] for extent in shape]))
-        size = math.prod(shape)
-        self.largest = max(self.largest, size)
+        shape = aval.shape
+        found = (aval.dtype, len(shape))
+        rows = math.prod(shape[:-1])
+        self.most_rows = max(self.most_rows, rows)
+        size = rows * shape[-1] if shape else 1
         if size > MAX_ELEMENTS:
             raise Unfit
         if size >= FAR:  # fusion looks at the extents of such arrays
             found = (*found, size >= LONG_ROW, tuple([extent >= LONG_SIDE for extent in shape]))
-        self.types[aval] = found
-        return found
+        self.types[aval] = both = found, tuple([self.class_of(extent) for extent in shape])
+        return both
 
     def narrow(self) -> Any:
-        """The extents themselves where a dimension is so narrow, and another may be so long, that lanes turn."""
-        narrow = self.largest >= LONG and any(1 < extent <= NARROW for extent in self.extents)
-        return tuple(self.extents) if narrow else None
+        """The sizes themselves where a dimension is so narrow, and another may be so long, that lanes turn."""
+        narrow = self.most_rows >= LONG and any(1 < size <= NARROW for size in self.classes)
+        return tuple(self.classes) if narrow else None
 
     def atom(self, env: dict[Any, int], atom: Any) -> int:
         return env[atom] if type(atom) is not Literal else self._literal(atom)
@@ -172,7 +179,7 @@ class _Writer:
                 continue
             if eqn.effects or len(rows) >= MAX_EQUATIONS:
                 raise Unfit
-            params = describe(eqn)
+            params = describe(self, eqn)
             rows.append((eqn, operands, len(flat.avals)))
             key += (eqn.primitive, params, *operands)
             for out in eqn.outvars:
@@ -196,25 +203,41 @@ class _Writer:
 # what of an equation's parameters is in the key; sizes are those of its operands and results
 
 
-def _all(eqn: JaxprEqn) -> Any:
+def _all(_: _Writer, eqn: JaxprEqn) -> Any:
     return tuple(eqn.params.items()) if eqn.params else ()
 
 
-def _places(eqn: JaxprEqn) -> Any:
+def _places(_: _Writer, eqn: JaxprEqn) -> Any:
     """Where a view reads."""
     found = eqn.primitive.kind.index_map(eqn.invars[0].aval, eqn.outvars[0].aval, eqn.params)
     return tuple([(dim.out_dim, dim.start, dim.step) for dim in found])
 
 
-def _dimension(eqn: JaxprEqn) -> Any:
+def _dimension(_: _Writer, eqn: JaxprEqn) -> Any:
     return eqn.primitive.kind.dimension(eqn.params)
 
 
-def _reshaped(eqn: JaxprEqn) -> Any:
+def _reshaped(_: _Writer, eqn: JaxprEqn) -> Any:
     kind = eqn.primitive.kind
     if kind.rewrite is not None and kind.rewrite(**eqn.params) is not None:
         raise Unfit
     return ()
+
+
+def pieces(eqn: JaxprEqn) -> list[kinds.Piece]:
+    """The regions of an assembled array that are described."""
+    avals = [atom.aval for atom in eqn.invars]
+    return assemble.disjoint(eqn.primitive.kind.pieces(avals, eqn.outvars[0].aval, eqn.params))
+
+
+def _assembled(writer: _Writer, eqn: JaxprEqn) -> Any:
+    """What the pieces are made of; where they begin and end are sizes."""
+    found = []
+    for piece in pieces(eqn):
+        writer.pattern += [writer.class_of(size) for size in (*piece.start, *piece.extent)]
+        reads = tuple([(dim.out_dim, dim.start, dim.step) for dim in piece.index_map])
+        found.append((piece.operand, piece.fill, piece.step, reads))
+    return tuple(found)
 
 
 _PARAMETERS = {
@@ -223,4 +246,5 @@ _PARAMETERS = {
     kinds.View: _places,
     kinds.Generate: _dimension,
     kinds.Reshape: _reshaped,
+    kinds.Assemble: _assembled,
 }

@@ -46,9 +46,14 @@ class _Sum:
         return before and (place == len(self.starts) or stop <= self.starts[place])
 
 
+def leaves_alone(equations: Sequence[Any]) -> bool:
+    """Whether nothing here can be such a sum."""
+    return sum(equation.primitive is lax.pad_p for equation in equations) < 2
+
+
 def assemble_sums(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
     """The equations with such sums as concatenations; the padded arrays are left for nobody to read."""
-    if sum(equation.primitive is lax.pad_p for equation in equations) < 2:
+    if leaves_alone(equations):
         return equations
     uses = Counter([v for equation in equations for v in equation.invars if not isinstance(v, Literal)])
     uses.update([v for v in outvars if not isinstance(v, Literal)])

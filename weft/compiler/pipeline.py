@@ -272,15 +272,18 @@ def _kernels(
     recalled = None
     if like.template is not None:
         program.equations = like.template.equations
-        recalled = stages.run("recall", like.template.bind, described)
+        recalled = stages.run("recall", like.bind, described)
         _totals["programs_recalled"] += 1
         if not stages.checked:
             return recalled
     forms, drafts = _make_forms(stages.run("simplify", flat.flatten, closed, described), stages)
     program.forms = forms
-    if recalled is not None:
+    if recalled is None:
+        like.template = recall.template(described, forms.kernels, drafts, forms.lowered)
+    elif like.classes is None:
         recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
-    like.template = recall.template(described, forms.kernels, drafts, forms.lowered)
+    else:  # the kernels of sizes that are 0 or 1 are other ones where that is known
+        recall.gives_the_bits(recalled, closed, program.name)
     return forms.kernels, forms.lowered
 
 
