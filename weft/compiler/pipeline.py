@@ -22,6 +22,7 @@ import numpy as np
 from weft import codegen, config, errors, runtime, target
 from weft.compiler import buffers, cache, flat, fuse, plan, progress, recall, simplify
 from weft.compiler.cache import KERNELS
+from weft.compiler.collector import without_collections
 from weft.compiler.stages import Stages
 from weft.core.budget import BUDGET
 from weft.core.fingerprint import fingerprint
@@ -237,7 +238,7 @@ def compile_new(
     start = time.perf_counter()
     stages = Stages(name)
     program = Program(name, closed, stages)
-    kernels, lowered = _kernels(program, described, like)
+    kernels, lowered = without_collections(_kernels, program, described, like)
     constvars = closed.jaxpr.constvars
     if program.forms is not None:
         simplified = program.forms.simplified

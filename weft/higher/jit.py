@@ -99,7 +99,11 @@ class JitState:
         self.record: trace_cache.FunctionRecord | None = None
         self.name: str | None = None
         self.templates: dict[replay.Key, Any] = {}
-        self.forget(0)
+        self.hits_before = 0
+        self.traces = 0
+        self.executables = 0
+        self.milliseconds: dict[str, float] = {}
+        self.statistics = (0, 0, 0)  # kernels built, loaded, reused
 
     def forget(self, hits: int) -> None:
         """Drop what was recorded and start the counts anew; ``hits`` is the native count, which never goes back."""
@@ -107,8 +111,8 @@ class JitState:
         self.hits_before = hits
         self.traces = 0
         self.executables = 0
-        self.milliseconds: dict[str, float] = {}
-        self.statistics = [0, 0, 0]  # kernels built, loaded, reused
+        self.milliseconds = {}
+        self.statistics = (0, 0, 0)
 
     # -- a call the native side does not know -------------------------------------------------------------------------
 
@@ -298,11 +302,12 @@ class JitState:
         self.executables += 1
         stats = program.stats
         counts = [stats.get(f"kernels_{how}", 0) for how in ("built", "loaded", "reused")]
+        built, loaded, reused = self.statistics
         if program in _counted:
-            self.statistics[2] += sum(counts)
+            self.statistics = (built, loaded, reused + sum(counts))
             return
         _counted.add(program)
-        self.statistics = [total + count for total, count in zip(self.statistics, counts, strict=True)]
+        self.statistics = (built + counts[0], loaded + counts[1], reused + counts[2])
         for stage, elapsed_ms in stats.get("milliseconds", {}).items():
             self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + elapsed_ms
 
@@ -466,7 +471,6 @@ def source_of(function: Any) -> str:
 # -- the public function ----------------------------------------------------------------------------------------------
 
 _UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()
-_ALL: dict[int, weakref.ref[Any]] = {}  # every jitted function alive, for clear_caches
 
 
 def jit(
@@ -530,8 +534,6 @@ def jit(
             attributes[name] = value
     attributes["__wrapped__"] = fun
     attributes["_state"] = state
-    number = id(jitted)
-    _ALL[number] = weakref.ref(jitted, lambda _, number=number, forget=_ALL.pop: forget(number, None))
     return jitted
 
 
@@ -636,9 +638,9 @@ install_methods(
 
 def clear_caches() -> None:
     """Forget every trace and executable of every jitted function; their ``cache_info()`` counts from 0 again."""
-    for reference in list(_ALL.values()):
-        jitted = reference()
-        if jitted is not None:
-            _clear_native(jitted)
-            jitted._state.forget(jitted.hits)
+    for jitted in runtime.jit_functions():
+        _clear_native(jitted)
+        state = vars(jitted).get("_state")
+        if state is not None:
+            state.forget(jitted.hits)
     trace_cache.forget()

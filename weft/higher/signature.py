@@ -199,7 +199,8 @@ def leaf_avals(function: Any, call: Call, leaves: Sequence[Any], accept_structs:
         if kind is runtime.Array:
             found.append(leaf.aval)
         elif kind is int:
-            _check_int(function, call, index, leaf)
+            if not _INT32_MIN <= leaf <= _INT32_MAX:
+                _check_int(function, call, index, leaf)
             found.append(trace.get_aval(leaf))
         elif accept_structs and isinstance(leaf, struct.ShapeDtypeStruct):
             dtype = dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
@@ -239,9 +240,9 @@ def _not_an_array(function: Any, call: Call, index: int, leaf: Any) -> TypeError
 
 
 def _check_int(function: Any, call: Call, index: int, value: int) -> None:
+    """Raise for an int outside the default integer's range; ``value`` is outside int32's."""
     wide = config.x64_enabled()
-    low, high = (_INT64_MIN, _INT64_MAX) if wide else (_INT32_MIN, _INT32_MAX)
-    if not low <= value <= high:
+    if not (wide and _INT64_MIN <= value <= _INT64_MAX):
         path = leaf_path(function, call, index)
         raise OverflowError(
             "An overflow was encountered while parsing an argument to a jitted computation, whose argument path is "

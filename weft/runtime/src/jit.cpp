@@ -36,6 +36,7 @@ thread_local uint64_t t_config __attribute__((tls_model("initial-exec"))) = kFol
 thread_local bool t_tracing __attribute__((tls_model("initial-exec"))) = false;
 uint64_t g_default_config = 0;         // guarded by the GIL
 PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
+JitFunction* g_latest = nullptr;       // the list of those that are alive; guarded by the GIL
 
 uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 
@@ -627,7 +628,16 @@ PyObject* jit_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   if (self->names == nullptr || self->slots == nullptr) return PyErr_NoMemory();
   if (self->static_argnums == nullptr || self->static_argnames == nullptr) return nullptr;
   if (!read_names(self->static_argnums, self->static_argnames, self->names)) return nullptr;
+  self->before = g_latest;
+  if (g_latest != nullptr) g_latest->after = self;
+  g_latest = self;
   return owner.release();
+}
+
+void take_out_of_list(JitFunction* self) {
+  if (self->before != nullptr) self->before->after = self->after;
+  if (self->after != nullptr) self->after->before = self->before;
+  else if (g_latest == self) g_latest = self->before;
 }
 
 int jit_traverse(PyObject* object, visitproc visit, void* arg) {
@@ -660,6 +670,7 @@ int jit_clear(PyObject* object) {
 void jit_dealloc(PyObject* object) {
   JitFunction* self = reinterpret_cast<JitFunction*>(object);
   PyObject_GC_UnTrack(object);
+  take_out_of_list(self);
   if (self->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
   if (self->slots != nullptr) {
     table_clear(self);
@@ -752,7 +763,16 @@ PyObject* set_tracing(PyObject*, PyObject* flag) {
   Py_RETURN_NONE;
 }
 
+PyObject* jit_functions(PyObject*, PyObject*) {
+  Ref list = steal(PyList_New(0));
+  if (!list) return nullptr;
+  for (JitFunction* f = g_latest; f != nullptr; f = f->before)  // to append runs no Python code
+    if (PyList_Append(list.get(), reinterpret_cast<PyObject*>(f)) < 0) return nullptr;
+  return list.release();
+}
+
 PyMethodDef kFunctions[] = {
+    {"jit_functions", jit_functions, METH_NOARGS, "Every JitFunction that is alive, the latest first."},
     {"set_config_token", set_config_token, METH_O,
      "Sets this thread's id of the config values that affect tracing or code; 2**64 - 1: it follows the default."},
     {"set_default_config_token", set_default_config_token, METH_O,

@@ -41,6 +41,7 @@ struct JitFunction {
   uint64_t version;  // changes whenever the table does
   uint64_t next_age;
   unsigned long long hits;
+  JitFunction *before, *after;  // in the list of all that are alive
 };
 
 extern PyTypeObject* JitFunctionType;

@@ -1,0 +1,62 @@
+"""The garbage collector rests during the stages of a compilation, and is as it was afterwards."""
+
+from __future__ import annotations
+
+import gc
+import os
+
+import numpy as np
+import pytest
+
+import weft
+from weft.compiler import collector, pipeline
+
+
+@pytest.fixture
+def collections():
+    """The generations of the collections so far."""
+    found: list[int] = []
+
+    def note(phase, info):
+        if phase == "start":
+            found.append(info["generation"])
+
+    gc.callbacks.append(note)
+    yield found
+    gc.callbacks.remove(note)
+
+
+def test_there_are_no_collections_while_a_function_runs(collections):
+    def allocate():
+        before = len(collections)
+        kept = [[n] for n in range(20_000)]
+        return len(kept), len(collections) - before
+
+    assert collector.without_collections(allocate) == (20_000, 0)
+    assert allocate()[1] > 0
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_collector_is_as_it_was_after_a_compilation_and_after_a_failure(enabled):
+    if not enabled:
+        gc.disable()
+    try:
+        pipeline.clear()
+        weft.jit(lambda x: x * 3 - 1)(np.ones(3, np.float32))
+        assert gc.isenabled() is enabled
+        with pytest.raises(ZeroDivisionError):
+            collector.without_collections(lambda: 1 // 0)
+        assert gc.isenabled() is enabled
+    finally:
+        gc.enable()
+
+
+def test_a_child_forked_meanwhile_collects():
+    def fork():
+        child = os.fork()
+        if not child:
+            os._exit(0 if gc.isenabled() else 1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert collector.without_collections(fork) == 0
