@@ -317,6 +317,34 @@ def test_conversions(dtype, on, width):
 
 
 @pytest.mark.parametrize(("on", "width"), ON, ids=IDS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_beside_the_ends_of_an_integer_type_saturate(dtype, on, width):
+    ends = np.array([s * 2.0**k for k in (0, 7, 8, 15, 16, 31, 32, 63, 64) for s in (-1, 1)], dtype)
+    x = np.concatenate([ends, np.nextafter(ends, dtype(0)), np.nextafter(ends, 2 * ends), ends + dtype(0.5)])
+    rows = [(str(d), lambda e, v, d=d: e.convert(v, d), None, d) for d in INTEGERS]
+    for d, got in zip(INTEGERS, run_many(rows, [x], on, width), strict=True):
+        np.testing.assert_array_equal(got, saturate(x, d), str(d))
+
+
+@pytest.mark.parametrize(("on", "width"), ON, ids=IDS)
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integer_division_is_exact_beside_multiples_of_the_divisor(dtype, on, width):
+    r, bits, info = np.random.default_rng(6), 8 * dtype.itemsize, np.iinfo(dtype)
+    sizes = [r.integers(0, 2**64, 4000, np.uint64) >> r.integers(64 - bits, 64, 4000, np.uint64) for _ in range(2)]
+    x, y = (s.astype(dtype) for s in sizes)
+    y = np.where(r.random(y.size) < 0.5, y, -y).astype(dtype) if info.min else y
+    y = np.where(y == 0, dtype.type(3), y)
+    exact = x - wrap_remainder(x, y)
+    top = np.full(y.shape, info.max)
+    x = np.concatenate([x, exact, exact - 1, exact + 1, top, ~top]).astype(dtype)
+    y = np.tile(y, 6)
+    rows = [("div", lambda e, a, b: e.div(a, b), None, dtype), ("rem", lambda e, a, b: e.rem(a, b), None, dtype)]
+    quotient, rest = run_many(rows, [x, y], on, width)
+    np.testing.assert_array_equal(quotient, wrap_divide(x, y))
+    np.testing.assert_array_equal(rest, wrap_remainder(x, y))
+
+
+@pytest.mark.parametrize(("on", "width"), ON, ids=IDS)
 def test_half_precision_rounds_once_to_nearest_even(on, width):
     """Every float32 pattern class: ties, subnormals, overflow, NaN."""
     r = np.random.default_rng(4)

@@ -66,19 +66,20 @@ def _integer_to_integer(v: V, source: elements.Element, target: elements.Element
 
 
 def _saturate(v: V, target: elements.Element) -> V:
-    """llvm.fptosi.sat to 32 or 64 bits; shorter integers are clamped in the float first."""
+    """The nearest integer of the target, NaN to 0; integers below 32 bits are clamped in the float first."""
     lanes = v.lanes
+    low = -(1 << (target.bits - 1)) if target.signed else 0
+    high = (1 << (target.bits - (1 if target.signed else 0))) - 1
     if target.bits < 32:
-        low = -(1 << (target.bits - 1)) if target.signed else 0
-        high = (1 << (target.bits - (1 if target.signed else 0))) - 1
         v = lanes.select(v.isnan(), 0.0, v)
         v = lanes.select(v > low, v, low)
         v = lanes.select(v < high, v, high)
-        result = v.cast("fptosi", "i32")
-        return result.cast("trunc", target.register)
-    name = f"llvm.fpto{'s' if target.signed else 'u'}i.sat.{lanes.suffix(target.register)}.{lanes.suffix(v.element)}"
-    type_ = lanes.type(target.register)
-    return V(lanes, target.register, lanes.writer.call(name, type_, [(lanes.type(v.element), v.text)]))
+        return v.cast("fptosi", "i32").cast("trunc", target.register)
+    # a lane outside is poison until another value is selected there
+    result = lanes.select(v < high + 1, v.cast("fptosi" if target.signed else "fptoui", target.register), high)
+    if not target.signed:
+        return lanes.select(v > 0, result, 0)
+    return lanes.select(v.isnan(), 0, lanes.select(v >= low, result, low))
 
 
 def bitcast(emit: Emitter, x: Value, dtype: np.dtype) -> Value:

@@ -21,40 +21,62 @@ def _bits(x: V) -> int:
     return int(x.element[1:])
 
 
+def _by_instruction(x: V, y: V) -> bool:
+    """Does the processor divide these: scalars, divisors known here, and 64 bits without conversions of them."""
+    return x.lanes.width == 1 or y.text.startswith("splat") or (_bits(x) == 64 and not x.lanes.writer.avx512)
+
+
 def _quotient(x: V, y: V, signed: bool) -> V:
-    """x / y for y not 0 and not the overflowing pair. Vectors up to 32 bits divide exactly as floats."""
-    lanes, bits = x.lanes, _bits(x)
-    if lanes.width == 1 or bits == 64 or y.text.startswith("splat"):
-        return x.binary("sdiv" if signed else "udiv", y)
-    to_float, to_int = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
-    if bits == 32:  # a quotient of 32-bit integers is at least 2**-32 (relative) from the next integer
-        return (x.cast(to_float, "double") / y.cast(to_float, "double")).cast(to_int, x.element)
+    """x / y; any value where y is 0."""
+    bits, lanes = _bits(x), x.lanes
+    if _by_instruction(x, y):
+        if y.text.startswith("splat") and not y.text.endswith((" 0)", " -1)")):
+            return x.binary("sdiv" if signed else "udiv", y)
+        bad = y.eq(0)
+        if signed:
+            bad = bad | (y.eq(-1) & x.eq(-(1 << (bits - 1))))
+        return x.binary("sdiv" if signed else "udiv", lanes.select(bad, 1, y))
+    if bits == 64:
+        return _long_quotient(x, y, signed)
+    if bits == 32:
+        quotient = _short_quotient(x, y, signed, "double", 2.0**-51)
+        return lanes.select(y.eq(-1), -x, quotient) if signed else quotient
     widen = "sext" if signed else "zext"
-    a, b = (v.cast(widen, "i32").cast("sitofp", "float") for v in (x, y))
-    return (a / b).cast("fptosi", "i32").cast("trunc", x.element)
+    quotient = _short_quotient(x.cast(widen, "i32"), y.cast(widen, "i32"), True, "float", 2.0**-22)
+    return quotient.cast("trunc", x.element)
 
 
-def _safe_divisor(x: V, y: V, signed: bool) -> V:
-    bad = y.eq(0)
-    if signed:
-        bad = bad | (y.eq(-1) & x.eq(-(1 << (_bits(x) - 1))))
-    return x.lanes.select(bad, 1, y)
+def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
+    """x times the inverse of y, which is computed once where y is the same in all of a loop.
+
+    The inverse is somewhat too large: a quotient that is no integer is further below the next one.
+    """
+    to_float, to_int = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
+    inverse = (1.0 / y.cast(to_float, wide)) * (1.0 + excess)
+    return (x.cast(to_float, wide) * inverse).cast(to_int, x.element)
+
+
+def _long_quotient(x: V, y: V, signed: bool) -> V:
+    """The same for 64 bits, of magnitudes: a quotient at most 2**15 too small, that of the rest at most 1."""
+    lanes = x.lanes
+    a, b = (v.intrinsic("smax", -v) if signed else v for v in (x, y))
+    inverse = (1.0 / b.cast("uitofp", "double")) * (1.0 - 2.0**-50)
+    quotient = (a.cast("uitofp", "double") * inverse).cast("fptoui", "i64")
+    rest = a - quotient * b
+    more = (rest.cast("uitofp", "double") * inverse).cast("fptoui", "i64")
+    quotient = quotient + more
+    quotient = lanes.select((rest - more * b).compare("uge", b), quotient + 1, quotient)
+    return lanes.select((x ^ y) < 0, -quotient, quotient) if signed else quotient
 
 
 def divide(x: V, y: V, signed: bool) -> V:
     """Truncating; x / 0 = -1, the least integer / -1 is itself."""
-    if y.text.startswith("splat") and not y.text.endswith((" 0)", " -1)")):
-        return _quotient(x, y, signed)
-    return x.lanes.select(y.eq(0), -1, _quotient(x, _safe_divisor(x, y, signed), signed))
+    return x.lanes.select(y.eq(0), -1, _quotient(x, y, signed))
 
 
 def remainder(x: V, y: V, signed: bool) -> V:
     """Sign of the dividend; x % 0 = x, the least integer % -1 is 0."""
-    if y.text.startswith("splat") and not y.text.endswith((" 0)", " -1)")):
-        return x - _quotient(x, y, signed) * y
-    divisor = _safe_divisor(x, y, signed)
-    rest = x - _quotient(x, divisor, signed) * divisor
-    return x.lanes.select(y.eq(0), x, rest)
+    return x.lanes.select(y.eq(0), x, x - _quotient(x, y, signed) * y)
 
 
 def leading_zeros(x: V) -> V:

@@ -41,12 +41,21 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     writer.branch_if(writer.compare_index("slt", remaining, str(lanes.width)), part, join, cold=True)
     writer.label(part)
     mask = first_lanes(lanes, remaining)
+    type_, every = lanes.type("i1"), lanes.constant_text(True, "i1")
+    by_bits = writer.avx512 and lanes.width >= 8  # LLVM sets a mask register by one that depends on an unrelated one
+    if by_bits:
+        type_, every = f"i{lanes.width}", "-1"
+        some = writer.op(f"bitcast {lanes.type('i1')} {mask.lanes.text} to {type_}")
+    else:
+        some = mask.lanes.text
     end = writer.block
     writer.branch(join)
     writer.label(join)
     count = writer.phi("i64", (str(lanes.width), before), (mask.count, end))
-    every = lanes.constant_text(True, "i1")
-    return Mask(count, V(lanes, "i1", writer.phi(lanes.type("i1"), (every, before), (mask.lanes.text, end))))
+    chosen = writer.phi(type_, (every, before), (some, end))
+    if by_bits:
+        chosen = writer.op(f"bitcast {type_} {chosen} to {lanes.type('i1')}")
+    return Mask(count, V(lanes, "i1", chosen))
 
 
 def whole(dtype: np.dtype) -> str:
