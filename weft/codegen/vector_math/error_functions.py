@@ -1,8 +1,8 @@
 """erf, erfc and the inverse of erf.
 
-float32: with AVX-512 erf and erfc by tables (``piecewise``), else erf by Juffa's polynomial in the exponent; the others
-in float64. float64: x + x y(x**2) near zero, beyond
-0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x with the square kept exactly; the inverse polishes a polynomial once.
+With AVX-512 erf and erfc are by tables (``piecewise``). Else, float32: erf by Juffa's polynomial in the exponent, the
+others in float64; float64: x + x y(x**2) near zero, beyond 0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x with the square
+kept exactly; the inverse polishes a polynomial once.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from weft.codegen.vector_math.coefficients import (
     ERFC_FAR_F64,
     ERFC_LITE,
     ERFC_NEAR_F64,
+    EXP_F64,
 )
 from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f64, log_lite, scale
 from weft.codegen.vector_math.piecewise_tables import ERF as ERF_PIECES
 from weft.codegen.vector_math.piecewise_tables import ERFCX as ERFCX_PIECES
+from weft.codegen.vector_math.piecewise_tables_f64 import ERF as ERF_PIECES_F64
+from weft.codegen.vector_math.piecewise_tables_f64 import ERFCX as ERFCX_PIECES_F64
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -67,17 +70,23 @@ def erfc_f32(emit: Emitter, x: V) -> V:
 
 def _erfc_pieces(x: V) -> V:
     """exp(-x**2) times exp(x**2) erfc(x): the square with its tail, the product as c + (d + q (c + d))."""
-    lanes, a = x.lanes, x.abs()
-    a = lanes.select(a > 10.2, 10.2, a)
-    square = a * a
-    low = a.fma(a, -square)
+    lanes, a, single = x.lanes, x.abs(), x.element == "float"
+    top = 10.2 if single else 28.0
+    a = lanes.select(a > top, top, a)
+    square, low = pairs.two_product(a, a)
     k = (square * -exponential.LOG2_E).rint()
-    head = k.fma(-exponential.LN2_HIGH_F32, -square)
-    r = k.fma(-exponential.LN2_LOW_F32, head)
-    low = low - k.fma(-exponential.LN2_LOW_F32, head - r)
-    q = (r * r).fma(r.polynomial(exponential.EXP_F32), r)
-    constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
-    rest = q.fma(constant + rest, rest)
+    ln2_high, ln2_low = exponential.ln2_parts(x.element)
+    head = k.fma(-ln2_high, -square)
+    r = k.fma(-ln2_low, head)
+    low = low - k.fma(-ln2_low, head - r)
+    z = r * r
+    if single:
+        p = r.polynomial(exponential.EXP_F32)
+        constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
+    else:
+        p = r.polynomial_of_halves(z, EXP_F64)
+        constant, rest = piecewise.parts_f64(a, ERFCX_PIECES_F64)
+    rest = z.fma(p, r).fma(constant + rest, rest)
     value = scale(constant + (-low).fma(constant + rest, rest), k)
     return lanes.select(x < 0.0, 2.0 - value, value)
 
@@ -120,12 +129,21 @@ def _erfc_far(a: V) -> V:
 
 
 def erf_f64(emit: Emitter, x: V) -> V:
+    result = piecewise.odd_between(x, ERF_PIECES_F64, 0.371)
+    return _erf_f64(x) if result is None else result
+
+
+def _erf_f64(x: V) -> V:
     lanes, a = x.lanes, x.abs()
     far = (1.0 - _erfc_far(exponential.clamp(a, BREAK, 6.5))).copysign(x)
     return lanes.select(a > BREAK, far, x + _erf_near(x))
 
 
 def erfc_f64(emit: Emitter, x: V) -> V:
+    return _erfc_pieces(x) if x.lanes.writer.avx512 else _erfc_f64(x)
+
+
+def _erfc_f64(x: V) -> V:
     lanes, a = x.lanes, x.abs()
     far = _erfc_far(exponential.clamp(a, BREAK, 28.0))
     far = lanes.select(x < 0.0, 2.0 - far, far)

@@ -108,9 +108,14 @@ def _exp_of_any(x: V) -> V:
     return _scaled_exp(k, bounded)
 
 
+def ln2_parts(element: str) -> tuple[float, float]:
+    """ln 2 as a head whose product with an exponent is exact, and a tail."""
+    return (LN2_HIGH_F32, LN2_LOW_F32) if element == "float" else (LN2_HIGH, LN2_LOW)
+
+
 def reduced(x: V) -> tuple[V, V]:
     """k, and r = x - k ln 2."""
-    high, low = (LN2_HIGH_F32, LN2_LOW_F32) if x.element == "float" else (LN2_HIGH, LN2_LOW)
+    high, low = ln2_parts(x.element)
     k = (x * LOG2_E).rint()
     return k, k.fma(-low, k.fma(-high, x))
 

@@ -1,4 +1,4 @@
-"""Piecewise polynomials in float32 whose coefficients are looked up in registers (AVX-512's two-register permutations).
+"""Piecewise polynomials whose coefficients are looked up in registers (AVX-512's two-register permutations).
 
 |x| picks one of 32 intervals by its exponent and two bits of its mantissa; the polynomial in r = |x| - x0 needs neither
 a division nor an exponential. The first interval is evaluated as |x| + r q(r), which keeps small results exact.
@@ -54,3 +54,43 @@ def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, 
     below = a.bits().intrinsic("smin", struct.unpack("<i", struct.pack("<f", near))[0])
     base = constant.bits().intrinsic("smax", below).as_float()
     return r.fma(r.polynomial(rest[::-1]), base).copysign(x)
+
+
+# float64: 16 intervals
+
+
+def _lookup_f64(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]:
+    """r, q(r) and the constant c of f(a) = c + r q(r); a coefficient is looked up where it is used: few registers."""
+    x0, constant, *rest = tables
+    r = a - avx512.lookup_f64(x0, index)
+    square = r * r
+
+    def horner(rows: Sequence[Sequence[float]]) -> V:
+        result = avx512.lookup_f64(rows[-1], index)
+        for row in rows[-2::-1]:
+            result = result.fma(square, avx512.lookup_f64(row, index))
+        return result
+
+    return r, horner(rest[1::2]).fma(r, horner(rest[::2])), avx512.lookup_f64(constant, index)
+
+
+def odd_between(x: V, tables: Sequence[Sequence[float]], step: float) -> V | None:
+    """f(x) of an odd f with limit 1 by intervals between the multiples of ``step``, the limit from 15.99 steps on.
+
+    The tables of the first interval are those of f(x) - x. None without AVX-512.
+    """
+    if not x.lanes.writer.avx512:
+        return None
+    a = x.abs()
+    a = x.lanes.select(a > 15.99 * step, 15.99 * step, a)
+    index = (a.fma(1.0 / step, -0.5) + 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
+    r, rest, constant = _lookup_f64(a, tables, index)
+    first = struct.unpack("<q", struct.pack("<d", step))[0]
+    base = constant.bits().intrinsic("smax", a.bits().intrinsic("smin", first)).as_float()
+    return r.fma(rest, base).copysign(x)
+
+
+def parts_f64(a: V, tables: Sequence[Sequence[float]]) -> tuple[V, V]:
+    """f(a) as a constant and the rest, for a in [0, 30): four intervals to each power of two of a + 2."""
+    r, rest, constant = _lookup_f64(a, tables, (a + 2.0).bits().lshr(50))
+    return constant, r * rest
