@@ -1,8 +1,8 @@
 """erf, erfc and the inverse of erf.
 
-With AVX-512 erf and erfc are by tables (``piecewise``). Else, float32: erf by Juffa's polynomial in the exponent, the
-others in float64; float64: x + x y(x**2) near zero, beyond 0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x with the square
-kept exactly; the inverse polishes a polynomial once.
+With AVX-512 by tables (``piecewise``), but for the inverse of float32. Else, float32: erf by Juffa's polynomial in the
+exponent, the others in float64; float64: x + x y(x**2) near zero, beyond 0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x
+with the square kept exactly; the inverse polishes a polynomial once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f64, l
 from weft.codegen.vector_math.piecewise_tables import ERF as ERF_PIECES
 from weft.codegen.vector_math.piecewise_tables import ERFCX as ERFCX_PIECES
 from weft.codegen.vector_math.piecewise_tables_f64 import ERF as ERF_PIECES_F64
+from weft.codegen.vector_math.piecewise_tables_f64 import ERF_INV as ERF_INV_PIECES_F64
 from weft.codegen.vector_math.piecewise_tables_f64 import ERFCX as ERFCX_PIECES_F64
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ def _erfc_pieces(x: V) -> V:
         constant, rest = piecewise.parts(a, ERFCX_PIECES, -4)
     else:
         p = r.polynomial_of_halves(z, EXP_F64)
-        constant, rest = piecewise.parts_f64(a, ERFCX_PIECES_F64)
+        distance, rest, constant = piecewise.by_quarters(a, ERFCX_PIECES_F64, 2.0)
+        rest = distance * rest
     rest = z.fma(p, r).fma(constant + rest, rest)
     value = scale(constant + (-low).fma(constant + rest, rest), k)
     return lanes.select(x < 0.0, 2.0 - value, value)
@@ -165,6 +167,17 @@ def erf_inv_f32(emit: Emitter, x: V) -> V:
 
 
 def erf_inv_f64(emit: Emitter, x: V) -> V:
+    if not x.lanes.writer.avx512:
+        return _erf_inv_f64(emit, x)
+    a = x.abs()  # x f(w), w = -log(1 - x**2), f(w) as head and tail
+    r, rest, constant = piecewise.by_quarters(-log_f64(emit, (-a).fma(a, 1.0)), ERF_INV_PIECES_F64, 2.5)
+    head = r.fma(rest, constant)
+    y, error = pairs.two_product(a, head)
+    y = y + a.fma(r.fma(rest, constant - head), error)
+    return x.lanes.select(a.eq(1.0), math.inf, y).copysign(x)
+
+
+def _erf_inv_f64(emit: Emitter, x: V) -> V:
     """One Halley step on the polynomial's value, with erf below 0.5 and erfc above."""
     lanes = x.lanes
     a = lanes.select(x.abs() < 1.0, x.abs(), 0.5)

@@ -74,10 +74,15 @@ def _lookup_f64(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V
     return r, horner(rest[1::2]).fma(r, horner(rest[::2])), avx512.lookup_f64(constant, index)
 
 
-def odd_between(x: V, tables: Sequence[Sequence[float]], step: float) -> V | None:
-    """f(x) of an odd f with limit 1 by intervals between the multiples of ``step``, the limit from 15.99 steps on.
+def by_quarters(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
+    """The same for a >= 0, by four intervals to each power of two of a + ``shift``."""
+    return _lookup_f64(a, tables, (a + shift).bits().lshr(50))
 
-    The tables of the first interval are those of f(x) - x. None without AVX-512.
+
+def odd_between(x: V, tables: Sequence[Sequence[float]], step: float) -> V | None:
+    """f(x) of an odd f that is 1 from 15.99 steps on; the tables of the first interval are those of f(x) - x.
+
+    None without AVX-512.
     """
     if not x.lanes.writer.avx512:
         return None
@@ -88,9 +93,3 @@ def odd_between(x: V, tables: Sequence[Sequence[float]], step: float) -> V | Non
     first = struct.unpack("<q", struct.pack("<d", step))[0]
     base = constant.bits().intrinsic("smax", a.bits().intrinsic("smin", first)).as_float()
     return r.fma(rest, base).copysign(x)
-
-
-def parts_f64(a: V, tables: Sequence[Sequence[float]]) -> tuple[V, V]:
-    """f(a) as a constant and the rest, for a in [0, 30): four intervals to each power of two of a + 2."""
-    r, rest, constant = _lookup_f64(a, tables, (a + 2.0).bits().lshr(50))
-    return constant, r * rest

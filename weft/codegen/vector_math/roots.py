@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from weft.codegen import avx512
 from weft.codegen.lanes import V
+from weft.codegen.vector_math.exponential import scale
+from weft.codegen.vector_math.piecewise_tables import CBRT
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -56,6 +59,23 @@ def _corrected(a: V, r: V, weight: V) -> V:
 
 
 def cbrt_f32(emit: Emitter, x: V) -> V:
+    """The root of 2**rest m by a polynomial looked up by the rest and three bits of m, and a third of the exponent."""
+    lanes, a = x.lanes, x.abs()
+    parts = avx512.mantissa_and_exponent(a)
+    if parts is None:
+        return _cbrt_f32(x)
+    m, k = parts
+    third = k.fma(1.0 / 3.0, -1.0 / 3.0).rint()
+    index = (third.fma(-3.0, k) + 1.5 * 2.0**20).bits() + (m.bits() >> 20)  # the sum counts eighths
+    x0, constant, *rest = [avx512.lookup(row, index) for row in CBRT]
+    r = m - x0
+    root = scale(r.fma(r.polynomial(rest[::-1]), constant), third)
+    if not avx512.whole_registers(x):  # scale needs an ordinary exponent there
+        root = lanes.select((a + a).eq(a), a, root)
+    return root.copysign(x)
+
+
+def _cbrt_f32(x: V) -> V:
     """Newton for a**(-1/3) without divisions, from the exponent's third; a last exact step."""
     lanes, a = x.lanes, x.abs()
     ordinary = (a > 0.0) & (a < math.inf)
