@@ -125,6 +125,39 @@ def test_tutorial_static_cures() -> None:
     assert repr(10 + i) == "Array(30, dtype=int32, weak_type=True)"
 
 
+def _wrapped(x, /, n, *rest, sign=1, **named):
+    return x
+
+
+@functools.wraps(_wrapped)
+def _wrapper(*args, **kwargs):
+    return _wrapped(*args, **kwargs)
+
+
+class _Callable:
+    def __call__(self, x, n, *, sign=1):
+        return x
+
+
+@pytest.mark.parametrize(
+    ("function", "numbers"),
+    [
+        (lambda x, n, sign=1: x, (1, 2)),
+        (lambda x, /, n, *, sign: x, (1,)),
+        (lambda n, /, sign, **named: n, (0, 1)),
+        (_wrapped, (1,)),
+        (_wrapper, (1,)),
+        (functools.partial(_wrapped, 1), (0,)),
+        (_Callable(), (1,)),
+        (_Callable().__call__, (1,)),
+        (functools.partial(max, key=abs), ()),
+    ],
+    ids=["plain", "keyword only", "positional only", "all kinds", "wrapper", "partial", "object", "method", "builtin"],
+)
+def test_static_numbers_are_found_from_names_for_every_kind_of_callable(function, numbers):
+    assert weft.jit(function, static_argnames=("n", "sign")).static_argnums == numbers
+
+
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [

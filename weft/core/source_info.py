@@ -144,12 +144,14 @@ def name_scope(name: str) -> Iterator[None]:
         _scopes.names = saved
 
 
-@contextmanager
-def no_scopes() -> Iterator[None]:
+class no_scopes:
     """Equations recorded inside belong to a program of their own: scopes open outside do not count."""
-    saved, replayed_outside = _scopes.names, _scopes.replayed
-    _scopes.names, _scopes.replayed = (), None
-    try:
-        yield
-    finally:
-        _scopes.names, _scopes.replayed = saved, replayed_outside
+
+    __slots__ = ("names", "replayed")
+
+    def __enter__(self) -> None:
+        self.names, self.replayed = _scopes.names, _scopes.replayed
+        _scopes.names, _scopes.replayed = (), None
+
+    def __exit__(self, *exception: object) -> None:
+        _scopes.names, _scopes.replayed = self.names, self.replayed

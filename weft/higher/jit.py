@@ -206,11 +206,11 @@ class JitState:
         record.refusal = None
         own = self.is_own()
         if not own and config.read("share_equal_functions"):
-            values = tuple([value for _, value in statics])
+            where, values = zip(*statics, strict=True) if statics else ((), ())
             answer = identity.identify(self.function, values, prepared.in_tree)
             if isinstance(answer, identity.Identity):
                 who = answer
-                places = (prepared.in_tree, prepared.avals, tuple([place for place, _ in statics]), token)
+                places = (prepared.in_tree, prepared.avals, where, token)
                 found = trace_cache.find_shared(who, places)
                 if found is not None:
                     record.store(key, found)

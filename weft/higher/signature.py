@@ -10,12 +10,13 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import config, dtypes, runtime, tree_util
-from weft.core import trace
+from weft.core import avals, trace
 from weft.higher import struct
 
 Static = tuple[int | str, Any]  # position or keyword, value
@@ -48,6 +49,31 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
+class _Parameter(NamedTuple):
+    name: str
+    kind: Any  # of inspect.Parameter
+
+
+def _parameters(function: Callable[..., Any]) -> list[_Parameter] | None:
+    """The parameters, ``*args`` and ``**kwargs`` last, or None for callables that have no signature.
+
+    A plain function's come from its code: weft itself jits a hundred functions when it is imported.
+    """
+    if type(function) is not FunctionType or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
+        found = signature_of(function)
+        return None if found is None else [_Parameter(p.name, p.kind) for p in found.parameters.values()]
+    code = function.__code__
+    only, count, named = code.co_posonlyargcount, code.co_argcount, code.co_kwonlyargcount
+    kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * only
+    kinds += [inspect.Parameter.POSITIONAL_OR_KEYWORD] * (count - only)
+    kinds += [inspect.Parameter.KEYWORD_ONLY] * named
+    if code.co_flags & inspect.CO_VARARGS:
+        kinds.append(inspect.Parameter.VAR_POSITIONAL)
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        kinds.append(inspect.Parameter.VAR_KEYWORD)
+    return [_Parameter(name, kind) for name, kind in zip(code.co_varnames, kinds, strict=False)]
+
+
 def _numbers(value: Any) -> tuple[int, ...]:
     if value is None:
         return ()
@@ -72,9 +98,9 @@ def resolve_roles(
     """Check the four options against the signature of ``function`` and complete each from the others."""
     if static_argnums is None and static_argnames is None and donate_argnums is None and donate_argnames is None:
         return NO_ROLES
-    signature = signature_of(function)
-    static = _resolve(signature, static_argnums, static_argnames, "static")
-    donate = _resolve(signature, donate_argnums, donate_argnames, "donate")
+    parameters = _parameters(function)
+    static = _resolve(parameters, static_argnums, static_argnames, "static")
+    donate = _resolve(parameters, donate_argnums, donate_argnames, "donate")
     shared_names = set(static[1]) & set(donate[1])
     if shared_names:
         raise ValueError(
@@ -88,14 +114,15 @@ def resolve_roles(
 
 
 def _resolve(
-    signature: inspect.Signature | None, argnums: Any, argnames: Any, role: str
+    parameters: list[_Parameter] | None, argnums: Any, argnames: Any, role: str
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    if argnums is None and argnames is None:
+        return (), ()
     numbers, names = _numbers(argnums), _names(argnames)
-    if signature is None:
+    if parameters is None:
         return numbers, names
-    _check_numbers(signature, numbers, f"{role}_argnums")
-    _check_names(signature, names, f"{role}_argnames")
-    parameters = list(signature.parameters.values())
+    _check_numbers(parameters, numbers, f"{role}_argnums")
+    _check_names(parameters, names, f"{role}_argnames")
     positional = [p for p in parameters if p.kind in _POSITIONAL]
     if not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
         numbers = tuple(number % len(positional) if number < 0 else number for number in numbers)
@@ -108,8 +135,8 @@ def _resolve(
     return tuple(sorted(set(numbers))), tuple(dict.fromkeys(names))
 
 
-def _check_numbers(signature: inspect.Signature, numbers: tuple[int, ...], option: str) -> None:
-    kinds = [p.kind for p in signature.parameters.values()]
+def _check_numbers(parameters: list[_Parameter], numbers: tuple[int, ...], option: str) -> None:
+    kinds = [p.kind for p in parameters]
     if inspect.Parameter.VAR_POSITIONAL in kinds:
         return
     count = sum(kind in _POSITIONAL for kind in kinds)
@@ -117,14 +144,13 @@ def _check_numbers(signature: inspect.Signature, numbers: tuple[int, ...], optio
         raise ValueError(f"Jitted function has {option}={numbers}, but only accepts {count} positional arguments.")
 
 
-def _check_names(signature: inspect.Signature, names: tuple[str, ...], option: str) -> None:
-    parameters = signature.parameters.values()
+def _check_names(parameters: list[_Parameter], names: tuple[str, ...], option: str) -> None:
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return
     unknown = set(names) - {p.name for p in parameters if p.kind in _KEYWORD}
     if not unknown:
         return
-    positional_only = unknown & set(signature.parameters)
+    positional_only = unknown & {p.name for p in parameters}
     reason = "They are positional-only; use their numbers." if positional_only else "Function does not take these args."
     raise ValueError(f"Jitted function has invalid argnames {unknown} in {option}. {reason}")
 
@@ -182,7 +208,7 @@ def join_call(
 
 def static_key(statics: tuple[Static, ...]) -> tuple[Any, ...]:
     """What of the static arguments a cache compares: place, type and value."""
-    return tuple([(place, type(value), value) for place, value in statics])
+    return tuple([(place, type(value), value) for place, value in statics]) if statics else ()
 
 
 # -- types of the leaves ----------------------------------------------------------------------------------------------
@@ -201,7 +227,7 @@ def leaf_avals(function: Any, call: Call, leaves: Sequence[Any], accept_structs:
         elif kind is int:
             if not _INT32_MIN <= leaf <= _INT32_MAX:
                 _check_int(function, call, index, leaf)
-            found.append(trace.get_aval(leaf))
+            found.append(avals.scalar_aval(int))
         elif accept_structs and isinstance(leaf, struct.ShapeDtypeStruct):
             dtype = dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True)
             found.append(runtime.ShapedArray(leaf.shape, dtype, weak_type=leaf.weak_type))
@@ -285,9 +311,8 @@ def tree_paths(treedef: Any) -> list[str]:
 
 def argument_names(function: Any, count: int, kwargs: Iterable[str]) -> dict[int | str, str]:
     """The user's name of each positional and keyword argument of a call."""
-    signature = signature_of(function)
     names: dict[int | str, str] = {}
-    parameters = list(signature.parameters.values()) if signature is not None else []
+    parameters = _parameters(function) or []
     positional = [p.name for p in parameters if p.kind in _POSITIONAL]
     variable = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), "args")
     for place in range(count):
