@@ -1,6 +1,6 @@
 """erf, erfc and the inverse of erf.
 
-With AVX-512 by tables (``piecewise``), but for the inverse of float32. Else, float32: erf by Juffa's polynomial in the
+With AVX-512 by tables (``piecewise``). Else, float32: erf by Juffa's polynomial in the
 exponent, the others in float64; float64: x + x y(x**2) near zero, beyond 0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x
 with the square kept exactly; the inverse polishes a polynomial once.
 """
@@ -22,8 +22,9 @@ from weft.codegen.vector_math.coefficients import (
     ERFC_NEAR_F64,
     EXP_F64,
 )
-from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f64, log_lite, scale
+from weft.codegen.vector_math.exponential import exp_lite, exp_parts, log_f32, log_f64, log_lite, scale
 from weft.codegen.vector_math.piecewise_tables import ERF as ERF_PIECES
+from weft.codegen.vector_math.piecewise_tables import ERF_INV as ERF_INV_PIECES
 from weft.codegen.vector_math.piecewise_tables import ERFCX as ERFCX_PIECES
 from weft.codegen.vector_math.piecewise_tables_f64 import ERF as ERF_PIECES_F64
 from weft.codegen.vector_math.piecewise_tables_f64 import ERF_INV as ERF_INV_PIECES_F64
@@ -131,8 +132,11 @@ def _erfc_far(a: V) -> V:
 
 
 def erf_f64(emit: Emitter, x: V) -> V:
-    result = piecewise.odd_between(x, ERF_PIECES_F64, 0.371)
-    return _erf_f64(x) if result is None else result
+    if not x.lanes.writer.avx512:
+        return _erf_f64(x)
+    a, top = x.abs(), 15.99 * 0.371
+    r, rest, constant = piecewise.by_steps(x.lanes.select(a > top, top, a), ERF_PIECES_F64, 0.371)
+    return r.fma(rest, constant).copysign(x)
 
 
 def _erf_f64(x: V) -> V:
@@ -156,6 +160,22 @@ def _erfc_f64(x: V) -> V:
 
 
 def erf_inv_f32(emit: Emitter, x: V) -> V:
+    return _erf_inv_pieces(emit, x) if x.lanes.writer.avx512 else _erf_inv_f32(x)
+
+
+def _erf_inv_pieces(emit: Emitter, x: V) -> V:
+    """x f(w), w = -log(1 - x**2), f(w) as head and tail."""
+    single, a = x.element == "float", x.abs()
+    log = log_f32 if single else log_f64
+    tables, shift = (ERF_INV_PIECES, 0.5) if single else (ERF_INV_PIECES_F64, 2.5)
+    r, rest, constant = piecewise.by_quarters(-log(emit, (-a).fma(a, 1.0)), tables, shift)
+    head = r.fma(rest, constant)
+    y, error = pairs.two_product(a, head)
+    y = y + a.fma(r.fma(rest, constant - head), error)
+    return x.lanes.select(a.eq(1.0), math.inf, y).copysign(x)
+
+
+def _erf_inv_f32(x: V) -> V:
     """x P(w), w = -log(1 - x**2): one polynomial up to w = 5, one in sqrt w beyond (the form of Giles)."""
     lanes, d = x.lanes, x.f64()
     inside = d.abs() < 1.0
@@ -167,14 +187,7 @@ def erf_inv_f32(emit: Emitter, x: V) -> V:
 
 
 def erf_inv_f64(emit: Emitter, x: V) -> V:
-    if not x.lanes.writer.avx512:
-        return _erf_inv_f64(emit, x)
-    a = x.abs()  # x f(w), w = -log(1 - x**2), f(w) as head and tail
-    r, rest, constant = piecewise.by_quarters(-log_f64(emit, (-a).fma(a, 1.0)), ERF_INV_PIECES_F64, 2.5)
-    head = r.fma(rest, constant)
-    y, error = pairs.two_product(a, head)
-    y = y + a.fma(r.fma(rest, constant - head), error)
-    return x.lanes.select(a.eq(1.0), math.inf, y).copysign(x)
+    return _erf_inv_pieces(emit, x) if x.lanes.writer.avx512 else _erf_inv_f64(emit, x)
 
 
 def _erf_inv_f64(emit: Emitter, x: V) -> V:

@@ -56,40 +56,36 @@ def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, 
     return r.fma(r.polynomial(rest[::-1]), base).copysign(x)
 
 
-# float64: 16 intervals
+# float32: 32 intervals, float64: 16
 
 
-def _lookup_f64(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]:
+def _lookup(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]:
     """r, q(r) and the constant c of f(a) = c + r q(r); a coefficient is looked up where it is used: few registers."""
+    find = avx512.lookup if a.element == "float" else avx512.lookup_f64
     x0, constant, *rest = tables
-    r = a - avx512.lookup_f64(x0, index)
+    r = a - find(x0, index)
     square = r * r
 
     def horner(rows: Sequence[Sequence[float]]) -> V:
-        result = avx512.lookup_f64(rows[-1], index)
+        result = find(rows[-1], index)
         for row in rows[-2::-1]:
-            result = result.fma(square, avx512.lookup_f64(row, index))
+            result = result.fma(square, find(row, index))
         return result
 
-    return r, horner(rest[1::2]).fma(r, horner(rest[::2])), avx512.lookup_f64(constant, index)
+    return r, horner(rest[1::2]).fma(r, horner(rest[::2])), find(constant, index)
 
 
 def by_quarters(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:
     """The same for a >= 0, by four intervals to each power of two of a + ``shift``."""
-    return _lookup_f64(a, tables, (a + shift).bits().lshr(50))
+    return _lookup(a, tables, (a + shift).bits().lshr(21 if a.element == "float" else 50))
 
 
-def odd_between(x: V, tables: Sequence[Sequence[float]], step: float) -> V | None:
-    """f(x) of an odd f that is 1 from 15.99 steps on; the tables of the first interval are those of f(x) - x.
+def by_steps(a: V, tables: Sequence[Sequence[float]], step: float) -> tuple[V, V, V]:
+    """r, q(r) and c for a float64 from 0 to 15.99 steps, by intervals between the multiples of ``step``.
 
-    None without AVX-512.
+    The tables of the first interval are those of f(x) - x: there the constant is a itself.
     """
-    if not x.lanes.writer.avx512:
-        return None
-    a = x.abs()
-    a = x.lanes.select(a > 15.99 * step, 15.99 * step, a)
     index = (a.fma(1.0 / step, -0.5) + 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
-    r, rest, constant = _lookup_f64(a, tables, index)
+    r, rest, constant = _lookup(a, tables, index)
     first = struct.unpack("<q", struct.pack("<d", step))[0]
-    base = constant.bits().intrinsic("smax", a.bits().intrinsic("smin", first)).as_float()
-    return r.fma(rest, base).copysign(x)
+    return r, rest, constant.bits().intrinsic("smax", a.bits().intrinsic("smin", first)).as_float()

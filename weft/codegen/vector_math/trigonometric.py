@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
-from weft.codegen.vector_math import pairs
+from weft.codegen.vector_math import pairs, piecewise
 from weft.codegen.vector_math.coefficients import (
     ASIN_F64,
     ASIN_LITE,
@@ -21,10 +21,12 @@ from weft.codegen.vector_math.coefficients import (
     SIN_F64,
     SIN_LITE,
 )
+from weft.codegen.vector_math.piecewise_tables_f64 import ATAN as ATAN_PIECES
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
 
+ATAN_STEP = 0.0626
 TWO_OVER_PI = 0.6366197723675814
 PI_HALF_HIGH, PI_HALF_LOW = 1.5707963267948966, 6.123233995736766e-17
 LIMIT_F32 = 71476.0  # three float32 parts of pi / 2 are exact up to here (found by search)
@@ -108,10 +110,10 @@ def cos_f32(emit: Emitter, x: V) -> V:
 def tan_f32(emit: Emitter, x: V) -> V:
     """Reduction and quotient in float64, one rounding."""
     lanes, d = x.lanes, x.f64()
-    q = (d * TWO_OVER_PI).rint()
+    j = d.fma(TWO_OVER_PI, ROUNDER_F64)
+    q, quadrant = j - ROUNDER_F64, j.bits()
     r = q.fma(-PI_HALF_HIGH, d)
     r = q.fma(-PI_HALF_LOW, r)
-    quadrant = q.cast("fptosi", "i64")
     large = ~(d.abs() <= LIMIT_MIXED)
 
     def slow() -> tuple[V, V]:
@@ -212,7 +214,18 @@ def atan2_f32(emit: Emitter, y: V, x: V) -> V:
 
 
 def atan_f64(emit: Emitter, x: V) -> V:
-    return atan2_f64(emit, x, x.like(1.0))
+    """By polynomials that are looked up: beyond 1 pi / 2 less the atan of the inverse, all with their tails."""
+    lanes, a = x.lanes, x.abs()
+    if not lanes.writer.avx512:
+        return atan2_f64(emit, x, x.like(1.0))
+    far = a > 1.0
+    inverse = 1.0 / a
+    r, rest, angle = piecewise.by_steps(lanes.select(far, inverse, a), ATAN_PIECES, ATAN_STEP)
+    rest = r * rest
+    head = PI_HALF_HIGH - angle
+    tail = ((PI_HALF_HIGH - head) - angle) + (PI_HALF_LOW - rest)
+    tail = lanes.select(a < math.inf, (inverse.fma(a, -1.0)).fma(inverse, tail), tail)
+    return (lanes.select(far, head, angle) + lanes.select(far, tail, rest)).copysign(x)
 
 
 # tan of the breakpoints 0, 1/2, 1, 3/2, infinity and their angles as head and tail (fdlibm s_atan.c uses the same)
