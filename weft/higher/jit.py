@@ -461,7 +461,7 @@ def source_of(function: Any) -> str:
     """``f at file.py:12``."""
     while isinstance(function, functools.partial):
         function = function.func
-    inner = inspect.unwrap(function)
+    inner = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
     code = getattr(getattr(inner, "__func__", inner), "__code__", None)
     if code is None:
         return function_name(function)
