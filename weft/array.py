@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes, lazy, runtime
+from weft.core import avals
 from weft.core.tracer import Tracer
 from weft.higher import devices
 
@@ -64,17 +65,10 @@ def live_arrays(platform: str | None = None) -> list[Any]:
 # -- text -------------------------------------------------------------------------------------------------------------
 
 
-def key_words(array: Any) -> np.ndarray:
-    """The 32-bit words of an array of an extended dtype, one more dimension than the array."""
-    words = array.dtype.itemsize // 4
-    aval = runtime.ShapedArray((*array.shape, words), dtypes.uint32)
-    return np.asarray(runtime.array_alias(array, aval))
-
-
 def _repr(array: Any) -> str:
     """JAX's text: values, shape where they do not show it, dtype, weak type."""
     if dtypes.is_extended(array.dtype):
-        return f"Array({array.shape}, dtype={array.dtype.name}) overlaying:\n{key_words(array)}"
+        return f"Array({array.shape}, dtype={array.dtype.name}) overlaying:\n{avals.key_words(array)}"
     suffix = f"dtype={array.dtype.name}" + (", weak_type=True" if array.weak_type else "")
     values = np.asarray(array)
     if values.size == 0:
@@ -200,8 +194,7 @@ def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:
 def rebuild(values: np.ndarray, dtype: Any, weak_type: bool) -> Any:
     """The Array that was pickled as ``values`` (for an extended dtype: its words)."""
     if dtypes.is_extended(dtype):
-        words = runtime.array_from_numpy(values, runtime.ShapedArray(values.shape, dtypes.uint32))
-        return runtime.array_alias(words, runtime.ShapedArray(values.shape[:-1], dtype))
+        return avals.from_numpy(values, runtime.ShapedArray(values.shape[: -len(dtype.physical_shape)], dtype))
     narrow = dtypes.canonicalize_dtype(values.dtype)
     aval = runtime.ShapedArray(values.shape, narrow, weak_type=weak_type)
     return runtime.array_from_numpy(values.astype(narrow, copy=False), aval)
@@ -209,7 +202,7 @@ def rebuild(values: np.ndarray, dtype: Any, weak_type: bool) -> Any:
 
 def _reduce(array: Any) -> tuple[Any, ...]:
     extended = dtypes.is_extended(array.dtype)
-    values = key_words(array) if extended else np.asarray(array)
+    values = avals.key_words(array) if extended else np.asarray(array)
     return rebuild, (values, array.dtype, array.weak_type)
 
 

@@ -78,6 +78,8 @@ class ExtendedDType:
     type: type = extended
     name: str = "extended"
     itemsize: int = 0
+    physical_dtype: np.dtype
+    physical_shape: tuple[int, ...]
     kind = "V"
 
     def __repr__(self) -> str:
@@ -88,6 +90,16 @@ class ExtendedDType:
 
 def is_extended(dtype: Any) -> bool:
     return isinstance(dtype, ExtendedDType)
+
+
+def is_words(dtype: Any) -> bool:
+    """Whether elements of a dtype are, to compiled code, some words of another: keys, and float0, which has none."""
+    return isinstance(dtype, ExtendedDType) or dtype == float0
+
+
+def words_of(dtype: Any) -> tuple[tuple[int, ...], np.dtype]:
+    """(the shape of the words of one element, their dtype)."""
+    return (dtype.physical_shape, dtype.physical_dtype) if isinstance(dtype, ExtendedDType) else ((0,), bool_)
 
 
 def is_supported(dtype: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import subprocess
 import sys
@@ -17,7 +18,8 @@ import pytest
 import weft
 import weft.experimental
 import weft.numpy as jnp
-from weft import lax
+from weft import errors, lax
+from weft.experimental import io_callback
 
 F32 = weft.ShapeDtypeStruct((), "float32")
 
@@ -343,5 +345,44 @@ def test_callbacks_get_keys_as_keys() -> None:
 
     expected = weft.vmap(weft.random.uniform)(keys).tolist()
     assert weft.vmap(draw)(keys).tolist() == weft.jit(weft.vmap(draw))(keys).tolist() == expected
-    with pytest.raises(NotImplementedError, match="cannot give keys"):
-        weft.jit(lambda k: weft.pure_callback(lambda k: k, weft.ShapeDtypeStruct((), k.dtype), k))(keys[0])
+
+
+@pytest.mark.parametrize("kind", ["pure", "io", "ordered"])
+@pytest.mark.parametrize("wrap", [lambda f: f, weft.jit], ids=["eager", "jit"])
+def test_callbacks_give_keys(kind: str, wrap: Any) -> None:
+    keys = weft.random.split(weft.random.key(0), 3)
+    call = {"pure": weft.pure_callback, "io": io_callback, "ordered": functools.partial(io_callback, ordered=True)}[
+        kind
+    ]
+
+    def later(key: Any) -> Any:
+        return call(lambda k: weft.random.fold_in(k, 7), weft.ShapeDtypeStruct(key.shape, key.dtype), key)
+
+    def both(k: Any, x: Any) -> Any:
+        types = weft.ShapeDtypeStruct((2,), k.dtype), weft.ShapeDtypeStruct(x.shape, x.dtype)
+        return call(lambda k, x: (weft.random.split(k), x * 2), types, k, x)
+
+    words = lambda k: np.asarray(weft.random.key_data(k)).tolist()
+    wanted = weft.vmap(lambda k: weft.random.fold_in(k, 7))(keys)
+    assert words(wrap(later)(keys[1])) == words(wanted[1])
+    assert float(wrap(lambda k: weft.random.normal(later(k)))(keys[1])) == float(weft.random.normal(wanted[1]))
+    assert words(wrap(lambda ks: weft.lax.scan(lambda c, k: (c, later(k)), 0, ks)[1])(keys)) == words(wanted)
+    pair, doubled = wrap(both)(keys[0], jnp.ones(2))
+    assert words(pair) == words(weft.random.split(keys[0])) and doubled.tolist() == [2, 2]
+
+
+KEY = weft.random.key(0)
+ONE_KEY = weft.ShapeDtypeStruct((), KEY.dtype)
+BROKEN = {
+    "shape of keys": (weft.random.split(KEY), ONE_KEY, "shape"),
+    "words": (np.uint32([1, 2]), ONE_KEY, "shape"),
+    "float for key": (np.float32(1), ONE_KEY, "dtype"),
+    "key for float": (KEY, F32, "dtype"),
+}
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, weft.jit], ids=["eager", "jit"])
+@pytest.mark.parametrize(("result", "promised", "wrong"), BROKEN.values(), ids=BROKEN)
+def test_callbacks_that_give_other_keys_than_promised(result: Any, promised: Any, wrong: str, wrap: Any) -> None:
+    with pytest.raises(errors.JaxRuntimeError, match=f"Incorrect output {wrong} for return value #0"):
+        weft.block_until_ready(wrap(lambda: weft.pure_callback(lambda: result, promised))())

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft import config, core, runtime
 from weft.compiler import pipeline, simplify
-from weft.core import kinds
+from weft.core import avals, kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from weft.higher import number_checks
@@ -51,7 +51,7 @@ def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]
     out_avals, _ = primitive.typed(tuple([array.aval for array in arrays]), params)
     runtime.stream_drain()
     results = kind.call(*arrays, **params)
-    outs = [runtime.array_from_numpy(value, aval) for value, aval in zip(results, out_avals, strict=True)]
+    outs = [avals.from_numpy(value, aval) for value, aval in zip(results, out_avals, strict=True)]
     if number_checks.enabled():
         number_checks.check_results(primitive.name, arrays, outs)
     return outs

@@ -17,20 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, operations, runtime
-from weft.core import kinds
+from weft import dtypes, operations
+from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
-
-
-def _is_words(dtype: Any) -> bool:
-    """Whether elements of a dtype are words to the compiler."""
-    return dtypes.is_extended(dtype) or dtype == dtypes.float0
-
-
-def _word_type(dtype: Any) -> tuple[tuple[int, ...], Any]:
-    """(the shape of the words of one element, their dtype)."""
-    return (dtype.physical_shape, dtype.physical_dtype) if dtypes.is_extended(dtype) else ((0,), np.dtype(np.bool_))
 
 
 def has_keys(jaxpr: Jaxpr) -> bool:
@@ -42,17 +32,9 @@ def _has_keys(jaxpr: Jaxpr) -> bool:
     atoms = [*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars]
     for eqn in jaxpr.eqns:
         atoms += eqn.outvars
-    if any(map(_is_words, {atom.aval.dtype for atom in atoms})):
+    if any(map(dtypes.is_words, {atom.aval.dtype for atom in atoms})):
         return True
     return any(has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params))
-
-
-def physical(aval: Any) -> Any:
-    """The aval of the words."""
-    if not _is_words(aval.dtype):
-        return aval
-    words, dtype = _word_type(aval.dtype)
-    return runtime.ShapedArray((*aval.shape, *words), dtype)
 
 
 def without_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -61,8 +43,8 @@ def without_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
     if not has_keys(jaxpr):
         return closed
     n_consts = len(jaxpr.constvars)
-    avals = [physical(v.aval) for v in (*jaxpr.constvars, *jaxpr.invars)]
-    traced, _ = trace_to_jaxpr(lambda *args: _run(jaxpr, args), avals, jaxpr.debug_info)
+    in_avals = [avals.physical_aval(v.aval) for v in (*jaxpr.constvars, *jaxpr.invars)]
+    traced, _ = trace_to_jaxpr(lambda *args: _run(jaxpr, args), in_avals, jaxpr.debug_info)
     inner = traced.jaxpr
     words = Jaxpr(
         [*inner.invars[:n_consts], *inner.constvars], inner.invars[n_consts:], inner.outvars, inner.eqns, inner.effects,
@@ -87,25 +69,25 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
 
 
 def _called(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
-    """A function of the user's, which gets keys for their words."""
+    """A function of the user's, which gets keys for their words, and whose keys become words."""
     types = [atom.aval.dtype if dtypes.is_extended(atom.aval.dtype) else None for atom in eqn.invars]
+    params = {**eqn.params, "key_types": tuple(types)}
     if any(dtypes.is_extended(v.aval.dtype) for v in eqn.outvars):
-        raise NotImplementedError(
-            f"[compile] {eqn.primitive.name} cannot give keys: give their words (random.key_data)"
-        )
-    return eqn.primitive.bind(*operands, **eqn.params, key_types=tuple(types))
+        promised = params["result_avals"]
+        params.update(promised=promised, result_avals=tuple(map(avals.physical_aval, promised)))
+    return eqn.primitive.bind(*operands, **params)
 
 
 def _typed(value: Any, atom: Any) -> Any:
     """A literal keeps its own type when it is traced again."""
-    if isinstance(atom, Literal) and not atom.aval.weak_type and not _is_words(atom.aval.dtype):
+    if isinstance(atom, Literal) and not atom.aval.weak_type and not dtypes.is_words(atom.aval.dtype):
         return atom.aval.dtype.type(value)
     return value
 
 
 def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
     kind, params = eqn.primitive.kind, eqn.params
-    keyed = [atom.aval for atom in (*eqn.invars, *eqn.outvars) if _is_words(atom.aval.dtype)]
+    keyed = [atom.aval for atom in (*eqn.invars, *eqn.outvars) if dtypes.is_words(atom.aval.dtype)]
     if isinstance(kind, kinds.Higher):
         inner = kind.inline(params)
         if inner is not None and has_keys(inner.jaxpr):
@@ -121,7 +103,7 @@ def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
         rule = eqn.primitive.on_words
         if rule is None:
             raise NotImplementedError(f"[compile] {eqn.primitive.name} of {keyed[0].str_short()} is not supported.")
-        out = rule(operations, eqn.primitive, operands, params, _word_type(keyed[0].dtype)[0])
+        out = rule(operations, eqn.primitive, operands, params, dtypes.words_of(keyed[0].dtype)[0])
         return out if eqn.primitive.multiple_results else [out]
     out = eqn.primitive.bind(*operands, **params)
     return out if eqn.primitive.multiple_results else [out]

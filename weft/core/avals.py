@@ -125,6 +125,26 @@ def typeof(value: Any) -> Any:
     return get_aval(value)
 
 
+def physical_aval(aval: ShapedArray) -> ShapedArray:
+    """The type of an array's words, one dimension or more behind its own; any other array's type as it is."""
+    if not dtypes.is_words(aval.dtype):
+        return aval
+    words, dtype = dtypes.words_of(aval.dtype)
+    return ShapedArray((*aval.shape, *words), dtype)
+
+
+def key_words(array: runtime.Array) -> np.ndarray:
+    """The words of an array of keys."""
+    return np.asarray(runtime.array_alias(array, physical_aval(array.aval)))
+
+
+def from_numpy(value: np.ndarray, aval: ShapedArray) -> runtime.Array:
+    """An Array of the given type; for keys ``value`` has their words."""
+    if not dtypes.is_extended(aval.dtype):
+        return runtime.array_from_numpy(value, aval)
+    return runtime.array_alias(runtime.array_from_numpy(value, physical_aval(aval)), aval)
+
+
 def is_valid(value: Any) -> bool:
     """Whether ``value`` may be an operand of a primitive."""
     rule = find_rule(value)

@@ -16,13 +16,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft import dtypes, errors, runtime
-from weft.core import effects, fingerprint, kinds
+from weft.core import avals, effects, fingerprint, kinds
 from weft.core.primitive import Primitive
 from weft.higher import devices, scan
 from weft.operations import shape
 from weft.operations.mapped import Dim, at, placed
 from weft.record import Record
-from weft.transforms import batching
 
 _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_all", "legacy_vectorized", None)
 
@@ -62,17 +61,14 @@ def _as_array(value: Any, key_type: Any) -> Any:
     if isinstance(value, runtime.Array):
         return value
     value = np.asarray(value)
-    words = runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, value.dtype))
-    if key_type is None:
-        return words
-    shape = value.shape[: value.ndim - len(key_type.physical_shape)]
-    return runtime.array_alias(words, runtime.ShapedArray(shape, key_type))
+    shape = value.shape if key_type is None else value.shape[: value.ndim - len(key_type.physical_shape)]
+    return avals.from_numpy(value, runtime.ShapedArray(shape, value.dtype if key_type is None else key_type))
 
 
 def _call(
     values: Sequence[Any], callback: FlatCallback, result_avals: Sequence[Any], key_types: Any
 ) -> tuple[np.ndarray, ...]:
-    """Run a callback; JaxRuntimeError unless it gives what it promised."""
+    """Run a callback; JaxRuntimeError unless it gives what it promised. Keys that it gives are handed on as words."""
     results = callback(*[_strong(value) for value in as_arrays(values, key_types)])
     name = callback.name
     if len(results) != len(result_avals):
@@ -88,14 +84,15 @@ def _strong(value: Any) -> Any:
 
 
 def _checked(result: Any, aval: Any, index: int, name: str) -> np.ndarray:
-    value = np.asarray(result)
+    keys = dtypes.is_extended(aval.dtype) or dtypes.is_extended(getattr(result, "dtype", None))
+    value = result if keys and hasattr(result, "aval") else np.asarray(result)
     if value.dtype == aval.dtype and value.shape == aval.shape:
-        return value
+        return avals.key_words(value) if keys else value
     for what, promised, actual in (
         ("shape", aval.shape, value.shape),
         ("dtype", aval.dtype, value.dtype),
     ):
-        if actual != promised and not (what == "dtype" and dtypes.canonicalize_dtype(actual) == promised):
+        if actual != promised and (keys or what == "shape" or dtypes.canonicalize_dtype(actual) != promised):
             raise errors.JaxRuntimeError(
                 f"[callback] {name}: Incorrect output {what} for return value #{index}: Expected: {promised}, "
                 f"Actual: {actual}"
@@ -126,8 +123,8 @@ def _check_arguments(name: str, callback: Any, sharding: Any) -> None:
     devices.as_device(sharding)
 
 
-def _with_axis(avals: Sequence[Any], size: int) -> tuple[Any, ...]:
-    return tuple([aval.update(shape=(size, *aval.shape)) for aval in avals])
+def _with_axis(types: Sequence[Any], size: int) -> tuple[Any, ...]:
+    return tuple([aval.update(shape=(size, *aval.shape)) for aval in types])
 
 
 def _one_by_one(
@@ -150,9 +147,9 @@ def _one_by_one(
 
 
 def _run(
-    *values: Any, callback: FlatCallback, result_avals: Any, key_types: Any = None, **_: Any
+    *values: Any, callback: FlatCallback, result_avals: Any, key_types: Any = None, promised: Any = None, **_: Any
 ) -> tuple[np.ndarray, ...]:
-    return _call(values, callback, result_avals, key_types)
+    return _call(values, callback, promised or result_avals, key_types)
 
 
 pure_callback_p = Primitive("pure_callback", kinds.External(_run, foreign=True), multiple_results=True)
@@ -306,7 +303,7 @@ def io_callback(
 # -- callbacks without results ----------------------------------------------------------------------------------------
 
 
-def unrolled(primitive: Primitive) -> batching.Rule:
+def unrolled(primitive: Primitive) -> Callable[..., tuple[Any, Any]]:
     """The batching rule of an effect without results: once for each element, in order."""
 
     def rule(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
