@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy
 import numpy as np
@@ -172,3 +174,47 @@ def test_any_shuffle_of_the_state_is_what_python_computes(
     found = run(tuple(map(jnp.asarray, start)), trips)
     for a, b in zip(found, expected, strict=True):
         assert np.array_equal(a, b)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    "bounds",
+    [(0.0, 3.0), (0.5, 3.2), (np.float32(0), np.float32(2)), (False, True), (-1.5, 1), (3.0, 0.0)],
+    ids=["floats", "fractions", "float32", "bools", "mixed", "none"],
+)
+def test_loops_with_bounds_that_are_no_integers(bounds: tuple[Any, Any]) -> None:
+    def outcome(module: Any, traced: bool) -> Any:
+        body = lambda i, s: (s[0] + i, s[1] + 1)
+        run = lambda a, b: module.lax.fori_loop(a, b, body, (0.0, 0))
+        try:
+            outs = module.jit(run)(*bounds) if traced else run(*bounds)
+        except TypeError:
+            return TypeError
+        return [(float(out), str(out.dtype), out.weak_type) for out in outs]
+
+    assert outcome(weft, False) == outcome(jax, False)
+    if bounds != (False, True):  # jax adds 1 to a traced bool without end
+        assert outcome(weft, True) == outcome(jax, True)
+
+
+def test_gradient_through_a_loop_with_float_bounds() -> None:
+    assert float(weft.grad(lambda x: lax.fori_loop(0.0, 3.0, lambda i, s: s * x + i, x))(2.0)) == 33
+    for bad in (float("nan"), float("inf")):
+        with pytest.raises((ValueError, OverflowError)):
+            lax.fori_loop(0.0, bad, lambda i, s: s, 0)
+    with pytest.raises(TypeError, match="real numbers"):
+        lax.fori_loop(0j, 3j, lambda i, s: s, 0)
+
+
+@pytest.mark.parametrize("loop", ["while", "scan", "fori"])
+def test_a_state_that_changes_its_dtype_is_no_longer_weak(loop: str) -> None:
+    """As in JAX: a Python int that becomes a float is a float32, and what keeps its dtype stays weak."""
+    body = lambda s: (s[0] + 1.0, s[1] + 1)
+    run = {
+        "while": lambda: lax.while_loop(lambda s: s[1] < 3, body, (0, 0)),
+        "scan": lambda: lax.scan(lambda s, _: (body(s), None), (0, 0), None, length=3)[0],
+        "fori": lambda: lax.fori_loop(0, 3, lambda i, s: body(s), (0, 0)),
+    }[loop]
+    for changed, kept in (run(), weft.jit(run)()):
+        assert (float(changed), changed.dtype, changed.weak_type) == (3, np.float32, False)
+        assert (int(kept), kept.dtype, kept.weak_type) == (3, np.int32, True)

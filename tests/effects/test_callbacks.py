@@ -386,3 +386,66 @@ BROKEN = {
 def test_callbacks_that_give_other_keys_than_promised(result: Any, promised: Any, wrong: str, wrap: Any) -> None:
     with pytest.raises(errors.JaxRuntimeError, match=f"Incorrect output {wrong} for return value #0"):
         weft.block_until_ready(wrap(lambda: weft.pure_callback(lambda: result, promised))())
+
+
+JOINS = """
+import faulthandler, sys, threading
+import numpy as np
+import weft, weft.experimental, weft.numpy as jnp
+faulthandler.dump_traceback_later(40, exit=True)
+F32 = weft.ShapeDtypeStruct((), np.float32)
+total = weft.jit(lambda x: jnp.sin(x).sum())
+large = jnp.full((1500, 1500), 0.5)
+wanted = float(total(large))
+before = total(large * 2)
+again = weft.jit(lambda x: weft.pure_callback(lambda v: np.float32(v), F32, x) + 1)
+nested = weft.jit(lambda x: weft.pure_callback(lambda v: joined("large", v), F32, x))
+KINDS = {
+    "small": lambda: float(jnp.float32(1) + 1) == 2,
+    "large": lambda: float(total(large)) == wanted,
+    "chain": lambda: float(total(total(large) * large) * 0 + 3) == 3,
+    "pending": lambda: np.isfinite(float(before + 1)),
+    "callback": lambda: float(again(1.0)) == 2,
+    "eager": lambda: float(weft.pure_callback(lambda v: np.float32(v), F32, 1.0)) == 1,
+    "barrier": lambda: weft.effects_barrier() is None,
+    "nested": lambda: float(nested(1.0)) == 1,
+}
+
+def joined(kind, _):
+    out = []
+    thread = threading.Thread(target=lambda: out.append(KINDS[kind]()))
+    thread.start()
+    thread.join()
+    return np.float32(out[0])
+
+for kind in KINDS:
+    f = weft.jit(lambda x, kind=kind: weft.pure_callback(lambda v: joined(kind, v), F32, jnp.sin(x).sum()))
+    behind = f(large), total(large)
+    assert float(behind[0]) == 1 and float(behind[1]) == wanted, kind
+    assert float(f(1.0)) == 1, kind
+print("done")
+"""
+
+
+def test_callbacks_may_join_threads_that_call_weft() -> None:
+    done = subprocess.run([sys.executable, "-c", JOINS], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_what_one_thread_prints_stays_in_order_while_a_callback_is_slow() -> None:
+    seen: list[str] = []
+    started = threading.Event()
+
+    def slow(value: Any) -> None:
+        started.set()
+        threading.Event().wait(0.2)
+        seen.append("slow")
+
+    first = weft.jit(lambda x: weft.debug.callback(slow, x, ordered=True))
+    second = weft.jit(lambda x: (weft.debug.callback(lambda v: seen.append("next"), x, ordered=True), x + 1)[1])
+    first(1.0)
+    value = second(1.0)
+    assert started.wait(30)
+    assert float(weft.jit(jnp.sum)(jnp.ones((600, 600)))) == 360_000  # computes nothing that has to wait
+    assert float(value) == 2
+    assert seen == ["slow", "next"]

@@ -54,7 +54,7 @@ def _promoted(before: Any, after: Any) -> Any:
         return before
     if _CATEGORIES.index(before.dtype.kind) > _CATEGORIES.index(after.dtype.kind):
         return before
-    return runtime.ShapedArray(before.shape, after.dtype, after.weak_type)
+    return runtime.ShapedArray(before.shape, after.dtype)
 
 
 def check_structure(before: Any, after: Any, what: str, names: Callable[[], list[str]]) -> None:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from weft import config, dtypes, runtime
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr
@@ -178,8 +180,8 @@ def fori_loop(
 ) -> State:
     """Repeat ``val = body_fun(i, val)`` for ``i`` from ``lower`` up to, without, ``upper``; gives the last ``val``.
 
-    Bounds are integers of one type, Python ints or (traced) scalars; with bounds known while tracing the loop is a
-    ``scan`` and reverse-differentiable, and ``unroll`` may be given.
+    Bounds are scalars of one type, Python numbers or (traced) arrays; with bounds known while tracing, which are cut to
+    whole numbers, the loop is a ``scan`` and reverse-differentiable, and ``unroll`` may be given.
 
     >>> lax.fori_loop(0, 4, lambda i, total: total + i, 10)
     Array(16, dtype=int32, weak_type=True)
@@ -240,13 +242,15 @@ def _counted_body(body_fun: Callable[..., Any]) -> Callable[..., Any]:
 
 def _one(i: Any) -> Any:
     aval = bodies.aval_of(i)
-    return 1 if aval.weak_type else aval.dtype.type(1)
+    return (1.0 if aval.dtype.kind == "f" else 1) if aval.weak_type else aval.dtype.type(1)
 
 
 def _bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
-    """Both bounds in one integer dtype."""
+    """Both bounds in one dtype."""
     avals = [bodies.aval_of(bound) for bound in (lower, upper)]
     types = [aval.dtype for aval in avals]
+    if any(aval.shape for aval in avals):
+        raise TypeError("lower and upper arguments to fori_loop must be scalars")
     if avals[0].weak_type != avals[1].weak_type and all(t.kind in "iu" for t in types):
         dtype = types[0] if avals[1].weak_type else types[1]
     elif types[0] != types[1]:
@@ -255,10 +259,8 @@ def _bounds(lower: Any, upper: Any) -> tuple[Any, Any]:
         )
     else:
         dtype = types[0]
-    if dtype.kind not in "iu":
-        raise TypeError(f"lower and upper arguments to fori_loop must be integers, got {dtype.name}")
-    if any(aval.shape for aval in avals):
-        raise TypeError("lower and upper arguments to fori_loop must be scalars")
+    if dtypes.issubdtype(dtype, np.complexfloating) or dtypes.is_words(dtype):
+        raise TypeError(f"lower and upper arguments to fori_loop must be real numbers, got {dtype.name}")
     return _as_bound(lower, dtype), _as_bound(upper, dtype)
 
 

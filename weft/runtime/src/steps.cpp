@@ -316,7 +316,9 @@ class PythonStep final : public Step {
     PyGILState_STATE state{};
     if (frame.suspended != nullptr) PyEval_RestoreThread(frame.suspended);
     else if (frame.on_stream) state = PyGILState_Ensure();
+    if (frame.number != 0) stream_calls(true);
     bool ok = call(frame);
+    if (frame.number != 0) stream_calls(false);
     if (frame.suspended != nullptr) {
       frame.suspended = ok ? PyEval_SaveThread() : nullptr;
     } else if (frame.on_stream) {

@@ -1,5 +1,9 @@
 // The in-order stream of the host device. See stream.h.
 //
+// One task computes at a time, the first of the queue. While that is in a callback, the callback's thread may run the
+// tasks that it waits for on top of it, and any other thread those that it waits for ahead of it: a callback may join a
+// thread that calls weft. Programs with callbacks keep the order in which one thread launched them.
+//
 // Locks: Stream::mutex guards the queue and is never held while the GIL is waited for or a task runs. A task's
 // references to Python objects go to a graveyard, emptied by the next thread that comes by with the GIL.
 #include "stream.h"
@@ -29,6 +33,8 @@ constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
 constexpr size_t kMaxFailed = 32;
 constexpr auto kPoll = std::chrono::milliseconds(50);
+constexpr auto kPatience = std::chrono::seconds(1);  // for callbacks of programs that another thread launched
+using Clock = std::chrono::steady_clock;
 
 enum class State : uint32_t { queued, running, done, failed };
 
@@ -97,6 +103,7 @@ class Task final : public Event {
   int raise() const;
 
   uint64_t number = 0, generation = 0;
+  std::thread::id launcher = std::this_thread::get_id();
   const Plan* plan = nullptr;
   PyObject* executable = nullptr;  // owned until it has run
   std::vector<Buffer*> held;       // owned until it has run
@@ -106,7 +113,8 @@ class Task final : public Event {
   std::vector<HostScalar> scalars;
   int64_t output_bytes = 0;
   std::string name;
-  std::string launched;  // "file:line" of the user's code; programs with Python steps only
+  Task* below = nullptr;  // the task on top of which its thread runs it
+  std::string launched;   // "file:line" of the user's code; programs with Python steps only
 
  private:
   ~Task() = default;
@@ -129,7 +137,8 @@ struct Stream {
   std::condition_variable changed;  // a task is done
   std::condition_variable told;     // for the thread: it is to work, or may go on
   std::deque<Task*> queue;          // each owned
-  bool running = false;             // some thread executes a task of this stream
+  std::vector<Task*> active;        // tasks that threads execute: all but the newest were in a callback when it began
+  size_t calling = 0;               // how many of them are in a callback
   bool awake = false;               // the thread has been told to work
   bool started = false;
   double queued_ns = 0;
@@ -137,33 +146,62 @@ struct Stream {
   uint64_t last = 0;  // number of the newest task
   std::vector<Task*> failed;  // owned: programs with Python steps whose error may not have been told yet
 
-  // Takes the next task if `may` allows it. The mutex is held.
-  Task* take(bool python_too) {
-    if (running || queue.empty() ||
-        (!python_too && !may_help(*queue.front()->plan)))
-      return nullptr;
-    return pop();
+  // Whether nothing computes: what is active waits for its callbacks.
+  bool free() const { return active.size() == calling; }
+  bool launched_active(std::thread::id thread) const {
+    return std::any_of(active.begin(), active.end(), [&](Task* task) { return task->launcher == thread; });
   }
-  Task* pop() {
-    Task* task = queue.front();
-    queue.pop_front();
+  // Takes the next task if nothing is active. The mutex is held, as for all that follow.
+  Task* take(bool python_too) {
+    if (!active.empty() || queue.empty() || (!python_too && !may_help(*queue.front()->plan))) return nullptr;
+    return begin(queue.begin());
+  }
+  // Takes a task that `wanted` needs, or `wanted` itself, ahead of active ones, which are in callbacks. `patient`: not
+  // even callbacks of one launcher stay in order any longer. nullptr if it depends on what is active.
+  Task* take_ahead(Task* wanted, bool patient) {
+    if (active.empty() || !free() || wanted->state() != State::queued) return nullptr;
+    std::vector<Task*> needed{wanted};
+    std::vector<std::thread::id> calls;  // launchers of callbacks among them
+    auto first = queue.end();
+    for (auto place = queue.end(); place != queue.begin();) {
+      Task* task = *--place;
+      bool earlier = task->plan->has_python && std::find(calls.begin(), calls.end(), task->launcher) != calls.end();
+      if (!earlier && std::find(needed.begin(), needed.end(), task) == needed.end()) continue;
+      needed.insert(needed.end(), task->inputs.begin(), task->inputs.end());
+      if (task->plan->has_python) calls.push_back(task->launcher);
+      first = place;
+    }
+    if (first == queue.end()) return nullptr;
+    const Task* task = *first;
+    bool ready = std::all_of(task->inputs.begin(), task->inputs.end(), [](Task* t) { return t->state() >= State::done; });
+    bool in_order = !task->plan->has_python || patient || !launched_active(task->launcher);
+    bool deaf = launched_active(std::this_thread::get_id()) && !may_help(*task->plan);
+    return ready && in_order && !deaf ? begin(first) : nullptr;
+  }
+  Task* begin(std::deque<Task*>::iterator place) {
+    Task* task = *place;
+    queue.erase(place);
     queued_ns = queue.empty() ? 0 : queued_ns - task->plan->cost_ns;
     queued_bytes -= task->output_bytes;
-    running = true;
-    g_stop.store(stream_cancelled(task->number));
+    active.push_back(task);
+    set_stop();
     return task;
   }
+  // Kernels are told to stop if all active tasks are to: a task that goes on must not be cut short.
+  void set_stop() {
+    g_stop.store(!active.empty() && std::all_of(active.begin(), active.end(),
+                                                [](Task* task) { return stream_cancelled(task->number); }));
+  }
   // Runs a task taken before; the lock is released meanwhile.
-  // nested: on top of a task that this thread runs already.
-  void finish(Task* task, bool on_stream, bool nested, std::unique_lock<std::mutex>& lock) {
+  void finish(Task* task, bool on_stream, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     task->execute(on_stream);
     lock.lock();
-    running = nested;
-    g_stop.store(nested && stream_cancelled(t_running->number));
+    active.erase(std::find(active.begin(), active.end(), task));
+    set_stop();
     changed.notify_all();
     awake = awake && !queue.empty();
-    if (awake && !on_stream && !nested) told.notify_one();
+    if (awake && active.empty()) told.notify_one();
     lock.unlock();
     task->release();
     lock.lock();
@@ -186,8 +224,8 @@ struct Stream {
   void work() {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
-      told.wait(lock, [this] { return awake && !running; });
-      if (Task* task = take(true)) finish(task, true, false, lock);
+      told.wait(lock, [this] { return awake && active.empty(); });
+      if (Task* task = take(true)) finish(task, true, lock);
       else awake = false;
     }
   }
@@ -277,17 +315,24 @@ void Task::let_go() {
 
 void Task::execute(bool on_stream) {
   state_.store(State::running, std::memory_order_release);
-  Task* outer = std::exchange(t_running, this);
+  below = std::exchange(t_running, this);
   try {
     failure_ = run(on_stream);
   } catch (const std::bad_alloc&) {
     failure_ = failed(Status::no_memory, no_memory_text());
   }
-  t_running = outer;
+  t_running = below;
   bool notable = failure_ && failure_->exception != nullptr && plan->has_python;
   let_go();
   state_.store(failure_ ? State::failed : State::done, std::memory_order_release);
   if (notable) g_stream->remember(this);
+}
+
+// Whether this thread runs the task.
+bool runs_below(const Task* task) {
+  const Task* running = t_running;
+  while (running != nullptr && running != task) running = running->below;
+  return running != nullptr;
 }
 
 // A callback waits for a task behind its own: run the queue up to it, on top of the running task.
@@ -296,9 +341,15 @@ int wait_inside_task(Task* task) {
   bool itself = false;
   {
     std::unique_lock<std::mutex> lock(g_stream->mutex);
-    while (task->state() == State::queued && !g_stream->queue.empty())
-      g_stream->finish(g_stream->pop(), true, true, lock);
-    itself = task->state() == State::running;
+    while (task->state() == State::queued && !g_stream->queue.empty()) {
+      const std::vector<Task*>& inputs = g_stream->queue.front()->inputs;
+      bool elsewhere = std::any_of(inputs.begin(), inputs.end(), [](Task* input) {
+        return input->state() < State::done && !runs_below(input);
+      });
+      if (g_stream->free() && !elsewhere) g_stream->finish(g_stream->begin(g_stream->queue.begin()), true, lock);
+      else g_stream->changed.wait_for(lock, kPoll);
+    }
+    itself = runs_below(task);
   }
   PyEval_RestoreThread(saved);
   if (!itself) return 0;
@@ -314,15 +365,18 @@ int Task::wait() {
     return -1;
   }
   if (t_running != nullptr && state() < State::done && wait_inside_task(this) < 0) return -1;
+  auto began = Clock::now();
   while (state() < State::done) {
     PyThreadState* saved = PyEval_SaveThread();
     {
       std::unique_lock<std::mutex> lock(g_stream->mutex);
-      auto deadline = std::chrono::steady_clock::now() + kPoll;
-      while (state() < State::done && std::chrono::steady_clock::now() < deadline) {
-        if (Task* task = g_stream->take(!g_stream->started)) {
-          bool as_stream = task->plan->has_python;  // only if there is no thread
-          g_stream->finish(task, as_stream, false, lock);
+      auto deadline = Clock::now() + kPoll;
+      while (state() < State::done && Clock::now() < deadline) {
+        Task* task = g_stream->take(!g_stream->started);
+        if (task == nullptr) task = g_stream->take_ahead(this, Clock::now() - began > kPatience);
+        if (task != nullptr) {
+          bool as_stream = task->plan->has_python;
+          g_stream->finish(task, as_stream, lock);
         } else {
           g_stream->wake();
           g_stream->changed.wait_until(lock, deadline);
@@ -334,7 +388,7 @@ int Task::wait() {
     if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
       std::lock_guard<std::mutex> lock(g_stream->mutex);
       g_cancelled.store(g_stream->last);
-      g_stop.store(g_stream->running);
+      g_stream->set_stop();
     }
     return -1;
   }
@@ -383,6 +437,19 @@ void start_thread() {  // mutex held
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
+// Waits for a task of the queue, which is retained for it, whose own error shows where its result is used. 0, or -1 if
+// a signal's handler raised.
+int drain_one(Task* task) {
+  int status = task->wait();
+  bool interrupted = status < 0 && task->state() < State::done;
+  if (status < 0 && !interrupted) {
+    PyErr_Clear();
+    task->untell();
+  }
+  task->release();
+  return interrupted ? -1 : 0;
+}
+
 // Waits, GIL held, until at most this much is queued. Signals are handled; 0, or -1 with an error set.
 int drain_to(size_t count, int64_t bytes) {
   for (;;) {
@@ -394,32 +461,40 @@ int drain_to(size_t count, int64_t bytes) {
       if (front != nullptr) front->retain();
     }
     if (front == nullptr) return 0;
-    int status = front->wait();
-    bool interrupted = status < 0 && front->state() < State::done;
-    if (status < 0 && !interrupted) {  // its own error shows where its result is used
-      PyErr_Clear();
-      front->untell();
-    }
-    front->release();
-    if (interrupted) return -1;
+    if (drain_one(front) < 0) return -1;
   }
 }
 
-// Everything launched so far is done. GIL held; 0, or -1 with an error set if a signal's handler raised.
-int drain_all() {
+// Everything launched so far is done. GIL held; 0, or -1 with an error set if a signal's handler raised. Unless
+// `for_all`, what other threads launched is not waited for longer than kPatience while it is in a callback: that may
+// be waiting for this thread.
+int drain_all(bool for_all = false) {
   uint64_t generation = g_generation.load();
+  std::thread::id here = std::this_thread::get_id();
+  auto patient_until = Clock::time_point::max();
   for (;;) {
     if (t_running != nullptr || generation != g_generation.load()) return 0;
-    if (drain_to(0, INT64_MAX) < 0) return -1;
+    Task* next = nullptr;
+    bool idle, others;
+    {
+      std::lock_guard<std::mutex> lock(g_stream->mutex);
+      std::deque<Task*>& queue = g_stream->queue;
+      others = !for_all && !g_stream->active.empty() && g_stream->free() && !g_stream->launched_active(here);
+      auto place = queue.begin();
+      if (others) place = std::find_if(place, queue.end(), [&](Task* task) { return task->launcher == here; });
+      if (place != queue.end()) (next = *place)->retain();
+    }
+    if (next != nullptr && drain_one(next) < 0) return -1;
+    if (!others || next != nullptr) patient_until = Clock::time_point::max();
+    else patient_until = std::min(patient_until, Clock::now() + kPatience);
     PyThreadState* saved = PyEval_SaveThread();
-    bool idle;
     {
       std::unique_lock<std::mutex> lock(g_stream->mutex);
-      g_stream->changed.wait_for(lock, kPoll, [] { return !g_stream->running; });
-      idle = !g_stream->running && g_stream->queue.empty();
+      if (next == nullptr) g_stream->changed.wait_for(lock, kPoll, [] { return g_stream->active.empty(); });
+      idle = g_stream->active.empty() && g_stream->queue.empty();
     }
     PyEval_RestoreThread(saved);
-    if (idle) return empty_graveyard(), 0;
+    if (idle || Clock::now() > patient_until) return empty_graveyard(), 0;
     if (PyErr_CheckSignals() != 0) return -1;
   }
 }
@@ -452,7 +527,7 @@ PyObject* stream_barrier(PyObject*, PyObject*) {
 
 PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at once
   g_async.store(false);
-  if (drain_all() < 0) return nullptr;  // interrupted: whatever is left is given up
+  if (drain_all(true) < 0) return nullptr;  // interrupted: whatever is left is given up
   while (Task* failed = first_untold()) {
     failed->raise();
     Ref name = steal(PyUnicode_FromString(failed->name.c_str()));
@@ -544,7 +619,14 @@ bool stream_enabled() { return g_async.load(std::memory_order_relaxed) && t_runn
 
 bool stream_idle() {
   std::lock_guard<std::mutex> lock(g_stream->mutex);
-  return g_stream->queue.empty() && !g_stream->running;
+  return g_stream->queue.empty() && g_stream->active.empty();
+}
+
+void stream_calls(bool begins) {
+  std::lock_guard<std::mutex> lock(g_stream->mutex);
+  if (begins) ++g_stream->calling;
+  else if (g_stream->calling > 0) --g_stream->calling;  // not in a child that was forked in a callback
+  g_stream->changed.notify_all();
 }
 
 int stream_launch(Executable* executable, const Operand* operands, Buffer* const* outputs) {

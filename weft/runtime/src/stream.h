@@ -31,6 +31,9 @@ bool stream_cancelled(uint64_t number);
 // output as it is. 0: no task of the stream, never told to stop.
 const int32_t* stream_stop_word(uint64_t number);
 
+// A callback of a task of the stream begins or ends; on the thread that runs it.
+void stream_calls(bool begins);
+
 int register_stream(PyObject* module);  // set_async, get_async, stream_drain
 
 }  // namespace weft
