@@ -23,6 +23,8 @@ def epilogues(
     products = {base(s.equation.outvars[0]): i for i, s in enumerate(steps) if _has_kernels(s)}
     for variable in results:
         products.pop(base(variable) if not hasattr(variable, "val") else variable, None)
+    if not products:
+        return {}
     readers: dict[Any, list[int]] = {variable: [] for variable in products}
     for number, (step, low) in enumerate(zip(steps, lowered, strict=True)):
         read = step.equation.invars if low is None else [b.variable for b in low.operands if b.role == "in"]
