@@ -18,6 +18,8 @@ from weft.codegen.vector_math.coefficients import (
     LOG2_LITE,
     LOG_F64,
     POW_INVERSE,
+    POW_LOG2,
+    POW_LOG2_SERIES,
     POW_LOG_HIGH,
     POW_LOG_LOW,
     POW_SERIES,
@@ -45,13 +47,25 @@ THIRD = 1.0 / 3.0
 
 def pow_f32(emit: Emitter, x: V, y: V) -> V:
     """Through float64: exp2(y log2 x) with 34 bits after an exact reduction."""
-    d = x.abs().f64()
-    m, k = split(d, SQRT_HALF_BITS["double"])
-    s = (m - 1.0) / (m + 1.0)
-    logarithm = s.fma((s * s).polynomial(LOG2_LITE), k)
-    power = clamp(logarithm * y.f64(), -300.0, 300.0)
+    power = _log2_lite(x.abs()) * y.f64()
+    if not avx512.whole_registers(power):  # scale needs a small n there
+        power = clamp(power, -300.0, 300.0)
     n = power.rint()
-    return _pow_edges(x, y, scale((power - n).polynomial(EXP2_LITE), n).f32())
+    f = power - n
+    return _pow_edges(x, y, scale(f.polynomial_of_halves(f * f, EXP2_LITE), n).f32())
+
+
+def _log2_lite(a: V) -> V:
+    """log2 of a float32 in float64, by table (see ``_log_by_table``) where there are any."""
+    found = avx512.mantissa_and_power(a)
+    if found is None:
+        m, k = split(a.f64(), SQRT_HALF_BITS["double"])
+        s = (m - 1.0) / (m + 1.0)
+        return s.fma((s * s).polynomial(LOG2_LITE), k)
+    m, k = (part.f64() for part in found)
+    index = (m + STEP).bits()
+    r = m.fma(avx512.lookup_f64(POW_INVERSE, index), -1.0)
+    return r.fma(r.polynomial_of_halves(r * r, POW_LOG2_SERIES), k + avx512.lookup_f64(POW_LOG2, index))
 
 
 def pow_f64(emit: Emitter, x: V, y: V) -> V:
