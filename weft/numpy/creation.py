@@ -73,7 +73,8 @@ def asarray(
 ) -> Any:
     """``a`` as an array: itself if it is one of that dtype, else as ``array`` makes it.
 
-    With ``copy=False`` a NumPy array is shared if its memory allows; do not write to it afterwards.
+    With ``copy=False`` the result lies in the memory of ``a``, which the caller may not write to afterwards; ValueError
+    if that needs a copy: another dtype, a list or scalar, memory that is not dense or not aligned to 64 bytes.
 
     >>> asarray(2).dtype.name
     'int32'
@@ -81,7 +82,29 @@ def asarray(
     devices.check_placement(device, out_sharding)
     if dtype is not None:
         dtype = dtypes.check_user_dtype(dtype, "asarray")
-    return array(a, dtype=dtype, copy=bool(copy), order=order)
+    shares = copy is not None and not copy
+    return array(_shared(a, dtype) if shares else a, dtype=dtype, copy=bool(copy), order=order)
+
+
+def _shared(value: Any, dtype: Any) -> Any:
+    """``value`` as an array on the memory it has already."""
+    if not isinstance(value, runtime.Array | core.Tracer) and hasattr(value, "__jax_array__"):
+        value = value.__jax_array__()
+    held = value
+    if not isinstance(value, runtime.Array | core.Tracer):
+        try:
+            held = np.asarray(value, copy=False)
+        except ValueError:
+            raise ValueError(_NEEDS_COPY.format(f"a value of type {type(value).__name__}", "an array")) from None
+    target = dtypes.canonicalize_dtype(held.dtype, allow_extended_dtype=True) if dtype is None else dtype
+    if held.dtype != target:
+        raise ValueError(_NEEDS_COPY.format(f"an array of {held.dtype}", f"one of {target}"))
+    if isinstance(held, np.ndarray):
+        return runtime.array_from_numpy(held, runtime.ShapedArray(held.shape, target), copy=held.size == 0)
+    return held
+
+
+_NEEDS_COPY = "[asarray] copy=False, but {} becomes {} only by a copy; leave copy out to allow one"
 
 
 def _convert_object(value: Any, dtype: Any, copy: bool) -> Any:

@@ -1,0 +1,76 @@
+"""``asarray(copy=False)`` lies in its argument's memory, or says why it cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+
+
+def aligned(count: int, dtype: Any = np.float32) -> np.ndarray:
+    raw = np.zeros(count * np.dtype(dtype).itemsize + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + count * np.dtype(dtype).itemsize].view(dtype)
+
+
+class Holder:
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __jax_array__(self) -> Any:
+        return self.held
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.complex64, ml_dtypes.bfloat16])
+def test_aligned_numpy_memory_is_shared(dtype: Any) -> None:
+    host = aligned(16, dtype).reshape(4, 4)
+    for shared in (jnp.asarray(host, copy=False), jnp.asarray(Holder(host), copy=False, dtype=dtype)):
+        assert (shared.shape, shared.dtype) == (host.shape, host.dtype)
+        assert shared.unsafe_buffer_pointer() == host.ctypes.data
+    host[1, 2] = 1
+    assert np.asarray(jnp.asarray(host, copy=False))[1, 2] == 1
+
+
+def test_without_copy_false_numpy_memory_is_copied() -> None:
+    host = aligned(16)
+    copies = [jnp.asarray(host), jnp.asarray(host, copy=True), jnp.array(host), jnp.array(host, copy=False)]
+    host[0] = 7
+    assert [np.asarray(copied)[0] for copied in copies] == [0, 0, 0, 0]
+
+
+def test_arrays_tracers_and_their_holders_are_given_back() -> None:
+    x, key = jnp.arange(3), weft.random.key(0)
+    for held in (x, key):
+        assert jnp.asarray(held, copy=False) is held
+    assert jnp.asarray(Holder(x), copy=False) is x
+    assert jnp.asarray(memoryview(x), copy=False).unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    assert weft.make_jaxpr(lambda v: jnp.asarray(v, np.int32, copy=False))(x).eqns == []
+    assert weft.jit(lambda: jnp.asarray(aligned(16), copy=False) + 1)().tolist() == [1.0] * 16
+
+
+def test_no_elements_need_no_copy() -> None:
+    assert jnp.asarray(aligned(16)[1:1].reshape(0, 3), copy=False).shape == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ([1.0, 2.0], None), ((), None), (3, None), (2.5, np.float32), (np.float32(3), None),
+        (jnp.arange(3), np.float32), (aligned(16), np.int32), (aligned(16, np.float64), None), (aligned(17)[1:], None), (aligned(16)[::2], None),
+        (aligned(16).reshape(4, 4).T, None), (aligned(16).view(">f4"), None), ([jnp.arange(3)], None),
+    ],
+    ids=range(13),
+)  # fmt: skip
+def test_what_needs_a_copy_is_refused(value: Any, dtype: Any) -> None:
+    with pytest.raises(ValueError, match="copy=False"):
+        jnp.asarray(value, dtype, copy=False)
+
+
+def test_a_change_of_dtype_of_a_traced_value_is_refused() -> None:
+    with pytest.raises(ValueError, match="array of float32 becomes one of int32 only by a copy"):
+        weft.make_jaxpr(lambda v: jnp.asarray(v, np.int32, copy=False))(1.0)
