@@ -60,9 +60,10 @@ def test_no_elements_need_no_copy() -> None:
 @pytest.mark.parametrize(
     ("value", "dtype"),
     [
-        ([1.0, 2.0], None), ((), None), (3, None), (2.5, np.float32), (np.float32(3), None),
-        (jnp.arange(3), np.float32), (aligned(16), np.int32), (aligned(16, np.float64), None), (aligned(17)[1:], None), (aligned(16)[::2], None),
-        (aligned(16).reshape(4, 4).T, None), (aligned(16).view(">f4"), None), ([jnp.arange(3)], None),
+        ([1.0, 2.0], None), ((), None), (3, None), (2.5, np.float32), (np.float32(3), None), ([jnp.arange(3)], None),
+        (jnp.arange(3), np.float32), (aligned(16), np.int32), (aligned(16, np.float64), None),
+        (aligned(17)[1:], None), (aligned(16)[::2], None), (aligned(16).reshape(4, 4).T, None),
+        (aligned(16).view(">f4"), None),
     ],
     ids=range(13),
 )  # fmt: skip

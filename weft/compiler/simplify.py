@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, operations
-from weft.compiler import algebra, contraction, keys, pad_sums, registers, reshapes, static_windows
+from weft.compiler import algebra, contraction, keys, pad_sums, registers, reshapes, static_windows, unrolled_loops
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
@@ -155,6 +155,11 @@ class _Simplifier:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
+                return
+        if isinstance(kind, kinds.Loop) and not self.flatten_only:
+            function = unrolled_loops.rewrite(kind.parts(equation.params), simplify)
+            if function is not None:
+                self.splice(_traced(function, [v.aval for v in invars]), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, NEEDS_ARRAYS):
             invars = self._with_arrays(kind, invars)

@@ -225,6 +225,7 @@ class LoopParts(Record):
     ``body``: (captured, state, one element of each input) -> (state, one element of each output), without constants.
     ``cond``: (captured, state) -> bool, or None if ``trips`` says how often the body runs. Elements are taken and put
     along the leading axis in index order, from the end with ``reverse``. The results are the state and the outputs.
+    ``unroll`` steps may be made one.
     """
 
     body: Any
@@ -234,6 +235,7 @@ class LoopParts(Record):
     n_cond_consts: int = 0
     trips: int | None = None
     reverse: bool = False
+    unroll: int = 1
 
 
 class Loop(Record):

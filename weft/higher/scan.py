@@ -29,6 +29,7 @@ def _loop_parts(params: dict[str, Any]) -> kinds.LoopParts:
         n_carry=params["num_carry"],
         trips=params["length"],
         reverse=params["reverse"],
+        unroll=params["unroll"],
     )
 
 
@@ -83,9 +84,9 @@ def scan(
     """Apply ``carry, y = f(carry, x)`` along the leading axis of ``xs``; gives the last carry and all ``y`` stacked.
 
     ``init`` and ``xs`` are trees of arrays; all leaves of ``xs`` have one leading extent, ``length`` if it is given
-    (required if ``xs`` has no leaves). With ``reverse`` from the last element to the first. ``unroll`` is accepted; the
-    compiler decides. TypeError if the carry changes its type (naming the leaf) or ``f`` returns no pair, ValueError for
-    lengths that disagree.
+    (required if ``xs`` has no leaves). With ``reverse`` from the last element to the first. With ``unroll`` above 1 an
+    elementwise loop of few steps is compiled as one kernel; otherwise the compiler decides. TypeError if the carry
+    changes its type (naming the leaf) or ``f`` returns no pair, ValueError for lengths that disagree.
 
     >>> lax.scan(lambda total, x: (total + x, total), 0.0, jnp.arange(4.0))
     (Array(6., dtype=float32), Array([0., 0., 1., 3.], dtype=float32, weak_type=True))

@@ -17,6 +17,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
+from weft.higher import scan as scan_module
 from weft.numpy import (
     arithmetic,
     axes,
@@ -285,7 +286,7 @@ def _as_cov(
     if promotion.shape_of(data)[0] == 0:
         return lax.full((0, 0), 0, promotion.dtype_of(data))
     ddof = (0 if bias else 1) if ddof is None else ddof
-    weights = _observation_weights(fweights, aweights, promotion.shape_of(data)[1])
+    weights, aweights = _observation_weights(fweights, aweights, promotion.shape_of(data)[1])
     average, total = statistics.average(data, axis=1, weights=weights, returned=True)
     total = indexing.index(total, 0)
     if weights is None:
@@ -297,9 +298,7 @@ def _as_cov(
     else:
         freedom = arithmetic.subtract(
             total,
-            arithmetic.divide(
-                arithmetic.multiply(ddof, reductions.sum(arithmetic.multiply(weights, arithmetic.abs(aweights)))), total
-            ),
+            arithmetic.divide(arithmetic.multiply(ddof, reductions.sum(arithmetic.multiply(weights, aweights))), total),
         )
     centered = lax.sub(data, lax.expand_dims(average, (1,)))
     scaled = (
@@ -321,8 +320,9 @@ def _observations(given: tuple[Any, ...], rowvar: bool) -> Any:
     return rows[0] if len(rows) == 1 else joining.concatenate(rows, 0)
 
 
-def _observation_weights(fweights: Any, aweights: Any, count: int) -> Any:
-    weights = None
+def _observation_weights(fweights: Any, aweights: Any, count: int) -> tuple[Any, Any]:
+    """The product of both weights of the observations, and what ``aweights`` are without their sign."""
+    weights = given = None
     for name, given in (("fweights", fweights), ("aweights", aweights)):
         if given is None:
             continue
@@ -335,7 +335,7 @@ def _observation_weights(fweights: Any, aweights: Any, count: int) -> Any:
             raise TypeError("fweights must be integer.")
         given = arithmetic.abs(given)
         weights = given if weights is None else arithmetic.multiply(weights, given)
-    return weights
+    return weights, given
 
 
 _as_cov.__name__ = "cov"
@@ -381,21 +381,23 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     promotion.check_arraylike("polyval", p, x)
     if not promotion.shape_of(p):
         raise ValueError(f"[polyval] the coefficients must have a rank of at least 1, got {p}")
-    return _polyval(p, x)
+    return _polyval(p, x, unroll=operator.index(unroll))
 
 
-def _as_polyval(p: Any, x: Any) -> Any:
+def _as_polyval(p: Any, x: Any, *, unroll: int) -> Any:
     p, x = (promotion.convert(part, promotion.dtype_of(part)) for part in promotion.promote_dtypes(p, x))
-    count, *rest = promotion.shape_of(p)
-    result = lax.full(promotion.broadcast_shapes(promotion.shape_of(x), tuple(rest)), 0, promotion.dtype_of(x))
-    for position in range(count):
-        coefficient = lax.squeeze(_part(p, 0, position, position + 1), (0,))
-        result = arithmetic.add(arithmetic.multiply(result, x), coefficient)
-    return result
+    start = lax.full(
+        promotion.broadcast_shapes(promotion.shape_of(x), promotion.shape_of(p)[1:]), 0, promotion.dtype_of(x)
+    )
+
+    def step(value: Any, coefficient: Any) -> tuple[Any, None]:
+        return arithmetic.add(arithmetic.multiply(value, x), coefficient), None
+
+    return scan_module.scan(step, start, p, unroll=unroll)[0]
 
 
 _as_polyval.__name__ = "polyval"
-_polyval = jit(_as_polyval)
+_polyval = functools.partial(jit, static_argnames=("unroll",))(_as_polyval)
 
 
 @jit
@@ -444,10 +446,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     if m == 0:
         return p
     count, dtype = max(promotion.shape_of(p)[0] - m, 0), promotion.dtype_of(p)
-    if count == 0:
-        return lax.slice_in_dim(p, 0, 0)
     # the power k comes down as k (k-1) ... (k-m+1), for k from m upward
     powers = lax.expand_dims(lax.add(np.asarray(m).astype(dtype), lax.iota(dtype, count)), (0,))
     factors = lax.reduce_prod(lax.sub(powers, lax.expand_dims(lax.iota(dtype, m), (1,))), (0,))
-    factors = lax.rev(factors, (0,))
-    return lax.mul(*promotion.promote_args("polyder", _part(p, 0, 0, count), factors))
+    return lax.mul(*promotion.promote_args("polyder", _part(p, 0, 0, count), lax.rev(factors, (0,))))

@@ -115,13 +115,13 @@ def lexsort(keys: Sequence[Any], axis: int = -1) -> Any:
 
 @jit
 def sort_complex(a: Any) -> Any:
-    """``a`` sorted along its first axis, as complex numbers.
+    """``a`` sorted along its last axis, as complex numbers.
 
     >>> sort_complex(weft.numpy.array([2.0, 1.0])).tolist()
     [(1+0j), (2+0j)]
     """
     promotion.check_arraylike("sort_complex", a)
-    result = lax.sort(a, dimension=0)
+    result = _sort_program(a, axis=-1, stable=True, descending=False)
     dtype = promotion.dtype_of(a)
     if dtypes.issubdtype(dtype, np.complexfloating):
         return result
@@ -149,10 +149,11 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     rows = rearrange.moveaxis(a, dim, -1)
     extent = promotion.shape_of(rows)[-1]
     kth = _place(kth, extent)
-    if dtypes.issubdtype(promotion.dtype_of(a), np.unsignedinteger):
-        lowest = lax.sort(rows, dimension=len(promotion.shape_of(rows)) - 1)
-        return rearrange.moveaxis(lowest, -1, dim)
-    low = lax.neg(lax.top_k(lax.neg(rows), kth + 1)[0])
+    if dtypes.issubdtype(promotion.dtype_of(a), np.unsignedinteger):  # -(x + 1) reverses their order
+        one = np.asarray(1, promotion.dtype_of(a))
+        low = lax.sub(lax.neg(lax.top_k(lax.neg(lax.add(rows, one)), kth + 1)[0]), one)
+    else:
+        low = lax.neg(lax.top_k(lax.neg(rows), kth + 1)[0])
     high = lax.top_k(rows, extent - kth - 1)[0]
     return rearrange.moveaxis(lax.concatenate([low, high], len(promotion.shape_of(rows)) - 1), -1, dim)
 
@@ -188,26 +189,24 @@ def compress(
     mask = promotion.as_array(condition)
     if len(promotion.shape_of(mask)) != 1:
         raise ValueError("condition must be a 1D array")
-    if promotion.dtype_of(mask) != np.bool_:
-        mask = lax.ne(mask, np.asarray(0, promotion.dtype_of(mask)))
     if axis is None:
         a, axis = rearrange.ravel(a), 0
     rows = rearrange.moveaxis(promotion.as_array(a), axis, 0)
-    length, count = promotion.shape_of(mask)[0], promotion.shape_of(rows)[0]
-    extra = lax.slice_in_dim(mask, min(count, length), length)
+    mask = promotion.convert(mask, np.dtype(np.bool_))
+    kept = min(promotion.shape_of(mask)[0], promotion.shape_of(rows)[0])
+    extra = indexing.index(mask, slice(kept, None))
     if not isinstance(extra, core.Tracer) and np.asarray(extra).any():
         raise ValueError("condition contains entries that are out of bounds")
-    kept = min(length, count)
-    mask, rows = lax.slice_in_dim(mask, 0, kept), lax.slice_in_dim(rows, 0, kept)
+    mask, rows = indexing.index(mask, slice(kept)), indexing.index(rows, slice(kept))
     if size is None:
         return rearrange.moveaxis(indexing.index(rows, mask), 0, axis)
     filled = selection.where(
-        rearrange.reshape(mask, (kept,) + (1,) * (len(promotion.shape_of(rows)) - 1)),
+        lax.expand_dims(mask, range(1, len(promotion.shape_of(rows)))),
         rows,
-        creation.asarray(fill_value, dtype=promotion.dtype_of(rows)),
+        creation.array(promotion.as_array(fill_value), dtype=promotion.dtype_of(rows)),
     )
     chosen = indexing.index(filled, argsort(mask, stable=True, descending=True))
-    chosen = lax.slice_in_dim(chosen, 0, min(size, kept))
+    chosen = indexing.index(chosen, slice(size))
     if size > kept:
         tail = lax.full_like(chosen, 0, shape=(size - kept, *promotion.shape_of(rows)[1:]))
         tail = lax.add(tail, promotion.convert(fill_value, promotion.dtype_of(rows)))
@@ -221,4 +220,4 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
     >>> extract(np.array([True, False]), weft.numpy.array([4, 5])).tolist()
     [4]
     """
-    return compress(rearrange.ravel(condition), arr, size=size, fill_value=fill_value)
+    return compress(rearrange.ravel(condition), rearrange.ravel(arr), size=size, fill_value=fill_value)

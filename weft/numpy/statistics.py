@@ -141,7 +141,7 @@ def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: An
 
 
 @functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
-def _std(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
+def _std(a: Any, correction: Any, mean: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return lax.sqrt(_var(a, mean, correction, where, axis=axis, dtype=dtype, keepdims=keepdims))
 
 
@@ -194,7 +194,7 @@ def std(
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {asked}")
     correction = _corrections(ddof, correction)
-    return _std(a, mean, correction, where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
+    return _std(a, correction, mean, where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
 
 
 def _is_nan(a: Any) -> Any:

@@ -1,0 +1,45 @@
+"""Elementwise loops whose user asked for several steps at once (``unroll``): all steps in a row, which become one kernel.
+
+    scan[unroll=16] over f32[5], the state f32[1000000]   ->   five times slice, mul, add
+
+Only short ones on arrays too large for registers: a loop of little state is one native function anyway, and a long row
+of steps would cost more to compile than it saves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft import operations as lax
+from weft.core import kinds
+from weft.core.eval import jaxpr_as_fun
+from weft.core.jaxpr import ClosedJaxpr
+from weft.loops import small
+
+MOST_EQUATIONS = 256  # of all steps together
+_ELEMENTWISE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble, kinds.Identity)
+
+
+def rewrite(parts: kinds.LoopParts, flatten: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:
+    """A function of the loop's operands with its results; None where it stays a loop."""
+    trips, outs = parts.trips, parts.body.out_avals
+    if not trips or parts.unroll <= 1 or parts.body.effects or max(aval.size for aval in outs) <= small.LARGEST:
+        return None
+    body = flatten(parts.body)
+    eqns = body.jaxpr.eqns
+    if len(eqns) * trips > MOST_EQUATIONS or not all(isinstance(eqn.primitive.kind, _ELEMENTWISE) for eqn in eqns):
+        return None
+    step = jaxpr_as_fun(body)
+    moving = parts.n_consts + parts.n_carry
+
+    def steps(*operands: Any) -> list[Any]:
+        captured, state, inputs = operands[: parts.n_consts], operands[parts.n_consts : moving], operands[moving:]
+        rows: list[Any] = [None] * trips
+        for i in reversed(range(trips)) if parts.reverse else range(trips):
+            results = step(*captured, *state, *(lax.index_in_dim(x, i, 0, keepdims=False) for x in inputs))
+            state, rows[i] = results[: parts.n_carry], results[parts.n_carry :]
+        columns = [[lax.expand_dims(y, (0,)) for y in column] for column in zip(*rows, strict=True)]
+        return [*state, *(lax.concatenate(column, 0) for column in columns)]
+
+    return steps
