@@ -1,4 +1,4 @@
-"""Elementwise loops whose user asked for several steps at once (``unroll``): all steps in a row, which become one kernel.
+"""Elementwise loops whose user asked for several steps at once (``unroll``): all steps in a row, as one kernel.
 
     scan[unroll=16] over f32[5], the state f32[1000000]   ->   five times slice, mul, add
 

@@ -9,6 +9,7 @@ searchsorted compares in total order (-0.0 equals 0.0, NaN is above all). "scan"
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from weft import dtypes, runtime
 from weft import operations as lax
 from weft.higher import jit as jit_module
 from weft.higher import scan as scan_module
+from weft.higher.vectorize import vmap
 from weft.numpy import (
     arithmetic,
     calculus,
@@ -56,14 +58,11 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None, *, meth
     if sorter is not None:
         a = indexing.index(promotion.as_array(a), sorter)
     dtype = dtypes.canonicalize_dtype(np.int64) if promotion.shape_of(a)[0] >= 2**31 else np.dtype(np.int32)
-    if not promotion.shape_of(a)[0]:
-        return lax.full_like(promotion.as_array(v), 0, dtype)
-    function = {"sort": _searchsorted_sort_impl, "compare_all": _searchsorted_compare_all_impl}.get(
-        method, _searchsorted_scan_impl
-    )
-    if function is _searchsorted_scan_impl:
-        return function(a, v, side=side, dtype=dtype, unrolled=method == "scan_unrolled")
-    return function(a, v, side=side, dtype=dtype)
+    if method == "sort":
+        return _searchsorted_sort_impl(a, v, side=side, dtype=dtype)
+    if method == "compare_all":
+        return _searchsorted_compare_all_impl(a, v, side=side, dtype=dtype)
+    return _searchsorted_scan_impl(a, v, side=side, dtype=dtype, unrolled=method == "scan_unrolled")
 
 
 def _total(x: Any) -> Any:
@@ -71,58 +70,51 @@ def _total(x: Any) -> Any:
     dtype = promotion.dtype_of(x)
     if not dtypes.issubdtype(dtype, np.floating):
         return x
-    zero, shape = np.asarray(0, dtype), promotion.shape_of(x)
-    x = lax.select(lax.eq(x, zero), lax.full_like(x, 0), x)
-    return lax.select(lax.ne(x, x), lax.full(shape, np.asarray(np.nan, dtype), dtype), x)
+    one_zero = lax.select(lax.eq(x, np.asarray(0, dtype)), lax.full_like(x, 0), x)
+    return lax.select(lax.ne(x, x), lax.full_like(x, np.nan), one_zero)
 
 
 def _before(x: Any, y: Any, or_equal: bool) -> Any:
     if dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating):
         raise NotImplementedError("weft.numpy.searchsorted of complex numbers is not implemented yet")
-    return (lax.le_to_p if or_equal else lax.lt_to_p).bind(x, y)
+    return (lax.le_to_p if or_equal else lax.lt_to_p).bind(_total(x), _total(y))
 
 
 @functools.partial(jit, static_argnames=("side", "dtype", "unrolled"))
 def _searchsorted_scan_impl(a: Any, v: Any, *, side: str, dtype: Any, unrolled: bool) -> Any:
+    """The search for one value; of several, the search of each."""
     count = promotion.shape_of(a)[0]
+    if not count:
+        return lax.full_like(promotion.as_array(v), 0, dtype)
+    if promotion.shape_of(v):
+        return vmap(functools.partial(_searchsorted_scan_impl, a, side=side, dtype=dtype, unrolled=unrolled))(v)
     steps = int(np.ceil(np.log2(count + 1)))
     wide = np.dtype(np.uint32) if count < 2**31 else np.dtype(np.uint64)
-    shape = promotion.shape_of(v)
-    numbers = lax.GatherDimensionNumbers(offset_dims=(), collapsed_slice_dims=(0,), start_index_map=(0,))
-    two = np.asarray(2, wide)
-    v = _total(promotion.as_array(v))
 
     def halve(interval: tuple[Any, Any], _: Any) -> tuple[tuple[Any, Any], None]:
         low, high = interval
-        middle = lax.add(low, lax.div(lax.sub(high, low), two))
-        starts = lax.broadcast_in_dim(middle, (*shape, 1), tuple(range(len(shape))))
-        found = _total(lax.gather(a, starts, numbers, (1,), mode="clip"))
-        left = _before(v, found, or_equal=side == "left")
+        middle = lax.add(low, arithmetic.floor_divide(lax.sub(high, low), 2))
+        left = _before(v, lax.dynamic_index_in_dim(a, middle, 0, keepdims=False), or_equal=side == "left")
         return (lax.select(left, low, middle), lax.select(left, middle, high)), None
 
-    start = lax.full(shape, 0, wide), lax.full(shape, count, wide)
+    start = np.asarray(0, wide), np.asarray(count, wide)
     (_, high), _ = scan_module.scan(halve, start, None, length=steps, unroll=steps if unrolled else 1)
     return promotion.convert(high, dtype)
 
 
 @functools.partial(jit, static_argnames=("side", "dtype"))
 def _searchsorted_compare_all_impl(a: Any, v: Any, *, side: str, dtype: Any) -> Any:
-    count, shape = promotion.shape_of(a)[0], promotion.shape_of(v)
-    full = (count, *shape)
-    a = lax.broadcast_in_dim(_total(a), full, (0,))
-    v = lax.broadcast_in_dim(_total(promotion.as_array(v)), full, tuple(range(1, len(full))))
-    return reductions.sum(_before(a, v, or_equal=side == "right"), axis=0, dtype=dtype)
+    before = vmap(functools.partial(_before, or_equal=side == "right"), in_axes=(0, None))
+    return reductions.sum(before(a, promotion.as_array(v)), axis=0, dtype=dtype)
 
 
 @functools.partial(jit, static_argnames=("side", "dtype"))
 def _searchsorted_sort_impl(a: Any, v: Any, *, side: str, dtype: Any) -> Any:
-    flat = rearrange.ravel(v)
-    pair = (flat, a) if side == "left" else (a, flat)
+    pair = (rearrange.ravel(v), a) if side == "left" else (a, rearrange.ravel(v))
     ranks = _ranks(lax.concatenate(list(pair), 0))
-    count = promotion.shape_of(flat)[0]
-    total = promotion.shape_of(ranks)[0]
+    count, total = math.prod(promotion.shape_of(v)), promotion.shape_of(ranks)[0]
     own = lax.slice(ranks, (0,), (count,)) if side == "left" else lax.slice(ranks, (total - count,), (total,))
-    places = promotion.convert(lax.sub(own, _ranks(flat)), dtype)
+    places = promotion.convert(lax.sub(own, _ranks(rearrange.ravel(v))), dtype)
     return places if len(promotion.shape_of(v)) == 1 else lax.reshape(places, promotion.shape_of(v))
 
 
@@ -150,9 +142,12 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     if not shape[0]:
         return creation.zeros_like(x, dtype=np.dtype(np.int32))
     options = {"method": method or "scan"}
-    ascending = searchsorted(bins, x, side="left" if right else "right", **options)
-    descending = searchsorted(lax.rev(bins, (0,)), x, side="right" if right else "left", **options)
-    return selection.where(lax.ge(bins[-1], bins[0]), ascending, lax.sub(np.asarray(shape[0], np.int32), descending))
+    side = "left" if right else "right"
+    return selection.where(
+        lax.ge(bins[-1], bins[0]),
+        searchsorted(bins, x, side=side, **options),
+        lax.sub(np.asarray(shape[0], np.int32), searchsorted(lax.rev(bins, (0,)), x, side=side, **options)),
+    )
 
 
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
@@ -181,27 +176,27 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any, *, ext
     (fp,) = promotion.promote_dtypes_inexact(fp)
     x, xp, fp = map(promotion.as_array, (x, xp, fp))
     if period is not None:
-        period = promotion.as_array(promotion.convert(arithmetic.absolute(period), promotion.dtype_of(xp)))
+        period = promotion.as_array(arithmetic.absolute(period))
         x, xp = arithmetic.remainder(x, period), arithmetic.remainder(xp, period)
-        order = lax.sort((xp, lax.iota(np.dtype(np.int32), promotion.shape_of(xp)[0])))
-        xp, fp = order[0], indexing.index(fp, order[1])
-        xp = lax.concatenate([lax.sub(xp[-1:], period), xp, lax.add(xp[:1], period)], 0)
+        xp, fp = lax.sort((xp, fp), num_keys=1)
+        xp = lax.concatenate([xp[-1:] - period, xp, xp[:1] + period], 0)
         fp = lax.concatenate([fp[-1:], fp, fp[:1]], 0)
     count = promotion.shape_of(xp)[0]
     above = selection.clip(searchsorted(xp, x, side="right"), 1, count - 1)
-    below = arithmetic.subtract(above, 1)
-    rise = arithmetic.subtract(fp[above], fp[below])
-    run = arithmetic.subtract(xp[above], xp[below])
-    offset = arithmetic.subtract(x, xp[below])
+    rise = arithmetic.subtract(fp[above], fp[above - 1])
+    run = arithmetic.subtract(xp[above], xp[above - 1])
+    offset = arithmetic.subtract(x, xp[above - 1])
     least = float(np.spacing(np.finfo(np.dtype(promotion.dtype_of(xp))).eps))
     flat = lax.le(lax.abs(run), np.asarray(least, promotion.dtype_of(run)))
-    slope = arithmetic.divide(offset, selection.where(flat, 1, run))
-    result = selection.where(flat, fp[below], arithmetic.add(fp[below], arithmetic.multiply(slope, rise)))
-    if period is None:
-        if not extrapolate[0]:
-            result = selection.where(x < xp[0], fp[0] if left is None else left, result)
-        if not extrapolate[1]:
-            result = selection.where(x > xp[-1], fp[-1] if right is None else right, result)
+    start = fp[above - 1]
+    along = fp[above - 1] + arithmetic.divide(offset, selection.where(flat, 1, run)) * rise
+    result = selection.where(flat, start, along)
+    if not extrapolate[0]:
+        end = fp[0] if left is None else left
+        result = selection.where(x < xp[0], end, result) if period is None else result
+    if not extrapolate[1]:
+        end = fp[-1] if right is None else right
+        result = selection.where(x > xp[-1], end, result) if period is None else result
     return result
 
 
