@@ -13,17 +13,15 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import axes, promotion, rearrange
+from weft.numpy import axes, logic, promotion, rearrange, reductions
 
 jit = jit_module.jit
+_BYTE = np.dtype(np.uint8)
 
 
-def _places(bitorder: str) -> np.ndarray:
-    """How far each of eight bits is shifted."""
+def _check_order(bitorder: str) -> None:
     if bitorder not in ("little", "big"):
         raise ValueError("'order' must be either 'little' or 'big'")
-    steps = np.arange(8, dtype=np.uint8)
-    return steps if bitorder == "little" else steps[::-1].copy()
 
 
 @functools.partial(jit, static_argnames=("axis", "bitorder"))
@@ -37,20 +35,21 @@ def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     dtype = promotion.dtype_of(a)
     if not (dtype == np.bool_ or dtypes.issubdtype(dtype, np.integer)):
         raise TypeError("Expected an input array of integer or boolean data type")
-    places = _places(bitorder)
+    _check_order(bitorder)
+    bits = promotion.convert(lax.ne(a, np.asarray(0, dtype)), _BYTE)
     if axis is None:
-        a, axis = rearrange.ravel(a), 0
-    dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))
-    bits = promotion.convert(lax.ne(a, np.asarray(0, dtype)), np.dtype(np.uint8))
+        bits, axis = rearrange.ravel(bits), 0
+    dim = axes.canonical_axis(axis, len(promotion.shape_of(bits)))
+    places = lax.iota(_BYTE, 8)
+    places = places if bitorder == "little" else lax.rev(places, (0,))
     bits = rearrange.moveaxis(bits, dim, -1)
     *outer, count = promotion.shape_of(bits)
     missing = -count % 8
     if missing:
         bits = lax.pad(bits, np.uint8(0), [(0, 0, 0)] * len(outer) + [(0, missing, 0)])
-    shape = (*outer, (count + missing) // 8, 8)
-    bits = lax.reshape(bits, shape)
-    shifted = lax.shift_left(bits, lax.broadcast_in_dim(promotion.constant(places), shape, (len(shape) - 1,)))
-    return rearrange.moveaxis(lax.reduce_sum(shifted, (len(shape) - 1,)), -1, dim)
+    bits = lax.reshape(bits, (*outer, (count + missing) // 8, 8))
+    packed = reductions.sum(logic.left_shift(bits, places), axis=-1)
+    return rearrange.moveaxis(promotion.convert(packed, _BYTE), -1, dim)
 
 
 @functools.partial(jit, static_argnames=("axis", "count", "bitorder"))
@@ -63,7 +62,9 @@ def unpackbits(a: Any, axis: int | None = None, count: int | None = None, bitord
     promotion.check_arraylike("unpackbits", a)
     if promotion.dtype_of(a) != np.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")
-    places = _places(bitorder)
+    _check_order(bitorder)
+    places = np.arange(8, dtype=np.uint8)
+    places = places if bitorder == "little" else places[::-1].copy()
     if axis is None:
         a, axis = rearrange.ravel(a), 0
     dim = axes.canonical_axis(axis, len(promotion.shape_of(a)))

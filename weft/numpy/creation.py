@@ -499,40 +499,37 @@ def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool,
     compute = promotion.inexact_dtype(result_dtype)
     start, stop = promotion.convert(start, compute), promotion.convert(stop, compute)
     shape = promotion.broadcast_shapes(promotion.shape_of(start), promotion.shape_of(stop))
-    start, stop = promotion.broadcast_to(start, shape), promotion.broadcast_to(stop, shape)
+    ends = promotion.broadcast_to(start, shape), promotion.broadcast_to(stop, shape)
     divisor = num - 1 if endpoint else num
     step: Any = np.asarray(np.nan, compute)
-    if num > 1 or (num == 1 and not endpoint):
-        step = lax.div(lax.sub(stop, start), np.asarray(divisor).astype(compute))
-        result = _spaced(start, stop, divisor, endpoint, shape, compute)
-    elif num == 1:
-        result = lax.reshape(start, (1, *shape))
-    else:
-        result = lax.full((0, *shape), 0, compute)
     axis = axes.canonical_axis(axis, len(shape) + 1)
-    if axis != 0:
-        result = lax.transpose(result, [*range(1, axis + 1), 0, *range(axis + 1, len(shape) + 1)])
+    if num > 1 or (num == 1 and not endpoint):
+        step = lax.div(lax.sub(*promotion.promote_args("linspace", stop, start)), np.asarray(divisor).astype(compute))
+        result = _spaced(*ends, divisor, endpoint, axis)
+    else:
+        one = (*shape[:axis], 1, *shape[axis:])
+        result = lax.reshape(ends[0], one) if num else lax.full((*shape[:axis], 0, *shape[axis:]), 0, compute)
     if dtypes.issubdtype(result_dtype, np.integer) and not dtypes.issubdtype(compute, np.integer):
         result = lax.floor(result)
     result = promotion.convert(result, result_dtype)
     return (result, step) if retstep else result
 
 
-def _spaced(start: Any, stop: Any, divisor: int, endpoint: bool, shape: tuple[int, ...], dtype: Any) -> Any:
+def _spaced(start: Any, stop: Any, divisor: int, endpoint: bool, axis: int) -> Any:
     """Weighted means of the ends, so that both are met exactly; the last value is ``stop`` itself."""
-    bounded = functools.partial(lax.reshape, new_sizes=(1, *shape))
+    shape, dtype = promotion.shape_of(start), promotion.dtype_of(start)
+    bounded = functools.partial(lax.reshape, new_sizes=(*shape[:axis], 1, *shape[axis:]))
     part = dtypes.finfo(dtype).dtype
     steps = lax.iota(part, divisor)
     if shape:
-        steps = lax.reshape(steps, (divisor, *(1 for _ in shape)))
+        steps = lax.reshape(steps, [divisor if dim == axis else 1 for dim in range(len(shape) + 1)])
     weight = lax.div(steps, np.asarray(divisor).astype(part))
     weight = promotion.convert(weight, dtype)
     low = lax.mul(bounded(start), lax.sub(np.asarray(1).astype(dtype), weight))
     result = lax.add(low, lax.mul(bounded(stop), weight))
     if not endpoint:
         return result
-    last = lax.broadcast_in_dim(stop, (1, *shape), tuple(range(1, len(shape) + 1)))
-    return lax.concatenate([result, last], 0)
+    return lax.concatenate([result, lax.expand_dims(stop, (axis,))], axis)
 
 
 def logspace(

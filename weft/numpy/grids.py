@@ -49,11 +49,9 @@ class _Rows:
         return joining.concatenate(pieces, axes.canonical_axis(self.axis, max(map(np.ndim, pieces), default=1)))
 
     def _piece(self, part: Any) -> Any:
-        piece = _vector(part) if isinstance(part, slice) else creation.asarray(part)
-        if not promotion.shape_of(piece):
-            piece = rearrange.reshape(piece, (1,))
-        missing = self.least_rank - len(promotion.shape_of(piece))
-        return rearrange.expand_dims(piece, tuple(range(-missing, 0))) if missing > 0 else piece
+        piece = _vector(part) if isinstance(part, slice) else part
+        piece = creation.array(piece, copy=False, ndmin=self.least_rank)
+        return rearrange.matrix_transpose(piece) if self.least_rank > max(np.ndim(part), 1) else piece
 
 
 mgrid = _Grid(sparse=False)

@@ -225,11 +225,11 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     [0, 9, 1, 2]
     """
     promotion.check_arraylike("insert", arr, 0 if isinstance(obj, slice) else obj, values)
-    values = promotion.as_array(creation.asarray(values))
     if axis is None:
         arr, axis = rearrange.ravel(arr), 0
     arr = creation.asarray(arr)
     shape = promotion.shape_of(arr)
+    values = creation.array(values, copy=False, ndmin=len(shape), dtype=promotion.dtype_of(arr))
     dim, extent = axes.canonical_axis(axis, len(shape)), shape[axis]
     if isinstance(obj, slice):
         places = creation.arange(*obj.indices(extent))
@@ -237,23 +237,18 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         places = rearrange.ravel(obj)
         if not dtypes.issubdtype(promotion.dtype_of(places), np.integer):
             raise ValueError(f"jnp.insert(): index array must be integer typed; got {obj}")
-    rank = len(shape)
-    values = rearrange.reshape(values, (1,) * max(rank - len(promotion.shape_of(values)), 0) + values.shape)
     if promotion.shape_of(places) == (1,):
         if not isinstance(obj, slice) and not promotion.shape_of(obj):
             values = rearrange.moveaxis(values, 0, dim)
-        places = promotion.broadcast_to(places, (promotion.shape_of(values)[dim],))
+        places = lax.full((promotion.shape_of(values)[dim],), indexing.index(places, 0))
     count = promotion.shape_of(places)[0]
-    values = promotion.convert(values, promotion.dtype_of(arr))
-    values = promotion.broadcast_to(values, (*shape[:dim], count, *shape[dim + 1 :]))
+    result = lax.full_like(arr, 0, shape=(*shape[:dim], extent + count, *shape[dim + 1 :]))
     negative = lax.lt(places, np.asarray(0, promotion.dtype_of(places)))
     places = selection.clip(selection.where(negative, arithmetic.add(places, extent), places), 0, extent)
     order = sorting.argsort(places)
     target = index_updates.IndexUpdate(places, order).add(creation.arange(count, dtype=promotion.dtype_of(places)))
-    total = extent + count
-    stays = index_updates.IndexUpdate(creation.ones(total, bool), target).set(False)
+    stays = index_updates.IndexUpdate(creation.ones(extent + count, bool), target).set(False)
     others = searching.nonzero(stays, size=extent)[0]
     front = (slice(None),) * dim
-    result = lax.full_like(arr, 0, shape=(*shape[:dim], total, *shape[dim + 1 :]))
     result = index_updates.IndexUpdate(result, (*front, target)).set(values)
     return index_updates.IndexUpdate(result, (*front, others)).set(arr)

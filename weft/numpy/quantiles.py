@@ -17,7 +17,7 @@ from weft import dtypes
 from weft import operations as lax
 from weft.higher import devices
 from weft.higher import jit as jit_module
-from weft.numpy import axes, creation, indexing, promotion, rearrange, reductions, selection
+from weft.numpy import axes, indexing, promotion, rearrange, reductions, selection
 
 jit = jit_module.jit
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -44,8 +44,8 @@ def _quantile(a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nan
     if len(q_shape) > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {q_shape}")
     rows, place, kept = _one_axis(a, axis, len(shape))
-    thin = keepdims and not squash_nans and len(kept) == len(shape) - 1  # the axis stays as one of extent 1
-    picked = _picked_squashing(rows, q, place, method) if squash_nans else _picked(rows, q, place, method, thin)
+    thin = keepdims and len(kept) == len(shape) - 1  # the axis stays as one of extent 1
+    picked = _picked_squashing(rows, q, place, method, thin) if squash_nans else _picked(rows, q, place, method, thin)
     if keepdims and not thin:
         target = [1 if dim not in kept else shape[dim] for dim in range(len(shape))]
         picked = lax.reshape(picked, (*q_shape, *target))
@@ -102,16 +102,14 @@ def _at(ordered: Any, position: Any, place: int, keepdims: bool) -> Any:
     return lax.gather(ordered, starts, numbers, (*shape[:place], 1, *shape[place + 1 :]))
 
 
-def _picked_squashing(rows: Any, q: Any, place: int, method: str) -> Any:
+def _picked_squashing(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
     """As ``_picked`` with the number of elements that are not NaN, which differs from row to row."""
     dtype = promotion.dtype_of(q)
     ordered = lax.sort(selection.where(lax.ne(rows, rows), np.nan, rows), dimension=place)
     found = lax.bitwise_not(lax.ne(ordered, ordered))
-    counts = reductions.sum(found, axis=place, dtype=dtype, keepdims=False)
-    counts_shape, q_shape = promotion.shape_of(counts), promotion.shape_of(q)
-    full = (*q_shape, *counts_shape)
-    q = lax.broadcast_in_dim(q, full, tuple(range(len(q_shape))))
-    counts = lax.broadcast_in_dim(counts, full, tuple(range(len(q_shape), len(full))))
+    counts = reductions.sum(found, axis=place, dtype=dtype, keepdims=keepdims)
+    lead, rank = len(promotion.shape_of(q)), len(promotion.shape_of(counts))
+    q, counts = lax.expand_dims(q, range(lead, lead + rank)), lax.expand_dims(counts, range(lead))
     zero, one, integer = np.asarray(0, dtype), np.asarray(1, dtype), dtypes.canonicalize_dtype(np.int64)
     position = lax.mul(q, lax.sub(counts, one))
     below, above = lax.floor(position), lax.ceil(position)
@@ -120,10 +118,11 @@ def _picked_squashing(rows: Any, q: Any, place: int, method: str) -> Any:
     low = lax.max(zero, lax.min(below, lax.sub(counts, one)))
     high = lax.max(zero, lax.min(above, lax.sub(counts, one)))
     low, high = promotion.convert(low, integer), promotion.convert(high, integer)
-    grid = creation.indices(counts_shape, sparse=True) if counts_shape else ()
+    shape = promotion.shape_of(low)
+    grid = [lax.broadcasted_iota(integer, shape, lead + dim) for dim in range(rank)]
 
     def at(position: Any) -> Any:
-        return indexing.index(ordered, (*grid[:place], position, *grid[place:]))
+        return indexing.index(ordered, (*grid[:place], position, *grid[place + keepdims :]))
 
     return _between(at(low), at(high), low_weight, high_weight, method)
 

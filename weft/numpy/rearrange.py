@@ -496,11 +496,9 @@ def resize(a: Any, new_shape: Any) -> Any:
     count, total = promotion.shape_of(a)[0], math.prod(wanted)
     if count == 0 or total == 0:
         return lax.full(wanted, 0, promotion.dtype_of(a))
-    copies = -(-total // count)
-    if copies > 1:
-        a = lax.tile(a, (copies,))
-    if copies * count > total:
-        a = lax.slice_in_dim(a, 0, total)
+    a = lax.tile(a, (-(-total // count),))
+    if promotion.shape_of(a)[0] > total:
+        a = lax.slice_p.bind(a, start_indices=(0,), limit_indices=(total,), strides=None)
     return reshape(a, wanted)
 
 

@@ -310,18 +310,18 @@ def _as_frexp(x: Any) -> tuple[Any, Any]:
     bias = 2 ** (info.nexp - 1) - 1
     subnormal = lax.lt(lax.abs(x), np.asarray(info.tiny, dtype))
     scaled = selection.where(subnormal, lax.mul(x, np.asarray(2.0**info.nmant, dtype)), x)
-    shift = selection.where(subnormal, np.asarray(-info.nmant, np.int32), np.asarray(0, np.int32))
+    shift = selection.where(subnormal, np.asarray(-info.nmant, integer), np.asarray(0, integer))
     bits = lax.bitcast_convert_type(scaled, integer)
     raw = lax.shift_right_arithmetic(bits, np.asarray(info.nmant, integer))
     field = lax.bitwise_and(raw, np.asarray(2**info.nexp - 1, integer))
     exponent = lax.add(lax.sub(field, np.asarray(bias, integer)), np.asarray(1, integer))
-    exponent = lax.add(shift, promotion.convert(exponent, np.dtype(np.int32)))
+    exponent = lax.add(shift, exponent)
     keep = ~np.asarray((2**info.nexp - 1) << info.nmant, integer)
     half = np.asarray((bias - 1) << info.nmant, integer)
     mantissa = lax.bitcast_convert_type(lax.bitwise_or(lax.bitwise_and(bits, np.asarray(keep, integer)), half), dtype)
     special = lax.bitwise_or(lax.bitwise_or(logic.isinf(x), lax.ne(x, x)), lax.eq(x, np.asarray(0, dtype)))
     exponent = selection.where(special, lax.full_like(exponent, 0), exponent)
-    return selection.where(special, x, mantissa), exponent
+    return selection.where(special, x, mantissa), promotion.convert(exponent, np.dtype(np.int32))
 
 
 _as_frexp.__name__ = "_frexp"

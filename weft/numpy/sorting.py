@@ -149,11 +149,10 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     rows = rearrange.moveaxis(a, dim, -1)
     extent = promotion.shape_of(rows)[-1]
     kth = _place(kth, extent)
-    if dtypes.issubdtype(promotion.dtype_of(a), np.unsignedinteger):  # -(x + 1) reverses their order
-        one = np.asarray(1, promotion.dtype_of(a))
-        low = lax.sub(lax.neg(lax.top_k(lax.neg(lax.add(rows, one)), kth + 1)[0]), one)
-    else:
-        low = lax.neg(lax.top_k(lax.neg(rows), kth + 1)[0])
+    if dtypes.issubdtype(promotion.dtype_of(a), np.unsignedinteger):
+        lowest = lax.sort(rows, dimension=len(promotion.shape_of(rows)) - 1)
+        return rearrange.moveaxis(lowest, -1, dim)
+    low = lax.neg(lax.top_k(lax.neg(rows), kth + 1)[0])
     high = lax.top_k(rows, extent - kth - 1)[0]
     return rearrange.moveaxis(lax.concatenate([low, high], len(promotion.shape_of(rows)) - 1), -1, dim)
 
