@@ -44,17 +44,23 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
     if steps == 0:
         return vmap(f)(xs)
     batches = [_folded(x, steps, size) for x in leaves]
+    left = [_rows(x, done, length) for x in leaves] if done < length else None
     ys = scan.scan_named(f, (), runtime.tree_unflatten(tree, batches), None, adapt=_batched_step)[1]
     made, out_tree = runtime.tree_flatten(ys)
-    made = [_unfolded(y) for y in made]
-    if done < length:
-        rest = vmap(f)(runtime.tree_unflatten(tree, [shape.slice_in_dim(x, done, length) for x in leaves]))
-        made = [assemble.concatenate(pair, 0) for pair in zip(made, runtime.tree_flatten(rest)[0], strict=True)]
+    if left is None:
+        return runtime.tree_unflatten(out_tree, [_unfolded(y) for y in made])
+    rest = runtime.tree_flatten(vmap(f)(runtime.tree_unflatten(tree, left)))[0]
+    made = [assemble.concatenate((_unfolded(y), last), 0) for y, last in zip(made, rest, strict=True)]
     return runtime.tree_unflatten(out_tree, made)
 
 
 def _folded(x: Any, steps: int, size: int) -> Any:
-    return shape.reshape(shape.slice_in_dim(x, 0, steps * size), (steps, size, *get_aval(x).shape[1:]))
+    return shape.reshape(_rows(x, 0, steps * size), (steps, size, *get_aval(x).shape[1:]))
+
+
+def _rows(x: Any, start: int, stop: int) -> Any:
+    inner = get_aval(x).shape[1:]
+    return shape.slice(x, (start, *(0 for _ in inner)), (stop, *inner))
 
 
 def _unfolded(y: Any) -> Any:

@@ -83,9 +83,10 @@ def _logsumexp(a: Any, b: Any, where: Any, *, axis: Any, keepdims: bool, return_
         (a,) = promotion.promote_args_inexact("logsumexp", a)
     else:
         a, b = promotion.promote_args_inexact("logsumexp", a, b)
-        a = wnp.where(wnp.not_equal(b, 0), a, -np.inf)
     if where is not None:
         a = wnp.where(where, a, 0)
+    if b is not None:
+        a = wnp.where(wnp.not_equal(b, 0), a, -np.inf)
     shape = promotion.shape_of(a)
     reduced = axes.canonical_axes(axis, len(shape))
     largest = wnp.max(wnp.real(a), reduced, keepdims=keepdims, where=where, initial=-np.inf)
@@ -125,7 +126,7 @@ def _as_logmeanexp(x: Any, *, where: Any, axis: Any, keepdims: bool) -> Any:
         count: Any = math.prod(shape[d] for d in axes.canonical_axes(axis, len(shape)))
         count = np.asarray(count).astype(promotion.dtype_of(total))
     else:
-        count = wnp.sum(where, axis=axis, keepdims=keepdims)
+        count = wnp.sum(where, axis=axis, keepdims=keepdims, dtype=promotion.dtype_of(total))
     return total - wnp.log(count)
 
 

@@ -500,10 +500,7 @@ def shape_as_value(shape: Any) -> Array:
     """
     members = list(shape) if isinstance(shape, tuple | list) else ()
     if any(isinstance(n, core.Tracer) for n in members) or (isinstance(shape, core.Tracer) and shape.ndim):
-        sizes = list(shape)
-    else:
-        sizes = canonical_shape("shape_as_value", shape, scalar=False)
-    if not sizes:
-        return full((0,), 0, np.int32)
-    parts = [expand_dims(convert.convert(n, np.int32), (0,)) for n in sizes]
-    return concatenate(parts, dimension=0)
+        parts = [expand_dims(convert.convert(n, np.int32), (0,)) for n in shape]
+        return concatenate(parts, dimension=0) if parts else full((0,), 0, np.int32)
+    sizes = np.asarray(canonical_shape("shape_as_value", shape, scalar=False), np.int32)
+    return runtime.array_from_numpy(sizes, runtime.ShapedArray(sizes.shape, sizes.dtype))

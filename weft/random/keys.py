@@ -44,6 +44,11 @@ def wrap(key: Any) -> Any:
     """A typed key from typed or raw ``key``; TypeError if it is neither."""
     if is_key(key):
         return key
+    _check_words(key)
+    return prng.random_wrap_p.bind(key, impl=prng.THREEFRY)
+
+
+def _check_words(key: Any) -> None:
     if not all(hasattr(key, name) for name in ("ndim", "shape", "dtype")):
         raise TypeError(
             "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. "
@@ -60,7 +65,6 @@ def wrap(key: Any) -> Any:
         raise TypeError(
             f"JAX encountered invalid PRNG key data: expected key_data.dtype = uint32; got dtype={key.dtype}"
         )
-    return prng.random_wrap_p.bind(key, impl=prng.THREEFRY)
 
 
 def single(name: str, key: Any) -> Any:
@@ -204,4 +208,6 @@ def clone(key: Any) -> Any:
     >>> clone(key(0)).shape
     ()
     """
-    return _like(key, prng.random_clone_p.bind(wrap(key)))
+    if not is_key(key):
+        _check_words(key)
+    return prng.random_clone_p.bind(key)

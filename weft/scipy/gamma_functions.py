@@ -119,7 +119,7 @@ _zeta = custom.custom_jvp(_as_zeta)
 
 
 @_zeta.defjvp
-def _zeta_jvp(primals: Any, tangents: Any) -> Any:
+def jvp(primals: Any, tangents: Any) -> Any:
     raise NotImplementedError("[zeta] has no derivative. Hold its operands constant, e.g. by lax.stop_gradient.")
 
 
@@ -266,8 +266,9 @@ def make_poch(gammasgn: Callable[[Any], Any]) -> Callable[..., Any]:
         return lax.mul(gammasgn(x), lax.exp(lax.lgamma(x)))
 
     def as_poch(z: Any, m: Any) -> Any:
+        nothing = lax.eq(m, _const(0, m))
         value = lax.div(gamma(lax.add(z, m)), gamma(z))
-        return wnp.where(lax.eq(m, _const(0, m)), _const(1, value), value)
+        return wnp.where(nothing, _const(1, value), value)
 
     as_poch.__name__ = "poch"
     differentiable = custom.custom_jvp(as_poch)

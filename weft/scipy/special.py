@@ -395,7 +395,6 @@ def softmax(x: Any, /, *, axis: Any = None) -> Any:
     >>> softmax(0.0).item()
     1.0
     """
-    (x,) = promotion.promote_args_inexact("softmax", x)
     return nn.softmax(x, axis=axis)
 
 
