@@ -219,9 +219,10 @@ def _scan(
             break
         mapped[first:last] = grown
     program, captured = bodies.without_constants(program)
+    before = _front(axis.size, values[:last], dims[:last], mapped[:last])
     inputs = [x if dim is None else at(x, dim, 1) for x, dim in zip(values[last:], dims[last:], strict=True)]
     outs = scan.scan_p.bind(
-        *captured, *_front(axis.size, values[:last], dims[:last], mapped[:last]), *inputs, jaxpr=program,
+        *captured, *before, *inputs, jaxpr=program,
         num_consts=num_consts + len(captured), num_carry=num_carry, **params,
     )  # fmt: skip
     return outs, [*out_dims[:num_carry], *[None if dim is None else 1 for dim in out_dims[num_carry:]]]

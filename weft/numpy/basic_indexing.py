@@ -187,6 +187,9 @@ def _at_integers(x: Any, integers: tuple[Any, ...], plan: Plan, shape: tuple[int
     host = len(shape) == 1 and all(isinstance(i, int) for i in integers) and plan.wrap
     wide = host or max(shape, default=0) >= 2**31
     dtype = dtypes.canonicalize_dtype(np.int64) if wide else np.dtype(np.int32)
+    if len(shape) == 1 and plan.dynamic and not host:  # the one index keeps its type if it can count the elements
+        own = promotion.dtype_of(integers[0])
+        dtype = own if dtypes.iinfo(own).max >= shape[0] else dtype
     starts: list[Any] = [np.asarray(0, dtype)] * len(shape)
     sizes = list(shape)
     for axis, cut in enumerate(plan.cuts):

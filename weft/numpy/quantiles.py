@@ -142,8 +142,7 @@ def _between(low: Any, high: Any, low_weight: Any, high_weight: Any, method: str
         if promotion.shape_of(nearer) != promotion.shape_of(low):
             nearer = promotion.broadcast_to(nearer, promotion.shape_of(low))
         return lax.select(nearer, low, high)
-    total = lax.add(promotion.convert(low, work), promotion.convert(high, work))
-    return promotion.convert(lax.mul(total, np.asarray(0.5, work)), own)
+    return lax.mul(lax.add(low, high), np.asarray(0.5, own))
 
 
 @functools.partial(jit, static_argnames=("axis", "overwrite_input", "method", "keepdims"))

@@ -352,9 +352,9 @@ def _select_batch(size: int, values: list[Any], dims: list[mapped.Dim]) -> Any:
         return select_n_p.bind(*values), dims[0]
     if dims[0] is None and core.get_aval(which).ndim == 0:
         return select_n_p.bind(which, *mapped.all_in_front(size, cases, dims[1:])), 0
+    which = mapped.in_front(size, which, dims[0])
     cases = mapped.all_in_front(size, cases, dims[1:])
     extents = core.get_aval(cases[0]).shape
-    which = mapped.in_front(size, which, dims[0])
     if core.get_aval(which).shape != extents:
         which = ops.broadcast_in_dim(which, extents, (0,))
     return select_n_p.bind(which, *cases), 0

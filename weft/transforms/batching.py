@@ -121,17 +121,21 @@ def elementwise(bind: Callable[..., Any], values: list[Any], dims: list[Dim]) ->
         ((_, dim),) = mapped
         return bind(*values), dim
     rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True))
-    aligned = [_aligned(v, s, d, rank) for v, s, d in zip(values, shapes, dims, strict=True)]
-    return bind(*aligned), 0
+    led = [_led(v, s, d, rank) for v, s, d in zip(values, shapes, dims, strict=True)]
+    return bind(*[_filled(v, d, rank) for v, d in zip(led, dims, strict=True)]), 0
 
 
-def _aligned(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
-    """A value with its mapped dimension (or a unit one) in front of ``rank`` others."""
-    if dim is None:
-        return value if extents == () or rank == 0 else shape.expand_dims(value, (0,))
-    value = at(value, dim, 0)
-    missing = rank - (len(extents) - 1)
-    return shape.expand_dims(value, tuple(range(len(extents), len(extents) + missing))) if missing else value
+def _led(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
+    """A value with its mapped dimension, or a unit one, in front."""
+    if dim is not None:
+        return at(value, dim, 0)
+    return value if extents == () or rank == 0 else shape.expand_dims(value, (0,))
+
+
+def _filled(value: Any, dim: Dim, rank: int) -> Any:
+    """A mapped value with unit dimensions behind, so that ``rank`` follow the first."""
+    own = avals.get_aval(value).ndim
+    return value if dim is None or own > rank else shape.expand_dims(value, tuple(range(own, rank + 1)))
 
 
 def _reduction(primitive: Any, size: int, values: list[Any], dims: list[Dim], params: dict[str, Any]) -> Any:
