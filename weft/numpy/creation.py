@@ -504,7 +504,9 @@ def _linspace(start: Any, stop: Any, *, num: int, endpoint: bool, retstep: bool,
     step: Any = np.asarray(np.nan, compute)
     axis = axes.canonical_axis(axis, len(shape) + 1)
     if num > 1 or (num == 1 and not endpoint):
-        step = lax.div(lax.sub(*promotion.promote_args("linspace", stop, start)), np.asarray(divisor).astype(compute))
+        step = lax.sub(*promotion.promote_args("linspace", stop, start))
+    if num > 1:
+        step = lax.div(step, np.asarray(divisor).astype(compute))
         result = _spaced(*ends, divisor, endpoint, axis)
     else:
         one = (*shape[:axis], 1, *shape[axis:])

@@ -17,7 +17,7 @@ import numpy as np
 from weft import core, dtypes, errors
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import arithmetic, axes, creation, logic, promotion, rearrange, reductions, selection
+from weft.numpy import arithmetic, axes, creation, index_updates, logic, promotion, rearrange, reductions, selection
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -84,7 +84,13 @@ def diagflat(v: Any, k: int = 0) -> Any:
     [[1.0, 0.0], [0.0, 1.0]]
     """
     promotion.check_arraylike("diagflat", v)
-    return diag(rearrange.ravel(promotion.convert(v, promotion.dtype_of(v))), k)
+    flat, k = rearrange.ravel(v), operator.index(k)
+    count = promotion.shape_of(flat)[0]
+    size = count + abs(k)
+    zeros = lax.full((size * size,), 0, promotion.dtype_of(flat))
+    along = creation.arange(count)
+    places = along + k + along * size if k >= 0 else along + (along - k) * size
+    return lax.reshape(index_updates.IndexUpdate(zeros, places).set(flat), (size, size))
 
 
 @functools.partial(jit, static_argnames=("offset", "axis1", "axis2"))

@@ -177,51 +177,47 @@ def _pad_reflect(array: Any, axis: int, low: int, high: int, offset: int, kind: 
         return array
     if reach == 0:
         return _pad_edge(array, axis, low, high)
+    two = np.asarray(2).astype(promotion.dtype_of(array))
+    edge = lax.slice_in_dim(array, 0, 1, axis=axis)
     while low > 0:
         take = min(low, reach)
-        edge = lax.slice_in_dim(array, 0, 1, axis=axis)
         part = rearrange.flip(lax.slice_in_dim(array, offset, offset + take, axis=axis), axis)
         if kind == "odd":
-            part = lax.sub(lax.mul(np.asarray(2).astype(promotion.dtype_of(edge)), edge), part)
+            part = lax.sub(lax.mul(two, edge), part)
+            edge = lax.slice_in_dim(part, 0, 1, axis=axis)
         array = lax.concatenate([part, array], axis)
         low -= take
-        reach += take
-    reach = promotion.shape_of(array)[axis] - offset
+    extent = promotion.shape_of(array)[axis]
+    edge = lax.slice_in_dim(array, extent - 1, extent, axis=axis)
     while high > 0:
         take, extent = min(high, reach), promotion.shape_of(array)[axis]
-        edge = lax.slice_in_dim(array, extent - 1, extent, axis=axis)
         part = rearrange.flip(lax.slice_in_dim(array, extent - offset - take, extent - offset, axis=axis), axis)
         if kind == "odd":
-            part = lax.sub(lax.mul(np.asarray(2).astype(promotion.dtype_of(edge)), edge), part)
+            part = lax.sub(lax.mul(two, edge), part)
+            edge = lax.slice_in_dim(part, take - 1, take, axis=axis)
         array = lax.concatenate([array, part], axis)
         high -= take
-        reach += take
     return array
 
 
 def _pad_statistic(array: Any, axis: int, low: int, high: int, mode: str, lengths: Any) -> Any:
     extent, own = promotion.shape_of(array)[axis], promotion.dtype_of(array)
-    reduce = _STATISTICS[mode]
-
-    def rounded(part: Any) -> Any:
-        if dtypes.issubdtype(own, np.integer) and dtypes.issubdtype(promotion.dtype_of(part), np.inexact):
-            part = rounding.round(part)
-        return promotion.convert(part, own)
-
-    if lengths is None:
-        first = last = rounded(reduce(array, axis=axis, keepdims=True))
-    else:
+    parts = [array]
+    if lengths is not None:
         count_low, count_high = (min(int(n), extent) for n in lengths)
         if count_low == 0 or count_high == 0:
             raise ValueError("stat_length of 0 yields no value for padding")
-        first = rounded(reduce(lax.slice_in_dim(array, 0, count_low, axis=axis), axis=axis, keepdims=True))
-        tail = lax.slice_in_dim(array, extent - count_high, extent, axis=axis)
-        last = rounded(reduce(tail, axis=axis, keepdims=True))
+        head = lax.slice_in_dim(array, 0, count_low, axis=axis)
+        parts = [head, lax.slice_in_dim(array, extent - count_high, extent, axis=axis)]
+    found = [_STATISTICS[mode](part, axis=axis, keepdims=True) for part in parts]
+    if dtypes.issubdtype(own, np.integer) and dtypes.issubdtype(promotion.dtype_of(found[0]), np.inexact):
+        found = [rounding.round(value) for value in found]
+    found = [promotion.convert(value, own) for value in found]
     return _around(
         array,
         axis,
-        rearrange.repeat_evenly(first, repeats=low, axis=axis),
-        rearrange.repeat_evenly(last, repeats=high, axis=axis),
+        rearrange.repeat_evenly(found[0], repeats=low, axis=axis),
+        rearrange.repeat_evenly(found[-1], repeats=high, axis=axis),
     )
 
 

@@ -322,7 +322,7 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
     columns = [lax.expand_dims(promotion.as_array(idx), (1,)) for idx in idxs]
     vectors = columns[0] if len(columns) == 1 else lax.concatenate(columns, 1)
     shape = promotion.shape_of(src)
-    extents = promotion.constant(np.asarray([shape[axis] for axis in axes], promotion.dtype_of(vectors)))
+    extents = promotion.constant(np.asarray([shape[axis] for axis in axes]))
     vectors = arithmetic.remainder(vectors, lax.expand_dims(extents, (0,)))
     chosen = tuple(axes)
     numbers = lax.GatherDimensionNumbers(tuple(range(1, len(shape) - len(chosen) + 1)), chosen, chosen)
