@@ -94,7 +94,7 @@ class Memory:
             return v & ((1 << element.bits) - 1)
         return floats.encode(v, dtype) if element.kind == "h" else v
 
-    def _join(self, dtype: np.dtype, text: str, width: int) -> Value:
+    def join(self, dtype: np.dtype, text: str, width: int) -> Value:
         """Value from the vector of memory words (one lane: from scalars)."""
         element, lanes = elements.of(dtype), self.lanes
         if element.parts == 1:
@@ -106,7 +106,7 @@ class Memory:
         parts = (lanes.shuffle(pairs, "poison", element.register, p, 2 * width) for p in picks)
         return Value(dtype, tuple(V(lanes, element.register, p) for p in parts))
 
-    def _pack(self, value: Value) -> tuple[str, str]:
+    def pack(self, value: Value) -> tuple[str, str]:
         """(LLVM type, text) of the vector to store."""
         element, lanes, width = elements.of(value.dtype), self.lanes, self.lanes.width
         if element.parts == 1:
@@ -181,7 +181,7 @@ class Memory:
                 (type_, "zeroinitializer"),
             ]
             text = self.writer.call(f"llvm.masked.load.{suffix}.p0", type_, arguments)
-        return self._join(dtype, text, self.lanes.width)
+        return self.join(dtype, text, self.lanes.width)
 
     def store(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
         if self.lanes.width == 1:
@@ -191,7 +191,7 @@ class Memory:
         if mask is not None and not self._masked_natively(dtype):
             self._store_through_buffer(value, pointer, "1", mask)
             return
-        type_, text = self._pack(value)
+        type_, text = self.pack(value)
         if mask is None:
             self.writer.line(f"store {type_} {text}, ptr {pointer}, align {alignment(dtype)}")
         else:
@@ -243,7 +243,7 @@ class Memory:
         return self.load_far(dtype, pointer, stride, offsets, mask)
 
     def _has_small_strides(self, dtype: np.dtype) -> bool:
-        return elements.of(dtype).parts == 1 and self._masked_natively(dtype)
+        return dtype != elements.COMPLEX128 and self._masked_natively(dtype)
 
     def load_far(self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None) -> Value:
         """A gather, or one element after another."""
@@ -294,7 +294,7 @@ class Memory:
                 parts.append(self._gather_words("double", shifted, some, align))
             return Value(dtype, tuple(V(lanes, "double", p) for p in parts))
         word = "i64" if element.parts == 2 else element.memory
-        return self._join(dtype, self._gather_words(word, pointers, some, align), lanes.width)
+        return self.join(dtype, self._gather_words(word, pointers, some, align), lanes.width)
 
     def _next_double(self, pointers: str) -> str:
         return self.writer.op(f"getelementptr double, {self.lanes.type('ptr')} {pointers}, i64 1")
@@ -374,7 +374,7 @@ class Memory:
         return self.load(dtype, buffer)
 
     def _store_through_buffer(self, value: Value, pointer: str, stride: str, mask: Mask | None) -> None:
-        type_, text = self._pack(value)
+        type_, text = self.pack(value)
         buffer = self.writer.alloca(type_)
         self.writer.line(f"store {type_} {text}, ptr {buffer}, align 64")
         count = mask.count if mask else str(self.lanes.width)

@@ -25,7 +25,7 @@ SMALL = (2, 3, 4)
 
 def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V) -> Value:
     """W lanes ``stride`` elements apart."""
-    word, writer = elements.of(dtype).memory, memory.writer
+    writer = memory.writer
     ends: list[tuple[str, str]] = []
 
     def near(step: int) -> None:
@@ -33,10 +33,10 @@ def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V)
 
     def far() -> None:
         value = memory.load_far(dtype, pointer, stride, offsets, None)
-        ends.append((memory.leave(dtype, value.part).text, writer.block))
+        ends.append((memory.pack(value)[1], writer.block))
 
     _by_stride(memory, stride, near, far)
-    return Value(dtype, (memory.arrive(dtype, V(memory.lanes, word, writer.phi(memory.lanes.type(word), *ends))),))
+    return memory.join(dtype, writer.phi(memory.lanes.type(_word(dtype)), *ends), memory.lanes.width)
 
 
 def store(memory: Memory, value: Value, pointer: str, stride: str, offsets: V) -> None:
@@ -47,6 +47,12 @@ def store(memory: Memory, value: Value, pointer: str, stride: str, offsets: V) -
         lambda step: _store_near(memory, value, pointer, step),
         lambda: memory.store_far(value, pointer, stride, offsets, None),
     )
+
+
+def _word(dtype: np.dtype) -> str:
+    """LLVM type of one element in memory: complex64 in one piece."""
+    element = elements.of(dtype)
+    return element.memory if element.parts == 1 else "i64"
 
 
 def _by_stride(memory: Memory, stride: str, near: Callable[[int], None], far: Callable[[], None]) -> None:
@@ -65,8 +71,8 @@ def _by_stride(memory: Memory, stride: str, near: Callable[[int], None], far: Ca
 
 def _load_near(memory: Memory, dtype: np.dtype, pointer: str, step: int) -> str:
     """The words at 0, step, ...: vector k of those loaded holds those from k W to (k + 1) W."""
-    lanes, writer, element = memory.lanes, memory.writer, elements.of(dtype)
-    width, word, type_ = lanes.width, element.memory, lanes.type(element.memory)
+    lanes, writer, element, word = memory.lanes, memory.writer, elements.of(dtype), _word(dtype)
+    width, type_ = lanes.width, lanes.type(word)
     found = "poison"
     for k in range(step):
         p = writer.element(word, pointer, str(k * width))
@@ -87,9 +93,9 @@ def _load_near(memory: Memory, dtype: np.dtype, pointer: str, step: int) -> str:
 
 
 def _store_near(memory: Memory, value: Value, pointer: str, step: int) -> None:
-    lanes, writer, element = memory.lanes, memory.writer, elements.of(value.dtype)
-    width, word, type_ = lanes.width, element.memory, lanes.type(element.memory)
-    text = memory.leave(value.dtype, value.part).text
+    lanes, writer, element, word = memory.lanes, memory.writer, elements.of(value.dtype), _word(value.dtype)
+    width = lanes.width
+    type_, text = memory.pack(value)
     for k in range(step):
         places = range(k * width, (k + 1) * width)
         spread = lanes.shuffle(text, "poison", word, [place // step for place in places], width)
