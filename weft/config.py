@@ -378,10 +378,11 @@ def context(name: str, value: Any) -> Any:
 
 
 def _context_function(name: str, *defaults: Any) -> Callable[..., Any]:
+    """``with weft.<name>(value):``, the value by position or as ``new_val``."""
     if not defaults and isinstance(OPTIONS[name].default if name in OPTIONS else INERT.get(name), bool):
         defaults = (True,)  # as in JAX: ``with weft.debug_nans():`` turns it on
 
-    def enter(new_val: Any = defaults[0] if defaults else ..., /) -> Any:
+    def enter(new_val: Any = defaults[0] if defaults else ...) -> Any:
         if new_val is ...:
             raise TypeError(f"[{name}] the context manager takes the new value as its argument")
         return context(name, new_val)
@@ -405,7 +406,15 @@ CONTEXTS: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 CONTEXTS["no_tracing"] = _context_function("no_tracing")
 CONTEXTS["checking_leaks"] = _context_function("check_tracer_leaks", True)
-CONTEXTS["disable_jit"] = _context_function("disable_jit", True)
+
+
+def _disable_jit(disable: bool = True) -> Any:
+    """Context manager for the config option ``disable_jit``: run jitted functions operation by operation."""
+    return context("disable_jit", disable)
+
+
+_disable_jit.__name__ = _disable_jit.__qualname__ = "disable_jit"
+CONTEXTS["disable_jit"] = _disable_jit
 
 
 class _ConfigModule(types.ModuleType):

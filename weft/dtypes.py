@@ -260,9 +260,10 @@ def _finfo(dtype: np.dtype) -> Any:
     return ml_dtypes.finfo(as_dtype(dtype)) if as_dtype(dtype) in _CATEGORY else np.finfo(as_dtype(dtype))
 
 
-def iinfo(dtype: Any) -> Any:
+def iinfo(int_type: Any) -> Any:
     """Machine limits of an integer type."""
-    return ml_dtypes.iinfo(as_dtype(dtype)) if as_dtype(dtype) in _INT_SUBBYTE else np.iinfo(as_dtype(dtype))
+    dtype = as_dtype(int_type)
+    return ml_dtypes.iinfo(dtype) if dtype in _INT_SUBBYTE else np.iinfo(dtype)
 
 
 # -- promotion --------------------------------------------------------------------------------------------------------
@@ -322,6 +323,9 @@ def _join(mode: str, nodes: frozenset[Node]) -> Node:
     if float0 in nodes:
         raise TypeError(FLOAT0_OPERAND.format(name="a function"))
     above = _ABOVE[mode]
+    for node in nodes:
+        if node not in above:
+            raise ValueError(f"dtype={node!r} is not a valid dtype for JAX type promotion.")
     common = frozenset.intersection(*(above[node] for node in nodes))
     least = [node for node in common if common <= above[node]]
     if len(least) == 1:

@@ -17,7 +17,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.numpy import promotion, selection
+from weft.numpy import logic, promotion, selection
 from weft.operations import special
 
 inline = functools.partial(jit_module.jit, inline=True)
@@ -263,7 +263,7 @@ def fmax(x1: Any, x2: Any) -> Any:
     >>> fmax(1.0, float("nan")).item()
     1.0
     """
-    return _pick(x1, x2, lax.gt, "fmax")
+    return _pick(x1, x2, logic.greater, "fmax")
 
 
 @jit
@@ -273,11 +273,11 @@ def fmin(x1: Any, x2: Any) -> Any:
     >>> fmin(2.0, float("nan")).item()
     2.0
     """
-    return _pick(x1, x2, lax.lt, "fmin")
+    return _pick(x1, x2, logic.less, "fmin")
 
 
 def _pick(x1: Any, x2: Any, better: Any, name: str) -> Any:
-    wins = better(*promotion.promote_args(name, x1, x2))
+    wins = better(x1, x2)
     missing = lax.ne(x2, x2)
     return selection.where(lax.bitwise_or(*promotion.promote_args(name, wins, missing)), x1, x2)
 

@@ -219,6 +219,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.28318530
     """
     promotion.check_arraylike("unwrap", p)
     p, period = promotion.promote_args("unwrap", p, period)
+    if dtypes.issubdtype(promotion.dtype_of(p), np.complexfloating):
+        raise ValueError("jnp.unwrap does not support complex inputs; unwrap the angles of them, jnp.angle(p).")
     threshold = arithmetic.true_divide(period, 2) if discont is None else discont
     if dtypes.issubdtype(promotion.dtype_of(p), np.integer):
         interval: Any = arithmetic.floor_divide(period, 2)
@@ -231,8 +233,9 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 6.28318530
     small = logic.less(arithmetic.abs(steps), threshold)
     correction = selection.where(small, 0, arithmetic.subtract(wrapped, steps))
     axis = axes.canonical_axis(axis, len(promotion.shape_of(p)))
-    first = lax.slice_in_dim(p, 0, 1, axis=axis)
-    rest = lax.slice_in_dim(p, 1, promotion.shape_of(p)[axis], axis=axis)
+    extent = promotion.shape_of(p)[axis]
+    first = lax.slice_in_dim(p, 0, min(1, extent), axis=axis)
+    rest = lax.slice_in_dim(p, min(1, extent), extent, axis=axis)
     moved = arithmetic.add(rest, reductions.cumsum(correction, axis=axis))
     return joining.concatenate([first, moved], axis)
 
@@ -316,7 +319,7 @@ def _observations(given: tuple[Any, ...], rowvar: bool) -> Any:
     for x in given:
         flat = len(promotion.shape_of(x)) < 2
         x = rearrange.atleast_2d(x)
-        rows.append(lax.transpose(x, (1, 0)) if not rowvar and not flat and promotion.shape_of(x)[0] != 1 else x)
+        rows.append(lax.transpose(x, (1, 0)) if not rowvar and not flat else x)
     return rows[0] if len(rows) == 1 else joining.concatenate(rows, 0)
 
 

@@ -206,6 +206,20 @@ def _vecdot(x1: Any, x2: Any, *, axis: int, precision: Any, preferred_element_ty
     return _aligned_product(x1, x2, contracted, (None, None), options)
 
 
+def _check_core(name: str, x1: Any, x2: Any, core: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+    """ValueError unless both operands have the named trailing axes, one extent to a name."""
+    extents: dict[str, int] = {}
+    for x, names in zip((x1, x2), core, strict=True):
+        shape = promotion.shape_of(x)
+        if len(shape) < len(names):
+            raise ValueError(
+                f"{name}: input with shape {shape} does not have enough dimensions for all core dimensions {names}"
+            )
+        for axis, extent in zip(names, shape[len(shape) - len(names) :], strict=True):
+            if extents.setdefault(axis, extent) != extent:
+                raise ValueError(f"{name}: inconsistent size for core dimension {axis!r}: {extents[axis]} vs {extent}")
+
+
 @jit
 def matvec(x1: Any, x2: Any, /) -> Any:
     """Products of matrices (the last two axes of ``x1``) with vectors (the last axis of ``x2``).
@@ -214,6 +228,7 @@ def matvec(x1: Any, x2: Any, /) -> Any:
     [1.0, 1.0]
     """
     promotion.check_arraylike("matvec", x1, x2)
+    _check_core("matvec", x1, x2, (("n", "m"), ("m",)))
     preferred, weak_type = _preferred("matvec", None, x1, x2)
     ranks = [len(promotion.shape_of(x)) for x in (x1, x2)]
     options = {"precision": None, "preferred": preferred, "weak_type": weak_type}
@@ -228,6 +243,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     [1.0, 1.0]
     """
     promotion.check_arraylike("vecmat", x1, x2)
+    _check_core("vecmat", x1, x2, (("n",), ("n", "m")))
     if dtypes.issubdtype(promotion.dtype_of(x1), np.complexfloating):
         x1 = lax.conj(x1)
     preferred, weak_type = _preferred("vecmat", None, x1, x2)

@@ -234,13 +234,11 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, 
     [7, 7]
     """
     devices.check_placement(device, out_sharding)
-    promotion.check_arraylike("full", fill_value) if not isinstance(fill_value, str | list | tuple) else None
+    promotion.check_arraylike("full", fill_value) if not isinstance(fill_value, str) else None
     if isinstance(fill_value, str):
         _convert_host(np.asarray(fill_value), None, fill_value)
     shape = axes.canonical_shape(shape)
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "full")
-    if isinstance(fill_value, list | tuple):
-        fill_value = asarray(fill_value)
     if promotion.shape_of(fill_value) == ():
         return lax.full(shape, fill_value, asked)
     return promotion.broadcast_to(asarray(fill_value, dtype=asked), shape)

@@ -221,6 +221,8 @@ def _split(name: str, ary: Any, indices_or_sections: Any, axis: int) -> list[Any
         sizes = [np.int64(max(stop - start, 0)) for start, stop in itertools.pairwise(borders)]
     else:
         sections = axes.concrete_int(indices_or_sections, f"in jax.numpy.{name} argument 1")
+        if sections < 1:
+            raise ValueError(f"number sections must be larger than 0, got {sections}")
         each, rest = divmod(extent, sections)
         if rest and name != "array_split":
             raise ValueError(f"array split does not result in an equal division: rest is {rest}")

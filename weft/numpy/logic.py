@@ -417,7 +417,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """
     a1, a2 = _listed(a1), _listed(a2)
     if promotion.shape_of(a1) != promotion.shape_of(a2):
-        return np.bool_(False)
+        return creation.asarray(False)
     same = equal(a1, a2)
     if equal_nan:
         same = logical_or(same, logical_and(isnan(a1), isnan(a2)))
@@ -438,5 +438,5 @@ def array_equiv(a1: Any, a2: Any) -> Any:
         promotion.broadcast_shapes(*shapes)
     except ValueError:
         if len(shapes[0]) != len(shapes[1]):
-            return np.bool_(False)
+            return creation.asarray(False)
     return reductions.all(equal(a1, a2))

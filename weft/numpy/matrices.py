@@ -28,7 +28,7 @@ def _triangle(name: str, m: Any, k: int) -> Any:
     extents = promotion.shape_of(m)
     if len(extents) < 2:
         raise ValueError(f"Argument to jax.numpy.{name} must be at least 2D")
-    mask = creation.triangle_mask(extents[-2], extents[-1], k)
+    mask = creation.triangle_mask(extents[-2], extents[-1], operator.index(k))
     mask = promotion.broadcast_to(mask, extents)
     zeros = lax.full_like(m, 0)
     return lax.select(mask, m, zeros) if name == "tril" else lax.select(mask, zeros, m)
@@ -51,7 +51,7 @@ def triu(m: Any, k: int = 0) -> Any:
     >>> triu(weft.numpy.ones((2, 2))).tolist()
     [[1.0, 1.0], [0.0, 1.0]]
     """
-    return _triangle("triu", m, k - 1)
+    return _triangle("triu", m, operator.index(k) - 1)
 
 
 def diag(v: Any, k: int = 0) -> Any:

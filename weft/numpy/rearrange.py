@@ -32,7 +32,7 @@ def shape(a: Any) -> tuple[int, ...]:
     >>> shape(3)
     ()
     """
-    promotion.check_arraylike("shape", a)
+    promotion.check_arraylike("shape", a) if not isinstance(a, list | tuple) else None
     return promotion.shape_of(a)
 
 
@@ -42,7 +42,7 @@ def ndim(a: Any) -> int:
     >>> ndim(3)
     0
     """
-    promotion.check_arraylike("ndim", a)
+    promotion.check_arraylike("ndim", a) if not isinstance(a, list | tuple) else None
     return len(promotion.shape_of(a))
 
 
@@ -52,7 +52,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     >>> size(3)
     1
     """
-    promotion.check_arraylike("size", a)
+    promotion.check_arraylike("size", a) if not isinstance(a, list | tuple) else None
     extents = promotion.shape_of(a)
     if axis is None:
         return math.prod(extents)

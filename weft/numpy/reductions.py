@@ -94,11 +94,21 @@ def expand_reduced(result: Any, shape: tuple[int, ...], reduced: tuple[int, ...]
     return lax.broadcast_in_dim(result, tuple([1 if d in reduced else n for d, n in enumerate(shape)]), kept)
 
 
+def check_where(name: str, where: Any) -> None:
+    """ValueError for a mask of numbers: it would be unclear whether they count or choose."""
+    if where is not None and promotion.dtype_of(where) != np.bool_:
+        raise ValueError(
+            f"jnp.{name}: where must be None or a boolean array; got where.dtype={promotion.dtype_of(where)!r}. "
+            "Compare first, as in where=mask != 0."
+        )
+
+
 @functools.partial(inline, static_argnames=("reducer", "axis", "dtype", "keepdims", "widen"))
 def _reduce(
     a: Any, initial: Any, where: Any, *, reducer: Reducer, axis: Any, dtype: Any, keepdims: bool, widen: bool
 ) -> Any:
     promotion.check_arraylike(reducer.name, a)
+    check_where(reducer.name, where)
     if where is not None and not reducer.has_identity and initial is None:
         raise ValueError(
             f"reduction operation {reducer.name} does not have an identity, so to use a where mask one has to "
@@ -362,7 +372,10 @@ def _running(
         a = selection.where(lax.ne(a, a), np.asarray(fill, own), a)
     if dtype is None:
         dtype = sum_dtype(own) if widen or own == np.bool_ else own
-    return scan(promotion.convert(a, dtype), axis=axis)
+    a = promotion.convert(a, dtype)
+    if dtype == np.bool_:  # truth values are counted, then made truth values again
+        return promotion.convert(scan(promotion.convert(a, np.dtype(np.int32)), axis=axis), dtype)
+    return scan(a, axis=axis)
 
 
 def _running_function(name: str, scan: Callable[..., Any], fill: float | None, widen: bool = False) -> Any:

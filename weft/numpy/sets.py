@@ -70,6 +70,13 @@ def _needs_values(name: str, size: Any, *operands: Any) -> bool:
     return True
 
 
+def _comparable(x: Any) -> np.ndarray:
+    """The values of ``x`` as NumPy sorts them rightly: it does not order the NaN of bfloat16 and the smaller floats."""
+    values = np.asarray(x)
+    narrow = values.dtype.kind not in "biufc" and dtypes.issubdtype(values.dtype, np.floating)
+    return values.astype(np.float32) if narrow else values
+
+
 def _host(value: np.ndarray, like: Any) -> Any:
     return promotion.constant(np.asarray(value).astype(promotion.dtype_of(like)))
 
@@ -96,7 +103,7 @@ def unique(
     wanted = (return_index, return_inverse, return_counts)
     if _needs_values("unique", size, ar):
         if core.is_tracing():
-            size = int(np.unique(np.asarray(ar), axis=axis, equal_nan=equal_nan).shape[axis or 0])
+            size = int(np.unique(_comparable(ar), axis=axis, equal_nan=equal_nan).shape[axis or 0])
         else:
             return _unique_host(ar, wanted, axis, equal_nan)
     members: int = core.concrete_or_error(int, size, "The error arose for the size argument of jnp.unique()")
@@ -106,7 +113,7 @@ def unique(
 
 
 def _unique_host(ar: Any, wanted: tuple[bool, ...], axis: int | None, equal_nan: bool) -> Any:
-    found: Any = np.unique(np.asarray(ar), *wanted, axis=axis, equal_nan=equal_nan)  # type: ignore[call-overload]
+    found: Any = np.unique(_comparable(ar), *wanted, axis=axis, equal_nan=equal_nan)  # type: ignore[call-overload]
     if not any(wanted):
         return _host(found, ar)
     return (_host(found[0], ar), *map(_host_integers, found[1:]))
@@ -233,7 +240,7 @@ def setdiff1d(
     """
     promotion.check_arraylike("setdiff1d", ar1, ar2)
     if _needs_values("setdiff1d", size, ar1, ar2):
-        return _host(np.setdiff1d(np.asarray(ar1), np.asarray(ar2), assume_unique), ar1)
+        return _host(np.setdiff1d(_comparable(ar1), _comparable(ar2), assume_unique), ar1)
     flat = rearrange.ravel(ar1)
     absent = logic.logical_not(membership.isin(flat, ar2))
     fill_value = 0 if fill_value is None else fill_value
@@ -257,7 +264,7 @@ def setxor1d(
     """
     first, second = _flat_pair("setxor1d", ar1, ar2)
     if _needs_values("setxor1d", size, ar1, ar2):
-        return _host(np.setxor1d(np.asarray(first), np.asarray(second), assume_unique), first)
+        return _host(np.setxor1d(_comparable(first), _comparable(second), assume_unique), first)
     ordered = sorting.sort(joining.concatenate((first, second)))
     alone = logic.logical_not(logic.logical_and(membership.isin(ordered, first), membership.isin(ordered, second)))
     marks = logic.logical_and(_first_of_runs(lax.expand_dims(ordered, (1,)), True), alone)
@@ -278,7 +285,7 @@ def intersect1d(
     """
     first, second = _flat_pair("intersect1d", ar1, ar2)
     if _needs_values("intersect1d", size, ar1, ar2):
-        found: Any = np.intersect1d(np.asarray(first), np.asarray(second), assume_unique, return_indices)
+        found: Any = np.intersect1d(_comparable(first), _comparable(second), assume_unique, return_indices)
         if not return_indices:
             return _host(found, first)
         return (_host(found[0], first), *map(_host_integers, found[1:]))

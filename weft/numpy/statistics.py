@@ -38,6 +38,7 @@ def _count(shape: tuple[int, ...], axis: Any) -> int:
 @functools.partial(inline, static_argnames=("axis", "dtype", "keepdims", "name"))
 def _mean(a: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool, name: str = "mean") -> Any:
     promotion.check_arraylike(name, a)
+    reductions.check_where(name, where)
     shape = promotion.shape_of(a)
     result = promotion.inexact_dtype(promotion.dtype_of(a)) if dtype is None else dtype
     compute = _compute_dtype(result) if dtype is None else result
@@ -117,6 +118,7 @@ def _corrections(ddof: Any, correction: Any) -> Any:
 @functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
 def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("var", a)
+    reductions.check_where("var", where)
     own = promotion.dtype_of(a)
     result = promotion.inexact_dtype(own) if dtype is None else dtype
     compute = _compute_dtype(result)
@@ -324,6 +326,7 @@ def nanmean(
 
 def _as_nanvar(a: Any, ddof: Any = 0, *, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("nanvar", a)
+    reductions.check_where("nanvar", where)
     own = promotion.dtype_of(a)
     result = promotion.inexact_dtype(own) if dtype is None else dtype
     compute = _compute_dtype(result)

@@ -146,7 +146,8 @@ def take_along_axis(
         raise ValueError(f"indices and arr must have the same number of dimensions; {len(taken)} vs. {len(shape)}")
     place = axes.canonical_axis(axis, len(shape))
     one = (*shape[:place], 1, *shape[place + 1 :])
-    promotion.broadcast_shapes(taken, one)
+    if 0 in (shape_taken := promotion.broadcast_shapes(taken, one)):
+        return lax.full(shape_taken, 0, promotion.dtype_of(arr))
     parsed = lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
     wide = dtypes.canonicalize_dtype(np.int64 if shape[place] >= 2**31 else np.int32)
     if np.dtype(dtype).itemsize < wide.itemsize or dtypes.issubdtype(dtype, np.unsignedinteger):

@@ -6,22 +6,27 @@ Make a key with ``key(seed)``, derive others with ``split`` and ``fold_in``, and
 from __future__ import annotations
 
 from weft import unbuilt as _unbuilt
+from weft.random.choosing import categorical, choice, permutation
+from weft.random.counts import binomial, geometric, multinomial, poisson
 from weft.random.distributions import (
     bernoulli,
-    categorical,
     cauchy,
-    choice,
+    double_sided_maxwell,
     exponential,
     gumbel,
     laplace,
     logistic,
     lognormal,
+    maxwell,
     pareto,
     rademacher,
     rayleigh,
+    triangular,
     truncated_normal,
+    wald,
     weibull_min,
 )
+from weft.random.gamma_family import ball, beta, chisquare, dirichlet, f, gamma, generalized_normal, loggamma, t
 from weft.random.keys import (
     PRNGKey,
     clone,

@@ -26,17 +26,21 @@ _STATIC = ("shape", "dtype")
 _uniform = sampling._uniform
 
 
-def _const(value: Any, dtype: Any) -> Any:
+def const(value: Any, dtype: Any) -> Any:
     return np.asarray(value).astype(dtype)
 
 
-def _sampler(name: str, key: Any, shape: Any, dtype: Any) -> tuple[Any, tuple[int, ...], Any]:
+def sampler(name: str, key: Any, shape: Any, dtype: Any) -> tuple[Any, tuple[int, ...], Any]:
     return keys.single(name, key), axes.canonical_shape(shape), sampling.float_dtype(name, dtype)
 
 
-def _joint_shape(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
+def joint_shape(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
     """The shape asked for, or that of the parameters; ValueError if they do not fit."""
-    own = promotion.broadcast_shapes(*(promotion.shape_of(p) for p in parameters))
+    return shape_around(name, shape, promotion.broadcast_shapes(*(promotion.shape_of(p) for p in parameters)))
+
+
+def shape_around(name: str, shape: Any, own: tuple[int, ...]) -> tuple[int, ...]:
+    """``shape``, by default ``own``; ValueError if ``own`` does not broadcast to it."""
     if shape is None:
         return own
     wanted = axes.canonical_shape(shape)
@@ -46,24 +50,29 @@ def _joint_shape(name: str, shape: Any, *parameters: Any) -> tuple[int, ...]:
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None) -> Any:
-    """True with probability ``p``.
+    """True with probability ``p``; ``mode`` is ``low`` or, with twice the bits, ``high``.
 
     >>> bernoulli(keys.key(0), 1.0).item()
     True
     """
     devices.check_placement(out_sharding=out_sharding)
     typed = keys.single("bernoulli", key)
-    if mode != "low":
-        raise NotImplementedError(f"weft.random.bernoulli with mode={mode!r} is not implemented yet")
+    if mode not in ("high", "low"):
+        raise ValueError(f"got {mode=}, expected 'high' or 'low'")
     dtype = dtypes.canonicalize_dtype(promotion.dtype_of(p))
     if not dtypes.issubdtype(dtype, np.floating):
         raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {dtype}.")
     p = promotion.convert(p, dtype)
-    return _bernoulli(typed, p, shape=_joint_shape("bernoulli", shape, p))
+    return _bernoulli(typed, p, shape=joint_shape("bernoulli", shape, p), mode=mode)
 
 
-@functools.partial(jit, static_argnames=("shape",))
-def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...]) -> Any:
+@functools.partial(jit, static_argnames=("shape", "mode"))
+def _bernoulli(key: Any, p: Any, *, shape: tuple[int, ...], mode: str) -> Any:
+    if mode == "high":
+        dtype = promotion.dtype_of(p)
+        high, low = indexing.rows(_uniform(key, 0.0, 1.0, shape=(2, *shape), dtype=dtype))
+        low = arithmetic.multiply(low, 2.0 ** -dtypes.finfo(dtype).nmant)
+        return lax.lt(low, arithmetic.subtract(p, high))
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=promotion.dtype_of(p))
     return lax.lt(*promotion.promote_shapes(drawn, p, name="less"))
 
@@ -75,7 +84,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, shape, dtype = _sampler("exponential", key, shape, dtype)
+    typed, shape, dtype = sampler("exponential", key, shape, dtype)
     return _exponential(typed, shape=shape, dtype=dtype)
 
 
@@ -91,7 +100,7 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, shape, dtype = _sampler("gumbel", key, shape, dtype)
+    typed, shape, dtype = sampler("gumbel", key, shape, dtype)
     mode = ("high" if config.read("high_dynamic_range_gumbel") else "low") if mode is None else mode
     if mode not in ("high", "low"):
         raise ValueError(f"Must provide valid mode for gumbel got: {mode}")
@@ -102,11 +111,11 @@ def gumbel(key: Any, shape: Any = (), dtype: Any = None, mode: str | None = None
 def _gumbel(key: Any, *, shape: tuple[int, ...], dtype: Any, mode: str) -> Any:
     info = dtypes.finfo(dtype)
     if mode == "low":
-        drawn = _uniform(key, minval=_const(info.tiny, dtype), maxval=1.0, shape=shape, dtype=dtype)
+        drawn = _uniform(key, minval=const(info.tiny, dtype), maxval=1.0, shape=shape, dtype=dtype)
         return lax.neg(lax.log(lax.neg(lax.log(drawn))))
     high, low = indexing.rows(_uniform(key, minval=0.0, maxval=1.0, shape=(2, *shape), dtype=dtype))
-    coarse = lax.ge(high, _const(0.5, dtype))
-    finer = lax.add(lax.add(high, lax.mul(_const(2.0**-info.nmant, dtype), low)), _const(info.tiny, dtype))
+    coarse = lax.ge(high, const(0.5, dtype))
+    finer = lax.add(lax.add(high, lax.mul(const(2.0**-info.nmant, dtype), low)), const(info.tiny, dtype))
     drawn = selection.where(coarse, high, finer)
     return lax.neg(lax.log(lax.neg(lax.log1p(lax.neg(drawn)))))
 
@@ -118,13 +127,13 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, shape, dtype = _sampler("laplace", key, shape, dtype)
+    typed, shape, dtype = sampler("laplace", key, shape, dtype)
     return _laplace(typed, shape=shape, dtype=dtype)
 
 
 @functools.partial(jit, static_argnames=_STATIC)
 def _laplace(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    low = _const(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
+    low = const(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
     drawn = _uniform(key, low, 1.0, shape=shape, dtype=dtype)
     return lax.mul(lax.sign(drawn), lax.log1p(lax.neg(lax.abs(drawn))))
 
@@ -136,13 +145,13 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, shape, dtype = _sampler("logistic", key, shape, dtype)
+    typed, shape, dtype = sampler("logistic", key, shape, dtype)
     return _logistic(typed, shape=shape, dtype=dtype)
 
 
 @functools.partial(jit, static_argnames=_STATIC)
 def _logistic(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    drawn = _uniform(key, _const(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
+    drawn = _uniform(key, const(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
     return lax.sub(lax.log(drawn), lax.log1p(lax.neg(drawn)))
 
 
@@ -153,14 +162,14 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, shape, dtype = _sampler("cauchy", key, shape, dtype)
+    typed, shape, dtype = sampler("cauchy", key, shape, dtype)
     return _cauchy(typed, shape=shape, dtype=dtype)
 
 
 @functools.partial(jit, static_argnames=_STATIC)
 def _cauchy(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    drawn = _uniform(key, _const(dtypes.finfo(dtype).eps, dtype), 1.0, shape=shape, dtype=dtype)
-    return lax.tan(lax.mul(_const(np.pi, dtype), lax.sub(drawn, _const(0.5, dtype))))
+    drawn = _uniform(key, const(dtypes.finfo(dtype).eps, dtype), 1.0, shape=shape, dtype=dtype)
+    return lax.tan(lax.mul(const(np.pi, dtype), lax.sub(drawn, const(0.5, dtype))))
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -178,7 +187,7 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
 @functools.partial(jit, static_argnames=_STATIC)
 def _rademacher(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     heads = promotion.convert(bernoulli(key, 0.5, shape), dtype)
-    return lax.sub(lax.mul(_const(2, dtype), heads), _const(1, dtype))
+    return lax.sub(lax.mul(const(2, dtype), heads), const(1, dtype))
 
 
 def truncated_normal(
@@ -190,71 +199,21 @@ def truncated_normal(
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, _, dtype = _sampler("truncated_normal", key, (), dtype)
-    shape = _joint_shape("truncated_normal", shape, lower, upper)
+    typed, _, dtype = sampler("truncated_normal", key, (), dtype)
+    shape = joint_shape("truncated_normal", shape, lower, upper)
     return _truncated_normal(typed, lower, upper, shape=shape, dtype=dtype)
 
 
 @functools.partial(jit, static_argnames=_STATIC)
 def _truncated_normal(key: Any, lower: Any, upper: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
-    root = _const(np.sqrt(2), dtype)
+    root = const(np.sqrt(2), dtype)
     lower, upper = promotion.convert(lower, dtype), promotion.convert(upper, dtype)
     low = lax.erf(lax.div(lower, root))
     drawn = _uniform(key, low, lax.erf(lax.div(upper, root)), shape=shape, dtype=dtype)
     result = lax.mul(root, functions.erf_inv_drawn(drawn))
-    floor = lax.nextafter(lax.stop_gradient(lower), _const(np.inf, dtype))
-    ceiling = lax.nextafter(lax.stop_gradient(upper), _const(-np.inf, dtype))
+    floor = lax.nextafter(lax.stop_gradient(lower), const(np.inf, dtype))
+    ceiling = lax.nextafter(lax.stop_gradient(upper), const(-np.inf, dtype))
     return selection.clip(result, floor, ceiling)
-
-
-def categorical(
-    key: Any, logits: Any, axis: int = -1, shape: Any = None, replace: bool = True, mode: str | None = None, *,
-    out_sharding: Any = None,
-) -> Any:  # fmt: skip
-    """Indices drawn with the probabilities that ``logits`` give along ``axis``; only with replacement.
-
-    >>> categorical(keys.key(0), np.zeros(3, np.float32)).shape
-    ()
-    """
-    devices.check_placement(out_sharding=out_sharding)
-    typed = keys.single("categorical", key)
-    if not replace:
-        raise NotImplementedError("weft.random.categorical without replacement is not implemented yet")
-    promotion.check_arraylike("categorical", logits)
-    extents = promotion.shape_of(logits)
-    place = axes.canonical_axis(axis, len(extents))
-    batch = extents[:place] + extents[place + 1 :]
-    wanted = batch if shape is None else axes.canonical_shape(shape)
-    prefix = wanted[: len(wanted) - len(batch)]
-    if promotion.broadcast_shapes(wanted, batch) != wanted:
-        raise ValueError(f"categorical requires shape to be compatible with the batch shape: {wanted}, {batch}")
-    drawn_shape = (*prefix, *extents)
-    noise = gumbel(typed, drawn_shape, promotion.inexact_dtype(promotion.dtype_of(logits)), mode)
-    logits = lax.expand_dims(logits, tuple(range(len(prefix)))) if prefix else promotion.as_array(logits)
-    return reductions.argmax(arithmetic.add(noise, logits), axis=place - len(extents))
-
-
-def choice(
-    key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: int = 0, mode: str | None = None
-) -> Any:
-    """Elements of ``range(a)`` drawn evenly with replacement; arrays and probabilities are not built yet.
-
-    >>> choice(keys.key(0), 4, (2,)).shape
-    (2,)
-    """
-    typed = keys.single("choice", key)
-    if promotion.shape_of(a) or not replace or p is not None:
-        raise NotImplementedError(
-            "weft.random.choice from arrays, without replacement or with p is not implemented yet"
-        )
-    axes.canonical_axis(axis, 1)
-    if mode is not None:
-        raise NotImplementedError(f"weft.random.choice with mode={mode!r} is not implemented yet")
-    wanted = axes.canonical_shape(shape)
-    count = axes.concrete_int(a, "The error occurred in jax.random.choice()")
-    if count <= 0:
-        raise ValueError("a must be greater than 0 unless no samples are taken")
-    return sampling.as_shape(sampling.randint(typed, wanted, 0, count), wanted)
 
 
 def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -264,8 +223,8 @@ def lognormal(key: Any, sigma: Any = _ONE, shape: Any = None, dtype: Any = None,
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, _, dtype = _sampler("lognormal", key, (), dtype)
-    drawn = sampling.normal(typed, _joint_shape("lognormal", shape, sigma), dtype)
+    typed, _, dtype = sampler("lognormal", key, (), dtype)
+    drawn = sampling.normal(typed, joint_shape("lognormal", shape, sigma), dtype)
     return elementary.exp(arithmetic.multiply(drawn, promotion.convert(sigma, dtype)))
 
 
@@ -276,8 +235,8 @@ def pareto(key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_shardi
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, _, dtype = _sampler("pareto", key, (), dtype)
-    return _pareto(typed, b, shape=_joint_shape("pareto", shape, b), dtype=dtype)
+    typed, _, dtype = sampler("pareto", key, (), dtype)
+    return _pareto(typed, b, shape=joint_shape("pareto", shape, b), dtype=dtype)
 
 
 @functools.partial(jit, static_argnames=_STATIC)
@@ -293,7 +252,7 @@ def weibull_min(key: Any, scale: Any, concentration: Any, shape: Any = (), dtype
     >>> weibull_min(keys.key(0), 1.0, 2.0, (3,)).shape
     (3,)
     """
-    typed, shape, dtype = _sampler("weibull_min", key, shape, dtype)
+    typed, shape, dtype = sampler("weibull_min", key, shape, dtype)
     return _weibull_min(typed, scale, concentration, shape=shape, dtype=dtype)
 
 
@@ -312,12 +271,102 @@ def rayleigh(key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_
     (3,)
     """
     devices.check_placement(out_sharding=out_sharding)
-    typed, _, dtype = _sampler("rayleigh", key, (), dtype)
-    return _rayleigh(typed, scale, shape=_joint_shape("rayleigh", shape, scale), dtype=dtype)
+    typed, _, dtype = sampler("rayleigh", key, (), dtype)
+    return _rayleigh(typed, scale, shape=joint_shape("rayleigh", shape, scale), dtype=dtype)
 
 
 @functools.partial(jit, static_argnames=_STATIC)
 def _rayleigh(key: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
     drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=dtype)
     scale = promotion.broadcast_to(promotion.convert(scale, dtype), shape)
-    return lax.mul(scale, lax.sqrt(lax.mul(lax.log(drawn), _const(-2, dtype))))
+    return lax.mul(scale, lax.sqrt(lax.mul(lax.log(drawn), const(-2, dtype))))
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Lengths of three-dimensional vectors of standard normal values.
+
+    >>> maxwell(keys.key(0), (3,)).shape
+    (3,)
+    """
+    devices.check_placement(out_sharding=out_sharding)
+    typed, shape, dtype = sampler("maxwell", key, shape, dtype)
+    return _maxwell(typed, shape=shape, dtype=dtype)
+
+
+@functools.partial(jit, static_argnames=_STATIC)
+def _maxwell(key: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    vectors = sampling.normal(key, (*shape, 3), dtype)
+    return lax.sqrt(reductions.sum(lax.mul(vectors, vectors), axis=-1))
+
+
+def double_sided_maxwell(
+    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Maxwell values of random sign, times ``scale``, plus ``loc``.
+
+    As in JAX the shape of ``loc`` and ``scale`` follows ``shape`` (twice if ``shape`` is empty).
+
+    >>> double_sided_maxwell(keys.key(0), 0.0, 2.0, (3,)).shape
+    (3,)
+    """
+    devices.check_placement(out_sharding=out_sharding)
+    typed, shape, dtype = sampler("double_sided_maxwell", key, shape, dtype)
+    return _double_sided_maxwell(typed, loc, scale, shape=shape, dtype=dtype)
+
+
+@functools.partial(jit, static_argnames=_STATIC)
+def _double_sided_maxwell(key: Any, loc: Any, scale: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    own = promotion.broadcast_shapes(promotion.shape_of(loc), promotion.shape_of(scale))
+    shape = (shape or own) + own
+    size_key, sign_key = indexing.rows(keys.split(key))
+    signed = lax.mul(rademacher(sign_key, shape, dtype), _maxwell(size_key, shape=shape, dtype=dtype))
+    return arithmetic.add(arithmetic.multiply(signed, scale), loc)
+
+
+def triangular(
+    key: Any, left: Any, mode: Any, right: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Values whose density rises from ``left`` to ``mode`` and falls to ``right``, both in a straight line.
+
+    >>> triangular(keys.key(0), -1.0, 0.0, 1.0, (3,)).shape
+    (3,)
+    """
+    devices.check_placement(out_sharding=out_sharding)
+    typed, _, dtype = sampler("triangular", key, (), dtype)
+    return _triangular(typed, left, mode, right, shape=joint_shape("triangular", shape, left, mode, right), dtype=dtype)
+
+
+@functools.partial(jit, static_argnames=_STATIC, inline=True)
+def _triangular(key: Any, left: Any, mode: Any, right: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    left, mode, right = (promotion.broadcast_to(promotion.convert(x, dtype), shape) for x in (left, mode, right))
+    drawn = _uniform(key, 0.0, 1.0, shape=shape, dtype=dtype)
+    width, rise, fall = lax.sub(right, left), lax.sub(mode, left), lax.sub(right, mode)
+    below = lax.add(left, lax.sqrt(lax.mul(lax.mul(drawn, width), rise)))
+    rest = arithmetic.subtract(1, drawn)
+    above = lax.sub(right, lax.sqrt(lax.mul(lax.mul(rest, width), fall)))
+    return lax.select(lax.lt(drawn, lax.div(rise, width)), below, above)
+
+
+def wald(key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Values of the inverse Gaussian distribution with ``mean`` and scale 1 (Michael, Schucany and Haas 1976).
+
+    >>> wald(keys.key(0), 2.0, (3,)).shape
+    (3,)
+    """
+    devices.check_placement(out_sharding=out_sharding)
+    typed, _, dtype = sampler("wald", key, (), dtype)
+    return _wald(typed, mean, shape=joint_shape("wald", shape, mean), dtype=dtype)
+
+
+@functools.partial(jit, static_argnames=_STATIC)
+def _wald(key: Any, mean: Any, *, shape: tuple[int, ...], dtype: Any) -> Any:
+    normal_key, choice_key = indexing.rows(keys.split(key))
+    mean = promotion.broadcast_to(promotion.convert(mean, dtype), shape)
+    y = lax.integer_pow(sampling.normal(normal_key, shape, dtype), 2)
+    drawn = _uniform(choice_key, 0.0, 1.0, shape=shape, dtype=dtype)
+    square = lax.integer_pow(mean, 2)
+    under_root = lax.add(lax.mul(arithmetic.multiply(4, mean), y), lax.mul(square, lax.integer_pow(y, 2)))
+    spread = lax.mul(arithmetic.true_divide(mean, 2), lax.sqrt(under_root))
+    smaller = lax.sub(lax.add(mean, arithmetic.true_divide(lax.mul(square, y), 2)), spread)
+    chosen = lax.le(drawn, lax.div(mean, lax.add(mean, smaller)))
+    return lax.select(chosen, smaller, lax.div(square, smaller))

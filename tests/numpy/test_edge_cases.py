@@ -1,0 +1,95 @@
+"""Corners of weft.numpy where a small difference from JAX is easy: values, dtypes and classes of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as wnp
+
+pytestmark = pytest.mark.oracle
+Call = Callable[[Any], Any]
+
+NARROW = np.array([3, np.nan, -1, 2, np.nan, 0, -5, 7, 1, -9, 4, np.nan, 8, -3], np.float32)
+COMPLEX = np.array([1 + 2j, 1 - 1j, np.nan, 3j], np.complex64)
+
+SAME: dict[str, Call] = {
+    "bfloat16 unique with NaN": lambda m: m.unique(m.asarray(NARROW).astype("bfloat16"), return_counts=True),
+    "bfloat16 union1d with NaN": lambda m: m.union1d(m.asarray(NARROW).astype("bfloat16"), 2),
+    "bfloat16 setxor1d with NaN": lambda m: m.setxor1d(m.asarray(NARROW).astype("bfloat16"), m.arange(4)),
+    "bfloat16 setdiff1d with NaN": lambda m: m.setdiff1d(m.asarray(NARROW).astype("bfloat16"), m.arange(4)),
+    "bfloat16 intersect1d with NaN": lambda m: m.intersect1d(m.asarray(NARROW).astype("bfloat16"), m.arange(4)),
+    "sort_complex of a matrix": lambda m: m.sort_complex(m.array([[3, 1, 2], [2, 0, 1]])),
+    "fmax of complex": lambda m: m.fmax(COMPLEX, np.float32(1)),
+    "fmin of complex": lambda m: m.fmin(COMPLEX, np.float32(1)),
+    "cumsum in bool": lambda m: m.cumsum(m.array([0, 2, 0]), dtype=bool),
+    "cumprod in bool": lambda m: m.cumprod(m.array([2.5, 1, 0, 1]), dtype=bool),
+    "nancumsum in bool": lambda m: m.nancumsum(m.array([np.nan, 0, 1]), dtype=bool),
+    "cumulative_sum in bool": lambda m: m.cumulative_sum(m.array([0, 1, 0]), dtype=bool, include_initial=True),
+    "cov of one row of columns": lambda m: m.cov(m.array([[1.0, 2.0, 4.0]]), rowvar=False),
+    "corrcoef of one row of columns": lambda m: m.corrcoef(m.array([[1.0, 2.0, 4.0]]), rowvar=False),
+    "take_along_axis of nothing": lambda m: m.take_along_axis(m.ones((2, 0)), m.zeros((2, 0), int), 1),
+    "unwrap of nothing": lambda m: m.unwrap(m.ones((2, 0))).astype("float32"),
+    "array_equal of different shapes": lambda m: m.array_equal(m.ones(3), m.ones(4)),
+    "array_equiv of different ranks": lambda m: m.array_equiv(m.ones((2, 3)), m.ones(4)),
+    "iinfo by keyword": lambda m: m.iinfo(int_type="int8").max,
+}
+
+RAISES: dict[str, tuple[type[Exception], Call]] = {
+    "sum where numbers": (ValueError, lambda m: m.sum(m.ones(3), where=m.arange(3))),
+    "max where numbers": (ValueError, lambda m: m.max(m.ones(3), initial=0, where=m.arange(3))),
+    "any where numbers": (ValueError, lambda m: m.any(m.ones(3), where=m.arange(3))),
+    "mean where numbers": (ValueError, lambda m: m.mean(m.ones(3), where=m.arange(3))),
+    "var where numbers": (ValueError, lambda m: m.var(m.ones(3), where=m.arange(3))),
+    "nanmean where numbers": (ValueError, lambda m: m.nanmean(m.ones(3), where=m.arange(3))),
+    "nanstd where numbers": (ValueError, lambda m: m.nanstd(m.ones(3), where=m.arange(3))),
+    "matvec of a scalar": (ValueError, lambda m: m.matvec(m.ones((2, 3)), 1.0)),
+    "matvec of other extents": (ValueError, lambda m: m.matvec(m.ones((2, 3)), m.ones(4))),
+    "vecmat of a vector": (ValueError, lambda m: m.vecmat(m.ones(2), m.ones(2))),
+    "vecmat of other extents": (ValueError, lambda m: m.vecmat(m.ones(2), m.ones((3, 4)))),
+    "split in -1 parts": (ValueError, lambda m: m.split(m.ones(3), -1)),
+    "unwrap of complex": (ValueError, lambda m: m.unwrap(m.ones(3) * 1j)),
+    "full of a list": (TypeError, lambda m: m.full((3,), [1, 2, 3])),
+    "tril above a fraction": (TypeError, lambda m: m.tril(m.ones((2, 2)), 1.0)),
+    "promote_types of text": (ValueError, lambda m: m.promote_types("float32", "S")),
+}
+
+
+def plain(x: Any) -> np.ndarray:
+    """``x`` in a dtype whose NaN NumPy's comparison knows."""
+    values = np.asarray(x)
+    return values.astype(np.float32) if values.dtype.name == "bfloat16" else values
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_the_result_is_that_of_jax(name: str) -> None:
+    found, expected = weft.tree.leaves(SAME[name](wnp)), jax.tree.leaves(SAME[name](jnp))
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert getattr(ours, "dtype", type(ours)) == getattr(theirs, "dtype", type(theirs))
+        np.testing.assert_array_equal(plain(ours), plain(theirs))
+
+
+@pytest.mark.parametrize("name", RAISES)
+def test_the_error_has_the_class_of_that_of_jax(name: str) -> None:
+    error, call = RAISES[name]
+    with pytest.raises(error):
+        call(jnp)
+    with pytest.raises(error):
+        call(wnp)
+
+
+def test_shapes_of_lists_are_known_as_in_numpy() -> None:
+    assert wnp.shape([[1, 2, 3]]) == (1, 3) and wnp.ndim([[1], [2]]) == 2 and wnp.size([1, 2]) == 2
+
+
+def test_context_managers_take_their_value_by_name() -> None:
+    with weft.enable_x64(new_val=True), weft.disable_jit(disable=True):
+        assert wnp.arange(2).dtype == np.int64
+    assert wnp.arange(2).dtype == np.int32
