@@ -86,9 +86,9 @@ def choice(
         raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
     promotion.check_arraylike("choice", a)
     a_shape = promotion.shape_of(a)
+    axis = axes.canonical_axis(axis, len(a_shape) or 1)
     if a_shape:
         a = promotion.as_array(a)
-        axis = axes.canonical_axis(axis, len(a_shape))
         count = a_shape[axis]
     else:
         count = axes.concrete_int(a, "The error occurred in jax.random.choice()")
@@ -104,7 +104,7 @@ def choice(
         )
     if p is None and not replace:
         shuffled = permutation(typed, a if a_shape else count, axis)
-        drawn = lax.slice_in_dim(shuffled, 0, draws, axis=axis if a_shape else 0)
+        drawn = lax.slice_in_dim(shuffled, 0, draws, axis=axis)
     else:
         places = sampling.randint(typed, wanted, 0, count) if p is None else _by_probability(
             typed, p, count, wanted, replace, mode
