@@ -1,9 +1,8 @@
 """Single instructions of AVX-512 for what LLVM writes as several: multiplication by 2**k, NaN-propagating extrema,
 mantissas and exponents, tables in registers.
 
-Each function gives None where the target has no AVX-512, ``scale``, ``extremum`` and ``within`` also where the value
-is no vector of whole registers (scalars, the last folds of a reduction); the caller then writes the general
-expression, which has the same bits.
+Each function gives None where the target has no AVX-512, ``scale`` and ``within`` also where the value is no vector of
+whole registers (scalars); the caller then writes the general expression, which has the same bits.
 """
 
 from __future__ import annotations
@@ -25,8 +24,14 @@ def scale(x: V, k: V) -> V | None:
 
 def extremum(x: V, y: V, larger: bool) -> V | None:
     """The larger (smaller) of x and y: +0 above -0, NaN if either is."""
+    lanes, bits = x.lanes, FLOAT_BITS[x.element]
+    if lanes.writer.avx512 and lanes.width * bits < 128:
+        wide = Lanes(lanes.writer, 128 // bits)
+        picked = extremum(_widened(x, wide), _widened(y, wide), larger)
+        assert picked is not None
+        return _narrowed(picked.text, lanes, wide, x.element)
     picked = _by_registers(x, y, lambda a, b: _call(a, b, "range", _RANGE_MAX if larger else _RANGE_MIN))
-    return None if picked is None else x.lanes.select(x.compare("uno", y), x + y, picked)
+    return None if picked is None else lanes.select(x.compare("uno", y), x + y, picked)
 
 
 def within(x: V, bound: float) -> V | None:
@@ -68,10 +73,10 @@ def _widened(x: V, wide: Lanes) -> V:
     lanes, type_ = x.lanes, wide.type(x.element)
     if lanes.width == 1:
         return V(
-            wide, x.element, lanes.writer.op(f"insertelement {type_} zeroinitializer, {x.element} {x.text}, i64 0")
+            wide, x.element, lanes.writer.op(f"insertelement {type_} poison, {x.element} {x.text}, i64 0")
         )
     order = [min(k, lanes.width) for k in range(wide.width)]
-    return V(wide, x.element, lanes.shuffle(x.text, "zeroinitializer", x.element, order, lanes.width))
+    return V(wide, x.element, lanes.shuffle(x.text, "poison", x.element, order, lanes.width))
 
 
 def _narrowed(text: str, lanes: Lanes, wide: Lanes, element: str) -> V:
@@ -81,7 +86,7 @@ def _narrowed(text: str, lanes: Lanes, wide: Lanes, element: str) -> V:
 
 
 def whole_registers(x: V) -> bool:
-    """Do ``scale``, ``extremum`` and ``within`` give a value for ``x``?"""
+    """Do ``scale`` and ``within`` give a value for ``x``?"""
     return x.lanes.writer.avx512 and x.lanes.width * FLOAT_BITS[x.element] >= 128
 
 

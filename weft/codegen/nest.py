@@ -46,7 +46,7 @@ class NestWriter:
         self.strides: dict[tuple[int, int], str] = {}
         self.offsets: dict[tuple[int, int], V] = {}
         self.row_bases: list[str] = []
-        self.polls = False
+        self.stop_word = ""  # its address, once somebody polls
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
         self.digits: digits.Digits | None = None
         strided = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
@@ -63,12 +63,9 @@ class NestWriter:
         place = self._entry()
         scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
-        if self.nest.vector is not None and self.nest.dims[self.nest.vector].role == "reduced":
-            body = rows.RowWriter(self)
-        else:
-            body = columns.ColumnWriter(self)
+        body = columns.ColumnWriter(self) if self.columns else rows.RowWriter(self)
         body.write(place, scalars)
-        if self.polls:
+        if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
         return self.writer.text(symbol, PARAMETERS)
@@ -78,17 +75,23 @@ class NestWriter:
     def poll(self) -> None:
         """Return from the kernel if the runtime says so: one load, between stretches of some thousand elements."""
         writer, stay = self.writer, self.writer.fresh_label()
-        word = writer.op(f"inttoptr i64 {self.range(6)} to ptr")
-        told = writer.op(f"load atomic i32, ptr {word} monotonic, align 4")
+        if not self.stop_word:
+            place = writer.once("getelementptr i64, ptr %range, i64 6")
+            self.stop_word = writer.once(f"load ptr, ptr {place}, align 8")
+        told = writer.op(f"load atomic i32, ptr {self.stop_word} monotonic, align 4")
         writer.branch_if(writer.op(f"icmp ne i32 {told}, 0"), STOP, stay, cold=True)
         writer.label(stay)
-        self.polls = True
 
     def stretches(
         self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
     ) -> list[str]:
-        """``writer.loop`` that looks for an interrupt now and then. ``step`` divides STRETCH."""
+        """``writer.loop`` that looks for an interrupt now and then. ``step`` divides STRETCH.
+
+        Of a nest that is one parallel dimension the runtime calls for a stretch at a time.
+        """
         writer = self.writer
+        if len(self.nest.dims) == 1 and self.columns:
+            return writer.loop(low, high, step, carried, body)
 
         def stretch(start: str, values: list[str]) -> list[str]:
             self.poll()

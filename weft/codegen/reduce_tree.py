@@ -19,6 +19,7 @@ from weft.loops import ir
 LANES = 32
 BLOCK_LANES = 8192
 BLOCK_ROWS = 256
+NARROWEST = 4  # lanes of the last folds: a register of 32-bit elements; fewer would be widened to it
 
 Accumulators = tuple[Value, ...]  # of one reduction
 
@@ -77,24 +78,24 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
         half = len(vectors) // 2
         vectors = [combine(reduction, emit, vectors[k], vectors[k + half]) for k in range(half)]
     accs, lanes = vectors[0], emit.lanes
-    while lanes.width > 1:
-        half = lanes.width // 2
-        narrow = Lanes(lanes.writer, half)
-        left = tuple(_part(v, lanes, narrow, 0) for v in accs)
-        right = tuple(_part(v, lanes, narrow, half) for v in accs)
+    distance = lanes.width // 2
+    while distance:
+        narrow = lanes if lanes.width <= NARROWEST else Lanes(lanes.writer, distance)
+        left = accs if narrow is lanes else tuple(_turned(v, narrow, 0) for v in accs)
+        right = tuple(_turned(v, narrow, distance) for v in accs)
         accs = combine(reduction, Emitter(narrow, emit.table, emit.helpers), left, right)
-        lanes = narrow
-    return accs
+        lanes, distance = narrow, distance // 2
+    one = Lanes(lanes.writer, 1)
+    return tuple(Value(v.dtype, tuple(V(one, p.element, lanes.extract(p, 0)) for p in v.parts)) for v in accs)
 
 
-def _part(value: Value, wide: Lanes, narrow: Lanes, start: int) -> Value:
+def _turned(value: Value, narrow: Lanes, start: int) -> Value:
+    """The lanes from ``start`` on, followed by the first ones."""
     parts = []
     for p in value.parts:
-        if narrow.width == 1:
-            parts.append(V(narrow, p.element, wide.extract(p, start)))
-        else:
-            picks = range(start, start + narrow.width)
-            parts.append(V(narrow, p.element, wide.shuffle(p.text, "poison", p.element, picks, wide.width)))
+        width = p.lanes.width
+        picks = [(start + k) % width for k in range(narrow.width)]
+        parts.append(V(narrow, p.element, p.lanes.shuffle(p.text, "poison", p.element, picks, width)))
     return Value(value.dtype, tuple(parts))
 
 

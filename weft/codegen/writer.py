@@ -17,14 +17,14 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
-    __slots__ = ("_count", "allocas", "avx512", "block", "cold_branches", "declarations", "lines")
+    __slots__ = ("_count", "avx512", "block", "cold_branches", "declarations", "entry", "lines")
 
     def __init__(self, avx512: bool = False) -> None:
         self.avx512 = avx512
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: dict[str, str] = {}
-        self.allocas: list[str] = []
+        self.entry: list[str] = []  # what stands before the lines
         self.cold_branches = False
         self._count = 0
 
@@ -60,9 +60,13 @@ class Writer:
 
     def alloca(self, type_: str) -> str:
         """Stack memory for the whole call, aligned to 64 bytes."""
+        return self.once(f"alloca {type_}, align 64")
+
+    def once(self, text: str) -> str:
+        """An instruction at the start of the function, of nothing but its parameters and of others there."""
         self._count += 1
         result = f"%v{self._count}"
-        self.allocas.append(f"{result} = alloca {type_}, align 64")
+        self.entry.append(f"{result} = {text}")
         return result
 
     def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
@@ -208,7 +212,7 @@ class Writer:
         parts = [
             f"define void @{symbol}({parameters}) nounwind {{",
             "entry:",
-            *self.allocas,
+            *self.entry,
             *self.lines,
             "ret void",
             "}",

@@ -19,6 +19,8 @@ constexpr double kLongNs = 50e6;  // cut into chunks even on one thread, so that
 
 enum class Split { none, first, vector, blocks };
 
+constexpr int64_t kStretch = int64_t{1} << 20;  // elements between looks for an interrupt: whole vectors, a millisecond
+
 int64_t align_up(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
 
 // A loop nest in machine code, and around it the outer dimensions that the code does not walk itself.
@@ -95,10 +97,18 @@ class KernelStep final : public Step {
             char* memory) const {
     int64_t range[7] = {0, full_first, 0, full_vector, mode, reinterpret_cast<int64_t>(partial)};
     range[6] = reinterpret_cast<int64_t>(stream_stop_word(number));
+    if (split == Split::vector) {  // a nest of this one dimension does not look for interrupts itself
+      for (; low < high && !stream_cancelled(number); low = range[3]) {
+        range[2] = low;
+        range[3] = std::min(high, low + kStretch);
+        function(bases, params.data(), helper_table(), range, memory);
+      }
+      return;
+    }
     if (split == Split::first) {
       range[0] = low;
       range[1] = high;
-    } else if (split != Split::none) {
+    } else if (split == Split::blocks) {
       range[2] = low;
       range[3] = high;
     }
