@@ -90,7 +90,7 @@ class NestWriter:
         Of a nest that is one parallel dimension the runtime calls for a stretch at a time.
         """
         writer = self.writer
-        if len(self.nest.dims) == 1 and self.columns:
+        if [dim.role for dim in self.nest.dims] == ["parallel"]:
             return writer.loop(low, high, step, carried, body)
 
         def stretch(start: str, values: list[str]) -> list[str]:
