@@ -72,9 +72,7 @@ def _widened(x: V, wide: Lanes) -> V:
     """The lanes of ``x`` in a wider vector."""
     lanes, type_ = x.lanes, wide.type(x.element)
     if lanes.width == 1:
-        return V(
-            wide, x.element, lanes.writer.op(f"insertelement {type_} poison, {x.element} {x.text}, i64 0")
-        )
+        return V(wide, x.element, lanes.writer.op(f"insertelement {type_} poison, {x.element} {x.text}, i64 0"))
     order = [min(k, lanes.width) for k in range(wide.width)]
     return V(wide, x.element, lanes.shuffle(x.text, "poison", x.element, order, lanes.width))
 
