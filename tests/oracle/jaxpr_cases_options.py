@@ -291,6 +291,8 @@ jnp.mgrid[0:3,0:2] |
 jnp.ogrid[0:3,0:2:3j] |
 jnp.r_[x,1,2] | f32[3]
 jnp.c_[x,y] | f32[3] f32[3]
+jnp.c_[[x[0],x[1]],[3.0,4.0]] | f32[2]
+jnp.r_[[x[0],x[1]],0:3,y] | f32[2] i32[2]
 jnp.ix_(x,y) | i32[3] i32[2]
 jnp.unravel_index(x,(2,3)) | i32[4]
 jnp.ravel_multi_index((x,y),(2,3),mode='clip') | i32[4] i32[4]

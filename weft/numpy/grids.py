@@ -49,9 +49,9 @@ class _Rows:
         return joining.concatenate(pieces, axes.canonical_axis(self.axis, max(map(np.ndim, pieces), default=1)))
 
     def _piece(self, part: Any) -> Any:
-        piece = _vector(part) if isinstance(part, slice) else part
-        piece = creation.array(piece, copy=False, ndmin=self.least_rank)
-        return rearrange.matrix_transpose(piece) if self.least_rank > max(np.ndim(part), 1) else piece
+        own = _vector(part) if isinstance(part, slice) else creation.asarray(part)
+        piece = creation.array(own, copy=False, ndmin=self.least_rank)
+        return rearrange.matrix_transpose(piece) if self.least_rank > max(len(promotion.shape_of(own)), 1) else piece
 
 
 mgrid = _Grid(sparse=False)
