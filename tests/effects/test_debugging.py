@@ -168,13 +168,46 @@ def test_wrong_breakpoints() -> None:
         weft.debug.breakpoint(backend="web")
     with pytest.raises(TypeError, match="unknown arguments"):
         weft.debug.breakpoint(colour=True)
-    for attempt in (
-        lambda: weft.debug.visualize_array_sharding(jnp.ones(2)),
-        lambda: weft.debug.visualize_sharding((2,), None),
-        lambda: weft.debug.inspect_array_sharding(jnp.ones(2), callback=print),
-    ):
-        with pytest.raises(NotImplementedError, match="one device"):
-            attempt()
+
+
+SHAPES = [(4, 4), (3, 5), (5, 3), (2, 3), (10, 11), (100, 1), (2, 8), (1,), (7,)]
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    "options", [{}, {"scale": 0.5}, {"scale": 2.0}, {"scale": 0.1, "min_width": 1}, {"max_width": 12}]
+)
+def test_pictures_of_shardings_are_jax_s(options: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for shape in SHAPES:
+        pictures = []
+        for module, array in ((weft, jnp.ones(1)), (jax, jax.numpy.ones(1))):
+            module.debug.visualize_sharding(shape, array.sharding, use_color=False, **options)
+            pictures.append([line.rstrip() for line in capsys.readouterr().out.splitlines() if line.strip()])
+        assert pictures[0] == pictures[1], shape
+
+
+def test_shardings_can_be_inspected_while_tracing(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        weft.debug.inspect_array_sharding(x, callback=seen.append)
+        return x * 2
+
+    x = jnp.ones(2)
+    f(x)
+    jitted = weft.jit(f)
+    jitted(x)
+    jitted(x)
+    weft.grad(lambda x: f(x).sum())(x)
+    weft.vmap(f)(x)
+    assert seen == [x.sharding] * 4
+    weft.jit(lambda x: weft.debug.visualize_array_sharding(x))(x)
+    assert capsys.readouterr().out.splitlines()[1] == "│  CPU 0   │"
+    with pytest.raises(AttributeError, match="sharding"):
+        weft.debug.inspect_array_sharding(1.0, callback=seen.append)
+    for shape in ((2, 2, 2), (), (0, 3)):
+        with pytest.raises(ValueError, match="1 and 2 dimensions"):
+            weft.debug.visualize_array_sharding(jnp.zeros(shape))
 
 
 SCRIPT = """
