@@ -357,8 +357,10 @@ def _stop_at(token: Any, stop: Callable[[Any], None], variables: Any) -> Any:
 def inspect_array_sharding(value: Any, *, callback: Callable[[Any], Any]) -> None:
     """Call ``callback`` with the sharding of an array; of a traced one once, while tracing: there is one device.
 
-    >>> weft.debug.inspect_array_sharding(jnp.ones(3), callback=lambda sharding: print(sharding))
-    SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)
+    >>> seen = []
+    >>> weft.debug.inspect_array_sharding(jnp.ones(3), callback=seen.append)
+    >>> seen
+    [SingleDeviceSharding(device=CpuDevice(id=0), memory_kind=device)]
     """
     callback(devices.SingleDeviceSharding(devices.devices()[0]) if _is_traced(value) else value.sharding)
 
