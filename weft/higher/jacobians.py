@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime, tree_util
+from weft import dtypes, runtime, tree_util
 from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
 from weft.core.tangents import FLOAT0
@@ -31,7 +31,7 @@ def _basis(types: Sequence[Any]) -> tuple[int, list[Any]]:
     for aval in types:
         row = assemble.broadcasted_iota(np.int32, (total, aval.size), 0)
         column = assemble.broadcasted_iota(np.int32, (total, aval.size), 1)
-        unit = convert.convert_element_type(row == column + np.int32(start), aval.dtype)
+        unit = convert.convert(row == column + np.int32(start), aval.dtype, aval.weak_type)
         parts.append(shape.reshape(unit, (total, *aval.shape)))
         start += aval.size
     return total, parts
@@ -49,7 +49,7 @@ def _split(whole: Any, types: Sequence[Any], axis: int) -> list[Any]:
 
 
 def _counted(whole: Any, dtype: Any) -> Any:
-    """A Jacobian; with respect to integers it is zeros of their dtype."""
+    """A Jacobian; of integers, or with respect to them, it is zeros of their dtype."""
     aval = avals.get_aval(whole)
     return assemble.full(aval.shape, 0, dtype) if aval.dtype == FLOAT0 else whole
 
@@ -95,14 +95,22 @@ def jacfwd(
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         call = _Call(fun, numbers, args, kwargs)
         call.check("jacfwd", holomorphic, False)
+        for leaf, aval in zip(call.leaves, call.types, strict=True):
+            if not holomorphic and dtypes.issubdtype(aval.dtype, np.complexfloating):
+                raise TypeError(
+                    "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
+                    f"{aval.dtype.name}, e.g. {leaf}. For holomorphic differentiation, pass holomorphic=True. For "
+                    "differentiation of functions of complex numbers that are not holomorphic, use weft.jvp directly."
+                )
         size, basis = _basis(call.types)
-        trees: list[Any] = [None, None]
+        trees: list[Any] = [None, None, None]  # of results, of what goes beside; the types of results
         in_tree = runtime.tree_flatten(tuple(call.selected))[1]
 
         def push(*tangents: Any) -> list[Any]:
             given = runtime.tree_unflatten(in_tree, list(tangents))
             made = derivatives.jvp(call, tuple(call.selected), given, has_aux)
             outs, trees[0] = runtime.tree_flatten(made[1])
+            trees[2] = [avals.get_aval(value) for value in runtime.tree_flatten(made[0])[0]]
             rest, trees[1] = runtime.tree_flatten(made[2] if has_aux else None)
             return [*outs, *rest]
 
@@ -114,6 +122,7 @@ def jacfwd(
                 check_output("jacfwd", True, avals.get_aval(out).dtype)
             last = avals.get_aval(out).ndim - (dim is not None)
             whole = at(out, dim, last) if dim is not None else at(in_front(size, out, None), 0, last)
+            whole = _counted(whole, trees[2][len(columns)].dtype)
             columns.append(runtime.tree_unflatten(call.tree, _split(whole, call.types, last)))
         jacobian = runtime.tree_unflatten(trees[0], columns)
         return (jacobian, runtime.tree_unflatten(trees[1], outs[count:])) if has_aux else jacobian
