@@ -115,7 +115,7 @@ def train(epochs: int, console: rich.console.Console, seed: int = 0) -> Result:
 
 
 def plot(losses: list[float], path: Path) -> None:
-    from matplotlib.figure import Figure  # noqa: PLC0415
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import, and wanted only for a plot
 
     figure = Figure(figsize=(6, 3.6))
     axes = figure.add_subplot()
