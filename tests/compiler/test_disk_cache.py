@@ -287,6 +287,13 @@ def test_sources_edited_after_the_start_switch_it_off(monkeypatch: pytest.Monkey
     assert nest_key.compiler_version.__wrapped__() is None
 
 
+def test_the_version_covers_every_source_of_code() -> None:
+    package = Path(weft.__file__).parent
+    counted = {name for name, _ in nest_key._sources()}
+    for folder in ("codegen", "core", "loops", "operations"):
+        assert counted >= {path.relative_to(package).as_posix() for path in (package / folder).rglob("*.py")}
+
+
 # entries
 
 

@@ -28,7 +28,8 @@ from weft.loops import ir
 from weft.target import Target
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_FOLDERS = ("codegen", "core", "loops", "operations")  # what the code of a nest comes from, beside the nest
+# what the code of a nest comes from, beside the nest
+_FOLDERS = ("codegen", "codegen/vector_math", "core", "loops", "operations")
 _FILES = ("dtypes.py", "target.py", "random/threefry.py", "compiler/nest_key.py", "compiler/disk.py")
 _KIND_HOMES = ("weft.operations", "weft.loops", "weft.random")
 _KINDS = (kinds.Elementwise, kinds.Reduction, kinds.Cumulative)
