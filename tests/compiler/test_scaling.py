@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from typing import Any
+
+import pytest
 
 import weft
 import weft.numpy as wnp
+from weft import lax
 from weft.compiler import groups
 from weft.compiler.arena import Arena
+from weft.loops import small
 
 
 def _first_fit(items: list[tuple[int, int, int]]) -> tuple[list[int], int]:
@@ -85,3 +90,16 @@ def test_kernels_far_apart_are_not_searched_for_dependence(monkeypatch) -> None:
         weft.jit(run)(wnp.ones((4, 8)), wnp.ones((8, 8)), wnp.ones(8))
         counts.append(visited)
     assert counts[1] < 6 * counts[0]
+
+
+def test_loops_within_loops_are_written_once_for_each_loop_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not once for every way to reach them, which doubles with the depth."""
+    lowered = []
+    lower_loop = small.lower_loop
+    monkeypatch.setattr(small, "lower_loop", lambda *args: lowered.append(1) or lower_loop(*args))
+
+    def nested(depth: int, x: Any) -> Any:
+        return x + 1 if not depth else lax.fori_loop(0, 2, lambda _, c: nested(depth - 1, c), x)
+
+    assert float(weft.jit(lambda x: nested(10, x))(0.0)) == 1024
+    assert len(lowered) <= 4 * 10

@@ -1,14 +1,16 @@
 """``make sanitize``: native tests under AddressSanitizer with UndefinedBehaviorSanitizer, then ThreadSanitizer.
 
 Each sanitizer has a folder of its own, build/sanitize/<name>: the module's build, an environment, a copy of the package
-and of the tests, and what the sanitizer reported. Nothing of the working tree or of its environment is changed.
-``python tests/sanitize/run.py address -k stream`` runs one of them, and hands what follows to pytest. Reports that are
-known and not weft's are listed, with reasons, in the .txt files here.
+and of the tests, and what the sanitizer reported. Nothing of the working tree or of its environment is changed. Parts
+that have passed are not run again until a source changes: after an interruption the same command goes on.
+``python tests/sanitize/run.py thread compiler`` runs one part of one of them, ``address -k stream`` hands what follows
+to pytest. Reports that are known and not weft's are listed, with reasons, in the .txt files here.
 """
 
 from __future__ import annotations
 
 import collections
+import hashlib
 import importlib.util
 import os
 import re
@@ -20,25 +22,25 @@ import time
 import venv
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-RUNTIME = ("tests/runtime", "tests/control", "tests/compiler/test_random_programs.py", "tests/compiler/test_budget.py")
-PROGRAMS = (
-    *("tests/compiler/test_plan.py", "tests/compiler/test_products.py", "tests/compiler/test_epilogues.py"),
-    *("tests/compiler/test_indexing.py", "tests/compiler/test_movement.py", "tests/compiler/test_few_columns.py"),
-    *(
-        "tests/compiler/test_flattened_runs.py",
-        "tests/operations/test_compiled.py",
+PARTS = {
+    "runtime": ("tests/runtime", "tests/control"),
+    "compiler": (
+        *("tests/compiler/test_side_by_side.py", "tests/compiler/test_disk_cache.py"),
+        *("tests/compiler/test_random_programs.py", "tests/compiler/test_budget.py"),
+    ),
+    "programs": (
+        *("tests/compiler/test_plan.py", "tests/compiler/test_products.py", "tests/compiler/test_epilogues.py"),
+        *("tests/compiler/test_indexing.py", "tests/compiler/test_movement.py", "tests/compiler/test_few_columns.py"),
+        *("tests/compiler/test_flattened_runs.py", "tests/operations/test_compiled.py"),
         "tests/operations/test_indexing.py",
     ),
-)
-# Not asked under sanitizers: resident memory (they keep what is freed), how soon an interrupt comes, and forks among
-# threads (GCC 12's AddressSanitizer does not hold its allocator's locks over a fork: a child waits for them for ever).
-NOT = (
-    "not leak and not resident and not left_behind and not calls_leave and not interrupt"
-    " and not fork and not child_of_a_child and not process_pools"
-)
+}
+# Not asked under sanitizers: resident memory (they keep what is freed) and how soon an interrupt comes.
+NOT = "not leak and not resident and not left_behind and not calls_leave and not interrupt_comes and not keys_are_cheap"
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,9 @@ class Sanitizer:
 
     options: dict[str, str]
     preloaded: tuple[str, ...]
-    runs: tuple[tuple[tuple[str, ...], dict[str, str]], ...]  # tests, and further variables of the environment
+    parts: dict[str, tuple[tuple[str, ...], dict[str, str]]]  # tests, and further variables of the environment
     before: tuple[str, ...] = ()
+    keywords: str = NOT
 
 
 SANITIZERS = {
@@ -62,8 +65,11 @@ SANITIZERS = {
             "PYTHONMALLOC": "malloc",
         },
         preloaded=("libasan.so", "libubsan.so", "libstdc++.so.6"),
-        # The second time buffers begin, rather than end, at an inaccessible page.
-        runs=(((*RUNTIME, *PROGRAMS), {}), (PROGRAMS, {"WEFT_GUARD": "low"})),
+        # In the last part buffers begin, rather than end, at an inaccessible page.
+        parts={
+            **{name: (tests, {}) for name, tests in PARTS.items()},
+            "low": (PARTS["programs"], {"WEFT_GUARD": "low"}),
+        },
     ),
     # Its shadow memory has no room for all of the addresses that randomisation may choose.
     "thread": Sanitizer(
@@ -72,10 +78,11 @@ SANITIZERS = {
             ":die_after_fork=0:log_path={reports}/report",
         },
         preloaded=("libtsan.so", "libstdc++.so.6"),
-        runs=((RUNTIME, {}),),
+        parts={name: (PARTS[name], {}) for name in ("runtime", "compiler")},
         before=("setarch", "-R"),
     ),
 }
+QUIETLY = ("-p", "no:cacheprovider", "-p", "no:faulthandler", "-q", "--color=no", "--tb=short", "--durations=10")
 CHECK = """
 import sys
 from weft.runtime import _native
@@ -142,61 +149,80 @@ def found(reports: Path) -> collections.Counter[str]:
     return counts
 
 
-def run(name: str, arguments: list[str]) -> int:
-    """Build and test with one sanitizer, and say what it found: 0 if that is nothing and the tests pass."""
+def state(tree: Path) -> str:
+    """A digest of the package, its native module and the tests: what has passed with the same is not run again."""
+    digest = hashlib.blake2b(digest_size=16)
+    for path in sorted(path for path in tree.rglob("*") if path.suffix in (".py", ".so", ".toml", ".txt")):
+        digest.update(str(path.relative_to(tree)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def tested(command: list[Any], tree: Path, variables: dict[str, str]) -> tuple[int, str]:
+    """The exit code of pytest and its last line; what it says is printed meanwhile."""
+    last = ""
+    with subprocess.Popen(command, cwd=tree, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            last = line.strip() or last
+    return process.returncode, last
+
+
+def run(name: str, wanted: list[str], arguments: list[str]) -> tuple[int, list[str]]:
+    """Build and test with one sanitizer; gives 0 if it found nothing and the tests pass, and a summary."""
     sanitizer = SANITIZERS[name]
     folder = ROOT / "build" / "sanitize" / name
-    tree, reports = folder / "tree", folder / "reports"
+    tree = folder / "tree"
     python = environment(folder, tree)
     build(name, folder, tree, python)
-    shutil.rmtree(reports, ignore_errors=True)
-    reports.mkdir()
-    variables = {
-        **os.environ,
-        **{key: value.format(reports=reports) for key, value in sanitizer.options.items()},
-        "LD_PRELOAD": " ".join(library(part) for part in sanitizer.preloaded),
-        "PYTHONPATH": str(tree),
-        "WEFT_CACHE": "off",
-    }
-    start = [*sanitizer.before, python]
-    subprocess.run([*start, "-c", CHECK, name, str(tree)], cwd=tree, env=variables, check=True)
-    status, lines = 0, []
-    # Two processes: one that a sanitizer ends is replaced, and the other tests run.
-    runs = (
-        [((*arguments,), {})]
-        if arguments
-        else [((*tests, "-n", "2", "-m", "not oracle", "-k", NOT), more) for tests, more in sanitizer.runs]
-    )
-    for tests, more in runs:
-        command = [
-            *start,
-            "-m",
-            "pytest",
-            "-p",
-            "no:cacheprovider",
-            "-p",
-            "no:faulthandler",
-            "-q",
-            "--color=no",
-            "--tb=short",
-            *tests,
-        ]
+    before = state(tree)
+    status, lines = 0, [f"{name} sanitizer:"]
+    parts = {"chosen": ((*arguments,), {})} if arguments else sanitizer.parts
+    for part, (tests, more) in parts.items():
+        reports, passed = folder / "reports" / part, folder / f"passed-{part}"
+        if wanted and part not in wanted and not arguments:
+            continue
+        if not arguments and passed.exists() and passed.read_text() == before:
+            lines.append(f"  {part}: passed before")
+            continue
+        shutil.rmtree(reports, ignore_errors=True)
+        reports.mkdir(parents=True)
+        variables = {
+            **os.environ,
+            **{key: value.format(reports=reports) for key, value in sanitizer.options.items()},
+            "LD_PRELOAD": " ".join(library(part) for part in sanitizer.preloaded),
+            "PYTHONPATH": str(tree),
+            "WEFT_CACHE": "off",
+            **more,
+        }
+        start = [*sanitizer.before, python]
+        subprocess.run([*start, "-c", CHECK, name, str(tree)], cwd=tree, env=variables, check=True)
+        command = [*start, "-m", "pytest", *QUIETLY, *tests]
+        if not arguments:  # two processes: one that a sanitizer ends is replaced, and the other tests run
+            command += ["-n", "2", "--dist", "worksteal", "-m", "not oracle", "-k", sanitizer.keywords]
         began = time.monotonic()
-        done = subprocess.run(command, cwd=tree, env={**variables, **more}, stdout=subprocess.PIPE, text=True)
-        print(done.stdout, flush=True)
-        status = max(status, done.returncode)
-        lines.append(f"  {' '.join(f'{k}={v} ' for k, v in more.items())}{done.stdout.strip().splitlines()[-1]}")
-        lines[-1] += f" ({time.monotonic() - began:.0f} s)"
-    reported = found(reports)
-    lines += [f"  {count} x {what}" for what, count in reported.most_common()] or ["  no reports"]
-    print(f"{name} sanitizer:", *lines, f"  the reports are in {reports}", sep="\n", flush=True)
-    return max(status, int(bool(reported)))
+        code, said = tested(command, tree, variables)
+        reported = found(reports)
+        lines.append(f"  {part}: {said} ({time.monotonic() - began:.0f} s)")
+        lines += [f"    {count} x {what}" for what, count in reported.most_common()] or ["    no reports"]
+        if reported:
+            lines.append(f"    the reports are in {reports}")
+        status = max(status, code, int(bool(reported)))
+        if not arguments and not code and not reported:
+            passed.write_text(before)
+        print(*lines, sep="\n", flush=True)
+    return status, lines
 
 
 def main() -> int:
-    names = [name for name in sys.argv[1:] if name in SANITIZERS] or list(SANITIZERS)
-    arguments = [argument for argument in sys.argv[1:] if argument not in SANITIZERS]
-    return max([run(name, arguments) for name in names])
+    given = sys.argv[1:]
+    names = [name for name in given if name in SANITIZERS] or list(SANITIZERS)
+    every = {part for sanitizer in SANITIZERS.values() for part in sanitizer.parts}
+    wanted = [name for name in given if name in every]
+    arguments = [argument for argument in given if argument not in SANITIZERS and argument not in every]
+    results = [run(name, wanted, arguments) for name in names]
+    print("", *(line for _, lines in results for line in lines), sep="\n")
+    return max(status for status, _ in results)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ class _Place:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal handler may compile, or fork, in the middle of our work
         self.machines: dict[Target, Any] = {}
         self.crash: tuple[int, int] | None = None  # process, descriptor
 
@@ -72,7 +72,8 @@ class _Place:
 
 
 _places = [_Place(number) for number in range(PLACES)]
-_loading = threading.Lock()
+_loading = threading.RLock()
+_switches = list(SWITCHES)  # not set yet: LLVM ends the process when one is set twice
 _locks = (*(place.lock for place in _places), _loading)  # in the order in which one thread takes them
 
 
@@ -109,8 +110,8 @@ def _binding() -> Any:
     binding = lazy.llvm
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    for switch in SWITCHES:
-        binding.set_option("weft", switch)
+    while _switches:
+        binding.set_option("weft", _switches.pop(0))
     return binding
 
 

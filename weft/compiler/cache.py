@@ -56,7 +56,7 @@ class KernelCache:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._entries: dict[Key, Compiled] = {}
-        self._being_built: dict[Key, threading.Event] = {}  # set when that is over, however it ended
+        self._being_built: dict[Key, tuple[int, threading.Event]] = {}  # by which thread; set when that is over
         self.nbytes = 0
         self.built = 0
         self.loaded = 0
@@ -91,22 +91,27 @@ class KernelCache:
         return Answer([entry for nest in nests if (entry := found[nest]) is not None], built, loaded)
 
     def _claim(self, nests: Sequence[ir.Nest], machine: target.Target) -> tuple[list[ir.Nest], list[threading.Event]]:
-        """Those of the nests that nobody has built or builds, now ours to build, and when the others' are over."""
+        """Those of the nests that no other thread has built or builds, now ours, and when the others' are over.
+
+        What this thread itself builds is ours again: then a signal handler or a destructor runs in the middle of that.
+        """
         mine, events = [], []
+        thread = threading.get_ident()
         with self._lock:
             for nest in nests:
                 key = (nest, machine.key)
-                if key in self._being_built:
-                    events.append(self._being_built[key])
+                builder, event = self._being_built.get(key, (thread, None))
+                if builder != thread and event is not None:
+                    events.append(event)
                 elif key not in self._entries:
-                    self._being_built[key] = threading.Event()
+                    self._being_built[key] = thread, event or threading.Event()
                     mine.append(nest)
         return mine, events
 
     def _unclaim(self, nests: Sequence[ir.Nest], machine: target.Target) -> None:
         with self._lock:
             for nest in nests:
-                event = self._being_built.pop((nest, machine.key), None)
+                _, event = self._being_built.pop((nest, machine.key), (0, None))
                 if event is not None:
                     event.set()
 
@@ -145,7 +150,8 @@ class KernelCache:
 
     def _add(self, key: Key, entry: Compiled) -> None:
         with self._lock:
-            self.nbytes += entry.nbytes
+            replaced = self._entries.get(key)
+            self.nbytes += entry.nbytes - (replaced.nbytes if replaced is not None else 0)
             self._entries[key] = entry
             self.built += not entry.loaded
             self.loaded += entry.loaded

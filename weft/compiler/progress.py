@@ -48,7 +48,7 @@ class _Thread(threading.local):
 
 _thread = _Thread()
 _compiling: dict[int, Compilation] = {}  # thread -> what it compiles, oldest first
-_lock = threading.Lock()  # of who is shown
+_lock = threading.RLock()  # of who is shown
 _wake = threading.Event()
 _watcher: tuple[int, threading.Thread] | None = None  # process, thread: a forked child has none
 
@@ -140,7 +140,7 @@ def _show_status(compilation: Compilation) -> None:
 def _forget() -> None:
     """In a forked child: no other thread is there, and locks may be held by one that is not."""
     global _lock, _wake, _watcher
-    _lock, _wake, _watcher = threading.Lock(), threading.Event(), None
+    _lock, _wake, _watcher = threading.RLock(), threading.Event(), None
     _compiling.clear()
 
 

@@ -47,11 +47,17 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     if sunk is not eqns:
         eqns = drop_dead(sunk, outvars)
     if not flatten_only:
-        routines = registers.in_registers(eqns, simplify)
+        routines = registers.in_registers(eqns, _simplify_body)
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
     return ClosedJaxpr(small, simplifier.consts)
+
+
+def _simplify_body(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """As ``simplify``, once for each loop body: every loop around it asks, and what follows doubles with the depth."""
+    key: Any = ("simplified", config.token(), *map(id, closed.consts))
+    return closed.jaxpr.memoize(key, lambda _: (simplify(closed), closed.consts))[0]
 
 
 def without_simplify(closed: ClosedJaxpr) -> ClosedJaxpr:

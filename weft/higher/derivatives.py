@@ -136,7 +136,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves, in_tree = runtime.tree_flatten(tuple(primals))
     in_avals = [flat.check_leaf(leaf) for leaf in leaves]
     function = flat.FlatFunction(fun, in_tree, has_aux)
-    made = linearize_module.without_dead(linearize_module.linearize_flat(function, leaves))
+    made = linearize_module.without_dead(linearize_module.linearize_flat(function, flat.kept(leaves, in_avals)))
     linear = tree_util.Partial(_Linear(made, in_avals, in_tree, function.out_tree), made.residuals)
     result = flat.rebuilt(function.out_tree, made.outs), linear
     return (*result, _rebuilt_aux(function)) if has_aux else result
@@ -264,7 +264,7 @@ def vjp_flat(
     leaves, in_tree = runtime.tree_flatten(tuple(primals))
     in_avals = [flat.check_leaf(leaf) for leaf in leaves]
     function = flat.FlatFunction(fun, in_tree, has_aux)
-    made = linearize_module.without_dead(linearize_module.linearize_flat(function, leaves))
+    made = linearize_module.without_dead(linearize_module.linearize_flat(function, flat.kept(leaves, in_avals)))
     facts = _Facts(jit_module.source_of(fun), made, in_avals, in_tree, function.out_tree)
     return (made.outs, VJP(facts, made.residuals)), function
 

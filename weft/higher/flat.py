@@ -71,6 +71,14 @@ def rebuilt(treedef: Any, leaves: Sequence[Any]) -> Any:
     return runtime.tree_unflatten(treedef, [finished(leaf) for leaf in leaves])
 
 
+def kept(leaves: Sequence[Any], in_avals: Sequence[Any]) -> Sequence[Any]:
+    """The leaves with NumPy's arrays copied, outside of traces: residuals outlive the call, and NumPy may write."""
+    if tracing.is_tracing():
+        return leaves
+    pairs = zip(leaves, in_avals, strict=True)
+    return [signature.to_array(leaf, aval) if isinstance(leaf, np.ndarray) else leaf for leaf, aval in pairs]
+
+
 def check_leaf(leaf: Any) -> Any:
     """The aval of a leaf; TypeError if it is no array."""
     try:

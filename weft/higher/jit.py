@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 import time
 import warnings
@@ -616,8 +617,14 @@ def _rebuild(function: Any, options: Options) -> Any:
     )  # fmt: skip
 
 
-def _reduce(jitted: Any) -> tuple[Any, ...]:
-    return _rebuild, (jitted.__wrapped__, jitted._state.options)
+def _reduce(jitted: Any) -> str | tuple[Any, ...]:
+    """By its name where that is what a decorator left there, else by its function and options."""
+    function = jitted.__wrapped__
+    name = getattr(function, "__qualname__", "")
+    place: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in name.split("."):
+        place = getattr(place, part, None)
+    return name if place is jitted else (_rebuild, (function, jitted._state.options))
 
 
 def install_methods(**methods: Callable[..., Any]) -> None:

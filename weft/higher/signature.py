@@ -246,7 +246,7 @@ def _other_aval(function: Any, call: Call, index: int, leaf: Any) -> Any:
         raise _not_an_array(function, call, index, leaf)
     try:
         return trace.get_aval(leaf)
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise _not_an_array(function, call, index, leaf) from error
 
 

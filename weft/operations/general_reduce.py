@@ -42,7 +42,7 @@ Params = dict[str, Any]
 FLAG = np.dtype(np.int32)
 COMPUTATIONS_BOUND = 1024
 _computations: OrderedDict[str, Any] = OrderedDict()  # by fingerprint
-_lock = threading.Lock()
+_lock = threading.RLock()
 # a child process must not inherit a lock that another thread held
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
