@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import Any
 
@@ -239,3 +240,35 @@ def test_text() -> None:
     x = wnp.ones(2)
     assert repr(x.at) == "_IndexUpdateHelper(Array([1., 1.], dtype=float32))"
     assert repr(x.at[0, :]) == "_IndexUpdateRef(Array([1., 1.], dtype=float32), (0, slice(None, None, None)))"
+
+
+LONG_AXIS = 2**31 + 7
+
+
+def test_positions_that_int32_does_not_hold_are_static_or_unsigned() -> None:
+    n = LONG_AXIS
+    x = weft.ShapeDtypeStruct((n,), np.uint8)
+    static = weft.make_jaxpr(lambda x: (x[-1], x[n - 3 :], x[np.int64(2**31 + 3)]))(x)
+    starts = [eqn.params["start_indices"] for eqn in static.eqns if eqn.primitive.name == "slice"]
+    assert starts == [(n - 1,), (n - 3,), (2**31 + 3,)]
+    for f in (lambda x, i: x[i], lambda x, i: x.at[i].set(0), lambda x, _: x.at[-1].set(0)):
+        moved = [eqn for eqn in weft.make_jaxpr(f)(x, 1).eqns if eqn.primitive.name in ("gather", "scatter")]
+        assert [eqn.invars[1].aval.dtype for eqn in moved] == [np.dtype(np.uint32)]
+    for name in ("argmax", "argmin"):
+        with pytest.raises(OverflowError, match=rf"\[{name}\] int32 .* u8\[{n}\]"):
+            weft.make_jaxpr(getattr(wnp, name))(x)
+    with pytest.raises(OverflowError, match="need 64 bits"):
+        weft.make_jaxpr(lambda x, i: x[i])(weft.ShapeDtypeStruct((2**33,), np.uint8), 1)
+    with weft.enable_x64(True):
+        assert weft.eval_shape(wnp.argmax, x).dtype == np.int64
+
+
+@pytest.mark.skipif(os.environ.get("WEFT_STRESS") != "1", reason="4 GB")
+def test_elements_of_an_array_of_more_than_two_to_the_31() -> None:
+    x = weft.jit(lambda: weft.lax.broadcasted_iota(np.uint8, (LONG_AXIS,), 0))()
+    n = np.asarray(x)
+    indices: list[Any] = [-1, np.int64(2**31 + 3), slice(-3, None), slice(-1, -4, -1), wnp.array([-1, 5, -3])]
+    for index in (*indices, np.array([-1, 2**31 + 2]), (None, -1), wnp.int8(-1), wnp.uint8(200)):
+        np.testing.assert_array_equal(x[index], n[np.asarray(index) if isinstance(index, weft.Array) else index])
+    assert int(weft.jit(lambda x, i: x[i])(x, -2)) == n[-2]
+    assert weft.jit(lambda x: x.at[-1].set(77)[-2:])(x).tolist() == [n[-2], 77]

@@ -74,7 +74,8 @@ def plan_of(items: list[Any], shape: tuple[int, ...], eager: bool, wrap: bool = 
     for item in items:
         builder.add(item)
     strided = any(cut is not None and abs(cut.step) != 1 for cut in builder.cuts)
-    return None if builder.dynamic and strided and not eager else (builder.plan(), builder.integers)
+    is_long = max(shape, default=0) >= 2**31
+    return None if builder.dynamic and (is_long or (strided and not eager)) else (builder.plan(), builder.integers)
 
 
 def _is_array(item: Any) -> bool:
@@ -185,8 +186,7 @@ def _static_cuts(x: Any, plan: Plan, shape: tuple[int, ...]) -> Any:
 def _at_integers(x: Any, integers: tuple[Any, ...], plan: Plan, shape: tuple[int, ...]) -> Any:
     """One dynamic slice with extent 1 at the integers, which are then squeezed."""
     host = len(shape) == 1 and all(isinstance(i, int) for i in integers) and plan.wrap
-    wide = host or max(shape, default=0) >= 2**31
-    dtype = dtypes.canonicalize_dtype(np.int64) if wide else np.dtype(np.int32)
+    dtype = dtypes.canonicalize_dtype(np.int64) if host else np.dtype(np.int32)
     if len(shape) == 1 and plan.dynamic and not host:  # the one index keeps its type if it can count the elements
         own = promotion.dtype_of(integers[0])
         dtype = own if dtypes.iinfo(own).max >= shape[0] else dtype

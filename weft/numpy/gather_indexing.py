@@ -86,6 +86,18 @@ def select(layout: Layout, shape: tuple[int, ...], operands: tuple[Any, ...]) ->
     return _Walk(layout, shape, operands).selection()
 
 
+def _position_dtype(extent: int) -> np.dtype:
+    """What holds every position in an axis; OverflowError if no type that is turned on does."""
+    if extent < 2**31:
+        return np.dtype(np.int32)
+    wide = dtypes.canonicalize_dtype(np.int64)
+    if wide.itemsize < 8 and extent > 2**32:
+        raise OverflowError(
+            f"[index] positions in an axis of {extent} elements need 64 bits: weft.config.update('enable_x64', True)"
+        )
+    return wide if wide.itemsize == 8 else np.dtype(np.uint32)
+
+
 class _Walk:
     """Items from left to right; what each adds to the index vectors and to the result."""
 
@@ -103,7 +115,7 @@ class _Walk:
             if truth:
                 self.truths.append(axis)
             self.extents.append(1 if truth else next(own))
-        self.dtype = dtypes.canonicalize_dtype(np.int64 if max(self.extents, default=0) >= 2**31 else np.int32)
+        self.dtype = _position_dtype(max(self.extents, default=0))
         self.values = {
             place: self._wrapped(item, operands, self.extents[self.axis_of[place]], layout.wrap)
             for place, item in enumerate(self.items)
@@ -125,6 +137,8 @@ class _Walk:
         """The integers of an item, counted from the front."""
         if isinstance(item, Position):
             value = item.value + extent if wrap and item.value < 0 else item.value
+            if self.dtype.kind == "u":
+                return np.asarray(value, self.dtype)
             return np.asarray(value, dtypes.canonicalize_dtype(np.int64)) if item.typed else value
         value = operands[item.number]
         dtype = promotion.dtype_of(value)
@@ -132,6 +146,8 @@ class _Walk:
             return value
         on_host = isinstance(value, np.ndarray)
         negative = value < 0 if on_host else lax.lt(value, np.asarray(0, dtype))
+        if self.dtype.kind == "u":  # counted from the end modulo 2**32
+            value, dtype = value if on_host else promotion.convert(value, self.dtype), self.dtype
         if on_host:
             negative, value = np.asarray(negative), value.astype(dtype, copy=False)
         return lax.select_n(negative, value, lax.add(value, np.asarray(extent, dtype)))

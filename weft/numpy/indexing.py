@@ -35,7 +35,7 @@ def index(x: Any, idx: Any) -> Any:
     IndexError for too many indices or a mask of another shape, TypeError for what is no index,
     NonConcreteBooleanIndexError for a mask whose values are traced.
     """
-    if core.is_tracing():
+    if core.is_tracing() or x.size >= 2**31:  # positions in a long axis are static: int32 does not hold all of them
         return _traced(x, idx)
     if type(idx) is int and x.ndim:  # the commonest eager index
         if x.shape[0] == 0:
@@ -183,8 +183,9 @@ def get(
 
 def _gathered(x: Any, items: list[Any], options: dict[str, Any], wrap: bool) -> Any:
     """One gather; arrays of the host are read while tracing, so that their signs are known in the program."""
-    tracing = core.is_tracing()
-    layout, operands = gather_indexing.layout_of(items, promotion.shape_of(x), not tracing, wrap)
+    shape = promotion.shape_of(x)
+    tracing = core.is_tracing() or max(shape, default=0) >= 2**31
+    layout, operands = gather_indexing.layout_of(items, shape, not tracing, wrap)
     on_host = any(isinstance(operand, np.ndarray) for operand in operands)
     fill_value = options.get("fill_value")
     plain = fill_value is None or isinstance(fill_value, promotion.PYTHON_SCALARS)

@@ -341,6 +341,11 @@ def _extremum_typing(name: str) -> Callable[..., Any]:
             raise ValueError(f"[{name}] invalid axis {axis} for operand {x.str_short()}")
         if x.shape[axis] == 0:
             raise ValueError(f"[{name}] the reduced dimension must not be empty, got {x.str_short()} and axis {axis}")
+        if x.shape[axis] > dtypes.iinfo(index_dtype).max + 1:
+            raise OverflowError(
+                f"[{name}] {np.dtype(index_dtype).name} does not hold the positions in axis {axis} of {x.str_short()}; "
+                "64-bit types are turned on by weft.config.update('enable_x64', True)"
+            )
         return runtime.ShapedArray(reduced_shape(x, axes), index_dtype, False)
 
     return typing
