@@ -25,7 +25,7 @@ check: $(VENV)/tested  ## lint, format, types
 unit: $(VENV)/tested  ## the test suite on two processes
 	$(PY) -m pytest -n 2 --dist worksteal
 
-sanitize: $(VENV)/tested  ## the native tests under address, undefined-behaviour and thread sanitizers (g++, half an hour)
+sanitize: $(VENV)/tested  ## the native tests under address, undefined-behaviour and thread sanitizers (g++, half an hour; goes on after an interruption)
 	$(PY) tests/sanitize/run.py
 
 bench: $(VENV)/tested  ## weft beside the peers that are installed

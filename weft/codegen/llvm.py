@@ -62,7 +62,7 @@ class _Place:
         self.number = number
         self.lock = threading.RLock()  # a signal handler may compile, or fork, in the middle of our work
         self.machines: dict[Target, Any] = {}
-        self.crash: tuple[int, int] | None = None  # process, descriptor
+        self.crash: tuple[int, int | None] | None = None  # process, descriptor
 
     def machine(self, target: Target) -> Any:
         """The TargetMachine, made once (0.15 ms)."""
@@ -160,20 +160,25 @@ def crash_path(process: int, place: int = 0) -> str:
     return os.path.join(folder, f"crash-{process}{f'-{place}' if place else ''}.ll")
 
 
-def _crash_file(place: _Place) -> int:
-    """An open file, removed when the process ends in good order."""
+def _crash_file(place: _Place) -> int | None:
+    """An open file, removed when the process ends in good order; None where no folder takes one."""
     process = os.getpid()
     if place.crash is None or place.crash[0] != process:  # after a fork the child has its own
-        path = crash_path(process, place.number)
-        folder = os.path.dirname(path)
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        if os.lstat(folder).st_uid != os.getuid():  # its owner could lead our writes elsewhere
-            raise PermissionError(f"[codegen] {folder} is another user's; set WEFT_CRASH_DIR to a folder of yours.")
-        _sweep(folder)
-        flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        place.crash = process, os.open(path, flags, 0o600)
-        atexit.register(_forget, process, path)
+        place.crash = process, None
+        with contextlib.suppress(OSError):
+            place.crash = process, _open_crash_file(crash_path(process, place.number))
     return place.crash[1]
+
+
+def _open_crash_file(path: str) -> int:
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.lstat(folder).st_uid != os.getuid():  # its owner could lead our writes elsewhere
+        raise PermissionError(f"{folder} is another user's")
+    _sweep(folder)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    atexit.register(_forget, os.getpid(), path)
+    return handle
 
 
 def _sweep(folder: str) -> None:
@@ -191,9 +196,11 @@ def _forget(process: int, path: str) -> None:
         os.unlink(path)
 
 
-def _remember(crash: int, data: bytes) -> None:
-    os.pwrite(crash, data, 0)
-    os.ftruncate(crash, len(data))
+def _remember(crash: int | None, data: bytes) -> None:
+    if crash is not None:
+        with contextlib.suppress(OSError):  # the disk is full
+            os.pwrite(crash, data, 0)
+            os.ftruncate(crash, len(data))
 
 
 def dump(text: str) -> str:
