@@ -1,4 +1,4 @@
-"""SciPy's functions on weft arrays; ``special`` is the first module that is built."""
+"""SciPy's functions on weft arrays; ``special`` and the first modules of ``stats`` are built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib as _importlib
 from typing import Any as _Any
 
 from weft import unbuilt as _unbuilt
-from weft.scipy import special
+from weft.scipy import special, stats
 
 
 def __getattr__(name: str) -> _Any:
