@@ -55,3 +55,16 @@ def test_all_shapes_have_one_machine_code() -> None:
         ladder.compiled(weft.make_jaxpr(lambda x: x.sum(0))(np.zeros(shape, np.float32))).nests() for shape in SHAPES
     ]
     assert all(found == nests[0] for found in nests)
+
+
+def test_phases_over_few_long_columns_are_kernels_of_their_own() -> None:
+    def kernels(rows: int, columns: int) -> int:
+        x = np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
+        closed = weft.make_jaxpr(lambda x: (x - x.mean(0)) / x.std(0))(x)
+        program = ladder.compiled(closed)
+        found, expected = ladder.by_machine_code(program, [x])[0], ladder.by_eager(closed, [x])[0]
+        np.testing.assert_array_equal(found, expected)
+        return ladder.n_kernels(program)
+
+    assert kernels(1000, 8) == kernels(5000, 80) == 1
+    assert kernels(50_000, 8) == 3

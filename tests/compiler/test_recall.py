@@ -169,6 +169,13 @@ def test_sizes_that_meet_make_another_description():
     assert [found.pattern == one.pattern for found in others] == [True, False, False, False]
 
 
+def test_the_length_of_short_rows_is_part_of_the_description():
+    keys = [described(lambda x: x.sum(-1), (5000, columns)).key for columns in (5, 8, 16, 17, 40)]
+    assert len(set(keys)) == 4 and keys[3] == keys[4]
+    assert described(lambda x: x.sum(-1), (5000, 5)).key == described(lambda x: x.sum(-1), (6000, 5)).key
+    assert described(lambda x: x.sum(-1), (50, 5)).key == described(lambda x: x.sum(-1), (60, 8)).key
+
+
 def test_literals_that_a_rewrite_looks_at_are_part_of_the_description():
     keys = [
         described(lambda x, c=c: x * c, (3,)).key for c in (1.0, 0.0, -0.0, 2.0, 0.5, 2.5, 3.5, 4.0, np.inf, np.nan)

@@ -56,7 +56,7 @@ class ColumnWriter:
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
         dim, turned = transposed.across(nest, parent.width)
         if dim is None or not self.maskable():
-            parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
+            parent.parallel(place, outer, lambda inner: self._row(inner, scalars, base))
             return
         turner = transposed.Turner(parent, self.statements, dim, turned)
         rest = [d for d in outer if d != dim]
@@ -76,6 +76,18 @@ class ColumnWriter:
         writer.branch(done)
         writer.label(far)
         turn()
+        writer.branch(done)
+        writer.label(done)
+
+    def _row(self, place: Place, scalars: Copy, base: Copy) -> None:
+        self._vectors(place, scalars, base)
+        if not self.nest.edges:
+            return
+        writer = self.writer
+        first, done = writer.fresh_label(), writer.fresh_label()
+        writer.branch_if(writer.compare_index("eq", self.parent.range(2), "0"), first, done)
+        writer.label(first)
+        self.parent.run(self.nest.edges, [copies.fresh(scalars, scalars.values)], place)
         writer.branch(done)
         writer.label(done)
 
@@ -121,6 +133,9 @@ class ColumnWriter:
         computed = [s for s in phase.body if isinstance(s, ir.Apply)]
         return sum(words) + len(before) + (0.5 if computed else 0.0)
 
+    def _is_heavy(self) -> bool:
+        return copies.cost(self.statements) >= LARGE_BODY
+
     def _vectors(self, place: Place, scalars: Copy, base: Copy) -> None:
         parent, writer, width = self.parent, self.writer, self.parent.width
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
@@ -128,7 +143,7 @@ class ColumnWriter:
         wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
         base = replace(base, scalars={**scalars.values, **hoisted})
         maskable = self.maskable()
-        heavy = maskable and copies.cost(self.statements) >= LARGE_BODY
+        heavy = maskable and self._is_heavy()
         if not heavy:
             for unroll in self._tiles():
                 step = width * unroll

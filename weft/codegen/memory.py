@@ -6,6 +6,7 @@ one by one through a stack buffer, so that no element outside the operand is eve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -233,13 +234,13 @@ class Memory:
     # strided
 
     def load_strided(
-        self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None, near: bool = False
+        self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None, near: Sequence[int] = ()
     ) -> Value:
-        """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: small strides are likely."""
+        """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: strides that are likely."""
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
         if near and mask is None and self._has_small_strides(dtype):
-            return strided.load(self, dtype, pointer, stride, offsets)
+            return strided.load(self, dtype, pointer, stride, offsets, near)
         return self.load_far(dtype, pointer, stride, offsets, mask)
 
     def _has_small_strides(self, dtype: np.dtype) -> bool:
@@ -324,12 +325,12 @@ class Memory:
         return Value(dtype, tuple(self.arrive(dtype, V(lanes, element.memory, t)) for t in texts))
 
     def store_strided(
-        self, value: Value, pointer: str, stride: str, offsets: V, mask: Mask | None, near: bool = False
+        self, value: Value, pointer: str, stride: str, offsets: V, mask: Mask | None, near: Sequence[int] = ()
     ) -> None:
         if self.lanes.width == 1:
             self.store_scalar(value, pointer)
         elif near and mask is None and self._has_small_strides(value.dtype):
-            strided.store(self, value, pointer, stride, offsets)
+            strided.store(self, value, pointer, stride, offsets, near)
         else:
             self.store_far(value, pointer, stride, offsets, mask)
 

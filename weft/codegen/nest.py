@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from weft.codegen import columns, digits, elements, indexed, rows, uniform
+from weft.codegen import columns, digits, elements, indexed, rows, short_rows, strided, uniform
 from weft.codegen.copies import Copy, Place, apply, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
@@ -49,13 +49,14 @@ class NestWriter:
         self.stop_word = ""  # its address, once somebody polls
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
         self.digits: digits.Digits | None = None
-        strided = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
+        spread = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
         self.inner = [
             d
             for d, dim in enumerate(nest.dims)
             if dim.role == "parallel" and nest.vector is not None and d > nest.vector
         ]
-        self.near = len(strided) <= NEAR_OPERANDS
+        few = len(spread) <= NEAR_OPERANDS
+        self.near = () if not few else strided.SMALL if nest.short is None else (nest.short,)
         self.moving = uniform.moving(nest)
         self.places = uniform.places(nest, self.inner)
 
@@ -63,7 +64,8 @@ class NestWriter:
         place = self._entry()
         scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
-        body = columns.ColumnWriter(self) if self.columns else rows.RowWriter(self)
+        across = columns.ColumnWriter if self.nest.short is None else short_rows.ShortRowWriter
+        body = across(self) if self.columns else rows.RowWriter(self)
         body.write(place, scalars)
         if self.stop_word:
             self.writer.branch(STOP)

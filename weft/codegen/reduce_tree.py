@@ -43,14 +43,23 @@ def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accu
     return tuple(emit.settle(v) for v in results)
 
 
+def only(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
+    """Accumulators after one element and no other."""
+    return combine(reduction, emit, identities(reduction, emit), _prepared(reduction, emit, values))
+
+
+def _prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
+    args = tuple(values[n] for n in reduction.args)
+    index = None if reduction.index is None else values[reduction.index]
+    prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
+    return tuple(emit.settle(v) for v in prepared)
+
+
 def step(
     reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None
 ) -> Accumulators:
     """Accumulators, begun by ``seeds``, after one more element in each lane."""
-    args = tuple(values[n] for n in reduction.args)
-    index = None if reduction.index is None else values[reduction.index]
-    prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
-    right = tuple(emit.settle(v) for v in prepared)
+    right = _prepared(reduction, emit, values)
     if reduction.kind.append is None:
         new = combine(reduction, emit, accs, right)
     else:
@@ -87,6 +96,18 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
         lanes, distance = narrow, distance // 2
     one = Lanes(lanes.writer, 1)
     return tuple(Value(v.dtype, tuple(V(one, p.element, lanes.extract(p, 0)) for p in v.parts)) for v in accs)
+
+
+def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) -> Accumulators:
+    """The same of at most 32 elements, one in each lane accumulator: what is left out are identities."""
+    half = LANES // 2
+    while half:
+        elements = [
+            combine(reduction, emit, acc, elements[lane + half]) if lane + half < len(elements) else acc
+            for lane, acc in enumerate(elements[:half])
+        ]
+        half //= 2
+    return elements[0]
 
 
 def _turned(value: Value, narrow: Lanes, start: int) -> Value:

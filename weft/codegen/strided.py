@@ -1,14 +1,15 @@
 """Lanes a small number of elements apart: whole vectors and shuffles instead of a gather or a scatter.
 
-Strides are known at run time only; there is a block of code for each of 2, 3 and 4, and the general one. Nothing
-outside the W lanes' elements is touched: the last vector loaded is cut, stores are masked.
+Strides are known at run time only; there is a block of code for each that is likely (2, 3 and 4; the extent of short
+rows, which lie side by side), and the general one. Nothing outside the W lanes' elements is touched: the last vector
+loaded is cut, stores are masked.
 
     stride 2, W = 4:  load a0 . a1 .  and  a2 . a3;  shuffle to a0 a1 a2 a3
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 SMALL = (2, 3, 4)
 
 
-def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V) -> Value:
+def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V, likely: Sequence[int]) -> Value:
     """W lanes ``stride`` elements apart."""
     writer = memory.writer
     ends: list[tuple[str, str]] = []
@@ -35,15 +36,16 @@ def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V)
         value = memory.load_far(dtype, pointer, stride, offsets, None)
         ends.append((memory.pack(value)[1], writer.block))
 
-    _by_stride(memory, stride, near, far)
+    _by_stride(memory, stride, likely, near, far)
     return memory.join(dtype, writer.phi(memory.lanes.type(_word(dtype)), *ends), memory.lanes.width)
 
 
-def store(memory: Memory, value: Value, pointer: str, stride: str, offsets: V) -> None:
+def store(memory: Memory, value: Value, pointer: str, stride: str, offsets: V, likely: Sequence[int]) -> None:
     """W lanes to elements ``stride`` apart."""
     _by_stride(
         memory,
         stride,
+        likely,
         lambda step: _store_near(memory, value, pointer, step),
         lambda: memory.store_far(value, pointer, stride, offsets, None),
     )
@@ -55,9 +57,11 @@ def _word(dtype: np.dtype) -> str:
     return element.memory if element.parts == 1 else "i64"
 
 
-def _by_stride(memory: Memory, stride: str, near: Callable[[int], None], far: Callable[[], None]) -> None:
+def _by_stride(
+    memory: Memory, stride: str, likely: Sequence[int], near: Callable[[int], None], far: Callable[[], None]
+) -> None:
     writer, done = memory.writer, memory.writer.fresh_label()
-    for step in SMALL:
+    for step in likely:
         chosen, other = writer.fresh_label(), writer.fresh_label()
         writer.branch_if(writer.compare_index("eq", stride, str(step)), chosen, other)
         writer.label(chosen)

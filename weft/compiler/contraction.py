@@ -1,13 +1,15 @@
 """dot_general on its way to a matrix product: what is rewritten before, and the layout of what remains.
 
 Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards; a
-product without free dimensions becomes a product and a reduction. Leading free dimensions that cannot be walked with
-the others are walked as batches are; an operand that is no matrix even then is transposed first. Transposes of operands
-become dimension numbers, that of a result (the gradient of a weight) exchanges the operands.
+product without free dimensions, or of many short rows by vectors, becomes a product and a reduction. Leading free
+dimensions that cannot be walked with the others are walked as batches are; an operand that is no matrix even then is
+transposed first. Transposes of operands become dimension numbers, that of a result (the gradient of a weight) exchanges
+the operands.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +21,7 @@ from weft import dtypes, operations
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
 from weft.loops.index_math import dense_elems
+from weft.loops.schedule import LONG, SHORT
 from weft.operations.contract import contraction_dtype
 
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
@@ -173,9 +176,20 @@ def rewrite(equation: Any) -> Callable[..., Any] | None:
         return _transposed_first(equation)
     (left_sum, right_sum), (left_batch, right_batch) = numbers
     free = lhs.ndim + rhs.ndim - len((*left_sum, *right_sum, *left_batch, *right_batch))
-    if out.dtype.kind in "fiu" and not free:  # not extents of 1: another shape is no other program
-        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)
+    is_real = out.dtype.kind in "fiu"
+    if is_real and (
+        not free or (out.size >= LONG and _is_short_sums(lhs, rhs, numbers))
+    ):  # not extents of 1: another shape is no other
+        return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)  # program
     return None
+
+
+def _is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
+    """Matrices by vectors whose rows are shorter than what a matrix product works in."""
+    sums, batches = numbers
+    vectors = [not _free(aval.ndim, sums[side], batches[side]) for side, aval in enumerate((lhs, rhs))]
+    extent = math.prod([lhs.shape[dim] for dim in sums[0]])
+    return any(vectors) and 1 < extent <= SHORT
 
 
 def _product(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:

@@ -18,7 +18,7 @@ from weft.compiler import algebra, assemble
 from weft.compiler.groups import FAR, LONG_ROW, LONG_SIDE
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.loops.schedule import LONG, NARROW
+from weft.loops.schedule import LONG, NARROW, SHORT
 
 MAX_ELEMENTS = 1 << 48
 MAX_EQUATIONS = 512  # of a larger program the compilation costs little beside its tracing
@@ -113,6 +113,7 @@ class _Writer:
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
         self.most_rows = 0
+        self.short: list[int] = []  # for each reduction the length of its rows, 0 if they are long
 
     def bind(self, env: dict[Any, int], variable: Any) -> Any:
         """Number a variable; gives its type without sizes."""
@@ -135,14 +136,18 @@ class _Writer:
         if size > MAX_ELEMENTS:
             raise Unfit
         if size >= FAR:  # fusion looks at the extents of such arrays
-            found = (*found, size >= LONG_ROW, tuple([extent >= LONG_SIDE for extent in shape]))
+            found = (*found, size >= LONG_ROW, tuple([min(extent, LONG_SIDE) for extent in shape]))
         self.types[aval] = both = found, tuple([self.class_of(extent) for extent in shape])
         return both
 
     def narrow(self) -> Any:
-        """The sizes themselves where a dimension is so narrow, and another may be so long, that lanes turn."""
-        narrow = self.most_rows >= LONG and any(1 < size <= NARROW for size in self.classes)
-        return tuple(self.classes) if narrow else None
+        """The sizes themselves where a dimension is so narrow, and another may be so long, that lanes turn.
+
+        Otherwise the lengths of rows that may be so short, and so many, that lanes run across them.
+        """
+        if self.most_rows >= LONG and any(1 < size <= NARROW for size in self.classes):
+            return tuple(self.classes)
+        return tuple(self.short)
 
     def atom(self, env: dict[Any, int], atom: Any) -> int:
         return env[atom] if type(atom) is not Literal else self._literal(atom)
@@ -179,6 +184,11 @@ class _Writer:
                 continue
             if eqn.effects or len(rows) >= MAX_EQUATIONS:
                 raise Unfit
+            if isinstance(eqn.primitive.kind, kinds.Reduction):
+                shape, axes = eqn.invars[0].aval.shape, eqn.primitive.kind.axes(eqn.params)
+                length = math.prod([shape[axis] for axis in axes])
+                is_short = 1 < length <= SHORT and eqn.invars[0].aval.size >= LONG * length
+                self.short.append(length if is_short else 0)
             params = describe(self, eqn)
             rows.append((eqn, operands, len(flat.avals)))
             key += (eqn.primitive, params, *operands)

@@ -20,14 +20,17 @@ from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Constant, Node, Use
 
 MAX_DISTANCE = 32  # levels between two kernels that are still asked whether they can be one
 MAX_NODES = 192  # of a group: compile time grows a little faster than its size
+MAX_COST = 320.0  # of the functions in a kernel, in instructions: memory hides behind these, LLVM takes their square
 MAX_LEAVES = 40
 MAX_PHASES = 6
 MAX_GATHERED = 2  # accesses at which one kernel gathers the same value
 RECOMPUTE_COST = 12.0  # of all further copies of a value wanted at several accesses
 LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, kernels of their own in parallel blocks
+FULL = "the kernel is full"
 TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
+TOO_FEW = "the columns are too few for the workers: a kernel of its own runs its blocks in parallel"
 FAR = 1 << 18  # elements; an array of so many is out of the nearer caches
-LONG_SIDE = 64  # rows and columns from which on reading across rows costs more than turning tiles
+LONG_SIDE = 64  # rows and columns from which on reading across rows costs more than turning tiles, columns are many
 SCALAR_COST = 2.0  # of what may join a scan along the last axis, whose loop has no vectors
 
 _keys = itertools.count(1)
@@ -45,6 +48,7 @@ class Group:
         self.reverse = False
         self.nodes: dict[Node, tuple[Node, ...]] = {}
         self.equations: dict[Any, int] = {}  # equation -> its place in the program
+        self.cost = 0.0  # of the functions among them
         self.wanted: dict[Any, dict[Access, None]] = {}  # variable -> accesses
         self.dynamic: dict[Any, Any] = {}
         self.outputs: list[kernel.Output] = []
@@ -118,7 +122,7 @@ class Absorber:
     def absorb(self, group: Group, equation: Any) -> str | None:
         """Let an equation's wanted values be computed inside a group; or say why not."""
         if len(group.nodes) >= MAX_NODES or len(group.wanted) - len(group.equations) > MAX_LEAVES:
-            return "the kernel is full"
+            return FULL
         accesses = self._accesses(group, equation)
         nodes, wanted = group.nodes, group.wanted
         joined = _JOIN[type(equation.primitive.kind)](self, group, equation, accesses)
@@ -149,6 +153,9 @@ class Absorber:
             return f"computing it at {len(accesses)} places costs more than storing it"
         if cost > SCALAR_COST and self._is_scalar_scan(group):
             return "a loop in strict order has no vectors to compute it with"
+        functions = cost * len(accesses) if cost > SCALAR_COST else 0.0
+        if group.cost and functions and group.cost + functions > MAX_COST:
+            return FULL
         out, sizes = equation.outvars[0], self.dims.sizes
         result = []
         for access in accesses:
@@ -159,6 +166,7 @@ class Absorber:
                     continue
                 nodes.append(Node(operand, kernel.elementwise_access(operand, out, access, sizes)))
             result.append(tuple(nodes))
+        group.cost += functions
         return result
 
     def _is_scalar_scan(self, group: Group) -> bool:
@@ -252,6 +260,8 @@ class Absorber:
             return "its reduced axes are not those its consumer broadcasts over"
         if not used and _elements(remaining) >= LONG_ROW:
             return TOO_LONG
+        if _has_few_columns(group, facts, used):
+            return TOO_FEW
         group.reduced, group.run, group.tree = [axis.key for axis in remaining], facts.run, facts.tree
         if group.run > 1 and not self.group_is_whole(group):
             group.reduced, group.run, group.tree = [], 0, None
@@ -270,6 +280,8 @@ class Absorber:
             return "too many reductions in one kernel"
         if not used and _elements(group.axes) >= LONG_ROW and self._feeds_body(group, equation):
             return TOO_LONG
+        if _has_few_columns(group, facts, used) and self._feeds_body(group, equation):
+            return TOO_FEW
         return None
 
     def _feeds_body(self, group: Group, equation: Any) -> bool:
@@ -359,6 +371,13 @@ class Absorber:
         return [tuple(Node(operand, accesses[0]) for operand in equation.invars)]
 
 
+def _has_few_columns(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
+    """Whether long columns are so few that their kernel would run on one worker."""
+    if facts.tree != "rows" or _elements(group.axes) < FAR:
+        return False
+    return 0 < _elements([axis for axis in group.axes if axis.key in used]) < LONG_SIDE
+
+
 def _elements(axes: Sequence[Axis]) -> int:
     return math.prod([axis.extent for axis in axes])
 
@@ -430,6 +449,8 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
         return merge(other, group, absorber)
     if not _spaces_agree(group, other) or len(group.nodes) + len(other.nodes) > MAX_NODES:
         return False
+    if group.cost + other.cost > MAX_COST:
+        return False
     if len(group.outputs) + len(other.outputs) > MAX_LEAVES or depends(group, other) or depends(other, group):
         return False
     renamed = {theirs.key: mine.key for mine, theirs in zip(group.axes, other.axes, strict=True)}
@@ -446,6 +467,7 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
     group.run_after(group.before | other.before)
     group.reductions += other.reductions
     group.equations.update(other.equations)
+    group.cost += other.cost
     group.reasons += other.reasons
     other.merged_into = group
     return True

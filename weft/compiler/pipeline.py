@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import codegen, config, errors, runtime, target
-from weft.compiler import buffers, cache, flat, fuse, plan, progress, recall, simplify
+from weft.compiler import buffers, cache, edges, flat, fuse, plan, progress, recall, simplify
 from weft.compiler.cache import KERNELS
 from weft.compiler.collector import without_collections
 from weft.compiler.stages import Stages
@@ -268,7 +268,8 @@ def _kernels(
     stages, closed = program.stages, program.source
     if described is None or like is None or stages.watched:
         check_sizes(closed)
-        program.forms = make_forms(closed, stages)
+        forms = make_forms(closed, stages)
+        program.forms = _joined(forms) if described is None else forms
         return program.forms.kernels, program.forms.lowered
     recalled = None
     if like.template is not None:
@@ -286,6 +287,11 @@ def _kernels(
     else:  # the kernels of sizes that are 0 or 1 are other ones where that is known
         recall.gives_the_bits(recalled, closed, program.name)
     return forms.kernels, forms.lowered
+
+
+def _joined(forms: Forms) -> Forms:
+    """With the slabs that extents let join: only of programs that are not recalled at other extents."""
+    return Forms(forms.simplified, *edges.join(forms.kernels, forms.lowered))
 
 
 def check_sizes(closed: ClosedJaxpr) -> None:

@@ -2,8 +2,8 @@
 
     y = x.at[1:-1].add(f(x))   ->   concatenate(x[:1], x[1:-1] + f(x), x[-1:])
 
-Only where the updates are computed from the array itself and cover most of it: such a scatter would first copy the
-array whole and then write into the copy. Any other writes its window in place.
+Only where the updates cover most of the array and are computed from itself, or the array is one value repeated: such
+a scatter would first write the array whole and then its window. Any other writes its window in place.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.core.jaxpr import Literal
 Producers = dict[Any, Any]
 
 LOOK_BACK = 64  # equations between an array and the updates that are computed from it
-MAX_CUT = 2  # dimensions that a window does not cover: each adds two slabs
+MAX_CUT = 3  # dimensions that a window does not cover: each adds two slabs
 _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Identity)
 
 
@@ -46,7 +46,9 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Calla
     if 2 * updates.aval.size < array.aval.size:
         return None
     cut = [d for d in range(len(shape)) if extent[d] != shape[d]]
-    if not 0 < len(cut) <= MAX_CUT or not _is_computed_from(updates, array, producers):
+    if not 0 < len(cut) <= MAX_CUT:
+        return None
+    if not _is_fill(array, producers) and not _is_computed_from(updates, array, producers):
         return None
     return tuple(start), _assembled(start, extent, cut, kind.update(params))
 
@@ -70,6 +72,11 @@ def known_integers(atom: Any, producers: Producers) -> list[int] | None:
         found[piece.start[0] : piece.start[0] + len(part)] = part
     whole = [value for value in found if value is not None]
     return whole if len(whole) == len(found) else None
+
+
+def _is_fill(array: Any, producers: Producers) -> bool:
+    maker = producers.get(array)
+    return maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape
 
 
 def _is_computed_from(atom: Any, array: Any, producers: Producers) -> bool:

@@ -46,6 +46,7 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
             _statements(run, phase.body)
             for reduction in phase.reductions:
                 _reduce(run, reduction)
+        _statements(run, low.nest.edges)
 
 
 def _indices(nest: ir.Nest, extents: Sequence[int]) -> list[np.ndarray]:

@@ -4,6 +4,7 @@ Grammar (everything a compiled function may do):
 
     nest      parallel dimensions, then reduced dimensions; one of them carries the vector lanes; then digits
     setup     once per call:            statements on 0-d values
+    edges     once per row:             at every point of the parallel dimensions ahead of the one with the lanes
     phases    once per parallel point:  before (statements), then a loop over the reduced dimensions running body
                                         and feeding reductions, whose results the next phase may use
     statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan
@@ -36,9 +37,13 @@ REVERSED = -1  # contiguous, from the end
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One loop. ``role``: parallel (independent points), reduced (walked inside a phase, in tree order), or digit."""
+    """One loop. ``role``: parallel (independent points), reduced (walked inside a phase, in tree order), or digit.
+
+    ``extent``: of a short reduced dimension, whose elements are written out one after the other; None: at run time.
+    """
 
     role: Literal["parallel", "reduced", "digit"]
+    extent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +217,8 @@ class Nest:
     """One compiled function.
 
     ``vector``: the dimension whose index runs across lanes. A reduced vector dimension is the row form (lanes
-    fold at the end of a phase); a parallel one makes every accumulator a vector. None: a 0-d program.
+    fold at the end of a phase); a parallel one makes every accumulator a vector, and the tree "lanes" then has a
+    reduced dimension of known extent, whose accumulators are registers. None: a 0-d program.
     ``split``: a reduction (one phase with reductions; no parallel dimension, or one that carries the lanes) may be
     cut at block borders: called with mode 0 it leaves each block's accumulators in the partial buffer, called with
     mode 1 it combines them in order and runs the remaining phases. Columns are not cut without a partial buffer.
@@ -228,6 +234,7 @@ class Nest:
     setup: tuple[Statement, ...]
     phases: tuple[Phase, ...]
     name: str = field(default="kernel", compare=False)
+    edges: tuple[Statement, ...] = ()
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
@@ -240,6 +247,11 @@ class Nest:
         return self._hash
 
     @property
+    def short(self) -> int | None:
+        """The extent of the reduced dimension where it is known."""
+        return next((dim.extent for dim in self.dims if dim.extent is not None), None)
+
+    @property
     def digits(self) -> list[int]:
         """The digits of the last reduced dimension, outermost first."""
         return [d for d, dim in enumerate(self.dims) if dim.role == "digit"]
@@ -250,7 +262,7 @@ class Nest:
 
     def statements(self) -> list[Statement]:
         """Every statement, in order."""
-        return [*self.setup, *[s for phase in self.phases for s in (*phase.before, *phase.body)]]
+        return [*self.setup, *[s for phase in self.phases for s in (*phase.before, *phase.body)], *self.edges]
 
     def size(self) -> int:
         """How many statements and reductions there are in the phases."""

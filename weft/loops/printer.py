@@ -22,7 +22,9 @@ _CLASSES = {0: "0", 1: "1", ir.REVERSED: "-1", ir.RUNTIME: "*"}
 def text(nest: ir.Nest) -> str:
     """The nest, one statement a line."""
     dims = "; ".join(
-        f"{dim.role} i{i}{f' lanes x{nest.width}' if i == nest.vector else ''}" for i, dim in enumerate(nest.dims)
+        f"{dim.role} i{i}{'' if dim.extent is None else f' of {dim.extent}'}"
+        f"{f' lanes x{nest.width}' if i == nest.vector else ''}"
+        for i, dim in enumerate(nest.dims)
     )
     lines = [f"nest {nest.name}  {dims or 'one point'}{'  split' if nest.split else ''}"]
     operands = [
@@ -42,6 +44,8 @@ def text(nest: ir.Nest) -> str:
         for reduce in phase.reductions:
             args = ", ".join(f"v{arg}" for arg in reduce.args)
             lines.append(f"    {_outs(reduce.outs)} = {reduce.name}({args}) {reduce.tree}")
+    if nest.edges:
+        lines += ["  edges", *[f"      {_statement(nest.operands, s)}" for s in nest.edges]]
     return "\n".join(lines)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 MAX_PARALLEL = 3
 NARROW = 4  # lanes run along the next dimension where the last has no more than so many elements,
 LONG = 4096  # and that one at least so many
+SHORT = 16  # up to so many elements are added up one after the other, lanes running across at least LONG rows
 BLOCK_ROWS = 256  # and of one of a column
 BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
 STILL, ALONG = -1, -2  # along a loop an operand does not move; moves from element to element
@@ -156,8 +157,9 @@ def arrange(source: Kernel, draft: Draft, lanes: int) -> Layout:
     loops = parallel + reduced
     walks = [_walks(operand, loops, digits) for operand in draft.operands]
     strides = [_strides(operand, walk) for operand, walk in zip(draft.operands, walks, strict=True)]
+    short = None if digits else _short(source, draft, (*outer, *parallel), reduced)
     nest = ir.Nest(
-        dims=tuple([ir.Dim(loop.role) for loop in (*loops, *digits)]),
+        dims=tuple([ir.Dim(loop.role, short if loop in reduced else None) for loop in (*loops, *digits)]),
         operands=tuple(
             [
                 ir.Operand(operand.dtype, "out" if operand.role == "out" else "in", _classes(row))
@@ -166,7 +168,7 @@ def arrange(source: Kernel, draft: Draft, lanes: int) -> Layout:
         ),
         scalars=tuple([dtype for dtype, _ in draft.scalars]),
         rows=tuple(draft.rows),
-        vector=_vector(source, draft, parallel, reduced),
+        vector=len(parallel) - 1 if short else _vector(source, draft, parallel, reduced),
         width=lanes,
         split=_may_split(source, draft, loops, outer),
         setup=tuple(draft.setup),
@@ -244,6 +246,19 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
     return outer, inner
 
 
+def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
+    """The extent of rows so short that their lanes would stay empty, where there are others to fill."""
+    if source.tree != "lanes" or len(reduced) != 1 or not parallel or parallel[-1].extent <= NARROW:
+        return None
+    if math.prod([loop.extent for loop in parallel]) < LONG:
+        return None
+    statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
+    if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
+        return None
+    extent = reduced[0].extent
+    return extent if 1 < extent <= SHORT else None
+
+
 def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
     """The dimension whose index runs across the lanes."""
     if source.tree == "order" and parallel and not _updates_by_lanes(source, draft, parallel[-1]):
@@ -258,7 +273,7 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 
 def _is_narrow(last: int, before: int) -> bool:
-    """The one place where extents decide; an extent of 1 does not, so that a batch of one is no other program."""
+    """Here and in ``_short`` extents decide; an extent of 1 does not, so that a batch of one is no other program."""
     return 1 < last <= NARROW and before >= LONG
 
 

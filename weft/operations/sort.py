@@ -55,11 +55,18 @@ def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
     """Bits of floats, those of negative ones turned over: ascending, NaN above all."""
     word = np.dtype(f"u{x.dtype.itemsize}")
     sign = word.type(1 << (word.itemsize * 8 - 1))
-    bits = np.ascontiguousarray(x).view(word)
-    words = np.where(bits & sign, ~bits, bits | sign)
-    if not two_zeros:
-        words[bits == sign] = sign  # -0.0 is 0.0
-    words[x != x] = np.iinfo(word).max
+    x = np.ascontiguousarray(x)
+    bits = x.view(word)
+    turned = bits.view(f"i{x.dtype.itemsize}") >> (8 * x.dtype.itemsize - 1)  # all ones where negative
+    words = turned.view(word)
+    words |= sign
+    words ^= bits
+    zeros = bits == sign
+    if not two_zeros and zeros.any():
+        words[zeros] = sign  # -0.0 is 0.0
+    nans = x != x
+    if nans.any():
+        words[nans] = np.iinfo(word).max
     return words
 
 
@@ -148,19 +155,47 @@ sort_p.batch = _sort_batch
 # ---- top_k
 
 
+GROUP = 32  # neighbours of which the largest is taken, to know how large the k largest of all are at least
+
+
 def _top_k(x: Any, *, axis: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.moveaxis(np.asarray(x), axis, -1)
-    words = ~order_words(np.ascontiguousarray(rows), two_zeros=True)[0]  # descending; of equal ones the first
-    if words.dtype.itemsize <= 4:
-        packed = (words.astype(np.uint64) << np.uint64(32)) | np.arange(rows.shape[-1], dtype=np.uint64)
-        if 0 < k < rows.shape[-1]:
-            packed = np.partition(packed, k - 1, axis=-1)[..., :k]
-        order = (np.sort(packed, axis=-1)[..., :k] & np.uint64(0xFFFFFFFF)).view(np.int64)
-    else:
-        order = np.argsort(words, axis=-1, kind="stable")[..., :k]
+    rows = np.ascontiguousarray(np.moveaxis(np.asarray(x), axis, -1))
+    order = _few_largest(rows, k)
+    order = _largest(rows, k) if order is None else order
     values = np.take_along_axis(rows, order, axis=-1)
     back = [np.ascontiguousarray(np.moveaxis(part, -1, axis)) for part in (values, order.astype(np.int32))]
     return back[0], back[1]
+
+
+def _few_largest(rows: np.ndarray, k: int) -> np.ndarray | None:
+    """Positions of the largest elements; None unless few elements are as large as the k-th largest group."""
+    count = rows.shape[-1]
+    n_groups = count // GROUP
+    if k == 0 or n_groups < 2 * k or not rows.size or rows.dtype.str[1:] not in ("f4", "f8", "i4", "u4", "i8", "u8"):
+        return None
+    flat = rows.reshape(-1, count)
+    groups = flat[:, : n_groups * GROUP].reshape(len(flat), GROUP, n_groups).max(axis=1)
+    least = np.partition(groups, n_groups - k, axis=-1)[:, n_groups - k : n_groups - k + 1]
+    if (groups != groups).any():
+        return None
+    row, position = np.divmod(np.flatnonzero(flat >= least), count)
+    rest = flat[:, n_groups * GROUP :]
+    if len(row) > 4 * k * len(flat) or (rest != rest).any():  # NaN, which counts as the largest, is not above anything
+        return None
+    found = np.lexsort((~order_words(flat[row, position], two_zeros=True)[0], row))
+    first = np.searchsorted(row, np.arange(len(flat)))[:, None]
+    return position[found][first + np.arange(k)].reshape(*rows.shape[:-1], k)
+
+
+def _largest(rows: np.ndarray, k: int) -> np.ndarray:
+    """Positions of the largest elements, from a stable order of all."""
+    words = ~order_words(rows, two_zeros=True)[0]  # descending; of equal ones the first
+    if words.dtype.itemsize <= 4:
+        packed = (words.astype(np.uint64) << np.uint64(32)) | np.arange(rows.shape[-1], dtype=np.uint64)
+        if k and rows.shape[-1] > 256:  # sorting shorter rows whole takes no longer
+            packed = np.partition(packed, k - 1, axis=-1)[..., :k]
+        return (np.sort(packed, axis=-1)[..., :k] & np.uint64(0xFFFFFFFF)).view(np.int64)
+    return np.argsort(words, axis=-1, kind="stable")[..., :k]
 
 
 def _top_k_typing(x: Any, *, axis: int, k: int) -> list[Any]:

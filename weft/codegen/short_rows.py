@@ -1,0 +1,160 @@
+"""Nests that reduce rows of a few elements: lanes run along the last parallel dimension, elements are registers.
+
+    for blocks of rows: for tiles of lanes: load what all rows of the block share
+        for rows of the block: for phase: before; element 0, 1, ... of the body; their tree
+
+The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements is an accumulator of its own. Long bodies
+are written once, in a loop that leaves the accumulators in stack buffers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.codegen import columns, copies, reduce_tree
+from weft.codegen.copies import Copy, Place
+from weft.codegen.emitter import Value
+from weft.codegen.memory import whole
+from weft.codegen.reduce_tree import Accumulators
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+LONG_BODIES = 100.0  # instructions of a phase written out for every element
+ROW_BLOCK = 32  # rows that share loaded lanes: more would write more cache lines than are kept till they are full
+
+
+class ShortRowWriter(columns.ColumnWriter):
+    """Writes the loops of one nest."""
+
+    def __init__(self, parent: NestWriter) -> None:
+        super().__init__(parent)
+        nest = self.nest
+        assert nest.short is not None and nest.vector is not None
+        self.extent, self.vector = nest.short, nest.vector
+        self.dim = parent.reduced[0]
+        phases = [phase for phase in nest.phases if not self._is_long(phase)]
+        self.shared = [s for phase in phases for s in phase.body if isinstance(s, ir.Load) and self._is_shared(s)]
+        self.rows = "", ""  # of the block
+        self.held: dict[tuple[int, int], list[Value]] = {}  # value and element -> the vectors of the tile
+        if self.shared:
+            self.hoistable = []  # their rows are not entered yet where that is done
+
+    def _is_apart(self, s: ir.Statement) -> bool:
+        """Whether lanes lie apart that are not the same in every row of a block."""
+        if not isinstance(s, ir.Load | ir.Store):
+            return False
+        strides = self.nest.operands[s.operand].strides
+        return strides[self.vector] == ir.RUNTIME and not self._is_shared(s)
+
+    def _is_shared(self, s: ir.Statement) -> bool:
+        """Whether lanes lie apart and are the same in every row of a block."""
+        if not isinstance(s, ir.Load) or not self.vector:
+            return False
+        strides = self.nest.operands[s.operand].strides
+        return strides[self.vector] == ir.RUNTIME and not strides[self.vector - 1]
+
+    def _is_long(self, phase: ir.Phase) -> bool:
+        """Whether its body is written once. Lanes that lie apart take a load and a shuffle for every element."""
+        apart = sum(self._is_apart(s) for s in phase.body)
+        return self.extent * (copies.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
+
+    def write(self, place: Place, scalars: Copy) -> None:
+        parent = self.parent
+        base = parent.copy(parent.lanes, {})
+        wanted = self._wanted()
+        base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
+        outer = list(range(self.vector))
+        if self.shared:
+            parent.parallel(place, outer[:-1], lambda inner: self._blocks(inner, scalars, base))
+        else:
+            parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
+
+    def _blocks(self, place: Place, scalars: Copy, base: Copy) -> None:
+        parent, writer, row = self.parent, self.writer, self.vector - 1
+        low, high = (parent.range(0), parent.range(1)) if row == 0 else ("0", parent.extents[row])
+
+        def block(start: str, _: list[str]) -> list[str]:
+            self.rows = start, writer.minimum_index(writer.index("add", start, str(ROW_BLOCK)), high)
+            self._vectors(place, scalars, base)
+            return []
+
+        writer.loop(low, high, ROW_BLOCK, [], block)
+
+    def _is_heavy(self) -> bool:
+        return False  # under a mask, lanes that lie apart are gathered
+
+    def _tiles(self) -> list[int]:
+        return [1]
+
+    def _inside(self, tile: list[Copy], place: Place) -> None:
+        if not self.shared:
+            self.point(tile, place)
+            return
+        parent = self.parent
+        self.held = {}
+        for s in self.shared:
+            for k in range(self.extent):
+                vectors = [copies.fresh(c, {}, c.index, c.mask, c.slot) for c in tile]
+                parent.load(s, vectors, parent.enter(place, self.dim, str(k), [s.operand]))
+                self.held[s.out, k] = [c.values[s.out] for c in vectors]
+
+        def row(index: str, _: list[str]) -> list[str]:
+            inner = parent.enter(place, self.vector - 1, index, range(len(self.nest.operands)))
+            self.point([copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
+            return []
+
+        self.writer.loop(*self.rows, 1, [], row)
+
+    def _reduce(self, phase: ir.Phase, tile: list[Copy], place: Place) -> None:
+        """Also of a phase without reductions: its body, element after element."""
+        if self._is_long(phase):
+            found = self._in_loop(phase, tile, place)
+        else:
+            found = [self._element(phase, tile, place, str(k), self._held(k)) for k in range(self.extent)]
+        for number, copy in enumerate(tile):
+            for which, reduction in enumerate(phase.reductions):
+                total = reduce_tree.fold_few(reduction, copy.emit, [element[number][which] for element in found])
+                copy.values.update(zip(reduction.outs, reduce_tree.finish(reduction, copy.emit, total), strict=True))
+
+    def _held(self, k: int) -> list[tuple[int, list[Value]]]:
+        return [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
+
+    def _element(
+        self, phase: ir.Phase, tile: list[Copy], place: Place, index: str, held: list[tuple[int, list[Value]]]
+    ) -> list[list[Accumulators]]:
+        """The body at one element: for each vector the accumulators of every reduction."""
+        vectors = [copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
+        for number, copy in enumerate(vectors):
+            copy.values.update({out: known[number] for out, known in held})
+        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, copies.operands(phase.body)))
+        return [[reduce_tree.only(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
+
+    def _in_loop(self, phase: ir.Phase, tile: list[Copy], place: Place) -> list[list[list[Accumulators]]]:
+        """The same of all elements, by way of memory."""
+        writer, memory = self.writer, tile[0].memory
+        kept = [[reduce_tree.identities(r, c.emit) for r in phase.reductions] for c in tile]
+        dtypes = [value.dtype for groups in kept for value in reduce_tree.flat_accs(groups)]
+        words = [whole(dtype) for dtype in dtypes]
+        buffers = [writer.alloca(f"[{self.extent * self.parent.width} x {word}]") for word in words]
+
+        def slot(number: int, index: str) -> str:
+            return writer.element(words[number], buffers[number], writer.index("mul", index, str(self.parent.width)))
+
+        def body(index: str, _: list[str]) -> list[str]:
+            values = [
+                v for groups in self._element(phase, tile, place, index, []) for v in reduce_tree.flat_accs(groups)
+            ]
+            for number, value in enumerate(values):
+                memory.store(value, slot(number, index))
+            return []
+
+        writer.loop("0", str(self.extent), 1, [], body)
+        found = []
+        for k in range(self.extent):
+            values = [memory.load(dtype, slot(number, str(k))) for number, dtype in enumerate(dtypes)]
+            size = len(values) // len(tile)
+            parts = [values[at * size : (at + 1) * size] for at in range(len(tile))]
+            found.append([reduce_tree.group_accs(phase.reductions, part) for part in parts])
+        return found
