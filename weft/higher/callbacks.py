@@ -85,7 +85,7 @@ def _strong(value: Any) -> Any:
 
 def _checked(result: Any, aval: Any, index: int, name: str) -> np.ndarray:
     keys = dtypes.is_extended(aval.dtype) or dtypes.is_extended(getattr(result, "dtype", None))
-    value = result if keys and hasattr(result, "aval") else np.asarray(result)
+    value: Any = result if keys and hasattr(result, "aval") else np.asarray(result)
     if value.dtype == aval.dtype and value.shape == aval.shape:
         return avals.key_words(value) if keys else value
     for what, promised, actual in (

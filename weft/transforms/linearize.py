@@ -156,9 +156,9 @@ class Split(NamedTuple):
     residuals: tuple[tuple[str, Any], ...]  # ("input", index), ("result", index of known's), ("constant", array)
     out_live: tuple[bool, ...]
 
-    def find_residuals(self, inputs: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    def find_residuals(self, inputs: Sequence[Any], results: Sequence[Any] | dict[int, Any]) -> list[Any]:
         """The values of the residuals in one call."""
-        where = {"input": inputs, "result": results}
+        where: dict[str, Any] = {"input": inputs, "result": results}
         return [place if word == "constant" else where[word][place] for word, place in self.residuals]
 
 
