@@ -35,7 +35,7 @@ def test_what_is_written_to_a_numpy_array_later_changes_nothing() -> None:
 
 
 def test_masked_arrays_are_refused_where_the_mask_would_be_lost() -> None:
-    masked = np.ma.masked_array([1.0, 2.0, 3.0], [0, 1, 0])
+    masked = np.ma.masked_array(np.arange(1.0, 4.0), np.array([False, True, False]))
     uses: list[Callable[[], Any]] = [
         lambda: jnp.asarray(masked),
         lambda: weft.jit(lambda x: x)(masked),
