@@ -36,6 +36,22 @@ def test_aligned_numpy_memory_is_shared(dtype: Any) -> None:
     assert np.asarray(jnp.asarray(host, copy=False))[1, 2] == 1
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.complex64, ml_dtypes.bfloat16])
+def test_alignment_to_the_elements_is_enough(dtype: Any) -> None:
+    host = aligned(4097, dtype)[1:].reshape(64, 64)
+    host[:] = np.arange(4096).reshape(64, 64) % 7
+    shared = jnp.asarray(host, copy=False)
+    assert shared.unsafe_buffer_pointer() == host.ctypes.data
+    for function in (
+        lambda x: x + x,
+        lambda x: x.T.copy(),
+        lambda x: jnp.cumsum(x, 1),
+        lambda x: x.sum(0),
+        lambda x: x @ x,
+    ):
+        np.testing.assert_array_equal(np.asarray(weft.jit(function)(shared)), np.asarray(function(jnp.array(host))))
+
+
 def test_without_copy_false_numpy_memory_is_copied() -> None:
     host = aligned(16)
     copies = [jnp.asarray(host), jnp.asarray(host, copy=True), jnp.array(host), jnp.array(host, copy=False)]
@@ -62,8 +78,8 @@ def test_no_elements_need_no_copy() -> None:
     [
         ([1.0, 2.0], None), ((), None), (3, None), (2.5, np.float32), (np.float32(3), None), ([jnp.arange(3)], None),
         (jnp.arange(3), np.float32), (aligned(16), np.int32), (aligned(16, np.float64), None),
-        (aligned(17)[1:], None), (aligned(16)[::2], None), (aligned(16).reshape(4, 4).T, None),
-        (aligned(16).view(">f4"), None),
+        (aligned(68, np.uint8)[1:65].view(np.float32), None), (aligned(16)[::2], None),
+        (aligned(16).reshape(4, 4).T, None), (aligned(16).view(">f4"), None),
     ],
     ids=range(13),
 )  # fmt: skip

@@ -106,12 +106,13 @@ def constant(value: np.ndarray, weak_type: bool = False) -> Any:
 
 
 def as_array(x: Any) -> Any:
-    """``x`` as an array or tracer of its own type; a host scalar becomes a literal (weak if it is Python's)."""
+    """``x`` as an array or tracer of its own type; a host scalar becomes a literal (weak if it is a Python number)."""
     if getattr(x, "aval", None) is not None:
         return x
+    weak = is_weak(x) and not isinstance(x, bool)
     if not core.is_tracing() and not hasattr(x, "__jax_array__"):
-        return constant(np.asarray(x), is_weak(x))
-    return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=is_weak(x), sharding=None)
+        return constant(np.asarray(x), weak)
+    return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=weak, sharding=None)
 
 
 def _convert_array(x: Any, dtype: Any, weak_type: bool) -> Any:

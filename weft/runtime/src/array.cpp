@@ -304,10 +304,10 @@ void release_python_owner(void* owner) {
 
 // Owned Array on the ndarray's own memory, which it keeps alive; ValueError if layout or alignment forbid that.
 Array* alias_numpy(PyArrayObject* ndarray, ShapedArray* aval) {
-  bool aligned = reinterpret_cast<uintptr_t>(PyArray_DATA(ndarray)) % kAlignment == 0;
+  bool aligned = PyArray_ISALIGNED(ndarray);  // to its elements: kernels ask for no more
   if (!is_plain(ndarray) || !aligned) {
     PyErr_Format(PyExc_ValueError, "[array] copy=False, but the ndarray %s; a copy is needed",
-                 aligned ? "is not dense row-major memory in native byte order" : "is not aligned to 64 bytes");
+                 aligned ? "is not dense row-major memory in native byte order" : "is not aligned to its elements");
     return nullptr;
   }
   PyObject* owner = Py_NewRef(reinterpret_cast<PyObject*>(ndarray));
