@@ -508,6 +508,27 @@ print(runtime.memory_stats()["limit_bytes"])
     assert lines[3] == str(64 << 20)
 
 
+def test_donated_arrays_are_whole_after_a_call_that_found_no_memory() -> None:
+    code = """
+import weft, weft.numpy as jnp
+def f(x):
+    y = jnp.sort(jnp.sin(x))
+    return x * 2, jnp.cumsum(jnp.concatenate([y] * 4))
+x = jnp.ones(4 << 20)
+jitted = weft.jit(f, donate_argnums=0)
+compiled = jitted.lower(x).compile()
+for call in (jitted, jitted, compiled):
+    try:
+        call(x)
+    except MemoryError:
+        print(x.is_deleted(), float(x.sum()) == 4 << 20)
+small = x[:100]
+print(float(jitted(small)[0].sum()), small.is_deleted())
+"""
+    output = fresh_process(code, WEFT_MEMORY_LIMIT="64M", WEFT_CACHE="off", WEFT_CHECK="0")
+    assert output.splitlines() == ["False True"] * 3 + ["200.0 True"]
+
+
 @pytest.mark.parametrize("text", ["much", "-5M", "0", "5X", "5MM", "nan"])
 def test_an_illegal_memory_limit_is_an_error(text: str) -> None:
     process = subprocess.run(

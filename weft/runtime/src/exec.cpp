@@ -115,7 +115,7 @@ int make_outputs(const Plan& plan, const Operand* operands, const bool* donated,
 }
 
 int run_with_buffers(const Plan& plan, const Operand* operands, const bool* donated, Buffer** outputs, bool keep) {
-  if (make_outputs(plan, operands, donated, outputs) < 0) return -1;
+  if (make_outputs(plan, operands, donated, outputs) < 0) return kNotStarted;
   int32_t n_outputs = int32_t(plan.outputs.size());
   Buffer* arena = nullptr;
   int status = 0;
@@ -137,7 +137,7 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
       status = run_steps(plan, frame, keep);
     } else {
       set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");
-      status = -1;
+      status = kNotStarted;
     }
   }
   if (arena != nullptr) buffer_release(arena);
@@ -148,8 +148,8 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
 
 int launch(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs) {
   const Plan& plan = *executable->plan;
-  if (donated != nullptr && wait_for_inputs(plan, operands, donated) < 0) return -1;
-  if (make_outputs(plan, operands, donated, outputs) < 0) return -1;
+  if (donated != nullptr && wait_for_inputs(plan, operands, donated) < 0) return kNotStarted;
+  if (make_outputs(plan, operands, donated, outputs) < 0) return kNotStarted;
   int status = stream_launch(executable, operands, outputs);
   if (status < 0)
     for (size_t i = 0; i < plan.outputs.size(); ++i) buffer_release(outputs[i]);
@@ -167,7 +167,7 @@ int run_held(Executable* executable, const Operand* operands, const bool* donate
   if (on_stream) {
     status = launch(executable, operands, donated, outputs);
   } else {
-    status = wait_for_inputs(plan, operands, nullptr);
+    status = wait_for_inputs(plan, operands, nullptr) < 0 ? kNotStarted : 0;
     if (status == 0) status = run_with_buffers(plan, operands, donated, outputs, plan.cost_ns <= kInlineNs);
   }
   for (int32_t i = 0; i < plan.n_inputs; ++i)
@@ -234,7 +234,7 @@ int executable_run(Executable* executable, const Operand* operands, const bool* 
   const Plan& plan = *executable->plan;
   ++executable->runs;
   int ready = inputs_ready(plan, operands);
-  if (ready < 0) return -1;
+  if (ready < 0) return kNotStarted;
   bool at_once = ready == 1 && plan.cost_ns <= kInlineNs;
   if (at_once && !plan.has_python) return run_with_buffers(plan, operands, donated, outputs, true);
   // Python steps keep their order: they run here only if none can be waiting on the stream.
@@ -372,13 +372,11 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
     operands[i] = {array->buffer->data, array->buffer};
   }
   Small<Buffer*, kStackSlots> outputs(int32_t(plan.outputs.size()));
-  std::vector<Buffer*> given_up;  // donated arrays lose their buffers before anything else can run
-  for (int32_t i = 0; flags && i < plan.n_inputs; ++i) {
-    Array* array = reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs.get(), i));
-    if (flags[size_t(i)] && array->buffer != nullptr) given_up.push_back(std::exchange(array->buffer, nullptr));
-  }
+  Donation donation;
+  for (int32_t i = 0; flags && i < plan.n_inputs; ++i)
+    if (flags[size_t(i)]) donation.take(reinterpret_cast<Array*>(PyTuple_GET_ITEM(inputs.get(), i)));
   int status = executable_run(executable, operands.data(), flags.get(), outputs.data());
-  for (Buffer* buffer : given_up) buffer_release(buffer);
+  if (status == kNotStarted) donation.give_back();
   return status < 0 ? nullptr : wrap_outputs(plan, outputs.data());
 }
 

@@ -355,10 +355,11 @@ class Operands {
     for (uint32_t i = n_consts; i < count_; ++i) {
       const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
       if (!donated_[i] || leaf.kind != LeafKind::array) continue;
-      Array* array = reinterpret_cast<Array*>(leaf.object);
-      if (array->buffer != nullptr) owned_.push_back(std::exchange(array->buffer, nullptr));
+      donation_.take(reinterpret_cast<Array*>(leaf.object));
     }
   }
+
+  void give_back() { donation_.give_back(); }
 
   const Operand* data() const { return operands_; }
   const bool* donated() const { return donated_; }
@@ -372,6 +373,7 @@ class Operands {
   ScalarBytes* scalars_ = scalar_stack_;
   bool* donated_ = donated_stack_;
   std::vector<Buffer*> owned_;
+  Donation donation_;
 };
 
 // ---- results
@@ -423,8 +425,9 @@ PyObject* call_cached(Entry* entry, Signature& signature, bool* handled) {
     outputs = heap.get();
   }
   const bool* donated = cached->any_donated ? operands.donated() : nullptr;
-  return executable_run(cached->executable, operands.data(), donated, outputs) == 0 ? make_result(cached, outputs)
-                                                                                    : nullptr;
+  status = executable_run(cached->executable, operands.data(), donated, outputs);
+  if (status == kNotStarted) operands.give_back();
+  return status == 0 ? make_result(cached, outputs) : nullptr;
 }
 
 // Whether the program's inputs are the leaves this signature has; fills entry->order.
