@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import functools
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -34,7 +35,6 @@ SWITCHES = (
     "-disable-branch-fold",  # no equal tails
     "-disable-tail-duplicate",
     "-disable-early-taildup",
-    "-fast-isel",  # selects scalars, addresses and branches at once, without a graph for every block
     # without these 41 kernels of every family are the same to the bit: 3 to 5 % of the compile time
     "-disable-constant-hoisting",
     "-disable-early-ifcvt",
@@ -51,6 +51,9 @@ SWITCHES = (
     "-x86-early-ifcvt=0",
     "-x86-promote-anyext-load=0",
 )
+# Selects scalars, addresses and branches at once, without a graph for every block: 15 % of a first call. Loops of scalars
+# that numba compiles afterwards would be up to a quarter slower, so it is left off where numba is loaded already.
+FAST_SELECTION = "-fast-isel"
 
 PLACES = 8  # threads that compile at once; more would gain little over what they take in memory
 
@@ -73,7 +76,7 @@ class _Place:
 
 _places = [_Place(number) for number in range(PLACES)]
 _loading = threading.RLock()
-_switches = list(SWITCHES)  # not set yet: LLVM ends the process when one is set twice
+_switches = [*SWITCHES, FAST_SELECTION]  # not set yet: LLVM ends the process when one is set twice
 _locks = (*(place.lock for place in _places), _loading)  # in the order in which one thread takes them
 
 
@@ -111,7 +114,9 @@ def _binding() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     while _switches:
-        binding.set_option("weft", _switches.pop(0))
+        switch = _switches.pop(0)
+        if switch != FAST_SELECTION or "numba" not in sys.modules:
+            binding.set_option("weft", switch)
     return binding
 
 
