@@ -51,8 +51,8 @@ SWITCHES = (
     "-x86-early-ifcvt=0",
     "-x86-promote-anyext-load=0",
 )
-# Selects scalars, addresses and branches at once, without a graph for every block: 15 % of a first call. Loops of scalars
-# that numba compiles afterwards would be up to a quarter slower, so it is left off where numba is loaded already.
+# Selects scalars, addresses and branches at once, without a graph for every block: 15 % of a first call. Loops of
+# scalars that numba compiles afterwards would be up to a quarter slower: it is left off where numba is loaded already.
 FAST_SELECTION = "-fast-isel"
 
 PLACES = 8  # threads that compile at once; more would gain little over what they take in memory
