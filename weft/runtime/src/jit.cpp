@@ -354,8 +354,7 @@ class Operands {
     for (uint32_t i = 0; i < count_; ++i) donated_[i] = i >= n_consts && (*entry->cached->donated)[i - n_consts];
     for (uint32_t i = n_consts; i < count_; ++i) {
       const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
-      if (!donated_[i] || leaf.kind != LeafKind::array) continue;
-      donation_.take(reinterpret_cast<Array*>(leaf.object));
+      if (donated_[i] && leaf.kind == LeafKind::array) donation_.take(reinterpret_cast<Array*>(leaf.object));
     }
   }
 
