@@ -34,6 +34,11 @@ OPERANDS: dict[str, tuple[Any, ...]] = {
     "numpy.tensordot": (X, X, 1), "numpy.empty": ((2,),), "numpy.ones": ((2,),), "numpy.zeros": ((2,),),
     "random.categorical": (KEY, X), "random.pareto": (KEY, 1.0), "random.randint": (KEY, (2,), 0, 9),
     "random.rayleigh": (KEY, 1.0), "random.truncated_normal": (KEY, -1.0, 1.0), "random.triangular": (KEY, 0, 1, 2),
+    "random.ball": (KEY, 3), "random.beta": (KEY, 2.0, 3.0), "random.chisquare": (KEY, 3.0), "random.t": (KEY, 3.0),
+    "random.dirichlet": (KEY, X), "random.double_sided_maxwell": (KEY, 0.0, 1.0), "random.f": (KEY, 3.0, 4.0),
+    "random.gamma": (KEY, 2.0), "random.generalized_normal": (KEY, 2.0), "random.geometric": (KEY, 0.5),
+    "random.loggamma": (KEY, 2.0), "random.permutation": (KEY, X), "random.poisson": (KEY, 2.0),
+    "random.wald": (KEY, 2.0),
     "nn.initializers.ones": (KEY, (2,)), "nn.initializers.zeros": (KEY, (2,)), "numpy.percentile": (X, 50),
 }  # fmt: skip
 

@@ -52,6 +52,7 @@ def test_the_collector_is_as_it_was_after_a_compilation_and_after_a_failure(enab
         gc.enable()
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX's, where the oracle has been imported
 def test_a_child_forked_meanwhile_collects():
     def fork():
         child = os.fork()

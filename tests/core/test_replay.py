@@ -22,7 +22,7 @@ def program(expression: str, types: list[str]) -> tuple[str, list[str]]:
     function = eval(f"lambda {names}: (({expression}), ({expression}))", namespace)
     arguments = [weft.random.key(0) if text == "key" else differential.argument(text) for text in types]
     closed = weft.make_jaxpr(function)(*arguments)
-    return str(closed), [str(eqn.source_info) for eqn in closed.eqns]
+    return differential.normalized(str(closed)), [str(eqn.source_info) for eqn in closed.eqns]
 
 
 @pytest.mark.parametrize(("group", "row"), ROWS, ids=[f"{group}-{row}" for group, row in ROWS])
