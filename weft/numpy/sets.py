@@ -113,6 +113,7 @@ def unique(
 
 
 def _unique_host(ar: Any, wanted: tuple[bool, ...], axis: int | None, equal_nan: bool) -> Any:
+    # NumPy's stubs have an overload for each combination of literal flags, none for flags that are variables
     found: Any = np.unique(_comparable(ar), *wanted, axis=axis, equal_nan=equal_nan)  # type: ignore[call-overload]
     if not any(wanted):
         return _host(found, ar)

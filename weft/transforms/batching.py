@@ -60,7 +60,7 @@ class BatchTrace(Trace):
         self.axis = axis
 
     @property
-    def records_tangents(self) -> bool:  # type: ignore[override]
+    def records_tangents(self) -> bool:  # type: ignore[override] - a constant of other traces' classes
         return self.parent.records_tangents
 
     def owns(self, value: Any) -> bool:
