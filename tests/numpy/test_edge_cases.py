@@ -93,3 +93,26 @@ def test_context_managers_take_their_value_by_name() -> None:
     with weft.enable_x64(new_val=True), weft.disable_jit(disable=True):
         assert wnp.arange(2).dtype == np.int64
     assert wnp.arange(2).dtype == np.int32
+
+
+SIZED: dict[str, tuple[Call, list[Any]]] = {
+    "setxor1d of no size": (lambda m: m.setxor1d(m.arange(3), m.arange(4), size=0), [[]]),
+    "setdiff1d of no size": (lambda m: m.setdiff1d(m.arange(3), m.arange(2), size=0), [[]]),
+    "intersect1d of no size": (lambda m: m.intersect1d(m.arange(3), m.arange(4), False, True, size=0), [[], [], []]),
+    "intersect1d with nothing": (
+        lambda m: m.intersect1d(m.arange(3), m.arange(0), False, True, size=2, fill_value=9),
+        [[9, 9], [3, 3], [0, 0]],
+    ),
+    "unique of nothing": (
+        lambda m: m.unique(m.arange(0), True, True, True, size=2, fill_value=7), [[7, 7], [0, 0], [], [0, 0]],
+    ),
+    "unique of columns of nothing": (
+        lambda m: m.unique(m.zeros((0, 3)), True, True, True, axis=1, size=1), [[], [0], [0, 0, 0], [3]],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_sets_of_nothing_have_the_size_asked_for(name: str) -> None:
+    call, expected = SIZED[name]
+    assert [part.tolist() for part in weft.tree.leaves(weft.jit(lambda: call(wnp))())] == expected

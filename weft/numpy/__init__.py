@@ -182,6 +182,13 @@ from weft.numpy.elementary import (
     tan,
     tanh,
 )
+from weft.numpy.files import (
+    array_repr,
+    array_str,
+    load,
+    save,
+    savez,
+)
 from weft.numpy.grids import c_, mgrid, ogrid, r_
 from weft.numpy.joining import (
     append,
@@ -253,14 +260,6 @@ from weft.numpy.matrices import (
     triu_indices_from,
     unravel_index,
     vander,
-)
-from weft.numpy.membership import (
-    array_repr,
-    array_str,
-    isin,
-    load,
-    save,
-    savez,
 )
 from weft.numpy.padding import (
     pad,
@@ -411,6 +410,7 @@ from weft.numpy.selection import (
 )
 from weft.numpy.sets import (
     intersect1d,
+    isin,
     setdiff1d,
     setxor1d,
     union1d,

@@ -1,29 +1,34 @@
-"""Sets: unique and what is made of it, union, intersection, differences.
+"""Sets: unique and what is made of it, union, intersection, differences, membership.
 
 How many elements a set has is data: outside a trace NumPy counts them, in a trace ``size`` must say how many the result
 has. Rows are sorted, and the first of each run of equal ones is marked::
 
     unique([3, 1, 3], size=2)  ->  lexsort: 1 3 3, marks 1 1 0, nonzero(size=2): 0 1, elements 1 3
+
+Sets are joined with their members in front, so that equal ones are neighbours once sorted.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft.higher import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,
+    bins,
     calculus,
     creation,
     index_updates,
     indexing,
     joining,
     logic,
-    membership,
     promotion,
     rearrange,
     reductions,
@@ -31,6 +36,8 @@ from weft.numpy import (
     selection,
     sorting,
 )
+
+jit = jit_module.jit
 
 
 class UniqueAll(NamedTuple):
@@ -107,8 +114,7 @@ def unique(
         else:
             return _unique_host(ar, wanted, axis, equal_nan)
     members: int = core.concrete_or_error(int, size, "The error arose for the size argument of jnp.unique()")
-    found = _unique_sized(ar, axis, equal_nan, max(members, 0), fill_value)
-    result = [found[0], *(part for part, asked in zip(found[1:], wanted, strict=True) if asked)]
+    result, _ = _unique_sized(ar, axis, equal_nan, max(members, 0), fill_value, wanted)
     return result[0] if len(result) == 1 else tuple(result)
 
 
@@ -120,61 +126,125 @@ def _unique_host(ar: Any, wanted: tuple[bool, ...], axis: int | None, equal_nan:
     return (_host(found[0], ar), *map(_host_integers, found[1:]))
 
 
-def _rows(ar: Any, axis: int | None) -> tuple[Any, tuple[int, ...], int]:
-    """The members to compare as rows of a matrix, the shape of one, and the axis they lie along."""
-    if axis is None:
-        flat = rearrange.ravel(ar)
-        return lax.reshape(flat, (promotion.shape_of(flat)[0], 1)), (), 0
-    dim = axes.canonical_axis(axis, len(promotion.shape_of(ar)))
-    front = rearrange.moveaxis(ar, dim, 0)
-    count, *rest = promotion.shape_of(front)
-    return lax.reshape(front, (count, int(np.prod(rest)))), tuple(rest), dim
-
-
-def _unique_sized(ar: Any, axis: int | None, equal_nan: bool, size: int, fill_value: Any) -> list[Any]:
-    """Members, first positions, numbers of members, counts: of ``size`` members."""
-    rows, rest, dim = _rows(promotion.as_array(ar), axis)
-    count, width = promotion.shape_of(rows)
-    if not count or not width:
-        if count == 0 and size:
-            raise ValueError("jnp.unique(): size is nonzero, but the array is empty")
-        members = lax.full_like(rows, 0, shape=(size, width))
-        empty = creation.zeros(size, int)
-        inverse = creation.zeros(count, int)
-        return [_member_axes(members, rest, dim, axis), empty, inverse, empty]
-    order = sorting.lexsort(rearrange.transpose(rows)[::-1])
-    ordered = indexing.index(rows, order)
-    marks = _first_of_runs(ordered, equal_nan)
-    places = searching.nonzero(marks, size=size)[0]
-    missing = _missing(marks, size)
-    members = indexing.index(ordered, places)
-    if fill_value is not None:
-        fill = creation.asarray(fill_value, dtype=promotion.dtype_of(rows))
-        members = selection.where(lax.expand_dims(missing, (1,)), fill, members)
-    else:
-        members = selection.where(lax.expand_dims(missing, (1,)), ordered[0], members)
-    first = indexing.index(order, selection.where(missing, 0, places))
-    numbers = arithmetic.subtract(reductions.cumsum(marks), 1)
-    inverse = index_updates.IndexUpdate(creation.zeros_like(numbers), order).set(numbers)
-    if axis is None:
-        inverse = lax.reshape(inverse, promotion.shape_of(ar))
-    ends = searching.nonzero(marks, size=size + 1, fill_value=count)[0]
-    return [_member_axes(members, rest, dim, axis), first, inverse, calculus.diff(ends)]
-
-
-def _member_axes(members: Any, rest: tuple[int, ...], dim: int, axis: int | None) -> Any:
-    shaped = lax.reshape(members, (promotion.shape_of(members)[0], *rest))
-    return shaped if axis is None else rearrange.moveaxis(shaped, 0, dim)
-
-
-def _first_of_runs(ordered: Any, equal_nan: bool) -> Any:
-    """Which rows differ from the row before."""
-    above, below = ordered[:-1], ordered[1:]
+@functools.partial(jit, static_argnames=("axis", "equal_nan"))
+def _unique_sorted_mask(ar: Any, *, axis: int, equal_nan: bool) -> tuple[Any, Any, Any]:
+    """The slices along ``axis`` in order, which of them are the first of equal ones, and where each was."""
+    slices = rearrange.moveaxis(promotion.as_array(ar), axis, 0)
+    dtype = promotion.dtype_of(slices)
+    if equal_nan and dtypes.issubdtype(dtype, np.complexfloating):  # one NaN, whatever its parts
+        slices = selection.where(logic.isnan(slices), np.asarray(np.nan, dtype), slices)
+    count, *rest = promotion.shape_of(slices)
+    width = math.prod(rest)
+    rows = rearrange.reshape(slices, (count, width))
+    order = sorting.lexsort(rearrange.transpose(rows)[::-1]) if width else creation.arange(count)
+    ordered = indexing.index(slices, order)
+    if not count:
+        return ordered, creation.zeros(0, bool), order
+    marks = creation.ones(count, bool)
+    below, above = ordered[1:], ordered[:-1]
     differs = logic.not_equal(below, above)
-    if equal_nan and dtypes.issubdtype(promotion.dtype_of(ordered), np.inexact):
+    if equal_nan and dtypes.issubdtype(dtype, np.inexact):
         both = logic.logical_and(logic.not_equal(below, below), logic.not_equal(above, above))
         differs = logic.logical_and(differs, logic.logical_not(both))
-    return lax.concatenate([creation.ones(1, bool), reductions.any(differs, axis=1)], 0)
+    changed = reductions.any(differs, axis=tuple(range(1, len(rest) + 1)))
+    return ordered, index_updates.IndexUpdate(marks, slice(1, None)).set(changed), order
+
+
+def _unique_sized(
+    ar: Any, axis: int | None, equal_nan: bool, size: int, fill_value: Any, wanted: tuple[bool, ...]
+) -> tuple[list[Any], Any]:
+    """``size`` members, then what is ``wanted`` of first positions, numbers of members and counts; the marks."""
+    shape = promotion.shape_of(ar)
+    flat = rearrange.ravel(ar) if axis is None else promotion.as_array(ar)
+    dim = 0 if axis is None else axes.canonical_axis(axis, len(shape))
+    count = promotion.shape_of(flat)[dim]
+    ordered, marks, order = _unique_sorted_mask(flat, axis=dim, equal_nan=equal_nan)
+    places = searching.nonzero(marks, size=size)[0]
+    members = indexing.index(ordered, places) if count else _nothing(ordered, size, fill_value)
+    if fill_value is not None and count:
+        real = lax.lt(creation.arange(size), reductions.sum(marks))
+        fill = creation.asarray(fill_value, dtype=promotion.dtype_of(ordered))
+        real = lax.expand_dims(real, tuple(range(1, len(promotion.shape_of(ordered)))))
+        members = selection.where(real, members, fill)
+    result = [rearrange.moveaxis(members, 0, dim)]
+    if wanted[0]:
+        result.append(indexing.index(order, places) if count else places)
+    if wanted[1]:
+        numbers = arithmetic.subtract(reductions.cumsum(marks), 1)
+        inverse = index_updates.IndexUpdate(creation.zeros_like(order), order).set(numbers)
+        result.append(rearrange.reshape(inverse, shape) if axis is None else inverse)
+    if wanted[2]:
+        result.append(_run_lengths(marks, size) if count else places)
+    return result, marks
+
+
+def _nothing(ordered: Any, size: int, fill_value: Any) -> Any:
+    """``size`` members of an empty array."""
+    if not size:
+        return ordered
+    if fill_value is None:
+        raise ValueError("jnp.unique: for zero-sized input with nonzero size argument, fill_value must be specified")
+    return creation.full((size, *promotion.shape_of(ordered)[1:]), fill_value, promotion.dtype_of(ordered))
+
+
+def _run_lengths(marks: Any, size: int) -> Any:
+    """How far each of the first ``size`` marks is from the next, or from the end; 0 where there is none."""
+    count = promotion.shape_of(marks)[0]
+    starts = searching.nonzero(marks, size=size + 1)[0]
+    ends = selection.where(starts[1:], starts[1:], count)
+    return calculus.diff(index_updates.IndexUpdate(starts, slice(1, None)).set(ends))
+
+
+def isin(
+    element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False, *, method: str = "auto"
+) -> Any:
+    """Whether each element is among ``test_elements`` (or is not, with ``invert``); NaN is never.
+
+    ``method``: "compare_all" (the default, "auto") compares all with all in one kernel, "binary_search" sorts
+    ``test_elements``, "sort" sorts both together. ``assume_unique`` spares "sort" a step.
+
+    >>> isin(2, np.array([1, 2])).item()
+    True
+    """
+    promotion.check_arraylike("isin", element, test_elements)
+    if method not in ("auto", "compare_all", "binary_search", "sort"):
+        raise ValueError(f"method={method!r} is not supported")
+    shape = promotion.shape_of(element)
+    found = _in1d(element, test_elements, assume_unique=bool(assume_unique), invert=bool(invert), method=method)
+    return rearrange.reshape(found, shape)
+
+
+@functools.partial(jit, static_argnames=("assume_unique", "invert", "method"))
+def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool, method: str) -> Any:
+    element, test_elements = promotion.promote_dtypes(element, test_elements)
+    element, test_elements = rearrange.ravel(element), rearrange.ravel(test_elements)
+    lengths = [promotion.shape_of(array)[0] for array in (element, test_elements)]
+    if 0 in lengths:
+        return lax.full((lengths[0],), invert, np.bool_)
+    if method == "sort":
+        return _in1d_sorted(element, test_elements, assume_unique, invert)
+    compare = lax.ne if invert else lax.eq
+    if method == "binary_search" and not dtypes.issubdtype(promotion.dtype_of(element), np.complexfloating):
+        ordered = lax.sort(test_elements)
+        return compare(element, indexing.index(ordered, bins.searchsorted(ordered, element)))
+    compared = compare(lax.expand_dims(element, (1,)), lax.expand_dims(test_elements, (0,)))
+    return (reductions.all if invert else reductions.any)(compared, axis=1)
+
+
+def _in1d_sorted(element: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
+    """Of members that are sorted together with the test elements, which have an equal one behind them."""
+    members, numbers = element, None
+    if not assume_unique:
+        fill = reductions.max(test_elements)
+        count = promotion.shape_of(element)[0]
+        members, numbers = unique(element, return_inverse=True, size=count, fill_value=fill)
+    joined = joining.concatenate([members, test_elements])
+    ordered, order = lax.sort((joined, creation.arange(promotion.shape_of(joined)[0])), num_keys=1)
+    found = lax.full(promotion.shape_of(members), invert, np.bool_)
+    places = order[:-1]
+    compare = lax.ne if invert else lax.eq
+    found = index_updates.IndexUpdate(found, places).set(compare(ordered[1:], ordered[:-1]))
+    return found if assume_unique else indexing.index(found, numbers)
 
 
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> UniqueAll:
@@ -214,19 +284,38 @@ def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = No
     return unique(joining.concatenate((first, second)), size=size, fill_value=fill_value)
 
 
-def _sized_members(candidates: Any, marks: Any, size: int, fill_value: Any) -> Any:
-    """The marked ones of sorted candidates."""
-    places = searching.nonzero(marks, size=size)[0]
-    members = indexing.index(candidates, places)
-    if not size:
-        return members
-    fill = members[0] if fill_value is None else creation.asarray(fill_value, dtype=promotion.dtype_of(candidates))
-    return selection.where(_missing(marks, size), fill, members)
+def _joined_members(first: Any, second: Any, fill_value: Any) -> tuple[Any, list[Any], Any, Any]:
+    """The members of both arrays, those of the second behind those of the first, then anything.
+
+    Further the first positions of each array's members, and how many members the first and the second have.
+    """
+    arrays = first, second
+    total = sum(promotion.shape_of(array)[0] for array in arrays)
+    found, counts = [], []
+    wanted = fill_value is not None, False, False
+    for array in arrays:
+        parts, marks = _unique_sized(array, None, True, promotion.shape_of(array)[0], fill_value, wanted)
+        found.append(parts)
+        counts.append(reductions.sum(marks))
+    joined = lax.full((total,), 0, promotion.dtype_of(first))
+    joined = lax.dynamic_update_slice(joined, found[0][0], (0,))
+    joined = lax.dynamic_update_slice(joined, found[1][0], (counts[0],))
+    return joined, [parts[-1] for parts in found], *counts
 
 
-def _missing(marks: Any, size: int) -> Any:
-    """Which of ``size`` places are beyond the number of marks."""
-    return lax.ge(creation.arange(size), reductions.sum(marks))
+def _picked(ordered: Any, marks: Any, size: int, fill_value: Any) -> tuple[Any, Any, Any]:
+    """The marked elements, filled up to ``size`` (by default with the least), their places, which are real."""
+    count = promotion.shape_of(ordered)[0]
+    number = reductions.sum(marks)
+    places = searching.nonzero(marks, size=size, fill_value=count)[0]
+    picked = _or_fill(ordered, places, 0)
+
+    if fill_value is not None:
+        return selection.where(lax.lt(creation.arange(size), number), picked, fill_value), places, number
+    for least_or_most in (reductions.max, reductions.min):  # the 0 of what is missing is above or below the real ones
+        real = lax.lt(creation.arange(size), number)
+        picked = selection.where(real, picked, least_or_most(picked))
+    return picked, places, number
 
 
 def setdiff1d(
@@ -234,7 +323,8 @@ def setdiff1d(
 ) -> Any:
     """The different elements of ``ar1`` that are not in ``ar2``, in order.
 
-    In a trace ``size`` must be given; what is missing is ``fill_value`` (0).
+    In a trace ``size`` must be given; what is missing is ``fill_value`` (0). There an array of NaN alone keeps all of
+    them, as in JAX.
 
     >>> setdiff1d(weft.numpy.array([1, 2, 3]), weft.numpy.array([2])).tolist()
     [1, 3]
@@ -242,15 +332,21 @@ def setdiff1d(
     promotion.check_arraylike("setdiff1d", ar1, ar2)
     if _needs_values("setdiff1d", size, ar1, ar2):
         return _host(np.setdiff1d(_comparable(ar1), _comparable(ar2), assume_unique), ar1)
-    flat = rearrange.ravel(ar1)
-    absent = logic.logical_not(membership.isin(flat, ar2))
-    fill_value = 0 if fill_value is None else fill_value
-    if assume_unique:
-        return _sized_members(flat, absent, int(size or 0), fill_value)
-    ordered = sorting.sort(flat)
-    absent = logic.logical_not(membership.isin(ordered, ar2))
-    marks = logic.logical_and(_first_of_runs(lax.expand_dims(ordered, (1,)), True), absent)
-    return _sized_members(ordered, marks, int(size or 0), fill_value)
+    dtype = promotion.dtype_of(ar1)
+    fill = creation.asarray(0 if fill_value is None else fill_value, dtype=dtype)
+    candidates = rearrange.ravel(ar1)
+    count, size = promotion.shape_of(candidates)[0], int(size)
+    if not count:
+        return lax.full((size,), fill, dtype)
+    if not assume_unique:
+        candidates = unique(candidates, size=count)
+    absent = isin(candidates, ar2, invert=True)
+    if not assume_unique:  # the first member fills up
+        members = arithmetic.subtract(count + 1, reductions.sum(logic.equal(candidates, candidates[0])))
+        absent = selection.where(lax.lt(creation.arange(count), members), absent, False)
+    real = lax.lt(creation.arange(size), reductions.sum(absent))
+    places = searching.nonzero(absent, size=size)[0]
+    return selection.where(real, indexing.index(candidates, places), fill)
 
 
 def setxor1d(
@@ -266,10 +362,33 @@ def setxor1d(
     first, second = _flat_pair("setxor1d", ar1, ar2)
     if _needs_values("setxor1d", size, ar1, ar2):
         return _host(np.setxor1d(_comparable(first), _comparable(second), assume_unique), first)
-    ordered = sorting.sort(joining.concatenate((first, second)))
-    alone = logic.logical_not(logic.logical_and(membership.isin(ordered, first), membership.isin(ordered, second)))
-    marks = logic.logical_and(_first_of_runs(lax.expand_dims(ordered, (1,)), True), alone)
-    return _sized_members(ordered, marks, int(size or 0), fill_value)
+    size = int(size)
+    if not size:
+        return lax.full((0,), 0, promotion.dtype_of(first))
+    return _setxor1d_size(first, second, fill_value, assume_unique=bool(assume_unique), size=size)
+
+
+@functools.partial(jit, static_argnames=("assume_unique", "size"))
+def _setxor1d_size(first: Any, second: Any, fill_value: Any, *, assume_unique: bool, size: int) -> Any:
+    if assume_unique:
+        joined = joining.concatenate((first, second))
+        ordered = sorting.sort(joining.concatenate((first, second)))
+        borders = _between(logic.not_equal(ordered[1:], ordered[:-1]), True)
+    else:
+        joined, _, *counts = _joined_members(first, second, None)
+        number = arithmetic.add(*counts)
+        total = promotion.shape_of(joined)[0]
+        real = lax.lt(creation.arange(total + 1), arithmetic.add(number, 1))
+        _, ordered = lax.sort((logic.logical_not(real[1:]), joined), num_keys=2)
+        borders = _between(logic.not_equal(ordered[1:], ordered[:-1]), False)
+        borders = index_updates.IndexUpdate(borders, number).set(True)
+        borders = logic.logical_and(real, borders)
+    return _picked(ordered, logic.logical_and(borders[1:], borders[:-1]), size, fill_value)[0]
+
+
+def _between(marks: Any, last: bool) -> Any:
+    """Marks with one before them, which is set, and one behind."""
+    return joining.concatenate([rearrange.ravel(True), marks, rearrange.ravel(last)])
 
 
 def intersect1d(
@@ -290,17 +409,52 @@ def intersect1d(
         if not return_indices:
             return _host(found, first)
         return (_host(found[0], first), *map(_host_integers, found[1:]))
-    ordered = sorting.sort(first)
-    marks = logic.logical_and(_first_of_runs(lax.expand_dims(ordered, (1,)), True), membership.isin(ordered, second))
-    count = int(size or 0)
-    members = _sized_members(ordered, marks, count, fill_value)
+    size, assume_unique = int(size), bool(assume_unique)
+    lengths = [promotion.shape_of(array)[0] for array in (first, second)]
+    fill_value = None if fill_value is None else np.asarray(fill_value).item()
+    if not size or 0 in lengths:
+        members = lax.full((size,), 0 if fill_value is None else fill_value, promotion.dtype_of(first))
+        return (members, *[creation.full(size, length, int) for length in lengths]) if return_indices else members
+    found = _intersect1d_size(
+        first, second, assume_unique=assume_unique, fill_value=fill_value, size=size,
+        return_indices=bool(return_indices),
+    )  # fmt: skip
+    return found if return_indices else found[0]
+
+
+@functools.partial(jit, static_argnames=("assume_unique", "fill_value", "size", "return_indices"))
+def _intersect1d_size(
+    first: Any, second: Any, *, assume_unique: bool, fill_value: Any, size: int, return_indices: bool
+) -> tuple[Any, ...]:
+    """The members of both arrays; with ``return_indices`` their first positions."""
+    arrays = first, second
+    lengths = [promotion.shape_of(array)[0] for array in arrays]
+    if assume_unique:
+        origins = [creation.arange(length) for length in lengths]
+        start: Any = lengths[0]
+        joined = joining.concatenate(arrays)
+        ordered, order = lax.sort((joined, creation.arange(sum(lengths))), num_keys=1)
+        real = creation.ones(sum(lengths), bool)
+    else:
+        joined, origins, start, number = _joined_members(first, second, 0)
+        real = lax.lt(creation.arange(sum(lengths)), arithmetic.add(start, number))
+        keys = logic.logical_not(real), joined, creation.arange(sum(lengths))
+        _, ordered, order = lax.sort(keys, num_keys=2)
+    twice = logic.logical_and(logic.equal(ordered[1:], ordered[:-1]), real[1:])
+    members, places, number = _picked(ordered, twice, size, fill_value)
     if not return_indices:
-        return members
-    missing = _missing(marks, count)
-    return members, _first_places(members, first, missing), _first_places(members, second, missing)
+        return (members,)
+
+    def positions(found: Any, length: int) -> Any:
+        return selection.where(lax.lt(creation.arange(size), number), found, length)
+
+    found = [positions(_or_fill(order, places, lengths[0]), lengths[0])]
+    behind = arithmetic.subtract(_or_fill(order, arithmetic.add(places, 1), lengths[1]), start)
+    found.append(positions(behind, lengths[1]))
+    if not assume_unique:
+        found = [_or_fill(*each) for each in zip(origins, found, lengths, strict=True)]
+    return members, *found
 
 
-def _first_places(members: Any, array: Any, missing: Any) -> Any:
-    """Where in an array each member is first; its length for what is missing."""
-    found = reductions.argmax(logic.equal(lax.expand_dims(members, (1,)), array), axis=1)
-    return selection.where(missing, promotion.shape_of(array)[0], found)
+def _or_fill(array: Any, places: Any, fill_value: Any) -> Any:
+    return indexing.get(array, places, mode="fill", fill_value=fill_value)
