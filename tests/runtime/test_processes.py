@@ -79,16 +79,16 @@ print("forks", count)
 """
 
 
-def python(code: str, *arguments: str, timeout: float = 300, **environment: str) -> str:
-    return run("-c", code, *arguments, timeout=timeout, **environment)
+def python(code: str, *arguments: str, timeout: float = 300, status: int = 0) -> str:
+    return run("-c", code, *arguments, timeout=timeout, status=status)
 
 
-def run(*arguments: str, timeout: float = 300, **environment: str) -> str:
+def run(*arguments: str, timeout: float = 300, status: int = 0) -> str:
     process = subprocess.run(
         [sys.executable, *arguments],
-        capture_output=True, text=True, timeout=timeout, env={**os.environ, "WEFT_CHECK": "0", **environment},
+        capture_output=True, text=True, timeout=timeout, env={**os.environ, "WEFT_CHECK": "0"},
     )  # fmt: skip
-    assert process.returncode == 0, process.stderr + process.stdout
+    assert process.returncode == status, process.stderr + process.stdout
     return process.stdout.strip()
 
 
@@ -189,6 +189,87 @@ large = jnp.ones(3_000_000)
 f(large)
 """
     python(start + EXITS[name], timeout=60)
+
+
+ENDED = """
+import functools, sys, threading, time, types
+import numpy as np
+import weft, weft.numpy as jnp
+
+class Static:
+    __hash__ = lambda self: 1
+    __eq__ = lambda self, other: True
+    __del__ = lambda self, print=print: print("deleted")
+
+class Lingering:  # ends while the interpreter finalises: whoever sleeps asks for the GIL meanwhile
+    __del__ = lambda self, sleep=time.sleep: sleep(0.6)
+
+def slow(x):
+    f.clear_cache()  # the call holds the last references of its entry from now on
+    inside.set()
+    time.sleep(0.3)
+    return x
+
+@functools.partial(weft.jit, static_argnums=0)
+def f(static, x):
+    return weft.pure_callback(slow, weft.ShapeDtypeStruct((), np.float32), x)
+
+inside = threading.Event()
+f(Static(), 1.0).block_until_ready()
+inside.clear()
+print("first")
+threading.Thread(target=lambda: f(Static(), 1.0), daemon=True).start()
+inside.wait()
+sys.modules["lingering"] = types.ModuleType("lingering")
+sys.modules["lingering"].value = Lingering()
+print("last")
+sys.exit(7)
+"""
+
+
+def test_a_thread_that_the_interpreter_ends_runs_no_destructors() -> None:
+    assert python(ENDED, status=7, timeout=60).endswith("last")
+
+
+CROWD = """
+import sys, threading, time
+import numpy as np
+import weft, weft.numpy as jnp
+
+f = weft.jit(lambda tree, x: {k: jnp.sum(jnp.sin(x) * 2 + v) for k, v in tree.items()})
+called = weft.jit(lambda x: weft.pure_callback(lambda v: v, weft.ShapeDtypeStruct((), np.float32), jnp.sum(x)))
+donated = weft.jit(lambda x: jnp.cos(x), donate_argnums=0)
+looped = weft.jit(lambda x: weft.lax.fori_loop(0, 10_000, lambda i, x: x * 0.5 + i, x))
+x = jnp.ones(300_000)
+tree = {str(k): float(k) for k in range(8)}
+calls = [
+    lambda: f(tree, x),
+    lambda: called(x).block_until_ready(),
+    lambda: donated(jnp.asarray(np.ones(100_000, np.float32))).block_until_ready(),
+    lambda: looped(1.0).block_until_ready(),
+    lambda: np.asarray(x + 1),
+    lambda: weft.jit(lambda x: x * time.perf_counter_ns())(1.0),
+]
+for call in calls:
+    call()
+ready = threading.Barrier(len(calls) + 1)
+
+def work(call):
+    ready.wait()
+    while True:
+        call()
+
+for call in calls:
+    threading.Thread(target=work, args=(call,), daemon=True).start()
+ready.wait()
+time.sleep(float(sys.argv[1]))
+sys.exit(7)
+"""
+
+
+def test_daemon_threads_do_not_hinder_the_exit() -> None:
+    for number in range(100 if LONG else 3):
+        assert python(CROWD, str(number % 7 * 0.01), status=7, timeout=60) == ""
 
 
 def test_thread_pools() -> None:
