@@ -144,8 +144,8 @@ def interrupted():
     global dependent
     timer = threading.Timer(0.01, lambda: os.kill(os.getpid(), signal.SIGINT))
     dependent = f(f(f(dependent)))  # to allocate the results may take as long as to compute them
-    timer.start()
     try:
+        timer.start()
         dependent.block_until_ready()
         time.sleep(10)
     except KeyboardInterrupt:

@@ -412,7 +412,8 @@ PyObject* py_treedef_tuple(PyObject*, PyObject* treedefs) {
 PyObject* treedef_reduce(PyObject* self, PyObject*) {
   PyTreeDef* treedef = as_treedef(self);
   Ref state = steal(PyList_New(Py_SIZE(self)));
-  for (Py_ssize_t i = 0; state && i < Py_SIZE(self); ++i) {
+  if (!state) return nullptr;
+  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) {
     const Node& node = treedef->nodes[i];
     bool named = node.kind == NodeKind::kNamedTuple;
     PyObject* type = node.kind == NodeKind::kLeaf ? Py_None : node_type(node);
@@ -422,7 +423,7 @@ PyObject* treedef_reduce(PyObject* self, PyObject*) {
     PyList_SET_ITEM(state.get(), i, entry);
   }
   Ref maker = steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(PyTreeDefType), "_from_state"));
-  return state && maker ? Py_BuildValue("O(O)", maker.get(), state.get()) : nullptr;
+  return maker ? Py_BuildValue("O(O)", maker.get(), state.get()) : nullptr;
 }
 
 PyObject* treedef_from_state(PyObject*, PyObject* state) {
