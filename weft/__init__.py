@@ -6,52 +6,55 @@ JAX and not built yet exists and raises NotImplementedError naming itself.
 
 from __future__ import annotations
 
-from typing import Any
+from weft import collector
 
-from weft import api, config, dtypes, errors, lazy, runtime, tree, tree_util, unbuilt
-from weft.api import (
-    clear_caches,
-    ensure_compile_time_eval,
-    eval_shape,
-    make_jaxpr,
-    print_environment_info,
-    threads,
-    typeof,
-)
-from weft.array import Array, live_arrays
-from weft.core import trace
-from weft.higher import jit as jit_module
-from weft.higher import loop_derivatives as _loop_derivatives
-from weft.higher.callbacks import pure_callback
-from weft.higher.calls import named_call, named_scope
-from weft.higher.checkpoint import checkpoint
-from weft.higher.custom_jvp import custom_jvp
-from weft.higher.custom_vjp import closure_convert, custom_gradient, custom_vjp
-from weft.higher.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
-from weft.higher.devices import (
-    Device,
-    Shard,
-    default_backend,
-    device_count,
-    devices,
-    local_device_count,
-    local_devices,
-    process_count,
-    process_index,
-    process_indices,
-)
-from weft.higher.gradients import grad, value_and_grad
-from weft.higher.jacobians import hessian, jacfwd, jacobian, jacrev
-from weft.higher.jit import jit
-from weft.higher.placement import (
-    block_until_ready,
-    copy_to_host_async,
-    device_get,
-    device_put,
-    effects_barrier,
-)
-from weft.higher.struct import ShapeDtypeStruct
-from weft.higher.vectorize import vmap
+with collector.resting(lasting=True):
+    from typing import Any
+
+    from weft import api, config, dtypes, errors, lazy, runtime, tree, tree_util, unbuilt
+    from weft.api import (
+        clear_caches,
+        ensure_compile_time_eval,
+        eval_shape,
+        make_jaxpr,
+        print_environment_info,
+        threads,
+        typeof,
+    )
+    from weft.array import Array, live_arrays
+    from weft.core import trace
+    from weft.higher import jit as jit_module
+    from weft.higher import loop_derivatives as _loop_derivatives
+    from weft.higher.callbacks import pure_callback
+    from weft.higher.calls import named_call, named_scope
+    from weft.higher.checkpoint import checkpoint
+    from weft.higher.custom_jvp import custom_jvp
+    from weft.higher.custom_vjp import closure_convert, custom_gradient, custom_vjp
+    from weft.higher.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
+    from weft.higher.devices import (
+        Device,
+        Shard,
+        default_backend,
+        device_count,
+        devices,
+        local_device_count,
+        local_devices,
+        process_count,
+        process_index,
+        process_indices,
+    )
+    from weft.higher.gradients import grad, value_and_grad
+    from weft.higher.jacobians import hessian, jacfwd, jacobian, jacrev
+    from weft.higher.jit import jit
+    from weft.higher.placement import (
+        block_until_ready,
+        copy_to_host_async,
+        device_get,
+        device_put,
+        effects_barrier,
+    )
+    from weft.higher.struct import ShapeDtypeStruct
+    from weft.higher.vectorize import vmap
 
 __version__ = api.VERSION
 

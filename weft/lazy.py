@@ -9,7 +9,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from weft import collector
+
 MODULES = {
+    "dataclasses": "dataclasses",
     "difflib": "difflib",
     "hashlib": "hashlib",
     "logging": "logging",
@@ -35,11 +38,13 @@ MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module 'weft.lazy' has no attribute {name!r}")
-    module = importlib.import_module(MODULES[name])
+    with collector.resting(lasting=True):
+        module = importlib.import_module(MODULES[name])
     globals()[name] = module
     return module
 
 
 def submodule(name: str) -> Any:
     """A module of weft that is loaded when first used."""
-    return importlib.import_module(name)
+    with collector.resting(lasting=True):
+        return importlib.import_module(name)

@@ -9,7 +9,6 @@ classes, and the errors that say at which key path two trees differ. Dictionarie
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -426,12 +425,12 @@ def register_dataclass(
             f"Got {data_fields=} {meta_fields=}."
         )
     if data_fields is None or meta_fields is None:
-        if not dataclasses.is_dataclass(nodetype):
+        if not lazy.dataclasses.is_dataclass(nodetype):
             raise TypeError(
                 "register_dataclass: data_fields and meta_fields are required when nodetype is not a dataclass. "
                 f"Got {nodetype=}."
             )
-        fields = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
+        fields = [f for f in lazy.dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         data_fields = [f.name for f in fields if not f.metadata.get("static", False)]
         meta_fields = [f.name for f in fields if f.metadata.get("static", False)]
     _check_fields(nodetype, set(data_fields), set(meta_fields), set(drop_fields))
@@ -442,9 +441,9 @@ def register_dataclass(
 def _check_fields(nodetype: type, data: set[str], meta: set[str], dropped: set[str]) -> None:
     if data & meta:
         raise ValueError(f"data_fields and meta_fields must not overlap. Overlapping fields: {data & meta}.")
-    if not dataclasses.is_dataclass(nodetype):
+    if not lazy.dataclasses.is_dataclass(nodetype):
         return
-    init_fields = {field.name for field in dataclasses.fields(nodetype) if field.init}
+    init_fields = {field.name for field in lazy.dataclasses.fields(nodetype) if field.init}
     complaint = "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only them."
     if missing := init_fields - data - meta - dropped:
         raise ValueError(f"{complaint} Missing fields: {missing}. Add them to drop_fields to suppress this error.")
@@ -455,7 +454,7 @@ def _check_fields(nodetype: type, data: set[str], meta: set[str], dropped: set[s
 def static(**kwargs: Any) -> Any:
     """A dataclass field that ``register_dataclass`` makes part of the structure; takes ``dataclasses.field``'s."""
     metadata = {**(kwargs.pop("metadata", None) or {}), "static": True}
-    return dataclasses.field(metadata=metadata, **kwargs)
+    return lazy.dataclasses.field(metadata=metadata, **kwargs)
 
 
 class Partial(functools.partial):

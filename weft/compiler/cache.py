@@ -12,13 +12,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import codegen, config, runtime, target
 from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.budget import BUDGET
 from weft.loops import ir
+from weft.record import NamedTuple
 
 _STATEMENT_BYTES = 600  # measured: what a statement of a nest weighs beside its machine code
 Key = tuple[ir.Nest, str]

@@ -15,20 +15,20 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from weft import codegen, config, errors, runtime, target
+from weft import codegen, collector, config, errors, runtime, target
 from weft.compiler import buffers, cache, edges, flat, fuse, plan, progress, recall, simplify
 from weft.compiler.cache import KERNELS
-from weft.compiler.collector import without_collections
 from weft.compiler.stages import Stages
 from weft.core.budget import BUDGET
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.loops import lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
+from weft.record import NamedTuple
 
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
@@ -238,7 +238,8 @@ def compile_new(
     start = time.perf_counter()
     stages = Stages(name)
     program = Program(name, closed, stages)
-    kernels, lowered = without_collections(_kernels, program, described, like)
+    with collector.resting():
+        kernels, lowered = _kernels(program, described, like)
     constvars = closed.jaxpr.constvars
     if program.forms is not None:
         simplified = program.forms.simplified

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import config
 from weft.core.effects import Effect
 from weft.core.jaxpr import jaxprs_in_params
+from weft.record import NamedTuple
 
 
 class Axis(NamedTuple):

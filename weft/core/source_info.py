@@ -14,7 +14,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
-from typing import NamedTuple
+
+from weft.record import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a user's program that travels with weft

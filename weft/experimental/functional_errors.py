@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from weft import lax, runtime, tree_util
 from weft import numpy as jnp
 from weft.core import effects, source_info
 from weft.core.avals import get_aval
-from weft.record import Record
+from weft.record import NamedTuple, Record
 
 _next_code = itertools.count(1)
 

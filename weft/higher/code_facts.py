@@ -13,7 +13,9 @@ import dis
 import inspect
 import sys
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any
+
+from weft.record import NamedTuple
 
 
 class Read(NamedTuple):

@@ -9,11 +9,12 @@ an array alive. What is derived from a jaxpr is remembered on it and dies with i
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.core import avals
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from weft.higher import calls
+from weft.record import NamedTuple
 
 
 class Lifted(NamedTuple):

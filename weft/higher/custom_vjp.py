@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import errors, runtime, tree_util
 from weft.core import kinds, printer
@@ -25,6 +25,7 @@ from weft.core.tracer import Tracer
 from weft.higher import calls, custom_jvp, symbolic
 from weft.higher import jit as jit_module
 from weft.operations import convert
+from weft.record import NamedTuple
 from weft.transforms.jvp import JVPTrace
 from weft.transforms.linearize import TangentTrace
 

@@ -10,7 +10,7 @@ what another one keeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.core import effects, rewrite, source_info
 from weft.core import trace as tracing
@@ -20,6 +20,7 @@ from weft.core.tangents import tangent_aval
 from weft.higher import bodies, branches, calls, constants, scan
 from weft.higher.saving import Policy, may_keep
 from weft.operations import linear as linear_operations
+from weft.record import NamedTuple
 from weft.transforms import linearize
 
 # -- a derivative -----------------------------------------------------------------------------------------------------

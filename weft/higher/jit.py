@@ -16,7 +16,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import config, runtime
 from weft.core import trace as tracing
@@ -24,6 +24,7 @@ from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
 from weft.higher import calls, constants, devices, identity, misses, number_checks, replay, signature, trace_cache
+from weft.record import NamedTuple
 
 _hooks: dict[str, Callable[..., Any]] = {}
 

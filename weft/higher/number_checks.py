@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal
 from weft.higher import calls
-from weft.record import Record
+from weft.record import NamedTuple, Record
 
 _SHOWN_OPERANDS = 3
 _enabled: dict[int, bool] = {}

@@ -7,13 +7,14 @@ results may be kept, False if they are to be computed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import runtime
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
 from weft.core.primitive import Primitive
 from weft.operations.contract import dot_general_p
+from weft.record import NamedTuple
 
 Policy = Callable[..., Any]
 

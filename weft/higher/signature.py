@@ -11,13 +11,14 @@ import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft import config, dtypes, runtime, tree_util
 from weft.core import avals, trace
 from weft.higher import struct
+from weft.record import NamedTuple
 
 Static = tuple[int | str, Any]  # position or keyword, value
 
@@ -37,9 +38,6 @@ class Roles(NamedTuple):
 
 NO_ROLES = Roles()
 
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_KEYWORD = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
     """The signature, or None for callables that have none (some builtins)."""
@@ -49,29 +47,43 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-class _Parameter(NamedTuple):
-    name: str
-    kind: Any  # of inspect.Parameter
+class _Parameters(NamedTuple):
+    """The names of a function's parameters."""
+
+    positional: tuple[str, ...]  # the positional-only ones first
+    by_name: tuple[str, ...]
+    variable: str | None  # of *args
+    rest: str | None  # of **kwargs
 
 
-def _parameters(function: Callable[..., Any]) -> list[_Parameter] | None:
-    """The parameters, ``*args`` and ``**kwargs`` last, or None for callables that have no signature.
+def _parameters(function: Callable[..., Any]) -> _Parameters | None:
+    """None for callables that have no signature.
 
-    A plain function's come from its code: weft itself jits a hundred functions when it is imported.
+    A plain function's parameters come from its code: weft itself jits a hundred functions when it is imported.
     """
     if type(function) is not FunctionType or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
         found = signature_of(function)
-        return None if found is None else [_Parameter(p.name, p.kind) for p in found.parameters.values()]
+        return None if found is None else _of_signature(found)
     code = function.__code__
-    only, count, named = code.co_posonlyargcount, code.co_argcount, code.co_kwonlyargcount
-    kinds: list[Any] = [inspect.Parameter.POSITIONAL_ONLY] * only
-    kinds += [inspect.Parameter.POSITIONAL_OR_KEYWORD] * (count - only)
-    kinds += [inspect.Parameter.KEYWORD_ONLY] * named
+    names, count, variable, rest = code.co_varnames, code.co_argcount, None, None
+    end = count + code.co_kwonlyargcount
     if code.co_flags & inspect.CO_VARARGS:
-        kinds.append(inspect.Parameter.VAR_POSITIONAL)
+        variable = names[end]
     if code.co_flags & inspect.CO_VARKEYWORDS:
-        kinds.append(inspect.Parameter.VAR_KEYWORD)
-    return [_Parameter(name, kind) for name, kind in zip(code.co_varnames, kinds, strict=False)]
+        rest = names[end + (variable is not None)]
+    return _Parameters(names[:count], names[code.co_posonlyargcount : end], variable, rest)
+
+
+def _of_signature(found: inspect.Signature) -> _Parameters:
+    parameters, kinds = found.parameters.values(), inspect.Parameter
+    positional = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    by_name = (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)
+    return _Parameters(
+        tuple([p.name for p in parameters if p.kind in positional]),
+        tuple([p.name for p in parameters if p.kind in by_name]),
+        next((p.name for p in parameters if p.kind is kinds.VAR_POSITIONAL), None),
+        next((p.name for p in parameters if p.kind is kinds.VAR_KEYWORD), None),
+    )
 
 
 def _numbers(value: Any) -> tuple[int, ...]:
@@ -114,7 +126,7 @@ def resolve_roles(
 
 
 def _resolve(
-    parameters: list[_Parameter] | None, argnums: Any, argnames: Any, role: str
+    parameters: _Parameters | None, argnums: Any, argnames: Any, role: str
 ) -> tuple[tuple[int, ...], tuple[str, ...]]:
     if argnums is None and argnames is None:
         return (), ()
@@ -123,34 +135,32 @@ def _resolve(
         return numbers, names
     _check_numbers(parameters, numbers, f"{role}_argnums")
     _check_names(parameters, names, f"{role}_argnames")
-    positional = [p for p in parameters if p.kind in _POSITIONAL]
-    if not any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        numbers = tuple(number % len(positional) if number < 0 else number for number in numbers)
+    positional = parameters.positional
+    if parameters.variable is None:
+        numbers = tuple([number % len(positional) if number < 0 else number for number in numbers])
     if argnums is None:
-        numbers = tuple(i for i, p in enumerate(positional) if p.name in names)
+        numbers = tuple([i for i, name in enumerate(positional) if name in names])
     elif argnames is None:
-        names = tuple(
-            positional[i].name for i in numbers if 0 <= i < len(positional) and positional[i].kind in _KEYWORD
-        )
+        named = [positional[i] for i in numbers if 0 <= i < len(positional)]
+        names = tuple([name for name in named if name in parameters.by_name])
     return tuple(sorted(set(numbers))), tuple(dict.fromkeys(names))
 
 
-def _check_numbers(parameters: list[_Parameter], numbers: tuple[int, ...], option: str) -> None:
-    kinds = [p.kind for p in parameters]
-    if inspect.Parameter.VAR_POSITIONAL in kinds:
+def _check_numbers(parameters: _Parameters, numbers: tuple[int, ...], option: str) -> None:
+    if parameters.variable is not None:
         return
-    count = sum(kind in _POSITIONAL for kind in kinds)
+    count = len(parameters.positional)
     if any(not -count <= number < count for number in numbers):
         raise ValueError(f"Jitted function has {option}={numbers}, but only accepts {count} positional arguments.")
 
 
-def _check_names(parameters: list[_Parameter], names: tuple[str, ...], option: str) -> None:
-    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
+def _check_names(parameters: _Parameters, names: tuple[str, ...], option: str) -> None:
+    if parameters.rest is not None:
         return
-    unknown = set(names) - {p.name for p in parameters if p.kind in _KEYWORD}
+    unknown = set(names).difference(parameters.by_name)
     if not unknown:
         return
-    positional_only = unknown & {p.name for p in parameters}
+    positional_only = unknown.intersection(parameters.positional)
     reason = "They are positional-only; use their numbers." if positional_only else "Function does not take these args."
     raise ValueError(f"Jitted function has invalid argnames {unknown} in {option}. {reason}")
 
@@ -312,14 +322,10 @@ def tree_paths(treedef: Any) -> list[str]:
 def argument_names(function: Any, count: int, kwargs: Iterable[str]) -> dict[int | str, str]:
     """The user's name of each positional and keyword argument of a call."""
     names: dict[int | str, str] = {}
-    parameters = _parameters(function) or []
-    positional = [p.name for p in parameters if p.kind in _POSITIONAL]
-    variable = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), "args")
+    positional, declared, variable, rest = _parameters(function) or _Parameters((), (), None, None)
     for place in range(count):
         known = place < len(positional)
-        names[place] = positional[place] if known else f"{variable}[{place - len(positional)}]"
-    declared = {p.name for p in parameters if p.kind in _KEYWORD}
-    rest = next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_KEYWORD), None)
+        names[place] = positional[place] if known else f"{variable or 'args'}[{place - len(positional)}]"
     for name in kwargs:
         names[name] = name if name in declared or rest is None else f"{rest}['{name}']"
     return names

@@ -8,7 +8,7 @@ forms and of the plan is given by ``as_text(form)``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from weft import runtime
 from weft.core import avals as avals_module
@@ -17,6 +17,7 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tracer import Tracer
 from weft.higher import jit as jit_module
 from weft.higher import signature, struct, trace_cache
+from weft.record import NamedTuple
 
 FORMS = ("jaxpr", "kernel", "loops", "llvm", "asm", "plan")
 

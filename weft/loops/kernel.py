@@ -11,11 +11,12 @@ two accesses is computed twice. Loads happen where an access meets a variable th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from weft.core import jaxpr as jaxprs
 from weft.core import kinds
 from weft.loops.index_math import UNIT, Sizes
+from weft.record import NamedTuple
 
 CONSTANT = -1  # the axis of a dimension whose index does not move
 

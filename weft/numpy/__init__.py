@@ -30,9 +30,13 @@ from numpy import (
 )
 from numpy.exceptions import ComplexWarning
 
+from weft import collector as _collector
 from weft import unbuilt as _unbuilt
 from weft.array import Array as ndarray
-from weft.numpy import array_methods as _array_methods
+
+with _collector.resting(lasting=True):
+    from weft.numpy import array_methods as _array_methods  # and with it most of the package
+
 from weft.numpy.arithmetic import (
     abs,
     absolute,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
 from weft.numpy import index_items, promotion
+from weft.record import NamedTuple
 
 inline = functools.partial(jit_module.jit, inline=True)
 

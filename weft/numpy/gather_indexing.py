@@ -12,13 +12,14 @@ front where something separates them::
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
 from weft.numpy import basic_indexing, index_items, promotion
+from weft.record import NamedTuple
 
 
 class Position(NamedTuple):

@@ -12,12 +12,13 @@ its true elements, which must be known, one array for each of its axes::
 from __future__ import annotations
 
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft.numpy import creation
+from weft.record import NamedTuple
 
 _ARRAYS = (runtime.Array, core.Tracer, np.ndarray, np.generic)
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 import functools
 import sys
 import warnings
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft.core import source_info
+from weft.record import NamedTuple
 
 PYTHON_SCALARS = (bool, int, float, complex)
 _ARRAYLIKE = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)

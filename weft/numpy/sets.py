@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from weft.numpy import (
     selection,
     sorting,
 )
+from weft.record import NamedTuple
 
 jit = jit_module.jit
 

@@ -8,11 +8,12 @@ JAX does. Errors are bounded by component, absolute near zeros of a component (d
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.operations.algebra import Term, where
+from weft.record import NamedTuple
 
 LN2 = 0.6931471805599453
 LN2_TAIL = 2.3190468138462996e-17  # log 2 - LN2

@@ -6,9 +6,9 @@ Names, members and string forms are JAX's, because jaxprs print them.
 from __future__ import annotations
 
 import enum
-from typing import Any, NamedTuple
+from typing import Any
 
-from weft.record import Record
+from weft.record import NamedTuple, Record
 
 
 class RoundingMethod(enum.IntEnum):

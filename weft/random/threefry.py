@@ -9,11 +9,12 @@ program of random numbers stays small, and fuses; ``output`` chooses a word, or 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft.operations import elementwise
+from weft.record import NamedTuple
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA

@@ -12,7 +12,7 @@ values (``TangentTrace``). Primitives that carry programs have a rule of their o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft.core import avals, kinds, rewrite
 from weft.core import trace as tracing
@@ -21,6 +21,7 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, Var
 from weft.core.tangents import Zero, is_differentiable, tangent_aval
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, Trace, set_current
 from weft.core.tracer import Tracer
+from weft.record import NamedTuple
 from weft.transforms import jvp as jvp_module
 
 state = tracing.state
