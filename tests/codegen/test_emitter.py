@@ -9,8 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import weft
 from tests.codegen.running import HOST, elementwise, load
-from weft import runtime, target
+from weft import lax, runtime, target
 from weft.codegen import compile as compiling
 from weft.loops import ir
 
@@ -342,6 +343,37 @@ def test_integer_division_is_exact_beside_multiples_of_the_divisor(dtype, on, wi
     quotient, rest = run_many(rows, [x, y], on, width)
     np.testing.assert_array_equal(quotient, wrap_divide(x, y))
     np.testing.assert_array_equal(rest, wrap_remainder(x, y))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_bytes_divided_by_one_number_are_exact_for_every_pair(dtype):
+    numbers = np.arange(256).astype(np.uint8).view(dtype)
+    x = np.tile(numbers, 2)[:331]  # whole vectors and a part of one
+    both = weft.jit(lambda x, y: (lax.div(x, y), lax.rem(x, y)))
+    for y in numbers:
+        quotient, rest = both(x, y)
+        np.testing.assert_array_equal(quotient, wrap_divide(x, np.full_like(x, y)))
+        np.testing.assert_array_equal(rest, wrap_remainder(x, np.full_like(x, y)))
+
+
+@pytest.mark.parametrize("dtype", [BOOL, *INTEGERS[:2], *INTEGERS[4:6]], ids=str)
+@pytest.mark.parametrize("size", [0, 1, 15, 63, 64, 65, 127, 128, 129, 331])
+def test_whole_registers_of_short_integers_leave_what_follows_alone(dtype, size):
+    x, y = (v[:size] for v in operands(dtype))
+    out = weft.jit(lambda x, y: (lax.select(x < y, x ^ y, lax.max(x, y)), lax.rev(x | y, (0,))))(x, y)
+    np.testing.assert_array_equal(out[0], np.where(x < y, x ^ y, np.maximum(x, y)))
+    np.testing.assert_array_equal(out[1], (x | y)[::-1])
+
+
+def test_bfloat16_arithmetic_keeps_every_nan():
+    every = np.arange(1 << 16).astype(np.uint16).view(BF16)
+    nan = every[np.isnan(every.astype(np.float32))]
+    others = np.array([0, -0.0, 1, 3e38, np.inf, -np.inf, 1e-40, np.nan], BF16)
+    for y in others:
+        for out in weft.jit(lambda x, y: (x + y, y - x, x * y, x / y, y / x, lax.sqrt(x * y) + y))(nan, y):
+            assert np.isnan(np.asarray(out, np.float32)).all()
+    wild = np.array([0x7F800001, 0x7FBFFFFF, 0x7FFFFFFF, 0xFF800001, 0xFFFFFFFF, 0xFFFF8000], np.uint32)
+    assert np.isnan(np.asarray(weft.jit(lambda x: x.astype(BF16))(wild.view(np.float32)), np.float32)).all()
 
 
 @pytest.mark.parametrize(("on", "width"), ON, ids=IDS)

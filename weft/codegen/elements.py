@@ -29,6 +29,11 @@ class Element:
         """Bytes of one part in memory."""
         return 1 if self.kind in "bn" else self.bits // 8
 
+    @property
+    def register_bits(self) -> int:
+        """Bits of a lane, from 8 to 32: what is wider takes several registers."""
+        return 32 if self.kind in "fhc" else min(8 * self.bytes, 32)
+
 
 @functools.cache
 def of(dtype: np.dtype) -> Element:

@@ -41,6 +41,7 @@ class Emitter:
         self.table = table
         self.helpers = helpers
         self.memo: dict[Any, Any] = {}
+        self.any_nan = True  # may the bits of a NaN be others than those of half precisions and of the processor?
 
     # values
 
@@ -53,7 +54,7 @@ class Emitter:
 
     def settle(self, x: Value) -> Value:
         """x rounded to its dtype."""
-        return Value(x.dtype, (floats.round_to(x.part, x.dtype),)) if x.loose else x
+        return Value(x.dtype, (floats.round_to(x.part, x.dtype, self.any_nan),)) if x.loose else x
 
     def const(self, value: Any, dtype: np.dtype) -> Value:
         dtype = np.dtype(dtype)
@@ -108,13 +109,20 @@ class Emitter:
         element = elements.of(x.dtype)
         if element.kind in "fh":
             return self.value(x.dtype, x.part / y.part)
-        return self.value(x.dtype, integers.divide(x.part, y.part, element.signed))
+        return self.value(x.dtype, integers.divide(x.part, y.part, self._quotient(x, y)))
+
+    def _quotient(self, x: Value, y: Value) -> V:
+        """Of integers, once for div and rem of the same operands."""
+        key = "quotient", x.dtype, x.part.text, y.part.text
+        if key not in self.memo:
+            self.memo[key] = integers.quotient(x.part, y.part, elements.of(x.dtype).signed)
+        return self.memo[key]
 
     def rem(self, x: Value, y: Value) -> Value:
         element = elements.of(x.dtype)
         if element.kind in "fh":
             return self.value(x.dtype, floats.remainder(self, x.part, y.part))
-        return self.value(x.dtype, integers.remainder(x.part, y.part, element.signed))
+        return self.value(x.dtype, integers.remainder(x.part, y.part, self._quotient(x, y)))
 
     def neg(self, x: Value) -> Value:
         parts = tuple(-p for p in x.parts)
@@ -330,7 +338,7 @@ class Emitter:
     # functions
 
     def function(self, name: str, *args: Value) -> Value:
-        dtype = args[0].dtype
+        dtype, self.any_nan = args[0].dtype, True
         key = (name, *(p.text for a in args for p in a.parts), dtype)
         found = self.memo.get(key)
         if found is None:

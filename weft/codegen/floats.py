@@ -20,8 +20,11 @@ def _sign(element: str) -> int:
     return -(1 << (FLOAT_BITS[element] - 1))
 
 
-def round_to(x: V, dtype: np.dtype) -> V:
-    """A float32 rounded to a smaller type and back, to nearest even; NaN stays NaN, subnormals are kept."""
+def round_to(x: V, dtype: np.dtype, any_nan: bool = True) -> V:
+    """A float32 rounded to a smaller type and back, to nearest even; NaN stays NaN, subnormals are kept.
+
+    Not ``any_nan``: the bits that are rounded away are 0 in every NaN, so that rounding up cannot reach the sign.
+    """
     if dtype == elements.FLOAT16:
         return x.cast("fptrunc", "half").cast("fpext", "float")
     if dtype != elements.BFLOAT16:
@@ -29,6 +32,8 @@ def round_to(x: V, dtype: np.dtype) -> V:
     bits = x.bits()
     # in integers: the processor's own conversion flushes subnormals
     rounded = (bits + (bits.lshr(16) & 1) + 0x7FFF) & -0x10000
+    if not any_nan:
+        return rounded.as_float()
     return x.lanes.select(x.isnan(), (bits & -0x10000) | 0x400000, rounded).as_float()
 
 

@@ -244,7 +244,14 @@ class Lanes:
         type_, writer = self.type(element), self.writer
         one = writer.op(f"insertelement {type_} poison, {element} {scalar}, i64 0")
         zeros = f"<{self.width} x i32> zeroinitializer"
-        return V(self, element, writer.op(f"shufflevector {type_} {one}, {type_} poison, {zeros}"))
+        every = writer.op(f"shufflevector {type_} {one}, {type_} poison, {zeros}")
+        writer.splats[every] = scalar
+        return V(self, element, every)
+
+    def one_of(self, x: V) -> V | None:
+        """What every lane of ``x`` holds, where ``splat`` made it."""
+        scalar = self.writer.splats.get(x.text)
+        return None if scalar is None else V(Lanes(self.writer, 1), x.element, scalar)
 
     def select(self, condition: V, yes: V | float | int, no: V | float | int) -> V:
         element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]

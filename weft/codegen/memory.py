@@ -29,8 +29,9 @@ def first_lanes(lanes: Lanes, remaining: str) -> Mask:
     """The lanes below ``remaining``."""
     writer = lanes.writer
     count = writer.minimum_index(remaining, str(lanes.width))
-    short = writer.op(f"trunc i64 {count} to i32")
-    return Mask(count, lanes.iota("i32") < lanes.splat(short, "i32"))
+    element = "i32" if lanes.width <= 16 else "i8"
+    short = writer.op(f"trunc i64 {count} to {element}")
+    return Mask(count, lanes.iota(element) < lanes.splat(short, element))
 
 
 def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:

@@ -31,6 +31,20 @@ STRETCH = 1 << 14  # of a loop without blocks, between looks for an interrupt
 STOP = "stop"
 
 
+def _width(nest: ir.Nest, target: Target) -> int:
+    """Lanes of a vector: more than the nest's where they only hold bytes or words of 16 bits side by side."""
+    if nest.vector is None:
+        return 1
+    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
+    side_by_side = all(operand.strides[nest.vector] != ir.RUNTIME for operand in nest.operands)
+    if not (target.avx512 and simple and side_by_side and all(dim.role == "parallel" for dim in nest.dims)):
+        return nest.width
+    dtypes = [s.dtype for s in statements if isinstance(s, ir.Param | ir.Apply)]
+    dtypes += [operand.dtype for operand in nest.operands]
+    return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)
+
+
 class NestWriter:
     """Writes one function. ``text()`` gives the module."""
 
@@ -39,7 +53,7 @@ class NestWriter:
         self.target = target
         self.helpers = helpers
         self.writer = Writer(target.avx512)
-        self.width = nest.width if nest.vector is not None else 1
+        self.width = _width(nest, target)
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)
         self.extents: list[str] = []

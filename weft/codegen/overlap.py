@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, reduce_tree
+from weft.codegen import copies, elements, reduce_tree
 from weft.codegen.copies import Copy, Place
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below
@@ -23,8 +23,9 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-LONG_BODY = 64.0  # bodies from this cost on are halved
-LEAST_SHARE = 0.25  # of the cost, in the cheaper half
+LONG_BODY = 30.0  # bodies from this cost on are halved
+ROUNDING = 6.0  # instructions that round a half precision
+LEAST_SHARE = 0.2  # of the cost, in the cheaper half
 CHEAP = 4.0  # what only the second half uses and costs no more is computed there, if from loaded values
 
 
@@ -39,7 +40,7 @@ class Halves:
 
 def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[int]) -> Halves | None:
     """How to cut the body; None where it is short or more than elementwise, or the target has no mask registers."""
-    nest, total = parent.nest, copies.cost(statements)
+    nest, total = parent.nest, _cost(statements)
     if not parent.target.avx512 or parent.width == 1 or total < LONG_BODY:
         return None
     if len(nest.phases) > 1 or parent.reduced or parent.inner:
@@ -49,7 +50,7 @@ def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[in
         return None
     applied = [s for s in simple if isinstance(s, ir.Apply) and s.out not in known]
     first = _first(applied)
-    cost = copies.cost(s for s in applied if s.out in first)
+    cost = _cost([s for s in applied if s.out in first])
     if min(cost, total - cost) < LEAST_SHARE * total:
         return None
     rest = {s.out for s in applied} - first
@@ -68,12 +69,18 @@ def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[in
     return Halves(half(first, now, False), half(rest, later, True), tuple(s for s in applied if s.out in first & later))
 
 
+def _cost(statements: Sequence[ir.Statement]) -> float:
+    """With the instructions that round to a half precision."""
+    rounded = [s for s in statements if isinstance(s, ir.Apply) and elements.of(s.dtype).kind == "h"]
+    return copies.cost(statements) + ROUNDING * len(rounded)
+
+
 def _first(applied: Sequence[ir.Apply]) -> set[int]:
     """What is computed in the first half: all that is done when half of the longest chain is."""
     done: dict[int, float] = {}
     users: dict[int, list[int]] = {}
     for s in applied:
-        done[s.out] = max((done.get(n, 0.0) for n in s.args), default=0.0) + s.kind.cost
+        done[s.out] = max((done.get(n, 0.0) for n in s.args), default=0.0) + _cost([s])
         for n in s.args:
             users.setdefault(n, []).append(s.out)
     half = max(done.values(), default=0.0) / 2

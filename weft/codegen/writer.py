@@ -17,7 +17,7 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
-    __slots__ = ("_count", "avx512", "block", "cold_branches", "declarations", "entry", "lines")
+    __slots__ = ("_count", "avx512", "block", "cold_branches", "declarations", "entry", "lines", "splats")
 
     def __init__(self, avx512: bool = False) -> None:
         self.avx512 = avx512
@@ -25,6 +25,7 @@ class Writer:
         self.block = "entry"
         self.declarations: dict[str, str] = {}
         self.entry: list[str] = []  # what stands before the lines
+        self.splats: dict[str, str] = {}  # vectors that hold one scalar in every lane
         self.cold_branches = False
         self._count = 0
 
