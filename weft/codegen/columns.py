@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import column_blocks, copies, elements, overlap, reduce_tree, strided, transposed
+from weft.codegen import column_blocks, copies, elements, overlap, reduce_tree, stencils, strided, transposed
 from weft.codegen.copies import Copy, Place
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import lanes_below
@@ -56,7 +56,10 @@ class ColumnWriter:
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
         dim, turned = transposed.across(nest, parent.width)
         if dim is None or not self.maskable():
-            parent.parallel(place, outer, lambda inner: self._row(inner, scalars, base))
+            if self.maskable() and stencils.pays(parent):
+                stencils.Stencil(self, scalars, base, outer).write(place)
+            else:
+                parent.parallel(place, outer, lambda inner: self.row(inner, scalars, base))
             return
         turner = transposed.Turner(parent, self.statements, dim, turned)
         rest = [d for d in outer if d != dim]
@@ -79,8 +82,13 @@ class ColumnWriter:
         writer.branch(done)
         writer.label(done)
 
-    def _row(self, place: Place, scalars: Copy, base: Copy) -> None:
-        self._vectors(place, scalars, base)
+    def row(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
+        """Everything at one point of the dimensions ahead of the lanes; the code is short if it is used ``once``."""
+        self._vectors(place, scalars, base, once)
+        self.edges(place, scalars)
+
+    def edges(self, place: Place, scalars: Copy) -> None:
+        """What is stored once for each row."""
         if not self.nest.edges:
             return
         writer = self.writer
@@ -136,14 +144,14 @@ class ColumnWriter:
     def _is_heavy(self) -> bool:
         return copies.cost(self.statements) >= LARGE_BODY
 
-    def _vectors(self, place: Place, scalars: Copy, base: Copy) -> None:
+    def _vectors(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
         parent, writer, width = self.parent, self.writer, self.parent.width
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         hoisted = parent.hoist(self.hoistable, scalars, place)
         wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
         base = replace(base, scalars={**scalars.values, **hoisted})
         maskable = self.maskable()
-        heavy = maskable and self._is_heavy()
+        heavy = maskable and (once or self._is_heavy())
         if not heavy:
             for unroll in self._tiles():
                 step = width * unroll

@@ -165,6 +165,11 @@ class Memory:
         parts = tuple(self.lanes.splat(p.text, p.element) for p in value.parts)
         return Value(value.dtype, parts, value.loose)
 
+    def window(self, low: V, high: V, start: int) -> V:
+        """A vector's worth of consecutive lanes of two vectors, from lane ``start`` of the first."""
+        lanes, picks = self.lanes, range(start, start + self.lanes.width)
+        return V(lanes, low.element, lanes.shuffle(low.text, high.text, low.element, picks, lanes.width))
+
     # contiguous
 
     def load(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> Value:

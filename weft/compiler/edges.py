@@ -16,7 +16,6 @@ from weft.errors import InternalError
 from weft.loops import ir
 from weft.loops.schedule import Lowered
 
-_SIMPLE = (ir.Load, ir.Store, ir.Param, ir.Apply)
 Entry = tuple[Step, Lowered | None]
 
 
@@ -61,12 +60,7 @@ def _symbols(entry: Entry) -> list[int]:
 
 def _is_map(low: Lowered) -> bool:
     """Whether a nest is elementwise, with lanes side by side along its last dimension."""
-    nest = low.nest
-    if any(dim.role != "parallel" for dim in nest.dims) or nest.vector != len(nest.dims) - 1:
-        return False
-    if any(operand.strides[-1] not in (0, 1) for operand in nest.operands):
-        return False
-    return all(isinstance(s, _SIMPLE) for s in nest.statements()) and not any(b.starts for b in low.operands)
+    return low.nest.is_map and not any(b.starts for b in low.operands)
 
 
 def _with_edge(rows: Lowered, edge: Lowered) -> Lowered:

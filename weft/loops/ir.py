@@ -53,11 +53,15 @@ class Operand:
     The base pointer already includes every constant offset. ``in`` operands never alias ``out`` ones except
     element for element (in-place reuse); an ``out`` operand of Updates holds its old elements at the start.
     Alignment is that of the dtype only.
+
+    ``near``: (operand, rows, elements), where it reads what another one, of equal strides, reads so many steps of the
+    dimension ahead of the lanes, and so many elements, further on.
     """
 
     dtype: np.dtype
     role: Literal["in", "out"]
     strides: tuple[int, ...]
+    near: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +259,15 @@ class Nest:
     def digits(self) -> list[int]:
         """The digits of the last reduced dimension, outermost first."""
         return [d for d, dim in enumerate(self.dims) if dim.role == "digit"]
+
+    @property
+    def is_map(self) -> bool:
+        """Whether it is elementwise, with lanes side by side along its last dimension."""
+        if any(dim.role != "parallel" for dim in self.dims) or self.vector != len(self.dims) - 1:
+            return False
+        if any(operand.strides[-1] not in (0, 1) for operand in self.operands):
+            return False
+        return all(isinstance(s, Load | Store | Param | Apply) for s in self.statements())
 
     def walks_digits(self, operand: int) -> bool:
         """Whether an operand's address depends on the digits."""

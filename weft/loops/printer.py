@@ -29,6 +29,7 @@ def text(nest: ir.Nest) -> str:
     lines = [f"nest {nest.name}  {dims or 'one point'}{'  split' if nest.split else ''}"]
     operands = [
         f"{operand.role}{i} {_dtype(operand.dtype)} [{', '.join(_CLASSES[s] for s in operand.strides)}]"
+        + ("" if operand.near is None else " at in{}[{:+}, {:+}]".format(*operand.near))
         for i, operand in enumerate(nest.operands)
     ]
     operands += [f"row{i} {_dtype(dtype)}" for i, dtype in enumerate(nest.rows)]

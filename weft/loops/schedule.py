@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from weft.loops import ir, printer
+from weft.loops import ir, neighbours, printer
 from weft.loops.index_math import ZERO, Stride, follows
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class Layout:
             data = np.asarray(value, dtype).tobytes()
             params += data + bytes(-len(data) % 8)
         outer = tuple([math.prod([sizes[key] for key in keys]) for keys in self.outer])
-        return Lowered(self.nest.name, self.nest, tuple(bindings), extents, outer, params, self)
+        nest = neighbours.marked(self.nest, bindings)
+        return Lowered(nest.name, nest, tuple(bindings), extents, outer, params, self)
 
 
 def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:

@@ -43,6 +43,15 @@ class Workspace {
 
 int64_t padded(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
 
+// A store holds up loads behind it that lie whole pages away, such as those of the rows beside the one that is written:
+// the second block of a large part of the state begins elsewhere in its page than the first one.
+constexpr int64_t kPage = 4096, kApart = 1024, kLargePart = 4 * kPage;
+
+char* apart(char* block, const char* other) {
+  uintptr_t distance = reinterpret_cast<uintptr_t>(other) + kApart - reinterpret_cast<uintptr_t>(block);
+  return block + (distance & (kPage - 64));
+}
+
 // A program and the arrays it always takes first.
 struct Nested {
   Executable* program = nullptr;  // owned
@@ -204,7 +213,8 @@ class LoopStep final : public Step {
     int64_t bytes = 0;
     for (size_t i = 0; i < n; ++i) {
       offsets[i] = bytes;
-      if (any_moves || how[i] != Update::in_place) bytes += padded(carry_bytes[i]);
+      if (!any_moves && how[i] == Update::in_place) continue;
+      bytes += padded(carry_bytes[i]) + (carry_bytes[i] >= kLargePart ? kPage : 0);
     }
     int64_t body_arena = bytes, cond_arena = body_arena + padded(body.plan().arena_bytes);
     int64_t result = cond_arena + (has_cond() ? padded(cond.plan().arena_bytes) : 0);
@@ -214,6 +224,7 @@ class LoopStep final : public Step {
     for (size_t i = 0; i < n; ++i) {
       now[i] = carry[i].address(frame);
       spare[i] = memory.at(offsets[i]);
+      if (carry_bytes[i] >= kLargePart) spare[i] = apart(spare[i], now[i]);
     }
     for (size_t i = 0; i < first; ++i) inner.input(i) = captured[i].address(frame);
     inner.set_arena(memory.at(body_arena));

@@ -1,0 +1,156 @@
+"""Elementwise nests that read neighbourhoods: two rows at a time, each vector loaded once for both.
+
+    for pairs of rows: for vectors: load the lines that either row reads; both rows' statements; both rows' stores
+
+A line is a row of a buffer as several operands read it, some elements apart. Where they are loaded unaligned, nearly
+every one of them crosses a cache line, which takes two accesses: on AVX-512 they are shuffled out of whole vectors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from weft.codegen import copies, elements
+from weft.codegen.copies import Copy, Place
+from weft.codegen.emitter import Value
+from weft.codegen.memory import Mask, first_lanes, whole
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.columns import ColumnWriter
+    from weft.codegen.nest import NestWriter
+
+ROWS = 2  # more of them meet in one set of the first cache where rows are a power of two long
+LIGHT = 4.0  # instructions for each load, up to which loads are what takes the time
+TILE_BYTES = 128  # of a row, in registers at once
+LINE_BYTES = 1536  # of all lines: three quarters of the registers
+
+Line = tuple[int, int]  # an operand, and how many rows below its own
+
+
+def pays(parent: NestWriter) -> bool:
+    """Whether rows share loads that are a large part of the work."""
+    statements = parent.nest.phases[0].body
+    loads = [s for s in statements if isinstance(s, ir.Load)]
+    near = any(parent.nest.operands[s.operand].near for s in loads)
+    return near and copies.cost(s for s in statements if isinstance(s, ir.Apply)) <= LIGHT * len(loads)
+
+
+class Stencil:
+    """Writes the loops of one nest."""
+
+    def __init__(self, columns: ColumnWriter, scalars: Copy, base: Copy, outer: Sequence[int]) -> None:
+        self.columns, self.parent, self.writer = columns, columns.parent, columns.writer
+        self.nest = columns.nest
+        self.scalars, self.base = scalars, base
+        self.around, self.dim = outer[:-1], outer[-1]
+        self.shifts: dict[Line, set[int]] = {}  # in elements
+        for s in columns.statements:
+            if isinstance(s, ir.Load) and self.nest.operands[s.operand].strides[-1]:
+                for row in range(ROWS):
+                    line, shift = self._place(s.operand, row)
+                    self.shifts.setdefault(line, set()).add(shift)
+        self.unroll = self._unroll()
+
+    def _place(self, operand: int, row: int) -> tuple[Line, int]:
+        """Which line an operand reads in a row of the pair, and how many elements further on."""
+        first, below, shift = self.nest.operands[operand].near or (operand, 0, 0)
+        return (first, below + row if self.nest.operands[first].strides[self.dim] else 0), shift
+
+    def _unroll(self) -> int:
+        """Vectors of a row in a tile."""
+        vectors = [self.parent.width * self.nest.operands[first].dtype.itemsize for first, _ in self.shifts]
+        unroll = max(TILE_BYTES // max(vectors), 1)
+        return unroll if sum(vectors) * (unroll + 1) <= LINE_BYTES else 1
+
+    def write(self, place: Place) -> None:
+        parent, writer, dim = self.parent, self.writer, self.dim
+        operands = range(len(self.nest.operands))
+        firsts = [k for k in operands if self.nest.operands[k].near is None]
+
+        def pairs(inner: Place) -> None:
+            low, high = (parent.range(0), parent.range(1)) if dim == 0 else ("0", parent.extents[dim])
+            even = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-ROWS)))
+
+            def pair(index: str, _: list[str]) -> list[str]:
+                at = [writer.index("add", index, str(row)) for row in range(ROWS)]
+                places = [parent.enter(inner, dim, i, firsts) for i in at]
+                self._rows(places)
+                for row in places:
+                    self.columns.edges(row, self.scalars)
+                return []
+
+            def last(index: str, _: list[str]) -> list[str]:
+                self.columns.row(parent.enter(inner, dim, index, operands), self.scalars, self.base, once=True)
+                return []
+
+            writer.loop(low, even, ROWS, [], pair)
+            writer.loop(even, high, 1, [], last)
+
+        parent.parallel(place, self.around, pairs)
+
+    def _rows(self, places: Sequence[Place]) -> None:
+        parent, writer, width = self.parent, self.writer, self.parent.width
+        known = []
+        for place in places:
+            hoisted = parent.hoist(self.columns.hoistable, self.scalars, place)
+            known.append({**self.base.values, **{n: self.base.memory.splat(v) for n, v in hoisted.items()}})
+        low, high, step = parent.range(2), parent.range(3), width * self.unroll
+        main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
+
+        def tile(index: str, _: list[str]) -> list[str]:
+            at = [writer.index("add", index, str(u * width)) for u in range(self.unroll)]
+            self._tile(places, [[self._copy(row, i, u) for u, i in enumerate(at)] for row in known])
+            return []
+
+        def part(index: str, _: list[str]) -> list[str]:
+            mask = first_lanes(parent.lanes, writer.index("sub", high, index))
+            self._tile(places, [[self._copy(row, index, 0, mask)] for row in known])
+            return []
+
+        parent.stretches(low, main, step, [], tile)
+        writer.loop(main, high, width, [], part)
+
+    def _copy(self, known: dict[int, Value], index: str, number: int, mask: Mask | None = None) -> Copy:
+        return copies.fresh(self.base, known, index, mask, number * self.parent.width)
+
+    def _tile(self, places: Sequence[Place], rows: Sequence[list[Copy]]) -> None:
+        lines: dict[Line, dict[int, list[Value]]] = {}
+        for s in self.columns.statements:
+            for number, (place, tile) in enumerate(zip(places, rows, strict=True)):
+                if not isinstance(s, ir.Load) or s.out in tile[0].values:
+                    self.parent.run([s], tile, place)
+                    continue
+                line, shift = self._place(s.operand, number)
+                if line not in lines:
+                    lines[line] = self._line(line, tile, places[0])
+                for copy, value in zip(tile, lines[line][shift], strict=True):
+                    copy.values[s.out] = value
+
+    def _line(self, line: Line, tile: Sequence[Copy], place: Place) -> dict[int, list[Value]]:
+        """A tile's vectors of a line, by how many elements on they are."""
+        least, most, memory = min(self.shifts[line]), max(self.shifts[line]), tile[0].memory
+        if tile[0].mask is not None or least == most or not self._shuffles(line):
+            return {shift: [self._load(line, shift, copy, place) for copy in tile] for shift in self.shifts[line]}
+        few = first_lanes(self.parent.lanes, str(most - least))  # what no shift reads may lie outside of the buffer
+        after = self._copy({}, self.writer.index("add", tile[-1].index or "0", str(self.parent.width)), 0, few)
+        vectors = [self._load(line, least, copy, place) for copy in (*tile, after)]
+        pairs = list(itertools.pairwise(vectors))
+        return {
+            shift: [Value(a.dtype, (memory.window(a.part, b.part, shift - least),)) for a, b in pairs]
+            for shift in self.shifts[line]
+        }
+
+    def _shuffles(self, line: Line) -> bool:
+        element = elements.of(self.nest.operands[line[0]].dtype)
+        return self.parent.target.avx512 and element.kind in "fiu" and element.bytes >= 4
+
+    def _load(self, line: Line, shift: int, copy: Copy, place: Place) -> Value:
+        (first, below), writer = line, self.writer
+        type_ = whole(self.nest.operands[first].dtype)
+        distance = self.parent.distance(first, self.dim, str(below)) if below else "0"
+        row = writer.element(type_, place.pointers[first], distance)
+        at = writer.element(type_, row, writer.index("add", copy.index or "0", str(shift)))
+        return copy.memory.load(self.nest.operands[first].dtype, at, copy.mask)
