@@ -25,6 +25,7 @@ with collector.resting(lasting=True):
     from weft.core import trace
     from weft.higher import jit as jit_module
     from weft.higher import loop_derivatives as _loop_derivatives
+    from weft.higher import persistent
     from weft.higher.callbacks import pure_callback
     from weft.higher.calls import named_call, named_scope
     from weft.higher.checkpoint import checkpoint
@@ -77,6 +78,9 @@ def _clear_compiler() -> None:
 
 
 jit_module.install_compiler(_compile)
+persistent.install(
+    lambda *request: lazy.compiler.stored.find(*request), lambda *program: lazy.compiler.stored.keep(*program)
+)
 trace.install_evaluate(_evaluate)
 api.on_clear_caches(_clear_compiler)
 runtime.set_memory_error_type(errors.OutOfMemoryError)

@@ -17,7 +17,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="command")
     tour = commands.add_parser("tour", help="see weft at work on this machine (under a minute), and write tour.html")
     tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
-    cache = commands.add_parser("cache", help="the machine code on disk: what is there, remove it, check it")
+    cache = commands.add_parser("cache", help="the cache on disk: what is there, remove it, check it")
     cache.add_argument("action", choices=("info", "clear", "verify"))
     commands.add_parser("devices", help="list the devices")
     commands.add_parser("env", help="versions, machine and threads, for reports of problems")
@@ -42,18 +42,19 @@ def _cache(action: str) -> int:
         print("the kernel cache on disk is off")
         return 0
     if action == "clear":
-        print(f"{cache.clear()} kernels removed from {cache.folder}")
+        print(f"{cache.clear()} kernels and programs removed from {cache.folder}")
         return 0
     if action == "verify":
         whole, removed = cache.verify()
-        print(f"{whole} kernels are whole, {len(removed)} were not and are removed, in {cache.folder}")
+        print(f"{whole} kernels and programs are whole, {len(removed)} were not and are removed, in {cache.folder}")
         for line in removed:
             print(f"  {line}")
         return 1 if removed else 0
     summary = cache.summary()
     print(f"folder   {cache.folder}")
-    print(f"kernels  {summary.entries}, of them {summary.stale} made by another version")
-    print(f"bytes    {summary.nbytes} of at most {cache.bound}")
+    print(f"kernels  {summary.kernels}")
+    print(f"programs {summary.programs}")
+    print(f"bytes    {summary.nbytes} of at most {cache.bound}; {summary.stale} entries made by another version")
     return 0
 
 

@@ -78,9 +78,10 @@ OPTIONS: dict[str, Option] = dict((
     _option("progress", "auto", str, "show long compilations (auto: on a terminal)", ("auto", "on", "off")),
     _option("num_threads", 0, int, "size of the thread pool, 1 to 256; 0 for the size at start"),
     _option("cache_bytes", 256 << 20, int, "bytes of traces, programs and machine code kept in the process"),
-    _option("cache", True, bool, "machine code is kept on disk for later processes"),
-    _option("cache_dir", "", str, "folder of the machine code on disk, empty for the platform's cache folder"),
-    _option("cache_disk_bytes", 256 << 20, int, "bytes of machine code kept on disk"),
+    _option("cache", True, bool, "machine code and programs are kept on disk for later processes"),
+    _option("cache_programs", True, bool, "whole programs are kept on disk too, and run without being traced"),
+    _option("cache_dir", "", str, "folder of the cache on disk, empty for the platform's cache folder"),
+    _option("cache_disk_bytes", 256 << 20, int, "bytes kept on disk"),
 ))  # fmt: skip
 
 # JAX's options without a meaning here: accepted, remembered and given back, so that programs which set them run.
@@ -288,6 +289,11 @@ def token() -> int:
     made = _intern((*values, _thread.axes))
     _thread.token = (version, made)
     return made
+
+
+def key_values() -> tuple[Any, ...]:
+    """The values whose id is the token, of this thread."""
+    return (*[read(name) for name in _KEY_NAMES], _thread.axes)
 
 
 def describe_difference(old: int, new: int) -> str:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import functools
 import itertools
-import warnings
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from weft import config
+from weft import config, errors
 from weft.errors import TypePromotionError
 
 # -- the types --------------------------------------------------------------------------------------------------------
@@ -155,7 +154,7 @@ def check_user_dtype(dtype: Any, fun_name: str, stacklevel: int = 3) -> Any:
     if not narrows(found):
         return found
     narrow = _NARROW[found]
-    warnings.warn(
+    errors.warn(
         f"Explicitly requested dtype {found.name} requested in {fun_name} is not available, and will be truncated to "
         f"dtype {narrow.name}. To enable more dtypes, set the jax_enable_x64 configuration option or the "
         "WEFT_ENABLE_X64 shell environment variable.",

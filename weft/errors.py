@@ -9,7 +9,29 @@ beside its cure.
 from __future__ import annotations
 
 import re
+import threading
+import warnings
 from typing import Any
+
+
+class _Given(threading.local):
+    """Warnings that weft gave on this thread."""
+
+    count = 0
+
+
+_given = _Given()
+
+
+def warn(message: str, category: type[Warning] = UserWarning, stacklevel: int = 1) -> None:
+    """Warn the user; as ``warnings.warn``, and counted, since a program whose tracing warned is traced every time."""
+    _given.count += 1
+    warnings.warn(message, category, stacklevel + 1)
+
+
+def warnings_given() -> int:
+    """How many warnings this thread has seen from weft."""
+    return _given.count
 
 
 class _WeftErrorMixin(Exception):

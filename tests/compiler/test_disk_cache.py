@@ -22,9 +22,10 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft import cli, compiler, core, lax, target
+from weft import cli, compiler, core, lax, runtime, target
 from weft.compiler import disk, nest_key
 from weft.compiler.cache import KERNELS
+from weft.compiler.version import compiler_version
 from weft.core import kinds
 
 X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)
@@ -282,16 +283,18 @@ def test_the_computation_of_a_general_reduction_is_never_kept(folder: Path) -> N
 
 
 def test_sources_edited_after_the_start_switch_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert nest_key.compiler_version() is not None
+    assert compiler_version() is not None
     monkeypatch.setattr(core, "LOADED_NS", 0)
-    assert nest_key.compiler_version.__wrapped__() is None
+    assert compiler_version.__wrapped__() is None
 
 
-def test_the_version_covers_every_source_of_code() -> None:
+def test_the_version_covers_every_source() -> None:
     package = Path(weft.__file__).parent
-    counted = {name for name, _ in nest_key._sources()}
-    for folder in ("codegen", "core", "loops", "operations"):
-        assert counted >= {path.relative_to(package).as_posix() for path in (package / folder).rglob("*.py")}
+    counted = {name: (nbytes, changed_ns) for name, nbytes, changed_ns in runtime.source_stamps(str(package))}
+    statuses = {path.relative_to(package).as_posix(): path.stat() for path in package.rglob("*.py")}
+    assert counted == {name: (status.st_size, status.st_mtime_ns) for name, status in statuses.items()}
+    with pytest.raises(OSError, match="nowhere"):
+        runtime.source_stamps(str(package / "nowhere"))
 
 
 # entries
@@ -341,7 +344,7 @@ def test_damaged_files_are_misses_and_are_replaced(folder: Path) -> None:
 def test_whole_entries_that_are_not_of_this_key_or_not_code(folder: Path) -> None:
     check(1, 0)
     (path,) = files(folder)
-    key, version = bytes.fromhex(path.stem), nest_key.compiler_version()
+    key, version = bytes.fromhex(path.stem), compiler_version()
     assert version is not None
     other = disk.pack(version, bytes(32), "k", b"for another key")
     no_object = disk.pack(version, key, "k", b"not an object at all")
@@ -561,7 +564,7 @@ def test_the_folder_keeps_to_its_bound(tmp_path: Path, n_bytes: int) -> None:
         cache = disk.DiskCache(str(tmp_path), bound, VERSION)
         assert cache.store(i.to_bytes(32, "big"), "k", bytes(n_bytes))
         assert sum(path.stat().st_size for path in files(tmp_path)) <= bound
-    assert cache.summary().entries >= min(200, bound // 2 // (n_bytes + 200))
+    assert cache.summary().kernels >= min(200, bound // 2 // (n_bytes + 200))
 
 
 def test_older_files_are_counted_when_the_ledger_is_lost(tmp_path: Path) -> None:
@@ -582,9 +585,9 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fresh(lambda x: wnp.sinh(x), X)
     assert cli.main(["cache", "info"]) == 0
     out = capsys.readouterr().out
-    assert str(folder) in out and "kernels  2, of them 0 made" in out
+    assert str(folder) in out and "kernels  2\n" in out and "; 0 entries made" in out
     assert cli.main(["cache", "verify"]) == 0
-    assert "2 kernels are whole" in capsys.readouterr().out
+    assert "2 kernels and programs are whole" in capsys.readouterr().out
     path = files(folder)[0]
     path.write_bytes(path.read_bytes()[:-3])
     assert cli.main(["cache", "verify"]) == 1
@@ -592,7 +595,7 @@ def test_the_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert not path.exists()
     (folder / "notes.txt").write_text("not ours")
     assert cli.main(["cache", "clear"]) == 0
-    assert "1 kernels removed" in capsys.readouterr().out
+    assert "1 kernels and programs removed" in capsys.readouterr().out
     assert [p.name for p in folder.iterdir()] == ["notes.txt"]
     with weft.config.context("cache", False):
         assert cli.main(["cache", "info"]) == 0

@@ -34,6 +34,7 @@ class Compiled:
     nbytes: int
     ns_per_point: float
     loaded: bool  # from disk
+    key: bytes | None  # under which it is on disk
     reuses: int = 0
 
     @property
@@ -191,7 +192,7 @@ def _from_disk(nest: ir.Nest, store: disk.DiskCache | None, key: bytes | None) -
     if store is None or key is None or found is None:
         return None
     try:
-        return _mapped(nest, found, loaded=True)
+        return _mapped(nest, found, key, loaded=True)
     except RuntimeError as error:  # whole, yet not an object that the loader takes
         store.remove(key, str(error))
         return None
@@ -219,16 +220,17 @@ def build_all(
         return made
 
     def done(number: int, made: codegen.Object) -> None:
-        keep(_mapped(nests[number], made, loaded=False))
+        nest = nests[number]
+        keep(_mapped(nest, made, keys.get(nest), loaded=False))
 
     isolated = config.read("compile") == "isolated"  # there is one child
     n_threads = 1 if isolated else runtime.Pool.get_threads()
     SideBySide(finish, done).run([functools.partial(prepare, nest) for nest in nests], n_threads)
 
 
-def _mapped(nest: ir.Nest, made: codegen.Object | disk.Object, loaded: bool) -> Compiled:
+def _mapped(nest: ir.Nest, made: codegen.Object | disk.Object, key: bytes | None, loaded: bool) -> Compiled:
     kernel = runtime.load_kernel(made.bytes, made.symbol)
-    return Compiled(kernel, nest, len(made.bytes), codegen.cost(nest), loaded)
+    return Compiled(kernel, nest, len(made.bytes), codegen.cost(nest), loaded, key)
 
 
 KERNELS = KernelCache()

@@ -1,11 +1,12 @@
-"""The kernel cache on disk, which every process of a user shares: one file for the machine code of one nest.
+"""The cache on disk, which every process of a user shares: a file for the machine code of a nest, or for a program.
 
 A file appears whole or not at all (it is written under another name, then renamed) and says what it is: magic,
-compiler version, key, symbol, length, checksum, object. A file that is anything else is a miss and is removed; it is
+compiler version, key, symbol, length, checksum, data. A file that is anything else is a miss and is removed; it is
 never run. Whatever the folder refuses (it is read-only, full, not there, not a folder), the process works without.
 The bound holds by removing the files that were used longest ago.
 
     <folder>/<key in hexadecimal>.kernel     .<key>.<process>.<time>.tmp while being written
+    <folder>/<key in hexadecimal>.program    what ``stored`` writes, with the keys of the kernels that it runs
     <folder>/written                         a byte for each KiB stored since the files were last counted
 """
 
@@ -25,14 +26,15 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from weft import config
-from weft.compiler import nest_key
+from weft.compiler.version import compiler_version
 
 _log = logging.getLogger("weft.compiler")
 MAGIC = b"weftkrn1"
 # magic, compiler version, key, length of the symbol, length of the object, checksum of all but itself
 HEADER = struct.Struct("<8s16s32sHQ32s")
 _COUNTED = HEADER.size - 32  # bytes of the header that the checksum covers
-SUFFIX, TEMPORARY, LEDGER = ".kernel", ".tmp", "written"
+KERNEL, PROGRAM, TEMPORARY, LEDGER = ".kernel", ".program", ".tmp", "written"
+_SUFFIXES = (KERNEL, PROGRAM)
 ABANDONED_S = 600  # a temporary file of this age belongs to a process that was killed
 TOUCH_S = 60  # the time of use is kept to the minute
 MAX_ENTRY_BYTES = 1 << 30
@@ -44,7 +46,7 @@ class DamagedError(Exception):
 
 
 class Object(NamedTuple):
-    """Machine code found on disk."""
+    """What an entry holds: machine code, or a program as data."""
 
     symbol: str
     bytes: bytes
@@ -53,7 +55,8 @@ class Object(NamedTuple):
 class Summary(NamedTuple):
     """What a folder holds."""
 
-    entries: int
+    kernels: int
+    programs: int
     nbytes: int
     stale: int  # entries of other versions of the compiler
 
@@ -106,21 +109,21 @@ class DiskCache:
         self.parent = parent  # must be there for the folder to be made
         self.writable = True
 
-    def path(self, key: bytes) -> str:
-        return os.path.join(self.folder, key.hex() + SUFFIX)
+    def path(self, key: bytes, suffix: str = KERNEL) -> str:
+        return os.path.join(self.folder, key.hex() + suffix)
 
     # one entry
 
-    def load(self, key: bytes) -> Object | None:
-        """The machine code of a key, if it is there and whole."""
-        path = self.path(key)
+    def load(self, key: bytes, suffix: str = KERNEL) -> Object | None:
+        """The entry of a key, if it is there and whole."""
+        path = self.path(key, suffix)
         try:
             content = _read(path)
             return unpack(content, key, self.version)
         except FileNotFoundError:
             return None
         except DamagedError as error:
-            self.remove(key, f"it is {error}")
+            self.remove(key, f"it is {error}", suffix)
         except (OSError, ValueError) as error:
             _log.debug("kernel cache: %s cannot be read: %s", path, error)
             with contextlib.suppress(OSError, ValueError):
@@ -128,19 +131,20 @@ class DiskCache:
                     os.unlink(path)
         return None
 
-    def remove(self, key: bytes, why: str) -> None:
+    def remove(self, key: bytes, why: str, suffix: str = KERNEL) -> None:
         """Take an entry away, if the folder lets us."""
-        _log.debug("kernel cache: %s is not used: %s", self.path(key), why)
+        path = self.path(key, suffix)
+        _log.debug("kernel cache: %s is not used: %s", path, why)
         with contextlib.suppress(OSError):
-            os.unlink(self.path(key))
+            os.unlink(path)
 
-    def store(self, key: bytes, symbol: str, data: bytes) -> bool:
-        """Keep machine code; False where the folder refuses, which ends storing in this process."""
+    def store(self, key: bytes, symbol: str, data: bytes, suffix: str = KERNEL) -> bool:
+        """Keep an entry; False where the folder refuses, which ends storing in this process."""
         if not self.writable:
             return False
         content = pack(self.version, key, symbol, data)
         try:
-            self._write(key, content)
+            self._write(key, content, suffix)
             self._count(len(content))
         except (OSError, ValueError) as error:
             self.writable = False
@@ -148,7 +152,7 @@ class DiskCache:
             return False
         return True
 
-    def _write(self, key: bytes, content: bytes) -> None:
+    def _write(self, key: bytes, content: bytes, suffix: str) -> None:
         name = f".{key.hex()}.{os.getpid()}.{time.time_ns()}-{next(_serial)}{TEMPORARY}"
         temporary = os.path.join(self.folder, name)
         try:
@@ -163,7 +167,7 @@ class DiskCache:
                 left = memoryview(content)
                 while left:
                     left = left[file.write(left) :]
-            os.replace(temporary, self.path(key))
+            os.replace(temporary, self.path(key, suffix))
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
@@ -221,30 +225,31 @@ class DiskCache:
 
     def summary(self) -> Summary:
         """How many entries and bytes there are."""
-        entries, nbytes, stale = 0, 0, 0
+        counts, nbytes, stale = dict.fromkeys(_SUFFIXES, 0), 0, 0
         for name, status in self._files():
             nbytes += status.st_size
-            if name.endswith(SUFFIX):
-                entries += 1
+            suffix = os.path.splitext(name)[1]
+            if suffix in counts:
+                counts[suffix] += 1
                 with contextlib.suppress(OSError), open(os.path.join(self.folder, name), "rb") as file:
                     stale += file.read(24) != MAGIC + self.version
-        return Summary(entries, nbytes, stale)
+        return Summary(counts[KERNEL], counts[PROGRAM], nbytes, stale)
 
     def clear(self) -> int:
         """Remove every file of ours; gives the number of entries."""
         count = 0
         for name, _ in list(self._files()):
             self._unlink(name)
-            count += name.endswith(SUFFIX)
+            count += name.endswith(_SUFFIXES)
         self._unlink(LEDGER)
         return count
 
     def verify(self) -> Verified:
         """Read every entry; those that are damaged are removed."""
         whole, removed = 0, []
-        for name in sorted(name for name, _ in self._files() if name.endswith(SUFFIX)):
+        for name in sorted(name for name, _ in self._files() if name.endswith(_SUFFIXES)):
             try:
-                unpack(_read(os.path.join(self.folder, name)), bytes.fromhex(name.removesuffix(SUFFIX)))
+                unpack(_read(os.path.join(self.folder, name)), bytes.fromhex(os.path.splitext(name)[0]))
                 whole += 1
             except FileNotFoundError:
                 continue  # evicted meanwhile
@@ -255,8 +260,8 @@ class DiskCache:
 
 
 def _is_ours(name: str) -> bool:
-    stem = name.removesuffix(SUFFIX)
-    if stem != name:
+    stem, suffix = os.path.splitext(name)
+    if suffix in _SUFFIXES:
         return len(stem) == 64 and set(stem) <= set("0123456789abcdef")
     return name.startswith(".") and name.endswith(TEMPORARY)
 
@@ -300,7 +305,7 @@ def default_folder() -> tuple[str, str] | None:
 
 @functools.lru_cache(maxsize=8)
 def _opened(folder: str, bound: int) -> DiskCache | None:
-    version = nest_key.compiler_version()
+    version = compiler_version()
     found: Any = (os.path.abspath(folder), None) if folder else default_folder()
     if found is None or version is None:
         _log.debug("kernel cache: off, %s", "no folder for it" if found is None else "the compiler's sources changed")

@@ -13,24 +13,19 @@ import enum
 import functools
 import hashlib
 import operator
-import os
 import struct
 import sys
-from collections.abc import Callable, Iterator
-from importlib import util
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft import codegen, core, runtime
+from weft import core
+from weft.compiler.version import compiler_version
 from weft.core import kinds
 from weft.loops import ir
 from weft.target import Target
 
-_ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# what the code of a nest comes from, beside the nest
-_FOLDERS = ("codegen", "codegen/vector_math", "core", "loops", "operations")
-_FILES = ("dtypes.py", "target.py", "random/threefry.py", "compiler/nest_key.py", "compiler/disk.py")
 _KIND_HOMES = ("weft.operations", "weft.loops", "weft.random")
 _KINDS = (kinds.Elementwise, kinds.Reduction, kinds.Cumulative)
 # fields with these annotations hold plain values, whose repr says everything
@@ -180,51 +175,3 @@ def _collect_homes() -> None:
             for variable, value in list(names.items()):
                 if type(value) in _KINDS:
                     _homes.setdefault(id(value), (value, f"kind {variable}"))
-
-
-# the version of the compiler
-
-
-@functools.cache
-def compiler_version() -> bytes | None:
-    """16 bytes that change whenever the code of some nest might; None if the sources are not what is running."""
-    digest = hashlib.blake2b(digest_size=16)
-    try:
-        for name, status in _sources():
-            if status.st_mtime_ns > core.LOADED_NS:
-                return None  # edited since this process read it
-            digest.update(f"{name} {status.st_size} {status.st_mtime_ns}\n".encode())
-        native = sys.modules[f"{runtime.__name__}._native"].__file__ or ""
-        status = os.stat(native)
-        digest.update(f"native {status.st_size} {status.st_mtime_ns}\n".encode())
-    except (OSError, KeyError):
-        return None
-    digest.update(" ".join(codegen.helper_names()).encode())
-    digest.update(f"\nweft {getattr(sys.modules['weft'], '__version__', '')} numpy {np.__version__}\n".encode())
-    digest.update(_llvmlite_version().encode())
-    return digest.digest()
-
-
-def _sources() -> Iterator[tuple[str, os.stat_result]]:
-    for folder in _FOLDERS:
-        with os.scandir(os.path.join(_ROOT, folder)) as entries:
-            for entry in sorted(entries, key=lambda entry: entry.name):
-                if entry.name.endswith(".py"):
-                    yield f"{folder}/{entry.name}", entry.stat()
-    for name in _FILES:
-        yield name, os.stat(os.path.join(_ROOT, name))
-
-
-def _llvmlite_version() -> str:
-    """From the name of its metadata's folder: llvmlite is not imported to find what is on disk."""
-    found = util.find_spec("llvmlite")
-    places = list(found.submodule_search_locations or ()) if found is not None else []
-    if not places:
-        return "no llvmlite"
-    beside = os.path.dirname(places[0])
-    try:
-        status = os.stat(os.path.join(places[0], "_version.py"))
-        names = sorted(name for name in os.listdir(beside) if name.startswith("llvmlite-"))
-    except OSError:
-        return f"llvmlite in {places[0]}"
-    return f"{' '.join(names)} {status.st_size}"

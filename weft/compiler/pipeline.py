@@ -14,7 +14,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -343,8 +343,18 @@ def _nest_of(entry: Any) -> Any:
 
 def _executable(program: Program) -> Any:
     planned = program.plan
-    compiled = iter(program.compiled)
-    instructions = []
+    made = instructions(planned, program.compiled, functools.partial(_nested, program))
+    return runtime.Executable(
+        planned.n_inputs, planned.outputs, planned.temps, planned.arena_bytes, made, program.name, program.in_avals
+    )
+
+
+def instructions(
+    planned: plan.Plan, kernels: Sequence[cache.Compiled], nested: Callable[[ClosedJaxpr, tuple[bool, ...]], Any]
+) -> list[tuple[Any, ...]]:
+    """The instructions as the runtime takes them; ``nested`` gives what stands for a program that control flow runs."""
+    compiled = iter(kernels)
+    made = []
     for entry in planned.instructions:
         if isinstance(entry, plan.Run):
             entry = _kernel_instruction(entry, next(compiled))
@@ -353,12 +363,9 @@ def _executable(program: Program) -> Any:
         elif isinstance(entry, plan.Native):
             entry = _routine_instruction(entry, next(compiled))
         elif isinstance(entry, plan.Control):
-            entry = entry.instruction([_nested(program, inner, donated) for inner, donated in entry.programs()])
-        instructions.append(entry)
-    return runtime.Executable(
-        planned.n_inputs, planned.outputs, planned.temps, planned.arena_bytes, instructions, program.name,
-        program.in_avals,
-    )  # fmt: skip
+            entry = entry.instruction([nested(inner, donated) for inner, donated in entry.programs()])
+        made.append(entry)
+    return made
 
 
 def _routine_instruction(entry: plan.Native, compiled: cache.Compiled) -> tuple[Any, ...]:

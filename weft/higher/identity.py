@@ -42,7 +42,7 @@ class Identity:
         self.codes = codes  # everything else named by id in ``key``: kept alive with it, so that ids stay unique
 
 
-_PURE_BUILTINS = frozenset(
+PURE_BUILTINS = frozenset(
     id(value)
     for value in (
         abs, all, any, bool, bytes, complex, dict, divmod, enumerate, filter, float, frozenset, int, isinstance,
@@ -123,6 +123,16 @@ def _home(value: Any) -> str:
 _FACADES = ("weft.numpy", "weft.lax", "weft.nn", "weft", "weft.random", "weft.scipy.special", "numpy", "numpy.linalg")
 
 
+def homes(value: Any) -> tuple[str, ...]:
+    """The modules where a callable of a library may stand under its own name."""
+    return (_home(value), *_FACADES)
+
+
+def library_value(number: int) -> Any:
+    """What the key ("library", number) stands for."""
+    return _library[number]
+
+
 def is_library(value: Any, found_in: ModuleType | None = None) -> bool:
     """Whether ``value`` is a public callable or type of one of the libraries, found there under its own name."""
     if _library.get(id(value)) is value:
@@ -135,7 +145,7 @@ def is_library(value: Any, found_in: ModuleType | None = None) -> bool:
     if not isinstance(name, str) or not all(_is_pure(root, part) for part in (*home.split(".")[1:], name)):
         return False
     known = found_in is not None or (isinstance(value, type) and issubclass(value, np.generic))
-    for module in () if known else (home, *_FACADES):
+    for module in () if known else homes(value):
         if getattr(sys.modules.get(module), "__dict__", {}).get(name) is value:
             known = True
             break
@@ -170,7 +180,7 @@ class _Snapshot:
         self.certain = self.certain and kind in _CONSTANT
         if rule is not None:
             return rule(self, value, label, called)
-        if id(value) in _PURE_BUILTINS:
+        if id(value) in PURE_BUILTINS:
             return (kind, id(value))
         if isinstance(value, enum.Enum):
             self._flow(value, label)
@@ -308,7 +318,7 @@ class _Snapshot:
         return (tuple, tuple(items)) if type(value) is tuple else (frozenset, frozenset(items))
 
     def builtin(self, value: Any, label: str, called: bool = False) -> Any:
-        if id(value) in _PURE_BUILTINS or value.__self__ is math or is_library(value):
+        if id(value) in PURE_BUILTINS or value.__self__ is math or is_library(value):
             return ("builtin", id(value))
         raise Refusal(f"{label} is the builtin {value.__name__}, which may depend on or change state")
 

@@ -18,12 +18,23 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import config, runtime
+from weft import config, errors, runtime
 from weft.core import trace as tracing
 from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
-from weft.higher import calls, constants, devices, identity, misses, number_checks, replay, signature, trace_cache
+from weft.higher import (
+    calls,
+    constants,
+    devices,
+    identity,
+    misses,
+    number_checks,
+    persistent,
+    replay,
+    signature,
+    trace_cache,
+)
 from weft.record import NamedTuple
 
 _hooks: dict[str, Callable[..., Any]] = {}
@@ -50,7 +61,7 @@ class CacheInfo(NamedTuple):
 
     hits: int
     traces: int
-    executables: int
+    executables: int  # a program that came whole from disk is one too; it has no trace
     kernels_built: int  # by LLVM
     kernels_loaded: int  # from disk
     kernels_reused: int
@@ -147,6 +158,11 @@ class JitState:
         if self.options.inline and tracing.is_tracing() and self.is_own():
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
+        stored, request = self._untraced(prepared)
+        if stored is not None:
+            compiled = next(iter(stored.compiled.values()))
+            return run(compiled, stored, prepared.leaves, prepared.avals), compiled.entry
+        warned = errors.warnings_given()
         trace = self.trace(prepared)
         if tracing.is_tracing():
             return self.record_call(trace, prepared), None
@@ -160,6 +176,8 @@ class JitState:
         if number_checks.enabled():
             return self._run_checked(trace, prepared, donated), None
         compiled = self.compiled(trace, donated)
+        if request is not None and errors.warnings_given() == warned:
+            persistent.keep(request, trace, compiled)
         return run(compiled, trace, prepared.leaves, prepared.avals), compiled.entry
 
     def _run_checked(self, trace: trace_cache.Trace, prepared: Prepared, donated: tuple[bool, ...]) -> Any:
@@ -191,14 +209,19 @@ class JitState:
 
     # -- traces -------------------------------------------------------------------------------------------------------
 
-    def trace(self, prepared: Prepared) -> trace_cache.Trace:
-        """The trace of the function for these arguments: from the caches, or by running the function."""
+    def _place(self, prepared: Prepared) -> tuple[trace_cache.FunctionRecord, trace_cache.Key]:
+        """Where the trace of a call stands."""
         record = self.record
         if record is None:
             record = self.record = trace_cache.record_of(self.function)
+        statics = signature.static_key(prepared.call.statics)
+        return record, (prepared.in_tree, prepared.avals, statics, runtime.get_config_token())
+
+    def trace(self, prepared: Prepared) -> trace_cache.Trace:
+        """The trace of the function for these arguments: from the caches, or by running the function."""
+        record, key = self._place(prepared)
         statics = prepared.call.statics
-        token = runtime.get_config_token()
-        key = (prepared.in_tree, prepared.avals, signature.static_key(statics), token)
+        token = key[-1]
         found = record.traces.get(key)
         if found is not None:
             found.found += 1
@@ -265,6 +288,63 @@ class JitState:
         )
         return runtime.tree_unflatten(trace.out_tree, outs)
 
+    # -- programs on disk ---------------------------------------------------------------------------------------------
+
+    def _untraced(self, prepared: Prepared) -> tuple[trace_cache.Stored | None, persistent.Request | None]:
+        """The program of a call that this process need not trace, or the request under which to keep what it makes."""
+        if tracing.is_tracing() or self.is_own() or not persistent.usable():
+            return None, None
+        record, key = self._place(prepared)
+        if key in record.traces:
+            return None, None
+        code = (self.donated(prepared), self.options.keep_unused)
+        found = record.stored.get((*key, code))
+        if found is not None:
+            found.found += 1
+            return found, None
+        where, values = zip(*prepared.call.statics, strict=True) if prepared.call.statics else ((), ())
+        who = identity.identify(self.function, values, prepared.in_tree)
+        if isinstance(who, identity.Refusal) or any(isinstance(leaf, Tracer) for leaf in prepared.leaves):
+            return None, None
+        places = (prepared.in_tree, prepared.avals, where, key[-1])
+        if trace_cache.find_shared(who, places) is not None:
+            return None, None
+        found = trace_cache.find_program(who, (*places, code))
+        if found is None:
+            request = persistent.request(who, prepared.in_tree, prepared.avals, (where, *code))
+            found = self._from_disk(request, prepared, code, who.codes) if request is not None else None
+            if found is None:
+                return None, request
+            trace_cache.share_program(who, (*places, code), found)
+        record.store_program((*key, code), found)
+        return found, None
+
+    def _from_disk(
+        self, request: persistent.Request, prepared: Prepared, code: tuple[Any, bool], codes: tuple[Any, ...]
+    ) -> trace_cache.Stored | None:
+        """A program that an earlier process has made for this call."""
+        start = time.perf_counter()
+
+        def build(program: Any, out_avals: tuple[Any, ...], out_tree: Any, kept: tuple[int, ...]) -> trace_cache.Stored:
+            donated = kept_donations(prepared.avals, kept, code[0], out_avals)
+            entry = runtime.CacheEntry(program.executable, kept, program.consts, out_tree, out_avals, donated)
+            made = trace_cache.Stored(out_tree, out_avals, function_name(self.function), codes, program.nbytes)
+            made.compiled[code] = Compiled(program, kept, donated, program.consts, entry)
+            return made
+
+        found = persistent.find(request, build)
+        if found is None:
+            return None
+        elapsed_ms = (time.perf_counter() - start) * 1e3
+        n_kernels = found.compiled[code].program.kernels_loaded
+        built, loaded, reused = self.statistics
+        self.executables += 1
+        self.statistics = (built, loaded + n_kernels, reused)
+        self.milliseconds["load"] = self.milliseconds.get("load", 0.0) + elapsed_ms
+        if config.read("log_compiles") or config.read("explain_cache_misses"):
+            misses.log_loaded(found.name, prepared.avals, n_kernels, elapsed_ms)
+        return found
+
     # -- machine code -------------------------------------------------------------------------------------------------
 
     def donated(self, prepared: Prepared) -> tuple[bool, ...]:
@@ -281,10 +361,7 @@ class JitState:
             return found
         program = trace.programs.get(key)
         jaxpr, kept, inner = trace.closed.jaxpr.memoize(_FORMS[key[1]], _PARAMETERS[key[1]])
-        kept_donated = tuple([donated[index] for index in kept])
-        if any(kept_donated):
-            avals = [trace.closed.jaxpr.invars[index].aval for index in kept]
-            kept_donated = usable_donations(avals, kept_donated, trace.out_avals)
+        kept_donated = kept_donations(trace.closed.in_avals, kept, donated, trace.out_avals)
         values = (*trace.closed.consts, *inner)
         hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
         if program is None:
@@ -356,7 +433,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], avals: Any) -> Any:
+def run(compiled: Compiled, trace: trace_cache.Result, leaves: Sequence[Any], avals: Any) -> Any:
     """Execute on the leaves of one call."""
     operands = list(compiled.consts)
     for index in compiled.kept:
@@ -370,7 +447,7 @@ def run(compiled: Compiled, trace: trace_cache.Trace, leaves: Sequence[Any], ava
     for index, aval in enumerate(trace.out_avals):
         if outs[index].aval is not aval:  # the program was compiled for another weak type
             outs[index] = runtime.array_alias(outs[index], aval)
-    if number_checks.enabled():
+    if number_checks.enabled() and isinstance(trace, trace_cache.Trace):
         number_checks.check(outs, trace.closed, leaves, f"jit({trace.name})")
     return runtime.tree_unflatten(trace.out_tree, outs)
 
@@ -428,6 +505,14 @@ def donated_leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -
     for name, child in zip(sorted(call.kwargs), kwargs_tree.children(), strict=True):
         flags += [name in roles.donate_argnames] * child.num_leaves
     return tuple(flags)
+
+
+def kept_donations(
+    avals: Sequence[Any], kept: Sequence[int], donated: Sequence[bool], out_avals: Sequence[Any]
+) -> tuple[bool, ...]:
+    """Which of the leaves that a program takes are donated to it."""
+    flags = tuple([donated[index] for index in kept])
+    return usable_donations([avals[index] for index in kept], flags, out_avals) if any(flags) else flags
 
 
 def usable_donations(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[Any]) -> tuple[bool, ...]:
@@ -578,13 +663,15 @@ def _clear_cache(jitted: Any) -> None:
     if state is not None:
         state.forget(jitted.hits)
         if state.record is not None:
-            state.record.traces.clear()
+            state.record.clear()
     trace_cache.forget_shared()
 
 
 def _cache_info(jitted: Any) -> CacheInfo:
     """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage.
 
+    A program that an earlier process left on disk counts as an executable and its kernels as loaded; it was not traced,
+    and its one stage is ``load``.
     As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``) sets all of them back to 0.
     """
     state = jitted._state

@@ -199,5 +199,13 @@ def log_traced(name: str, closed: ClosedJaxpr, elapsed_ms: float) -> None:
     )  # fmt: skip
 
 
+def log_loaded(name: str, avals: tuple[Any, ...], n_kernels: int, elapsed_ms: float) -> None:
+    types = ", ".join(aval.str_short() for aval in avals)
+    _logger().warning(
+        "Finished loading %s from disk in %.3f ms, neither traced nor compiled: (%s), %d kernels loaded, at %s",
+        name, elapsed_ms, types, n_kernels, _line(),
+    )  # fmt: skip
+
+
 def log_reused(name: str, program: Any) -> None:
     _logger().warning("Compiling %s: an equal program was compiled before, as %s", name, program.name)

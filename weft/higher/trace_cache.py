@@ -16,7 +16,7 @@ from weft import runtime
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
-from weft.higher import code_facts, identity
+from weft.higher import code_facts, identity, persistent
 from weft.higher.identity import Identity, Refusal
 
 Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
@@ -26,24 +26,19 @@ _SHARED_TRACES = 1 << 16
 _TRACE_BYTES, _EQUATION_BYTES = 4500, 850  # measured: a trace with its dispatch entry, each equation
 
 
-class Trace:
-    """One trace of a function: the program and the structure of its results.
+class Result:
+    """What the caches keep of a function for one kind of call: the structure of its results, and machine code.
 
-    ``programs`` maps (donation, keep_unused) to machine code, which knows no constants; ``compiled`` to the same with
-    the constants of this trace bound.
+    ``compiled`` maps (donation, keep_unused) to machine code with its constants bound.
     """
 
-    __slots__ = (
-        "__weakref__", "closed", "compiled", "found", "name", "out_avals", "out_tree", "places", "programs",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "compiled", "found", "name", "out_avals", "out_tree", "places")
 
-    def __init__(self, closed: ClosedJaxpr, out_tree: Any, out_avals: Sequence[Any], name: str) -> None:
-        self.closed = closed
+    def __init__(self, out_tree: Any, out_avals: Sequence[Any], name: str) -> None:
         self.out_tree = out_tree
         self.out_avals = tuple(out_avals)
         self.name = name
         self.compiled: dict[Any, Any] = {}
-        self.programs: dict[Any, Any] = {}
         self.found = 0  # times it was found again by Python
         self.places: list[tuple[Any, Any]] | None = None  # who holds it (weakly: a dict's owner) under which key
 
@@ -55,23 +50,54 @@ class Trace:
         """Take it, and its dispatch entries, out of every cache."""
         for reference, key in self.places or ():
             owner = reference()
-            if owner is None:
-                continue
-            held = owner.traces.get(key)
-            if held is self or (held is not None and held.trace is self):
-                del owner.traces[key]
+            if owner is not None:
+                owner.drop(key, self)
         for compiled in self.compiled.values():
             compiled.entry.retire()
 
+    @property
+    def weight(self) -> int:
+        """Bytes it takes in the process."""
+        raise NotImplementedError
+
     def placed(self, owner: Any, key: Any) -> None:
-        """Note a holder; the first time, the trace joins the budget."""
+        """Note a holder; the first time, the result joins the budget."""
         if self.places is None:
             self.places = []
-            nbytes = _TRACE_BYTES + _EQUATION_BYTES * equation_count(self.closed.jaxpr)
-            BUDGET.keep(self, nbytes, Trace.drop, Trace.uses)
+            BUDGET.keep(self, self.weight, Result.drop, Result.uses)
         if len(self.places) > 8 and len(self.places) & (len(self.places) - 1) == 0:
             self.places = [place for place in self.places if place[0]() is not None]
         self.places.append((weakref.ref(owner), key))
+
+
+class Trace(Result):
+    """One trace of a function. ``programs`` has machine code as ``compiled`` has, which knows no constants."""
+
+    __slots__ = ("closed", "programs")
+
+    def __init__(self, closed: ClosedJaxpr, out_tree: Any, out_avals: Sequence[Any], name: str) -> None:
+        super().__init__(out_tree, out_avals, name)
+        self.closed = closed
+        self.programs: dict[Any, Any] = {}
+
+    @property
+    def weight(self) -> int:
+        return _TRACE_BYTES + _EQUATION_BYTES * equation_count(self.closed.jaxpr)
+
+
+class Stored(Result):
+    """A program from disk, which was not traced. ``codes`` keeps alive what the keys that find it name by id."""
+
+    __slots__ = ("_weight", "codes")
+
+    def __init__(self, out_tree: Any, out_avals: Sequence[Any], name: str, codes: tuple[Any, ...], nbytes: int) -> None:
+        super().__init__(out_tree, out_avals, name)
+        self.codes = codes
+        self._weight = _TRACE_BYTES + nbytes
+
+    @property
+    def weight(self) -> int:
+        return self._weight
 
 
 def equation_count(jaxpr: Jaxpr) -> int:
@@ -86,10 +112,11 @@ def equation_count(jaxpr: Jaxpr) -> int:
 class FunctionRecord:
     """What is known of one function object."""
 
-    __slots__ = ("__weakref__", "reference", "refusal", "traces")
+    __slots__ = ("__weakref__", "reference", "refusal", "stored", "traces")
 
     def __init__(self) -> None:
         self.traces: dict[Key, Trace] = {}
+        self.stored: dict[Key, Stored] = {}
         self.refusal: Refusal | None = None  # why its latest trace was not looked up by identity
         self.reference: Any = None
 
@@ -100,6 +127,20 @@ class FunctionRecord:
                 compiled.entry.retire()
         self.traces[key] = trace
         trace.placed(self, key)
+
+    def store_program(self, key: Key, stored: Stored) -> None:
+        self.stored[key] = stored
+        stored.placed(self, key)
+
+    def drop(self, key: Key, result: Result) -> None:
+        if self.traces.get(key) is result:
+            del self.traces[key]
+        if self.stored.get(key) is result:
+            del self.stored[key]
+
+    def clear(self) -> None:
+        self.traces.clear()
+        self.stored.clear()
 
 
 _records: dict[int, FunctionRecord] = {}
@@ -178,6 +219,14 @@ class _SharedTraces:
 
     def __init__(self) -> None:
         self.traces: OrderedDict[Any, _Shared] = OrderedDict()
+        self.stored: dict[Any, Stored] = {}
+
+    def drop(self, place: Any, result: Result) -> None:
+        held = self.traces.get(place)
+        if held is not None and held.trace is result:
+            del self.traces[place]
+        if self.stored.get(place) is result:
+            del self.stored[place]
 
 
 _level = _SharedTraces()
@@ -194,6 +243,17 @@ def find_shared(identity: Identity, key: Key) -> Trace | None:
     if trace is None:
         _shared.pop(place, None)
     return trace
+
+
+def find_program(identity: Identity, key: Key) -> Stored | None:
+    """The program from disk that an equal function runs for the same arguments."""
+    return _level.stored.get((identity.key, key))
+
+
+def share_program(identity: Identity, key: Key, stored: Stored) -> None:
+    """Let equal functions run ``stored``."""
+    _level.stored[identity.key, key] = stored
+    stored.placed(_level, (identity.key, key))
 
 
 def share(identity: Identity, key: Key, trace: Trace) -> None:
@@ -219,12 +279,14 @@ def holds_tracers(closed: ClosedJaxpr) -> bool:
 def forget_shared() -> None:
     """Drop the second level, so that a cleared function is traced anew."""
     _shared.clear()
+    _level.stored.clear()
 
 
 def forget() -> None:
     """Drop all traces (``weft.clear_caches``)."""
     for record in list(_records.values()):
-        record.traces.clear()
-    _shared.clear()
+        record.clear()
+    forget_shared()
+    persistent.forget()
     identity.forget()
     code_facts.forget()

@@ -10,13 +10,12 @@ Each method is one scatter of the values, broadcast to the shape of ``x[idx]``, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from weft import config, core, dtypes, runtime
+from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
 from weft.higher import devices
 from weft.numpy import (
@@ -244,7 +243,7 @@ def _check_types(x: Any, values: Any) -> None:
     if _fits(x, values):
         return
     own, given = promotion.dtype_of(x), promotion.dtype_of(values)
-    warnings.warn(
+    errors.warn(
         f"scatter inputs have incompatible types: cannot safely cast value from dtype={given} to dtype={own} with "
         f"jax_numpy_dtype_promotion={config.read('numpy_dtype_promotion')}. In future JAX releases this will result in "
         "an error.",

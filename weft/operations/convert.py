@@ -7,12 +7,11 @@ floats it rounds once to nearest even. complex to real drops the imaginary part 
 from __future__ import annotations
 
 import builtins
-import warnings
 from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import core, dtypes, errors, runtime
 from weft.core import kinds, printer
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_differentiable, is_undefined
@@ -130,7 +129,7 @@ def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) 
     if is_array and aval.dtype == new_dtype and aval.weak_type == weak_type:
         return operand
     if category(aval.dtype) in COMPLEX and category(new_dtype) not in COMPLEX:
-        warnings.warn(
+        errors.warn(
             "Casting complex values to real discards the imaginary part", np.exceptions.ComplexWarning, stacklevel=3
         )
     return convert_element_type_p.bind(operand, new_dtype=new_dtype, weak_type=weak_type, sharding=None)

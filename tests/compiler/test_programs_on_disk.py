@@ -1,0 +1,607 @@
+"""Whole programs on disk: a second process runs them without a trace, and never one of another function or setting."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as wnp
+from weft import cli, config, lax, nn, random, runtime
+from weft.compiler import disk, stored, version
+
+X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)
+
+# Calls ``call()`` of every module in the folder that it is given; prints for each [type, weak type and bits of every
+# leaf of the result, traces, executables, kernels built], and of the process whether llvmlite is loaded.
+DRIVER = """
+import importlib, json, os, sys
+import numpy as np
+import weft
+sys.path.insert(0, sys.argv[1])
+answers = {}
+for name in sorted(name.removesuffix(".py") for name in os.listdir(sys.argv[1]) if name.startswith("case_")):
+    module = importlib.import_module(name)
+    f = module.f if hasattr(module.f, "cache_info") else weft.jit(module.f)
+    leaves = weft.tree_util.tree_leaves(module.call(f) if hasattr(module, "call") else f(module.X))
+    words = [weft.random.key_data(x) if "key" in str(x.dtype) else x for x in leaves]
+    facts = [[str(x.dtype), x.weak_type, np.asarray(word).tobytes().hex()] for x, word in zip(leaves, words)]
+    info = f.cache_info()
+    answers[name] = [facts, info.traces, info.executables, info.kernels_built]
+print(json.dumps([answers, "llvmlite" in sys.modules]))
+"""
+PRELUDE = """
+import functools, math
+import numpy as np
+import weft
+import weft.numpy as jnp
+from weft import lax, nn, random
+X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)
+"""
+
+
+def write(folder: Path, cases: dict[str, str], **modules: str) -> Path:
+    """A folder of modules: one for every case, and what they import."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name, source in cases.items():
+        (folder / f"case_{name}.py").write_text(PRELUDE + source)
+    for name, source in modules.items():
+        (folder / f"{name}.py").write_text(PRELUDE + source)
+    return folder
+
+
+def start(modules: Path, cache: Path | None, **more: str) -> subprocess.Popen[str]:
+    where = {"WEFT_CACHE": "off"} if cache is None else {"WEFT_CACHE": "on", "WEFT_CACHE_DIR": str(cache)}
+    environment = {**os.environ, "WEFT_CHECK": "0", **where, **more}
+    return subprocess.Popen(
+        [sys.executable, "-B", "-W", "ignore", "-c", DRIVER, str(modules)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[dict[str, list[Any]], bool]:
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, err
+    answers, has_llvm = json.loads(out.splitlines()[-1])
+    return answers, has_llvm
+
+
+def run(modules: Path, cache: Path | None, **more: str) -> tuple[dict[str, list[Any]], bool]:
+    return finish(start(modules, cache, **more))
+
+
+def facts(answers: dict[str, list[Any]]) -> dict[str, Any]:
+    return {name: answer[0] for name, answer in answers.items()}
+
+
+def traces(answers: dict[str, list[Any]]) -> dict[str, int]:
+    return {name: answer[1] for name, answer in answers.items()}
+
+
+# programs: what a second process computes without tracing
+
+PROGRAMS = {
+    "add": "f = lambda x: x + 1",
+    "weak": "f = lambda x: (x * 2, 3 + x.shape[0], 1.5)\n",
+    "softmax": "f = lambda x: nn.softmax(x)",
+    "layernorm": "f = lambda x: (x - x.mean(-1, keepdims=True)) * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)",
+    "reductions": "f = lambda x: (x.sum(), x.max(0), jnp.argmin(x, axis=1), jnp.cumsum(x, axis=1), jnp.prod(x))",
+    "integers": "f = lambda x: (x.astype(jnp.int32) % 3, x > 0, x[::-1, 1:5])",
+    "half": "f = lambda x: jnp.tanh(x.astype(jnp.bfloat16)) * 2",
+    "complex": "f = lambda x: jnp.exp(x * 1j).conj()",
+    "contraction": "f = lambda x: nn.relu(x @ x.T + x[:, 0])",
+    "einsum": "f = lambda x: jnp.einsum('ij,kj,kl->il', x, x, x)",
+    "constant": "f = lambda x: x * jnp.arange(12.0) + np.arange(12, dtype=np.float32)",
+    "gather": "f = lambda x: x[jnp.array([3, 0, 0])].at[1, 2:4].add(5.0)",
+    "scan": "f = lambda x: lax.scan(lambda c, r: (c * 0.5 + r, c.sum()), x[0], x)",
+    "scalars": "f = lambda x: lax.fori_loop(0, 20, lambda i, c: (c[0] * 0.9 + i, c[1] - c[0]), (x[0, 0], x[1, 1]))",
+    "while": "f = lambda x: lax.while_loop(lambda c: c.sum() < 100, lambda c: c * c + 1, x)",
+    "cond": "f = lambda x: lax.cond(x[0, 0] > 0, lambda v: v @ v.T, lambda v: v @ v.T - 1, x)",
+    "random": "f = lambda x: random.normal(random.key(3), x.shape) + random.uniform(random.PRNGKey(1), x.shape)",
+    "keys": "f = lambda k: (random.split(k), random.bits(k, (3,)))\ncall = lambda f: f(random.key(7))",
+    "tree": "f = lambda t: {'b': [t['a'] * 2, None], 'c': (t['x'][0], {})}\ncall = lambda f: f({'x': [X], 'a': 1.5})",
+    "empty": "f = lambda x: (x[:0] * 2, x[:, :0].sum(1), ())",
+    "identity": "f = lambda x, y: (x, x, y.T)\ncall = lambda f: f(jnp.asarray(X), X)",
+    "gradient": """
+def loss(p, x):
+    h = nn.relu(x @ p['w'] + p['b'])
+    return -jnp.mean(nn.log_softmax(h @ p['v'])[:, 0])
+def f(p, x):
+    value, g = weft.value_and_grad(loss)(p, x)
+    return value, weft.tree.map(lambda a, b: a - 0.1 * b, p, g)
+P = {'w': X.T @ X[:, :7], 'b': X[0, :7], 'v': X[:3, :7].T}
+call = lambda f: f(P, X)
+""",
+    "static": """
+@functools.partial(weft.jit, static_argnums=1, static_argnames='kind')
+def f(x, n, kind='a'):
+    return sum(x * i for i in range(n)) if kind == 'a' else x
+call = lambda f: f(X, 3, kind='a')
+""",
+    "donated": """
+@functools.partial(weft.jit, donate_argnums=0)
+def f(x, y):
+    return x + y
+def call(f):
+    x = jnp.asarray(X)
+    out = f(x, X)
+    assert x.is_deleted()
+    return out
+""",
+    "unused": "f = weft.jit(lambda x, y: x - 1, keep_unused=True)\ncall = lambda f: f(X, X)",
+    "partial": "f = functools.partial(lambda a, x: a * x, 2.5)",
+    "helper": "from helpers import scaled\nf = lambda x: scaled(x) + 1",
+}
+HELPERS = "def scaled(x): return inner(x) * FACTOR\ndef inner(x): return jnp.sin(x)\nFACTOR = 1.5\n"
+
+
+def test_a_second_process_traces_nothing_and_gives_the_bits(tmp_path: Path) -> None:
+    modules, cache = write(tmp_path / "modules", PROGRAMS, helpers=HELPERS), tmp_path / "cache"
+    plain, _ = run(modules, None)
+    first, _ = run(modules, cache)
+    assert set(traces(first).values()) == {1}
+    assert facts(first) == facts(plain)
+    second, has_llvm = run(modules, cache)
+    assert {name for name, count in traces(second).items() if count} == set()
+    assert {tuple(answer[2:]) for answer in second.values()} == {(1, 0)} and not has_llvm
+    assert facts(second) == facts(plain)
+
+
+# what must be traced again: (before, after) of every kind of change
+
+CHANGES = {
+    "literal": ("f = lambda x: x + 1", "f = lambda x: x + 2"),
+    "literal_type": ("f = lambda x: x.astype(int) + 1", "f = lambda x: x.astype(int) + 1.0"),
+    "zero_sign": ("f = lambda x: x * 0.0", "f = lambda x: x * -0.0"),
+    "operator": ("f = lambda x: x * x", "f = lambda x: x - x"),
+    "name": ("f = lambda x: jnp.sin(x)", "f = lambda x: jnp.cos(x)"),
+    "alias": (
+        "from weft.numpy import sin as g\nf = lambda x: g(x)",
+        "from weft.numpy import cos as g\nf = lambda x: g(x)",
+    ),
+    "module": ("m = jnp\nf = lambda x: m.log(abs(x))", "m = np\nf = lambda x: jnp.log(abs(x)) * m.log(2.0)"),
+    "builtin": ("g = max\nf = lambda x: x * g(2, 3)", "g = min\nf = lambda x: x * g(2, 3)"),
+    "math": ("g = math.sin\nf = lambda x: x * g(2.0)", "g = math.cos\nf = lambda x: x * g(2.0)"),
+    "global": ("C = 2.0\nf = lambda x: x * C", "C = 3.0\nf = lambda x: x * C"),
+    "global_type": ("C = 1\nf = lambda x: x.astype(int) * C", "C = True\nf = lambda x: x.astype(int) * C"),
+    "global_width": ("C = 2\nf = lambda x: x.astype(int) * C", "C = 2.0\nf = lambda x: x.astype(int) * C"),
+    "global_sign": ("C = 0.0\nf = lambda x: x * C", "C = -0.0\nf = lambda x: x * C"),
+    "global_text": ("C = 'a'\nf = lambda x: x if C == 'a' else -x", "C = 'b'\nf = lambda x: x if C == 'a' else -x"),
+    "global_tuple": ("C = (1, 2)\nf = lambda x: x[C]", "C = (2, 1)\nf = lambda x: x[C]"),
+    "global_set": (
+        "C = frozenset([1, 2])\nf = lambda x: x * sum(C)",
+        "C = frozenset([1, 3])\nf = lambda x: x * sum(C)",
+    ),
+    "global_none": ("C = None\nf = lambda x: x.sum(C)", "C = 0\nf = lambda x: x.sum(C)"),
+    "global_complex": ("C = 1j\nf = lambda x: x * C", "C = 2j\nf = lambda x: x * C"),
+    "global_dtype": (
+        "C = jnp.dtype('int32')\nf = lambda x: x.astype(C)",
+        "C = jnp.dtype('int8')\nf = lambda x: x.astype(C)",
+    ),
+    "global_scalar_type": ("C = jnp.float32\nf = lambda x: x.astype(C)", "C = jnp.float16\nf = lambda x: x.astype(C)"),
+    "default": ("def f(x, c=2.0): return x * c", "def f(x, c=3.0): return x * c"),
+    "keyword_default": ("def f(x, *, c=2.0): return x * c", "def f(x, *, c=3.0): return x * c"),
+    "closure": (
+        "def make(c): return lambda x: x * c\nf = make(2.0)",
+        "def make(c): return lambda x: x * c\nf = make(3.0)",
+    ),
+    "closure_function": (
+        "def make(g): return lambda x: g(x) * 2\nf = make(lambda x: x + 1)",
+        "def make(g): return lambda x: g(x) * 2\nf = make(lambda x: x + 2)",
+    ),
+    "partial": (
+        "f = functools.partial(lambda a, x: a * x, 2.0)", "f = functools.partial(lambda a, x: a * x, 3.0)",
+    ),
+    "partial_keyword": (
+        "f = functools.partial(lambda x, a: a * x, a=2.0)", "f = functools.partial(lambda x, a: a * x, a=3.0)",
+    ),
+    "nested_code": (
+        "def f(x):\n    def g(y): return y + 1\n    return g(x)",
+        "def f(x):\n    def g(y): return y + 2\n    return g(x)",
+    ),
+    "comprehension": ("f = lambda x: sum([x * i for i in (1, 2)])", "f = lambda x: sum([x * i for i in (1, 3)])"),
+    "helper": (
+        "from helpers import scaled\nf = lambda x: scaled(x)",
+        "from helpers import scaled\nf = lambda x: scaled(x)",
+    ),
+    "helper_module": (
+        "from helpers import scaled as g\nf = lambda x: g(x) + 1",
+        "from others import scaled as g\nf = lambda x: g(x) + 1",
+    ),
+    "jitted_helper": (
+        "g = weft.jit(lambda x: x * 2)\nf = lambda x: g(x) + 1",
+        "g = weft.jit(lambda x: x * 3)\nf = lambda x: g(x) + 1",
+    ),
+    "argument_order": (
+        "f = lambda x, y: x - y\ncall = lambda f: f(X, X[0])",
+        "f = lambda y, x: x - y\ncall = lambda f: f(X, X[0])",
+    ),
+    "static": (
+        "f = weft.jit(lambda x, n: x * n, static_argnums=1)\ncall = lambda f: f(X, 2)",
+        "f = weft.jit(lambda x, n: x * n, static_argnums=1)\ncall = lambda f: f(X, 2.0)",
+    ),
+    "shape": ("f = lambda x: x.sum()", "f = lambda x: x.sum()\nX = X[1:]"),
+    "dtype": ("f = lambda x: x * 2", "f = lambda x: x * 2\nX = X.astype(np.int32)"),
+    "weak_type": ("f = lambda x: x * 2\nX = np.float32(3)", "f = lambda x: x * 2\nX = 3.0"),
+    "structure": (
+        "f = lambda t: t[0] * 2\ncall = lambda f: f((X,))",
+        "f = lambda t: t[0] * 2\ncall = lambda f: f([X])",
+    ),
+    "keys": (
+        "f = lambda t: sum(t.values())\ncall = lambda f: f({1: X})",
+        "f = lambda t: sum(t.values())\ncall = lambda f: f({True: X})",
+    ),
+    "donation": (
+        "f = weft.jit(lambda x: x + 5)\ncall = lambda f: f(jnp.asarray(X))",
+        "f = weft.jit(lambda x: x + 5, donate_argnums=0)\ncall = lambda f: f(jnp.asarray(X))",
+    ),
+    "unused": (
+        "f = weft.jit(lambda x, y: x - 1)\ncall = lambda f: f(X, X)",
+        "f = weft.jit(lambda x, y: x - 1, keep_unused=True)\ncall = lambda f: f(X, X)",
+    ),
+}  # fmt: skip
+
+
+def test_every_change_is_traced_and_the_rest_is_not(tmp_path: Path) -> None:
+    modules, cache = tmp_path / "modules", tmp_path / "cache"
+    before = {name: source for name, (source, _) in CHANGES.items()} | {"moved": "f = lambda x: x * 7"}
+    after = {name: source for name, (_, source) in CHANGES.items()} | {"moved": "# moved down\n\nf = lambda x: x * 7"}
+    others = HELPERS.replace("1.5", "2.5")
+    first, _ = run(write(modules, before, helpers=HELPERS, others=others), cache)
+    again, _ = run(modules, cache)
+    assert set(traces(again).values()) == {0} and facts(again) == facts(first)
+    second, _ = run(write(modules, after, helpers=HELPERS.replace("jnp.sin", "jnp.cos"), others=others), cache)
+    assert {name for name, count in traces(second).items() if not count} == {"case_moved"}
+    plain, _ = run(modules, None)
+    assert facts(second) == facts(plain)
+
+
+# what is never kept
+
+TRACED = {
+    "array": "A = jnp.arange(12.0)\nf = lambda x: x * A",
+    "ndarray": "A = np.arange(12.0)\nf = lambda x: x * A",
+    "list": "A = [1.0, 2.0]\nf = lambda x: x * A[0]",
+    "dict": "A = {'a': 1.0}\nf = lambda x: x * A['a']",
+    "object": "class C: a = 2.0\nf = lambda x: x * C.a",
+    "enum": "import enum\nclass C(enum.Enum):\n    a = 2\nm = C.a\nf = lambda x: x if m == 3 else -x",
+    "print": "f = lambda x: (weft.debug.print('{}', x[0, 0]), x + 1)[1]",
+    "callback": "f = lambda x: weft.pure_callback(np.sin, x, x)",
+    "warning": "f = lambda x: x.astype('float64')",
+    "time": "import time\nf = lambda x: x * (time.time() > 0)",
+    "store": "n = 0\ndef f(x):\n    global n\n    n += 1\n    return x * n",
+    "other_module": "import helpers\nf = lambda x: x * helpers.FACTOR",
+    "class": """
+from weft import tree_util
+class Pair:
+    def __init__(self, a): self.a = a
+tree_util.register_pytree_node(Pair, lambda p: ((p.a,), None), lambda _, c: Pair(*c))
+f = lambda x: Pair(x + 1)
+""",
+}
+
+
+def test_what_cannot_be_told_by_content_is_traced_in_every_process(tmp_path: Path) -> None:
+    modules, cache = write(tmp_path / "modules", TRACED, helpers=HELPERS), tmp_path / "cache"
+    first, _ = run(modules, cache)
+    second, _ = run(modules, cache)
+    assert set(traces(second).values()) == {1}
+    assert facts(first) == facts(second)
+    assert not list(cache.glob("*.program"))
+
+
+def test_options_are_part_of_the_key(tmp_path: Path) -> None:
+    cases = {"f": "f = lambda x: (x.astype(int) * 2, x @ x.T)"}
+    modules, cache = write(tmp_path / "modules", cases), tmp_path / "cache"
+    run(modules, cache)
+    changed, _ = run(modules, cache, WEFT_ENABLE_X64="1")
+    assert changed["case_f"][1] == 1 and changed["case_f"][0][0][0] == "int64"
+    again, _ = run(modules, cache, WEFT_ENABLE_X64="1")
+    assert again["case_f"][1] == 0 and facts(again) == facts(changed)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("cache_programs", False), ("share_equal_functions", False), ("check", True), ("debug_nans", True),
+        ("check_tracer_leaks", True), ("default_matmul_precision", "highest"), ("numpy_rank_promotion", "warn"),
+        ("skip", "simplify"),
+    ],
+)  # fmt: skip
+def test_options_under_which_a_program_is_traced(folder: Path, name: str, value: Any) -> None:
+    fresh()
+    with config.context(name, value):
+        assert fresh()[1].traces == 1
+    assert fresh()[1].traces == 0
+
+
+def test_eight_processes_at_once(tmp_path: Path) -> None:
+    few = {name: PROGRAMS[name] for name in ("softmax", "scan", "cond", "tree")}
+    modules, cache = write(tmp_path / "modules", few), tmp_path / "cache"
+    plain, _ = run(modules, None)
+    for process in [start(modules, cache) for _ in range(8)]:
+        assert facts(finish(process)[0]) == facts(plain)
+    assert set(traces(run(modules, cache)[0]).values()) == {0}
+
+
+# in one process: caches are cleared, so that the next call finds what is on disk
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """An empty cache folder, which this process uses; stages are not checked."""
+    place = tmp_path / "cache"
+    before = {name: config.read(name) for name in ("cache", "cache_dir", "cache_disk_bytes", "check")}
+    config.update("cache_dir", str(place))
+    config.update("cache", True)
+    config.update("check", False)
+    weft.clear_caches()
+    try:
+        yield place
+    finally:
+        for name, value in before.items():
+            config.update(name, value)
+        weft.clear_caches()
+
+
+def programs(folder: Path) -> list[Path]:
+    stored.flush()
+    return sorted(folder.glob("*.program"))
+
+
+def restart() -> None:
+    """From here on nothing is known but what is on disk."""
+    stored.flush()
+    weft.clear_caches()
+
+
+def function(x: Any) -> Any:
+    return wnp.tanh(x) * 0.75 + lax.cumsum(x, axis=1)
+
+
+def fresh(f: Any = function, *args: Any) -> tuple[Any, Any]:
+    """A result as if the process had just started, and the counts of the function."""
+    restart()
+    jitted = weft.jit(f)
+    result = jitted(*(args or (X,)))
+    return result, jitted.cache_info()
+
+
+def check(count: int) -> None:
+    """The function gives its result with so many traces."""
+    with config.context("cache", False):
+        expected = np.asarray(fresh()[0])
+    result, info = fresh()
+    stored.flush()
+    np.testing.assert_array_equal(np.asarray(result), expected)
+    assert (info.traces, info.executables) == (count, 1)
+
+
+def test_what_cache_info_says_of_a_program_from_disk(folder: Path) -> None:
+    _, made = fresh()
+    _, found = fresh()
+    n_kernels = made.kernels_built + made.kernels_loaded
+    assert made.traces == 1 and n_kernels > 0
+    assert found[:-1] == (0, 0, 1, 0, n_kernels, 0) and list(found.milliseconds) == ["load"]
+
+
+def test_the_function_is_traced_when_its_trace_is_asked_for(folder: Path) -> None:
+    fresh()
+    restart()
+    jitted = weft.jit(function)
+    result = np.asarray(jitted(X))
+    assert jitted.cache_info().traces == 0
+    assert "tanh" in str(jitted.trace(X).jaxpr) and jitted.cache_info().traces == 1
+    assert "kernel" in jitted.lower(X).compile().as_text("plan")
+    np.testing.assert_array_equal(np.asarray(weft.vmap(jitted, in_axes=1, out_axes=1)(X[:, None])[:, 0]), result)
+    gradient = weft.grad(lambda x: jitted(x).sum())(X)
+    np.testing.assert_array_equal(gradient, weft.grad(lambda x: function(x).sum())(X))
+    np.testing.assert_array_equal(jitted(X), result)
+    np.testing.assert_array_equal(jitted(X[1:]), function(wnp.asarray(X[1:])))
+
+
+def test_equal_functions_and_second_objects_read_the_disk_once(folder: Path) -> None:
+    def make(c: float) -> Any:
+        return lambda x: x * c
+
+    fresh(make(2.0))
+    restart()
+    functions = [weft.jit(make(2.0)) for _ in range(3)] + [weft.jit(make(2.0), donate_argnums=0)]
+    for f in functions:
+        np.testing.assert_array_equal(f(wnp.asarray(X)), X * 2)
+    assert [f.cache_info().traces for f in functions] == [0, 0, 0, 1]
+    assert [f.cache_info().executables for f in functions] == [1, 0, 0, 1]
+
+
+def test_only_the_first_calls_of_a_code_are_kept(folder: Path) -> None:
+    for number in range(40):
+        weft.jit(lambda x, c=float(number): x * c)(X)
+    assert len(programs(folder)) == 16
+    jitted = weft.jit(lambda x: x * 3)
+    for count in range(1, 41):
+        jitted(np.ones(count, np.float32))
+    assert len(programs(folder)) == 32
+
+
+def test_donated_arguments_are_deleted_and_unusable_ones_warned_of_again(folder: Path) -> None:
+    for count in (1, 0):
+        restart()
+        jitted = weft.jit(lambda x, y: x[0] + y, donate_argnums=(0, 1))
+        x, y = wnp.asarray(X), wnp.asarray(X[0])
+        with pytest.warns(UserWarning, match="donated buffers were not usable"):
+            jitted(x, y)
+        assert y.is_deleted() and not x.is_deleted() and jitted.cache_info().traces == count
+
+
+def test_errors_of_arguments_stay(folder: Path) -> None:
+    fresh()
+    restart()
+    jitted = weft.jit(function)
+    jitted(X)
+    with pytest.raises(TypeError, match="argument"):
+        jitted("no array")
+    with pytest.raises(TypeError):
+        jitted(X, X)
+
+
+def test_checks_of_numbers_trace(folder: Path) -> None:
+    f = lambda x: wnp.log(x)
+    fresh(f)
+    with config.context("debug_nans", True), pytest.raises(FloatingPointError, match="log"):
+        fresh(f)
+
+
+def test_log_lines_say_that_a_program_came_from_disk(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fresh()
+    for option in ("log_compiles", "explain_cache_misses"):
+        caplog.clear()
+        with config.context(option, True), caplog.at_level(logging.WARNING, "weft"):
+            fresh()
+        (record,) = caplog.records
+        assert "loading function from disk" in record.message and "kernels loaded" in record.message
+
+
+def test_no_tracing_lets_programs_from_disk_run(folder: Path) -> None:
+    fresh()
+    with config.context("no_tracing", True):
+        assert fresh()[1].traces == 0
+
+
+def test_damaged_truncated_and_foreign_entries_are_traced_and_replaced(folder: Path) -> None:
+    check(1)
+    (path,) = programs(folder)
+    content = path.read_bytes()
+    key, of_version = bytes.fromhex(path.stem), version.compiler_version()
+    assert of_version is not None
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 4
+    bodies = [b"", b"i\1\0\0\0", b"(\0\0\0\0", disk.unpack(content, key).bytes[:-9]]
+    whole = [disk.pack(of_version, key, "program", body) for body in bodies]
+    kernel = next(folder.glob("*.kernel")).read_bytes()
+    for damaged in (b"", content[:40], content[:-1], content + b"x", bytes(flipped), b"foreign", kernel, *whole):
+        path.write_bytes(damaged)
+        check(1)
+        assert path.read_bytes() == content
+        check(0)
+
+
+def test_a_program_whose_kernel_is_gone_is_traced_and_kept_again(folder: Path) -> None:
+    check(1)
+    for path in folder.glob("*.kernel"):
+        path.unlink()
+    check(1)
+    check(0)
+
+
+def test_numbers_out_of_range_are_refused(folder: Path) -> None:
+    """Whole entries with wrong content, as a bug would write them: the runtime checks them, and nothing is run."""
+    check(1)
+    (path,) = programs(folder)
+    key, of_version = bytes.fromhex(path.stem), version.compiler_version()
+    assert of_version is not None
+    data = stored.marshal.loads(disk.unpack(path.read_bytes(), key).bytes)
+    avals, kernels, (program, consts, out_avals, facts) = data
+    n_inputs, outputs, temps, arena, made, name, in_avals = program
+    wrong = [
+        (n_inputs + 1, outputs, temps, arena, made, name, in_avals),
+        (n_inputs, [("new", 3, 0)], temps, arena, made, name, in_avals),
+        (n_inputs, outputs, temps, arena, [("kernel", 99, *made[0][2:])], name, in_avals),
+        (n_inputs, outputs, temps, arena, [("python", 1, 2, 3)], name, in_avals),
+        (n_inputs, outputs, temps, arena, [(*made[0][:2], ((77, 0, -1),), *made[0][3:])], name, in_avals),
+    ]
+    contents = [(avals, kernels, (bad, consts, out_avals, facts)) for bad in wrong]
+    contents += [(avals, kernels, (program, consts, out_avals, (facts[0], kept))) for kept in ((5,), (-1,), ())]
+    for content in contents:
+        path.write_bytes(disk.pack(of_version, key, "program", stored.marshal.dumps(content)))
+        check(1)
+        check(0)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_read_only_folder_is_read(folder: Path) -> None:
+    check(1)
+    folder.chmod(0o500)
+    try:
+        check(0)
+        assert fresh(lambda x: x * 9)[1].traces == 1
+    finally:
+        folder.chmod(0o700)
+
+
+def test_another_version_of_weft_is_a_miss(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check(1)
+    stamps = runtime.source_stamps
+
+    def edited(place: str) -> list[tuple[str, int, int]]:
+        return [(name, n + (name == "nn/activations.py"), at) for name, n, at in stamps(place)]
+
+    known = version.compiler_version()
+    monkeypatch.setattr(runtime, "source_stamps", edited)
+    other = version.compiler_version.__wrapped__()
+    assert other not in (None, known)
+    monkeypatch.setattr(disk, "compiler_version", lambda: other)
+    disk._opened.cache_clear()
+    try:
+        check(1)
+        check(0)
+        assert len(programs(folder)) == 2
+    finally:
+        disk._opened.cache_clear()
+
+
+def test_the_command_counts_verifies_and_clears_programs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fresh()
+    stored.flush()
+    assert cli.main(["cache", "info"]) == 0 and "programs 1\n" in capsys.readouterr().out
+    (path,) = programs(folder)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert cli.main(["cache", "verify"]) == 1 and path.name in capsys.readouterr().out
+    fresh()
+    stored.flush()
+    assert cli.main(["cache", "clear"]) == 0 and not programs(folder)
+
+
+def test_the_bound_holds_for_programs(folder: Path) -> None:
+    config.update("cache_disk_bytes", 16 << 10)
+    for number in range(12):
+        fresh(eval(f"lambda x: x * {number}.5 + {'x * ' * number}x"))
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 24 << 10
+
+
+def test_a_program_with_large_constants_is_not_kept(folder: Path) -> None:
+    for _ in range(2):
+        assert fresh(lambda x: x.sum() * np.ones(600_000, np.float32))[1].traces == 1
+    assert not programs(folder)
+
+
+def test_user_classes_in_arguments_are_traced(folder: Path) -> None:
+    point = __import__("collections").namedtuple("Point", "a b")
+    for _ in range(2):
+        assert fresh(lambda p: p.a * p.b, point(X, X))[1].traces == 1
+
+
+def test_a_replaced_library_function_is_seen(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    f = lambda x: nn.relu(x)
+    fresh(f)
+    monkeypatch.setattr(nn, "relu", nn.softmax)
+    result, info = fresh(f)
+    assert info.traces == 1
+    np.testing.assert_array_equal(result, nn.softmax(wnp.asarray(X)))
+
+
+def test_typed_keys(folder: Path) -> None:
+    f = lambda k: random.split(k)[0]
+    one, two = fresh(f, random.key(3)), fresh(f, random.key(3))
+    assert (one[1].traces, two[1].traces) == (1, 0) and two[0].dtype == one[0].dtype
+    np.testing.assert_array_equal(random.key_data(one[0]), random.key_data(two[0]))

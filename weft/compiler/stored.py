@@ -1,0 +1,217 @@
+"""Programs on disk: a compiled program as plain data, from which a later process builds the executable at once.
+
+In: a ``Program``, its constants and what its caller wants to know again (``facts``). Out: an entry of the cache on
+disk (``disk``) that holds the instructions as the runtime takes them, with indices for types and kernels; the kernels
+are entries of their own. What runs Python, has large constants or kernels that are not on disk is not kept. An entry
+that is not what it should be, or one of whose kernels is gone, is a miss and is removed.
+
+Writing takes a third of a millisecond, which the call that made the program does not wait for: a thread of its own does
+it a moment later, or else the end of the process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import hashlib
+import logging
+import marshal
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from weft import dtypes, runtime, target
+from weft.compiler import cache, disk, pipeline
+from weft.higher import portable
+from weft.higher.identity import Refusal
+from weft.record import NamedTuple
+
+_log = logging.getLogger("weft.compiler")
+_MOST_CONSTANT_BYTES = 1 << 20
+_DELAY_S = 0.1  # from the first program that waits to be written
+_waiting: deque[tuple[disk.DiskCache, Any]] = deque()
+_writer: threading.Timer | None = None
+Built = TypeVar("Built")
+
+
+class Loaded(NamedTuple):
+    """A program from disk; ``executable`` takes ``consts`` and then the arguments."""
+
+    executable: Any
+    consts: tuple[Any, ...]
+    kernels_loaded: int
+    nbytes: int  # of its entry and its kernels
+
+
+def _key(store: disk.DiskCache, text: bytes) -> bytes:
+    words = f"program\n{target.host().key}\n".encode()
+    return hashlib.blake2b(words + text, digest_size=32, key=store.version).digest()
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def keep(text: bytes, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any) -> None:
+    """Store, soon, a program for the calls that ``text`` tells; its first inputs are ``consts``."""
+    global _writer
+    store = disk.current()
+    if store is None or not store.writable:
+        return
+    _waiting.append((store, (text, program, consts, out_avals, facts)))
+    if _writer is None or not _writer.is_alive():  # it does not survive a fork
+        _writer = threading.Timer(_DELAY_S, flush)
+        _writer.daemon = True
+        with contextlib.suppress(RuntimeError):  # no thread can be started
+            _writer.start()
+
+
+@atexit.register
+def flush() -> None:
+    """Write the programs that wait to be written."""
+    while True:
+        try:
+            store, program = _waiting.popleft()
+        except IndexError:
+            return
+        _write(store, *program)
+
+
+def _write(
+    store: disk.DiskCache, text: bytes, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any
+) -> None:
+    writer = _Writer()
+    try:
+        content = (writer.program(program), writer.consts(consts), [writer.aval(aval) for aval in out_avals], facts)
+        data = portable.text((list(map(portable.aval, writer.avals)), list(writer.kernels), content))
+    except Refusal as refusal:
+        _log.debug("kernel cache: the program %s is not kept: %s", program.name, refusal)
+        return
+    if marshal.loads(data)[2] != content:
+        _log.debug("kernel cache: the program %s is not kept: it has values of other types", program.name)
+        return
+    store.store(_key(store, text), "program", data, disk.PROGRAM)
+
+
+class _Writer:
+    """Numbers for the types and the kernels of a program and of those that it runs."""
+
+    def __init__(self) -> None:
+        self.avals: dict[Any, int] = {}
+        self.kernels: dict[bytes, int] = {}
+
+    def aval(self, aval: Any) -> int:
+        return self.avals.setdefault(aval, len(self.avals))
+
+    def program(self, program: pipeline.Program) -> tuple[Any, ...]:
+        planned = program.plan
+        kernels = [dataclasses.replace(entry, kernel=self._kernel(entry)) for entry in program.compiled]
+        nested = iter(program.nested)
+
+        def inner(*_: Any) -> tuple[Any, ...]:
+            below = next(nested)
+            return self.program(below), self.consts(below.consts)
+
+        made = pipeline.instructions(planned, kernels, inner)
+        if any(entry[0] == "python" for entry in made):
+            raise Refusal("it calls Python")
+        outputs = [(*output[:-1], self.aval(output[-1])) for output in planned.outputs]
+        in_avals = [self.aval(aval) for aval in program.in_avals]
+        return planned.n_inputs, outputs, planned.temps, planned.arena_bytes, made, program.name, in_avals
+
+    def _kernel(self, entry: cache.Compiled) -> int:
+        if entry.key is None:
+            raise Refusal("it has a kernel that is not on disk")
+        return self.kernels.setdefault(entry.key, len(self.kernels))
+
+    def consts(self, consts: tuple[Any, ...]) -> list[tuple[int, bytes]]:
+        if sum(const.nbytes for const in consts) > _MOST_CONSTANT_BYTES:
+            raise Refusal("its constants are large")
+        if any(dtypes.is_extended(const.dtype) for const in consts):
+            raise Refusal("a constant is an array of keys")
+        return [(self.aval(const.aval), np.asarray(const).tobytes()) for const in consts]
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def find(
+    text: bytes, extended: Mapping[str, Any], build: Callable[[Loaded, tuple[Any, ...], Any], Built]
+) -> Built | None:
+    """What ``build`` makes of the program stored for ``text``, the types of its results and its facts; None without.
+
+    ``extended`` has the extended dtypes that the program may mention, by name.
+    """
+    store = disk.current()
+    if store is None:
+        return None
+    key = _key(store, text)
+    entry = store.load(key, disk.PROGRAM)
+    if entry is None:
+        return None
+    try:
+        avals, kernels, (program, consts, out_avals, facts) = marshal.loads(entry.bytes)
+        reader = _Reader(store, [_aval(extended, *described) for described in avals], kernels)
+        arrays = reader.consts(consts)
+        loaded = Loaded(reader.program(*program), arrays, len(kernels), len(entry.bytes) + reader.nbytes)
+        return build(loaded, tuple([reader.avals[number] for number in out_avals]), facts)
+    except (disk.DamagedError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        store.remove(key, f"it cannot be run: {error}", disk.PROGRAM)
+        return None
+
+
+def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_type: bool) -> Any:
+    return runtime.ShapedArray(shape, extended.get(dtype) or dtypes.as_dtype(dtype), weak_type)
+
+
+class _Reader:
+    """The types and the kernels of a program, by number."""
+
+    def __init__(self, store: disk.DiskCache, avals: list[Any], keys: list[bytes]) -> None:
+        self.avals = avals
+        self.nbytes = 0
+        self.kernels = []
+        for key in keys:
+            found = store.load(key)
+            if found is None:
+                raise disk.DamagedError("a kernel is gone")
+            self.kernels.append(runtime.load_kernel(found.bytes, found.symbol))
+            self.nbytes += len(found.bytes)
+
+    def program(
+        self, n_inputs: int, outputs: Any, temps: Any, arena_bytes: int, made: Any, name: str, in_avals: Any
+    ) -> Any:
+        avals = self.avals
+        return runtime.Executable(
+            n_inputs, [(*output[:-1], avals[output[-1]]) for output in outputs], temps, arena_bytes,
+            [self._instruction(*entry) for entry in made], name, [avals[number] for number in in_avals],
+        )  # fmt: skip
+
+    def _instruction(self, name: str, *fields: Any) -> tuple[Any, ...]:
+        """An instruction with the kernels and programs that its numbers stand for."""
+        if name in ("kernel", "routine"):
+            return name, self.kernels[fields[0]], *fields[1:]
+        if name in ("gemm", "blas") and type(fields[-1]) is tuple and fields[-1][:1] == ("kernel",):
+            return name, *fields[:-1], self._instruction(*fields[-1])
+        if name == "loop":
+            body, cond, *rest = fields
+            return name, self._nested(*body), None if cond is None else self._nested(*cond), *rest
+        if name == "branch":
+            which, branches, *rest = fields
+            return name, which, tuple([self._nested(*branch) for branch in branches]), *rest
+        return name, *fields
+
+    def _nested(self, program: Any, consts: Any) -> tuple[Any, tuple[Any, ...]]:
+        return self.program(*program), self.consts(consts)
+
+    def consts(self, consts: list[tuple[int, bytes]]) -> tuple[Any, ...]:
+        avals = [(self.avals[number], data) for number, data in consts]
+        return tuple(
+            [
+                runtime.array_from_numpy(np.frombuffer(data, aval.dtype).reshape(aval.shape), aval)
+                for aval, data in avals
+            ]
+        )

@@ -1,0 +1,93 @@
+"""Calls whose program an earlier process may have left on disk, so that the function need not run to be traced.
+
+In: the identity of a function and one call of it. Out: a ``Request``, whose text is the same in every process that
+makes this call of this function under these options, and says all that the program depends on but the machine and weft
+itself (``compiler.stored`` adds those). Only the first calls of a code object ask: whoever makes thousands of functions
+or calls one with thousands of shapes would fill the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from weft import config, dtypes
+from weft.higher import portable
+from weft.higher.identity import Identity, Refusal
+from weft.record import NamedTuple
+
+MOST_REQUESTS = 16  # of the functions of one code object
+# options under which a program must be traced: somebody wants to see the stages, or a check runs while tracing
+_TRACED = ("check", "check_tracer_leaks", "debug_infs", "debug_nans", "dump", "enable_checks", "show", "skip")
+_asked: dict[int, tuple[CodeType, int]] = {}  # how often, by the id of the code object
+_ASKED_LIMIT = 4096
+_hooks: dict[str, Callable[..., Any]] = {}
+
+
+class Request(NamedTuple):
+    """One call in portable words, and the extended dtypes of its arguments by name."""
+
+    text: bytes
+    extended: dict[str, Any]
+
+
+def install(find: Callable[..., Any], keep: Callable[..., Any]) -> None:
+    """Set what reads and writes programs on disk; ``weft/__init__`` does, from ``compiler.stored``."""
+    _hooks.update(find=find, keep=keep)
+
+
+def usable() -> bool:
+    """Whether programs may come from disk under the options of this thread."""
+    read = config.read
+    wanted = read("cache") and read("cache_programs") and read("share_equal_functions")
+    return wanted and read("numpy_rank_promotion") != "warn" and not any(map(read, _TRACED))
+
+
+def request(who: Identity, in_tree: Any, avals: tuple[Any, ...], options: tuple[Any, ...]) -> Request | None:
+    """The request of a call; ``options`` are plain values (which arguments are static, which leaves donated)."""
+    if who.arrays or not _may_ask(who):
+        return None
+    try:
+        described = tuple([portable.aval(aval) for aval in avals])
+        call = portable.tree(in_tree), described, options, config.key_values()
+        text = portable.text((portable.function(who), call))
+    except Refusal:
+        return None
+    return Request(text, {aval.dtype.name: aval.dtype for aval in avals if dtypes.is_extended(aval.dtype)})
+
+
+def _may_ask(who: Identity) -> bool:
+    code = next((code for code in who.codes if isinstance(code, CodeType)), None)
+    if code is None:
+        return True  # a function of a library
+    if len(_asked) >= _ASKED_LIMIT:
+        _asked.clear()
+    count = _asked.get(id(code), (code, 0))[1]
+    _asked[id(code)] = code, count + 1
+    return count < MOST_REQUESTS
+
+
+def find(wanted: Request, build: Callable[..., Any]) -> Any:
+    """What ``build(program, out_avals, out_tree, kept)`` makes of the program on disk; None without one."""
+
+    def read(program: Any, out_avals: Any, facts: tuple[bytes, tuple[int, ...]]) -> Any:
+        return build(program, out_avals, portable.read_tree(facts[0]), facts[1])
+
+    return _hooks["find"](wanted.text, wanted.extended, read)
+
+
+def keep(wanted: Request, trace: Any, compiled: Any) -> None:
+    """Store the program of a trace, unless it has effects or plain values do not tell the structure of its results."""
+    if trace.closed.effects:
+        return
+    try:
+        structure = portable.tree(trace.out_tree)
+    except Refusal:
+        return
+    _hooks["keep"](wanted.text, compiled.program, compiled.consts, trace.out_avals, (structure, compiled.kept))
+
+
+def forget() -> None:
+    """Let every function ask again (``weft.clear_caches``)."""
+    _asked.clear()
