@@ -321,3 +321,30 @@ def test_sixteen_threads() -> None:
         thread.join(300)
         assert not thread.is_alive()
     assert not failures
+
+
+CRAMPED = """
+import pickle, resource
+import weft
+
+leaves, f = [0] * 1_000_000, weft.jit(lambda tree: tree[0])
+structure = weft.tree.structure(leaves)
+pickled = pickle.dumps(structure)
+pages = int(open("/proc/self/statm").read().split()[0])
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (2 << 20),) * 2)
+calls = [
+    lambda: weft.tree.flatten(leaves), lambda: weft.tree.leaves(leaves), lambda: weft.tree.structure(leaves),
+    lambda: weft.tree.map(lambda x: x, leaves), lambda: f(leaves), lambda: repr(structure),
+    lambda: structure.compose(structure), lambda: pickle.loads(pickled),
+]
+for call in calls:
+    try:
+        call()
+    except MemoryError:
+        print("MemoryError")
+"""
+
+
+@pytest.mark.skipif(bool(weft.runtime.sanitizer), reason="sanitizers end a process that has no memory")
+def test_a_process_without_memory_raises() -> None:
+    assert python(CRAMPED).split() == ["MemoryError"] * 8

@@ -376,9 +376,10 @@ PyMethodDef kArrayMethods[] = {
     {"is_deleted", is_deleted, METH_NOARGS, "True after delete() or donation."},
     {"delete", delete_array, METH_NOARGS, "Gives the memory up; using the array afterwards raises RuntimeError."},
     {"is_ready", is_ready, METH_NOARGS, "True if the array has been computed."},
-    {"block_until_ready", block_until_ready, METH_NOARGS, "Waits until the array has been computed; returns it."},
+    {"block_until_ready", entry_point<block_until_ready>, METH_NOARGS,
+     "Waits until the array has been computed; returns it."},
     {"unsafe_buffer_pointer", unsafe_buffer_pointer, METH_NOARGS, "Address of the first element."},
-    {"__array__", reinterpret_cast<PyCFunction>(dunder_array), METH_VARARGS | METH_KEYWORDS,
+    {"__array__", reinterpret_cast<PyCFunction>(entry_point<dunder_array>), METH_VARARGS | METH_KEYWORDS,
      "A read-only ndarray on the same memory (copy=True: a writable copy)."},
     {},
 };
@@ -389,7 +390,7 @@ PyType_Slot kSlots[] = {
     {Py_tp_members, kMembers},
     {Py_tp_getset, kGetSet},
     {Py_tp_methods, kArrayMethods},
-    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+    {Py_bf_getbuffer, reinterpret_cast<void*>(entry_point<get_buffer>)},
     {Py_bf_releasebuffer, reinterpret_cast<void*>(release_buffer)},
     {Py_tp_doc, const_cast<char*>("An immutable dense array.")},
     {0, nullptr},
@@ -409,10 +410,10 @@ PyObject* py_live_arrays(PyObject*, PyObject*) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"array_from_numpy", reinterpret_cast<PyCFunction>(py_array_from_numpy), METH_VARARGS | METH_KEYWORDS,
+    {"array_from_numpy", reinterpret_cast<PyCFunction>(entry_point<py_array_from_numpy>), METH_VARARGS | METH_KEYWORDS,
      "array_from_numpy(ndarray, aval, copy=True) -> Array holding the elements; copy=False aliases or raises "
      "ValueError."},
-    {"array_alias", py_array_alias, METH_VARARGS, "array_alias(array, aval) -> Array on the same buffer."},
+    {"array_alias", entry_point<py_array_alias>, METH_VARARGS, "array_alias(array, aval) -> Array on the same buffer."},
     {"live_arrays", py_live_arrays, METH_NOARGS, "live_arrays() -> list of all Arrays that are not deleted."},
     {"buffer_references", py_buffer_references, METH_O, "Number of holders of the array's buffer."},
     {},

@@ -349,10 +349,10 @@ PyGetSetDef kGetSet[] = {
 };
 
 PyMethodDef kMethods[] = {
-    {"update", reinterpret_cast<PyCFunction>(aval_update), METH_VARARGS | METH_KEYWORDS,
+    {"update", reinterpret_cast<PyCFunction>(entry_point<aval_update>), METH_VARARGS | METH_KEYWORDS,
      "This aval with the given fields replaced."},
-    {"strip_weak_type", aval_strip_weak_type, METH_NOARGS, "This aval, not weakly typed."},
-    {"str_short", reinterpret_cast<PyCFunction>(aval_str_short), METH_VARARGS | METH_KEYWORDS,
+    {"strip_weak_type", entry_point<aval_strip_weak_type>, METH_NOARGS, "This aval, not weakly typed."},
+    {"str_short", reinterpret_cast<PyCFunction>(entry_point<aval_str_short>), METH_VARARGS | METH_KEYWORDS,
      "'f32[3,4]', or 'float32[3,4]' with short_dtypes=False."},
     {"__reduce__", aval_reduce, METH_NOARGS, nullptr},
     {"__copy__", aval_copy, METH_NOARGS, nullptr},
@@ -361,10 +361,10 @@ PyMethodDef kMethods[] = {
 };
 
 PyType_Slot kSlots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(aval_new)},
+    {Py_tp_new, reinterpret_cast<void*>(entry_point<aval_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(aval_dealloc)},
-    {Py_tp_repr, reinterpret_cast<void*>(aval_repr)},
-    {Py_tp_str, reinterpret_cast<void*>(aval_str)},
+    {Py_tp_repr, reinterpret_cast<void*>(entry_point<aval_repr>)},
+    {Py_tp_str, reinterpret_cast<void*>(entry_point<aval_str>)},
     {Py_tp_members, kMembers},
     {Py_tp_getset, kGetSet},
     {Py_tp_methods, kMethods},

@@ -1,7 +1,6 @@
 // CacheEntry: checked once when it is made, so that calls need no checks.
-#include <new>
-
 #include "jit.h"
+#include "module.h"
 
 namespace weft {
 
@@ -106,17 +105,13 @@ PyObject* entry_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   Ref owner = steal(reinterpret_cast<PyObject*>(entry));
   entry->executable = reinterpret_cast<Executable*>(Py_NewRef(executable));
   entry->out_tree = reinterpret_cast<PyTreeDef*>(Py_NewRef(out_tree));
-  try {
-    entry->leaf_indices = new std::vector<uint32_t>;
-    entry->consts = new std::vector<Array*>;
-    entry->out_avals = new std::vector<ShapedArray*>;
-    entry->donated = new std::vector<char>;
-    entry->places = new std::vector<std::pair<JitFunction*, Entry*>>;
-    if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry))
-      return nullptr;
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
+  entry->leaf_indices = new std::vector<uint32_t>;
+  entry->consts = new std::vector<Array*>;
+  entry->out_avals = new std::vector<ShapedArray*>;
+  entry->donated = new std::vector<char>;
+  entry->places = new std::vector<std::pair<JitFunction*, Entry*>>;
+  if (!read_consts(consts, entry) || !read_leaves(leaf_indices, donated, entry) || !read_outputs(out_avals, entry))
+    return nullptr;
   entry->out_shape = shape_of(entry->out_tree);
   return owner.release();
 }
@@ -130,7 +125,7 @@ PyObject* entry_retire(PyObject* self, PyObject*) {
 }
 
 PyMethodDef kMethods[] = {
-    {"retire", entry_retire, METH_NOARGS,
+    {"retire", entry_point<entry_retire>, METH_NOARGS,
      "retire() -> int: take the program out of every dispatch table; gives the number of signatures that had it."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -142,7 +137,7 @@ PyMemberDef kMembers[] = {
 };
 PyType_Slot kSlots[] = {
     {Py_tp_doc, const_cast<char*>("CacheEntry(executable, leaf_indices, consts, out_tree, out_avals, donated)")},
-    {Py_tp_new, reinterpret_cast<void*>(entry_new)},
+    {Py_tp_new, reinterpret_cast<void*>(entry_point<entry_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(entry_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(entry_traverse)},
     {Py_tp_methods, kMethods},

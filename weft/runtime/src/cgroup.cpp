@@ -7,6 +7,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "module.h"
+
 namespace weft {
 namespace {
 
@@ -84,16 +86,12 @@ namespace {
 PyObject* py_cgroup_limits(PyObject*, PyObject* args) {
   const char *groups = "/proc/self/cgroup", *root = "/sys/fs/cgroup";
   if (!PyArg_ParseTuple(args, "|ss", &groups, &root)) return nullptr;
-  try {
-    CgroupLimits limits = cgroup_limits(groups, root);
-    return Py_BuildValue("(dL)", limits.cpus, (long long)limits.bytes);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
+  CgroupLimits limits = cgroup_limits(groups, root);
+  return Py_BuildValue("(dL)", limits.cpus, (long long)limits.bytes);
 }
 
 PyMethodDef kMethods[] = {
-    {"cgroup_limits", py_cgroup_limits, METH_VARARGS,
+    {"cgroup_limits", entry_point<py_cgroup_limits>, METH_VARARGS,
      "cgroup_limits(groups='/proc/self/cgroup', root='/sys/fs/cgroup') -> (cpus, bytes) that control groups allow; 0: "
      "no limit."},
     {nullptr, nullptr, 0, nullptr},

@@ -325,13 +325,13 @@ PyObject* py_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"from_dlpack", reinterpret_cast<PyCFunction>(py_from_dlpack), METH_VARARGS | METH_KEYWORDS,
+    {"from_dlpack", reinterpret_cast<PyCFunction>(entry_point<py_from_dlpack>), METH_VARARGS | METH_KEYWORDS,
      "from_dlpack(obj, copy=None) -> Array; aliases dense 64-byte aligned host memory unless copy=True."},
     {},
 };
 
 PyMethodDef kArrayMethods[] = {
-    {"__dlpack__", reinterpret_cast<PyCFunction>(dunder_dlpack), METH_VARARGS | METH_KEYWORDS,
+    {"__dlpack__", reinterpret_cast<PyCFunction>(entry_point<dunder_dlpack>), METH_VARARGS | METH_KEYWORDS,
      "A DLPack capsule on this array's memory (copy=True: on a copy)."},
     {"__dlpack_device__", dunder_dlpack_device, METH_NOARGS, "(device type, device id)."},
     {},

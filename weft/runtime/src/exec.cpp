@@ -268,20 +268,16 @@ PyObject* executable_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
     return nullptr;
   Ref none = steal(PyTuple_New(0));
   if (!none) return nullptr;
-  try {
-    std::unique_ptr<Plan> plan = plan_from_python(n_inputs, outputs, temps, arena_bytes, instructions,
-                                                  in_avals == nullptr ? none.get() : in_avals);
-    if (!plan) return nullptr;
-    Executable* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
-    if (self == nullptr) return nullptr;
-    if (const char* text = PyUnicode_AsUTF8(name)) plan->name = text;
-    else PyErr_Clear();
-    self->plan = plan.release();
-    self->name = Py_NewRef(name);
-    return reinterpret_cast<PyObject*>(self);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
+  std::unique_ptr<Plan> plan = plan_from_python(n_inputs, outputs, temps, arena_bytes, instructions,
+                                                in_avals == nullptr ? none.get() : in_avals);
+  if (!plan) return nullptr;
+  if (const char* text = PyUnicode_AsUTF8(name)) plan->name = text;
+  else PyErr_Clear();
+  Executable* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  self->plan = plan.release();
+  self->name = Py_NewRef(name);
+  return reinterpret_cast<PyObject*>(self);
 }
 
 int executable_traverse(PyObject* self, visitproc visit, void* arg) {
@@ -380,14 +376,6 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   return status < 0 ? nullptr : wrap_outputs(plan, outputs.data());
 }
 
-PyObject* executable_run_method(PyObject* self, PyObject* args, PyObject* kwargs) {
-  try {
-    return run_from_python(self, args, kwargs);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
-}
-
 const Plan& plan_of(PyObject* self) { return *reinterpret_cast<Executable*>(self)->plan; }
 
 PyObject* get_n_kernels(PyObject* self, void*) { return PyLong_FromLongLong(plan_of(self).n_kernels); }
@@ -396,7 +384,7 @@ PyObject* get_temp_bytes(PyObject* self, void*) { return PyLong_FromLongLong(pla
 PyObject* get_cost_ns(PyObject* self, void*) { return PyFloat_FromDouble(plan_of(self).cost_ns); }
 
 PyMethodDef kMethods[] = {
-    {"run", reinterpret_cast<PyCFunction>(executable_run_method), METH_VARARGS | METH_KEYWORDS,
+    {"run", reinterpret_cast<PyCFunction>(entry_point<run_from_python>), METH_VARARGS | METH_KEYWORDS,
      "run(args, donated=None) -> list of Arrays. Donated Arrays are deleted."},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -416,7 +404,7 @@ PyGetSetDef kGetSet[] = {
 PyType_Slot kSlots[] = {
     {Py_tp_doc,
      const_cast<char*>("Executable(n_inputs, outputs, temps, arena_bytes, instructions, name, in_avals=()): one aval per input")},
-    {Py_tp_new, reinterpret_cast<void*>(executable_new)},
+    {Py_tp_new, reinterpret_cast<void*>(entry_point<executable_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(executable_clear)},

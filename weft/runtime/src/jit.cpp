@@ -722,7 +722,7 @@ PyGetSetDef kGetSet[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyType_Slot kSlots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(jit_new)},
+    {Py_tp_new, reinterpret_cast<void*>(entry_point<jit_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(jit_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(jit_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(jit_clear)},

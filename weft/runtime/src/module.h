@@ -1,9 +1,33 @@
 // What each source adds to the module weft.runtime._native. Every function returns 0, or -1 with a Python error set.
 #pragma once
 
+#include <new>
+#include <type_traits>
+
 #include "python.h"
 
 namespace weft {
+
+template <auto function>
+struct EntryPoint;
+
+template <class Result, class... Args, Result (*function)(Args...)>
+struct EntryPoint<function> {
+  static Result call(Args... args) {
+    try {
+      return function(args...);
+    } catch (const std::bad_alloc&) {
+      PyErr_NoMemory();
+    }
+    if constexpr (std::is_pointer_v<Result>) return nullptr;
+    else return -1;
+  }
+};
+
+// A function as Python may call it: where C++ finds no memory, it raises MemoryError. Every function that stands in a
+// table of Python's and may allocate in C++ is wrapped.
+template <auto function>
+inline constexpr auto entry_point = &EntryPoint<function>::call;
 
 int register_aval(PyObject* module);    // ShapedArray
 int register_buffer(PyObject* module);  // memory statistics

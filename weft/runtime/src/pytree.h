@@ -63,6 +63,19 @@ inline int64_t treedef_num_leaves(const PyTreeDef* treedef) { return treedef->ro
 // Python's limit beyond what the stack of this thread holds. 0, or -1 with the error set.
 int enter_nested(const char* where);
 
+// Between enter_nested and Py_LeaveRecursiveCall.
+class RecursionGuard {
+ public:
+  explicit RecursionGuard(const char* where) : failed_(enter_nested(where) != 0) {}
+  ~RecursionGuard() {
+    if (!failed_) Py_LeaveRecursiveCall();
+  }
+  bool failed() const { return failed_; }
+
+ private:
+  bool failed_;
+};
+
 // ---- registry (pytree_registry.cpp) ----
 
 NodeKind kind_of(PyObject* object, const Registration** registration);

@@ -107,19 +107,17 @@ bool node_text(const Node& node, const std::string* children, std::string& text)
 }
 
 PyObject* treedef_repr(PyObject* self) {
-  if (enter_nested(" in repr of a PyTreeDef") != 0) return nullptr;  // auxiliary data may hold treedefs
+  RecursionGuard guard(" in repr of a PyTreeDef");  // auxiliary data may hold treedefs
+  if (guard.failed()) return nullptr;
   std::vector<std::string> stack;
   PyTreeDef* treedef = as_treedef(self);
-  bool fine = true;
-  for (Py_ssize_t i = 0; fine && i < Py_SIZE(self); ++i) {
+  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) {
     const Node& node = treedef->nodes[i];
     std::string text;
-    fine = node_text(node, stack.data() + stack.size() - node.arity, text);
+    if (!node_text(node, stack.data() + stack.size() - node.arity, text)) return nullptr;
     stack.resize(stack.size() - node.arity);
     stack.push_back(std::move(text));
   }
-  Py_LeaveRecursiveCall();
-  if (!fine) return nullptr;
   std::string text = "PyTreeDef(" + stack[0] + ")";
   return PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace");
 }
@@ -279,24 +277,22 @@ PyObject* from_iterables(const PyTreeDef* treedef, int64_t* position, PyObject* 
   const Node& node = treedef->nodes[*position];
   --*position;
   if (node.kind == NodeKind::kLeaf) return Py_NewRef(tree);
-  if (enter_nested(" in from_iterable_tree") != 0) return nullptr;
+  RecursionGuard guard(" in from_iterable_tree");
+  if (guard.failed()) return nullptr;
   Ref items = steal(PySequence_Tuple(tree));
-  PyObject* made = nullptr;
-  if (items && PyTuple_GET_SIZE(items.get()) != node.arity) {
+  if (!items) return nullptr;
+  if (PyTuple_GET_SIZE(items.get()) != node.arity) {
     PyErr_SetString(PyExc_ValueError, "Arity mismatch between trees");
-  } else if (items) {
-    std::vector<Ref> owned(node.arity);
-    std::vector<PyObject*> children(node.arity);
-    bool fine = true;
-    for (int64_t i = node.arity - 1; fine && i >= 0; --i) {
-      owned[i] = steal(from_iterables(treedef, position, PyTuple_GET_ITEM(items.get(), i)));
-      children[i] = owned[i].get();
-      fine = children[i] != nullptr;
-    }
-    if (fine) made = make_container(node, children.data());
+    return nullptr;
   }
-  Py_LeaveRecursiveCall();
-  return made;
+  std::vector<Ref> owned(node.arity);
+  std::vector<PyObject*> children(node.arity);
+  for (int64_t i = node.arity - 1; i >= 0; --i) {
+    owned[i] = steal(from_iterables(treedef, position, PyTuple_GET_ITEM(items.get(), i)));
+    children[i] = owned[i].get();
+    if (children[i] == nullptr) return nullptr;
+  }
+  return make_container(node, children.data());
 }
 
 PyObject* treedef_from_iterable_tree(PyObject* self, PyObject* tree) {
@@ -467,28 +463,28 @@ PyMemberDef kMembers[] = {
 };
 
 PyMethodDef kMethods[] = {
-    {"unflatten", treedef_unflatten, METH_O, "The tree of this structure with the given leaves."},
-    {"flatten_up_to", treedef_flatten_up_to, METH_O, "The subtrees of a tree at this treedef's leaves."},
-    {"compose", treedef_compose, METH_O, "This structure with another one at every leaf."},
-    {"children", treedef_children, METH_NOARGS, "Treedefs of the root's children."},
-    {"node_data", treedef_node_data, METH_NOARGS, "(type, auxiliary data) of the root, or None for a leaf."},
-    {"walk", treedef_walk, METH_VARARGS, "walk(f_node, f_leaf, leaves): fold the tree bottom up."},
-    {"from_iterable_tree", treedef_from_iterable_tree, METH_O, "A tree of this structure from nested iterables."},
-    {"from_node_data_and_children", treedef_from_parts, METH_VARARGS | METH_STATIC,
+    {"unflatten", entry_point<treedef_unflatten>, METH_O, "The tree of this structure with the given leaves."},
+    {"flatten_up_to", entry_point<treedef_flatten_up_to>, METH_O, "The subtrees of a tree at this treedef's leaves."},
+    {"compose", entry_point<treedef_compose>, METH_O, "This structure with another one at every leaf."},
+    {"children", entry_point<treedef_children>, METH_NOARGS, "Treedefs of the root's children."},
+    {"node_data", entry_point<treedef_node_data>, METH_NOARGS, "(type, auxiliary data) of the root, or None for a leaf."},
+    {"walk", entry_point<treedef_walk>, METH_VARARGS, "walk(f_node, f_leaf, leaves): fold the tree bottom up."},
+    {"from_iterable_tree", entry_point<treedef_from_iterable_tree>, METH_O, "A tree of this structure from nested iterables."},
+    {"from_node_data_and_children", entry_point<treedef_from_parts>, METH_VARARGS | METH_STATIC,
      "The treedef of a root given by node_data() over the children's treedefs."},
-    {"make_from_node_data_and_children", treedef_from_parts, METH_VARARGS | METH_STATIC,
+    {"make_from_node_data_and_children", entry_point<treedef_from_parts>, METH_VARARGS | METH_STATIC,
      "The treedef of a root given by node_data() over the children's treedefs."},
-    {"_from_state", treedef_from_state, METH_O | METH_STATIC, nullptr},
-    {"__reduce__", treedef_reduce, METH_NOARGS, nullptr},
+    {"_from_state", entry_point<treedef_from_state>, METH_O | METH_STATIC, nullptr},
+    {"__reduce__", entry_point<treedef_reduce>, METH_NOARGS, nullptr},
     {},
 };
 
 PyType_Slot kSlots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(treedef_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(treedef_traverse)},
-    {Py_tp_repr, reinterpret_cast<void*>(treedef_repr)},
+    {Py_tp_repr, reinterpret_cast<void*>(entry_point<treedef_repr>)},
     {Py_tp_hash, reinterpret_cast<void*>(treedef_hash)},
-    {Py_tp_richcompare, reinterpret_cast<void*>(treedef_compare)},
+    {Py_tp_richcompare, reinterpret_cast<void*>(entry_point<treedef_compare>)},
     {Py_tp_getset, kGetSet},
     {Py_tp_members, kMembers},
     {Py_tp_methods, kMethods},
@@ -500,7 +496,7 @@ PyType_Spec kSpec = {"weft.runtime.PyTreeDef", offsetof(PyTreeDef, nodes), sizeo
                      Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, kSlots};
 
 PyMethodDef kFunctions[] = {
-    {"treedef_tuple", py_treedef_tuple, METH_O, "treedef_tuple(treedefs) -> treedef of a tuple of such trees."},
+    {"treedef_tuple", entry_point<py_treedef_tuple>, METH_O, "treedef_tuple(treedefs) -> treedef of a tuple of such trees."},
     {},
 };
 

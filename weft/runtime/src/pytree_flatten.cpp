@@ -12,18 +12,6 @@ namespace {
 
 PyObject* mismatch_hook = nullptr;  // owned; called by tree_map before it raises its own ValueError
 
-class RecursionGuard {
- public:
-  explicit RecursionGuard(const char* where) : failed_(enter_nested(where) != 0) {}
-  ~RecursionGuard() {
-    if (!failed_) Py_LeaveRecursiveCall();
-  }
-  bool failed() const { return failed_; }
-
- private:
-  bool failed_;
-};
-
 // Owned references that are released unless the vector is emptied first.
 struct OwnedVector {
   std::vector<PyObject*> items;
@@ -398,19 +386,19 @@ PyObject* py_set_mismatch_hook(PyObject*, PyObject* hook) {
 }
 
 PyMethodDef kFunctions[] = {
-    {"tree_flatten", reinterpret_cast<PyCFunction>(py_flatten), METH_VARARGS | METH_KEYWORDS,
+    {"tree_flatten", reinterpret_cast<PyCFunction>(entry_point<py_flatten>), METH_VARARGS | METH_KEYWORDS,
      "tree_flatten(tree, is_leaf=None) -> (list of leaves, treedef)."},
-    {"tree_leaves", reinterpret_cast<PyCFunction>(py_leaves), METH_VARARGS | METH_KEYWORDS,
+    {"tree_leaves", reinterpret_cast<PyCFunction>(entry_point<py_leaves>), METH_VARARGS | METH_KEYWORDS,
      "tree_leaves(tree, is_leaf=None) -> list of leaves."},
-    {"tree_structure", reinterpret_cast<PyCFunction>(py_structure), METH_VARARGS | METH_KEYWORDS,
+    {"tree_structure", reinterpret_cast<PyCFunction>(entry_point<py_structure>), METH_VARARGS | METH_KEYWORDS,
      "tree_structure(tree, is_leaf=None) -> treedef."},
-    {"tree_flatten_with_path", reinterpret_cast<PyCFunction>(py_flatten_with_path), METH_VARARGS | METH_KEYWORDS,
+    {"tree_flatten_with_path", reinterpret_cast<PyCFunction>(entry_point<py_flatten_with_path>), METH_VARARGS | METH_KEYWORDS,
      "tree_flatten_with_path(tree, is_leaf=None, is_leaf_takes_path=False) -> (list of (path, leaf), treedef)."},
-    {"tree_unflatten", reinterpret_cast<PyCFunction>(py_unflatten), METH_VARARGS | METH_KEYWORDS,
+    {"tree_unflatten", reinterpret_cast<PyCFunction>(entry_point<py_unflatten>), METH_VARARGS | METH_KEYWORDS,
      "tree_unflatten(treedef, leaves) -> tree."},
-    {"tree_map", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(py_map)), METH_FASTCALL | METH_KEYWORDS,
+    {"tree_map", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(entry_point<py_map>)), METH_FASTCALL | METH_KEYWORDS,
      "tree_map(f, tree, *rest, is_leaf=None) -> tree of f(leaf, ...)."},
-    {"all_leaves", reinterpret_cast<PyCFunction>(py_all_leaves), METH_VARARGS | METH_KEYWORDS,
+    {"all_leaves", reinterpret_cast<PyCFunction>(entry_point<py_all_leaves>), METH_VARARGS | METH_KEYWORDS,
      "all_leaves(iterable, is_leaf=None): True if no item is a container."},
     {"set_mismatch_hook", py_set_mismatch_hook, METH_O,
      "set_mismatch_hook(hook): hook(tree, other, is_leaf, position) raises tree_map's structure errors."},

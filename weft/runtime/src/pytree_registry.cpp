@@ -359,15 +359,15 @@ PyObject* py_one_level(PyObject*, PyObject* tree) { return one_level(tree); }
 PyObject* py_one_level_with_keys(PyObject*, PyObject* tree) { return one_level_with_keys(tree); }
 
 PyMethodDef kFunctions[] = {
-    {"register_node", reinterpret_cast<PyCFunction>(py_register_node), METH_VARARGS | METH_KEYWORDS,
+    {"register_node", reinterpret_cast<PyCFunction>(entry_point<py_register_node>), METH_VARARGS | METH_KEYWORDS,
      "register_node(type, to_iterable, from_iterable, to_iterable_with_keys=None): make a class a pytree node."},
-    {"register_dataclass_node", reinterpret_cast<PyCFunction>(py_register_dataclass_node), METH_VARARGS | METH_KEYWORDS,
+    {"register_dataclass_node", reinterpret_cast<PyCFunction>(entry_point<py_register_dataclass_node>), METH_VARARGS | METH_KEYWORDS,
      "register_dataclass_node(type, data_fields, meta_fields): children are the data fields, read as attributes."},
     {"set_key_types", py_set_key_types, METH_VARARGS,
      "set_key_types(sequence, dict, attribute, flat_index): the classes of key path entries."},
     {"is_node", py_is_node, METH_O, "True if objects of exactly this type are containers."},
-    {"flatten_one_level", py_one_level, METH_O, "(children, auxiliary data), or None for a leaf."},
-    {"flatten_one_level_with_keys", py_one_level_with_keys, METH_O,
+    {"flatten_one_level", entry_point<py_one_level>, METH_O, "(children, auxiliary data), or None for a leaf."},
+    {"flatten_one_level_with_keys", entry_point<py_one_level_with_keys>, METH_O,
      "([(key, child), ...], auxiliary data), or None for a leaf."},
     {},
 };

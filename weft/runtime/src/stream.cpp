@@ -19,6 +19,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -46,7 +47,11 @@ std::atomic<bool> g_graveyard_used{false};
 
 void bury(PyObject* object) {
   std::lock_guard<std::mutex> lock(*g_graveyard_mutex);
-  g_graveyard->push_back(object);
+  try {
+    g_graveyard->push_back(object);
+  } catch (const std::bad_alloc&) {
+    return;  // never freed
+  }
   g_graveyard_used.store(true, std::memory_order_relaxed);
 }
 
@@ -60,6 +65,18 @@ void empty_graveyard() {  // GIL held
   }
   for (PyObject* object : dead) Py_DECREF(object);
 }
+
+// The GIL is free while this lives.
+class FreeGil {
+ public:
+  FreeGil() = default;
+  ~FreeGil() { PyEval_RestoreThread(saved_); }
+  FreeGil(const FreeGil&) = delete;
+  FreeGil& operator=(const FreeGil&) = delete;
+
+ private:
+  PyThreadState* saved_ = PyEval_SaveThread();
+};
 
 // Why a task failed; shared by the tasks that depend on it.
 struct Failure {
@@ -97,6 +114,7 @@ class Task final : public Event {
   }
 
   void execute(bool on_stream);
+  void let_go();
   bool told() const { return failure_->told; }
   void untell() { failure_->told = false; }
   State state() const { return state_.load(std::memory_order_acquire); }
@@ -119,8 +137,7 @@ class Task final : public Event {
  private:
   ~Task() = default;
   std::shared_ptr<Failure> run(bool on_stream);
-  std::string no_memory_text() const { return memory_error_text(-1, name.c_str(), "a kernel's working memory"); }
-  void let_go();
+  std::shared_ptr<Failure> no_memory() const;
 
   std::atomic<int32_t> references_{1};
   std::atomic<State> state_{State::queued};
@@ -180,10 +197,10 @@ struct Stream {
   }
   Task* begin(std::deque<Task*>::iterator place) {
     Task* task = *place;
+    active.push_back(task);  // enqueue has made room
     queue.erase(place);
     queued_ns = queue.empty() ? 0 : queued_ns - task->plan->cost_ns;
     queued_bytes -= task->output_bytes;
-    active.push_back(task);
     set_stop();
     return task;
   }
@@ -206,6 +223,15 @@ struct Stream {
     task->release();
     lock.lock();
   }
+  void enqueue(Task* task) {
+    active.reserve(active.size() + queue.size() + 1);
+    failed.reserve(kMaxFailed);
+    queue.push_back(task);
+    task->number = ++last;
+    queued_ns += task->plan->cost_ns;
+    queued_bytes += task->output_bytes;
+    if (task->plan->has_python || queued_ns >= kWakeNs) wake();
+  }
   void remember(Task* task) {
     std::lock_guard<std::mutex> lock(mutex);
     if (failed.size() >= kMaxFailed) return;
@@ -213,8 +239,11 @@ struct Stream {
     failed.push_back(task);
   }
   std::vector<Task*> take_failed() {
+    std::vector<Task*> taken;
+    taken.reserve(kMaxFailed);
     std::lock_guard<std::mutex> lock(mutex);
-    return std::exchange(failed, {});
+    taken.swap(failed);
+    return taken;
   }
   void wake() {  // mutex held
     if (awake || !started) return;
@@ -273,6 +302,16 @@ std::shared_ptr<Failure> failed(Status status, std::string text = "") {
   return failure;
 }
 
+const auto* g_no_memory = new std::shared_ptr<Failure>(failed(Status::no_memory, "RESOURCE_EXHAUSTED: Out of memory"));
+
+std::shared_ptr<Failure> Task::no_memory() const {
+  try {
+    return failed(Status::no_memory, memory_error_text(-1, name.c_str(), "a kernel's working memory"));
+  } catch (const std::bad_alloc&) {
+    return *g_no_memory;
+  }
+}
+
 std::shared_ptr<Failure> Task::run(bool on_stream) {
   for (Task* input : inputs) {
     if (input->state() == State::failed) return input->failure_;
@@ -292,7 +331,8 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
     if (status == Status::ok) continue;
     if (stream_cancelled(number) && status != Status::python_error)
       return failed(Status::cancelled, "the computation was interrupted");
-    auto failure = failed(status, status == Status::no_memory ? no_memory_text() : "");
+    if (status == Status::no_memory) return no_memory();
+    auto failure = failed(status);
     failure->exception = frame.error;
     failure->traceback = frame.error_traceback;
     return failure;
@@ -319,7 +359,7 @@ void Task::execute(bool on_stream) {
   try {
     failure_ = run(on_stream);
   } catch (const std::bad_alloc&) {
-    failure_ = failed(Status::no_memory, no_memory_text());
+    failure_ = no_memory();
   }
   t_running = below;
   bool notable = failure_ && failure_->exception != nullptr && plan->has_python;
@@ -337,9 +377,9 @@ bool runs_below(const Task* task) {
 
 // A callback waits for a task behind its own: run the queue up to it, on top of the running task.
 int wait_inside_task(Task* task) {
-  PyThreadState* saved = PyEval_SaveThread();
   bool itself = false;
   {
+    FreeGil free_gil;
     std::unique_lock<std::mutex> lock(g_stream->mutex);
     while (task->state() == State::queued && !g_stream->queue.empty()) {
       const std::vector<Task*>& inputs = g_stream->queue.front()->inputs;
@@ -351,7 +391,6 @@ int wait_inside_task(Task* task) {
     }
     itself = runs_below(task);
   }
-  PyEval_RestoreThread(saved);
   if (!itself) return 0;
   PyErr_SetString(PyExc_RuntimeError, "[stream] a callback waits for a result of the program that called it");
   return -1;
@@ -367,8 +406,8 @@ int Task::wait() {
   if (t_running != nullptr && state() < State::done && wait_inside_task(this) < 0) return -1;
   auto began = Clock::now();
   while (state() < State::done) {
-    PyThreadState* saved = PyEval_SaveThread();
     {
+      FreeGil free_gil;
       std::unique_lock<std::mutex> lock(g_stream->mutex);
       auto deadline = Clock::now() + kPoll;
       while (state() < State::done && Clock::now() < deadline) {
@@ -383,7 +422,6 @@ int Task::wait() {
         }
       }
     }
-    PyEval_RestoreThread(saved);
     if (state() >= State::done || PyErr_CheckSignals() == 0) continue;
     if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
       std::lock_guard<std::mutex> lock(g_stream->mutex);
@@ -487,13 +525,12 @@ int drain_all(bool for_all = false) {
     if (next != nullptr && drain_one(next) < 0) return -1;
     if (!others || next != nullptr) patient_until = Clock::time_point::max();
     else patient_until = std::min(patient_until, Clock::now() + kPatience);
-    PyThreadState* saved = PyEval_SaveThread();
     {
+      FreeGil free_gil;
       std::unique_lock<std::mutex> lock(g_stream->mutex);
       if (next == nullptr) g_stream->changed.wait_for(lock, kPoll, [] { return g_stream->active.empty(); });
       idle = g_stream->active.empty() && g_stream->queue.empty();
     }
-    PyEval_RestoreThread(saved);
     if (idle || Clock::now() > patient_until) return empty_graveyard(), 0;
     if (PyErr_CheckSignals() != 0) return -1;
   }
@@ -546,10 +583,10 @@ void forget_in_child() {
   t_running = nullptr;
 }
 
-PyMethodDef kStopMethod = {"stream_stop", stream_stop, METH_NOARGS, nullptr};
-PyMethodDef kDrainMethod = {"stream_drain", stream_drain, METH_NOARGS,
+PyMethodDef kStopMethod = {"stream_stop", entry_point<stream_stop>, METH_NOARGS, nullptr};
+PyMethodDef kDrainMethod = {"stream_drain", entry_point<stream_drain>, METH_NOARGS,
                             "Waits until everything launched so far is done."};
-PyMethodDef kBarrierMethod = {"stream_barrier", stream_barrier, METH_NOARGS,
+PyMethodDef kBarrierMethod = {"stream_barrier", entry_point<stream_barrier>, METH_NOARGS,
                               "As stream_drain, then raises the first error of a callback that nobody has seen."};
 
 // Drains before a fork and at exit; once.
@@ -571,7 +608,12 @@ int install_hooks() {
 
 void fill_slots(Task* task, const Operand* operands, Buffer* const* outputs) {
   const Plan& plan = *task->plan;
-  task->scalars.reserve(size_t(plan.n_inputs));  // addresses into it are kept
+  size_t n_inputs = size_t(plan.n_inputs);
+  task->scalars.reserve(n_inputs);  // addresses into it are kept
+  task->slots.reserve(size_t(plan.n_slots()));
+  task->owners.reserve(size_t(plan.n_slots()));
+  task->held.reserve(n_inputs + plan.outputs.size() + 1);  // and the temporaries
+  task->inputs.reserve(n_inputs);
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
     const Operand& operand = operands[i];
     task->owners.push_back(operand.buffer);
@@ -631,25 +673,28 @@ void stream_calls(bool begins) {
 
 int stream_launch(Executable* executable, const Operand* operands, Buffer* const* outputs) {
   empty_graveyard();
-  if (install_hooks() < 0) return -1;
-  Task* task = new Task;
+  if (install_hooks() < 0) return kNotStarted;
+  Task* task = new (std::nothrow) Task;
+  if (task == nullptr) return PyErr_NoMemory(), kNotStarted;
   task->plan = executable->plan;
   task->executable = Py_NewRef(reinterpret_cast<PyObject*>(executable));
   task->generation = g_generation.load();
-  if (const char* name = PyUnicode_AsUTF8(executable->name)) task->name = name;
-  else PyErr_Clear();
-  if (task->plan->has_python) task->launched = user_line();
-  fill_slots(task, operands, outputs);
   bool full;
-  {
+  try {
+    if (const char* name = PyUnicode_AsUTF8(executable->name)) task->name = name;
+    else PyErr_Clear();
+    if (task->plan->has_python) task->launched = user_line();
+    fill_slots(task, operands, outputs);
     std::lock_guard<std::mutex> lock(g_stream->mutex);
     start_thread();
-    task->number = ++g_stream->last;
-    g_stream->queued_ns += task->plan->cost_ns;
-    g_stream->queued_bytes += task->output_bytes;
-    if (task->plan->has_python || g_stream->queued_ns >= kWakeNs) g_stream->wake();
-    g_stream->queue.push_back(task);
+    g_stream->enqueue(task);
     full = g_stream->queue.size() > kMaxQueued || g_stream->queued_bytes > kMaxQueuedBytes;
+  } catch (const std::bad_alloc&) {
+    for (size_t i = 0; i < executable->plan->outputs.size(); ++i)
+      if (outputs[i]->pending == task) std::exchange(outputs[i]->pending, nullptr)->release();
+    task->let_go();
+    task->release();
+    return PyErr_NoMemory(), kNotStarted;
   }
   return full ? drain_to(kMaxQueued / 2, kMaxQueuedBytes / 2) : 0;
 }
@@ -666,7 +711,7 @@ PyObject* set_async(PyObject*, PyObject* flag) {
 PyObject* get_async(PyObject*, PyObject*) { return PyBool_FromLong(g_async.load()); }
 
 PyMethodDef kMethods[] = {
-    {"set_async", set_async, METH_O, "set_async(bool): whether programs over 20 us return before they have run."},
+    {"set_async", entry_point<set_async>, METH_O, "set_async(bool): whether programs over 20 us return before they have run."},
     {"get_async", get_async, METH_NOARGS, "Whether programs over 20 us return before they have run."},
     kDrainMethod,
     kBarrierMethod,

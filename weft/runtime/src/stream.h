@@ -17,7 +17,7 @@ bool stream_enabled();
 bool stream_idle();
 
 // Queues the program; GIL held. outputs are owned buffers already made for it (borrowed here): they become pending.
-// Host scalars are copied. May wait if much is queued. 0, or -1 with a Python error set.
+// Host scalars are copied. May wait if much is queued. 0, or -1 or kNotStarted with a Python error set.
 int stream_launch(Executable* executable, const Operand* operands, Buffer* const* outputs);
 
 // Whether the event of a buffer is over, without waking anybody.
