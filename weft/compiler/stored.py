@@ -17,6 +17,7 @@ import dataclasses
 import hashlib
 import logging
 import marshal
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -35,6 +36,9 @@ _MOST_CONSTANT_BYTES = 1 << 20
 _DELAY_S = 0.1  # from the first program that waits to be written
 _waiting: deque[tuple[disk.DiskCache, Any]] = deque()
 _writer: threading.Timer | None = None
+_lock = threading.RLock()
+# a child process must not inherit a lock that another thread held
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 Built = TypeVar("Built")
 
 
@@ -71,13 +75,11 @@ def keep(text: bytes, program: pipeline.Program, consts: tuple[Any, ...], out_av
 
 @atexit.register
 def flush() -> None:
-    """Write the programs that wait to be written."""
-    while True:
-        try:
+    """Write the programs that wait to be written; afterwards all that waited before are on disk."""
+    with _lock:
+        while _waiting:
             store, program = _waiting.popleft()
-        except IndexError:
-            return
-        _write(store, *program)
+            _write(store, *program)
 
 
 def _write(
