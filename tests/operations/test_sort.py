@@ -1,0 +1,85 @@
+"""Rows long enough for the native radix sort: the order of NumPy's stable sort, every bit of it."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import weft
+from weft import lax, runtime
+from weft import numpy as wnp
+
+DTYPES = [np.dtype(t) for t in "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split()] + [np.dtype(ml_dtypes.bfloat16)]
+SHAPES = [(0,), (1,), (63,), (64,), (2049,), (4095,), (4096,), (70001,), (3, 5000), (2, 65536)]
+
+
+def sample(dtype, shape):
+    r, count = np.random.default_rng(0), math.prod(shape)
+    if dtype.kind in "biu":
+        x = r.integers(0, 2**64, count, dtype=np.uint64).astype(dtype)
+        x[count // 2 :] = x[: count - count // 2] & 3  # many equal ones
+        return x.reshape(shape)
+    x = r.standard_normal(count)
+    for special in (np.nan, -np.nan, 0.0, -0.0, np.inf, -np.inf, 1e-40, -1e-7):
+        x[r.integers(0, max(count, 1), count // 20)] = special
+    return x.astype(dtype).reshape(shape)
+
+
+def stable_positions(x):
+    keys = x if x.dtype.kind in "biu" else np.where(x == 0, 0.0, x.astype(np.float64))
+    return np.argsort(keys, axis=-1, kind="stable")
+
+
+def bits(x):
+    return np.asarray(x).view(f"u{x.dtype.itemsize}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_are_in_stable_order_bit_for_bit(dtype):
+    with weft.enable_x64(True):
+        for shape in SHAPES:
+            x = sample(dtype, shape)
+            expected = np.take_along_axis(x, stable_positions(x), axis=-1)
+            np.testing.assert_array_equal(bits(lax.sort(x)), bits(expected), str(shape))
+            np.testing.assert_array_equal(bits(lax.sort(x.T.copy(), dimension=0)), bits(expected.T), str(shape))
+
+
+@pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("i1", "f2", "i4", "f4")], ids=str)
+def test_positions_of_equal_keys_keep_their_order(dtype):
+    for shape in [(2047,), (2048,), (70001,), (3, 5000)]:
+        x = sample(dtype, shape)
+        np.testing.assert_array_equal(wnp.argsort(x), stable_positions(x))
+
+
+def test_a_long_row_is_sorted_alike_by_any_number_of_threads():
+    x = sample(np.dtype(np.float32), (1 << 17,))
+    found = []
+    for threads in (1, 2):
+        with weft.threads(threads):
+            found.append(bits(lax.sort(x)))
+    np.testing.assert_array_equal(*found)
+
+
+def test_the_operand_of_a_sort_stays_as_it_was():
+    x = wnp.asarray(sample(np.dtype(np.float32), (5000,)))
+    before = bits(x).copy()
+    lax.sort(x)
+    np.testing.assert_array_equal(bits(x), before)
+
+
+def test_the_median_of_a_long_row_is_numpys():
+    x = np.random.default_rng(1).standard_normal((3, 9001)).astype(np.float32)
+    np.testing.assert_array_equal(wnp.median(x, axis=1), np.median(x, axis=1))
+    assert np.isnan(wnp.median(np.append(x, np.float32(np.nan))))
+
+
+def test_sort_words_refuses_what_it_cannot_sort():
+    for words in (np.zeros(3), np.zeros(6, np.uint32)[::2], np.array(1, np.uint32), np.frombuffer(b"abcd", np.uint8)):
+        with pytest.raises(TypeError, match="writable C-contiguous array of unsigned integers"):
+            runtime.sort_words(words, "u")
+    for order, low in (("x", 0), ("u", 32), ("u", -1), ("f", 8)):
+        with pytest.raises(ValueError, match=f"no order '{order}' from bit {low} on"):
+            runtime.sort_words(np.zeros(3, np.uint32), order, 0, low)
