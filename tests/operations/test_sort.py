@@ -12,7 +12,7 @@ import weft
 from weft import lax, runtime
 from weft import numpy as wnp
 
-DTYPES = [np.dtype(t) for t in "? i1 i2 i4 i8 u1 u2 u4 u8 f2 f4 f8".split()] + [np.dtype(ml_dtypes.bfloat16)]
+DTYPES = [np.dtype(t) for t in [*np.typecodes["AllInteger"][:8], *"?efd", ml_dtypes.bfloat16]]
 SHAPES = [(0,), (1,), (63,), (64,), (2049,), (4095,), (4096,), (70001,), (3, 5000), (2, 65536)]
 
 

@@ -33,7 +33,7 @@ ArrayLike = Any
 
 # ---- order
 
-# Rows from which our radix sort is faster than NumPy's, which compares in registers: by bytes of an element, and packed.
+# Lengths of rows from which the radix sort is faster than NumPy's comparisons: by bytes of an element, and packed.
 _LONG_ROW = {1: 64, 2: 512, 4: 4096, 8: 4096}
 _PACKED_ROW = 2048
 _FLOATS = frozenset(dtypes.FLOATS)
