@@ -123,6 +123,30 @@ def test_scalars_and_short_vectors_of_every_shape(shape: tuple[int, ...]) -> Non
     assert_native_is_the_reference(lambda x: lax.fori_loop(0, 5, lambda i, s: s * 0.5 + i, x), x)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_far_arguments_of_many_functions_share_one_cold_function_and_leave_the_rest_alone(dtype: Any) -> None:
+    xs = np.array([0.3, 1e5, -7e11, 3e30, np.inf, 1e-40, -0.0], dtype)
+    numbers = np.arange(1, 25, dtype=dtype) / 8
+
+    def loop(state: Any, xs: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            following = [s * 0.5 + jnp.sin(x * numbers[k]) * jnp.cos(s) for k, s in enumerate(state)]
+            return following, following
+
+        return lax.scan(step, state, xs)
+
+    with weft.enable_x64(dtype == np.float64):
+        compiled = weft.jit(loop).lower(list(numbers), xs).compile()
+        _, rows = compiled(list(numbers), xs)
+    assert compiled.as_text("llvm").count("define internal") == 1
+    expected, state = [], numbers.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        for x in xs:
+            state = state * 0.5 + np.sin((x * numbers).astype(np.float64)) * np.cos(state)
+            expected.append(state)
+    np.testing.assert_allclose(np.stack(rows, 1), expected, rtol=0, atol=1e-5 if dtype == np.float32 else 1e-13)
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.bool_, np.float32])
 def test_rows_in_and_out(dtype: Any) -> None:
     xs = jnp.asarray((np.arange(21).reshape(7, 3) % 4).astype(dtype))

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.codegen import avx512, complex_math, convert, elements, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V
+from weft.codegen.writer import Writer
 
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
@@ -359,8 +360,30 @@ class Emitter:
 
     # runtime helpers
 
-    def helper(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> list[V]:
+    def apart(
+        self, name: str, body: Callable[..., Sequence[V]], arguments: Sequence[V], elements: Sequence[str]
+    ) -> Sequence[V]:
+        """``body(emit, *arguments)``, of these elements: a cold function of its own where there are no vectors."""
+        lanes = self.lanes
+        if not lanes.writer.scalar:
+            return body(self, *arguments)
+
+        def write(writer: Writer, texts: list[str]) -> list[str]:
+            inner = Emitter(Lanes(writer, 1), texts[0], self.helpers)
+            given = [V(inner.lanes, a.element, text) for a, text in zip(arguments, texts[1:], strict=True)]
+            return [v.text for v in body(inner, *given)]
+
+        given = [("ptr", self.table), *[(a.element, a.text) for a in arguments]]
+        texts = lanes.writer.apart(name, given, elements, write)
+        return [V(lanes, element, text) for element, text in zip(elements, texts, strict=True)]
+
+    def helper(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> Sequence[V]:
         """Call a table function on whole vectors; ``outputs`` are (element, how many vectors of it)."""
+        found = [element for element, count in outputs for _ in range(count)]
+        return self.apart(name, lambda emit, *xs: emit.call(name, xs, outputs), arguments, found)
+
+    def call(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> list[V]:
+        """``helper``, here and now."""
         writer, lanes = self.lanes.writer, self.lanes
         index = self.helpers.index(name)
         pointers = []

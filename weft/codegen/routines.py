@@ -36,8 +36,9 @@ class RoutineWriter:
 
     def __init__(self, program: routine.Routine, target: Target, helpers: Sequence[str]) -> None:
         self.program, self.target = program, target
-        self.writer = Writer(target.avx512)
-        self.scope = Scope(self.writer, target, helpers, 1 if program.scalar else target.lanes)
+        scalar = program.scalar or all(kind.size == 1 for kind in program.types)
+        self.writer = Writer(target.avx512, scalar)
+        self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
         self.pointers: list[str] = []
         self.trips: list[str] = []
@@ -351,7 +352,7 @@ class RoutineWriter:
         low = writer.index("and", count, str(POLL_MASK))
         writer.branch_if(writer.compare_index("eq", low, "0"), look, stay, cold=True)
         writer.label(look)
-        (stop,) = self.scope.inner().emit(1).helper("poll", [], [("i32", 1)])
+        (stop,) = self.scope.inner().emit(1).call("poll", [], [("i32", 1)])
         writer.branch_if(writer.op(f"icmp ne i32 {stop.text}, 0"), ABORT, stay, cold=True)
         writer.label(stay)
         self.stops = True

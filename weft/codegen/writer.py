@@ -17,13 +17,17 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
-    __slots__ = ("_count", "avx512", "block", "cold_branches", "declarations", "entry", "lines", "splats")
+    __slots__ = (
+        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "lines", "scalar", "splats",
+    )  # fmt: skip
 
-    def __init__(self, avx512: bool = False) -> None:
+    def __init__(self, avx512: bool = False, scalar: bool = False) -> None:
         self.avx512 = avx512
+        self.scalar = scalar  # whether there are no vectors in the function
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: dict[str, str] = {}
+        self.functions: dict[str, str] = {}  # cold ones beside this one
         self.entry: list[str] = []  # what stands before the lines
         self.splats: dict[str, str] = {}  # vectors that hold one scalar in every lane
         self.cold_branches = False
@@ -208,8 +212,35 @@ class Writer:
         self.label(join)
         return [self.phi(t, (no, fast), (yes, end)) for t, yes, no in zip(types, values, otherwise, strict=True)]
 
+    def apart(
+        self, name: str, arguments: Carried, results: Sequence[str], body: Callable[[Writer, list[str]], Sequence[str]]
+    ) -> list[str]:
+        """The results, of types ``results``, of a cold function of its own called with (type, value) pairs.
+
+        ``body`` writes it, given its parameters, when it is first called. It keeps the registers of scalars, so that
+        LLVM need not save them around each of many calls; it does not keep all of a vector's, whatever the calling
+        convention says: only functions without vectors may call it.
+        """
+        type_ = f"{{ {', '.join(results)} }}"
+        if name not in self.functions:
+            inner = Writer(self.avx512)
+            parameters = [f"%a{k}" for k in range(len(arguments))]
+            value = "poison"
+            for k, (result, text) in enumerate(zip(results, body(inner, parameters), strict=True)):
+                value = inner.op(f"insertvalue {type_} {value}, {result} {text}, {k}")
+            given = ", ".join(f"{t} {p}" for (t, _), p in zip(arguments, parameters, strict=True))
+            self.functions[name] = "\n".join([
+                f"define internal preserve_allcc {type_} @{name}({given}) noinline cold nounwind {{",
+                "entry:", *inner.entry, *inner.lines, f"ret {type_} {value}", "}",
+            ])  # fmt: skip
+            self.declarations |= inner.declarations
+            self.cold_branches = self.cold_branches or inner.cold_branches
+        texts = ", ".join(f"{t} {v}" for t, v in arguments)
+        found = self.op(f"call preserve_allcc {type_} @{name}({texts})")
+        return [self.op(f"extractvalue {type_} {found}, {k}") for k in range(len(results))]
+
     def text(self, symbol: str, parameters: str) -> str:
-        """The module: one function ``symbol`` and what it declares."""
+        """The module: one function ``symbol``, the cold ones it calls, and what they declare."""
         parts = [
             f"define void @{symbol}({parameters}) nounwind {{",
             "entry:",
@@ -218,7 +249,7 @@ class Writer:
             "ret void",
             "}",
         ]
-        parts.extend(self.declarations.values())
+        parts.extend([*self.functions.values(), *self.declarations.values()])
         if self.cold_branches:
             parts.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
         parts.append("")
