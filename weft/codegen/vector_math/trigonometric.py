@@ -70,17 +70,17 @@ def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
             return emit.memo[key]
         # one block after the other, not inside it: the call of the last spills registers in its own block only
         r, quadrant = x.lanes.cold(~(size <= LIMIT_F32), lambda: _reduce_large_f32(x), r, j.bits(), rare=False)
-        emit.memo[key] = tuple(_reduce_huge_f32(emit, x, r, quadrant))
+        emit.memo[key] = tuple(_reduce_huge_f32(emit, x, size, r, quadrant))
     return emit.memo[key]
 
 
 def _reduce_far_f32(emit: Emitter, x: V) -> list[V]:
-    return _reduce_huge_f32(emit, x, *_reduce_large_f32(x))
+    return _reduce_huge_f32(emit, x, x.abs(), *_reduce_large_f32(x))
 
 
-def _reduce_huge_f32(emit: Emitter, x: V, r: V, quadrant: V) -> list[V]:
+def _reduce_huge_f32(emit: Emitter, x: V, size: V, r: V, quadrant: V) -> list[V]:
     slow = functools.partial(emit.helper, "trig_reduce_f32", (x,), (("float", 1), ("i32", 1)))
-    return x.lanes.cold(~(x.abs() <= LIMIT_MIXED), slow, r, quadrant)
+    return x.lanes.cold(~(size <= LIMIT_MIXED), slow, r, quadrant)
 
 
 def _reduce_large_f32(x: V) -> list[V]:
