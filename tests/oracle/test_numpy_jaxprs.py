@@ -12,11 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.oracle import differential, jaxpr_cases, jaxpr_cases_indexing, jaxpr_cases_options, jaxpr_cases_structure
+from tests.oracle import (
+    differential,
+    jaxpr_cases,
+    jaxpr_cases_indexing,
+    jaxpr_cases_options,
+    jaxpr_cases_structure,
+    jaxpr_cases_transformed,
+)
 
 _CATALOGUE = [
     (group.lower(), line.strip())
-    for module in (jaxpr_cases, jaxpr_cases_structure, jaxpr_cases_indexing, jaxpr_cases_options)
+    for module in (
+        jaxpr_cases,
+        jaxpr_cases_structure,
+        jaxpr_cases_indexing,
+        jaxpr_cases_options,
+        jaxpr_cases_transformed,
+    )
     for group, text in module.ALL.items()
     for line in text.strip().splitlines()
 ]
@@ -33,11 +46,56 @@ def _namespace(J: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _parted(row: str) -> tuple[str, str]:
+    """``vmap of jnp.sin(x)`` as transformation and program; no transformation is an empty one."""
+    how, found, program = row.partition(" of ")
+    return (how, program) if found and how in _TRANSFORMED else ("", row)
+
+
 def _printed(J: Any, row: str) -> str:
-    expression, _, types = row.partition(" |")
+    how, program = _parted(row)
+    expression, _, types = program.partition(" |")
     function = eval(f"lambda {', '.join('xyz'[: len(types.split())])}: {expression}", _namespace(J))
     arguments = [J.random.key(0) if text == "key" else differential.argument(text) for text in types.split()]
+    if how:
+        function, arguments = _TRANSFORMED[how](J, function, arguments)
     return differential.normalized(str(J.make_jaxpr(function)(*arguments)))
+
+
+def _mapped(J: Any, function: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:
+    """The function of two of each array at once."""
+    axes = tuple([0 if isinstance(x, np.ndarray) else None for x in arguments])
+    return J.vmap(function, axes), [x if axis is None else np.stack([x, x]) for x, axis in zip(arguments, axes)]
+
+
+def _of_floats(J: Any, function: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:
+    """The function as one of its floating arrays alone, that gives its floating results."""
+    places = [i for i, x in enumerate(arguments) if isinstance(x, np.ndarray) and J.numpy.isdtype(x.dtype, _INEXACT)]
+
+    def of_floats(*given: Any) -> list[Any]:
+        operands = [*arguments]
+        for place, x in zip(places, given, strict=True):
+            operands[place] = x
+        return [x for x in J.tree.leaves(function(*operands)) if J.numpy.isdtype(J.numpy.result_type(x), _INEXACT)]
+
+    return of_floats, [arguments[place] for place in places]
+
+
+def _pushed(J: Any, function: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:
+    """The function's values and tangents."""
+    function, primals = _of_floats(J, function, arguments)
+    return lambda x, t: J.jvp(function, tuple(x), tuple(t)), [primals, primals]
+
+
+def _pulled(J: Any, function: Any, arguments: list[Any]) -> tuple[Any, list[Any]]:
+    """The function's cotangents."""
+    function, primals = _of_floats(J, function, arguments)
+    cotangents = [np.ones(x.shape, x.dtype) for x in J.eval_shape(function, *primals)]
+    return lambda x, ct: J.vjp(function, *x)[1](ct), [primals, cotangents]
+
+
+_INEXACT = ("real floating", "complex floating")
+_TRANSFORMED = {"vmap": _mapped, "jvp": _pushed, "vjp": _pulled}
 
 
 def _with_plain_integers(text: str) -> str:
@@ -81,9 +139,10 @@ def test_a_program_marked_as_another_is_another(row: str) -> None:
 
 def _subject(row: str) -> str:
     """What a row is about: ``jnp.diag``, or ``vmap of lax.cond``, or ``hessian``."""
+    how, row = _parted(row)
     function = re.search(r"\b(?:jnp|lax|nn|random|special|ops)\.\w+", row)
     transformation = re.match(r"J\.(\w+)", row)
-    parts = [found for found in (transformation and transformation[1], function and function[0]) if found]
+    parts = [found for found in (how, transformation and transformation[1], function and function[0]) if found]
     return " of ".join(parts)
 
 

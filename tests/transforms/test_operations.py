@@ -183,9 +183,7 @@ def arrays(module: Any, args: Any) -> list[Any]:
 @pytest.mark.parametrize("mode", [pushforward, pullback], ids=["jvp", "vjp"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
 def test_programs_are_jax_s(case: Case, mode: Any) -> None:
-    name, run, args = case
-    if name == "dynamic_slice" and mode is pushforward:  # JAX records the tangent first
-        return
+    _, run, args = case
     assert text(weft, mode(weft, run), args) == text(jax, mode(jax, run), args)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from weft.core import eval as eval_module
 from weft.core import kinds, printer, source_info
 from weft.core.effects import Effects
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero, is_undefined
 from weft.core.trace import EvalTrace, current
@@ -73,13 +73,23 @@ def _jvp_jit(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) 
 def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     """Two calls: one gives the values and what the other, of the tangents, needs of them."""
     split = linearize.linearize_jaxpr(jaxpr, live)
-    results = _bind_jit(split.known, primals, params)
+    places, program = split.known.jaxpr.memoize("given_back", _without_given_back)
+    made = iter(_bind_jit(ClosedJaxpr(program, split.known.consts), primals, params))
+    results = [next(made) if place is None else primals[place] for place in places]
     residuals = split.find_residuals(primals, results)
 
     def record(*tangents: Any) -> list[Any]:
         return _bind_jit(split.linear, [*residuals, *tangents], params) if any(split.out_live) else []
 
     return results[: len(split.out_live)], split.out_live, record
+
+
+def _without_given_back(jaxpr: Jaxpr) -> tuple[list[int | None], Jaxpr]:
+    """(which input each result is, None where it is computed; the program of those that are computed)."""
+    inputs = {v: index for index, v in enumerate(jaxpr.invars)}
+    places = [inputs.get(atom) if type(atom) is Var else None for atom in jaxpr.outvars]
+    computed = [atom for atom, place in zip(jaxpr.outvars, places, strict=True) if place is None]
+    return places, jaxpr.replace(outvars=computed)
 
 
 def _transpose_jit(cts: Any, *operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:

@@ -181,8 +181,7 @@ def _linearize_scan(
             return []
         made = iter(tangents)
         given = {k: next(made) for k, has in enumerate(live) if has}
-        for k in groups[1]:
-            given.setdefault(k, _zero(types[k]))
+        given.update({k: _zero(types[k]) for k in groups[1] if k not in given})
         consts = [*[value for _, value in steady], *[given[k] for k in groups[0]]]
         return _bind_scan(
             linear, consts, [given[k] for k in groups[1]], [*rows, *[given[k] for k in groups[2]]], **params

@@ -267,7 +267,8 @@ def _weighted_tangents(result: Any, x1: Any, x2: Any, t1: Any, t2: Any, power: C
     """Tangents weighted by each operand's share of the sum, with 0 in place of inf, whose differences are NaN."""
 
     def finite(x: Any) -> Any:
-        return lax.select(lax.eq(x, promotion.constant_like(np.inf, x)), lax.full_like(x, 0), x)
+        size = lax.real(x) if dtypes.issubdtype(promotion.dtype_of(x), np.complexfloating) else x
+        return lax.select(lax.eq(size, promotion.constant_like(np.inf, size)), lax.full_like(x, 0), x)
 
     def share(x: Any) -> Any:
         return power(lax.sub(finite(x), finite(result)))
@@ -277,8 +278,10 @@ def _weighted_tangents(result: Any, x1: Any, x2: Any, t1: Any, t2: Any, power: C
 
 def _maclaurin(order: int, x: Any) -> Any:
     """sin(t)/t near 0 to the given derivative order, as a polynomial in t**2 whose even terms alternate."""
-    value = 0.0 if order % 2 else (-1.0) ** (order // 2) / (order + 1)
-    return lax.add(lax.mul(x, promotion.constant_like(0, x)), promotion.constant_like(value, x))
+    zero = lax.mul(x, promotion.constant_like(0, x))
+    if order % 2:
+        return zero
+    return lax.add(zero, promotion.constant_like((-1.0) ** (order // 2) / (order + 1), x))
 
 
 @jit

@@ -494,8 +494,9 @@ def _pow_slope(out: Any, x: Any, y: Any) -> Any:
     if y.shape != out.shape:
         y = ops.broadcast_in_dim(y, out.shape, range(len(out.shape) - len(y.shape), len(out.shape)))
     is_zero = ops.eq(y, constant(x, 0))
+    zeros = full_like(y, 0)
     safe = ops.select(ops.eq(y, constant(x, 0)), full_like(y, 1), y)
-    return ops.select(is_zero, full_like(y, 0), mul(safe, pow(x, sub(y, full_like(y, 1)))))
+    return ops.select(is_zero, zeros, mul(safe, pow(x, sub(y, full_like(y, 1)))))
 
 
 def _pow_exponent_slope(out: Any, x: Any, y: Any) -> Any:

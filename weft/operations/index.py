@@ -14,8 +14,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
-from weft.core.primitive import FIRST
-from weft.core.tangents import is_undefined
+from weft.core.tangents import Zero, is_undefined
 from weft.operations import convert, key_words, logic, mapped, shape
 from weft.operations.arithmetic import add
 from weft.operations.elementwise import INTEGER, SIGNED, category
@@ -78,13 +77,25 @@ def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]
     return [back] + [None] * len(starts)
 
 
-dynamic_slice_p.linear, dynamic_slice_p.transpose = FIRST, _slice_transpose
+def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    """The same slice of the tangent, which comes first in programs."""
+    moved = tangents[0]
+    if type(moved) is not Zero:
+        moved = dynamic_slice_p.bind(moved, *primals[1:], **params)
+    out = dynamic_slice_p.bind(*primals, **params)
+    return out, Zero.from_primal_value(out) if type(moved) is Zero else moved
+
+
+dynamic_slice_p.jvp, dynamic_slice_p.transpose = _slice_jvp, _slice_transpose
 
 
 def _index_vectors(size: int, starts: list[Any], dims: list[mapped.Dim]) -> Any:
     """Scalar starts, some of them mapped, as one index vector for each element."""
-    full = [shape.expand_dims(mapped.in_front(size, start, dim), (1,)) for start, dim in zip(starts, dims, strict=True)]
-    return ops.concatenate(full, 1)
+    columns = [
+        ops.broadcast(start, (size, 1)) if dim is None else shape.expand_dims(start, (1,))
+        for start, dim in zip(starts, dims, strict=True)
+    ]
+    return ops.concatenate(columns, 1)
 
 
 def _slice_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, slice_sizes: tuple[int, ...]) -> Any:

@@ -46,7 +46,8 @@ def _options(params: Params, *names: str) -> Params:
 
 def _filled(aval: Any, value: int) -> Array:
     """An array of a value in the aval's shape and dtype."""
-    return shape.broadcast_in_dim(np.asarray(value, aval.dtype)[()], aval.shape, ())
+    scalar = np.asarray(value, aval.dtype)[()]
+    return shape.broadcast_in_dim(scalar, aval.shape, ()) if aval.shape else scalar
 
 
 # ---- gather
@@ -247,7 +248,7 @@ def _extremal_jvp(primitive: core.Primitive) -> Any:
 
         def count(zeros: Array, u: Any) -> Array:
             """How many of the updates counted by ``u`` meet the element that each update meets."""
-            return read(scatter_add(zeros, indices, u, **options))
+            return read(scatter_add(zeros, indices, u, params["dimension_numbers"], mode=params["mode"]))
 
         before, after = read(array), read(out)
         won, stayed = logic.eq(updates, after), logic.eq(before, after)

@@ -78,7 +78,10 @@ def unbroadcast(ct: Array, aval: Any) -> Array:
 
 def broadcast_tangent(tangent: Array, aval: Any) -> Array:
     """The tangent of an operand that an elementwise operation repeats, in the shape of the result."""
-    shape = core.get_aval(tangent).shape
-    if shape == aval.shape:
+    found = core.get_aval(tangent).shape
+    if found == aval.shape:
         return tangent
-    return assemble.broadcast_in_dim(tangent, aval.shape, tuple(range(len(aval.shape) - len(shape), len(aval.shape))))
+    offset = len(aval.shape) - len(found)
+    kept = [axis for axis, extent in enumerate(found) if extent == aval.shape[offset + axis]]
+    tangent = shape.reshape(tangent, [found[axis] for axis in kept])
+    return assemble.broadcast_in_dim(tangent, aval.shape, [offset + axis for axis in kept])

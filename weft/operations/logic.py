@@ -7,13 +7,13 @@ width or more gives 0 (arithmetic right shift: copies of the sign).
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import core, runtime
-from weft.core.tangents import along, is_undefined
+from weft.core.tangents import Zero, along, is_undefined
 from weft.operations import key_words, mapped, references
 from weft.operations.elementwise import (
     ANY,
@@ -322,22 +322,35 @@ def _select_reference(which: Any, *cases: Any) -> Any:
     return out
 
 
+def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    """The tangent of the case that was taken; a program has the zeros of the other cases even if none is zero."""
+    which, *_ = primals
+    _, *moved = tangents
+    out = select_n_p.bind(*primals)
+    if all(type(tangent) is Zero for tangent in moved):
+        return out, Zero.from_primal_value(out)
+    if isinstance(out, core.Tracer) or any(type(tangent) is Zero for tangent in moved):
+        zeros = ops.full_like(out, 0)
+        moved = [zeros if type(tangent) is Zero else tangent for tangent in moved]
+    return out, select_n_p.bind(which, *moved)
+
+
 def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
     """Each case gets the cotangent where it was taken."""
     zeros = ops.full_like(ct, 0)
-    back = [
-        select_n(which, *[ct if j == i else zeros for j in range(len(cases))])
-        for i, case in enumerate(cases)
-        if is_undefined(case)
-    ]
-    given = iter(back)
-    return [None, *[next(given) if is_undefined(case) else None for case in cases]]
+
+    def back(i: int) -> Any:
+        if core.get_aval(which).dtype == np.bool_:
+            return select_n(which, *[ct if j == i else zeros for j in range(len(cases))])
+        return select_n(eq(which, np.asarray(i, core.get_aval(which).dtype)), zeros, ct)
+
+    return [None, *[back(i) if is_undefined(case) else None for i, case in enumerate(cases)]]
 
 
 select_n_p = elementwise(
     "select_n",
     scalar=_select_scalar,
-    linear=slice(1, None),
+    jvp=_select_jvp,
     transpose=_select_transpose,
     reference=_select_reference,
     typing=_select_typing,

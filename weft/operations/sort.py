@@ -11,7 +11,7 @@ unstable sort of integers gives the stable order::
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -134,25 +134,25 @@ def _sort_typing(*operands: Any, dimension: int, is_stable: bool, num_keys: int)
     return list(operands)
 
 
-def _along(x: Array, order: Array, axis: int) -> Array:
-    """Elements along an axis at positions, for each position of the other axes."""
+def _along(x: Array, order: Array, axis: int, column: Callable[[Array], Array]) -> Array:
+    """Elements along an axis at positions, for each position of the other axes; ``column`` adds an axis to these."""
     if 0 in shape_of(order):
         return ops.full_like(x, 0, shape=shape_of(order))
     batch = tuple([dim for dim in range(len(shape_of(order))) if dim != axis])
     numbers = GatherDimensionNumbers((), (axis,), (axis,), batch, batch)
-    starts = ops.expand_dims(order, (len(shape_of(order)),))
-    return gather(x, starts, numbers, (1,) * len(shape_of(x)), mode=GatherScatterMode.PROMISE_IN_BOUNDS)
+    sizes = (1,) * len(shape_of(x))
+    return gather(x, column(order), numbers, sizes, mode=GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
-def _moved(tangents: Sequence[Any], order: Array, axis: int) -> list[Any]:
-    return [x if isinstance(x, tangent_types.Zero) else _along(x, order, axis) for x in tangents]
+def _moved(tangents: Sequence[Any], order: Array, axis: int, column: Callable[[Array], Array]) -> list[Any]:
+    return [x if isinstance(x, tangent_types.Zero) else _along(x, order, axis, column) for x in tangents]
 
 
 def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> tuple[Any, Any]:
     """Tangents go where their elements go."""
-    positions = ops.broadcasted_iota(np.dtype(np.int32), shape_of(primals[0]), dimension)
+    positions = ops.broadcasted_iota(np.dtype(np.uint32), shape_of(primals[0]), dimension)
     *results, order = sort_p.bind(*primals, positions, dimension=dimension, **params)
-    return results, _moved(tangents, order, dimension)
+    return results, _moved(tangents, order, dimension, lambda x: ops.expand_dims(x, (len(shape_of(x)),)))
 
 
 sort_p = core.Primitive("sort", kind=kinds.External(call=_sort), multiple_results=True)
@@ -234,7 +234,10 @@ top_k_p.def_abstract_eval(_top_k_typing)
 def _top_k_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, axis: int, k: int) -> tuple[Any, Any]:
     values, positions = top_k_p.bind(*primals, axis=axis, k=k)
     integers = tangent_types.Zero(tangent_types.tangent_aval(core.get_aval(positions)))
-    return [values, positions], [*_moved(tangents, positions, axis), integers]
+    return [values, positions], [
+        *_moved(tangents, positions, axis, lambda x: ops.reshape(x, (*shape_of(x), 1))),
+        integers,
+    ]
 
 
 top_k_p.jvp, top_k_p.transpose = _top_k_jvp, None

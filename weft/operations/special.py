@@ -22,6 +22,7 @@ from weft.operations.arithmetic import add, integer_pow, mul, neg, sign, sub
 from weft.operations.convert import convert_element_type
 from weft.operations.elementwise import FLOAT, INTEGER, Partials, constant, elementwise
 from weft.operations.functions import exp, function, log, log1p
+from weft.operations.later import ops
 from weft.operations.logic import gt, select_n
 from weft.operations.references import doubled
 from weft.operations.references import special as special_reference
@@ -175,7 +176,7 @@ def _slope_by_quadrature(a: Any, x: Any, ratio: bool) -> Any:
 
 def _gamma_density(a: Array, x: Array) -> Array:
     """d P(a, x) / d x."""
-    return exp(sub(add(neg(x), mul(sub(a, constant(a, 1)), log(x))), lgamma(a)))
+    return exp(sub(add(neg(x), mul(sub(a, ops.full_like(a, 1)), log(x))), lgamma(a)))
 
 
 igamma_grad_a_p = special_function(
@@ -369,13 +370,9 @@ def _i1e_slope(out: Array, x: Array) -> Array:
     """i0e(x) - i1e(x) (sign x + 1 / x), 1/2 at 0."""
     eps = float(dtypes.finfo(core.get_aval(x).dtype).eps)
     away = gt(convert_element_type(abs_(x), core.get_aval(x).dtype), constant(x, eps))
-    safe = select_n(away, constant_like(x, eps), x)
+    safe = select_n(away, ops.full_like(x, eps), x)
     slope = sub(bessel_i0e(safe), mul(out, add(sign(safe), integer_pow(safe, -1))))
-    return select_n(away, constant_like(x, 0.5), slope)
-
-
-def constant_like(x: Array, value: float) -> Array:
-    return add(mul(x, constant(x, 0)), constant(x, value))
+    return select_n(away, ops.full_like(x, 0.5), slope)
 
 
 bessel_i1e_p = special_function("bessel_i1e", 1, bessel.i1e, (_i1e_slope,), lambda x: lazy.scipy_special.i1e(x), 120.0)

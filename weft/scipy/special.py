@@ -222,13 +222,13 @@ _xlog1py = custom.custom_jvp(_as_xlog1py)
 @_xlogy.defjvp
 def _xlogy_jvp(primals: Any, tangents: Any) -> Any:
     (x, y), (dx, dy) = primals, tangents
-    return xlogy(x, y), lax.add(lax.mul(dx, lax.log(y)), lax.mul(dy, lax.div(x, y)))
+    return xlogy(x, y), lax.add(lax.mul(dx, lax.log(y)), lax.div(lax.mul(dy, x), y))
 
 
 @_xlog1py.defjvp
 def _xlog1py_jvp(primals: Any, tangents: Any) -> Any:
     (x, y), (dx, dy) = primals, tangents
-    return xlog1py(x, y), lax.add(lax.mul(dx, lax.log1p(y)), lax.mul(dy, lax.div(x, lax.add(y, _const(1, y)))))
+    return xlog1py(x, y), lax.add(lax.mul(dx, lax.log1p(y)), lax.div(lax.mul(dy, x), lax.add(_const(1, y), y)))
 
 
 @_inline

@@ -93,12 +93,14 @@ def _transpose(eqn: JaxprEqn, values: dict[Var, Any], linear: set[Var], found: d
     if primitive.multiple_results:
         given = [Zero(tangent_aval(v.aval)) if ct is None else ct for ct, v in zip(cts, eqn.outvars, strict=True)]
     with source_info.replayed(eqn.source):
-        back = rule(given, *operands, **eqn.params)
-        for atom, ct in zip(eqn.invars, back, strict=True):
+        back = []
+        for atom, ct in zip(eqn.invars, rule(given, *operands, **eqn.params), strict=True):
             if ct is None or type(ct) is Zero or type(atom) is Literal or atom not in linear:
                 continue
             if type(primitive.kind) is kinds.Elementwise:
                 ct = linear_operations.unbroadcast(ct, atom.aval)
+            back.append((atom, ct))
+        for atom, ct in back:
             _accumulate(found, linear, atom, ct)
 
 
