@@ -138,3 +138,17 @@ def test_results_that_are_summed() -> None:
         found = root.vmap(lambda x: (x, x > 1, 2.0), out_axes=None, sum_match=True)(root.numpy.arange(3.0))
         assert [float(v) for v in found] == [3.0, 1.0, 2.0]
         assert found[1].dtype == np.int32
+
+
+@pytest.mark.parametrize("branches", [2, 3])
+def test_a_branch_that_an_element_does_not_take_gives_it_no_nan(branches: int) -> None:
+    """The logarithm's derivative at 0 is infinite, and would meet a cotangent of 0."""
+    functions = [lambda v: 2 * v, weft.numpy.log, weft.numpy.sqrt][:branches]
+
+    def of_all(x: Any, places: Any) -> Any:
+        return weft.vmap(lambda i, v: weft.lax.switch(i, functions, v))(places, x).sum()
+
+    x, places = np.float32([0, -1, 4]), np.int32([0, 0, branches - 1])
+    expected = [2, 2, 0.25]
+    np.testing.assert_allclose(weft.grad(of_all)(x, places), expected, rtol=1e-6)
+    np.testing.assert_allclose(weft.jit(weft.grad(of_all))(x, places), expected, rtol=1e-6)

@@ -21,7 +21,7 @@ from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.tangents import Zero, tangent_aval
 from weft.higher import bodies, callbacks, calls, checkpoint, custom_jvp, custom_vjp, loops, scan
 from weft.higher import branches as branches_module
-from weft.operations import convert, linear, logic, reductions
+from weft.operations import effects, linear, logic, reductions
 from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
 from weft.transforms.batching import batch_jaxpr, map_flat, with_dim, without_dim
 
@@ -319,13 +319,25 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
     index = in_front(size, index, dims[0])
     if any(keeps(branch.effects) for branch in branches):  # effects of every element, in every branch
         operands, mapped = all_in_front(size, operands, mapped), (0,) * len(operands)
+    operands = [x if dim is None else in_front(size, x, dim) for x, dim in zip(operands, mapped, strict=True)]
+    mapped = _flags([dim is not None for dim in mapped])
     columns = []
-    for branch in branches:
+    for place, branch in enumerate(branches):
+        taken = logic.eq(index, np.asarray(place, np.int32))
+        own = [x if dim is None else _kept_apart(taken, x) for x, dim in zip(operands, mapped, strict=True)]
         outs, out_dims = map_flat(
-            lambda *args, branch=branch: eval_jaxpr(branch.jaxpr, branch.consts, *args), axis, operands, mapped
+            lambda *args, branch=branch: eval_jaxpr(branch.jaxpr, branch.consts, *args), axis, own, mapped
         )
         columns.append([in_front(size, out, dim) for out, dim in zip(outs, out_dims, strict=True)])
-    return [_chosen(index, cases) for cases in zip(*columns, strict=True)], [0] * len(columns[0])
+    chosen = [logic.select_n_p.batch(0, [index, *cases], [0] * (len(cases) + 1))[0] for cases in zip(*columns)]
+    return chosen, [0] * len(chosen)
+
+
+def _kept_apart(taken: Any, operand: Any) -> Any:
+    """The operand, without a derivative for the elements that take another branch: theirs may be NaN times 0."""
+    if not isinstance(avals_module.get_aval(operand).dtype, np.dtype):  # a key
+        return operand
+    return _select(taken, effects.stop_gradient(operand), operand)
 
 
 def _bind_branches(index: Any, operands: list[Any], programs: Sequence[ClosedJaxpr], params: Any) -> Any:
@@ -337,15 +349,6 @@ def _bind_branches(index: Any, operands: list[Any], programs: Sequence[ClosedJax
 def _hoisted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
     closed, captured = bodies.without_constants(program)
     return closed, tuple(captured)
-
-
-def _chosen(index: Any, cases: Sequence[Any]) -> Any:
-    """Element by element the case that the index names."""
-    if len(cases) == 2:
-        which = convert.convert(index, np.dtype(np.bool_), False)
-        return _select(which, *cases)
-    out, _ = logic.select_n_p.batch(0, [index, *cases], [0] * (len(cases) + 1))
-    return out
 
 
 _RULES: dict[Any, Callable[..., Any]] = {
