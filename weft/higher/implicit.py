@@ -9,7 +9,7 @@ The user says how an equation is solved; derivatives come from the equation itse
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft import runtime, tree_util
 from weft.core import kinds, tracebacks
@@ -50,9 +50,23 @@ def _constants(params: dict[str, Any], part: str) -> list[Any]:
 
 linear_solve_p = Primitive("custom_linear_solve", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
 linear_solve_p.def_effectful_abstract_eval(lambda *in_avals, solve, **params: (solve.out_avals, solve.effects))
-linear_solve_p.print_params = lambda params: {
-    name: x.jaxpr if isinstance(x, ClosedJaxpr) else x for name, x in params.items()
-}
+
+
+class _LinearSolveTuple(NamedTuple):
+    """What a printed equation has of each part."""
+
+    matvec: Any
+    vecmat: Any
+    solve: Any
+    transpose_solve: Any
+
+
+def _shown(params: dict[str, Any]) -> dict[str, Any]:
+    programs = [None if params[part] is None else params[part].jaxpr for part in PARTS]
+    return {"const_lengths": _LinearSolveTuple(*params["const_lengths"]), "jaxprs": _LinearSolveTuple(*programs)}
+
+
+linear_solve_p.print_params = _shown
 
 
 def _split(values: Sequence[Any], lengths: Sequence[int]) -> tuple[list[list[Any]], list[Any]]:
@@ -198,7 +212,9 @@ def custom_linear_solve(
     backward, backward_consts, solver_t, solver_t_consts = None, [], None, []
     if transpose_solve is not None:
         transposed = matvec if symmetric else lambda y: derivatives.linear_transpose(matvec, b)(y)[0]
-        backward, backward_consts, _ = traced("vecmat", transposed, matvec)
+        backward, backward_consts = forward, forward_consts
+        if not symmetric:
+            backward, backward_consts, _ = traced("vecmat", transposed, matvec)
         solver_t, solver_t_consts, _ = traced(
             "transpose_solve", lambda rhs: transpose_solve(transposed, rhs), transpose_solve, has_aux
         )

@@ -336,7 +336,7 @@ def setdiff1d(
     dtype = promotion.dtype_of(ar1)
     fill = creation.asarray(0 if fill_value is None else fill_value, dtype=dtype)
     candidates = rearrange.ravel(ar1)
-    count, size = promotion.shape_of(candidates)[0], int(size)
+    count, size = promotion.shape_of(candidates)[0], int(size or 0)
     if not count:
         return lax.full((size,), fill, dtype)
     if not assume_unique:
@@ -363,7 +363,7 @@ def setxor1d(
     first, second = _flat_pair("setxor1d", ar1, ar2)
     if _needs_values("setxor1d", size, ar1, ar2):
         return _host(np.setxor1d(_comparable(first), _comparable(second), assume_unique), first)
-    size = int(size)
+    size = int(size or 0)
     if not size:
         return lax.full((0,), 0, promotion.dtype_of(first))
     return _setxor1d_size(first, second, fill_value, assume_unique=bool(assume_unique), size=size)
@@ -410,7 +410,7 @@ def intersect1d(
         if not return_indices:
             return _host(found, first)
         return (_host(found[0], first), *map(_host_integers, found[1:]))
-    size, assume_unique = int(size), bool(assume_unique)
+    size, assume_unique = int(size or 0), bool(assume_unique)
     lengths = [promotion.shape_of(array)[0] for array in (first, second)]
     fill_value = None if fill_value is None else np.asarray(fill_value).item()
     if not size or 0 in lengths:
