@@ -193,7 +193,9 @@ jnp.fromfunction(lambda i,j: i+j,(3,4)) |
 jnp.fromfunction(lambda i: i*2,(3,),dtype=int) |
 jnp.apply_along_axis(jnp.sum,0,x) | f32[3,4]
 jnp.apply_along_axis(lambda v: v[::-1]*2,1,x) | f32[3,4]
-differs: jnp.apply_along_axis(jnp.sort,1,x) | f32[2,3,4]
+jnp.apply_along_axis(jnp.sort,1,x) | f32[2,3,4]
+jnp.apply_along_axis(jnp.argsort,0,x) | f32[2,3,4]
+J.vmap(lambda a,b: lax.sort((a,b),num_keys=1),in_axes=(1,0),out_axes=1)(x,y) | f32[3,4] f32[4,3]
 jnp.apply_over_axes(jnp.sum,x,(0,1)) | f32[3,4]
 jnp.vectorize(jnp.sum,signature='(n)->()')(x) | f32[3,4]
 jnp.vectorize(lambda a,b: a+b)(x,y) | f32[3,1] f32[4]

@@ -161,8 +161,13 @@ sort_p.jvp, sort_p.transpose = _sort_jvp, None
 
 
 def _sort_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimension: int, **params: Any) -> Any:
-    outs = sort_p.bind(*mapped.all_in_front(size, values, dims), dimension=dimension + 1, **params)
-    return outs, [0] * len(outs)
+    first = next(dim for dim in dims if dim is not None)
+    values = [
+        mapped.placed(size, x, first) if dim is None else mapped.at(x, dim, first)
+        for x, dim in zip(values, dims, strict=True)
+    ]
+    outs = sort_p.bind(*values, dimension=dimension + (first <= dimension), **params)
+    return outs, [first] * len(outs)
 
 
 sort_p.batch = _sort_batch
