@@ -142,6 +142,13 @@ def call(f):
     "unused": "f = weft.jit(lambda x, y: x - 1, keep_unused=True)\ncall = lambda f: f(X, X)",
     "partial": "f = functools.partial(lambda a, x: a * x, 2.5)",
     "helper": "from helpers import scaled\nf = lambda x: scaled(x) + 1",
+    "grad": "f = weft.jit(weft.grad(lambda x: jnp.sum(jnp.tanh(x) ** 3)))",
+    "vmap": "f = weft.jit(weft.vmap(weft.value_and_grad(lambda r, y: (r * y).sum()), (0, None)))\n"
+    "call = lambda f: f(X, X[0])",
+    "hessian": "f = weft.jit(weft.hessian(lambda r: jnp.sum(jnp.exp(A @ r))))\nA = jnp.asarray(X)\n"
+    "call = lambda f: f(X[0])",
+    "gradient_inside": "g = weft.grad(lambda x: (x ** 3).sum())\nf = lambda x: x - g(x) * 0.1",
+    "array": "A, B = jnp.arange(12.0), jnp.ones(12)\nf = lambda x: weft.jit(lambda y: y * B)(x + A) * A.tolist()[1]",
 }
 HELPERS = "def scaled(x): return inner(x) * FACTOR\ndef inner(x): return jnp.sin(x)\nFACTOR = 1.5\n"
 
@@ -231,6 +238,33 @@ CHANGES = {
         "f = weft.jit(lambda x, n: x * n, static_argnums=1)\ncall = lambda f: f(X, 2)",
         "f = weft.jit(lambda x, n: x * n, static_argnums=1)\ncall = lambda f: f(X, 2.0)",
     ),
+    "array": ("A = jnp.arange(12.0)\nf = lambda x: x * A", "A = jnp.arange(12.0) + 1\nf = lambda x: x * A"),
+    "array_dtype": (
+        "A = jnp.arange(12)\nf = lambda x: x.astype(int) * A",
+        "A = jnp.arange(12).view(jnp.float32)\nf = lambda x: x.astype(int) * A",
+    ),
+    "array_inside": (
+        "A = jnp.arange(12.0)\nf = lambda x: weft.jit(lambda y: y * A)(x)",
+        "A = jnp.arange(12.0) + 1\nf = lambda x: weft.jit(lambda y: y * A)(x)",
+    ),
+    "differentiated": (
+        "f = weft.jit(weft.grad(lambda x: (x ** 2).sum()))", "f = weft.jit(weft.grad(lambda x: (x ** 3).sum()))",
+    ),
+    "argnums": (
+        "f = weft.jit(weft.grad(lambda x, y: (x * y ** 2).sum()))\ncall = lambda f: f(X, X)",
+        "f = weft.jit(weft.grad(lambda x, y: (x * y ** 2).sum(), 1))\ncall = lambda f: f(X, X)",
+    ),
+    "mapped_axis": (
+        "f = weft.jit(weft.vmap(lambda r: r / r.sum(), 0))", "f = weft.jit(weft.vmap(lambda r: r / r.sum(), 1))",
+    ),
+    "transformation": (
+        "f = weft.jit(weft.jacfwd(lambda r: r * r))\nX = X[0, 0]",
+        "f = weft.jit(weft.grad(lambda r: r * r))\nX = X[0, 0]",
+    ),
+    "helper_of_gradient": (
+        "from helpers import inner\nf = weft.jit(weft.grad(lambda x: inner(x).sum()))",
+        "from helpers import inner\nf = weft.jit(weft.grad(lambda x: inner(x).sum()))",
+    ),
     "shape": ("f = lambda x: x.sum()", "f = lambda x: x.sum()\nX = X[1:]"),
     "dtype": ("f = lambda x: x * 2", "f = lambda x: x * 2\nX = X.astype(np.int32)"),
     "weak_type": ("f = lambda x: x * 2\nX = np.float32(3)", "f = lambda x: x * 2\nX = 3.0"),
@@ -270,7 +304,9 @@ def test_every_change_is_traced_and_the_rest_is_not(tmp_path: Path) -> None:
 # what is never kept
 
 TRACED = {
-    "array": "A = jnp.arange(12.0)\nf = lambda x: x * A",
+    "large_array": "A = jnp.ones(600_000)\nf = lambda x: x.sum() * A",
+    "key": "K = random.key(1)\nf = lambda x: x * random.normal(K)",
+    "custom_rule": "f = weft.custom_jvp(lambda x: x * 2)\nf.defjvp(lambda p, t: (p[0] * 2, t[0] * 2))",
     "ndarray": "A = np.arange(12.0)\nf = lambda x: x * A",
     "list": "A = [1.0, 2.0]\nf = lambda x: x * A[0]",
     "dict": "A = {'a': 1.0}\nf = lambda x: x * A['a']",

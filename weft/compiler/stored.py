@@ -20,7 +20,7 @@ import marshal
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from weft import dtypes, runtime, target
 from weft.compiler import cache, disk, pipeline
 from weft.higher import portable
 from weft.higher.identity import Refusal
+from weft.higher.persistent import Request
 from weft.record import NamedTuple
 
 _log = logging.getLogger("weft.compiler")
@@ -59,13 +60,13 @@ def _key(store: disk.DiskCache, text: bytes) -> bytes:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def keep(text: bytes, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any) -> None:
-    """Store, soon, a program for the calls that ``text`` tells; its first inputs are ``consts``."""
+def keep(wanted: Request, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any) -> None:
+    """Store, soon, a program for the calls that ``wanted`` tells; its first inputs are ``consts``."""
     global _writer
     store = disk.current()
     if store is None or not store.writable:
         return
-    _waiting.append((store, (text, program, consts, out_avals, facts)))
+    _waiting.append((store, (wanted, program, consts, out_avals, facts)))
     if _writer is None or not _writer.is_alive():  # it does not survive a fork
         _writer = threading.Timer(_DELAY_S, flush)
         _writer.daemon = True
@@ -83,11 +84,20 @@ def flush() -> None:
 
 
 def _write(
-    store: disk.DiskCache, text: bytes, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any
+    store: disk.DiskCache,
+    wanted: Request,
+    program: pipeline.Program,
+    consts: tuple[Any, ...],
+    out_avals: Any,
+    facts: Any,
 ) -> None:
     writer = _Writer()
+    places = {id(array): index for index, array in enumerate(wanted.captured)}
+    made = [(index, const) for index, const in enumerate(consts) if id(const) not in places]
+    captured = [(index, places[id(const)]) for index, const in enumerate(consts) if id(const) in places]
     try:
-        content = (writer.program(program), writer.consts(consts), [writer.aval(aval) for aval in out_avals], facts)
+        inputs = [index for index, _ in made], writer.consts([const for _, const in made]), captured
+        content = (writer.program(program), inputs, [writer.aval(aval) for aval in out_avals], facts)
         data = portable.text((list(map(portable.aval, writer.avals)), list(writer.kernels), content))
     except Refusal as refusal:
         _log.debug("kernel cache: the program %s is not kept: %s", program.name, refusal)
@@ -95,7 +105,7 @@ def _write(
     if marshal.loads(data)[2] != content:
         _log.debug("kernel cache: the program %s is not kept: it has values of other types", program.name)
         return
-    store.store(_key(store, text), "program", data, disk.PROGRAM)
+    store.store(_key(store, wanted.text), "program", data, disk.PROGRAM)
 
 
 class _Writer:
@@ -129,7 +139,7 @@ class _Writer:
             raise Refusal("it has a kernel that is not on disk")
         return self.kernels.setdefault(entry.key, len(self.kernels))
 
-    def consts(self, consts: tuple[Any, ...]) -> list[tuple[int, bytes]]:
+    def consts(self, consts: Sequence[Any]) -> list[tuple[int, bytes]]:
         if sum(const.nbytes for const in consts) > _MOST_CONSTANT_BYTES:
             raise Refusal("its constants are large")
         if any(dtypes.is_extended(const.dtype) for const in consts):
@@ -140,25 +150,22 @@ class _Writer:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def find(
-    text: bytes, extended: Mapping[str, Any], build: Callable[[Loaded, tuple[Any, ...], Any], Built]
-) -> Built | None:
-    """What ``build`` makes of the program stored for ``text``, the types of its results and its facts; None without.
-
-    ``extended`` has the extended dtypes that the program may mention, by name.
-    """
+def find(wanted: Request, build: Callable[[Loaded, tuple[Any, ...], Any], Built]) -> Built | None:
+    """What ``build`` makes of the program stored for a request, the types of its results and its facts; or None."""
     store = disk.current()
     if store is None:
         return None
-    key = _key(store, text)
+    key = _key(store, wanted.text)
     entry = store.load(key, disk.PROGRAM)
     if entry is None:
         return None
     try:
-        avals, kernels, (program, consts, out_avals, facts) = marshal.loads(entry.bytes)
-        reader = _Reader(store, [_aval(extended, *described) for described in avals], kernels)
-        arrays = reader.consts(consts)
-        loaded = Loaded(reader.program(*program), arrays, len(kernels), len(entry.bytes) + reader.nbytes)
+        avals, kernels, (program, (numbers, consts, captured), out_avals, facts) = marshal.loads(entry.bytes)
+        reader = _Reader(store, [_aval(wanted.extended, *described) for described in avals], kernels)
+        arrays = dict(zip(numbers, reader.consts(consts), strict=True))
+        arrays |= {index: wanted.captured[place] for index, place in captured}
+        inputs = tuple([arrays[index] for index in range(len(arrays))])
+        loaded = Loaded(reader.program(*program), inputs, len(kernels), len(entry.bytes) + reader.nbytes)
         return build(loaded, tuple([reader.avals[number] for number in out_avals]), facts)
     except (disk.DamagedError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
         store.remove(key, f"it cannot be run: {error}", disk.PROGRAM)

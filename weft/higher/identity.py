@@ -128,6 +128,12 @@ def homes(value: Any) -> tuple[str, ...]:
     return (_home(value), *_FACADES)
 
 
+def _is_of_weft(function: Any) -> bool:
+    """Whether a Python function was made by weft's own code."""
+    name = function.__globals__.get("__name__", "")
+    return name.startswith("weft.") and getattr(sys.modules.get(name), "__dict__", None) is function.__globals__
+
+
 def library_value(number: int) -> Any:
     """What the key ("library", number) stands for."""
     return _library[number]
@@ -209,6 +215,8 @@ class _Snapshot:
                 return remembered.key
         if _library.get(id(function)) is function or is_library(function):
             return ("library", id(function))
+        if function.__closure__ and _is_of_weft(function):
+            return self._closure(function, label)
         if self.seen:
             return self._walk(function, label, called)
         self.outer, self.certain = function, True
@@ -219,15 +227,38 @@ class _Snapshot:
             _remembered[id(function.__code__)] = _Remembered(function, called, key, self)
         return key
 
-    def _walk(self, function: Any, label: str, called: bool) -> Any:
-        if not called:
-            self._flow(function, label)
+    def _known(self, function: Any) -> Any:
+        """The key of a function that was met before; others are numbered."""
         known = self.seen.get(id(function))
         if known is not None:
             return ("seen", known)
         self.seen[id(function)] = len(self.seen)
         if len(self.seen) > _FUNCTIONS_LIMIT:
             raise Refusal(f"it reaches more than {_FUNCTIONS_LIMIT} Python functions")
+        return None
+
+    def _closure(self, function: Any, label: str) -> Any:
+        """What ``grad``, ``vmap`` and the like made of a function: weft's own code, and its variables."""
+        known, code = self._known(function), function.__code__
+        if known is not None:
+            return known
+        if function.__defaults__ is not None or function.__kwdefaults__ is not None:
+            raise Refusal(f"{label} is a function of weft's with defaults")
+        self.certain = False
+        cells = zip(code.co_freevars, function.__closure__, strict=True)
+        try:
+            values = [self.value(cell.cell_contents, f"{name!r} of {label}", True) for name, cell in cells]
+        except ValueError as error:
+            raise Refusal(f"a variable of {label} has no value yet") from error
+        self.kept.append(code)  # after the codes of the user's
+        return ("closure", id(code), function.__name__, tuple(values))
+
+    def _walk(self, function: Any, label: str, called: bool) -> Any:
+        if not called:
+            self._flow(function, label)
+        known = self._known(function)
+        if known is not None:
+            return known
         facts = code_facts.facts_of(function.__code__)
         self.walked.append((function, function.__code__))
         if facts.refusal is not None:

@@ -292,8 +292,10 @@ class JitState:
 
     def _untraced(self, prepared: Prepared) -> tuple[trace_cache.Stored | None, persistent.Request | None]:
         """The program of a call that this process need not trace, or the request under which to keep what it makes."""
-        if tracing.is_tracing() or self.is_own() or not persistent.usable():
+        if tracing.is_tracing() or not persistent.usable():
             return None, None
+        if self.is_own() and not getattr(self.function, "__closure__", None):
+            return None, None  # not what grad or vmap made of the user's function
         record, key = self._place(prepared)
         if key in record.traces:
             return None, None
@@ -315,7 +317,8 @@ class JitState:
             found = self._from_disk(request, prepared, code, who.codes) if request is not None else None
             if found is None:
                 return None, request
-            trace_cache.share_program(who, (*places, code), found)
+            if not who.arrays:  # which sharing must not keep alive
+                trace_cache.share_program(who, (*places, code), found)
         record.store_program((*key, code), found)
         return found, None
 
@@ -341,7 +344,7 @@ class JitState:
         self.executables += 1
         self.statistics = (built, loaded + n_kernels, reused)
         self.milliseconds["load"] = self.milliseconds.get("load", 0.0) + elapsed_ms
-        if config.read("log_compiles") or config.read("explain_cache_misses"):
+        if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
             misses.log_loaded(found.name, prepared.avals, n_kernels, elapsed_ms)
         return found
 

@@ -18,6 +18,7 @@ from weft.higher.identity import Identity, Refusal
 from weft.record import NamedTuple
 
 MOST_REQUESTS = 16  # of the functions of one code object
+MOST_CAPTURED_BYTES = 1 << 20  # a millisecond to read
 # options under which a program must be traced: somebody wants to see the stages, or a check runs while tracing
 _TRACED = ("check", "check_tracer_leaks", "debug_infs", "debug_nans", "dump", "enable_checks", "show", "skip")
 _asked: dict[int, tuple[CodeType, int]] = {}  # how often, by the id of the code object
@@ -26,10 +27,11 @@ _hooks: dict[str, Callable[..., Any]] = {}
 
 
 class Request(NamedTuple):
-    """One call in portable words, and the extended dtypes of its arguments by name."""
+    """One call in portable words, the extended dtypes of its arguments by name, and the Arrays that it captures."""
 
     text: bytes
     extended: dict[str, Any]
+    captured: tuple[Any, ...]
 
 
 def install(find: Callable[..., Any], keep: Callable[..., Any]) -> None:
@@ -46,7 +48,8 @@ def usable() -> bool:
 
 def request(who: Identity, in_tree: Any, avals: tuple[Any, ...], options: tuple[Any, ...]) -> Request | None:
     """The request of a call; ``options`` are plain values (which arguments are static, which leaves donated)."""
-    if who.arrays or not _may_ask(who):
+    captured = tuple(who.arrays.values())
+    if sum(array.nbytes for array in captured) > MOST_CAPTURED_BYTES or not _may_ask(who):
         return None
     try:
         described = tuple([portable.aval(aval) for aval in avals])
@@ -54,7 +57,7 @@ def request(who: Identity, in_tree: Any, avals: tuple[Any, ...], options: tuple[
         text = portable.text((portable.function(who), call))
     except Refusal:
         return None
-    return Request(text, {aval.dtype.name: aval.dtype for aval in avals if dtypes.is_extended(aval.dtype)})
+    return Request(text, {aval.dtype.name: aval.dtype for aval in avals if dtypes.is_extended(aval.dtype)}, captured)
 
 
 def _may_ask(who: Identity) -> bool:
@@ -74,7 +77,7 @@ def find(wanted: Request, build: Callable[..., Any]) -> Any:
     def read(program: Any, out_avals: Any, facts: tuple[bytes, tuple[int, ...]]) -> Any:
         return build(program, out_avals, portable.read_tree(facts[0]), facts[1])
 
-    return _hooks["find"](wanted.text, wanted.extended, read)
+    return _hooks["find"](wanted, read)
 
 
 def keep(wanted: Request, trace: Any, compiled: Any) -> None:
@@ -85,7 +88,7 @@ def keep(wanted: Request, trace: Any, compiled: Any) -> None:
         structure = portable.tree(trace.out_tree)
     except Refusal:
         return
-    _hooks["keep"](wanted.text, compiled.program, compiled.consts, trace.out_avals, (structure, compiled.kept))
+    _hooks["keep"](wanted, compiled.program, compiled.consts, trace.out_avals, (structure, compiled.kept))
 
 
 def forget() -> None:

@@ -1,8 +1,8 @@
 """What a jitted call is, in words that mean the same in every process: the text that names its program on disk.
 
-In: an ``Identity``, whose key names code objects, library functions and builtins by id. Out: a tuple of plain values in
-which code counts by its content and a library's function by its module and name; ``Refusal`` for what has no such
-form (weft Arrays, members of enums, types of argument that plain containers do not name). Where code stands in its
+In: an ``Identity``, whose key names code objects, Arrays, library functions and builtins by id. Out: a tuple of plain
+values in which code and Arrays count by their content and a library's function by its module and name; ``Refusal`` for
+what has no such form (members of enums, types of argument that plain containers do not name). Where code stands in its
 file is left out: nothing that is compiled depends on it.
 """
 
@@ -19,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime
+from weft import dtypes, lazy, runtime
 from weft.higher import identity, struct
 from weft.higher.identity import Identity, Refusal
 
+Named = dict[int, Any]  # code objects, and (place among the captured, Array), by id
 _MARSHAL = 2  # the last version of the format that writes equal values as equal bytes, whoever else refers to them
 
 
@@ -36,9 +37,10 @@ def text(value: Any) -> bytes:
 
 def function(who: Identity) -> Any:
     """The function and its static values."""
-    codes = {id(code): code for code in who.codes if isinstance(code, CodeType)}
+    named: Named = {id(code): code for code in who.codes if isinstance(code, CodeType)}
+    named |= {number: (index, array) for index, (number, array) in enumerate(who.arrays.items())}
     key, values = who.key
-    return _node(key, codes), tuple([_node(value, codes) for value in values])
+    return _node(key, named), tuple([_node(value, named) for value in values])
 
 
 def tree(treedef: Any) -> bytes:
@@ -67,31 +69,31 @@ def aval(value: Any) -> tuple[Any, ...]:
 # -- keys of identity -------------------------------------------------------------------------------------------------
 
 
-def _node(key: Any, codes: dict[int, CodeType]) -> Any:
+def _node(key: Any, named: Named) -> Any:
     """One key that ``identity`` made: its first item says what it is the key of."""
     head = key[0]
-    if head in codes:
-        return _function(key, codes)
+    if head in named:
+        return _function(key, named)
     rule = _RULES.get(head)
     if rule is not None:
-        return rule(key, codes)
+        return rule(key, named)
     if isinstance(head, type) and issubclass(head, (np.dtype, dtypes.ExtendedDType)):
         return "dtype", dtype_name(key[1])
     if isinstance(head, type) and type(key[1]) is int and key[1] in _builtins():
         return "builtin", _builtins()[key[1]]
-    raise Refusal(f"it reads {'a weft Array' if head == 'array' else f'a value of type {head}'}")
+    raise Refusal(f"it reads a value of type {head}")
 
 
-def _nodes(keys: Any, codes: dict[int, CodeType]) -> tuple[Any, ...]:
-    return tuple([_node(key, codes) for key in keys])
+def _nodes(keys: Any, named: Named) -> tuple[Any, ...]:
+    return tuple([_node(key, named) for key in keys])
 
 
-def _function(key: Any, codes: dict[int, CodeType]) -> Any:
+def _function(key: Any, named: Named) -> Any:
     """(code, name, what it reads), then the defaults if it has any."""
-    found = ("function", _code(codes[key[0]]), key[1], _nodes(key[2], codes))
+    found = ("function", _code(named[key[0]]), key[1], _nodes(key[2], named))
     if len(key) == 3:
         return found
-    return (*found, _node(key[3], codes), tuple([(name, _node(value, codes)) for name, value in key[4]]))
+    return (*found, _node(key[3], named), tuple([(name, _node(value, named)) for name, value in key[4]]))
 
 
 def _code(code: CodeType) -> tuple[Any, ...]:
@@ -102,12 +104,25 @@ def _code(code: CodeType) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _plain(key: Any, codes: dict[int, CodeType]) -> Any:
+def _closure(key: Any, named: Named) -> Any:
+    _, number, name, values = key
+    return "closure", _code(named[number]), name, _nodes(values, named)
+
+
+def _array(key: Any, named: Named) -> Any:
+    """A captured Array by its content, since tracing may have looked at it."""
+    index, array = named[key[1]]
+    if dtypes.is_extended(array.dtype) or array.is_deleted():
+        raise Refusal("it reads an array of keys or one that is deleted")
+    return "array", index, aval(array.aval), lazy.hashlib.blake2b(np.asarray(array).tobytes(), digest_size=32).digest()
+
+
+def _plain(key: Any, named: Named) -> Any:
     kind, value = key
     return kind.__name__, value
 
 
-def _library(key: Any, codes: dict[int, CodeType]) -> Any:
+def _library(key: Any, named: Named) -> Any:
     """A function or type of a library: where it stands under its own name."""
     value = identity.library_value(key[1])
     name = getattr(value, "__name__", "")
@@ -117,8 +132,8 @@ def _library(key: Any, codes: dict[int, CodeType]) -> Any:
     raise Refusal(f"{value!r} does not stand under its name in a module")
 
 
-def _builtin(key: Any, codes: dict[int, CodeType]) -> Any:
-    return ("builtin", _builtins()[key[1]]) if key[1] in _builtins() else _library(key, codes)
+def _builtin(key: Any, named: Named) -> Any:
+    return ("builtin", _builtins()[key[1]]) if key[1] in _builtins() else _library(key, named)
 
 
 @functools.cache
@@ -133,28 +148,30 @@ def _builtins() -> dict[int, str]:
     }
 
 
-def _jitted(key: Any, codes: dict[int, CodeType]) -> Any:
+def _jitted(key: Any, named: Named) -> Any:
     roles, *options = key[1]
-    return "jit", tuple(roles), tuple(options), _node(key[2], codes)
+    return "jit", tuple(roles), tuple(options), _node(key[2], named)
 
 
-def _struct(key: Any, codes: dict[int, CodeType]) -> Any:
+def _struct(key: Any, named: Named) -> Any:
     _, shape, dtype, weak_type = key
     return "struct", shape, dtype_name(dtype), weak_type
 
 
-_RULES: dict[Any, Callable[[Any, dict[int, CodeType]], Any]] = {
+_RULES: dict[Any, Callable[[Any, Named], Any]] = {
     **dict.fromkeys((type(None), bool, int, str, bytes, float, complex), _plain),
-    tuple: lambda key, codes: ("tuple", _nodes(key[1], codes)),
-    frozenset: lambda key, codes: ("frozenset", tuple(sorted([text(_node(item, codes)) for item in key[1]]))),
-    functools.partial: lambda key, codes: (
-        "partial", _node(key[1], codes), _nodes(key[2], codes),
-        tuple([(name, _node(value, codes)) for name, value in key[3]]),
+    tuple: lambda key, named: ("tuple", _nodes(key[1], named)),
+    frozenset: lambda key, named: ("frozenset", tuple(sorted([text(_node(item, named)) for item in key[1]]))),
+    functools.partial: lambda key, named: (
+        "partial", _node(key[1], named), _nodes(key[2], named),
+        tuple([(name, _node(value, named)) for name, value in key[3]]),
     ),
-    runtime.PyTreeDef: lambda key, codes: ("treedef", tree(key[1])),
+    runtime.PyTreeDef: lambda key, named: ("treedef", tree(key[1])),
     struct.ShapeDtypeStruct: _struct,
+    "array": _array,
+    "closure": _closure,
     "jit": _jitted,
     "library": _library,
     "builtin": _builtin,
-    "seen": lambda key, codes: tuple(key),
+    "seen": lambda key, named: tuple(key),
 }  # fmt: skip
