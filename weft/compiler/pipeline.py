@@ -283,6 +283,8 @@ def _kernels(
     program.forms = forms
     if recalled is None:
         like.template = recall.template(described, forms.kernels, drafts, forms.lowered)
+        if like.template is None:
+            forms = program.forms = _joined(forms)
     elif like.classes is None:
         recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
     else:  # the kernels of sizes that are 0 or 1 are other ones where that is known

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft.compiler import flat as flats
-from weft.compiler import pad_sums, verify
+from weft.compiler import pad_sums, rolls, verify
 from weft.compiler.flat import Flat
 from weft.compiler.fuse import Kernels, Step
 from weft.compiler.interpret import interpret
@@ -171,7 +171,8 @@ def template(
             return None
     if any(variable not in numbers for variable in kernels.jaxpr.outvars):
         return None
-    if not pad_sums.leaves_alone(kernels.jaxpr.eqns):  # it looks at more of the sizes than their pattern
+    eqns = kernels.jaxpr.eqns
+    if not pad_sums.leaves_alone(eqns) or rolls.rolls_of(eqns):  # they look at more of the sizes than their pattern
         return None
     literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
     pieces = {first: flats.pieces(eqn) for first, eqn in rows.items() if isinstance(eqn.primitive.kind, kinds.Assemble)}

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from weft import config, operations
-from weft.compiler import algebra, contraction, keys, pad_sums, registers, reshapes, static_windows, unrolled_loops
+from weft.compiler import (
+    algebra,
+    contraction,
+    keys,
+    pad_sums,
+    registers,
+    reshapes,
+    rolls,
+    static_windows,
+    unrolled_loops,
+)
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
@@ -42,6 +52,9 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         summed = pad_sums.assemble_sums(eqns, outvars)
         if summed is not eqns:
             eqns = drop_dead(summed, outvars)
+        parted = rolls.by_regions(eqns, outvars)
+        if parted is not eqns:
+            eqns = drop_dead(parted, outvars)
         eqns = contraction.fold_result_transposes(eqns, outvars)
     sunk = reshapes.sink_reshapes(eqns, outvars)
     if sunk is not eqns:

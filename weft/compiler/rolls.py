@@ -1,0 +1,172 @@
+"""Elementwise results of rolled arrays, region by region: no rolled array is made.
+
+    b = roll a 1; c = add a b   ->   c = concatenate (a[:1] + a[-1:]) (a[1:] + a[:-1])
+
+A roll reads one stretch of its array in each region that its ends cut; what is computed from several of them is put
+together from the regions that all of their ends cut. The regions share no element, so that nothing is computed twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from weft import operations as lax
+from weft.core import kinds
+from weft.core.jaxpr import JaxprEqn, Literal, Var
+
+LEAST_SIZE = 1 << 14  # smaller arrays would rather have fewer kernels
+MOST_REGIONS = 27
+MOST_EQUATIONS = 512  # of all regions of a result
+LEAST_SHARE = 0.75  # of the elements, in the largest region
+
+
+class Roll(NamedTuple):
+    """Element i along ``dim`` is element (i + cut) % extent of ``source``."""
+
+    source: Any
+    dim: int
+    cut: int
+
+
+def rolls_of(equations: Sequence[Any]) -> dict[Any, Roll]:
+    """The rolled arrays that elementwise equations read."""
+    joined = [equation for equation in equations if equation.primitive is lax.concatenate_p]
+    if not joined:
+        return {}
+    producers = {out: equation for equation in equations for out in equation.outvars}
+    read = {v for e in equations if isinstance(e.primitive.kind, kinds.Elementwise)
+            for v in e.invars if type(v) is not Literal}  # fmt: skip
+    found = {equation.outvars[0]: roll for equation in joined if (roll := _roll(equation, producers)) is not None}
+    return found if any(out in read for out in found) else {}
+
+
+def _roll(equation: Any, producers: dict[Any, Any]) -> Roll | None:
+    parts = [None if type(v) is Literal else producers.get(v) for v in equation.invars]
+    if len(parts) != 2 or any(part is None or part.primitive is not lax.slice_p for part in parts):
+        return None
+    (end, start), source, dim = parts, parts[0].invars[0], equation.params["dimension"]
+    if type(source) is Literal or start.invars[0] is not source or source.aval.shape != equation.outvars[0].aval.shape:
+        return None
+    if any(set(part.params["strides"] or (1,)) != {1} for part in parts):
+        return None
+    cut, extent = end.params["start_indices"][dim], source.aval.shape[dim]
+    whole = end.params["limit_indices"][dim] == extent and start.params["limit_indices"][dim] == cut
+    return Roll(source, dim, cut) if whole and start.params["start_indices"][dim] == 0 else None
+
+
+def by_regions(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
+    """The equations with such results put together; what nobody reads any more is left."""
+    rolls = rolls_of(equations)
+    if not rolls:
+        return equations
+    simple = {out: e for e in equations if isinstance(e.primitive.kind, kinds.Elementwise) for out in e.outvars
+              if len(e.outvars) == 1 and all(v.aval.shape in ((), out.aval.shape) for v in e.invars)}  # fmt: skip
+    regions = _Regions(rolls, _inner(equations, simple, outvars))
+    result: list[Any] = []
+    for equation in equations:
+        out = equation.outvars[0] if equation.outvars else None
+        made = regions.assembled(equation) if out in simple and out not in regions.inner else None
+        result += [equation] if made is None else made
+    return result
+
+
+def _inner(equations: Sequence[Any], simple: dict[Any, Any], outvars: Sequence[Any]) -> dict[Any, Any]:
+    """The elementwise equations all of whose readers are elementwise too, and lead to one result."""
+    ends: dict[Any, set[Any]] = {v: {v} for v in outvars if type(v) is not Literal}  # variable -> where it leads
+    inner: dict[Any, Any] = {}
+    for equation in reversed(equations):
+        out = equation.outvars[0] if equation.outvars else None
+        led = {out}
+        if out in simple and len(ends.get(out, ())) == 1 and ends[out] != {out}:
+            inner[out], led = equation, ends[out]
+        for v in equation.invars:
+            if type(v) is not Literal:
+                ends.setdefault(v, set()).update(led if out in simple else {v})
+    return inner
+
+
+class _Regions:
+    """``inner``: equations that are computed where they are read."""
+
+    def __init__(self, rolls: dict[Any, Roll], inner: dict[Any, Any]) -> None:
+        self.rolls, self.inner = rolls, inner
+        self.cuts: dict[Any, frozenset[tuple[int, int]]] = {}
+        self.known: dict[Any, Any] = {}
+        self.made: list[Any] = []
+
+    def assembled(self, equation: Any) -> list[Any] | None:
+        """Equations for its result; None where no roll, or too many regions, are in it."""
+        shape = equation.outvars[0].aval.shape
+        cuts = self._cuts_of(equation)
+        bounds = [sorted({0, extent, *[at for d, at in cuts if d == dim]}) for dim, extent in enumerate(shape)]
+        largest = math.prod([max(b - a for a, b in itertools.pairwise(ends)) for ends in bounds if len(ends) > 1])
+        size, count = math.prod(shape), math.prod([len(ends) - 1 for ends in bounds])
+        if not cuts or size < LEAST_SIZE or count > MOST_REGIONS or largest < LEAST_SHARE * size:
+            return None
+        self.made, self.known = [], {}
+        self._joined(equation, bounds, ())
+        if len(self.made) > MOST_EQUATIONS:
+            return None
+        return [*self.made[:-1], self.made[-1].replace(outvars=equation.outvars)]
+
+    def _cuts_of(self, equation: Any) -> frozenset[tuple[int, int]]:
+        return frozenset().union(*[self._cuts(v) for v in equation.invars if type(v) is not Literal])
+
+    def _cuts(self, variable: Any) -> frozenset[tuple[int, int]]:
+        """(dimension, position) of the ends of stretches that are read as one."""
+        if variable not in self.cuts:
+            found: frozenset[tuple[int, int]] = frozenset()
+            if variable in self.rolls:
+                source, dim, cut = self.rolls[variable]
+                extent = variable.aval.shape[dim]
+                inner = {(d, (at - cut) % extent if d == dim else at) for d, at in self._cuts(source)}
+                found = frozenset({*inner, (dim, extent - cut)})
+            elif variable in self.inner:
+                found = self._cuts_of(self.inner[variable])
+            self.cuts[variable] = found
+        return self.cuts[variable]
+
+    def _joined(self, equation: Any, bounds: Sequence[Sequence[int]], region: tuple[tuple[int, int], ...]) -> Any:
+        dim = len(region)
+        if dim == len(bounds):
+            return self._computed(equation, region)
+        parts = [self._joined(equation, bounds, (*region, ends)) for ends in itertools.pairwise(bounds[dim])]
+        if len(parts) == 1:
+            return parts[0]
+        shape = list(parts[0].aval.shape)
+        shape[dim] = sum(part.aval.shape[dim] for part in parts)
+        return self._made(equation, parts, lax.concatenate_p, {"dimension": dim}, shape)
+
+    def _computed(self, equation: Any, region: tuple[tuple[int, int], ...]) -> Any:
+        operands = [v if type(v) is Literal else self._read(v, region, equation) for v in equation.invars]
+        shape = [stop - start for start, stop in region]
+        return self._made(equation, operands, equation.primitive, equation.params, shape)
+
+    def _read(self, variable: Any, region: tuple[tuple[int, int], ...], reader: Any) -> Any:
+        if not variable.aval.shape:
+            return variable
+        if variable in self.rolls:
+            source, dim, cut = self.rolls[variable]
+            extent = variable.aval.shape[dim]
+            move = cut if region[dim][1] <= extent - cut else cut - extent
+            moved = region[dim][0] + move, region[dim][1] + move
+            return self._read(source, (*region[:dim], moved, *region[dim + 1 :]), reader)
+        found = self.known.get((variable, region))
+        if found is None:
+            if variable in self.inner:
+                found = self._computed(self.inner[variable], region)
+            else:
+                starts, limits = zip(*region, strict=True)
+                params = {"start_indices": starts, "limit_indices": limits, "strides": None}
+                found = self._made(reader, [variable], lax.slice_p, params, [b - a for a, b in region])
+            self.known[variable, region] = found
+        return found
+
+    def _made(self, like: Any, operands: Sequence[Any], primitive: Any, params: Any, shape: Sequence[int]) -> Any:
+        dtype_of = operands[0] if primitive in (lax.slice_p, lax.concatenate_p) else like.outvars[0]
+        out = Var(dtype_of.aval.update(shape=tuple(shape)))
+        self.made.append(JaxprEqn(list(operands), [out], primitive, params, source=like.source))
+        return out
