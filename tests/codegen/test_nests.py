@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import weft
 from tests.codegen.running import HOST, elementwise, load
 from tests.codegen.trees import lanes_tree, rows_tree
 from weft import codegen, target
@@ -337,3 +338,24 @@ def test_two_reduced_dimensions_with_a_row_buffer(on):
     for a in range(6):
         sums = sums + rows_tree(square[a], np.add, np.float32(0))
     np.testing.assert_array_equal(out, square / sums)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "complex64", "int8"])
+@pytest.mark.parametrize("width", [2, 3, 4, 5])
+def test_long_bodies_over_components_of_rows_touch_their_elements_only(dtype, width):
+    r = np.random.default_rng(width)
+
+    def long(x, y):
+        a, b, c = x[:, 0], x[:, 1], x[:, -1]
+        d, e, f = y[:, 0], y[:, 1], y[:, -1]
+        halves = b * f - c * e, c * d - a * f, a * e - b * d
+        return (*halves, (a * b + c) * (d * e + f) * (a - d) * (b - e) * (c - f) * (a + e) * (b + d) + halves[0])
+
+    for size in (1, 16, 57):
+        x, y = (weft.numpy.asarray((r.standard_normal((size, width)) * 4).astype(np.float32), dtype) for _ in range(2))
+        for got, expected in zip(weft.jit(long)(x, y), long(x, y), strict=True):
+            np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
+        stored = weft.jit(lambda x, y: weft.numpy.zeros_like(x).at[:, 1].set(long(x, y)[3]))(x, y)
+        expected = np.zeros_like(x)
+        expected[:, 1] = long(x, y)[3]
+        np.testing.assert_array_equal(np.asarray(stored), expected)

@@ -19,10 +19,14 @@ from weft.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """The first ``count`` lanes (an i64 name; none if it is not positive) and the same as a vector of i1."""
+    """The first ``count`` lanes (an i64 name; none if it is not positive) and the same as a vector of i1.
+
+    ``mostly_whole``: in nearly every vector it is all of them.
+    """
 
     count: str
     lanes: V
+    mostly_whole: bool = False
 
 
 def first_lanes(lanes: Lanes, remaining: str) -> Mask:
@@ -57,7 +61,7 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     chosen = writer.phi(type_, (every, before), (some, end))
     if by_bits:
         chosen = writer.op(f"bitcast {type_} {chosen} to {lanes.type('i1')}")
-    return Mask(count, V(lanes, "i1", chosen))
+    return Mask(count, V(lanes, "i1", chosen), True)
 
 
 def whole(dtype: np.dtype) -> str:
@@ -245,8 +249,8 @@ class Memory:
         """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: strides that are likely."""
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
-        if near and mask is None and self._has_small_strides(dtype):
-            return strided.load(self, dtype, pointer, stride, offsets, near)
+        if near and (mask is None or mask.mostly_whole) and self._has_small_strides(dtype):
+            return strided.load(self, dtype, pointer, stride, offsets, near, mask)
         return self.load_far(dtype, pointer, stride, offsets, mask)
 
     def _has_small_strides(self, dtype: np.dtype) -> bool:
@@ -335,8 +339,8 @@ class Memory:
     ) -> None:
         if self.lanes.width == 1:
             self.store_scalar(value, pointer)
-        elif near and mask is None and self._has_small_strides(value.dtype):
-            strided.store(self, value, pointer, stride, offsets, near)
+        elif near and (mask is None or mask.mostly_whole) and self._has_small_strides(value.dtype):
+            strided.store(self, value, pointer, stride, offsets, near, mask)
         else:
             self.store_far(value, pointer, stride, offsets, mask)
 

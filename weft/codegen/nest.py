@@ -25,7 +25,7 @@ PARAMETERS = (
     " ptr noalias readonly %range, ptr noalias %scratch"
 )
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
-NEAR_OPERANDS = 4  # strided operands that get code for small strides besides gathers
+NEAR_BLOCKS = 12  # of code for strided operands at one of their small strides, besides gathers
 ROW_PADDING = 64  # whole vectors may be stored past the end
 STRETCH = 1 << 14  # of a loop without blocks, between looks for an interrupt
 STOP = "stop"
@@ -69,8 +69,8 @@ class NestWriter:
             for d, dim in enumerate(nest.dims)
             if dim.role == "parallel" and nest.vector is not None and d > nest.vector
         ]
-        few = len(spread) <= NEAR_OPERANDS
-        self.near = () if not few else strided.SMALL if nest.short is None else (nest.short,)
+        likely = strided.SMALL if nest.short is None else (nest.short,)
+        self.near = next((some for some in (likely, (2, 3), (3,)) if len(some) * len(spread) <= NEAR_BLOCKS), ())
         self.moving = uniform.moving(nest)
         self.places = uniform.places(nest, self.inner)
 

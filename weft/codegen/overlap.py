@@ -102,7 +102,7 @@ def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Copy, wide
         mask = lanes_below(lanes, writer.index("sub", high, index), True)
         early = copies.fresh(base, wide, index, mask)
         parent.run(cut.first, [early], place)
-        before = Mask(texts[0], V(lanes, "i1", texts[1]))
+        before = Mask(texts[0], V(lanes, "i1", texts[1]), True)
         late = copies.fresh(base, wide, writer.index("sub", index, str(width)), before)
         values = reduce_tree.rebuild(initial, texts[2:])
         late.values.update((s.out, value) for s, value in zip(cut.carried, values, strict=True))

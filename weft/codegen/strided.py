@@ -19,13 +19,21 @@ from weft.codegen.emitter import Value
 from weft.codegen.lanes import V
 
 if TYPE_CHECKING:
-    from weft.codegen.memory import Memory
+    from weft.codegen.memory import Mask, Memory
 
 SMALL = (2, 3, 4)
 
 
-def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V, likely: Sequence[int]) -> Value:
-    """W lanes ``stride`` elements apart."""
+def load(
+    memory: Memory,
+    dtype: np.dtype,
+    pointer: str,
+    stride: str,
+    offsets: V,
+    likely: Sequence[int],
+    mask: Mask | None = None,
+) -> Value:
+    """W lanes ``stride`` elements apart; those of a mask that is not whole by the general code."""
     writer = memory.writer
     ends: list[tuple[str, str]] = []
 
@@ -33,21 +41,30 @@ def load(memory: Memory, dtype: np.dtype, pointer: str, stride: str, offsets: V,
         ends.append((_load_near(memory, dtype, pointer, step), writer.block))
 
     def far() -> None:
-        value = memory.load_far(dtype, pointer, stride, offsets, None)
+        value = memory.load_far(dtype, pointer, stride, offsets, mask)
         ends.append((memory.pack(value)[1], writer.block))
 
-    _by_stride(memory, stride, likely, near, far)
+    _by_stride(memory, stride, likely, mask, near, far)
     return memory.join(dtype, writer.phi(memory.lanes.type(_word(dtype)), *ends), memory.lanes.width)
 
 
-def store(memory: Memory, value: Value, pointer: str, stride: str, offsets: V, likely: Sequence[int]) -> None:
-    """W lanes to elements ``stride`` apart."""
+def store(
+    memory: Memory,
+    value: Value,
+    pointer: str,
+    stride: str,
+    offsets: V,
+    likely: Sequence[int],
+    mask: Mask | None = None,
+) -> None:
+    """W lanes to elements ``stride`` apart; those of a mask that is not whole by the general code."""
     _by_stride(
         memory,
         stride,
         likely,
+        mask,
         lambda step: _store_near(memory, value, pointer, step),
-        lambda: memory.store_far(value, pointer, stride, offsets, None),
+        lambda: memory.store_far(value, pointer, stride, offsets, mask),
     )
 
 
@@ -58,9 +75,17 @@ def _word(dtype: np.dtype) -> str:
 
 
 def _by_stride(
-    memory: Memory, stride: str, likely: Sequence[int], near: Callable[[int], None], far: Callable[[], None]
+    memory: Memory,
+    stride: str,
+    likely: Sequence[int],
+    mask: Mask | None,
+    near: Callable[[int], None],
+    far: Callable[[], None],
 ) -> None:
     writer, done = memory.writer, memory.writer.fresh_label()
+    if mask is not None:  # a vector that is not whole is of no small stride
+        whole = writer.compare_index("eq", mask.count, str(memory.lanes.width))
+        stride = writer.choose_index(whole, stride, "0")
     for step in likely:
         chosen, other = writer.fresh_label(), writer.fresh_label()
         writer.branch_if(writer.compare_index("eq", stride, str(step)), chosen, other)
