@@ -103,6 +103,31 @@ def test_temporaries_chain_through_the_arena() -> None:
     assert executable.temp_bytes == 848
 
 
+@pytest.mark.parametrize("cost", [10.0, 15_000.0, 1e6])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_same_kernel_many_times_in_a_row(cost: float, rows: int, threads: int) -> None:
+    """A chain of temporaries, so that the order of the turns shows, with one kernel of another size in between."""
+    kernel, size, links = add_one(), 36, 9
+    kind, row = aval((size,)), size // rows
+    outer = ((rows, (4 * row, 4 * row)),) if rows > 1 else ()
+
+    def step(source: int, result: int, extent: int) -> tuple[Any, ...]:
+        packed, places = struct.pack("q", extent), ((source, 0, -1), (result, 0, -1))
+        return ("kernel", kernel, places, packed, outer, "vector", extent, 1, cost, 0, 0, (extent, extent))
+
+    slots = [0, *range(2, links + 1), 1]  # the input, temporaries, the output
+    steps = [step(a, b, row) for a, b in itertools.pairwise(slots)]
+    steps.insert(4, step(0, 2, 5))
+    temps = [(i * 192, size * 4) for i in range(links - 1)]
+    executable = runtime.Executable(1, [("new", size * 4, kind)], temps, links * 192, steps, "chain", (kind,))
+    assert executable.n_kernels == links + 1
+    assert executable.cost_ns == pytest.approx(cost * (links + 1))
+    x = np.arange(size, dtype=np.float32)
+    for _ in range(3):
+        (result,) = executable.run([array(x)])
+        assert np.array_equal(np.asarray(result), x + links)
+
+
 def test_outputs_may_share_buffers() -> None:
     kind, flat = aval((2, 3)), aval((6,))
     outputs = [("input", 0, flat), ("new", 24, kind), ("output", 1, flat), ("output", 0, kind)]

@@ -30,7 +30,7 @@ inline Array* array_new(ShapedArray* aval, Buffer* buffer) {
   Array* array;
   if (free_array_count > 0) {
     array = free_arrays[--free_array_count];
-    _Py_NewReference(reinterpret_cast<PyObject*>(array));
+    Py_SET_REFCNT(reinterpret_cast<PyObject*>(array), 1);
   } else {
     array = array_new_object();
     if (array == nullptr) {

@@ -166,13 +166,18 @@ struct ThreadCacheOwner {
 };
 thread_local ThreadCacheOwner thread_cache_owner;
 
-// Borrowed cache of this thread, or nullptr while the thread is ending or memory is out.
-ThreadCache* my_cache() {
-  if (thread_cache == nullptr && !thread_is_ending) {
+__attribute__((noinline)) ThreadCache* make_cache() {
+  if (!thread_is_ending) {
     thread_cache = new (std::nothrow) ThreadCache;
     thread_cache_owner.cache = thread_cache;
   }
   return thread_cache;
+}
+
+// Borrowed cache of this thread, or nullptr while the thread is ending or memory is out.
+inline ThreadCache* my_cache() {
+  ThreadCache* cache = thread_cache;
+  return __builtin_expect(cache != nullptr, 1) ? cache : make_cache();
 }
 
 void count_small(ThreadCache* cache, int64_t bytes) {
@@ -190,14 +195,16 @@ void count_small(ThreadCache* cache, int64_t bytes) {
 
 [[maybe_unused]] Buffer* allocate_small(int size_class) noexcept {
   ThreadCache* cache = my_cache();
-  int64_t capacity = class_capacity(size_class);
   Buffer* buffer;
   if (cache != nullptr && cache->head[size_class] != nullptr) {
     buffer = cache->head[size_class];
-    cache->head[size_class] = static_cast<Buffer*>(buffer->owner);
+    Buffer* next = static_cast<Buffer*>(buffer->owner);
+    if (next != nullptr) __builtin_prefetch(next, 1);  // a program with many small outputs asks for it at once
+    cache->head[size_class] = next;
     --cache->count[size_class];
   } else {
     Shared& all = shared();
+    int64_t capacity = class_capacity(size_class);
     if (all.live_bytes.load(std::memory_order_relaxed) + capacity > all.limit) return nullptr;
     buffer = static_cast<Buffer*>(std::aligned_alloc(kAlignment, kHeaderBytes + capacity));
     if (buffer == nullptr) return nullptr;
@@ -205,7 +212,7 @@ void count_small(ThreadCache* cache, int64_t bytes) {
     buffer->data = reinterpret_cast<char*>(buffer) + kHeaderBytes;
     buffer->capacity = capacity;
   }
-  count_small(cache, capacity);
+  count_small(cache, buffer->capacity);
   return buffer;
 }
 

@@ -17,7 +17,7 @@ PyTypeObject* ExecutableType = nullptr;
 namespace {
 
 constexpr double kInlineNs = 20000;  // shorter programs keep the GIL
-constexpr int32_t kStackSlots = 64;
+constexpr int32_t kStackSlots = 128;
 constexpr int32_t kStackDynamic = 16;
 
 // An array that is on the stack unless it is large.

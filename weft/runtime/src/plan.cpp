@@ -198,7 +198,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
     plan->n_kernels += step->is_kernel();
     plan->has_python = plan->has_python || step->is_python();
     plan->unbounded = plan->unbounded || step->is_unbounded();
-    plan->steps.push_back(std::move(step));
+    if (plan->steps.empty() || !plan->steps.back()->absorb(*step)) plan->steps.push_back(std::move(step));
   }
   plan->n_dynamic = places.n_dynamic();
   return plan;

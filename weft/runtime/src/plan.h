@@ -52,6 +52,8 @@ class Step {
   // Kernels without outer dimensions: only the points of [part[0], part[1]) of the first dimension and of [part[2],
   // part[3]) of the vector dimension; -1: to its end.
   virtual Status run_part(const Frame& frame, const int64_t (&part)[4]) const { return Status::ok; }
+  // Whether `next`, the step behind this one, is this one with other operands: it is then run by this one.
+  virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }
   virtual bool is_unbounded() const { return false; }  // cost_ns is a guess: it may run for any time
   // For the cycle collector: the Python objects a step holds.

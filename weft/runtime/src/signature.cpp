@@ -86,9 +86,11 @@ bool Signature::write(const StaticNames& names, uint64_t config, PyObject* const
 
 bool Signature::visit(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
-  if (type == ArrayType)
-    return push_object(reinterpret_cast<PyObject*>(reinterpret_cast<Array*>(object)->aval)) &&
-           leaf(object, LeafKind::array);
+  if (type == ArrayType) {
+    const Array* array = reinterpret_cast<Array*>(object);
+    __builtin_prefetch(array->buffer);  // read when the operands are gathered
+    return push_object(reinterpret_cast<PyObject*>(array->aval)) && leaf(object, LeafKind::array);
+  }
   if (type == &PyFloat_Type) return push(tag(kScalar, uint64_t(LeafKind::real))) && leaf(object, LeafKind::real);
   if (type == &PyLong_Type) return push(tag(kScalar, uint64_t(LeafKind::integer))) && leaf(object, LeafKind::integer);
   if (type == &PyBool_Type) return push(tag(kScalar, uint64_t(LeafKind::boolean))) && leaf(object, LeafKind::boolean);

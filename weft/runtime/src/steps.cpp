@@ -15,6 +15,7 @@ namespace weft {
 namespace {
 
 constexpr int kStackOperands = 24;
+constexpr double kTurnsNs = 20e3;  // several turns of one step take no longer: interrupts are seen between steps
 constexpr double kLongNs = 50e6;  // cut into chunks even on one thread, so that an interrupt is seen between them
 
 enum class Split { none, first, vector, blocks };
@@ -32,31 +33,45 @@ class KernelStep final : public Step {
     void* stack[kStackOperands];
     std::vector<void*> heap;
     void** bases = stack;
-    size_t count = operands.size();
     if (count > kStackOperands) {
       heap.resize(count);
       bases = heap.data();
     }
-    for (size_t i = 0; i < count; ++i) bases[i] = operands[i].address(frame);
-    Status status = outer_count == 1   ? run_nest(frame, bases, cost)
-                    : outer_count == 0 ? Status::ok
-                                       : run_outer(frame, bases);
+    Status status = Status::ok;
+    const Place* place = operands.data();
+    for (size_t turn = 0; turn < turns && status == Status::ok; ++turn) {
+      for (size_t i = 0; i < count; ++i) bases[i] = place++->address(frame);
+      if (outer_count == 1) status = run_nest(frame, bases, cost);
+      else if (outer_count != 0) status = run_outer(frame, bases);
+    }
     if (scratch_bytes + partial_bytes > 0) trim_thread_scratch();
     return status;
   }
-  double cost_ns() const override { return cost; }
+  double cost_ns() const override { return cost * double(turns); }
   bool is_kernel() const override { return true; }
+  bool absorb(const Step& other) override {
+    const auto* next = dynamic_cast<const KernelStep*>(&other);
+    if (next == nullptr || next->kernel != kernel || next->count != count || next->params != params ||
+        next->outer_extents != outer_extents || next->outer_strides != outer_strides || next->split != split ||
+        next->extent != extent || next->grain != grain || next->cost != cost ||
+        next->scratch_bytes != scratch_bytes || next->partial_bytes != partial_bytes ||
+        next->full_first != full_first || next->full_vector != full_vector || cost * double(turns + 1) > kTurnsNs)
+      return false;
+    operands.insert(operands.end(), next->operands.begin(), next->operands.end());
+    ++turns;
+    return true;
+  }
   bool needs_scratch() const override { return scratch_bytes + partial_bytes > 0; }
 
   Status run_part(const Frame& frame, const int64_t (&part)[4]) const override {
     void* stack[kStackOperands];
     std::vector<void*> heap;
     void** bases = stack;
-    if (operands.size() > kStackOperands) {
-      heap.resize(operands.size());
+    if (count > kStackOperands) {
+      heap.resize(count);
       bases = heap.data();
     }
-    for (size_t i = 0; i < operands.size(); ++i) bases[i] = operands[i].address(frame);
+    for (size_t i = 0; i < count; ++i) bases[i] = operands[i].address(frame);
     char* memory;
     if (!scratch(&memory)) return Status::no_memory;
     int64_t range[7] = {part[0], part[1] < 0 ? full_first : part[1], part[2], part[3] < 0 ? full_vector : part[3]};
@@ -67,7 +82,8 @@ class KernelStep final : public Step {
 
   Kernel* kernel = nullptr;  // owned
   KernelFunction function = nullptr;
-  std::vector<Place> operands;
+  std::vector<Place> operands;  // of each turn one after the other
+  size_t count = 0, turns = 1;  // operands of a turn
   std::vector<int64_t> params;
   std::vector<int64_t> outer_extents;  // outermost first
   std::vector<int64_t> outer_strides;  // bytes, dimension by dimension, one per operand
@@ -184,7 +200,7 @@ class KernelStep final : public Step {
 
   // An odometer over the outer dimensions; only the operand addresses move.
   Status walk(const Frame& frame, void* const* bases, int64_t low, int64_t high, bool parallel) const {
-    size_t rank = outer_extents.size(), count = operands.size();
+    size_t rank = outer_extents.size();
     std::vector<void*> addresses(bases, bases + count);
     std::vector<int64_t> index(rank);
     int64_t rest = low;
@@ -440,7 +456,7 @@ bool read_outer(PyObject* outer, KernelStep* step) {
       PyErr_Clear();
       return invalid("[executable] an outer dimension is (extent, strides)");
     }
-    if (extent < 0 || size_t(PyTuple_GET_SIZE(strides)) != step->operands.size())
+    if (extent < 0 || size_t(PyTuple_GET_SIZE(strides)) != step->count)
       return invalid("[executable] an outer dimension needs one stride per operand");
     if (__builtin_mul_overflow(step->outer_count, int64_t(extent), &step->outer_count))
       return invalid("[executable] too many outer points");
@@ -504,6 +520,7 @@ std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& plac
     if (!places.place(PyTuple_GET_ITEM(operands, i), -1, &place)) return nullptr;
     step->operands.push_back(place);
   }
+  step->count = step->operands.size();
   if (!read_outer(outer, step.get()) || !read_split(split, step.get())) return nullptr;
   if (extent < 0 || scratch_bytes < 0 || partial_bytes < 0 || scratch_bytes > (int64_t{1} << 46) ||
       partial_bytes > (int64_t{1} << 46) || std::isnan(cost)) {
