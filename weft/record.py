@@ -21,11 +21,11 @@ def _complete(kind: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[
     if len(args) > len(fields):
         raise TypeError(f"{kind.__name__} takes {len(fields)} values, got {len(args)}")
     values = dict(zip(fields, args))
-    unknown = [name for name in kwargs if name not in fields or name in values]
-    if unknown:
-        raise TypeError(f"{kind.__name__} has no further field {unknown[0]!r}")
+    for name in kwargs:
+        if name not in fields or name in values:
+            raise TypeError(f"{kind.__name__} has no further field {name!r}")
     values.update(kwargs)
-    for name in fields:
+    for name in fields[len(args) :]:
         if name not in values:
             if name not in kind._field_defaults:
                 raise TypeError(f"{kind.__name__} needs a value for {name!r}")

@@ -509,3 +509,19 @@ def test_no_tracing() -> None:
         assert f(1.0) == 2.5
         with pytest.raises(RuntimeError, match="no_tracing"):
             f(wnp.ones(7))
+
+
+def test_equations_inside_wefts_functions_have_the_position_of_the_users_call():
+    def variance(x):
+        with weft.named_scope("outside"):
+            return wnp.var(x)
+
+    closed = weft.make_jaxpr(variance)(np.ones((3, 7), np.float32))
+    (call,) = closed.jaxpr.eqns
+    inner = [eqn.source_info for eqn in call.params["jaxpr"].jaxpr.eqns]
+    assert len(inner) > 3
+    assert {(source.frame.file_name, source.frame.line) for source in inner} == {
+        (__file__, variance.__code__.co_firstlineno + 2)
+    }
+    assert {source.name_stack for source in inner} == {()}
+    assert call.source_info.name_stack == ("outside",)

@@ -146,13 +146,20 @@ def name_scope(name: str) -> Iterator[None]:
 
 
 class no_scopes:
-    """Equations recorded inside belong to a program of their own: scopes open outside do not count."""
+    """Equations recorded inside belong to a program of their own: scopes open outside do not count.
 
-    __slots__ = ("names", "replayed")
+    With ``source`` all of them have that position, as those have that weft's own code records.
+    """
+
+    __slots__ = ("names", "replayed", "source")
+
+    def __init__(self, source: Captured | None = None) -> None:
+        self.source = source
 
     def __enter__(self) -> None:
         self.names, self.replayed = _scopes.names, _scopes.replayed
-        _scopes.names, _scopes.replayed = (), None
+        _scopes.names = ()
+        _scopes.replayed = None if self.source is None else (*self.source[:2], ())
 
     def __exit__(self, *exception: object) -> None:
         _scopes.names, _scopes.replayed = self.names, self.replayed

@@ -160,11 +160,14 @@ class DynamicJaxprTracer(Tracer):
 class DynamicJaxprTrace(Trace):
     """Records the equations of one function."""
 
-    __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars")
+    __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars", "source")
 
-    def __init__(self, debug_info: DebugInfo | None, level: int = 1) -> None:
+    def __init__(
+        self, debug_info: DebugInfo | None, level: int = 1, source: source_info.Captured | None = None
+    ) -> None:
         super().__init__(level)
         self.debug_info = debug_info
+        self.source = source  # the position of all equations, where that is known
         self.invars: list[Var] = []
         self.eqns: list[JaxprEqn] = []
         self.constvars: list[Var] = []
@@ -272,17 +275,20 @@ _LITERALS: dict[type, Callable[[Any], Literal | None]] = {
 
 
 def trace_to_jaxpr(
-    fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any], debug_info: DebugInfo | None = None
-) -> tuple[ClosedJaxpr, list[Any]]:
+    fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any], debug_info: DebugInfo | None = None,
+    source: source_info.Captured | None = None,
+) -> tuple[ClosedJaxpr, list[Any]]:  # fmt: skip
     """Record ``fun``, which takes and gives flat lists, on values of the given avals.
+
+    ``source`` is the position of all equations where it is known beforehand: no code of the user runs in ``fun``.
 
     Gives the program and the avals of its results. The program's constants are the values ``fun`` captured, in
     order of first use; a Tracer among them belongs to the enclosing trace (see ``higher.calls.close_over``).
     """
-    trace = DynamicJaxprTrace(debug_info, state.level + 1)
+    trace = DynamicJaxprTrace(debug_info, state.level + 1, source)
     in_tracers = [trace.new_arg(aval) for aval in in_avals]
     try:
-        with set_current(trace), source_info.no_scopes():
+        with set_current(trace), source_info.no_scopes(source):
             outs = list(fun(*in_tracers))
             outvars = [_output_atom(trace, out, index) for index, out in enumerate(outs)]
         closed = trace.to_jaxpr(outvars)

@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import config, errors, runtime
+from weft.core import source_info, tracebacks
 from weft.core import trace as tracing
-from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
 from weft.core.tracer import Tracer
 from weft.higher import (
@@ -263,10 +263,12 @@ class JitState:
         if config.read("no_tracing"):
             raise RuntimeError(f"re-tracing function {source_of(self.function)} for `jit`, but 'no_tracing' is set")
         flat, info, out = flat_function(self.function, prepared)
+        calls_back = not self.is_own() or any(callable(value) for _, value in prepared.call.statics)
+        source = None if calls_back else source_info.capture(2)
         start = time.perf_counter()
         _active.keys.add(active)
         try:
-            closed, out_avals = tracing.trace_to_jaxpr(flat, prepared.avals, info)
+            closed, out_avals = tracing.trace_to_jaxpr(flat, prepared.avals, info, source)
         finally:
             _active.keys.discard(active)
         elapsed_ms = (time.perf_counter() - start) * 1e3

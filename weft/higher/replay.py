@@ -84,8 +84,11 @@ class Call:
 
 
 def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int) -> Call | None:
-    """What identifies a call under ``trace``; None if it holds more than arrays, scalars and static arguments."""
-    if type(trace) is not DynamicJaxprTrace:
+    """What identifies a call under ``trace``; None if it holds more than arrays, scalars and static arguments.
+
+    None as well inside weft's own functions, whose traces are kept whole: few of their calls come a third time.
+    """
+    if type(trace) is not DynamicJaxprTrace or trace.source is not None:
         return None
     key: list[Any] = [token]
     operands: list[Any] = []

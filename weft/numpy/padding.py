@@ -60,7 +60,9 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> An
     widths = _pairs(pad_width, rank, "pad_width")
     lengths = None if kwargs.get("stat_length") is None else _pairs(kwargs["stat_length"], rank, "stat_length")
     reflect_type = kwargs.get("reflect_type", "even")
-    ends = np.broadcast_to(np.asarray(kwargs.get("end_values", 0)), (rank, 2)).tolist()
+    ends = ()
+    if mode == "linear_ramp":
+        ends = tuple(map(tuple, np.broadcast_to(np.asarray(kwargs.get("end_values", 0)), (rank, 2)).tolist()))
     return _pad(
         array,
         kwargs.get("constant_values", 0),
@@ -68,12 +70,14 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> An
         mode=mode,
         lengths=lengths,
         reflect_type=reflect_type,
-        ends=tuple(map(tuple, ends)),
+        ends=ends,
     )
 
 
 def _pairs(value: Any, rank: int, name: str) -> Widths:
     """A number, a pair or a list of pairs as one pair per axis."""
+    if type(value) is int and 0 <= value < 1 << 32:
+        return ((np.int64(value), np.int64(value)),) * rank
     if isinstance(value, dict):
         value = [value.get(d, value.get(d - rank, (0, 0))) for d in range(rank)]
     given = np.asarray(value)
