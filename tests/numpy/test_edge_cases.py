@@ -116,3 +116,28 @@ SIZED: dict[str, tuple[Call, list[Any]]] = {
 def test_sets_of_nothing_have_the_size_asked_for(name: str) -> None:
     call, expected = SIZED[name]
     assert [part.tolist() for part in weft.tree.leaves(weft.jit(lambda: call(wnp))())] == expected
+
+
+@pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
+def test_variances_take_complex_dtypes_only_for_complex_numbers(name: str) -> None:
+    function, values = getattr(wnp, name), np.complex64([1 + 2j, 3, 5j])
+    expected = getattr(np, name)(values)
+    assert function(values).dtype == np.float32
+    assert function(values, dtype=np.complex64).dtype == function(values.real, dtype=np.complex64).dtype == np.complex64
+    np.testing.assert_allclose(function(values, dtype=np.complex64), expected, rtol=1e-6)
+    with pytest.raises(ValueError, match="float32 is real, the operand complex64"):
+        function(values, dtype=np.float32)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.uint32, np.int8])
+def test_lcm_of_every_integer_type(dtype: Any) -> None:
+    x, y = np.array([4, 6, 0, 20], dtype), np.array([6, 4, 3, 5], dtype)
+    assert wnp.lcm(x, y).tolist() == np.lcm(x, y).tolist() and wnp.lcm(x, y).dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(0,), (1, 0), (2, 0)])
+def test_covariances_without_observations_are_nan(shape: tuple[int, ...]) -> None:
+    got, expected = wnp.cov(np.zeros(shape, np.float32)), jnp.cov(np.zeros(shape, np.float32))
+    assert got.shape == expected.shape and np.isnan(got).all()
+    with pytest.raises(IndexError, match="has no elements"):
+        wnp.trapezoid(np.zeros(shape, np.float32))

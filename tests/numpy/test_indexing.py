@@ -272,3 +272,13 @@ def test_elements_of_an_array_of_more_than_two_to_the_31() -> None:
         np.testing.assert_array_equal(x[index], n[np.asarray(index) if isinstance(index, weft.Array) else index])
     assert int(weft.jit(lambda x, i: x[i])(x, -2)) == n[-2]
     assert weft.jit(lambda x: x.at[-1].set(77)[-2:])(x).tolist() == [n[-2], 77]
+
+
+@pytest.mark.parametrize("index", [0, (slice(None), -1), (None, 0), np.array(0)], ids=str)
+def test_an_integer_into_an_empty_axis_is_out_of_bounds(index: Any) -> None:
+    x = wnp.zeros((0, 0))
+    for call in (lambda v: v[index], lambda v: v.at[index].get(), lambda v: v.at[index].add(1)):
+        with pytest.raises(IndexError, match=r"out of bounds for axis . with size 0"):
+            call(x)
+        with pytest.raises(IndexError, match=r"out of bounds for axis . with size 0"):
+            weft.jit(call)(x)

@@ -103,3 +103,30 @@ def test_closure_convert_hoists_what_is_differentiated() -> None:
         return float(module.grad(outer)(3.0))
 
     assert through(weft) == pytest.approx(through(jax), rel=1e-6)
+
+
+def test_none_in_a_tree_of_cotangents_is_zero() -> None:
+    @weft.custom_vjp
+    def f(tree: Any) -> Any:
+        return tree["a"] * tree["b"][0] * tree["b"][1]
+
+    f.defvjp(lambda tree: (f(tree), None), lambda _, ct: ({"a": 5 * ct, "b": None},))
+    got = weft.grad(f)({"a": 2.0, "b": (3.0, 4.0)})
+    assert (got["a"].item(), got["b"][0].item(), got["b"][1].item()) == (5.0, 0.0, 0.0)
+    f.defvjp(lambda tree: (f(tree), None), lambda _, ct: ({"a": 5 * ct, "b": (None, ct)},))
+    got = weft.grad(f)({"a": 2.0, "b": (3.0, 4.0)})
+    assert (got["b"][0].item(), got["b"][1].item()) == (0.0, 1.0)
+    f.defvjp(lambda tree: (f(tree), None), lambda _, ct: ({"a": 5 * ct, "b": ct},))
+    with pytest.raises(TypeError, match="same container"):
+        weft.grad(f)({"a": 2.0, "b": (3.0, 4.0)})
+
+
+@pytest.mark.parametrize(("place", "error"), [(3, IndexError), (-4, ValueError)])
+def test_nondiff_argnums_that_name_no_argument(place: int, error: type[Exception]) -> None:
+    f = weft.custom_jvp(lambda x: x, nondiff_argnums=(place,))
+    f.defjvp(lambda fixed, primals, tangents: (primals[0], tangents[0]))
+    g = weft.custom_vjp(lambda x: x, nondiff_argnums=(place,))
+    g.defvjp(lambda x: (x, None), lambda fixed, _, ct: (ct,))
+    for function in (f, g):
+        with pytest.raises(error, match=f"argument {place}, but the function was called with 1"):
+            weft.grad(function)(1.0)

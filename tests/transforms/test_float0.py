@@ -108,3 +108,12 @@ def test_arithmetic_on_float0_is_refused(function):
 def test_conversion_of_float0_gives_zeros():
     for run in (jnp.asarray(ROW).astype, lambda dtype: weft.jit(lambda z: lax.convert_element_type(z, dtype))(ROW)):
         assert run(jnp.float32).tolist() == [0, 0, 0]
+
+
+def test_cotangents_of_integer_results_may_be_integers() -> None:
+    x = np.ones(3, np.float32)
+    pullback = weft.vjp(lambda v: (2 * v, v.astype(np.int32)), x)[1]
+    for ct in (np.zeros(3, np.int32), np.zeros(3, weft.dtypes.float0)):
+        assert pullback((x, ct))[0].tolist() == [2, 2, 2]
+    with pytest.raises(ValueError, match="unexpected JAX type"):
+        pullback((x, np.zeros(2, np.int32)))

@@ -116,7 +116,7 @@ WRONG = [
     ({"in_axes": (0, None), "out_axes": 1}, (np.ones(3), 1.0), ("1",)),
     ({"in_axes": (0, None), "out_axes": (0, 0)}, (np.ones(3), 1.0), ("out_axes",)),
     ({"in_axes": (0, None), "out_axes": "x"}, (np.ones(3), 1.0), ("out_axes must be an int, None, or",)),
-    ({"in_axes": (0, None), "axis_size": 4}, (np.ones(3), 1.0), ("size 4", "size 3")),
+    ({"in_axes": (0, None), "axis_size": 4}, (np.ones(3), 1.0), ("`axis_size` argument was 4", "size 3")),
 ]  # fmt: skip
 
 

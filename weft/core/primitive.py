@@ -21,7 +21,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import config, errors
+from weft.core import avals as avals_module
 from weft.core import trace as trace_module
 from weft.core.budget import BUDGET
 from weft.core.effects import Effects, no_effects
@@ -121,7 +124,7 @@ class Primitive:
             value = self._fold([atom.val for atom in atoms], params)  # type: ignore[union-attr]
             if value is not NotImplemented:
                 aval, _ = self.typed(tuple(atom.aval for atom in atoms), params)
-                return Literal(value, aval)
+                return Literal(_as_weak(value, aval) if aval.weak_type else value, aval)
         return None
 
     def typed(self, in_avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Effects]:
@@ -153,6 +156,12 @@ class Primitive:
 
     def __reduce__(self) -> Any:
         return _lookup, (self.name,)
+
+
+def _as_weak(value: Any, aval: Any) -> Any:
+    """A number of a weak type as Python's, which is weakly typed wherever the program is read again."""
+    scalar = value.item() if isinstance(value, np.generic) else value
+    return scalar if avals_module.get_aval(scalar) is aval else value
 
 
 def clear_memos() -> None:

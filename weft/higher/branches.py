@@ -19,7 +19,7 @@ from weft.core.effects import join
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
-from weft.higher import bodies, carry, signature
+from weft.higher import bodies, carry, flat, signature
 from weft.higher import jit as jit_module
 from weft.higher.bodies import Body
 from weft.operations import convert, logic
@@ -176,7 +176,7 @@ def _branch(
     programs, captured = bodies.with_common_captures(in_order)
     by_body = {id(body): program for body, program in zip(in_order, _agreeing(programs), strict=True)}
     programs = [by_body[id(body)] for body in traced]
-    return runtime.tree_unflatten(traced[0].out_tree, _bind(index, [*captured, *values], programs, params))
+    return flat.rebuilt(traced[0].out_tree, _bind(index, [*captured, *values], programs, params))
 
 
 def _bind(index: Any, operands: list[Any], programs: list[ClosedJaxpr], params: dict[str, Any]) -> list[Any]:

@@ -24,7 +24,7 @@ from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero
-from weft.higher import calls, symbolic
+from weft.higher import calls, flat, symbolic
 from weft.operations import linear
 from weft.transforms.jvp import JVPTrace
 from weft.transforms.linearize import TangentTrace
@@ -140,6 +140,17 @@ def listed(types: Sequence[Any]) -> str:
     return ", ".join(long_text(aval) for aval in types) or "nothing"
 
 
+def fixed_places(numbers: Sequence[int], count: int) -> list[int]:
+    """The places that ``nondiff_argnums`` name among ``count`` arguments; IndexError, or ValueError for a negative
+    number, where there is none."""
+    for number in numbers:
+        if not -count <= number < count:
+            raise (IndexError if number >= 0 else ValueError)(
+                f"nondiff_argnums names argument {number}, but the function was called with {count}"
+            )
+    return sorted({number % count for number in numbers})
+
+
 class custom_jvp:
     """A function whose derivative is given by ``defjvp`` (or ``defjvps``, one function per argument).
 
@@ -193,11 +204,11 @@ class custom_jvp:
         self.defjvp(jvp)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not tracing.is_tracing():
-            return self.fun(*args, **kwargs)
         name = getattr(self.fun, "__name__", str(self.fun))
         if self.jvp is None:
             raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
+        if not tracing.is_tracing():
+            return flat.finished_tree(self.fun(*args, **kwargs))
         args = positional(self.fun, args, kwargs)
         fixed_places = self._fixed_places(len(args))
         moved = [args[i] for i in range(len(args)) if i not in fixed_places]
@@ -225,7 +236,7 @@ class custom_jvp:
 
     def _fixed_places(self, count: int) -> list[int]:
         """Which arguments are part of the function."""
-        return sorted({number % count for number in self.nondiff_argnums})
+        return fixed_places(self.nondiff_argnums, count)
 
     def _program(self, args: tuple[Any, ...], avals: tuple[Any, ...], in_tree: Any) -> tuple[ClosedJaxpr, Any, Any]:
         """(the function's program, values that it captured, the tree of its results), a new jaxpr for every call.

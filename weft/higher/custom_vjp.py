@@ -23,6 +23,7 @@ from weft.core.primitive import Primitive
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
 from weft.higher import calls, custom_jvp, symbolic
+from weft.higher import flat as flat_module
 from weft.higher import jit as jit_module
 from weft.operations import convert
 from weft.record import NamedTuple
@@ -184,15 +185,24 @@ class VjpRule:
             raise self._wrong_structure(made)
         leaves: list[Any] = []
         for child, part in zip(self.in_tree.children(), made, strict=True):
-            if part is None:
-                leaves += [None] * child.num_leaves
-                continue
             found, tree = runtime.tree_flatten(part)
-            if tree != child:
-                raise self._wrong_structure(made)
-            leaves += found
+            leaves += found if tree == child else self._with_nones(made, child, part)
         triples = zip(leaves, in_avals, range(len(leaves)), strict=True)
         return [self._checked(leaf, aval, index) for leaf, aval, index in triples]
+
+    def _with_nones(self, made: Any, child: Any, part: Any) -> list[Any]:
+        """The cotangents of one argument, None for every leaf of what the rule gave None for."""
+        given, tree = runtime.tree_flatten(part, lambda x: x is None)
+        try:
+            places = tree.flatten_up_to(runtime.tree_unflatten(child, [0] * child.num_leaves))
+        except (TypeError, ValueError):
+            raise self._wrong_structure(made) from None
+        leaves: list[Any] = []
+        for ct, place in zip(given, places, strict=True):
+            if ct is not None and not isinstance(place, int):
+                raise self._wrong_structure(made)
+            leaves += [ct] if ct is not None else [None] * runtime.tree_flatten(place)[1].num_leaves
+        return leaves
 
     def _wrong_structure(self, made: Any) -> TypeError:
         return TypeError(
@@ -263,9 +273,9 @@ class custom_vjp:
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
         if not tracing.is_tracing():
-            return self.fun(*args, **kwargs)
+            return flat_module.finished_tree(self.fun(*args, **kwargs))
         args = custom_jvp.positional(self.fun, args, kwargs)
-        places = {number % len(args) for number in self.nondiff_argnums}
+        places = custom_jvp.fixed_places(self.nondiff_argnums, len(args))
         fixed = {place: args[place] for place in places}
         if any(isinstance(leaf, Tracer) for leaf in runtime.tree_flatten(list(fixed.values()))[0]):
             raise errors.UnexpectedTracerError(_TRACED_NONDIFF.format(name=name))

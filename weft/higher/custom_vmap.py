@@ -245,8 +245,7 @@ class custom_vmap:
         if self.vmap_rule is None:
             raise AttributeError(f"No batching rule defined for custom_vmap function {name} using def_vmap.")
         if not tracing.is_tracing():
-            made, out_tree = runtime.tree_flatten(self.fun(*args))
-            return flat_module.rebuilt(out_tree, made)
+            return flat_module.finished_tree(self.fun(*args))
         leaves, in_tree = runtime.tree_flatten(args)
         out_tree: Any = None
 

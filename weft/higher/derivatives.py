@@ -62,11 +62,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     outs, out_tangents = jvp_module.jvp_flat(function, leaves, checked)
     made = [linear_operations.instantiate(t) for t in out_tangents]
     result = flat.rebuilt(function.out_tree, outs), flat.rebuilt(function.out_tree, made)
-    return (*result, _rebuilt_aux(function)) if has_aux else result
-
-
-def _rebuilt_aux(function: flat.FlatFunction) -> Any:
-    return tree_util.tree_map(flat.finished, function.aux)
+    return (*result, function.aux) if has_aux else result
 
 
 def _checked_tangent(fun: Callable[..., Any], in_tree: Any, index: int, primal: Any, tangent: Any) -> Any:
@@ -139,7 +135,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     made = linearize_module.without_dead(linearize_module.linearize_flat(function, flat.kept(leaves, in_avals)))
     linear = tree_util.Partial(_Linear(made, in_avals, in_tree, function.out_tree), made.residuals)
     result = flat.rebuilt(function.out_tree, made.outs), linear
-    return (*result, _rebuilt_aux(function)) if has_aux else result
+    return (*result, function.aux) if has_aux else result
 
 
 # -- backward ---------------------------------------------------------------------------------------------------------
@@ -225,7 +221,7 @@ def _checked_cotangents(facts: _Facts, ct: Any) -> list[Any]:
     paths = signature.tree_paths(facts.out_tree)
     for path, aval, leaf in zip(paths, facts.out_avals, leaves, strict=True):
         found, expected = flat.check_leaf(leaf), tangent_aval(aval)
-        if (found.dtype, found.shape) != (expected.dtype, expected.shape):
+        if found.shape != expected.shape or expected.dtype not in (FLOAT0, found.dtype):
             raise ValueError(
                 "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: "
                 f"got {avals.long_text(found)}, but expected {avals.long_text(expected)} because the corresponding "
@@ -254,7 +250,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     jit_module.check_callable(fun)
     (outs, pullback), function = vjp_flat(fun, primals, has_aux)
     result = flat.rebuilt(function.out_tree, outs), pullback
-    return (*result, _rebuilt_aux(function)) if has_aux else result
+    return (*result, function.aux) if has_aux else result
 
 
 def vjp_flat(

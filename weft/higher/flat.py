@@ -71,6 +71,12 @@ def rebuilt(treedef: Any, leaves: Sequence[Any]) -> Any:
     return runtime.tree_unflatten(treedef, [finished(leaf) for leaf in leaves])
 
 
+def finished_tree(result: Any) -> Any:
+    """A tree of results as the user gets it."""
+    leaves, treedef = runtime.tree_flatten(result)
+    return rebuilt(treedef, leaves)
+
+
 def kept(leaves: Sequence[Any], in_avals: Sequence[Any]) -> Sequence[Any]:
     """The leaves with NumPy's arrays copied, outside of traces: residuals outlive the call, and NumPy may write."""
     if tracing.is_tracing():

@@ -28,11 +28,15 @@ def canonical_argnums(argnums: Any) -> int | tuple[int, ...]:
 
 
 def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], args: tuple[Any, ...]) -> list[int]:
-    """The places of the differentiated arguments; TypeError if the call has too few, or one is named twice."""
+    """The places of the differentiated arguments.
+
+    TypeError if the call has too few or one is named twice, ValueError if a negative number leads before the first.
+    """
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     needed = max([number + 1 if number >= 0 else -number for number in numbers], default=0)
     if needed > len(args):
-        raise TypeError(
+        before_the_first = min(numbers) < -len(args)
+        raise (ValueError if before_the_first else TypeError)(
             f"differentiating with respect to argnums={argnums} requires at least {needed} positional arguments to be "
             f"passed by the caller, but got only {len(args)} positional arguments."
         )
@@ -152,7 +156,7 @@ def value_and_grad(
         slopes = flat.rebuilt(pullback.in_tree, leaves)
         slope = slopes[0] if isinstance(numbers, int) else tuple(slopes)
         value = flat.finished(outs[0])
-        return ((value, tree_util.tree_map(flat.finished, function.aux)), slope) if has_aux else (value, slope)
+        return ((value, function.aux), slope) if has_aux else (value, slope)
 
     what = f"{_name(fun)} with respect to positional argument(s) {argnums}"
     value_and_grad_f.__doc__ = (

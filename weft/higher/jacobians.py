@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime, tree_util
+from weft import dtypes, runtime
 from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
 from weft.core.tangents import FLOAT0
@@ -48,10 +48,12 @@ def _split(whole: Any, types: Sequence[Any], axis: int) -> list[Any]:
     return parts
 
 
-def _counted(whole: Any, dtype: Any) -> Any:
-    """A Jacobian; of integers, or with respect to them, it is zeros of their dtype."""
+def _typed(whole: Any, like: Any) -> Any:
+    """A Jacobian, as weakly typed as ``like``; of integers, or with respect to them, it is zeros of their dtype."""
     aval = avals.get_aval(whole)
-    return assemble.full(aval.shape, 0, dtype) if aval.dtype == FLOAT0 else whole
+    if aval.dtype == FLOAT0:
+        return assemble.full(aval.shape, 0, like.dtype)
+    return convert.convert(whole, aval.dtype, like.weak_type)
 
 
 class _Call:
@@ -122,7 +124,7 @@ def jacfwd(
                 check_output("jacfwd", True, avals.get_aval(out).dtype)
             last = avals.get_aval(out).ndim - (dim is not None)
             whole = at(out, dim, last) if dim is not None else at(in_front(size, out, None), 0, last)
-            whole = _counted(whole, trees[2][len(columns)].dtype)
+            whole = _typed(whole, trees[2][len(columns)])
             columns.append(runtime.tree_unflatten(call.tree, _split(whole, call.types, last)))
         jacobian = runtime.tree_unflatten(trees[0], columns)
         return (jacobian, runtime.tree_unflatten(trees[1], outs[count:])) if has_aux else jacobian
@@ -159,13 +161,13 @@ def jacrev(
         size, basis = _basis(types)
         rows, dims = map_flat(lambda *cts: pullback.pull(list(cts)), Axis(size), basis, [0] * len(basis))
         rows = [in_front(size, row, dim) for row, dim in zip(rows, dims, strict=True)]
-        rows = [_counted(row, aval.dtype) for row, aval in zip(rows, call.types, strict=True)]
+        rows = [_typed(row, aval) for row, aval in zip(rows, call.types, strict=True)]
         parts = [_split(row, types, 0) for row in rows]
         blocks = []
         for number in range(len(types)):
             blocks.append(runtime.tree_unflatten(call.tree, [part[number] for part in parts]))
         jacobian = runtime.tree_unflatten(function.out_tree, blocks)
-        return (jacobian, tree_util.tree_map(flat.finished, function.aux)) if has_aux else jacobian
+        return (jacobian, function.aux) if has_aux else jacobian
 
     return jacobian_of
 

@@ -270,6 +270,13 @@ _FORWARD_ONLY = (
 )
 
 
+def _while_flags(live: Sequence[bool], body_jaxpr: ClosedJaxpr, body_nconsts: int) -> Flags:
+    """Which inputs of the body have tangents once no step adds to them."""
+    types = body_jaxpr.in_avals
+    n_state = len(types) - body_nconsts
+    return _settled(live, body_nconsts, n_state, types, lambda some: jvp.jvp_jaxpr(body_jaxpr, some)[1])
+
+
 def _jvp_while(
     primals: Sequence[Any], tangents: Sequence[Any], *, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
     cond_nconsts: int, body_nconsts: int,
@@ -277,9 +284,7 @@ def _jvp_while(
     types = body_jaxpr.in_avals
     n_state = len(types) - body_nconsts
     body_tangents = tangents[cond_nconsts:]
-    flags = _settled(
-        _live(body_tangents), body_nconsts, n_state, types, lambda live: jvp.jvp_jaxpr(body_jaxpr, live)[1]
-    )
+    flags = _while_flags(_live(body_tangents), body_jaxpr, body_nconsts)
     program, out_live = jvp.jvp_jaxpr(body_jaxpr, flags)
     wanted = flags[body_nconsts:]
     program = _completed(program, out_live, wanted, body_jaxpr.out_avals, n_state)
@@ -301,14 +306,24 @@ def _jvp_while(
     return list(outs[:n_state]), _spread(outs[n_state:], wanted, outs[:n_state])
 
 
-def _linearize_while(live: Flags, *primals: Any, **params: Any) -> Any:
-    if any(live):
-        raise ValueError(_FORWARD_ONLY)
-    outs = loops.while_p.bind(*primals, **params)
-    return outs, (False,) * len(outs), lambda *tangents: []
+def _linearize_while(live: Flags, *primals: Any, body_jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    """The values, and a second loop for the tangents, which goes through the values again."""
+    outs = loops.while_p.bind(*primals, body_jaxpr=body_jaxpr, **params)
+    body_nconsts = params["body_nconsts"]
+    wanted = _while_flags(live[params["cond_nconsts"] :], body_jaxpr, body_nconsts)[body_nconsts:]
+
+    def record(*tangents: Any) -> list[Any]:
+        made = _jvp_while(primals, _spread(tangents, live, primals), body_jaxpr=body_jaxpr, **params)[1]
+        return _some(made, wanted)
+
+    return outs, wanted, record
 
 
-loops.while_p.jvp, loops.while_p.linearize, loops.while_p.transpose = _jvp_while, _linearize_while, None
+def _transpose_while(cts: Sequence[Any], *operands: Any, **params: Any) -> list[Any]:
+    raise ValueError(_FORWARD_ONLY)
+
+
+loops.while_p.jvp, loops.while_p.linearize, loops.while_p.transpose = _jvp_while, _linearize_while, _transpose_while
 
 
 # -- cond -------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from weft import config, runtime
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
-from weft.higher import bodies, carry
+from weft.higher import bodies, carry, flat
 from weft.higher.bodies import Body
 from weft.operations import assemble, shape
 
@@ -128,7 +128,7 @@ def scan_named(
     outs = _bind(body, values, inputs, length, reverse, unroll)
     ys_tree = body.out_tree.children()[1]
     state = runtime.tree_unflatten(tree, outs[: len(values)])
-    return state, runtime.tree_unflatten(ys_tree, outs[len(values) :])
+    return state, flat.rebuilt(ys_tree, outs[len(values) :])
 
 
 def _state_tree(body: Body) -> Any:

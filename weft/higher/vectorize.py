@@ -139,13 +139,14 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
     if axis_size is not None:
         if isinstance(axis_size, bool) or not isinstance(axis_size, (int, np.integer)) or axis_size < 0:
             raise TypeError(f"vmap axis_size must be a nonnegative int, got {axis_size!r}")
-        axis_size = int(axis_size)
-        sizes.setdefault(axis_size, []).append("axis_size")
+        sizes.setdefault(int(axis_size), [])
     if not sizes:
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     if len(sizes) > 1:
-        lines = []
+        lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
         for size, where in sizes.items():
+            if not where:
+                continue
             many = f"most axes ({len(where)} of them)" if len(where) > 1 else "one axis"
             lines.append(f"  * {many} had size {size}, e.g. {where[0]}" if len(where) > 1 else
                          f"  * {many} had size {size}: {where[0]}")  # fmt: skip

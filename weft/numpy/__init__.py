@@ -36,6 +36,7 @@ from weft.array import Array as ndarray
 
 with _collector.resting(lasting=True):
     from weft.numpy import array_methods as _array_methods  # and with it most of the package
+    from weft.numpy import builtin_ufuncs as _builtin_ufuncs
 
 from weft.numpy.arithmetic import (
     abs,
@@ -477,6 +478,7 @@ newaxis = None
 s_ = _np.s_
 index_exp = _np.index_exp
 
+_builtin_ufuncs.install()
 _array_methods.install(_sys.modules[__name__])
 
 

@@ -435,7 +435,8 @@ def lcm(x1: Any, x2: Any) -> Any:
     12
     """
     x1, x2 = _integers("lcm", x1, x2)
-    x1, x2 = lax.abs(x1), lax.abs(x2)
+    if not dtypes.issubdtype(promotion.dtype_of(x1), np.unsignedinteger):
+        x1, x2 = lax.abs(x1), lax.abs(x2)
     divisor = special.gcd(x1, x2)
     zero = promotion.constant_like(0, divisor)
     safe = selection.where(lax.eq(divisor, zero), promotion.constant_like(1, divisor), divisor)

@@ -119,6 +119,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         y = rearrange.moveaxis(y, axis, -1)
         last = len(promotion.shape_of(y)) - 1
         extent = promotion.shape_of(y)[last]
+        if extent == 0:
+            raise IndexError(f"[trapezoid] axis {axis} has no elements: y has shape {promotion.shape_of(y)}")
         total = reductions.sum(y, axis=-1)
         first_value = lax.squeeze(_part(y, last, 0, 1), (last,))
         last_value = lax.squeeze(_part(y, last, extent - 1, extent), (last,))
@@ -286,8 +288,11 @@ def _as_cov(
     if any(len(promotion.shape_of(x)) > 2 for x in given):
         raise ValueError("m has more than 2 dimensions")
     data = _observations(given, rowvar)
-    if promotion.shape_of(data)[0] == 0:
+    rows, count = promotion.shape_of(data)
+    if rows == 0:
         return lax.full((0, 0), 0, promotion.dtype_of(data))
+    if count == 0:
+        return lax.full(() if rows == 1 else (rows, rows), np.nan, promotion.dtype_of(data))
     ddof = (0 if bias else 1) if ddof is None else ddof
     weights, aweights = _observation_weights(fweights, aweights, promotion.shape_of(data)[1])
     average, total = statistics.average(data, axis=1, weights=weights, returned=True)

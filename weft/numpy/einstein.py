@@ -121,7 +121,7 @@ def _einsum(*operands: Any, steps: tuple[Step, ...], precision: Any, preferred: 
         inputs, result = step.text.split("->")
         names = inputs.split(",")
         if len(taken) == 1:
-            value, order = _single(taken[0], names[0], step.summed, result)
+            value, order = _single(taken[0], names[0], step.summed, result, preferred)
         else:
             value, order = _pair(taken, names, step, result, precision, preferred)
         if order != result:
@@ -130,21 +130,28 @@ def _einsum(*operands: Any, steps: tuple[Step, ...], precision: Any, preferred: 
     return promotion.convert(working[0], preferred, weak_type)
 
 
-def _single(x: Any, names: str, summed: frozenset[str], result: str) -> tuple[Any, str]:
+def _single(x: Any, names: str, summed: frozenset[str], result: str, preferred: Any) -> tuple[Any, str]:
     """Diagonals of repeated names, then the sum over names that vanish."""
     counts = collections.Counter(names)
-    unique = [name for name in counts if name in summed and counts[name] == 1]
+    unique = [name for name in sorted(summed) if counts[name] == 1]
     if unique:
-        x, names = _sum_names(x, names, unique)
-    return _sum_repeats(x, names, counts, result)
+        x, names = _sum_names(x, names, unique, preferred)
+    return _sum_repeats(x, names, counts, result, preferred)
 
 
-def _sum_names(x: Any, names: str, unwanted: Sequence[str]) -> tuple[Any, str]:
-    reduced = tuple(names.index(name) for name in unwanted)
-    return lax.reduce_sum(x, reduced), "".join(name for name in names if name not in unwanted)
+def _sum(x: Any, reduced: Sequence[int], preferred: Any) -> Any:
+    """The sum in the result's dtype, unless the operand's is as wide; of booleans, whether one is true."""
+    if dtypes.result_type(x, preferred) != promotion.dtype_of(x):
+        x = promotion.convert(x, preferred)
+    return (lax.reduce_or if promotion.dtype_of(x) == np.bool_ else lax.reduce_sum)(x, tuple(reduced))
 
 
-def _sum_repeats(x: Any, names: str, counts: collections.Counter[str], kept: str) -> tuple[Any, str]:
+def _sum_names(x: Any, names: str, unwanted: Sequence[str], preferred: Any) -> tuple[Any, str]:
+    reduced = [names.index(name) for name in unwanted]
+    return _sum(x, reduced, preferred), "".join(name for name in names if name not in unwanted)
+
+
+def _sum_repeats(x: Any, names: str, counts: collections.Counter[str], kept: str, preferred: Any) -> tuple[Any, str]:
     for name, count in counts.items():
         if count == 1:
             continue
@@ -152,10 +159,10 @@ def _sum_repeats(x: Any, names: str, counts: collections.Counter[str], kept: str
         diagonal = _on_diagonal(promotion.shape_of(x), places)
         x = lax.select(diagonal, x, lax.full_like(x, 0))
         if name in kept:
-            x = lax.reduce_sum(x, tuple(places[:-1]))
+            x = _sum(x, places[:-1], preferred)
             names = "".join(other for d, other in enumerate(names) if d not in places[:-1])
         else:
-            x = lax.reduce_sum(x, tuple(places))
+            x = _sum(x, places, preferred)
             names = names.replace(name, "")
     return x, names
 
@@ -187,15 +194,16 @@ def _pair(
     left, left_names = _squeezed(left, left_names, extents[1])
     right, right_names = _squeezed(right, right_names, extents[0])
     counts = [collections.Counter(left_names), collections.Counter(right_names)]
-    private = [n for n in left_names if n in step.summed and counts[0][n] == 1 and n not in counts[1]]
+    summed = sorted(step.summed)
+    private = [n for n in summed if counts[0][n] == 1 and n not in counts[1]]
     if private:
-        left, left_names = _sum_names(left, left_names, private)
-    private = [n for n in right_names if n in step.summed and counts[1][n] == 1 and n not in counts[0]]
+        left, left_names = _sum_names(left, left_names, private, preferred)
+    private = [n for n in summed if counts[1][n] == 1 and n not in counts[0]]
     if private:
-        right, right_names = _sum_names(right, right_names, private)
-    left, left_names = _sum_repeats(left, left_names, counts[0], result + right_names)
-    right, right_names = _sum_repeats(right, right_names, counts[1], result + left_names)
-    contracted = [n for n in left_names if n in step.summed and n in right_names]
+        right, right_names = _sum_names(right, right_names, private, preferred)
+    left, left_names = _sum_repeats(left, left_names, counts[0], result + right_names, preferred)
+    right, right_names = _sum_repeats(right, right_names, counts[1], result + left_names, preferred)
+    contracted = [n for n in summed if n in left_names and n in right_names]
     batch = [n for n in left_names if n in right_names and n not in contracted]
     return _multiply(left, right, left_names, right_names, contracted, batch, result, precision, preferred)
 
@@ -212,7 +220,6 @@ def _multiply(
     preferred: Any,
 ) -> tuple[Any, str]:
     batch = [n for n in result if n in batch]
-    contracted = [n for n in right_names if n in contracted] if len(contracted) > 1 else contracted
     used = {*batch, *contracted}
     left_free = "".join(n for n in left_names if n not in used)
     right_free = "".join(n for n in right_names if n not in used)

@@ -123,6 +123,9 @@ class _Walk:
             if isinstance(item, Position | Operand)
         }
         self.has_arrays = any(promotion.shape_of(value) for value in self.values.values())
+        empty = [axis for place in self.values if self.extents[axis := self.axis_of[place]] == 0]
+        if empty and not self.has_arrays:
+            raise IndexError(f"index is out of bounds for axis {empty[0]} with size 0")
         self.parts: list[tuple[Any, tuple[int, ...]]] = []  # components: a value, and its dimensions of the block
         self.components: list[int] = []
         self.block: list[int] = []

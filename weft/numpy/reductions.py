@@ -70,10 +70,10 @@ def _highest(dtype: Any) -> Any:
 
 _SUM = Reducer("sum", lax.reduce_sum, lax.add, lambda dtype: np.asarray(0, dtype), upcast_half=True)
 _PROD = Reducer("prod", lax.reduce_prod, lax.mul, lambda dtype: np.asarray(1, dtype), upcast_half=True)
-_MAX = Reducer("max", lax.reduce_max, lax.max, _lowest, has_identity=False)
-_MIN = Reducer("min", lax.reduce_min, lax.min, _highest, has_identity=False)
+MAX = Reducer("max", lax.reduce_max, lax.max, _lowest, has_identity=False)
+MIN = Reducer("min", lax.reduce_min, lax.min, _highest, has_identity=False)
 _ALL = Reducer("all", lax.reduce_and, lax.bitwise_and, lambda dtype: np.True_, as_bool=True)
-_TRUTH = {"sum": lax.reduce_or, "prod": lax.reduce_and}  # with dtype=bool
+_TRUTH = {"sum": (lax.reduce_or, lax.bitwise_or), "prod": (lax.reduce_and, lax.bitwise_and)}  # with dtype=bool
 _ANY = Reducer("any", lax.reduce_or, lax.bitwise_or, lambda dtype: np.False_, as_bool=True)
 
 
@@ -104,7 +104,7 @@ def check_where(name: str, where: Any) -> None:
 
 
 @functools.partial(inline, static_argnames=("reducer", "axis", "dtype", "keepdims", "widen"))
-def _reduce(
+def reduce_by(
     a: Any, initial: Any, where: Any, *, reducer: Reducer, axis: Any, dtype: Any, keepdims: bool, widen: bool
 ) -> Any:
     promotion.check_arraylike(reducer.name, a)
@@ -130,12 +130,14 @@ def _reduce(
     a = promotion.convert(a, compute)
     if where is not None:
         a = selection.where(where, a, reducer.identity(compute))
-    reduce = _TRUTH[reducer.name] if compute == np.bool_ and reducer.name in _TRUTH else reducer.reduce
+    reduce, combine = reducer.reduce, reducer.combine
+    if compute == np.bool_:
+        reduce, combine = _TRUTH.get(reducer.name, (reduce, combine))
     result = reduce(a, reduced)
     if initial is not None:
         if promotion.shape_of(initial) != ():
             raise ValueError("initial value must be a scalar. Got array of shape " + str(promotion.shape_of(initial)))
-        result = reducer.combine(promotion.convert(initial, promotion.dtype_of(result)), result)
+        result = combine(promotion.convert(initial, promotion.dtype_of(result)), result)
     if keepdims:
         result = expand_reduced(result, shape, reduced)
     return promotion.convert(result, result_dtype)
@@ -164,7 +166,7 @@ def sum(
     1
     """
     refuse_out("sum", out)
-    return _reduce(
+    return reduce_by(
         a,
         initial,
         where,
@@ -192,7 +194,7 @@ def prod(
     3.0
     """
     refuse_out("prod", out)
-    return _reduce(
+    return reduce_by(
         a,
         initial,
         where,
@@ -206,7 +208,7 @@ def prod(
 
 def _plain(reducer: Reducer, a: Any, axis: Any, out: Any, keepdims: bool, initial: Any, where: Any) -> Any:
     refuse_out(reducer.name, out)
-    return _reduce(
+    return reduce_by(
         a,
         initial,
         where,
@@ -226,7 +228,7 @@ def max(
     >>> max(3).item()
     3
     """
-    return _plain(_MAX, a, axis, out, keepdims, initial, where)
+    return _plain(MAX, a, axis, out, keepdims, initial, where)
 
 
 def min(
@@ -237,7 +239,7 @@ def min(
     >>> min(3).item()
     3
     """
-    return _plain(_MIN, a, axis, out, keepdims, initial, where)
+    return _plain(MIN, a, axis, out, keepdims, initial, where)
 
 
 def amax(

@@ -107,6 +107,15 @@ def _average_operands(a: Any, weights: Any, axis: Any) -> tuple[Any, Any]:
     return a, lax.reshape(weights, tuple(extents[0] if d == axis else 1 for d in range(len(shape))))
 
 
+def _wanted_dtype(name: str, a: Any, dtype: Any) -> Any:
+    """The dtype of a variance; ValueError for a real one of complex numbers."""
+    own = promotion.dtype_of(a)
+    wanted = promotion.inexact_dtype(own) if dtype is None else dtype
+    if dtypes.issubdtype(own, np.complexfloating) and not dtypes.issubdtype(wanted, np.complexfloating):
+        raise ValueError(f"[{name}] dtype {wanted} is real, the operand {own}: without dtype the result is real")
+    return wanted
+
+
 def _corrections(ddof: Any, correction: Any) -> Any:
     if correction is None:
         return ddof
@@ -119,8 +128,7 @@ def _corrections(ddof: Any, correction: Any) -> Any:
 def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("var", a)
     reductions.check_where("var", where)
-    own = promotion.dtype_of(a)
-    result = promotion.inexact_dtype(own) if dtype is None else dtype
+    result = _wanted_dtype("var", a, dtype)
     compute = _compute_dtype(result)
     a = promotion.convert(a, compute)
     center = _mean(a, where, axis=axis, dtype=compute, keepdims=True) if mean is None else mean
@@ -128,7 +136,7 @@ def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: An
     if dtypes.issubdtype(compute, np.complexfloating):
         centered = lax.real(lax.mul(centered, lax.conj(centered)))
         compute = promotion.dtype_of(centered)
-        result = compute if dtypes.issubdtype(result, np.complexfloating) else result
+        result = compute if dtype is None else result
     else:
         centered = lax.square(centered)
     shape = promotion.shape_of(a)
@@ -327,8 +335,7 @@ def nanmean(
 def _as_nanvar(a: Any, ddof: Any = 0, *, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("nanvar", a)
     reductions.check_where("nanvar", where)
-    own = promotion.dtype_of(a)
-    result = promotion.inexact_dtype(own) if dtype is None else dtype
+    result = _wanted_dtype("nanvar", a, dtype)
     compute = _compute_dtype(result)
     a = promotion.convert(a, compute)
     center = nanmean(a, axis=axis, dtype=compute, keepdims=True, where=where) if mean is None else mean

@@ -5,6 +5,7 @@ frompyfunc(f, 2, 1).reduce(f32[3,4])    a scan of 2 steps over f32[4], each one 
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable
@@ -16,15 +17,30 @@ from weft import dtypes
 from weft import operations as lax
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
+from weft.higher import jit as jit_module
 from weft.higher import loops, scan
 from weft.higher.vectorize import vmap
 from weft.numpy import axes, creation, promotion, rearrange, selection, taking
 from weft.numpy.vectorized import vectorize
 
+jit = jit_module.jit
+
 Special = Callable[..., Any] | None
 
+_SHARED = ("nin", "nout", "nargs", "identity", "reduce", "accumulate", "reduceat", "outer", "at")
 
-class ufunc:
+
+class _UfuncType(type):
+    """Jitted functions that carry the methods of a ufunc (``give_methods``) are its instances too."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return super().__instancecheck__(instance) or id(instance) in _with_methods
+
+
+_with_methods: dict[int, Any] = {}  # by id; functions of weft.numpy, which stay alive
+
+
+class ufunc(metaclass=_UfuncType):
     """A function of ``nin`` scalars that gives ``nout``, applied to arrays that are broadcast together.
 
     ``call``, ``reduce``, ``accumulate``, ``at`` and ``reduceat`` replace the general methods. Arguments ``out`` and
@@ -75,7 +91,11 @@ class ufunc:
         promotion.check_arraylike(self.__name__, *args)
         if out is not None or where is not None:
             raise NotImplementedError(f"{'out' if out is not None else 'where'} argument of {self}")
-        return (self._special["call"] or vectorize(self._func))(*args)
+        return (self._special["call"] or self._call_vectorized)(*args)
+
+    @functools.partial(jit, static_argnames=("self",))
+    def _call_vectorized(self, *args: Any) -> Any:
+        return vectorize(self._func)(*args)
 
     def _check_binary(self, method: str, out: Any = None) -> None:
         if self.nin != 2:
@@ -92,6 +112,7 @@ class ufunc:
 
     # -- reductions -----------------------------------------------------------------------------------------------
 
+    @functools.partial(jit, static_argnames=("self", "axis", "dtype", "out", "keepdims"))
     def reduce(
         self,
         a: Any,
@@ -149,6 +170,7 @@ class ufunc:
     def _rows(self, array: Any, axis: int | None, place: int) -> Any:
         return rearrange.ravel(array) if axis is None else rearrange.moveaxis(array, place, 0)
 
+    @functools.partial(jit, static_argnames=("self", "axis", "dtype"))
     def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
         """The results of ``reduce`` along the way.
 
@@ -177,6 +199,7 @@ class ufunc:
         later = scan.scan(step, rows[0], rows[1:])[1]
         return rearrange.moveaxis(lax.concatenate([rows[:1], later], 0), 0, place)
 
+    @functools.partial(jit, static_argnames=("self", "axis", "dtype"))
     def reduceat(self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
         """``reduce`` of the slices of ``a`` along ``axis`` that begin at ``indices`` and end at the next one.
 
@@ -188,7 +211,8 @@ class ufunc:
         special = self._special["reduceat"]
         if special is not None:
             return special(a, indices, axis=axis, dtype=dtype)
-        array, starts = creation.asarray(a), creation.asarray(indices)
+        dtype = self._dtype(a, a) if dtype is None else dtypes.check_user_dtype(dtype, "reduceat")
+        array, starts = promotion.convert(creation.asarray(a), np.dtype(dtype)), creation.asarray(indices)
         shape = promotion.shape_of(array)
         if not shape:
             raise ValueError(f"reduceat: a must have 1 or more dimension, got a.shape={shape!r}")
@@ -207,11 +231,11 @@ class ufunc:
             inside = (i > first) & (i < last)
             return selection.where(inside, promotion.convert(self(value, row), value.dtype), value)
 
-        result = loops.fori_loop(0, shape[place], step, taking.take(array, starts, axis=place))
-        return result if dtype is None else promotion.convert(result, np.dtype(dtype))
+        return loops.fori_loop(0, shape[place], step, taking.take(array, starts, axis=place))
 
     # -- the others -----------------------------------------------------------------------------------------------
 
+    @functools.partial(jit, static_argnums=(0,))
     def outer(self, A: Any, B: Any, /) -> Any:
         """The function of every element of ``A`` with every element of ``B``.
 
@@ -227,7 +251,8 @@ class ufunc:
     def at(self, a: Any, indices: Any, b: Any = None, /, *, inplace: bool = True) -> Any:
         """A copy of ``a`` with the function applied at ``indices``, once for each time an index occurs.
 
-        Arrays cannot be changed, so that ``inplace=False`` must be given; else NotImplementedError.
+        ``b`` is broadcast to the shape of ``a[indices]``; indices out of bounds are left out. Arrays cannot be
+        changed, so that ``inplace=False`` must be given; else NotImplementedError.
 
         >>> add = frompyfunc(lambda x, y: x + y, 2, 1)
         >>> add.at(np.int32([0, 0, 0]), np.int32([1, 1, 2]), 5, inplace=False).tolist()
@@ -246,23 +271,29 @@ class ufunc:
         array = promotion.convert(creation.asarray(a), dtype)
         values = [promotion.convert(creation.asarray(value), dtype) for value in operands]
         items = indices if isinstance(indices, tuple) else (indices,)
-        if not items:
-            return array
-        shape = lax.broadcast_shapes(*[promotion.shape_of(item) for item in items if not isinstance(item, slice)])
-        if not shape:
+        if all(isinstance(item, (slice, int, type(None), type(Ellipsis))) for item in items):  # none occurs twice
             return array.at[items].set(self(array[items], *values))
-        count = math.prod(shape)
-        places = [i if isinstance(i, slice) else rearrange.ravel(rearrange.broadcast_to(i, shape)) for i in items]
-        spread = []
-        for value in values:
-            rest = promotion.shape_of(value)[len(shape) :]
-            spread.append(rearrange.reshape(rearrange.broadcast_to(value, (*shape, *rest)), (count, *rest)))
+        size = math.prod(array.shape)
+        places = creation.arange(size).reshape(array.shape).at[items].get(mode="fill", fill_value=size)
+        spread = [rearrange.ravel(rearrange.broadcast_to(value, places.shape)) for value in values]
+        return self._one_by_one(array, rearrange.ravel(places), *spread)
 
-        def step(k: Any, state: Any) -> Any:
-            place = tuple([item if isinstance(item, slice) else item[k] for item in places])
-            return state.at[place].set(self(state[place], *[value[k] for value in spread]))
+    @functools.partial(jit, static_argnums=(0,))
+    def _one_by_one(self, array: Any, places: Any, *operands: Any) -> Any:
+        """The function applied at places of the flattened array; those past its end are left out."""
 
-        return loops.fori_loop(0, count, step, array)
+        def step(k: Any, flat: Any) -> Any:
+            return flat.at[places[k]].set(self(flat[places[k]], *[operand[k] for operand in operands]))
+
+        return loops.fori_loop(0, places.size, step, rearrange.ravel(array)).reshape(array.shape)
+
+
+def give_methods(jitted: Callable[..., Any], nin: int, identity: Any, **special: Callable[..., Any]) -> None:
+    """Make a jitted function of weft.numpy a ufunc: calls stay its own, attributes lead to the methods."""
+    methods = ufunc(jitted, nin, 1, identity=identity, call=jitted, **special)
+    for name in _SHARED:
+        setattr(jitted, name, getattr(methods, name))
+    _with_methods[id(jitted)] = jitted
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:

@@ -488,9 +488,10 @@ def _zero_part(emit: Any, x: Any) -> Any:
 def _pow_slope(out: Any, x: Any, y: Any) -> Any:
     """y x ** (y - 1); an integer exponent of 0 makes it 0 even at x = 0."""
     full_like = ops.full_like
-    if category(y.dtype) not in INTEGER:
+    x, integral = ops.convert_element_type(x, x.dtype), category(y.dtype) in INTEGER
+    y = ops.convert_element_type(y, x.dtype)  # both strongly typed, as in JAX
+    if not integral:
         return mul(y, pow(x, sub(y, full_like(y, 1))))
-    y = ops.convert_element_type(y, x.dtype)
     if y.shape != out.shape:
         y = ops.broadcast_in_dim(y, out.shape, range(len(out.shape) - len(y.shape), len(out.shape)))
     is_zero = ops.eq(y, constant(x, 0))

@@ -42,13 +42,16 @@ stop_gradient_p.transpose = None
 
 
 def stop_gradient(x: Any) -> Any:
-    """The operand (a tree of arrays), seen by differentiation as constant.
+    """The operand (a tree of arrays), seen by differentiation as constant. Python's numbers are, and stay as they are.
 
     >>> lax.stop_gradient(np.float32([1, 2])).tolist()
     [1.0, 2.0]
     """
     leaves, treedef = runtime.tree_flatten(x)
-    return runtime.tree_unflatten(treedef, [stop_gradient_p.bind(leaf) for leaf in leaves])
+    numbers = (bool, int, float, complex)
+    return runtime.tree_unflatten(
+        treedef, [leaf if type(leaf) in numbers else stop_gradient_p.bind(leaf) for leaf in leaves]
+    )
 
 
 optimization_barrier_p = core.Primitive(
