@@ -353,6 +353,8 @@ jvp of x[y,::2,z] | f32[5,4,3] i32[] i32[]
 """
 
 PULLED = """
+vjp of lax.cond(x,lambda v: v+1,lambda v: v*2,y) | bool[] f32[3]
+vjp of lax.switch(x,[lambda v: v,lambda v: v+1,lambda v: v*2],y) | i32[] f32[3]
 vjp of jnp.absolute(x) | f32[3,4]
 vjp of jnp.add(x,y) | f32[3,1] f32[1,4]
 vjp of jnp.amax(x,axis=0) | f32[3,4]

@@ -365,17 +365,18 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
     outs = _bind_cond(index, known, operands, params)
     residuals = outs[n_outs:]
     starts = [sum(len(types) for types in kinds_of[:b]) for b in range(len(splits))]
-    n_operands = len(operands)
+    read = sorted({which for split in splits for word, which in split.residuals if word == "input"})
+    read_avals = [get_aval(operands[which]) for which in read]
     tangent_types = [tangent_aval(get_aval(x)) for x in _some(operands, flags)]
-    in_avals = [*[get_aval(x) for x in operands], *[aval for types in kinds_of for aval in types], *tangent_types]
+    in_avals = [*read_avals, *[aval for types in kinds_of for aval in types], *tangent_types]
 
     def tangents_of(b: int) -> ClosedJaxpr:
         split = splits[b]
 
         def flat(*args: Any) -> list[Any]:
-            results = iter(args[n_operands + starts[b] :])
+            results = iter(args[len(read) + starts[b] :])
             found = [
-                args[which] if word == "input" else which if word == "constant" else next(results)
+                args[read.index(which)] if word == "input" else which if word == "constant" else next(results)
                 for word, which in split.residuals
             ]
             return eval_jaxpr(split.linear.jaxpr, split.linear.consts, *found, *args[len(args) - len(tangent_types) :])
@@ -387,7 +388,7 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
         if not any(wanted):
             return []
         programs = [tangents_of(b) for b in range(len(splits))]
-        return _bind_cond(index, programs, [*operands, *residuals, *tangents], params)
+        return _bind_cond(index, programs, [*[operands[which] for which in read], *residuals, *tangents], params)
 
     return list(outs[:n_outs]), wanted, record
 
