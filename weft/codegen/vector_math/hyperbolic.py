@@ -113,10 +113,11 @@ def tanh_f64(emit: Emitter, x: V) -> V:
     q, q_low = pairs.fast_two_sum(r, square * r.polynomial_of_halves(square, EXP_UPWARD_F64))
     power = exponential.scale(q.like(1.0), k)
     n = power.fma(q, power - 1.0)
-    below, low = pairs.two_sum(n, n.like(2.0))
-    inverse = 1.0 / below
-    t = n * inverse
-    rest = power.fma(q_low, (-t).fma(low, (-t).fma(below, n)))
+    below = n + 2.0
+    low = n - (below - 2.0)  # exact up to n = 2**53, where the result is next to 1
+    inverse = -1.0 / below
+    t = n * inverse  # the negative quotient: it is added everywhere, and the sign is that of x
+    rest = power.fma(q_low, t.fma(low, t.fma(below, n)))
     return rest.fma(inverse, t).copysign(x)
 
 
