@@ -41,7 +41,8 @@ constexpr int64_t kLongRunNs = 300'000;
 constexpr int64_t kKeptScratch = 8 << 20;
 constexpr double kLongChunkNs = 20e6;
 constexpr int64_t kMaxChunks = 1 << 20;
-constexpr int64_t kUnpinnedNs = 1'000'000'000;
+constexpr int64_t kUnpinnedNs = 30'000'000;  // the first time; twice as long whenever it did not help
+constexpr int64_t kMostUnpinnedNs = 1'000'000'000;
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -245,7 +246,6 @@ class Pool {
     if (!pinning_) {
       if (unpinned_until_ == 0 || now_ns() < unpinned_until_) return;
       pinning_ = true;
-      unpinned_until_ = 0;
       caller_cpu_ = -1;
     }
     int cpu = sched_getcpu();
@@ -268,6 +268,7 @@ class Pool {
   }
 
   // Pinned workers that get no chunk of long jobs share their CPU with someone: let the system place them for a while.
+  // Not for long unless the neighbour stays: the system may leave a worker on the caller's CPU, where it gets nothing.
   void note_share(bool alone, int64_t begin) {
     int64_t end = now_ns();
     if (end - begin < kLongRunNs) return;
@@ -276,7 +277,9 @@ class Pool {
     for (Worker& worker : workers_) pin(worker, -1);
     pinning_ = false;
     starved_ = 0;
-    unpinned_until_ = end + kUnpinnedNs;
+    bool again = end - unpinned_until_ < 2 * unpinned_ns_;
+    unpinned_ns_ = again ? std::min(2 * unpinned_ns_, kMostUnpinnedNs) : kUnpinnedNs;
+    unpinned_until_ = end + unpinned_ns_;
   }
 
   const int threads_;
@@ -287,7 +290,8 @@ class Pool {
   bool pinning_ = false;
   int caller_cpu_ = -1;
   int starved_ = 0;
-  int64_t unpinned_until_ = 0;
+  int64_t unpinned_until_ = 0;  // 0: never yet
+  int64_t unpinned_ns_ = kUnpinnedNs;
   Job job_;
   alignas(64) std::atomic<uint32_t> epoch_{0};
   alignas(64) std::atomic<uint64_t> claim_{kClosed};
