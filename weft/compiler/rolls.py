@@ -44,7 +44,7 @@ def rolls_of(equations: Sequence[Any]) -> dict[Any, Roll]:
 
 
 def _roll(equation: Any, producers: dict[Any, Any]) -> Roll | None:
-    parts = [None if type(v) is Literal else producers.get(v) for v in equation.invars]
+    parts: list[Any] = [None if type(v) is Literal else producers.get(v) for v in equation.invars]
     if len(parts) != 2 or any(part is None or part.primitive is not lax.slice_p for part in parts):
         return None
     (end, start), source, dim = parts, parts[0].invars[0], equation.params["dimension"]
