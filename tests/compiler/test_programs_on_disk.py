@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -369,6 +370,37 @@ def test_eight_processes_at_once(tmp_path: Path) -> None:
     for process in [start(modules, cache) for _ in range(8)]:
         assert facts(finish(process)[0]) == facts(plain)
     assert set(traces(run(modules, cache)[0]).values()) == {0}
+
+
+THREADS = """
+import threading
+F = [weft.jit(eval(f"lambda x: jnp.sin(x) * {n} + x")) for n in range(6)]
+f = F[0]
+def call(f):
+    threads = [threading.Thread(target=g, args=(X,)) for g in F]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    child = os.fork()
+    if child == 0:
+        os._exit(not np.array_equal(weft.jit(lambda x: x * 3 + 1)(X), X * 3 + 1))
+    assert os.waitpid(child, 0)[1] == 0
+    return [g(X) for g in F]
+"""
+
+
+def test_threads_forks_and_kills(tmp_path: Path) -> None:
+    modules, cache = write(tmp_path / "modules", {"threads": "import os\n" + THREADS}), tmp_path / "cache"
+    plain, _ = run(modules, None)
+    for tenths in (4, 7, 10):
+        process = start(modules, cache)
+        time.sleep(tenths / 10)
+        process.kill()
+        process.communicate()
+    for count in (None, 0):
+        answers, _ = run(modules, cache)
+        assert facts(answers) == facts(plain) and (count is None or answers["case_threads"][1] == count)
+    found = disk.DiskCache(str(cache), 1 << 28, bytes(16)).verify()
+    assert found.whole > 6 and not found.removed
 
 
 # in one process: caches are cleared, so that the next call finds what is on disk
