@@ -197,6 +197,10 @@ class JitState:
             own = self.own = module.startswith("weft.") and not module.startswith("weft.tour.")
         return own
 
+    def calls_own_only(self) -> bool:
+        """Whether it is weft's, and not what grad or vmap made of a function of the user's."""
+        return self.is_own() and not getattr(self.function, "__closure__", None)
+
     def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, None]:
         """For static arguments whose place depends on the length of the call."""
         return self.slow(args, kwargs)[0], None
@@ -263,7 +267,7 @@ class JitState:
         if config.read("no_tracing"):
             raise RuntimeError(f"re-tracing function {source_of(self.function)} for `jit`, but 'no_tracing' is set")
         flat, info, out = flat_function(self.function, prepared)
-        calls_back = not self.is_own() or any(callable(value) for _, value in prepared.call.statics)
+        calls_back = not self.calls_own_only() or any(callable(value) for _, value in prepared.call.statics)
         source = None if calls_back else source_info.capture(2)
         start = time.perf_counter()
         _active.keys.add(active)
@@ -296,8 +300,8 @@ class JitState:
         """The program of a call that this process need not trace, or the request under which to keep what it makes."""
         if tracing.is_tracing() or not persistent.usable():
             return None, None
-        if self.is_own() and not getattr(self.function, "__closure__", None):
-            return None, None  # not what grad or vmap made of the user's function
+        if self.calls_own_only():
+            return None, None
         record, key = self._place(prepared)
         if key in record.traces:
             return None, None

@@ -288,7 +288,7 @@ class ufunc(metaclass=_UfuncType):
         return loops.fori_loop(0, places.size, step, rearrange.ravel(array)).reshape(array.shape)
 
 
-def give_methods(jitted: Callable[..., Any], nin: int, identity: Any, **special: Callable[..., Any]) -> None:
+def give_methods(jitted: Callable[..., Any], nin: int, identity: Any, **special: Any) -> None:
     """Make a jitted function of weft.numpy a ufunc: calls stay its own, attributes lead to the methods."""
     methods = ufunc(jitted, nin, 1, identity=identity, call=jitted, **special)
     for name in _SHARED:
