@@ -117,6 +117,13 @@ def test_integer_bodies(shape: tuple[int, ...], dtype: Any, names: list[str]) ->
     assert_native_is_the_reference(loop(names, INTEGERS, 3), x)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("shape", SHAPES[1:])
+def test_bytes_are_divided_in_bodies_of_every_shape(shape: tuple[int, ...], dtype: Any) -> None:
+    x = jnp.asarray((np.arange(np.prod(shape)) * 37 % 101).reshape(shape).astype(dtype))
+    assert_native_is_the_reference(loop(["divided"], INTEGERS, 3), x)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_scalars_and_short_vectors_of_every_shape(shape: tuple[int, ...]) -> None:
     x = jnp.asarray(np.linspace(-1, 1, int(np.prod(shape)) or 1, dtype=np.float32).reshape(shape))

@@ -30,14 +30,15 @@ SMOOTH: dict[str, tuple[float, float]] = {
     "rem": (1.2, 1.8),
 }  # fmt: skip
 # Programs whose operands are no points of differentiability, or whose results differences cannot resolve: ties, bounds,
-# roundings, NaN fills, NotImplementedError. Values, or the class of error, are JAX's. So are those in 16 bits.
+# cases out of range, roundings, NaN fills, NotImplementedError. Values, or the class of error, are JAX's.
+# So are those in 16 bits.
 AS_JAX = {
     "sign-complex128", "clamp-complex128", "nextafter-float64", "round-0", "nextafter-0", "igamma_grad_a-0", "zeta-0",
     "polygamma-0", "igamma-0", "igamma-1", "igammac-0", "regularized_incomplete_beta-0",
     "regularized_incomplete_beta-1", "clamp-1", "clamp-2", "bitcast_convert_type-1", "convert_element_type-4",
     "reduce_precision-0", "reduce_precision-1", "reduce_precision-2", "stop_gradient-0", "gather-0", "gather-4",
     "gather-12", "gather-13", "scatter-6", "scatter-7", "scatter-mul-0", "scatter-mul-1", "scatter-mul-3",
-    "scatter-mul-4", "reduce_max-7", "reduce_min-7",
+    "scatter-mul-4", "reduce_max-7", "reduce_min-7", "select_n-3",
 }  # fmt: skip
 # Left out: promises that the program breaks (unique indices that are clipped together), whose result is anyone's.
 UNDEFINED = {"scatter-min-1", "scatter-max-1"}

@@ -42,7 +42,7 @@ def quotient(x: V, y: V, signed: bool) -> V:
         found = _short_quotient(x, y, signed, "double", 2.0**-51)
         return lanes.select(y.eq(-1), -x, found) if signed else found
     one = lanes.one_of(y)
-    if bits == 8 and one is not None:
+    if bits == 8 and one is not None and x.lanes.width > 2:
         return _byte_quotient(x, y, one, signed)
     widen = "sext" if signed else "zext"
     found = _short_quotient(x.cast(widen, "i32"), y.cast(widen, "i32"), True, "float", 2.0**-22)
