@@ -52,6 +52,13 @@ def test_calls_with_rules_have_jaxprs_of_their_own(monkeypatch: pytest.MonkeyPat
     assert np.allclose(weft.jit(function)(x), function(x))
 
 
+def test_cleared_caches_leave_no_old_program_of_a_custom_rule() -> None:
+    x = np.ones(3, np.float32)
+    before = traced(jnp.ldexp, x, np.arange(3))
+    weft.clear_caches()
+    assert traced(jnp.ldexp, x, np.arange(3)) == before
+
+
 def test_an_operand_that_is_given_twice() -> None:
     x, y = np.ones(3, np.float32), np.ones(3, np.float32)
     assert "add a a" in traced(lambda a, b: jnp.add(a, a), x, y)

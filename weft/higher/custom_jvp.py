@@ -14,6 +14,7 @@ import functools
 import inspect
 import operator
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -175,6 +176,8 @@ class custom_jvp:
         module = getattr(self, "__module__", None) or ""
         own = module.startswith("weft.") and not module.startswith("weft.tour.")
         self._programs: dict[Any, Any] | None = {} if own and not self.nondiff_argnums else None
+        if self._programs is not None:
+            _remembering.add(self)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -263,6 +266,16 @@ class custom_jvp:
         if programs is not None and len(programs) < _PROGRAMS_BOUND and not closed.consts and _is_flat(closed.jaxpr):
             programs[key] = (closed.jaxpr, out_tree)
         return program, captured, out_tree
+
+
+_remembering: weakref.WeakSet[custom_jvp] = weakref.WeakSet()
+
+
+def forget() -> None:
+    """Drop what was traced of weft's own functions (part of ``weft.clear_caches``): it names jaxprs that are gone."""
+    for function in _remembering:
+        if function._programs is not None:
+            function._programs.clear()
 
 
 def undifferentiated(function: Callable[..., Any], args: tuple[Any, ...], trace: Any, text: str) -> Any:
