@@ -313,6 +313,11 @@ def read(name: str) -> Any:
     return overlay[short] if short in overlay else _values[short]
 
 
+def version() -> int | None:
+    """A number that changes with every option of the process; None where this thread has options of its own."""
+    return None if _thread.overlay else _version
+
+
 def update(name: str, value: Any) -> None:
     """Set an option for the process (threads inside a context of the same option keep the context's value)."""
     global _version

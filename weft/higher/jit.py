@@ -97,6 +97,12 @@ class _Active(threading.local):
 _active = _Active()
 
 
+# where the trace of a call stands, what the function is beside equal ones, what those are called with, and the trace
+_Sought = tuple[
+    trace_cache.FunctionRecord, trace_cache.Key, identity.Identity | None, trace_cache.Key, trace_cache.Trace | None
+]
+
+
 class JitState:
     """The Python half of a jitted function."""
 
@@ -158,12 +164,16 @@ class JitState:
         if self.options.inline and tracing.is_tracing() and self.is_own():
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
-        stored, request = self._untraced(prepared)
-        if stored is not None:
-            compiled = next(iter(stored.compiled.values()))
-            return run(compiled, stored, prepared.leaves, prepared.avals), compiled.entry
+        sought = self._seek(prepared)
+        trace, request = sought[-1], None
+        if trace is None:
+            stored, request = self._untraced(prepared, sought)
+            if stored is not None:
+                compiled = next(iter(stored.compiled.values()))
+                return run(compiled, stored, prepared.leaves, prepared.avals), compiled.entry
         warned = errors.warnings_given()
-        trace = self.trace(prepared)
+        if trace is None:
+            trace = self._trace_unknown(prepared, sought)
         if tracing.is_tracing():
             return self.record_call(trace, prepared), None
         for leaf in prepared.leaves:
@@ -213,40 +223,46 @@ class JitState:
 
     # -- traces -------------------------------------------------------------------------------------------------------
 
-    def _place(self, prepared: Prepared) -> tuple[trace_cache.FunctionRecord, trace_cache.Key]:
-        """Where the trace of a call stands."""
+    def trace(self, prepared: Prepared) -> trace_cache.Trace:
+        """The trace of the function for these arguments: from the caches, or by running the function."""
+        sought = self._seek(prepared)
+        trace = sought[-1]
+        return self._trace_unknown(prepared, sought) if trace is None else trace
+
+    def _seek(self, prepared: Prepared) -> _Sought:
+        """What this process knows of a call: its trace, or the identity under which other functions may have one."""
         record = self.record
         if record is None:
             record = self.record = trace_cache.record_of(self.function)
-        statics = signature.static_key(prepared.call.statics)
-        return record, (prepared.in_tree, prepared.avals, statics, runtime.get_config_token())
-
-    def trace(self, prepared: Prepared) -> trace_cache.Trace:
-        """The trace of the function for these arguments: from the caches, or by running the function."""
-        record, key = self._place(prepared)
-        statics = prepared.call.statics
-        token = key[-1]
+        token = runtime.get_config_token()
+        key = (prepared.in_tree, prepared.avals, signature.static_key(prepared.call.statics), token)
         found = record.traces.get(key)
         if found is not None:
             found.found += 1
-            return found
-        who: identity.Identity | None = None
-        places: trace_cache.Key = ()
+            return record, key, None, (), found
         record.refusal = None
-        own = self.is_own()
-        if not own and config.read("share_equal_functions"):
-            where, values = zip(*statics, strict=True) if statics else ((), ())
-            answer = identity.identify(self.function, values, prepared.in_tree)
-            if isinstance(answer, identity.Identity):
-                who = answer
-                places = (prepared.in_tree, prepared.avals, where, token)
-                found = trace_cache.find_shared(who, places)
-                if found is not None:
-                    record.store(key, found)
-                    return found
-            else:
-                record.refusal = answer
-        if config.read("explain_cache_misses") and not own:
+        if self.is_own() or not config.read("share_equal_functions"):
+            return record, key, None, (), None
+        who, places = self._identify(prepared, token)
+        if isinstance(who, identity.Refusal):
+            record.refusal = who
+            return record, key, None, (), None
+        found = trace_cache.find_shared(who, places)
+        if found is not None:
+            record.store(key, found)
+        return record, key, who, places, found
+
+    def _identify(self, prepared: Prepared, token: Any) -> tuple[identity.Identity | identity.Refusal, trace_cache.Key]:
+        """What the function is, and what equal functions are called with."""
+        statics = prepared.call.statics
+        where, values = zip(*statics, strict=True) if statics else ((), ())
+        who = identity.identify(self.function, values, prepared.in_tree)
+        return who, (prepared.in_tree, prepared.avals, where, token)
+
+    def _trace_unknown(self, prepared: Prepared, sought: _Sought) -> trace_cache.Trace:
+        """A new trace, for this function and for those that are equal to it."""
+        record, key, who, places, _ = sought
+        if config.read("explain_cache_misses") and not self.is_own():
             misses.report(self.function, record, key, prepared.call, who)
         found = self._trace_anew(prepared, key)
         if not trace_cache.holds_tracers(found.closed):
@@ -296,30 +312,25 @@ class JitState:
 
     # -- programs on disk ---------------------------------------------------------------------------------------------
 
-    def _untraced(self, prepared: Prepared) -> tuple[trace_cache.Stored | None, persistent.Request | None]:
+    def _untraced(
+        self, prepared: Prepared, sought: _Sought
+    ) -> tuple[trace_cache.Stored | None, persistent.Request | None]:
         """The program of a call that this process need not trace, or the request under which to keep what it makes."""
-        if tracing.is_tracing() or not persistent.usable():
+        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only():
             return None, None
-        if self.calls_own_only():
-            return None, None
-        record, key = self._place(prepared)
-        if key in record.traces:
-            return None, None
+        record, key, who, places, _ = sought
         code = (self.donated(prepared), self.options.keep_unused)
         found = record.stored.get((*key, code))
         if found is not None:
             found.found += 1
             return found, None
-        where, values = zip(*prepared.call.statics, strict=True) if prepared.call.statics else ((), ())
-        who = identity.identify(self.function, values, prepared.in_tree)
-        if isinstance(who, identity.Refusal) or any(isinstance(leaf, Tracer) for leaf in prepared.leaves):
-            return None, None
-        places = (prepared.in_tree, prepared.avals, where, key[-1])
-        if trace_cache.find_shared(who, places) is not None:
+        if who is None and self.is_own():  # what grad or vmap made of a function
+            who, places = self._identify(prepared, key[-1])
+        if not isinstance(who, identity.Identity) or any(isinstance(leaf, Tracer) for leaf in prepared.leaves):
             return None, None
         found = trace_cache.find_program(who, (*places, code))
         if found is None:
-            request = persistent.request(who, prepared.in_tree, prepared.avals, (where, *code))
+            request = persistent.request(who, prepared.in_tree, prepared.avals, (places[2], *code))
             found = self._from_disk(request, prepared, code, who.codes) if request is not None else None
             if found is None:
                 return None, request

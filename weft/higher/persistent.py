@@ -21,6 +21,7 @@ MOST_REQUESTS = 16  # of the functions of one code object
 MOST_CAPTURED_BYTES = 1 << 20  # a millisecond to read
 # options under which a program must be traced: somebody wants to see the stages, or a check runs while tracing
 _TRACED = ("check", "check_tracer_leaks", "debug_infs", "debug_nans", "dump", "enable_checks", "show", "skip")
+_known: tuple[int | None, bool] = (None, False)  # the version of the options, and whether they allow it
 _asked: dict[int, tuple[CodeType, int]] = {}  # how often, by the id of the code object
 _ASKED_LIMIT = 4096
 _hooks: dict[str, Callable[..., Any]] = {}
@@ -41,6 +42,14 @@ def install(find: Callable[..., Any], keep: Callable[..., Any]) -> None:
 
 def usable() -> bool:
     """Whether programs may come from disk under the options of this thread."""
+    global _known
+    version = config.version()
+    if version is None or version != _known[0]:
+        _known = version, _options_allow()
+    return _known[1]
+
+
+def _options_allow() -> bool:
     read = config.read
     wanted = read("cache") and read("cache_programs") and read("share_equal_functions")
     return wanted and read("numpy_rank_promotion") != "warn" and not any(map(read, _TRACED))
