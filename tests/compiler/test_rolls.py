@@ -99,3 +99,22 @@ def test_steps_of_a_loop_and_mapped_and_differentiated_ones() -> None:
         np.testing.assert_array_equal(np.asarray(found[k]), expected)
     gradient = weft.grad(lambda u: (around(u, jnp.roll) * u[::-1]).sum())(u[0])
     np.testing.assert_array_equal(np.asarray(gradient), around(u[0][::-1], np.roll) + around(u[0], np.roll)[::-1])
+
+
+def test_long_chains_behind_a_roll_and_many_rolls_of_rolls_compile() -> None:
+    def chain(u: Any, roll: Any) -> Any:
+        v = roll(u, 1)
+        for _ in range(1500):
+            v = -v + u
+        return v
+
+    def rolled(u: Any, roll: Any) -> Any:
+        v = u
+        for _ in range(600):
+            v = roll(v, 1)
+        return v + u
+
+    u = np.arange(20_000, dtype=np.float32)
+    for function in (chain, rolled):
+        found = weft.jit(lambda u, function=function: function(u, jnp.roll))(u)
+        np.testing.assert_array_equal(np.asarray(found), function(u, np.roll))

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import operations as lax
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.record import NamedTuple
 
 LEAST_SIZE = 1 << 14  # smaller arrays would rather have fewer kernels
 MOST_REGIONS = 27
 MOST_EQUATIONS = 512  # of all regions of a result
+MOST_INNER = 128  # computed where they are read, of a result; by recursion, which a longer chain would exhaust
+MOST_NESTED = 16  # rolls of rolls
 LEAST_SHARE = 0.75  # of the elements, in the largest region
 
 
@@ -39,7 +43,13 @@ def rolls_of(equations: Sequence[Any]) -> dict[Any, Roll]:
     producers = {out: equation for equation in equations for out in equation.outvars}
     read = {v for e in equations if isinstance(e.primitive.kind, kinds.Elementwise)
             for v in e.invars if type(v) is not Literal}  # fmt: skip
-    found = {equation.outvars[0]: roll for equation in joined if (roll := _roll(equation, producers)) is not None}
+    found: dict[Any, Roll] = {}
+    depth: Counter[Any] = Counter()  # of rolled arrays; others have none
+    for equation in joined:
+        roll = _roll(equation, producers)
+        if roll is not None and depth[roll.source] < MOST_NESTED:
+            found[equation.outvars[0]] = roll
+            depth[equation.outvars[0]] = depth[roll.source] + 1
     return found if any(out in read for out in found) else {}
 
 
@@ -64,28 +74,34 @@ def by_regions(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
         return equations
     simple = {out: e for e in equations if isinstance(e.primitive.kind, kinds.Elementwise) for out in e.outvars
               if len(e.outvars) == 1 and all(v.aval.shape in ((), out.aval.shape) for v in e.invars)}  # fmt: skip
-    regions = _Regions(rolls, _inner(equations, simple, outvars))
+    inner, sizes = _inner(equations, simple, outvars)
+    regions = _Regions(rolls, inner)
     result: list[Any] = []
     for equation in equations:
         out = equation.outvars[0] if equation.outvars else None
-        made = regions.assembled(equation) if out in simple and out not in regions.inner else None
+        ends = out in simple and out not in inner and sizes[out] <= MOST_INNER
+        made = regions.assembled(equation) if ends else None
         result += [equation] if made is None else made
     return result
 
 
-def _inner(equations: Sequence[Any], simple: dict[Any, Any], outvars: Sequence[Any]) -> dict[Any, Any]:
-    """The elementwise equations all of whose readers are elementwise too, and lead to one result."""
+def _inner(
+    equations: Sequence[Any], simple: dict[Any, Any], outvars: Sequence[Any]
+) -> tuple[dict[Any, Any], Counter[Any]]:
+    """The elementwise equations all of whose readers are elementwise too and lead to one result; how many, by it."""
     ends: dict[Any, set[Any]] = {v: {v} for v in outvars if type(v) is not Literal}  # variable -> where it leads
     inner: dict[Any, Any] = {}
+    sizes: Counter[Any] = Counter()
     for equation in reversed(equations):
         out = equation.outvars[0] if equation.outvars else None
         led = {out}
         if out in simple and len(ends.get(out, ())) == 1 and ends[out] != {out}:
             inner[out], led = equation, ends[out]
+            sizes.update(led)
         for v in equation.invars:
             if type(v) is not Literal:
                 ends.setdefault(v, set()).update(led if out in simple else {v})
-    return inner
+    return inner, sizes
 
 
 class _Regions:
