@@ -18,6 +18,20 @@ GO_ON = np.zeros(1, np.int32)  # what kernels read to know whether they are to s
 _kept = []
 
 
+def guarded(count: int, dtype: np.dtype | type, at_end: bool) -> np.ndarray:
+    """An array inside readable pages between two unreadable ones."""
+    page = mmap.PAGESIZE
+    memory = mmap.mmap(-1, 6 * page)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    _kept.append(memory)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for outer in (0, 5):
+        assert libc.mprotect(ctypes.c_void_p(base + outer * page), page, 0) == 0
+    size = count * np.dtype(dtype).itemsize
+    start = 5 * page - size if at_end else page
+    return np.frombuffer(memory, dtype, count, start)
+
+
 def load(nest: ir.Nest, on: target.Target = HOST):
     """A callable (operands, params, the six numbers of the range, scratch) and the compiled object."""
     compiled = compiling.compile_nest(nest, on)

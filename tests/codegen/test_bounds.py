@@ -17,29 +17,14 @@ from weft import target
 NAMES = [t.name for t in target.TARGETS.values() if t.triple == HOST.triple and t.lanes <= HOST.lanes]
 
 PROGRAM = """
-    import ctypes, mmap, sys
+    import sys
     import numpy as np
-    from tests.codegen.running import load, map_nest, elementwise
+    from tests.codegen.running import guarded, load, map_nest, elementwise
     from tests.codegen.test_nests import P, R, apply, nest, operand, phase_sum, ADD
     from weft import target
     from weft.loops import ir
 
     on = target.named(sys.argv[1])
-    libc = ctypes.CDLL(None, use_errno=True)
-    PAGE = mmap.PAGESIZE
-    kept = []
-
-    def guarded(count, dtype, at_end):
-        '''An array inside one readable page between two unreadable ones.'''
-        memory = mmap.mmap(-1, 6 * PAGE)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        kept.append(memory)
-        for page in (0, 5):
-            assert libc.mprotect(ctypes.c_void_p(base + page * PAGE), PAGE, 0) == 0
-        size = count * np.dtype(dtype).itemsize
-        start = 5 * PAGE - size if at_end else PAGE
-        return np.frombuffer(memory, dtype, count, start)
-
     for dtype in (np.float32, np.float64, np.int8, np.uint16, np.complex64, np.complex128, np.bool_, np.float16):
         dtype = np.dtype(dtype)
         scalar = (lambda e, x: e.not_(x)) if dtype == np.bool_ else (lambda e, x: e.add(x, x))

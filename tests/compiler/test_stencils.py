@@ -100,30 +100,15 @@ def test_rows_that_share_nothing_stay_alone(function: Any) -> None:
 
 
 PROGRAM = """
-    import ctypes, dataclasses, mmap, sys
+    import dataclasses, sys
     import numpy as np
     import weft
-    from tests.codegen.running import load
+    from tests.codegen.running import guarded, load
     from tests.compiler import ladder
     from tests.compiler.test_stencils import box, cross
     from weft import target
 
     on = target.named(sys.argv[1])
-    libc = ctypes.CDLL(None, use_errno=True)
-    PAGE = mmap.PAGESIZE
-    kept = []
-
-    def guarded(count, dtype, at_end):
-        '''An array inside one readable page between two unreadable ones.'''
-        memory = mmap.mmap(-1, 6 * PAGE)
-        base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-        kept.append(memory)
-        for page in (0, 5):
-            assert libc.mprotect(ctypes.c_void_p(base + page * PAGE), PAGE, 0) == 0
-        size = count * np.dtype(dtype).itemsize
-        start = 5 * PAGE - size if at_end else PAGE
-        return np.frombuffer(memory, dtype, count, start)
-
     weft.config.update("enable_x64", True)
     for function in (cross, box):
         for dtype in (np.float32, np.float64, np.int8):

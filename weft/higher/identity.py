@@ -134,7 +134,7 @@ def _is_of_weft(function: Any) -> bool:
     return name.startswith("weft.") and getattr(sys.modules.get(name), "__dict__", None) is function.__globals__
 
 
-def library_value(number: int) -> Any:
+def known_library(number: int) -> Any:
     """What the key ("library", number) stands for."""
     return _library[number]
 

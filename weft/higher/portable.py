@@ -124,7 +124,7 @@ def _plain(key: Any, named: Named) -> Any:
 
 def _library(key: Any, named: Named) -> Any:
     """A function or type of a library: where it stands under its own name."""
-    value = identity.library_value(key[1])
+    value = identity.known_library(key[1])
     name = getattr(value, "__name__", "")
     for module in identity.homes(value):
         if getattr(sys.modules.get(module), "__dict__", {}).get(name) is value:
