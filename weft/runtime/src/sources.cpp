@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <new>
 #include <string>
 #include <vector>
 
@@ -60,24 +59,20 @@ bool walk(int handle, const std::string& above, std::vector<Stamp>* found) {
 PyObject* py_source_stamps(PyObject*, PyObject* root) {
   const char* path = PyUnicode_AsUTF8(root);
   if (path == nullptr) return nullptr;
-  try {
-    std::vector<Stamp> found;
-    int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (handle < 0 || !walk(handle, "", &found)) return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, root);
-    Ref list = steal(PyList_New(Py_ssize_t(found.size())));
-    for (size_t i = 0; list && i < found.size(); ++i) {
-      PyObject* item = Py_BuildValue("(sLL)", found[i].name.c_str(), found[i].nbytes, found[i].changed_ns);
-      if (item == nullptr) return nullptr;
-      PyList_SET_ITEM(list.get(), Py_ssize_t(i), item);
-    }
-    return list.release();
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
+  std::vector<Stamp> found;
+  int handle = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (handle < 0 || !walk(handle, "", &found)) return PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, root);
+  Ref list = steal(PyList_New(Py_ssize_t(found.size())));
+  for (size_t i = 0; list && i < found.size(); ++i) {
+    PyObject* item = Py_BuildValue("(sLL)", found[i].name.c_str(), found[i].nbytes, found[i].changed_ns);
+    if (item == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), Py_ssize_t(i), item);
   }
+  return list.release();
 }
 
 PyMethodDef kMethods[] = {
-    {"source_stamps", py_source_stamps, METH_O,
+    {"source_stamps", entry_point<py_source_stamps>, METH_O,
      "source_stamps(folder) -> [(relative name, bytes, time of change in ns)] of every .py file below a folder, in no "
      "order. Raises OSError."},
     {nullptr, nullptr, 0, nullptr},
