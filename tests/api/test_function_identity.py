@@ -22,6 +22,7 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import tree_util
+from weft.higher import jit
 
 X = wnp.arange(3.0)
 
@@ -98,8 +99,8 @@ def test_equal_values_share(first: Any, second: Any) -> None:
 @pytest.mark.parametrize(("first", "second"), CHANGED_VALUES, ids=name_of)
 def test_changed_closure_values_do_not(first: Any, second: Any) -> None:
     weft.clear_caches()
-    assert traces(closure(first)) == 1
-    assert traces(closure(second)) == 1
+    assert [traces(closure(first)) for _ in range(3)] == [1, 0, 0]  # found by identity, then by the call before
+    assert [traces(closure(second)) for _ in range(3)] == [1, 0, 0]
     assert traces(closure(first)) == 0
 
 
@@ -518,15 +519,75 @@ def test_sharing_can_be_turned_off() -> None:
         assert traces(closure(21)) == 1
     finally:
         weft.config.share_equal_functions = True
-    assert traces(closure(21)) == 1
-    assert traces(closure(21)) == 0
+    assert [traces(closure(21)) for _ in range(3)] == [1, 0, 0]
+    with weft.share_equal_functions(False):
+        assert traces(closure(21)) == 1
+    weft.config.share_equal_functions = False
+    try:
+        assert traces(closure(21)) == 1
+    finally:
+        weft.config.share_equal_functions = True
 
 
-def test_clearing_one_function_clears_what_it_shares() -> None:
-    jitted = weft.jit(closure(31))
-    jitted(X)
+@pytest.mark.parametrize("calls", [1, 3])
+def test_clearing_one_function_clears_what_it_shares(calls: int) -> None:
+    for _ in range(calls):
+        jitted = weft.jit(closure(31))
+        jitted(X)
     jitted.clear_cache()
     assert traces(closure(31)) == 1
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [X, 3, 2.5, 1j, True, np.arange(3, dtype="int16"), np.float16(2), np.arange(6.0)[::2], [X, (2, {"a": X})]],
+    ids=name_of,
+)  # fmt: skip
+def test_equal_functions_after_the_second_run_what_those_ran(argument: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Any:
+        return weft.jit(lambda tree: weft.tree.map(lambda x: x * 2, tree))
+
+    first = make()(argument)
+    make()(argument)
+    monkeypatch.setattr(jit.JitState, "_seek", lambda *_: pytest.fail("looked for a trace"))
+    jitted = make()
+    for found in (jitted(argument), jitted(argument)):
+        assert weft.tree.structure(found) == weft.tree.structure(first)
+        for one, other in zip(weft.tree.leaves(found), weft.tree.leaves(first), strict=True):
+            np.testing.assert_array_equal(one, other)
+            assert (one.dtype, one.weak_type) == (other.dtype, other.weak_type)
+    assert (jitted.cache_info().hits, jitted.cache_info().traces) == (1, 0)
+
+
+def test_options_count_for_calls_that_equal_functions_answered() -> None:
+    def call(x: Any) -> Any:
+        return weft.jit(lambda x: wnp.log(x) * 1.5)(x)
+
+    for _ in range(3):
+        assert wnp.isnan(call(-1.0))
+    with weft.debug_nans(True), pytest.raises(FloatingPointError):
+        call(-1.0)
+    with weft.enable_x64(True):
+        assert call(2.0).dtype == np.float64
+    with weft.disable_jit():
+        assert call(np.float32(1)) == 0
+    assert call(1).dtype == np.float32
+    with pytest.raises(OverflowError):
+        call(2**40)
+
+
+def test_a_program_that_left_the_caches_answers_no_equal_function() -> None:
+    def make() -> Any:
+        return weft.jit(closure(41))
+
+    jitted = [make() for _ in range(3)]
+    for function in jitted:
+        function(X)
+    found = jitted[0]._state.record.traces
+    for trace in list(found.values()):
+        trace.drop()
+    del function, trace, found
+    assert traces(closure(41)) == 1
 
 
 def _helper(x):

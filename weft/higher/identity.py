@@ -208,11 +208,11 @@ class _Snapshot:
     def function(self, function: Any, label: str, called: bool = False) -> Any:
         """The key of a Python function: its code, and everything the code reads."""
         if not self.seen:
-            remembered = _remembered.get(id(function.__code__))
-            if remembered is not None and remembered.holds(function, called):
-                self.kept, self.opaque, self.loose = list(remembered.kept), remembered.opaque, remembered.loose
+            known = _remembered.get(id(function.__code__))
+            if known is not None and known.holds(function, called):
+                self.kept, self.opaque, self.loose = list(known.kept), known.opaque, known.loose
                 self.seen[id(function)] = 0
-                return remembered.key
+                return known.key
         if _library.get(id(function)) is function or is_library(function):
             return ("library", id(function))
         if function.__closure__ and _is_of_weft(function):
@@ -489,16 +489,24 @@ def forget() -> None:
     _remembered.clear()
 
 
+def remembered(function: Any) -> Identity | None:
+    """The identity of ``function`` without static values, if a walk over what it reads is not needed."""
+    bare = type(function) is functools.partial and not function.args and not function.keywords
+    inner = function.func if bare else function
+    known = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
+    if known is None:
+        return None
+    found = known.partial if bare else known.identity
+    return found if found is not None and known.holds(inner, True) else None
+
+
 def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity | Refusal:
     """The identity of ``function`` applied to static values and arguments of structure ``in_tree``, or why not."""
     kind = type(function)
     if not statics and is_plain_tree(in_tree):
-        bare = kind is functools.partial and not function.args and not function.keywords
-        inner = function.func if bare else function
-        remembered = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
-        known = None if remembered is None else remembered.partial if bare else remembered.identity
-        if remembered is not None and known is not None and remembered.holds(inner, True):
-            return known
+        found = remembered(function)
+        if found is not None:
+            return found
     snapshot = _Snapshot()
     try:
         if not is_plain_tree(in_tree):
@@ -514,11 +522,11 @@ def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity 
     found = Identity((key, values), snapshot.arrays, tuple(snapshot.kept))
     if not statics:
         inner = function.func if kind is functools.partial and not function.args and not function.keywords else function
-        remembered = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
-        if remembered is not None and inner is function and remembered.key is key:
-            remembered.identity = found
-        elif remembered is not None and inner is not function and remembered.key is key[1]:
-            remembered.partial = found
+        known = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
+        if known is not None and inner is function and known.key is key:
+            known.identity = found
+        elif known is not None and inner is not function and known.key is key[1]:
+            known.partial = found
     return found
 
 

@@ -23,6 +23,7 @@ Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
 
 _TRACES_PER_FUNCTION = 4096  # as many as the native table has signatures
 _SHARED_TRACES = 1 << 16
+_ENTRIES = 1 << 12
 _TRACE_BYTES, _EQUATION_BYTES = 4500, 850  # measured: a trace with its dispatch entry, each equation
 
 
@@ -220,6 +221,7 @@ class _SharedTraces:
     def __init__(self) -> None:
         self.traces: OrderedDict[Any, _Shared] = OrderedDict()
         self.stored: dict[Any, Stored] = {}
+        self.entries: dict[Key, weakref.ref[Any]] = {}
 
     def drop(self, place: Any, result: Result) -> None:
         held = self.traces.get(place)
@@ -256,6 +258,19 @@ def share_program(identity: Identity, key: Key, stored: Stored) -> None:
     stored.placed(_level, (identity.key, key))
 
 
+def find_call(call: Key) -> Any:
+    """The dispatch entry with which ``call``, an identity with the types and options of a call, was answered before."""
+    reference = _level.entries.get(call)
+    return None if reference is None else reference()
+
+
+def share_call(call: Key, entry: Any) -> None:
+    """Answer equal calls by ``entry`` while its program is in the caches."""
+    if len(_level.entries) >= _ENTRIES:
+        _level.entries.clear()
+    _level.entries[call] = weakref.ref(entry)
+
+
 def share(identity: Identity, key: Key, trace: Trace) -> None:
     """Let equal functions find ``trace``."""
     place = (identity.key, key)
@@ -280,6 +295,7 @@ def forget_shared() -> None:
     """Drop the second level, so that a cleared function is traced anew."""
     _shared.clear()
     _level.stored.clear()
+    _level.entries.clear()
 
 
 def forget() -> None:

@@ -243,7 +243,7 @@ class JitFunction:
     hits: int
     def __init__(
         self,
-        slow: Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, CacheEntry | None]],
+        slow: Callable[[tuple[Any, ...], dict[str, Any], bool], tuple[Any, CacheEntry | None] | CacheEntry],
         static_argnums: tuple[int, ...] = (),
         static_argnames: tuple[str, ...] = (),
     ) -> None: ...

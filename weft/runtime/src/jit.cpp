@@ -5,29 +5,16 @@
 #include <new>
 
 #include "module.h"
-#include "numpy_api.h"
+#include "operands.h"
 
 namespace weft {
 
 PyTypeObject* JitFunctionType = nullptr;
 
-// Counted by hand; released with the GIL held.
-struct Entry {
-  uint64_t hash;
-  std::vector<uint64_t> tokens;
-  std::vector<PyObject*> owned;     // every object whose address is in tokens
-  std::vector<PyObject*> compared;  // owned
-  std::vector<uint32_t> order;      // leaf of the signature for each input after the constants
-  CacheEntry* cached = nullptr;     // owned
-  uint64_t age = 0;
-  int references = 1;
-};
-
 namespace {
 
 constexpr uint32_t kMaxEntries = 4096;
 constexpr uint32_t kFirstSlots = 16;
-constexpr uint32_t kStackOperands = 96;
 constexpr uint32_t kStackOutputs = 96;
 
 constexpr uint64_t kFollowDefault = ~uint64_t{0};
@@ -184,197 +171,6 @@ void table_clear(JitFunction* self) {
   if (old != empty) std::free(old);
 }
 
-// ---- operands
-
-union alignas(16) ScalarBytes {
-  char bytes[16];
-  uint8_t u8;
-  int8_t i8;
-  int16_t i16;
-  uint16_t u16;
-  int32_t i32;
-  uint32_t u32;
-  int64_t i64;
-  uint64_t u64;
-  float f32[2];
-  double f64[2];
-};
-
-template <class T>
-bool put_integer(long long value, T* out) {
-  *out = T(value);
-  return (std::is_signed_v<T> || value >= 0) && static_cast<long long>(*out) == value;
-}
-
-bool put_number(double re, double im, int type, ScalarBytes* out) {
-  switch (type) {
-    case NPY_FLOAT: out->f32[0] = float(re); return true;
-    case NPY_DOUBLE: out->f64[0] = re; return true;
-    case NPY_CFLOAT:
-      out->f32[0] = float(re);
-      out->f32[1] = float(im);
-      return true;
-    case NPY_CDOUBLE:
-      out->f64[0] = re;
-      out->f64[1] = im;
-      return true;
-    default: return false;
-  }
-}
-
-// The dtype a Python scalar has when the program does not say: 32 bits.
-int default_type(LeafKind kind) {
-  return kind == LeafKind::boolean   ? NPY_BOOL
-         : kind == LeafKind::integer ? NPY_INT32
-         : kind == LeafKind::real    ? NPY_FLOAT
-                                     : NPY_CFLOAT;
-}
-
-// Converts a Python scalar to the program's dtype; false if that is not exact enough (an int out of range).
-bool put_scalar(const Leaf& leaf, const ShapedArray* aval, ScalarBytes* out) {
-  int type = aval != nullptr ? aval->type_number : default_type(leaf.kind);
-  if (leaf.kind == LeafKind::boolean) {
-    out->u8 = leaf.object == Py_True;
-    return type == NPY_BOOL;
-  }
-  if (leaf.kind == LeafKind::real) return put_number(PyFloat_AS_DOUBLE(leaf.object), 0, type, out);
-  if (leaf.kind == LeafKind::complex) {
-    Py_complex value = PyComplex_AsCComplex(leaf.object);
-    return (type == NPY_CFLOAT || type == NPY_CDOUBLE) && put_number(value.real, value.imag, type, out);
-  }
-  int overflow;
-  long long value = PyLong_AsLongLongAndOverflow(leaf.object, &overflow);
-  if (overflow != 0) return false;
-  switch (type) {
-    case NPY_INT8: return put_integer(value, &out->i8);
-    case NPY_INT16: return put_integer(value, &out->i16);
-    case NPY_INT32: return put_integer(value, &out->i32);
-    case NPY_INT64: return put_integer(value, &out->i64);
-    case NPY_UINT8: return put_integer(value, &out->u8);
-    case NPY_UINT16: return put_integer(value, &out->u16);
-    case NPY_UINT32: return put_integer(value, &out->u32);
-    case NPY_UINT64: return put_integer(value, &out->u64);
-    default: return put_number(double(value), 0, type, out);
-  }
-}
-
-// Owned buffer with the elements of a NumPy array or scalar in the program's dtype; nullptr: slow path, or error set.
-Buffer* copy_numpy(const Leaf& leaf, const ShapedArray* aval) {
-  if (aval == nullptr || aval->type_number == kExtendedType) return nullptr;
-  Ref array = leaf.kind == LeafKind::ndarray ? borrow(leaf.object) : steal(PyArray_FromScalar(leaf.object, nullptr));
-  if (!array) return nullptr;
-  PyArrayObject* source = reinterpret_cast<PyArrayObject*>(array.get());
-  if (PyArray_NDIM(source) != aval->ndim) return nullptr;
-  for (int d = 0; d < aval->ndim; ++d)
-    if (PyArray_DIM(source, d) != aval->extents[d]) return nullptr;
-  Buffer* buffer = buffer_allocate(aval->nbytes);
-  if (buffer == nullptr) {
-    set_memory_error(aval->nbytes);
-    return nullptr;
-  }
-  if (PyArray_TYPE(source) == aval->type_number && PyArray_ISCARRAY_RO(source)) {
-    std::memcpy(buffer->data, PyArray_DATA(source), size_t(aval->nbytes));
-    return buffer;
-  }
-  PyArray_Descr* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(aval->dtype));
-  npy_intp extents[kMaxRank];
-  for (int d = 0; d < aval->ndim; ++d) extents[d] = aval->extents[d];
-  Ref target = steal(PyArray_NewFromDescr(&PyArray_Type, descr, aval->ndim, extents, nullptr, buffer->data,
-                                          NPY_ARRAY_CARRAY, nullptr));
-  if (target && PyArray_CopyInto(reinterpret_cast<PyArrayObject*>(target.get()), source) == 0) return buffer;
-  buffer_release(buffer);
-  return nullptr;
-}
-
-// The operands of one call; owns what had to be made for it.
-class Operands {
- public:
-  explicit Operands(uint32_t count) : count_(count) {
-    if (count > kStackOperands) {
-      operands_ = new Operand[count];
-      scalars_ = new ScalarBytes[count];
-      donated_ = new bool[count];
-    }
-  }
-  ~Operands() {
-    for (Buffer* buffer : owned_) buffer_release(buffer);
-    if (operands_ != stack_) {
-      delete[] operands_;
-      delete[] scalars_;
-      delete[] donated_;
-    }
-  }
-  Operands(const Operands&) = delete;
-  Operands& operator=(const Operands&) = delete;
-
-  // 1: ready; 0: take the slow path; -1: error set.
-  int gather(const Entry* entry, Signature& signature) {
-    const CacheEntry* cached = entry->cached;
-    const Plan& plan = *cached->executable->plan;
-    uint32_t n_consts = uint32_t(cached->consts->size());
-    const auto& leaves = signature.leaves();
-    // NumPy first: its conversions may run Python code, after which arrays are looked at for the first time.
-    for (uint32_t i = n_consts; i < count_; ++i) {
-      const Leaf& leaf = leaves[entry->order[i - n_consts]];
-      if (leaf.kind < LeafKind::ndarray) continue;
-      signature.retain();
-      Buffer* buffer = copy_numpy(leaf, plan.in_avals.empty() ? nullptr : plan.in_avals[i]);
-      if (buffer == nullptr) return PyErr_Occurred() ? -1 : 0;
-      owned_.push_back(buffer);
-      operands_[i] = {buffer->data, buffer};
-    }
-    for (uint32_t i = 0; i < n_consts; ++i) {
-      Array* array = (*cached->consts)[i];
-      if (array->buffer == nullptr) {
-        set_deleted_error(array);
-        return -1;
-      }
-      operands_[i] = {array->buffer->data, array->buffer};
-    }
-    for (uint32_t i = n_consts; i < count_; ++i) {
-      const Leaf& leaf = leaves[entry->order[i - n_consts]];
-      if (leaf.kind == LeafKind::array) {
-        Array* array = reinterpret_cast<Array*>(leaf.object);
-        if (array->buffer == nullptr) {
-          set_deleted_error(array);
-          return -1;
-        }
-        operands_[i] = {array->buffer->data, array->buffer};
-      } else if (leaf.kind < LeafKind::ndarray) {
-        if (!put_scalar(leaf, plan.in_avals.empty() ? nullptr : plan.in_avals[i], &scalars_[i])) return 0;
-        operands_[i] = {scalars_[i].bytes, nullptr};
-      }
-    }
-    return 1;
-  }
-
-  // Takes the buffers of donated Arrays, which are deleted from now on.
-  void donate(const Entry* entry, const Signature& signature) {
-    uint32_t n_consts = uint32_t(entry->cached->consts->size());
-    for (uint32_t i = 0; i < count_; ++i) donated_[i] = i >= n_consts && (*entry->cached->donated)[i - n_consts];
-    for (uint32_t i = n_consts; i < count_; ++i) {
-      const Leaf& leaf = signature.leaves()[entry->order[i - n_consts]];
-      if (donated_[i] && leaf.kind == LeafKind::array) donation_.take(reinterpret_cast<Array*>(leaf.object));
-    }
-  }
-
-  void give_back() { donation_.give_back(); }
-
-  const Operand* data() const { return operands_; }
-  const bool* donated() const { return donated_; }
-
- private:
-  uint32_t count_;
-  Operand stack_[kStackOperands];
-  ScalarBytes scalar_stack_[kStackOperands];
-  bool donated_stack_[kStackOperands];
-  Operand* operands_ = stack_;
-  ScalarBytes* scalars_ = scalar_stack_;
-  bool* donated_ = donated_stack_;
-  std::vector<Buffer*> owned_;
-  Donation donation_;
-};
-
 // ---- results
 
 // Wraps the output buffers (stolen) and puts them into the result's structure.
@@ -477,20 +273,22 @@ void filter_traceback() {
   PyErr_Restore(type, value, traceback);
 }
 
-Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program alone.
+Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool runs) {
   Ref positional = steal(PyTuple_New(count));
   Ref named = steal(PyDict_New());
   if (!positional || !named) return Ref();
   for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
   for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i)
     if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(keywords, i), args[count + i]) < 0) return Ref();
-  PyObject* arguments[] = {positional.get(), named.get()};
+  PyObject* arguments[] = {positional.get(), named.get(), runs ? Py_True : Py_False};
   Ref slow = borrow(self->slow);
-  Ref answer = steal(PyObject_Vectorcall(slow.get(), arguments, 2, nullptr));
+  Ref answer = steal(PyObject_Vectorcall(slow.get(), arguments, 3, nullptr));
   if (!answer) {
     filter_traceback();
     return Ref();
   }
+  if (runs && Py_TYPE(answer.get()) == CacheEntryType) return answer;
   if (!PyTuple_Check(answer.get()) || PyTuple_GET_SIZE(answer.get()) != 2) {
     PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, entry or None)");
     return Ref();
@@ -506,19 +304,8 @@ bool clear_ordinary_error() {
   return true;
 }
 
-PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool installable) {
-  Signature signature;  // of its own: it also owns every object whose address it holds
-  std::vector<uint32_t> canonical;
-  installable = installable && signature.write(*self->names, config_token(), args, count, keywords, true) &&
-                canonical_order(*self->names, args, count, keywords, &canonical);
-  if (!clear_ordinary_error()) return nullptr;
-  if (installable) signature.retain();
-  Ref answer = call_slow(self, args, count, keywords);
-  if (!answer) return nullptr;
-  PyObject* cached = PyTuple_GET_ITEM(answer.get(), 1);
-  PyObject* result = Py_NewRef(PyTuple_GET_ITEM(answer.get(), 0));
-  if (cached == Py_None || !installable) return result;
-  Ref owner = steal(result);
+// Puts a program under the signature of a call; a reference to its entry, or nullptr with an error set.
+Entry* install(JitFunction* self, Signature& signature, const std::vector<uint32_t>& canonical, PyObject* cached) {
   if (Py_TYPE(cached) != CacheEntryType) {
     PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, CacheEntry or None)");
     return nullptr;
@@ -535,8 +322,37 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
     entry_release(entry);
     return nullptr;
   }
-  if (!table_install(self, signature, entry)) return nullptr;
-  return owner.release();
+  ++entry->references;
+  if (table_install(self, signature, entry)) return entry;
+  entry_release(entry);
+  return nullptr;
+}
+
+PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool installable) {
+  Signature signature;  // of its own: it also owns every object whose address it holds
+  std::vector<uint32_t> canonical;
+  installable = installable && signature.write(*self->names, config_token(), args, count, keywords, true) &&
+                canonical_order(*self->names, args, count, keywords, &canonical);
+  if (!clear_ordinary_error()) return nullptr;
+  if (installable) signature.retain();
+  Ref answer = call_slow(self, args, count, keywords, installable);
+  if (!answer) return nullptr;
+  if (Py_TYPE(answer.get()) == CacheEntryType) {
+    Entry* entry = install(self, signature, canonical, answer.get());
+    if (entry == nullptr) return nullptr;
+    bool handled;
+    PyObject* result = call_cached(entry, signature, &handled);
+    entry_release(entry);
+    if (handled) return result;
+    if (!clear_ordinary_error()) return nullptr;
+    answer = call_slow(self, args, count, keywords, false);  // an argument is to be converted in Python
+    if (!answer) return nullptr;
+  } else if (PyObject* cached = PyTuple_GET_ITEM(answer.get(), 1); cached != Py_None && installable) {
+    Entry* entry = install(self, signature, canonical, cached);
+    if (entry == nullptr) return nullptr;
+    entry_release(entry);
+  }
+  return Py_NewRef(PyTuple_GET_ITEM(answer.get(), 0));
 }
 
 PyObject* call(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
@@ -711,7 +527,7 @@ PyMemberDef kMembers[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
-    {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY, "slow(args, kwargs) -> (result, entry or None)"},
+    {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY, "slow(args, kwargs, runs) -> (result, entry or None), or if runs: the entry of the program to run"},
     {"static_argnums", T_OBJECT, offsetof(JitFunction, static_argnums), READONLY, nullptr},
     {"static_argnames", T_OBJECT, offsetof(JitFunction, static_argnames), READONLY, nullptr},
     {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls answered without Python."},

@@ -7,8 +7,20 @@
 
 namespace weft {
 
-struct Entry;  // a signature and its CacheEntry
+struct CacheEntry;
 struct JitFunction;
+
+// A signature and its program. Counted by hand; released with the GIL held.
+struct Entry {
+  uint64_t hash;
+  std::vector<uint64_t> tokens;
+  std::vector<PyObject*> owned;     // every object whose address is in tokens
+  std::vector<PyObject*> compared;  // owned
+  std::vector<uint32_t> order;      // leaf of the signature for each input after the constants
+  CacheEntry* cached = nullptr;     // owned
+  uint64_t age = 0;
+  int references = 1;
+};
 
 // What the slow path hands back: a program and how call arguments and results map to it.
 struct CacheEntry {
