@@ -69,7 +69,7 @@ def _type_callback(*in_avals: Any, effect: Any, **params: Any) -> tuple[list[Any
     return [], frozenset({effect})
 
 
-debug_callback_p = Primitive("debug_callback", kind=kinds.Effect(_run_callback), multiple_results=True)
+debug_callback_p = Primitive("debug_callback", kind=kinds.Effect(_run_callback), multiple_results=True, memoize=False)
 debug_callback_p.def_effectful_abstract_eval(_type_callback)
 _without_results(debug_callback_p)
 

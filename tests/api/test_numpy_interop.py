@@ -49,6 +49,14 @@ def test_masked_arrays_are_refused_where_the_mask_would_be_lost() -> None:
     assert jnp.array(masked).tolist() == [1, 2, 3]  # a copy of the data, as in JAX
 
 
+@pytest.mark.parametrize("kind", ["i4", "i8", "u8", "f8", "c16", "f2"])
+def test_arrays_of_the_other_byte_order_get_the_dtype_of_their_native_twins(kind: str) -> None:
+    native = np.arange(5).astype(kind)
+    swapped = native.astype(native.dtype.newbyteorder())
+    assert jnp.asarray(swapped).dtype == jnp.asarray(native).dtype
+    np.testing.assert_array_equal(jnp.asarray(swapped), native)
+
+
 @weft.jit
 def squared(x: Any) -> Any:
     return x * x

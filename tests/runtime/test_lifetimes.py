@@ -21,6 +21,7 @@ CALLS = """
 import gc, mmap, sys
 import numpy as np
 import weft, weft.numpy as jnp
+from weft import lax
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -31,6 +32,7 @@ g = weft.jit(lambda tree, n: {"a": tree["a"] * n, "b": (tree["b"][0], [tree["a"]
 large = weft.jit(lambda x: jnp.sum(x * 2))
 donor = weft.jit(lambda x: x * 3, donate_argnums=0)
 method = type("Model", (), {"__call__": weft.jit(lambda self, x: x * 2, static_argnums=0)})()
+remade = weft.grad(weft.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum()))
 x, host, big = jnp.ones(3), np.ones(3, np.float32), jnp.ones(200_000)
 tree = {"a": x, "b": (x, None)}
 
@@ -51,6 +53,10 @@ kinds = {
     "stream": lambda: large(big),
     "failing": failing,
     "fresh": lambda: weft.jit(lambda x: x - 1)(x),
+    "fresh bodies": lambda: lax.scan(lambda c, t: (c + t, c), 0.0, lax.cond(True, lambda x: x, lambda x: x * 2, x)),
+    "checkpoint": lambda: remade(x),
+    "fresh callbacks": lambda: weft.pure_callback(lambda a: a, x, x),
+    "fresh computations": lambda: lax.reduce(x, 0.0, lambda a, b: a + b * b, (0,)),
 }
 def call(kind, count):
     function = kinds[kind]
@@ -64,15 +70,17 @@ call(kind, count)
 gc.collect()
 print(resident() - before)
 """
-COUNTS = {"stream": 5_000, "failing": 5_000, "fresh": 5_000, "donated": 20_000, "read": 20_000}
+COUNTS = {
+    "jitted": 100_000, "tree": 100_000, "host": 100_000, "eager": 100_000, "method": 100_000, "read": 20_000,
+    "donated": 20_000, "stream": 5_000, "failing": 5_000, "fresh": 5_000, "fresh bodies": 1_000, "checkpoint": 1_000,
+    "fresh callbacks": 2_000, "fresh computations": 2_000,
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind", ["jitted", "tree", "host", "eager", "method", "read", "donated", "stream", "failing", "fresh"]
-)
+@pytest.mark.parametrize("kind", COUNTS)
 def test_calls_leave_resident_memory_as_it_was(kind: str) -> None:
     """100,000 calls of each kind (fewer of the slow ones); a leak of 8 bytes a call would show."""
-    count = 100_000 if os.environ.get("WEFT_STRESS") == "1" else COUNTS.get(kind, 100_000)
+    count = 100_000 if os.environ.get("WEFT_STRESS") == "1" else COUNTS[kind]
     process = subprocess.run(
         [sys.executable, "-c", CALLS, kind, str(count)],
         capture_output=True, text=True, timeout=600, env={**os.environ, "WEFT_CHECK": "0"}, check=True,

@@ -6,6 +6,8 @@ Sizes are not in kernels, so that a fresh shape costs a plan and no machine code
 from __future__ import annotations
 
 import functools
+import types
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,11 +17,23 @@ from weft import config, core, runtime
 from weft.compiler import pipeline, simplify
 from weft.core import avals, kinds
 from weft.core.budget import BUDGET
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.higher import number_checks
 
 _ENTRY_BYTES = 600
-_found: dict[Any, Any] = {}
+_found: dict[Any, Any] = {}  # programs; weak references to those of operations that carry jaxprs
+
+
+class _Carried(weakref.ref):  # type: ignore[type-arg]
+    """A jaxpr or function among the parameters of a key, and equal to it: the key goes when it dies."""
+
+    __slots__ = ("key",)
+    __hash__ = weakref.ref.__hash__
+
+    key: Any
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (other is not None and self() is other)
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -33,11 +47,12 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
         program = _found.get(key)
     except TypeError:  # an unhashable parameter
         program, key = None, None
+    if type(program) is weakref.ref:
+        program = program()
     if program is None:
         program = _compile(primitive, avals, params)
         if key is not None:
-            _found[key] = program
-            BUDGET.keep(program, _ENTRY_BYTES, functools.partial(_drop, key), pipeline.Program.runs)
+            _keep(key, program, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
     if number_checks.enabled():
@@ -55,6 +70,36 @@ def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]
     if number_checks.enabled():
         number_checks.check_results(primitive.name, arrays, outs)
     return outs
+
+
+def _keep(key: Any, program: pipeline.Program, params: dict[str, Any]) -> None:
+    """Let later evaluations find a program.
+
+    Jaxprs are often made anew for every evaluation, and a program holds those it was made of: neither is kept by what
+    is found for them, but by those who made them (the caches of traces, the pipeline).
+    """
+    if not jaxprs_in_params(params):
+        _found[key] = program
+        BUDGET.keep(program, _ENTRY_BYTES, functools.partial(_drop, key), pipeline.Program.runs)
+        return
+    carried: list[_Carried] = []
+    key = _with_carried(key, carried)
+    for reference in carried:
+        reference.key = key
+    _found[key] = weakref.ref(program)
+
+
+def _with_carried(value: Any, carried: list[_Carried]) -> Any:
+    if isinstance(value, tuple):
+        return tuple([_with_carried(item, carried) for item in value])
+    if isinstance(value, Jaxpr | ClosedJaxpr | types.FunctionType):
+        carried.append(_Carried(value, _forget))
+        return carried[-1]
+    return value
+
+
+def _forget(carried: _Carried, forget: Any = _found.pop) -> None:
+    forget(carried.key, None)
 
 
 def _drop(key: Any, program: pipeline.Program) -> None:

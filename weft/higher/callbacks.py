@@ -152,7 +152,7 @@ def _run(
     return _call(values, callback, promised or result_avals, key_types)
 
 
-pure_callback_p = Primitive("pure_callback", kinds.External(_run, foreign=True), multiple_results=True)
+pure_callback_p = Primitive("pure_callback", kinds.External(_run, foreign=True), multiple_results=True, memoize=False)
 pure_callback_p.def_abstract_eval(lambda *avals, result_avals, **_: result_avals)
 
 
@@ -237,7 +237,7 @@ def pure_callback(
 # -- io_callback ------------------------------------------------------------------------------------------------------
 
 
-io_callback_p = Primitive("io_callback", kinds.Effect(_run), multiple_results=True)
+io_callback_p = Primitive("io_callback", kinds.Effect(_run), multiple_results=True, memoize=False)
 
 
 def _type_io(*avals: Any, result_avals: Any, ordered: bool, **_: Any) -> tuple[Any, effects.Effects]:

@@ -153,7 +153,8 @@ def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
             f"Value '{text}' with dtype {own} is not a valid JAX array type. "
             "Only arrays of numeric types are supported by JAX."
         )
-    target = dtypes.canonicalize_dtype(own) if dtype is None else dtype
+    native = own if own.isnative else own.newbyteorder("=")
+    target = dtypes.canonicalize_dtype(native) if dtype is None else dtype
     value = np.asarray(value)
     if value.dtype != target:
         value = value.astype(target)

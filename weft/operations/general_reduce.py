@@ -156,6 +156,7 @@ fold_p = core.Primitive(
         reference=_fold_reference,
     ),
     multiple_results=True,
+    memoize=False,
 )
 fold_p.def_abstract_eval(_fold_typing)
 
@@ -225,7 +226,7 @@ def _reduce_params(params: Params) -> Params:
     return {**params, "jaxpr": params["jaxpr"].jaxpr}
 
 
-reduce_p = core.Primitive("reduce", kind=kinds.Resolve(expand=_reduce_expand), multiple_results=True)
+reduce_p = core.Primitive("reduce", kinds.Resolve(expand=_reduce_expand), multiple_results=True, memoize=False)
 reduce_p.def_abstract_eval(_reduce_typing)
 reduce_p.print_params = _reduce_params
 reduce_p.unnamed_params = frozenset(("computation",))  # its jaxpr says what it computes
