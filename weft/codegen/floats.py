@@ -30,8 +30,8 @@ def round_to(x: V, dtype: np.dtype, any_nan: bool = True) -> V:
     if dtype != elements.BFLOAT16:
         return byte_floats.decode(byte_floats.encode(x, dtype), dtype)
     bits = x.bits()
-    # in integers: the processor's own conversion flushes subnormals
-    rounded = (bits + (bits.lshr(16) & 1) + 0x7FFF) & -0x10000
+    # in integers: the processor's own conversion flushes subnormals; an odd value lifts a tie above the middle
+    rounded = ((bits | (bits.lshr(16) & 1)) + 0x7FFF) & -0x10000
     if not any_nan:
         return rounded.as_float()
     return x.lanes.select(x.isnan(), (bits & -0x10000) | 0x400000, rounded).as_float()
