@@ -141,3 +141,20 @@ def test_covariances_without_observations_are_nan(shape: tuple[int, ...]) -> Non
     assert got.shape == expected.shape and np.isnan(got).all()
     with pytest.raises(IndexError, match="has no elements"):
         wnp.trapezoid(np.zeros(shape, np.float32))
+
+
+@pytest.mark.parametrize("invert", [False, True])
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint32", "int32", "bool", "float32", "bfloat16", "complex64"])
+def test_membership_in_many_elements_is_that_of_all_compared_with_all(dtype: str, invert: bool) -> None:
+    values = np.array([np.nan, np.inf, -np.inf, -0.0, 0, 1, 5, 127, 255, -128, 2**31 - 1, 2**32 - 1], np.float64)
+    values = values.astype(np.complex64) if dtype == "complex64" else values if "float" in dtype else values[3:]
+    with np.errstate(invalid="ignore"):
+        elements = values.astype(np.int64).astype(dtype) if "int" in dtype else wnp.asarray(values).astype(dtype)
+        tests = np.tile(elements[:-1:2], 300)
+    compared = wnp.isin(elements, tests, invert=invert, method="compare_all")
+    assert wnp.isin(elements, tests, invert=invert).tolist() == compared.tolist()
+
+
+def test_membership_in_many_elements_does_not_compare_all_with_all() -> None:
+    few, many = (weft.make_jaxpr(wnp.isin)(np.arange(1000), np.arange(size)) for size in (200, 2000))
+    assert "1000,200]" in str(few) and "1000,2000]" not in str(many) and "sort" in str(many)

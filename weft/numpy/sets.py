@@ -111,7 +111,7 @@ def unique(
     wanted = (return_index, return_inverse, return_counts)
     if _needs_values("unique", size, ar):
         if core.is_tracing():
-            size = int(np.unique(_comparable(ar), axis=axis, equal_nan=equal_nan).shape[axis or 0])
+            size = _members(ar, axis, equal_nan).shape[axis or 0]
         else:
             return _unique_host(ar, wanted, axis, equal_nan)
     members: int = core.concrete_or_error(int, size, "The error arose for the size argument of jnp.unique()")
@@ -120,11 +120,16 @@ def unique(
 
 
 def _unique_host(ar: Any, wanted: tuple[bool, ...], axis: int | None, equal_nan: bool) -> Any:
+    if not any(wanted):
+        return _host(_members(ar, axis, equal_nan), ar)
     # NumPy's stubs have an overload for each combination of literal flags, none for flags that are variables
     found: Any = np.unique(_comparable(ar), *wanted, axis=axis, equal_nan=equal_nan)  # type: ignore[call-overload]
-    if not any(wanted):
-        return _host(found, ar)
     return (_host(found[0], ar), *map(_host_integers, found[1:]))
+
+
+def _members(x: Any, axis: int | None = None, equal_nan: bool = True) -> np.ndarray:
+    # asked for counts NumPy sorts; its hash table takes seconds for a million integers that are all different
+    return np.unique(_comparable(x), return_counts=True, axis=axis, equal_nan=equal_nan)[0]
 
 
 @functools.partial(jit, static_argnames=("axis", "equal_nan"))
@@ -201,8 +206,9 @@ def isin(
 ) -> Any:
     """Whether each element is among ``test_elements`` (or is not, with ``invert``); NaN is never.
 
-    ``method``: "compare_all" (the default, "auto") compares all with all in one kernel, "binary_search" sorts
-    ``test_elements``, "sort" sorts both together. ``assume_unique`` spares "sort" a step.
+    ``method``: "compare_all" compares all with all in one kernel, "binary_search" sorts ``test_elements``, "sort" sorts
+    both together; "auto" (the default) is the first for few test elements, the second for many. ``assume_unique``
+    spares "sort" a step.
 
     >>> isin(2, np.array([1, 2])).item()
     True
@@ -215,6 +221,9 @@ def isin(
     return rearrange.reshape(found, shape)
 
 
+_FEW_TEST_ELEMENTS = 256
+
+
 @functools.partial(jit, static_argnames=("assume_unique", "invert", "method"))
 def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool, method: str) -> Any:
     element, test_elements = promotion.promote_dtypes(element, test_elements)
@@ -225,6 +234,8 @@ def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool
     if method == "sort":
         return _in1d_sorted(element, test_elements, assume_unique, invert)
     compare = lax.ne if invert else lax.eq
+    if method == "auto" and lengths[1] > _FEW_TEST_ELEMENTS:
+        method = "binary_search"
     if method == "binary_search" and not dtypes.issubdtype(promotion.dtype_of(element), np.complexfloating):
         ordered = lax.sort(test_elements)
         return compare(element, indexing.index(ordered, bins.searchsorted(ordered, element)))
@@ -332,7 +343,8 @@ def setdiff1d(
     """
     promotion.check_arraylike("setdiff1d", ar1, ar2)
     if _needs_values("setdiff1d", size, ar1, ar2):
-        return _host(np.setdiff1d(_comparable(ar1), _comparable(ar2), assume_unique), ar1)
+        pick = _comparable if assume_unique else _members
+        return _host(np.setdiff1d(pick(ar1), pick(ar2), assume_unique=True), ar1)
     dtype = promotion.dtype_of(ar1)
     fill = creation.asarray(0 if fill_value is None else fill_value, dtype=dtype)
     candidates = rearrange.ravel(ar1)
@@ -406,9 +418,10 @@ def intersect1d(
     """
     first, second = _flat_pair("intersect1d", ar1, ar2)
     if _needs_values("intersect1d", size, ar1, ar2):
-        found: Any = np.intersect1d(_comparable(first), _comparable(second), assume_unique, return_indices)
         if not return_indices:
-            return _host(found, first)
+            pick = _comparable if assume_unique else _members
+            return _host(np.intersect1d(pick(first), pick(second), assume_unique=True), first)
+        found: Any = np.intersect1d(_comparable(first), _comparable(second), assume_unique, return_indices=True)
         return (_host(found[0], first), *map(_host_integers, found[1:]))
     size, assume_unique = int(size or 0), bool(assume_unique)
     lengths = [promotion.shape_of(array)[0] for array in (first, second)]
