@@ -109,11 +109,23 @@ def _same(found: str, expected: str) -> bool:
     return _with_plain_integers(found) == _with_plain_integers(expected)
 
 
+def _check_printed(weft: Any, row: str, expected: str) -> None:
+    """weft prints ``expected``, with empty caches at the latest.
+
+    The caches' budget may have dropped an inner program that another still names; it is then printed twice.
+    """
+    if _same(_printed(weft, row), expected):
+        return
+    weft.clear_caches()
+    found = _printed(weft, row)
+    assert _same(found, expected), f"\n--- jax\n{expected}\n--- weft\n{found}"
+
+
 @pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
 @pytest.mark.parametrize(("group", "row"), _ROWS, ids=[f"{group}-{row}" for group, row in _ROWS])
 def test_prints_as_jax(group: str, row: str) -> None:
-    expected, found = (_printed(differential.namespace(name), row) for name in ("jax", "weft"))
-    assert _same(found, expected), f"\n--- jax\n{expected}\n--- weft\n{found}"
+    jax, weft = differential.namespace("jax"), differential.namespace("weft")
+    _check_printed(weft, row, _printed(jax, row))
 
 
 @pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types:FutureWarning")
@@ -127,8 +139,7 @@ def test_prints_as_jax_with_x64(group: str, row: str) -> None:
             with pytest.raises(TypeError):
                 _printed(weft, row)
             return
-        found = _printed(weft, row)
-    assert _same(found, expected), f"\n--- jax\n{expected}\n--- weft\n{found}"
+        _check_printed(weft, row, expected)
 
 
 @pytest.mark.parametrize("row", _OTHERS)
@@ -140,7 +151,7 @@ def test_a_program_marked_as_another_is_another(row: str) -> None:
 def _subject(row: str) -> str:
     """What a row is about: ``jnp.diag``, or ``vmap of lax.cond``, or ``hessian``."""
     how, row = _parted(row)
-    function = re.search(r"\b(?:jnp|lax|nn|random|special|ops)\.\w+", row)
+    function = re.search(r"\b(?:jnp\.linalg|jnp|lax|nn|random|special|ops)\.\w+", row)
     transformation = re.match(r"J\.(\w+)", row)
     parts = [found for found in (how, transformation and transformation[1], function and function[0]) if found]
     return " of ".join(parts)

@@ -180,7 +180,7 @@ def find(templates: dict[Key, Any], call: Call) -> Template | bool:
 
 
 def watch(
-    templates: dict[Key, Any], call: Call, run: Callable[..., Any], arguments: tuple[Any, Any], single: bool
+    templates: dict[Key, Any], call: Call, run: Callable[..., Any], arguments: tuple[Any, ...], single: bool
 ) -> Any:
     """``run(*arguments)``, which gives a pair whose first is the call's result, and a template of what it recorded.
 
