@@ -356,6 +356,27 @@ def test_bytes_divided_by_one_number_are_exact_for_every_pair(dtype):
         np.testing.assert_array_equal(rest, wrap_remainder(x, np.full_like(x, y)))
 
 
+@pytest.mark.parametrize(("on", "width"), ON, ids=IDS)
+@pytest.mark.parametrize("dtype", INTEGERS, ids=str)
+def test_integers_divided_by_one_number_are_exact(dtype, on, width):
+    info, r = np.iinfo(dtype), np.random.default_rng(7)
+    near = [sign * (2**k + off) for k in range(info.bits) for off in (-1, 0, 1) for sign in (1, -1)]
+    edges = sorted({n for n in [info.min, info.max, 3, 7, 10, 1_000_003, *near] if info.min <= n <= info.max})
+    x = np.array([*edges, *r.integers(info.min, info.max, 300 - len(edges) % 16, dtype)], dtype)
+    rem, div = (elementwise(lambda e, a, b, f=f: getattr(e, f)(a, b)) for f in ("rem", "div"))
+    body = (ir.Load(0, 0), ir.Load(1, 1), ir.Apply(2, "div", div, (), (0, 1), dtype), ir.Store(2, 2))
+    body = (*body, ir.Apply(3, "rem", rem, (), (0, 1), dtype), ir.Store(3, 3))
+    walks = [("in", (1,)), ("in", (0,)), ("out", (1,)), ("out", (1,))]
+    operands = tuple([ir.Operand(dtype, role, strides) for role, strides in walks])
+    phase = ir.Phase(body=body)
+    call, _ = load(ir.Nest((ir.Dim("parallel"),), operands, (), (), 0, width, False, (), (phase,)), on)
+    quotient, rest = np.zeros_like(x), np.zeros_like(x)
+    for y in r.permutation(np.array(edges, dtype))[:60]:
+        call([x, y.reshape(1), quotient, rest], [x.size], [0, 0, 0, x.size, 0, 0])
+        np.testing.assert_array_equal(quotient, wrap_divide(x, np.full_like(x, y)), f"by {y}")
+        np.testing.assert_array_equal(rest, wrap_remainder(x, np.full_like(x, y)), f"by {y}")
+
+
 @pytest.mark.parametrize("dtype", [BOOL, *INTEGERS[:2], *INTEGERS[4:6]], ids=str)
 @pytest.mark.parametrize("size", [0, 1, 15, 63, 64, 65, 127, 128, 129, 331])
 def test_whole_registers_of_short_integers_leave_what_follows_alone(dtype, size):

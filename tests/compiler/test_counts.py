@@ -154,6 +154,13 @@ def test_literals_are_parameters() -> None:
     assert nests[0] == nests[1] == nests[2]
 
 
+def test_a_quotient_and_its_remainder_share_the_divisor() -> None:
+    x = np.arange(5, dtype=np.int32)
+    nests = [program_of(lambda x, c=c: jnp.floor_divide(x, c), x).nests() for c in (7, -1000)]
+    assert nests[0] == nests[1]
+    assert sorted(map(repr, nests[0][0].scalars)) == ["dtype('int32')"] * 3  # the divisor, 0 and 1
+
+
 def test_a_product_takes_transposes_as_flags() -> None:
     x = np.ones((5, 7), np.float32)
     program = program_of(lambda x: x.T @ x, x)

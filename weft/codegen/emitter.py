@@ -137,7 +137,7 @@ class Emitter:
             return Value(x.dtype, (x.part.abs(),), x.loose)
         if not element.signed:
             return x
-        return self.value(x.dtype, x.part.intrinsic("smax", -x.part))
+        return self.value(x.dtype, x.part.abs())
 
     def sign(self, x: Value) -> Value:
         element, lanes, v = elements.of(x.dtype), self.lanes, x.part

@@ -36,14 +36,16 @@ def quotient(x: V, y: V, signed: bool) -> V:
         if signed:
             bad = bad | (y.eq(-1) & x.eq(-(1 << (bits - 1))))
         return x.binary("sdiv" if signed else "udiv", lanes.select(bad, 1, y))
+    one = lanes.one_of(y)
     if bits == 64:
-        return _long_quotient(x, y, signed)
+        return _long_quotient(x, y, signed) if one is None else _long_quotient_by_one(x, y, one, signed)
+    if one is not None and bits == 8 and lanes.width > 2:
+        return _byte_quotient(x, y, one, signed)
+    if one is not None and bits > 8:
+        return _quotient_by_one(x, y, one, signed)
     if bits == 32:
         found = _short_quotient(x, y, signed, "double", 2.0**-51)
         return lanes.select(y.eq(-1), -x, found) if signed else found
-    one = lanes.one_of(y)
-    if bits == 8 and one is not None and x.lanes.width > 2:
-        return _byte_quotient(x, y, one, signed)
     widen = "sext" if signed else "zext"
     found = _short_quotient(x.cast(widen, "i32"), y.cast(widen, "i32"), True, "float", 2.0**-22)
     return found.cast("trunc", x.element)
@@ -56,12 +58,12 @@ def _byte_quotient(x: V, y: V, one: V, signed: bool) -> V:
     """
     lanes, few = Lanes(x.lanes.writer, x.lanes.width // 2), Lanes(x.lanes.writer, 4)
     size = few.splat(one.cast("sext" if signed else "zext", "i32").text, "i32")
-    size = (size.intrinsic("smax", -size) if signed else size).intrinsic("smax", 1)
+    size = (size.abs() if signed else size).intrinsic("smax", 1)
     factor = (65535.0 / size.to_float("float")).cast("fptosi", "i32").cast("trunc", "i16")
     m = V(lanes, "i16", lanes.shuffle(factor.text, "poison", "i16", [0] * lanes.width, few.width)).cast("zext", "i32")
 
     def divided(a: V, b: V) -> V:
-        size = (a.intrinsic("smax", -a) if signed else a) + 1
+        size = (a.abs() if signed else a) + 1
         found = (size.cast("zext", "i32") * m).lshr(16).cast("trunc", "i16")
         sign = (a ^ b) >> 15
         return (found ^ sign) - sign if signed else found
@@ -77,6 +79,78 @@ def _even_and_odd(x: V, lanes: Lanes, signed: bool) -> tuple[V, V]:
     return ((pairs << 8) >> 8, pairs >> 8) if signed else (pairs & 0xFF, pairs.lshr(8))
 
 
+def _quotient_by_one(x: V, y: V, one: V, signed: bool) -> V:
+    """x / y of 16 or 32 bits, y holds ``one`` in every lane: the high half of a product, shifted.
+
+    T. Granlund and P. Montgomery, "Division by invariant integers using multiplication" (1994), figures 4.1 and 5.1.
+    """
+    bits, lanes, writer = _bits(x), x.lanes, x.lanes.writer
+
+    def prepare() -> list[str]:
+        divisor = one.cast("sext" if signed else "zext", "i64")
+        size = (divisor.abs() if signed else divisor).intrinsic("umax", 1)
+        length = 64 - leading_zeros(size - 1)  # 2**length is the least power of two from the divisor on
+        if signed:
+            length = length.intrinsic("umax", 1)
+            factor = (size.like(1) << (length + (bits - 1))).binary("udiv", size) + 1
+            scalars = [factor, length - 1, divisor >> 63]
+        else:
+            factor = (((size.like(1) << length) - size) << bits).binary("udiv", size) + 1
+            first = length.intrinsic("umin", 1)
+            scalars = [factor, first, length - first]
+        return [lanes.splat(v.cast("trunc", x.element).text, x.element).text for v in scalars]
+
+    texts = writer.beside(y.text, "factor", prepare)
+    factor, first, second = (V(lanes, x.element, text) for text in texts)
+    if signed:
+        found = ((x + _high_product(x, factor, True)) >> first) - (x >> (bits - 1))
+        return (found ^ second) - second
+    high = _high_product(x, factor, False)
+    return (high + (x - high).lshr(first)).lshr(second)
+
+
+def _high_product(x: V, y: V, signed: bool) -> V:
+    """The upper half of the product of two vectors of 16 or 32 bits."""
+    lanes, writer, widen = x.lanes, x.lanes.writer, "sext" if signed else "zext"
+    if x.element == "i16" or lanes.width % 2:
+        bits = _bits(x)
+        wide = x.cast(widen, f"i{2 * bits}") * y.cast(widen, f"i{2 * bits}")
+        return wide.lshr(bits).cast("trunc", x.element)
+    half = Lanes(writer, lanes.width // 2)
+    a, b = (V(half, "i64", writer.op(f"bitcast {lanes.type('i32')} {v.text} to {half.type('i64')}")) for v in (x, y))
+
+    def upper(v: V) -> V:
+        return v >> 32 if signed else v.lshr(32)
+
+    def lower(v: V) -> V:
+        return (v << 32) >> 32 if signed else v & 0xFFFFFFFF
+
+    even, odd = (lower(a) * lower(b)).lshr(32), upper(a) * upper(b)
+    found = even | (odd & (0xFFFFFFFF << 32))
+    return V(lanes, "i32", writer.op(f"bitcast {half.type('i64')} {found.text} to {lanes.type('i32')}"))
+
+
+def _long_quotient_by_one(x: V, y: V, one: V, signed: bool) -> V:
+    """x / y of 64 bits, y holds ``one`` in every lane: by a shift where that is a power of two."""
+    lanes, writer, type_ = x.lanes, x.lanes.writer, x.lanes.type("i64")
+
+    def prepare() -> list[str]:
+        size = one.abs() if signed else one
+        scalars = [63 - leading_zeros(size | 1), size - 1, one >> 63]
+        conditions = [(size & (size - 1)).ne(0), size.lshr(31).ne(0)]
+        return [*[v.text for v in conditions], *[lanes.splat(v.text, "i64").text for v in scalars]]
+
+    general, large, *texts = writer.beside(y.text, "power of two", prepare)
+    shift, below, sign = (V(lanes, "i64", text) for text in texts)
+    found = (((x + ((x >> 63) & below)) >> shift) ^ sign) - sign if signed else x.lshr(shift)
+
+    def divided() -> list[str]:
+        small = _long_quotient(x, y, signed, small=True).text
+        return writer.when(large, lambda: [_long_quotient(x, y, signed).text], [type_], [small])
+
+    return V(lanes, "i64", writer.when(general, divided, [type_], [found.text], rare=False)[0])
+
+
 def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
     """x times the inverse of y, which is computed once where y is the same in all of a loop.
 
@@ -87,16 +161,21 @@ def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
     return (x.cast(to_float, wide) * inverse).cast(to_int, x.element)
 
 
-def _long_quotient(x: V, y: V, signed: bool) -> V:
-    """The same for 64 bits, of magnitudes: a quotient at most 2**15 too small, that of the rest at most 1."""
+def _long_quotient(x: V, y: V, signed: bool, small: bool = False) -> V:
+    """The same for 64 bits, of magnitudes: a quotient at most 2**15 too small, that of the rest at most 1.
+
+    That of a ``small`` divisor, below 2**31, is exact: half a divisor more is further from every multiple than it errs.
+    """
     lanes = x.lanes
-    a, b = (v.intrinsic("smax", -v) if signed else v for v in (x, y))
+    a, b = (v.abs() if signed else v for v in (x, y))
     inverse = (1.0 / b.cast("uitofp", "double")) * (1.0 - 2.0**-50)
     quotient = (a.cast("uitofp", "double") * inverse).cast("fptoui", "i64")
     rest = a - quotient * b
-    more = (rest.cast("uitofp", "double") * inverse).cast("fptoui", "i64")
+    size = rest.cast("uitofp", "double")
+    more = (size.fma(inverse, inverse * 0.5) if small else size * inverse).cast("fptoui", "i64")
     quotient = quotient + more
-    quotient = lanes.select((rest - more * b).compare("uge", b), quotient + 1, quotient)
+    if not small:
+        quotient = lanes.select((rest - more * b).compare("uge", b), quotient + 1, quotient)
     return lanes.select((x ^ y) < 0, -quotient, quotient) if signed else quotient
 
 
@@ -107,7 +186,7 @@ def divide(x: V, y: V, found: V) -> V:
 
 def remainder(x: V, y: V, found: V) -> V:
     """Sign of the dividend; x % 0 = x, the least integer % -1 is 0."""
-    return x.lanes.select(y.eq(0), x, x - found * y)
+    return x - found * y
 
 
 def leading_zeros(x: V) -> V:

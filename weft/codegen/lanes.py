@@ -175,7 +175,12 @@ class V:
         return self.intrinsic("fma", y, z)
 
     def abs(self) -> V:
-        return self.intrinsic("fabs")
+        """Of the least integer itself."""
+        if self.element in FLOAT_BITS:
+            return self.intrinsic("fabs")
+        lanes, type_ = self.lanes, self.lanes.type(self.element)
+        name = f"llvm.abs.{lanes.suffix(self.element)}"
+        return V(lanes, self.element, lanes.writer.call(name, type_, [(type_, self.text), ("i1", "false")]))
 
     def sqrt(self) -> V:
         return self.intrinsic("sqrt")

@@ -18,7 +18,8 @@ class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "lines", "scalar", "splats",
+        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "lines", "prepared",
+        "scalar", "splats",
     )  # fmt: skip
 
     def __init__(self, avx512: bool = False, scalar: bool = False) -> None:
@@ -30,6 +31,7 @@ class Writer:
         self.functions: dict[str, str] = {}  # cold ones beside this one
         self.entry: list[str] = []  # what stands before the lines
         self.splats: dict[str, str] = {}  # vectors that hold one scalar in every lane
+        self.prepared: dict[tuple[str, str], list[str]] = {}  # what ``beside`` has written
         self.cold_branches = False
         self._count = 0
 
@@ -73,6 +75,21 @@ class Writer:
         result = f"%v{self._count}"
         self.entry.append(f"{result} = {text}")
         return result
+
+    def beside(self, value: str, purpose: str, write: Callable[[], list[str]]) -> list[str]:
+        """What ``write`` gives, written once for a purpose, where the instruction that gives ``value`` stands.
+
+        It has no branches. Loops that value does not change in do not repeat it, integer divisions included, which
+        LLVM would leave in them.
+        """
+        found = self.prepared.get((value, purpose))
+        if found is None:
+            at = next(k for k, line in enumerate(self.lines) if line.startswith(value + " = "))
+            lines, self.lines = self.lines, []
+            found = self.prepared[value, purpose] = write()
+            lines[at] = "\n".join([lines[at], *self.lines])
+            self.lines = lines
+        return found
 
     def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic, declaring it on first use."""

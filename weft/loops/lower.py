@@ -227,12 +227,14 @@ class _Lowering:
         return out
 
     def _scalar(self, value: Any, dtype: Any, source: Any = None) -> int:
-        """A scalar parameter's value. Equal fractions share one; whole numbers may be counts of elements, whose
-        coincidence at one size must not show in the nest."""
+        """A scalar parameter's value. Equal fractions share one, and equal integers of the program (the divisor of a
+        quotient and its remainder); other whole numbers may be counts of elements, whose coincidence at one size must
+        not show in the nest."""
         dtype = np.dtype(dtype)
         array = np.asarray(value, dtype)
         is_fraction = dtype.kind == "f" and not float(array).is_integer()
-        key = (array.tobytes(), dtype) if is_fraction else len(self.scalar_index)
+        is_shared = is_fraction or (dtype.kind in "iu" and source is not None and abs(int(value)) > 1)
+        key = (array.tobytes(), dtype) if is_shared else len(self.scalar_index)
         found = self.scalar_index.get(key)
         if found is not None:
             return found
