@@ -69,6 +69,22 @@ def test_eager_agrees_with_the_oracle(operation: samples.Operation, dtype: np.dt
     )
 
 
+HALVES = [op for op in samples.ELEMENTWISE if samples.BF16 in op.dtypes]
+
+
+@pytest.mark.parametrize("operation", HALVES, ids=lambda op: op.name)
+def test_a_nan_of_any_bits_is_rounded_to_a_nan(operation: samples.Operation) -> None:
+    nans = np.concatenate([np.arange(0x7F81, 0x8000), np.arange(0xFF81, 0x10000)]).astype(np.uint16).view(samples.BF16)
+    operate = getattr(lax, operation.name)
+    for position in range(operation.operands):
+        args = [np.resize(samples.values(operation, samples.BF16, i), nans.shape) for i in range(operation.operands)]
+        args[position] = nans
+        found = np.asarray(operate(*map(array, args)))
+        single = np.asarray(operate(*(array(a.astype(np.float32)) for a in args)))
+        with np.errstate(invalid="ignore"):  # signalling NaN
+            np.testing.assert_array_equal(has_nan(found), has_nan(single))
+
+
 LAYOUTS: dict[str, Callable[..., Any]] = {
     "transposed": lambda op, *xs: op(*(lax.transpose(x, (1, 0)) for x in xs)),
     "reversed": lambda op, *xs: op(*(lax.rev(x, (1,)) for x in xs)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -44,3 +45,14 @@ def test_conversion(source: np.dtype, target: np.dtype) -> None:
     assert np.max(oracle.ulps_between(np.where(subnormal, expected, theirs), expected), initial=0) == 0
     if source == target:
         assert bits(found) == bits(x)
+
+
+SMALL_FLOATS = [samples.BF16, samples.F16, np.dtype(ml_dtypes.float8_e5m2), np.dtype(ml_dtypes.float8_e4m3fn)]
+
+
+@pytest.mark.parametrize("target", SMALL_FLOATS, ids=str)
+@pytest.mark.parametrize("source", SMALL_FLOATS, ids=str)
+def test_a_nan_of_any_bits_stays_one(source: np.dtype, target: np.dtype) -> None:
+    every = np.arange(1 << 8 * source.itemsize).astype(f"u{source.itemsize}").view(source)
+    nans = every[np.isnan(every.astype(np.float32))]
+    assert np.isnan(np.asarray(lax.convert_element_type(array(nans), target)).astype(np.float32)).all()

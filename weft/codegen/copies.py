@@ -76,7 +76,7 @@ def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
 def apply(statement: ir.Apply, copy: Copy) -> Value:
     """The value of a primitive, rounded once to its dtype."""
     args = [copy.values[n] for n in statement.args]
-    copy.emit.any_nan = {elements.of(arg.dtype).kind for arg in args} & set("fhc") != {"h"}
+    copy.emit.any_nan = any(a.dtype != statement.dtype and elements.of(a.dtype).kind in "fhc" for a in args)
     result = statement.kind.scalar(copy.emit, *args, **dict(statement.params))
     return typed(copy.emit, result, statement.dtype)
 

@@ -42,7 +42,7 @@ class Emitter:
         self.table = table
         self.helpers = helpers
         self.memo: dict[Any, Any] = {}
-        self.any_nan = True  # may the bits of a NaN be others than those of half precisions and of the processor?
+        self.any_nan = True  # may a NaN have bits that the dtype of the result cannot hold?
 
     # values
 
@@ -339,7 +339,7 @@ class Emitter:
     # functions
 
     def function(self, name: str, *args: Value) -> Value:
-        dtype, self.any_nan = args[0].dtype, True
+        dtype = args[0].dtype
         key = (name, *(p.text for a in args for p in a.parts), dtype)
         found = self.memo.get(key)
         if found is None:

@@ -28,6 +28,7 @@ from weft.operations.elementwise import (
     check_dtype,
     constant,
     elementwise,
+    widen_reference,
 )
 from weft.operations.later import ops
 
@@ -251,7 +252,8 @@ max_p = elementwise(
     ANY,
     scalar=max_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
-    reference=references.maximum,
+    reference=widen_reference(references.maximum),
+    native_half=True,
 )
 
 
@@ -281,7 +283,8 @@ min_p = elementwise(
     ANY,
     scalar=min_values,
     partials=(_share, lambda out, x, y: _share(out, y, x)),
-    reference=references.minimum,
+    reference=widen_reference(references.minimum),
+    native_half=True,
 )
 
 

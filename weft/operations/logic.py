@@ -25,6 +25,7 @@ from weft.operations.elementwise import (
     bool_result,
     check_same_dtype,
     elementwise,
+    widen_reference,
 )
 from weft.operations.later import ops
 
@@ -426,9 +427,10 @@ clamp_p = elementwise(
         along(lambda t, out, low, x, high: _kept(bitwise_and(gt(x, low), lt(x, high)), t)),
         along(lambda t, out, low, x, high: _kept(lt(high, x), t)),
     ),
-    reference=lambda low, x, high: references.minimum(references.maximum(x, low), high),
+    reference=widen_reference(lambda low, x, high: references.minimum(references.maximum(x, low), high)),
     typing=_clamp_typing,
     cost=2.0,
+    native_half=True,
 )
 
 
