@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.operations.algebra import Term, where
+from weft.operations.algebra import Term, only_where, where
 from weft.record import NamedTuple
 
 LN2 = 0.6931471805599453
@@ -103,18 +103,21 @@ def div(x: Pair, y: Pair) -> Pair:
     re = (along + across * ratio) / scale
     im = (across - along * ratio) / scale
     out = Pair(re, where(swap, -im, im))
+    return Pair(*only_where(out.re.is_nan() & out.im.is_nan(), lambda: _div_at_the_edges(x, y, out), *out))
 
-    has_nan = out.re.is_nan() & out.im.is_nan()
+
+def _div_at_the_edges(x: Pair, y: Pair, out: Pair) -> Pair:
+    """x / y where Smith's division gives ``out``, two NaNs."""
     divisor_zero = is_zero(y) & ~(x.re.is_nan() & x.im.is_nan())
     huge = y.re.constant(np.inf).copysign(y.re)
-    out = choose(has_nan & divisor_zero, Pair(huge * x.re, huge * x.im), out)
+    out = choose(divisor_zero, Pair(huge * x.re, huge * x.im), out)
     y_finite, x_finite = y.re.is_finite() & y.im.is_finite(), x.re.is_finite() & x.im.is_finite()
     boxed = _box(x)
     grown = mul(boxed, Pair(y.re, -y.im))
-    out = choose(has_nan & is_infinite(x) & y_finite & ~is_zero(y), Pair(np.inf * grown.re, np.inf * grown.im), out)
+    out = choose(is_infinite(x) & y_finite & ~is_zero(y), Pair(np.inf * grown.re, np.inf * grown.im), out)
     boxed = _box(y)
     shrunk = mul(x, Pair(boxed.re, -boxed.im))
-    return choose(has_nan & is_infinite(y) & x_finite, Pair(0.0 * shrunk.re, 0.0 * shrunk.im), out)
+    return choose(is_infinite(y) & x_finite, Pair(0.0 * shrunk.re, 0.0 * shrunk.im), out)
 
 
 def _box(z: Pair) -> Pair:
