@@ -32,6 +32,7 @@ from weft.higher import (
     number_checks,
     persistent,
     replay,
+    resize,
     signature,
     trace_cache,
 )
@@ -107,8 +108,8 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "executables", "function", "hits_before", "milliseconds", "name", "options", "own", "record", "statistics",
-        "templates", "traces",
+        "executables", "function", "hits_before", "milliseconds", "name", "options", "own", "recipes", "record",
+        "statistics", "templates", "traces",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
@@ -118,6 +119,7 @@ class JitState:
         self.record: trace_cache.FunctionRecord | None = None
         self.name: str | None = None
         self.templates: dict[replay.Key, Any] = {}
+        self.recipes: resize.Recipes | None = None
         self.hits_before = 0
         self.traces = 0
         self.executables = 0
@@ -127,6 +129,7 @@ class JitState:
     def forget(self, hits: int) -> None:
         """Drop what was recorded and start the counts anew; ``hits`` is the native count, which never goes back."""
         self.templates.clear()
+        self.recipes = None
         self.hits_before = hits
         self.traces = 0
         self.executables = 0
@@ -163,6 +166,9 @@ class JitState:
         if _flags(token)[0]:
             return self.function(*args, **kwargs), None
         if self.options.inline and tracing.is_tracing() and self.is_own():
+            recipes = self._recipes(token)
+            if recipes is not None:
+                return recipes.inline(self.function, args, kwargs, token), None
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
         who = identity.remembered(self.function) if runs and self.options is PLAIN else None
@@ -216,6 +222,13 @@ class JitState:
             module = getattr(self.function, "__globals__", {}).get("__name__", "")
             own = self.own = module.startswith("weft.") and not module.startswith("weft.tour.")
         return own
+
+    def _recipes(self, token: int) -> resize.Recipes | None:
+        """How to write at new sizes what the function records; None where it has to run."""
+        if not (self.is_own() and resize.is_uniform(self.function) and _flags(token)[1]):
+            return None
+        self.recipes = self.recipes or resize.Recipes()
+        return self.recipes
 
     def calls_own_only(self) -> bool:
         """Whether it is weft's, and not what grad or vmap made of a function of the user's."""
@@ -274,11 +287,20 @@ class JitState:
         record, key, who, places, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             misses.report(self.function, record, key, prepared.call, who)
+        recipes = self._recipes(key[-1])
+        found = None if recipes is None else recipes.trace(record, key, function_name(self.function))
+        if found is not None:
+            if config.read("check"):
+                flat = flat_function(self.function, prepared)[0]
+                resize.agree(found.closed.jaxpr, tracing.trace_to_jaxpr(flat, prepared.avals)[0].jaxpr, found.name)
+            return found
         found = self._trace_anew(prepared, key)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
             if who is not None:
                 trace_cache.share(who, places, found)
+            if recipes is not None:
+                recipes.keep(record, key, found)
         return found
 
     def _trace_anew(self, prepared: Prepared, key: trace_cache.Key) -> trace_cache.Trace:

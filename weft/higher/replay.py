@@ -209,7 +209,7 @@ def _template(eqns: list[JaxprEqn], call: Call, result: Any, single: bool) -> Te
     steps: list[Step] = []
     for eqn in eqns:
         reads = tuple([atom if type(atom) is Literal else places.get(atom) for atom in eqn.invars])
-        if None in reads or _is_new_each_time(eqn):
+        if None in reads or is_new_each_time(eqn):
             return None
         for read in reads:
             if type(read) is int and read < count and not traced[read]:
@@ -245,7 +245,7 @@ def _places(call: Call) -> dict[Any, int]:
     return places
 
 
-def _is_new_each_time(eqn: JaxprEqn) -> bool:
+def is_new_each_time(eqn: JaxprEqn) -> bool:
     """Whether running the call again gives more than this equation: a warning (complex made real), a new jaxpr."""
     if eqn.primitive.name == "convert_element_type":
         source, target = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]

@@ -18,6 +18,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
+from weft.higher import resize
 from weft.numpy import creation, promotion, rearrange, reductions, rounding, statistics
 
 jit = jit_module.jit
@@ -60,12 +61,15 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", **kwargs: Any) -> An
     widths = _pairs(pad_width, rank, "pad_width")
     lengths = None if kwargs.get("stat_length") is None else _pairs(kwargs["stat_length"], rank, "stat_length")
     reflect_type = kwargs.get("reflect_type", "even")
+    values = kwargs.get("constant_values", 0)
+    if mode == "constant" and not isinstance(values, list | tuple) and promotion.shape_of(values) == ():
+        return _pad_evenly(array, values, widths=widths)
     ends = ()
     if mode == "linear_ramp":
         ends = tuple(map(tuple, np.broadcast_to(np.asarray(kwargs.get("end_values", 0)), (rank, 2)).tolist()))
     return _pad(
         array,
-        kwargs.get("constant_values", 0),
+        values,
         widths=widths,
         mode=mode,
         lengths=lengths,
@@ -91,6 +95,19 @@ def _pairs(value: Any, rank: int, name: str) -> Widths:
     if given.size and given.min() < 0:
         raise ValueError("index can't contain negative values")
     return tuple((np.int64(low), np.int64(high)) for low, high in np.broadcast_to(given, (rank, 2)))
+
+
+@resize.uniform
+def _as_pad(array: Any, value: Any, *, widths: Widths) -> Any:
+    array = promotion.as_array(array)
+    if not promotion.shape_of(array):
+        return array
+    value = promotion.convert(value, promotion.dtype_of(array))
+    return lax.pad_p.bind(array, value, padding_config=tuple((low, high, 0) for low, high in widths))
+
+
+_as_pad.__name__ = "_pad"
+_pad_evenly = functools.partial(jit, static_argnames=("widths",))(_as_pad)
 
 
 @functools.partial(jit, static_argnames=("widths", "mode", "lengths", "reflect_type", "ends"))
@@ -125,10 +142,7 @@ def _pad_constant(array: Any, widths: Widths, values: Any) -> Any:
     dtype, rank = promotion.dtype_of(array), len(widths)
     if isinstance(values, list | tuple):
         values = creation.asarray(values)
-    values = promotion.convert(values, dtype)
-    if promotion.shape_of(values) == ():
-        return lax.pad_p.bind(array, values, padding_config=tuple((low, high, 0) for low, high in widths))
-    values = rearrange.broadcast_to(values, (rank, 2))
+    values = rearrange.broadcast_to(promotion.convert(values, dtype), (rank, 2))
     for axis, sides in enumerate(widths):
         for side, width in enumerate(sides):
             if width > 0:

@@ -1,0 +1,301 @@
+"""Resizing: what a function of weft's recorded at some sizes, written for other sizes without running it.
+
+    mean(f32[64,100])  ->  reduce_sum[axes=(1,)], div 100.0        at f32[80,120]:  reduce_sum[axes=(1,)], div 120.0
+
+For functions marked ``uniform`` alone. Whatever the promise leaves open is refused, and then the function runs as ever.
+With ``WEFT_CHECK=1`` it runs all the same, and both programs must agree.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from types import CodeType
+from typing import Any, TypeVar
+
+import numpy as np
+
+from weft import config, runtime
+from weft.core import kinds, source_info
+from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.source_info import Captured
+from weft.core.trace import DynamicJaxprTracer, state, trace_to_jaxpr
+from weft.errors import InternalError
+from weft.higher import calls, replay
+from weft.higher.trace_cache import FunctionRecord, Trace
+from weft.operations import broadcast_in_dim_p
+from weft.runtime import ShapedArray
+
+_KEYS, _RECIPES = 64, 2  # kinds of calls that one function remembers, and recipes for each
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_uniform: set[CodeType] = set()
+
+Key = tuple[Any, ...]  # as ``trace_cache`` has it: (in_tree, avals, static_key, config token)
+
+
+def uniform(function: _Function) -> _Function:
+    """Promise that what ``function`` records for operands of other sizes differs in these sizes alone.
+
+    Different extents (0 and 1 aside) are never compared, shapes are made of the operands' extents, and the only numbers
+    among its literals are 0, those that are not finite, and counts of reduced elements, as NumPy arrays.
+    """
+    _uniform.add(function.__code__)  # type: ignore[attr-defined]
+    return function
+
+
+def is_uniform(function: Any) -> bool:
+    """Whether a function of weft's was marked."""
+    return getattr(function, "__code__", None) in _uniform
+
+
+class _Refused(Exception):
+    """The program at the new sizes cannot be told from the one known."""
+
+
+class _Sizes(dict[int, int]):
+    """What the extents of a program are at other sizes."""
+
+    def __missing__(self, extent: int) -> int:
+        raise _Refused
+
+    def learn(self, old: tuple[int, ...], new: tuple[int, ...]) -> None:
+        for before, now in zip(old, new, strict=True):
+            if self.setdefault(before, now) != now:
+                raise _Refused
+
+    def count(self, extents: Sequence[int]) -> int:
+        return math.prod([self[extent] for extent in extents])
+
+
+class Recipe:
+    """A program without its sizes. Operands are numbers (inputs, counts, then results) or literals."""
+
+    __slots__ = ("counts", "debug_info", "fixed", "inputs", "out_tree", "results", "steps", "types")
+
+    def __init__(self, jaxpr: Jaxpr, out_tree: Any) -> None:
+        self.out_tree, self.debug_info = out_tree, jaxpr.debug_info
+        self.inputs = [v.aval.shape for v in jaxpr.invars]
+        reduced = [_reduced(eqn) for eqn in jaxpr.eqns if type(eqn.primitive.kind) is kinds.Reduction]
+        self.fixed = [extents for extents in reduced if math.prod(extents) < 2]  # no literal tells these counts
+        self.counts: list[tuple[Literal, list[tuple[int, ...]]]] = []  # and what they may be the number of
+        for literal in {id(atom): atom for eqn in jaxpr.eqns for atom in eqn.invars if type(atom) is Literal}.values():
+            counted = [extents for extents in reduced if _is_count(literal.val, math.prod(extents))]
+            if counted:
+                self.counts.append((literal, counted))
+        numbers: dict[int, int] = {}  # by id
+        for atom in (*jaxpr.invars, *[literal for literal, _ in self.counts]):
+            numbers[id(atom)] = len(numbers)
+        self.types: list[Any] = []
+        self.steps = []
+        for eqn in jaxpr.eqns:
+            reads = [numbers.get(id(atom), atom) for atom in eqn.invars]
+            for v in eqn.outvars:
+                numbers[id(v)] = len(numbers)
+            self.steps.append((eqn, _change(eqn), reads, [self._type(v.aval) for v in eqn.outvars]))
+        self.results = [numbers.get(id(atom), atom) for atom in jaxpr.outvars]
+        unknown = [x for x in (*self.results, *[x for step in self.steps for x in step[2]]) if type(x) is Var]
+        if jaxpr.constvars or jaxpr.effects or unknown or any(replay.is_new_each_time(eqn) for eqn in jaxpr.eqns):
+            raise _Refused
+
+    def _type(self, aval: Any) -> int:
+        if aval not in self.types:
+            self.types.append(aval)
+        return self.types.index(aval)
+
+    def write(self, invars: Sequence[Var], source: Captured | None) -> tuple[list[JaxprEqn], list[Atom]]:
+        """The equations over variables of other sizes, and the results."""
+        sizes = _Sizes({0: 0, 1: 1})
+        for old, variable in zip(self.inputs, invars, strict=True):
+            sizes.learn(old, variable.aval.shape)
+        if any(sizes.count(extents) != math.prod(extents) for extents in self.fixed):
+            raise _Refused
+        atoms: list[Any] = [*invars, *[_count(literal, counted, sizes) for literal, counted in self.counts]]
+        avals: list[Any] = [None] * len(self.types)
+        eqns = []
+        for eqn, change, reads, types in self.steps:
+            operands = [atoms[read] if type(read) is int else read for read in reads]
+            params = eqn.params if change is None else change(eqn, operands, sizes)
+            outvars = []
+            for number in types:
+                aval = avals[number]
+                if aval is None:
+                    old = self.types[number]
+                    aval = ShapedArray(tuple([sizes[extent] for extent in old.shape]), old.dtype, old.weak_type)
+                    avals[number] = aval
+                outvars.append(Var(aval))
+            atoms += outvars
+            eqns.append(JaxprEqn(operands, outvars, eqn.primitive, params, eqn.effects, source))
+        return eqns, [atoms[place] if type(place) is int else place for place in self.results]
+
+
+def _reduced(eqn: JaxprEqn) -> tuple[int, ...]:
+    """The extents of the dimensions that a reduction takes together."""
+    shape = eqn.invars[0].aval.shape
+    return tuple([shape[axis] for axis in eqn.primitive.kind.axes(eqn.params)])
+
+
+def _is_count(value: Any, count: int) -> bool:
+    if type(value) is not np.ndarray:
+        return False
+    with np.errstate(over="ignore"):
+        found = bool(np.asarray(count).astype(value.dtype) == value)
+    if found and not np.isfinite(value):  # the count, or a number that is none
+        raise _Refused
+    return found
+
+
+def _count(literal: Literal, counted: list[tuple[int, ...]], sizes: _Sizes) -> Literal:
+    """A literal that was the number of some elements, as it is now."""
+    now = {sizes.count(extents) for extents in counted}
+    if len(now) > 1:
+        raise _Refused
+    return Literal(np.asarray(now.pop()).astype(literal.val.dtype), literal.aval)
+
+
+# -- what of an equation's parameters changes with its sizes ----------------------------------------------------------
+
+
+def _change(eqn: JaxprEqn) -> Callable[[JaxprEqn, list[Any], _Sizes], dict[str, Any]] | None:
+    kind = type(eqn.primitive.kind)
+    if eqn.primitive is broadcast_in_dim_p:
+        return _broadcast
+    if eqn.primitive is calls.jit_p:
+        return _call
+    if kind is kinds.Assemble:
+        return _assembled
+    if kind not in (kinds.Elementwise, kinds.Reduction, kinds.Identity):
+        raise _Refused
+    return None
+
+
+def _broadcast(eqn: JaxprEqn, operands: list[Any], sizes: _Sizes) -> dict[str, Any]:
+    shape = tuple([sizes[extent] for extent in eqn.params["shape"]])
+    if operands[0].aval.shape == shape:  # it would not have been recorded
+        raise _Refused
+    return {**eqn.params, "shape": shape}
+
+
+def _assembled(eqn: JaxprEqn, operands: list[Any], sizes: _Sizes) -> dict[str, Any]:
+    made = eqn.primitive.typed(tuple([atom.aval for atom in operands]), eqn.params)[0]
+    sizes.learn(eqn.outvars[0].aval.shape, made.shape)
+    return eqn.params
+
+
+def _call(eqn: JaxprEqn, operands: list[Any], sizes: _Sizes) -> dict[str, Any]:
+    at = eqn.params["jaxpr"].jaxpr.memoize("at", _nowhere)
+    trace = at and at(tuple([atom.aval for atom in operands]))
+    if trace is None:
+        raise _Refused
+    return {**eqn.params, "jaxpr": trace.closed}
+
+
+def _nowhere(_: Jaxpr) -> None:
+    """A program that is no uniform function's is not written at other sizes."""
+
+
+# -- one function -----------------------------------------------------------------------------------------------------
+
+
+class Recipes:
+    """The recipes of one function, by what calls have in common that differ in sizes alone."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        self._known: dict[Any, list[Recipe]] = {}
+
+    def _keep(self, alike: Any, jaxpr: Jaxpr, out_tree: Any) -> None:
+        try:
+            recipe = Recipe(jaxpr, out_tree)
+        except _Refused:
+            return
+        if len(self._known) >= _KEYS:
+            self._known.clear()
+        known = self._known.setdefault(alike, [])
+        known.append(recipe)
+        del known[:-_RECIPES]
+
+    def _write(self, alike: Any, invars: list[Var], source: Captured | None) -> Any:
+        """(equations, results, recipe) of a call over ``invars``; None if no recipe tells them."""
+        for recipe in self._known.get(alike, ()):
+            try:
+                return (*recipe.write(invars, source), recipe)
+            except _Refused:
+                continue
+        return None
+
+    def keep(self, record: FunctionRecord, key: Key, trace: Trace) -> None:
+        """Make a recipe of a trace, which an equation may call."""
+        jaxpr = trace.closed.jaxpr
+        self._keep(_alike(key), jaxpr, trace.out_tree)
+        jaxpr.memoize("at", lambda _: functools.partial(self._at, record, key, trace.name))
+
+    def trace(self, record: FunctionRecord, key: Key, name: str) -> Trace | None:
+        """The trace of a call, written after one of other sizes; it is found from now on."""
+        invars, user = [Var(aval) for aval in key[1]], source_info.capture(2)
+        written = self._write(_alike(key), invars, user and (*user[:2], ()))
+        if written is None:
+            return None
+        eqns, outvars, recipe = written
+        jaxpr = Jaxpr([], invars, outvars, eqns, debug_info=recipe.debug_info)
+        jaxpr.memoize("at", lambda _: functools.partial(self._at, record, key, name))
+        made = Trace(ClosedJaxpr(jaxpr), recipe.out_tree, jaxpr.out_avals, name)
+        record.store(key, made)
+        return made
+
+    def _at(self, record: FunctionRecord, key: Key, name: str, avals: tuple[Any, ...]) -> Trace | None:
+        """The trace of a call like that of ``key`` for operands of other types."""
+        key = (key[0], avals, *key[2:])
+        return record.traces.get(key) or self.trace(record, key, name)
+
+    def inline(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], token: int) -> Any:
+        """Record the equations of a call on variables of the current trace; ``kwargs`` are static."""
+        trace: Any = state.trace
+        alike: list[Any] = [token, *kwargs.items()]
+        invars: list[Var] = []
+        for x in args:
+            if x is None:
+                alike.append(None)
+                continue
+            if type(x) is not DynamicJaxprTracer or x._trace is not trace or type(x.val) is Literal or x.val in invars:
+                return function(*args, **kwargs)
+            alike.append((x.aval.dtype, x.aval.weak_type, len(x.aval.shape)))
+            invars.append(x.val)
+        source = source_info.capture(2)
+        written = self._write(tuple(alike), invars, source)
+        if written is None:
+            before = len(trace.eqns)
+            result = function(*args, **kwargs)
+            leaves, out_tree = runtime.tree_flatten(result)
+            eqns = trace.eqns[before:]
+            if {v for eqn in eqns for v in eqn.outvars}.issuperset([getattr(leaf, "val", None) for leaf in leaves]):
+                self._keep(tuple(alike), Jaxpr([], invars, [leaf.val for leaf in leaves], eqns), out_tree)
+            return result
+        eqns, outvars, recipe = written
+        if config.read("check"):
+            own = trace_to_jaxpr(_flat(function, args, kwargs), [v.aval for v in invars])[0].jaxpr
+            agree(Jaxpr([], invars, outvars, eqns), own, function.__name__)
+        trace.eqns += eqns
+        tracers = [DynamicJaxprTracer(trace, atom.aval, atom, source) for atom in outvars]
+        return runtime.tree_unflatten(recipe.out_tree, tracers)
+
+
+def _flat(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., list[Any]]:
+    def flat(*operands: Any) -> list[Any]:
+        given = iter(operands)
+        return runtime.tree_flatten(function(*[None if x is None else next(given) for x in args], **kwargs))[0]
+
+    return flat
+
+
+def agree(jaxpr: Jaxpr, recorded: Jaxpr, name: str) -> None:
+    """Raise InternalError unless a program that was written is what the function records."""
+    texts = [f"{program}\n{[v.aval for v in (*program.invars, *program.outvars)]}" for program in (jaxpr, recorded)]
+    if texts[0] != texts[1]:
+        raise InternalError("a function is not uniform: {}\nbut {}".format(*texts), stage="trace", node=name)
+
+
+def _alike(key: Key) -> Any:
+    in_tree, avals, statics, token = key
+    return in_tree, tuple([(aval.dtype, aval.weak_type, len(aval.shape)) for aval in avals]), statics, token
