@@ -27,9 +27,11 @@ jit = jit_module.jit
 
 
 def _leaves(value: Any) -> list[Any]:
-    if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in _leaves(item)]
-    return [value]
+    if not isinstance(value, list | tuple):
+        return [value]
+    if not any(issubclass(kind, list | tuple) for kind in set(map(type, value))):
+        return list(value)
+    return [leaf for item in value for leaf in _leaves(item)]
 
 
 def array(
@@ -163,25 +165,21 @@ def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
 
 def _convert_sequence(value: Any, dtype: Any) -> Any:
     leaves = _leaves(value)
-    if any(leaf is None for leaf in leaves):
+    kinds = dict(zip(map(type, leaves), leaves, strict=True))  # one leaf of each: there may be millions
+    if type(None) in kinds:
         raise ValueError("None is not a valid value for jnp.array")
-    held = any(isinstance(leaf, runtime.Array | core.Tracer) or hasattr(leaf, "__jax_array__") for leaf in leaves)
-    if held:
+    if any(isinstance(leaf, runtime.Array | core.Tracer) or hasattr(leaf, "__jax_array__") for leaf in kinds.values()):
         target = dtypes.result_type(*leaves) if dtype is None else dtype
         return promotion.convert(_stack_nested(value, target), target)
-    if dtype is None and leaves and all(isinstance(leaf, promotion.PYTHON_SCALARS) for leaf in leaves):
-        dtype = dtypes.result_type(*leaves)
+    if dtype is None and leaves and all(isinstance(leaf, promotion.PYTHON_SCALARS) for leaf in kinds.values()):
+        dtype = dtypes.result_type(*kinds.values())
     if not leaves:
         dtype = dtypes.canonicalize_dtype(np.float64) if dtype is None else dtype
     if dtype is not None and np.dtype(dtype).kind in "iu":
         return _convert_host(
-            np.asarray(value) if any(map(_is_float, leaves)) else np.asarray(value, dtype), dtype, value
+            np.asarray(value, dtype if all(issubclass(kind, int) for kind in kinds) else None), dtype, value
         )
     return _convert_host(np.asarray(value), dtype, value)
-
-
-def _is_float(leaf: Any) -> bool:
-    return not isinstance(leaf, int)
 
 
 def _stack_nested(value: Any, dtype: Any) -> Any:
