@@ -47,11 +47,27 @@ def test_rows_are_in_stable_order_bit_for_bit(dtype):
             np.testing.assert_array_equal(bits(lax.sort(x.T.copy(), dimension=0)), bits(expected.T), str(shape))
 
 
-@pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("i1", "f2", "i4", "f4")], ids=str)
+@pytest.mark.parametrize("dtype", [np.dtype(t) for t in ("i1", "f2", "i4", "f4", "i8", "u8", "f8")], ids=str)
 def test_positions_of_equal_keys_keep_their_order(dtype):
-    for shape in [(2047,), (2048,), (70001,), (3, 5000)]:
+    for shape in [(2047,), (2048,), (4095,), (4096,), (70001,), (3, 5000)]:
         x = sample(dtype, shape)
-        np.testing.assert_array_equal(wnp.argsort(x), stable_positions(x))
+        with weft.enable_x64(True):
+            np.testing.assert_array_equal(wnp.argsort(x), stable_positions(x))
+
+
+@pytest.mark.parametrize("shape", [(4095,), (4096,), (3, 5000)])
+@pytest.mark.parametrize("kinds", ["i1 f4", "f8 i4", "f4 f4 i8", "? u8 f2", "c8", "i4 c16"])
+def test_several_keys_count_in_turn(kinds, shape):
+    parts, keys = [], []
+    for place, kind in enumerate(kinds.split()):
+        real = [sample(np.dtype({"c8": "f4", "c16": "f8"}.get(kind, kind)), shape) for _ in range(1 + (kind[0] == "c"))]
+        real = [np.roll(x, 7 * place + 3 * i, axis=-1) for i, x in enumerate(real)]
+        keys.append(real[0] if len(real) == 1 else (real[0] + 1j * np.nan_to_num(real[1])).astype(kind))
+        parts += real[:1] if len(real) == 1 else [keys[-1].real, keys[-1].imag]
+    with weft.enable_x64(True):
+        *_, found = lax.sort((*keys, np.broadcast_to(np.arange(shape[-1]), shape)), num_keys=len(keys))
+    ordered = [x if x.dtype.kind in "biu" else np.where(x == 0, 0.0, x.astype(np.float64)) for x in parts]
+    np.testing.assert_array_equal(found, np.lexsort(ordered[::-1], axis=-1))
 
 
 def test_a_long_row_is_sorted_alike_by_any_number_of_threads():

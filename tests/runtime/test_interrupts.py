@@ -99,6 +99,14 @@ CASES = {
         "g(large).block_until_ready()",
     ),
     "one large product": ("large = jnp.ones((6000, 6000)).block_until_ready()", "(large @ large).block_until_ready()"),
+    "one large complex product": (
+        "large = jnp.ones((3000, 3000), 'complex64').block_until_ready(); large[:9, :9] @ large[:9, :9]",
+        "(large @ large).block_until_ready()",
+    ),
+    "a sort by two keys": (
+        "large = jnp.sin(jnp.arange(1 << 23)).block_until_ready(); jnp.lexsort((large[:9], large[:9]))",
+        "jnp.lexsort((large, large)).block_until_ready()",
+    ),
     "a loop": (
         "g = weft.jit(lambda n: lax.fori_loop(0, n, lambda i, x: x * 1.5 + i, 0.0))",
         "g(2_000_000_000).block_until_ready()",

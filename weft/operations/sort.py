@@ -33,9 +33,9 @@ ArrayLike = Any
 
 # ---- order
 
-# Lengths of rows from which the radix sort is faster than NumPy's comparisons: by bytes of an element, and packed.
+# Rows from which the radix sort is faster than NumPy: by bytes of an element, packed with positions, 32 bits at a time.
 _LONG_ROW = {1: 64, 2: 512, 4: 4096, 8: 4096}
-_PACKED_ROW = 2048
+_PACKED_ROW, _HALVES_ROW = 2048, 4096
 _FLOATS = frozenset(dtypes.FLOATS)
 
 
@@ -82,18 +82,41 @@ def stable_order(keys: Sequence[np.ndarray]) -> np.ndarray:
     words = [word for key in keys for word in order_words(key)]
     count = words[0].shape[-1]
     if len(words) == 1 and words[0].dtype.itemsize <= 4 and count < 2**32:
-        packed = words[0].astype(np.uint64)
-        packed <<= np.uint64(32)
-        packed |= np.arange(count, dtype=np.uint64)
-        if count < _PACKED_ROW:
-            packed.sort(axis=-1)
-        else:
-            runtime.sort_words(packed, "u", 0, 32)
-        packed &= np.uint64(0xFFFFFFFF)
-        return packed.view(np.int64)
+        return _packed_order(words[0])
+    if _HALVES_ROW <= count < 2**32:
+        order = None
+        for half in reversed([half for word in words for half in _halves(word)]):
+            if order is None:
+                order = _packed_order(half)
+            else:
+                later = _packed_order(np.take_along_axis(half, order, axis=-1))
+                order = np.take_along_axis(order, later, axis=-1)
+        assert order is not None
+        return order
     if len(words) == 1:
         return np.argsort(words[0], axis=-1, kind="stable")
     return np.lexsort(words[::-1], axis=-1)
+
+
+def _packed_order(word: np.ndarray) -> np.ndarray:
+    """The stable order of words of up to 32 bits: sorted with the positions in the bits below."""
+    count = word.shape[-1]
+    packed = word.astype(np.uint64)
+    packed <<= np.uint64(32)
+    packed |= np.arange(count, dtype=np.uint64)
+    if count < _PACKED_ROW:
+        packed.sort(axis=-1)
+    else:
+        runtime.sort_words(packed, "u", 0, 32)
+    packed &= np.uint64(0xFFFFFFFF)
+    return packed.view(np.int64)
+
+
+def _halves(word: np.ndarray) -> list[np.ndarray]:
+    """The upper and the lower 32 bits of words of 64; others as they are."""
+    if word.dtype.itemsize <= 4:
+        return [word]
+    return [(word >> np.uint64(32)).astype(np.uint32), word.astype(np.uint32)]
 
 
 def _sorted_values(x: np.ndarray) -> np.ndarray | None:

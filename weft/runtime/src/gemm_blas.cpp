@@ -27,6 +27,7 @@ constexpr double kPieceFlops = 4e6;  // per piece at least: 40 us for float32, a
 constexpr int64_t unit_of(char dtype) { return dtype == 'F' ? 64 : 96; }
 // With this many rows a thread, two pieces each cost nothing: a late one is evened out.
 constexpr int64_t kLongPiece = 1024;
+constexpr double kLongestPieceNs = 120e6;  // interrupts are seen between pieces
 
 template <class T>
 using Gemm = void (*)(int order, int ta, int tb, int m, int n, int k, T alpha, const void* a, int lda, const void* b,
@@ -153,11 +154,12 @@ class BlasStep final : public Step {
   // How many pieces each product is cut into now.
   int64_t pieces(bool parallel) const {
     if (is_vector()) return most_pieces;
-    if (!follow_threads) return std::min<int64_t>(most_pieces, 8);
+    int64_t interrupted = int64_t(cost / double(batch.count) / kLongestPieceNs) + 1;
+    if (!follow_threads) return std::min(most_pieces, std::max<int64_t>(interrupted, 8));
     int64_t threads = pool_threads();
-    if (!parallel || batch.count >= 4 * threads) return 1;
+    if (!parallel || batch.count >= 4 * threads) return std::min(most_pieces, interrupted);
     int64_t extent = cut_rows ? m : n;
-    return std::min(most_pieces, extent >= threads * kLongPiece ? 2 * threads : threads);
+    return std::min(most_pieces, std::max(interrupted, extent >= threads * kLongPiece ? 2 * threads : threads));
   }
 
   int64_t border(int64_t extent, int64_t pieces, int64_t i) const {
