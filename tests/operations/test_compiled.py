@@ -85,6 +85,17 @@ def test_a_nan_of_any_bits_is_rounded_to_a_nan(operation: samples.Operation) -> 
             np.testing.assert_array_equal(has_nan(found), has_nan(single))
 
 
+@pytest.mark.parametrize("dtype", [samples.BF16, np.dtype(np.float16)], ids=str)
+def test_signs_and_whole_numbers_of_every_half(dtype: np.dtype) -> None:
+    x = np.arange(65536, dtype=np.uint16).view(dtype)
+    wide = x.astype(np.float32)
+    expected = {"neg": -wide, "abs": np.abs(wide), "floor": np.floor(wide), "ceil": np.ceil(wide)}
+    for name, values in expected.items():
+        found = np.asarray(getattr(lax, name)(x)).astype(np.float32)
+        np.testing.assert_array_equal(found, values, name)
+        np.testing.assert_array_equal(np.signbit(found) | np.isnan(found), np.signbit(values) | np.isnan(values), name)
+
+
 LAYOUTS: dict[str, Callable[..., Any]] = {
     "transposed": lambda op, *xs: op(*(lax.transpose(x, (1, 0)) for x in xs)),
     "reversed": lambda op, *xs: op(*(lax.rev(x, (1,)) for x in xs)),

@@ -69,6 +69,13 @@ class Emitter:
             parts = (number[()],)
         return Value(dtype, tuple(self.lanes.constant(p, element.register) for p in parts))
 
+    def _held(self, x: Value, part: V) -> Value:
+        """What bfloat16 and float16 hold exactly if x is one of theirs: a value not to be rounded again."""
+        element = elements.of(x.dtype)
+        return (
+            Value(x.dtype, (part,), x.loose) if element.bits > 8 or element.kind != "h" else self.value(x.dtype, part)
+        )
+
     def convert(self, x: Value, dtype: np.dtype) -> Value:
         dtype = np.dtype(dtype)
         if dtype == x.dtype:
@@ -127,14 +134,14 @@ class Emitter:
 
     def neg(self, x: Value) -> Value:
         parts = tuple(-p for p in x.parts)
-        return Value(x.dtype, parts, x.loose) if elements.of(x.dtype).kind == "h" else self.value(x.dtype, *parts)
+        return self._held(x, *parts) if elements.of(x.dtype).kind == "h" else self.value(x.dtype, *parts)
 
     def abs(self, x: Value) -> Value:
         element = elements.of(x.dtype)
         if element.kind == "c":
             return self.value(elements.real_of(x.dtype), complex_math.magnitude(*x.parts))
         if element.kind in "fh":
-            return Value(x.dtype, (x.part.abs(),), x.loose)
+            return self._held(x, x.part.abs())
         if not element.signed:
             return x
         return self.value(x.dtype, x.part.abs())
@@ -145,7 +152,7 @@ class Emitter:
             return self.value(x.dtype, *complex_math.sign(*x.parts))
         if element.kind in "fh":
             keep = v.eq(0.0) | v.isnan()
-            return Value(x.dtype, (lanes.select(keep, v, v.like(1.0).copysign(v)),), x.loose)
+            return self._held(x, lanes.select(keep, v, v.like(1.0).copysign(v)))
         if not element.signed:
             return self.value(x.dtype, v.intrinsic("umin", 1))
         return self.value(x.dtype, v.intrinsic("smin", 1).intrinsic("smax", -1))
@@ -299,16 +306,16 @@ class Emitter:
     # rounding and float structure
 
     def floor(self, x: Value) -> Value:
-        return self.value(x.dtype, x.part.floor())
+        return self._held(x, x.part.floor())
 
     def ceil(self, x: Value) -> Value:
-        return self.value(x.dtype, x.part.intrinsic("ceil"))
+        return self._held(x, x.part.intrinsic("ceil"))
 
     def round_half_even(self, x: Value) -> Value:
-        return self.value(x.dtype, x.part.rint())
+        return self._held(x, x.part.rint())
 
     def round_half_away(self, x: Value) -> Value:
-        return self.value(x.dtype, floats.round_half_away(x.part))
+        return self._held(x, floats.round_half_away(x.part))
 
     def nextafter(self, x: Value, y: Value) -> Value:
         x, y = self.settle(x), self.settle(y)

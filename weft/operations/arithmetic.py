@@ -56,7 +56,8 @@ neg_p = elementwise(
     scalar=by_parts(lambda emit, x: emit.neg(x), complex_math.neg),
     linear=ALL,
     transpose=lambda ct, x: (neg(ct),),
-    reference=np.negative,
+    reference=widen_reference(np.negative),
+    native_half=True,
 )
 
 
@@ -320,8 +321,9 @@ abs_p = elementwise(
     SIGNED | FLOAT | COMPLEX,
     scalar=_abs_scalar,
     partials=(along(_abs_push),),
-    reference=np.abs,
+    reference=widen_reference(np.abs),
     result=real_part_dtype,
+    native_half=True,
 )
 
 
@@ -339,8 +341,9 @@ sign_p = elementwise(
     NUMBER,
     scalar=by_parts(lambda emit, x: emit.sign(x), complex_math.sign),
     partials=(None,),
-    reference=references.sign,
+    reference=widen_reference(references.sign),
     cost=2.0,
+    native_half=True,
 )
 
 
@@ -353,7 +356,14 @@ def sign(x: ArrayLike) -> Array:
     return sign_p.bind(x)
 
 
-floor_p = elementwise("floor", FLOAT, scalar=lambda emit, x: emit.floor(x), partials=(None,), reference=np.floor)
+floor_p = elementwise(
+    "floor",
+    FLOAT,
+    scalar=lambda emit, x: emit.floor(x),
+    partials=(None,),
+    reference=widen_reference(np.floor),
+    native_half=True,
+)
 
 
 def floor(x: ArrayLike) -> Array:
@@ -365,7 +375,14 @@ def floor(x: ArrayLike) -> Array:
     return floor_p.bind(x)
 
 
-ceil_p = elementwise("ceil", FLOAT, scalar=lambda emit, x: emit.ceil(x), partials=(None,), reference=np.ceil)
+ceil_p = elementwise(
+    "ceil",
+    FLOAT,
+    scalar=lambda emit, x: emit.ceil(x),
+    partials=(None,),
+    reference=widen_reference(np.ceil),
+    native_half=True,
+)
 
 
 def ceil(x: ArrayLike) -> Array:
@@ -387,7 +404,14 @@ def _round_reference(x: Any, *, rounding_method: settings.RoundingMethod) -> Any
     return np.rint(x) if even else references.round_half_away(x)
 
 
-round_p = elementwise("round", FLOAT, scalar=_round_scalar, partials=(None,), reference=_round_reference)
+round_p = elementwise(
+    "round",
+    FLOAT,
+    scalar=_round_scalar,
+    partials=(None,),
+    reference=widen_reference(_round_reference),
+    native_half=True,
+)
 
 
 def round(x: ArrayLike, rounding_method: settings.RoundingMethod = settings.RoundingMethod.AWAY_FROM_ZERO) -> Array:
