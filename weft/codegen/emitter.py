@@ -72,9 +72,9 @@ class Emitter:
     def _held(self, x: Value, part: V) -> Value:
         """What bfloat16 and float16 hold exactly if x is one of theirs: a value not to be rounded again."""
         element = elements.of(x.dtype)
-        return (
-            Value(x.dtype, (part,), x.loose) if element.bits > 8 or element.kind != "h" else self.value(x.dtype, part)
-        )
+        if element.kind == "h" and element.bits == 8:
+            return self.value(x.dtype, part)
+        return Value(x.dtype, (part,), x.loose)
 
     def convert(self, x: Value, dtype: np.dtype) -> Value:
         dtype = np.dtype(dtype)
