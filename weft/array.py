@@ -124,7 +124,7 @@ def _complex(array: Any) -> complex:
 
 
 def _index(array: Any) -> int:
-    if array.ndim != 0 or array.dtype.kind not in "iub":
+    if array.ndim != 0 or not dtypes.issubdtype(array.dtype, np.integer):
         raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
     return int(np.asarray(array).item())
 

@@ -130,8 +130,9 @@ def test_a_nan_that_came_in_is_not_blamed_on_the_program() -> None:
         masked = jnp.where(x > 5, jnp.log(x - 5), 0.0)  # NaN that is thrown away
         return masked + x * weights["w"]
 
+    given = {"w": jnp.array([1.0, np.nan])}
     with weft.debug_nans(True), pytest.raises(FloatingPointError) as raised:
-        f({"w": jnp.array([1.0, np.nan])}, jnp.ones(2))
+        f(given, jnp.ones(2))
     text = str(raised.value)
     assert text.startswith("invalid value (nan) encountered in mul\n")
     assert "the value came with argument weights['w']" in text
@@ -184,3 +185,34 @@ def test_the_option_holds_for_the_process_and_the_context() -> None:
     finally:
         weft.config.update("jax_debug_nans", False)
     assert np.isnan(f(-1.0))
+
+
+NAN = np.array([1.0, np.nan], np.float32)
+MADE = [
+    "jnp.asarray(NAN)", "jnp.array(NAN)", "jnp.array([1.0, np.nan])", "jnp.asarray(np.nan)", "jnp.float32(np.nan)",
+    "jnp.array(NAN, 'float16')", "jnp.array([jnp.zeros(()), np.nan])", "m.jit(lambda: jnp.asarray(NAN))()",
+]  # fmt: skip
+KEPT = [
+    "m.device_put(NAN)", "m.device_put({'a': NAN})", "jnp.asarray(m.device_put(NAN))", "jnp.isnan(NAN)",
+    "jnp.nan_to_num(NAN)", "m.jit(lambda x: jnp.where(x > 0, x, jnp.asarray(NAN)))(np.ones(2, 'f'))",
+]  # fmt: skip
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("text", MADE + KEPT)
+def test_arrays_made_of_the_user_s_nans_are_results_and_those_put_on_a_device_are_not(text: str) -> None:
+    for m in (weft, jax):
+        names = {"m": m, "jnp": jnp if m is weft else jax.numpy, "np": np, "NAN": NAN}
+        with m.debug_nans(True):
+            if text in KEPT:
+                eval(text, names)
+            else:
+                with pytest.raises(FloatingPointError, match=r"invalid value \(nan\) encountered in"):
+                    eval(text, names)
+
+
+def test_an_array_of_a_nan_names_the_line_that_makes_it() -> None:
+    for option, value in ((weft.debug_nans, np.nan), (weft.debug_infs, np.inf)):
+        with option(True), pytest.raises(FloatingPointError, match=rf"\({value}\) encountered in array\n") as raised:
+            jnp.asarray(value)
+        assert _line_of(str(raised.value)).startswith("jnp.asarray(value)")

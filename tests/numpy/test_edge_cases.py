@@ -38,6 +38,10 @@ SAME: dict[str, Call] = {
     "unwrap of nothing": lambda m: m.unwrap(m.ones((2, 0))).astype("float32"),
     "array_equal of different shapes": lambda m: m.array_equal(m.ones(3), m.ones(4)),
     "array_equiv of different ranks": lambda m: m.array_equiv(m.ones((2, 3)), m.ones(4)),
+    "polyadd of columns": lambda m: m.polyadd(m.ones((3, 2)), m.array([[1.0, 2.0], [3.0, 4.0]])),
+    "polyadd of columns and one": lambda m: m.polyadd(m.array([1.0, 2.0]), m.ones((3, 2))),
+    "polyadd of columns and a number": lambda m: m.polyadd(m.ones((1, 1)), m.ones((2, 2, 2))),
+    "polysub of columns": lambda m: m.polysub(m.array([[1.0, 2.0]]), m.ones((3, 2))),
     "iinfo by keyword": lambda m: m.iinfo(int_type="int8").max,
 }
 
@@ -57,6 +61,10 @@ RAISES: dict[str, tuple[type[Exception], Call]] = {
     "unwrap of complex": (ValueError, lambda m: m.unwrap(m.ones(3) * 1j)),
     "full of a list": (TypeError, lambda m: m.full((3,), [1, 2, 3])),
     "tril above a fraction": (TypeError, lambda m: m.tril(m.ones((2, 2)), 1.0)),
+    "polyadd of one and as many columns": (ValueError, lambda m: m.polyadd(m.ones(2), m.ones((2, 2)))),
+    "polysub of other columns": (ValueError, lambda m: m.polysub(m.ones((2, 2)), m.ones((3, 3)))),
+    "polyadd of numbers": (IndexError, lambda m: m.polyadd(1.0, 2.0)),
+    "index by a truth value": (TypeError, lambda m: [1, 2][m.bool_(True)]),
     "promote_types of text": (ValueError, lambda m: m.promote_types("float32", "S")),
 }
 
@@ -158,3 +166,16 @@ def test_membership_in_many_elements_is_that_of_all_compared_with_all(dtype: str
 def test_membership_in_many_elements_does_not_compare_all_with_all() -> None:
     few, many = (weft.make_jaxpr(wnp.isin)(np.arange(1000), np.arange(size)) for size in (200, 2000))
     assert "1000,200]" in str(few) and "1000,2000]" not in str(many) and "sort" in str(many)
+
+
+@pytest.mark.parametrize("base", [3.0, 3, np.float32(3), np.int32(3), 2j], ids=repr)
+@pytest.mark.parametrize("exponent", [2, np.uint8(2), np.array(2), np.array(True), np.bool_(True)], ids=repr)
+@pytest.mark.parametrize("put", [False, True])
+def test_powers_by_one_known_integer_are_typed_as_in_jax(base: Any, exponent: Any, put: bool) -> None:
+    def power(module: Any) -> Any:
+        known = module.numpy.asarray(exponent) if put else exponent
+        return module.numpy.power(base, known), module.jit(lambda x: module.numpy.power(x, known))(base)
+
+    for got, expected in zip(power(weft), power(jax), strict=True):
+        assert (got.dtype, got.weak_type) == (expected.dtype, expected.weak_type)
+        np.testing.assert_allclose(got, expected, rtol=1e-6)

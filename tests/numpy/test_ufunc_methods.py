@@ -118,6 +118,19 @@ def test_derivatives_of_methods() -> None:
     close(weft.grad(lambda v: jnp.maximum.accumulate(v).sum())(x[::-1].copy()), [3, 0, 0])
 
 
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", [*NAMES, "negative"])
+def test_calls_refuse_to_write_to_an_array_as_in_jax(name: str) -> None:
+    jax_numpy = pytest.importorskip("jax.numpy")
+    operands = [np.int32(1)] * getattr(jnp, name).nin
+    for option, value in (("out", np.zeros((), np.int32)), ("where", True)):
+        text = f"{option} argument of <jnp.ufunc '{name}'>"
+        for module in (jnp, jax_numpy):
+            with pytest.raises(NotImplementedError, match=text):
+                getattr(module, name)(*operands, **{option: value})
+        assert getattr(jnp, name)(*operands, **{option: None}) == getattr(jnp, name)(*operands)
+
+
 def test_wrong_use() -> None:
     with pytest.raises(NotImplementedError, match="inplace=False"):
         jnp.add.at(FLOATS, 0, 1)

@@ -130,3 +130,19 @@ def test_nondiff_argnums_that_name_no_argument(place: int, error: type[Exception
     for function in (f, g):
         with pytest.raises(error, match=f"argument {place}, but the function was called with 1"):
             weft.grad(function)(1.0)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_forward_mode_passes_a_loop_of_no_steps_with_a_rule_for_reverse_mode(jitted: bool) -> None:
+    def tangents(module: Any) -> Any:
+        f = module.custom_vjp(lambda x: x * 2)
+        f.defvjp(lambda x: (x * 2, None), lambda _, ct: (ct * 2,))
+
+        def loops(x: Any) -> Any:
+            state, rows = module.lax.scan(lambda c, y: (f(c) * y, f(c)), x, module.numpy.zeros((0,)))
+            return state, rows, module.lax.fori_loop(0, 0, lambda i, c: f(c), x), module.lax.map(f, rows)
+
+        push = lambda x: module.jvp(loops, (x,), (3.0,))
+        return jax.tree.map(lambda leaf: leaf.tolist(), (module.jit(push) if jitted else push)(1.0))
+
+    assert tangents(weft) == tangents(jax) == ((1.0, [], 1.0, []), (3.0, [], 3.0, []))

@@ -44,17 +44,26 @@ _FUNCTIONS = {
     "where": lambda jnp, x: jnp.where(x > 0, x, 0.0),
     "mod": lambda jnp, x: x % 1.5,
     "maximum": lambda jnp, x: jnp.maximum(x, 0),
+    "exponent": lambda jnp, x: 2**x,
+    "exponent alone": lambda jnp, x: 0.0**x,
+    "array exponent": lambda jnp, x: x ** jnp.int32(3),
 }
 
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("name", _FUNCTIONS)
-@pytest.mark.parametrize("transform", ["grad", "jacfwd", "jacrev", "hessian"])
+@pytest.mark.parametrize("transform", ["grad", "jacfwd", "jacrev", "hessian", "jvp"])
 @pytest.mark.parametrize("x", [2.0, X], ids=["weak", "strong"])
 def test_derivatives_are_as_weakly_typed_as_those_of_jax(name: str, transform: str, x: Any) -> None:
     jax = pytest.importorskip("jax")
-    expected = getattr(jax, transform)(lambda v: _FUNCTIONS[name](jax.numpy, v))(x)
-    got = getattr(weft, transform)(lambda v: _FUNCTIONS[name](jnp, v))(x)
+
+    def derivative(module: Any) -> Any:
+        function = lambda v: _FUNCTIONS[name](module.numpy, v)
+        if transform == "jvp":
+            return module.jvp(function, (x,), (x,))[1]
+        return getattr(module, transform)(function)(x)
+
+    got, expected = derivative(weft), derivative(jax)
     assert (got.dtype, got.weak_type) == (expected.dtype, expected.weak_type)
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 

@@ -175,8 +175,12 @@ class _Simplifier:
                 key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
-        if isinstance(kind, kinds.Loop) and not self.flatten_only:
-            function = unrolled_loops.rewrite(kind.parts(equation.params), simplify)
+        if isinstance(kind, kinds.Loop):
+            parts, function = kind.parts(equation.params), None
+            if parts.trips == 0:
+                function = unrolled_loops.without_steps(parts)
+            elif not self.flatten_only:
+                function = unrolled_loops.rewrite(parts, simplify)
             if function is not None:
                 self.splice(_traced(function, [v.aval for v in invars]), invars, equation.outvars, equation.source)
                 return

@@ -1,9 +1,10 @@
-"""Elementwise loops whose user asked for several steps at once (``unroll``): all steps in a row, as one kernel.
+"""Loops that become rows of steps: those without any, and elementwise ones whose user asked for several at once.
 
     scan[unroll=16] over f32[5], the state f32[1000000]   ->   five times slice, mul, add
+    scan[length=0]   ->   the state as it begins, and arrays without elements
 
-Only short ones on arrays too large for registers: a loop of little state is one native function anyway, and a long row
-of steps would cost more to compile than it saves.
+``unroll`` only counts for short loops on arrays too large for registers: a loop of little state is one native function
+anyway, and a long row of steps would cost more to compile than it saves.
 """
 
 from __future__ import annotations
@@ -19,6 +20,17 @@ from weft.loops import small
 
 MOST_EQUATIONS = 256  # of all steps together
 _ELEMENTWISE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble, kinds.Identity)
+
+
+def without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
+    """A function of the operands of a loop of no steps, with its results; its body, which never runs, plays no part."""
+    first, empty = parts.n_cond_consts + parts.n_consts, parts.body.out_avals[parts.n_carry :]
+
+    def results(*operands: Any) -> list[Any]:
+        outputs = [lax.full((0, *aval.shape), 0, aval.dtype) for aval in empty]
+        return [*operands[first : first + parts.n_carry], *outputs]
+
+    return results
 
 
 def rewrite(parts: kinds.LoopParts, flatten: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:

@@ -46,7 +46,10 @@ def elements(closed: ClosedJaxpr) -> int:
             total += elements(kind.inline(equation.params))
         elif isinstance(kind, kinds.Loop):
             parts = kind.parts(equation.params)
-            total += FEW_ELEMENTS if parts.trips is None else (elements(parts.body) + 100) * parts.trips
+            if parts.trips is None:
+                total += FEW_ELEMENTS
+            elif parts.trips:  # a body that never runs need not be one that could
+                total += (elements(parts.body) + 100) * parts.trips
         elif isinstance(kind, kinds.Branch):
             total += sum(elements(branch) for branch in kind.branches(equation.params))
     return total

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
 from weft.numpy import logic, promotion, selection
@@ -25,33 +25,36 @@ jit = jit_module.jit
 
 
 @inline
-def add(x: Any, y: Any, /) -> Any:
+def add(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Sum of ``x`` and ``y``, element by element; logical or for two bool operands.
 
     >>> add(1, 2).item()
     3
     """
+    promotion.check_options("add", out, where)
     x, y = promotion.promote_args("add", x, y)
     return lax.add(x, y) if promotion.dtype_of(x) != np.bool_ else lax.bitwise_or(x, y)
 
 
 @inline
-def subtract(x: Any, y: Any, /) -> Any:
+def subtract(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Difference ``x - y``, element by element; TypeError for two bool operands.
 
     >>> subtract(5, 2).item()
     3
     """
+    promotion.check_options("subtract", out, where)
     return lax.sub(*promotion.promote_args("subtract", x, y))
 
 
 @inline
-def multiply(x: Any, y: Any, /) -> Any:
+def multiply(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Product of ``x`` and ``y``, element by element; logical and for two bool operands.
 
     >>> multiply(3, 4).item()
     12
     """
+    promotion.check_options("multiply", out, where)
     x, y = promotion.promote_args("multiply", x, y)
     return lax.mul(x, y) if promotion.dtype_of(x) != np.bool_ else lax.bitwise_and(x, y)
 
@@ -171,7 +174,7 @@ def _equal_zero(x: Any) -> Any:
 
 
 def power(x1: Any, x2: Any, /) -> Any:
-    """``x1`` raised to ``x2``. A Python or NumPy integer exponent is compiled in as repeated multiplication.
+    """``x1`` raised to ``x2``. An integer exponent of known value is compiled in as repeated multiplication.
 
     Integers raised to an integer array wrap on overflow; a negative integer exponent of an integer raises TypeError.
 
@@ -179,9 +182,13 @@ def power(x1: Any, x2: Any, /) -> Any:
     8.0
     """
     promotion.check_arraylike("power", x1, x2)
-    if isinstance(x2, bool | int | np.bool_ | np.integer):
-        return _integer_power(x1, x2=operator.index(int(x2)))
-    return _power(x1, x2)
+    if isinstance(x2, core.Tracer):
+        return _power(x1, x2)
+    try:
+        exponent = operator.index(x2)
+    except TypeError:
+        return _power(x1, x2)
+    return _integer_power(x1, x2=exponent)
 
 
 def pow(x1: Any, x2: Any, /) -> Any:
@@ -237,22 +244,24 @@ def float_power(x: Any, y: Any, /) -> Any:
 
 
 @inline
-def maximum(x: Any, y: Any, /) -> Any:
+def maximum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """The larger of ``x`` and ``y``, element by element; NaN if either is NaN.
 
     >>> maximum(1, 2).item()
     2
     """
+    promotion.check_options("maximum", out, where)
     return lax.max(*promotion.promote_args("maximum", x, y))
 
 
 @inline
-def minimum(x: Any, y: Any, /) -> Any:
+def minimum(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """The smaller of ``x`` and ``y``, element by element; NaN if either is NaN.
 
     >>> minimum(1, 2).item()
     1
     """
+    promotion.check_options("minimum", out, where)
     return lax.min(*promotion.promote_args("minimum", x, y))
 
 
@@ -283,12 +292,13 @@ def _pick(x1: Any, x2: Any, better: Any, name: str) -> Any:
 
 
 @inline
-def negative(x: Any, /) -> Any:
+def negative(x: Any, /, *, out: None = None, where: None = None) -> Any:
     """``-x``; TypeError for bool.
 
     >>> negative(3).item()
     -3
     """
+    promotion.check_options("negative", out, where)
     return lax.neg(*promotion.promote_args("negative", x))
 
 

@@ -410,7 +410,10 @@ _polyval = functools.partial(jit, static_argnames=("unroll",))(_as_polyval)
 
 @jit
 def polyadd(a1: Any, a2: Any) -> Any:
-    """Sum of two polynomials given by their coefficients, the highest power first.
+    """Sum of two polynomials given by their coefficients along the first axis, the highest power first.
+
+    Further axes of the shorter one are broadcast to those of the longer one (``a1`` if they are as long); ValueError if
+    they cannot be.
 
     >>> polyadd(weft.numpy.ones(1), weft.numpy.ones(2)).tolist()
     [1.0, 2.0]
@@ -421,7 +424,10 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 @jit
 def polysub(a1: Any, a2: Any) -> Any:
-    """Difference of two polynomials given by their coefficients, the highest power first.
+    """Difference of two polynomials given by their coefficients along the first axis, the highest power first.
+
+    Further axes of the shorter one are broadcast to those of the longer one (``a1`` if they are as long); ValueError if
+    they cannot be.
 
     >>> polysub(weft.numpy.ones(1), weft.numpy.ones(2)).tolist()
     [-1.0, 0.0]
@@ -431,10 +437,17 @@ def polysub(a1: Any, a2: Any) -> Any:
 
 
 def _same_length(a1: Any, a2: Any) -> tuple[Any, Any]:
-    longest = max(promotion.shape_of(a1)[0], promotion.shape_of(a2)[0])
-    zero = promotion.constant_like(0, a1, any_rank=True)
-    padded = [lax.pad(a, zero, ((longest - promotion.shape_of(a)[0], 0, 0),)) for a in (a1, a2)]
-    return padded[0], padded[1]
+    """Both with as many coefficients as the longer one, to whose further axes those of the other are broadcast."""
+    if promotion.shape_of(a2)[0] <= promotion.shape_of(a1)[0]:
+        return a1, _lengthened(a2, promotion.shape_of(a1))
+    return _lengthened(a1, promotion.shape_of(a2)), a2
+
+
+def _lengthened(coefficients: Any, shape: tuple[int, ...]) -> Any:
+    count = promotion.shape_of(coefficients)[0]
+    rows = promotion.broadcast_to(coefficients, (count, *shape[1:]))
+    zero = promotion.constant_like(0, coefficients, any_rank=True)
+    return lax.pad(rows, zero, ((shape[0] - count, 0, 0), *((0, 0, 0) for _ in shape[1:])))
 
 
 @functools.partial(jit, static_argnames=("m",))

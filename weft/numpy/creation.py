@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.higher import devices
+from weft.higher import devices, number_checks
 from weft.higher import jit as jit_module
 from weft.numpy import axes, promotion
 
@@ -47,7 +47,8 @@ def array(
     """A new array from ``object``: scalars, sequences, NumPy arrays, arrays, or anything with ``__array__``.
 
     TypeError for what is not numeric, ValueError for ragged sequences and None, OverflowError for integers out of
-    range. ``ndmin`` adds leading axes.
+    range, FloatingPointError for a NaN or infinity that ``debug_nans`` or ``debug_infs`` forbids. ``ndmin`` adds
+    leading axes.
 
     >>> array([1, 2.5]).tolist()
     [1.0, 2.5]
@@ -57,6 +58,8 @@ def array(
         raise NotImplementedError("Only implemented for order='K' or 'C'")
     asked = None if dtype is None else dtypes.check_user_dtype(dtype, "array")
     result = _convert_object(object, asked, copy)
+    if number_checks.enabled() and not core.is_tracing() and not isinstance(object, runtime.Array):
+        number_checks.check_results("array", (), (result,))
     rank = len(promotion.shape_of(result))
     if ndmin > rank:
         shape = (1,) * (ndmin - rank) + promotion.shape_of(result)

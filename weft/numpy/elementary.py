@@ -185,22 +185,24 @@ def radians(x: Any, /) -> Any:
 
 
 @inline
-def logaddexp(x1: Any, x2: Any, /) -> Any:
+def logaddexp(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Any:
     """``log(exp(x1) + exp(x2))`` without overflow; promoted to floating point.
 
     >>> round(logaddexp(0.0, 0.0).item(), 4)
     0.6931
     """
+    promotion.check_options("logaddexp", out, where)
     return _logaddexp(*promotion.promote_args_inexact("logaddexp", x1, x2))
 
 
 @inline
-def logaddexp2(x1: Any, x2: Any, /) -> Any:
+def logaddexp2(x1: Any, x2: Any, /, *, out: None = None, where: None = None) -> Any:
     """``log2(2**x1 + 2**x2)`` without overflow; promoted to floating point.
 
     >>> logaddexp2(1.0, 1.0).item()
     2.0
     """
+    promotion.check_options("logaddexp2", out, where)
     return _logaddexp2(*promotion.promote_args_inexact("logaddexp2", x1, x2))
 
 

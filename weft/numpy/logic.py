@@ -101,32 +101,35 @@ def _truth(name: str, *args: Any) -> tuple[Any, ...]:
 
 
 @inline
-def logical_and(x: Any, y: Any, /) -> Any:
+def logical_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Whether both ``x`` and ``y`` are nonzero.
 
     >>> logical_and(1, 0).item()
     False
     """
+    promotion.check_options("logical_and", out, where)
     return lax.bitwise_and(*_truth("logical_and", x, y))
 
 
 @inline
-def logical_or(x: Any, y: Any, /) -> Any:
+def logical_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Whether ``x`` or ``y`` is nonzero.
 
     >>> logical_or(1, 0).item()
     True
     """
+    promotion.check_options("logical_or", out, where)
     return lax.bitwise_or(*_truth("logical_or", x, y))
 
 
 @inline
-def logical_xor(x: Any, y: Any, /) -> Any:
+def logical_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Whether exactly one of ``x`` and ``y`` is nonzero.
 
     >>> logical_xor(1, 2).item()
     False
     """
+    promotion.check_options("logical_xor", out, where)
     return lax.bitwise_xor(*_truth("logical_xor", x, y))
 
 
@@ -141,32 +144,35 @@ def logical_not(x: Any, /) -> Any:
 
 
 @inline
-def bitwise_and(x: Any, y: Any, /) -> Any:
+def bitwise_and(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Bits set in both integers (or logical and of bool); TypeError for floats.
 
     >>> bitwise_and(6, 3).item()
     2
     """
+    promotion.check_options("bitwise_and", out, where)
     return lax.bitwise_and(*promotion.promote_args("bitwise_and", x, y))
 
 
 @inline
-def bitwise_or(x: Any, y: Any, /) -> Any:
+def bitwise_or(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Bits set in either integer (or logical or of bool); TypeError for floats.
 
     >>> bitwise_or(6, 3).item()
     7
     """
+    promotion.check_options("bitwise_or", out, where)
     return lax.bitwise_or(*promotion.promote_args("bitwise_or", x, y))
 
 
 @inline
-def bitwise_xor(x: Any, y: Any, /) -> Any:
+def bitwise_xor(x: Any, y: Any, /, *, out: None = None, where: None = None) -> Any:
     """Bits set in exactly one integer; TypeError for floats.
 
     >>> bitwise_xor(6, 3).item()
     5
     """
+    promotion.check_options("bitwise_xor", out, where)
     return lax.bitwise_xor(*promotion.promote_args("bitwise_xor", x, y))
 
 

@@ -41,6 +41,16 @@ def check_arraylike(name: str, *args: Any) -> None:
             raise TypeError(f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}.")
 
 
+def check_options(name: str, out: Any, where: Any) -> None:
+    """Refuse the two options of a ufunc that write to an array: arrays never change."""
+    if out is not None or where is not None:
+        option, cure = ("out", "use the array that is returned") if out is not None else ("where", _SELECT)
+        raise NotImplementedError(f"{option} argument of <jnp.ufunc '{name}'>: arrays are immutable; {cure}")
+
+
+_SELECT = "choose afterwards, by weft.numpy.where(mask, result, otherwise)"
+
+
 def inexact_dtype(dtype: Any) -> Any:
     """The float (or complex) dtype that values of ``dtype`` are computed in: integers of 64 bits give float64."""
     if dtypes.issubdtype(dtype, np.inexact):
@@ -92,7 +102,7 @@ def convert(x: Any, dtype: Any, weak_type: bool = False) -> Any:
         return _convert_python_scalar(x, dtype, weak_type)
     if isinstance(x, np.ndarray | np.generic):
         if x.ndim == 0 and not isinstance(dtype, dtypes.ExtendedDType):
-            return np.asarray(x).astype(dtype)
+            return _PYTHON_KINDS[np.dtype(dtype).kind](x) if weak_type else np.asarray(x).astype(dtype)
         if dtypes.canonicalize_dtype(x.dtype) == dtype:
             return x
     return _convert_array(x, dtype, weak_type)

@@ -89,8 +89,7 @@ class ufunc(metaclass=_UfuncType):
 
     def __call__(self, *args: Any, out: None = None, where: None = None) -> Any:
         promotion.check_arraylike(self.__name__, *args)
-        if out is not None or where is not None:
-            raise NotImplementedError(f"{'out' if out is not None else 'where'} argument of {self}")
+        promotion.check_options(self.__name__, out, where)
         return (self._special["call"] or self._call_vectorized)(*args)
 
     @functools.partial(jit, static_argnames=("self",))

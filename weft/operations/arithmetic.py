@@ -527,9 +527,10 @@ def _pow_slope(out: Any, x: Any, y: Any) -> Any:
     return ops.select(is_zero, zeros, mul(safe, pow(x, sub(y, full_like(y, 1)))))
 
 
-def _pow_exponent_slope(out: Any, x: Any, y: Any) -> Any:
-    """log(x) x ** y, with 0 instead of 0 log 0."""
-    return mul(ops.log(ops.select(ops.eq(x, constant(x, 0)), ops.full_like(x, 1), x)), out)
+def _pow_along_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    """log(x) x ** y along ``t``, with 0 instead of 0 log 0; strongly typed, as in JAX."""
+    slope = mul(ops.log(ops.select(ops.eq(x, constant(x, 0)), ops.full_like(x, 1), x)), out)
+    return ops.convert_element_type(mul(t, slope), y.dtype)
 
 
 pow_p = elementwise(
@@ -537,7 +538,7 @@ pow_p = elementwise(
     FLOAT | COMPLEX,
     NUMBER,
     scalar=_pow_scalar,
-    partials=(_pow_slope, _pow_exponent_slope),
+    partials=(_pow_slope, along(_pow_along_exponent)),
     reference=references.power,
     typing=_pow_typing,
     cost=20.0,
