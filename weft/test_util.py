@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from weft import tree_util, unbuilt
 from weft.core import avals
-from weft.higher.derivatives import jvp, vjp
+from weft.higher.derivatives import jvp, linearize, vjp
 
 _TOLERANCE = {2: 1e-1, 4: 1e-2, 8: 1e-5}  # bytes of a real number -> relative and absolute tolerance
 __getattr__ = unbuilt.fallback("weft.test_util")
@@ -66,12 +67,16 @@ def check_jvp(
     eps: float = 1e-4,
     err_msg: str = "",
 ) -> None:
-    """Raise AssertionError unless ``f_jvp(args, tangents)`` agrees with a central difference along random tangents."""
+    """Raise AssertionError unless ``f_jvp(args, tangents)`` agrees with ``f`` and its central difference.
+
+    The tangents are random.
+    """
     rng = np.random.default_rng(0)
     args = _typed(args)
     tangents = tree_util.tree_map(lambda x: _random_like(rng, x), args)
-    _, out = f_jvp(args, tangents)
+    value, out = f_jvp(args, tangents)
     near = _tolerance(args, atol), _tolerance(args, rtol)
+    _close(value, f(*args), *near, f"{err_msg} JVP primal")
     _close(out, _difference(f, args, tangents, eps), *near, f"{err_msg} JVP tangent")
 
 
@@ -84,17 +89,20 @@ def check_vjp(
     eps: float = 1e-4,
     err_msg: str = "",
 ) -> None:
-    """Raise AssertionError unless the pullback agrees with a central difference, by random inner products."""
+    """Raise AssertionError unless ``f_vjp(*args)`` agrees with ``f`` and its central difference.
+
+    The pullback is compared by random inner products.
+    """
     rng = np.random.default_rng(1)
     args = _typed(args)
     out, pullback = f_vjp(*args)
+    near = _tolerance(args, atol), _tolerance(args, rtol)
+    _close(out, f(*args), *near, f"{err_msg} VJP primal")
     tangents = tree_util.tree_map(lambda x: _random_like(rng, x), args)
     ct = tree_util.tree_map(lambda x: _random_like(rng, x), out)
     left = _inner(tangents, pullback(ct))
     right = _inner(_difference(f, args, tangents, eps), ct)
-    np.testing.assert_allclose(
-        left, right, atol=_tolerance(args, atol), rtol=_tolerance(args, rtol), err_msg=f"{err_msg} VJP cotangent"
-    )
+    _close(left, right, *near, f"{err_msg} VJP cotangent")
 
 
 def check_grads(
@@ -108,22 +116,34 @@ def check_grads(
 ) -> None:
     """Check derivatives of ``f`` at ``args`` up to ``order`` against finite differences, in every mix of the modes.
 
+    The modes are ``fwd`` (jvp), ``rev`` (vjp) and ``lin`` (linearize).
+
     >>> check_grads(jnp.tanh, (0.5,), order=2)
     """
     args = _typed(args)
     step = eps if eps is not None else 1e-3 if min(_sizes(args), default=8) < 8 else 1e-5
-    if "fwd" in modes:
-        check_jvp(f, lambda xs, ts: jvp(f, xs, ts), args, atol, rtol, step, "fwd")
+    for mode, push in (("fwd", jvp), ("lin", _jvp_by_linearize)):
+        if mode not in modes:
+            continue
+        check_jvp(f, functools.partial(push, f), args, atol, rtol, step, mode)
         if order > 1:
-            rng = np.random.default_rng(order)
-            tangents = tree_util.tree_map(lambda x: _random_like(rng, x), args)
-            check_grads(lambda *xs: jvp(f, xs, tangents)[1], args, order - 1, modes, atol, rtol, eps)
+            tangents = tree_util.tree_map(functools.partial(_random_like, np.random.default_rng(order)), args)
+            check_grads(functools.partial(_tangent, push, f, tangents), args, order - 1, modes, atol, rtol, eps)
     if "rev" in modes:
         check_vjp(f, lambda *xs: vjp(f, *xs), args, atol, rtol, step, "rev")
         if order > 1:
             rng = np.random.default_rng(order)
             ct = tree_util.tree_map(lambda x: _random_like(rng, x), f(*args))
             check_grads(lambda *xs: vjp(f, *xs)[1](ct), args, order - 1, modes, atol, rtol, eps)
+
+
+def _tangent(push: Callable[..., Any], f: Callable[..., Any], tangents: Any, *args: Any) -> Any:
+    return push(f, args, tangents)[1]
+
+
+def _jvp_by_linearize(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    out, push = linearize(f, *primals)
+    return out, push(*tangents)
 
 
 def _sizes(args: Any) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -218,3 +219,51 @@ def test_a_state_that_changes_its_dtype_is_no_longer_weak(loop: str) -> None:
     for changed, kept in (run(), weft.jit(run)()):
         assert (float(changed), changed.dtype, changed.weak_type) == (3, np.float32, False)
         assert (int(kept), kept.dtype, kept.weak_type) == (3, np.int32, True)
+
+
+BRANCHES = {
+    "weak constant": lambda m, x: 1.0,
+    "operand": lambda m, x: x,
+    "weak product": lambda m, x: x * 2.0,
+    "strong constant": lambda m, x: m.numpy.float32(3),
+}
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("one", BRANCHES)
+@pytest.mark.parametrize("other", BRANCHES)
+@pytest.mark.parametrize("x", [2.0, np.float32(2)], ids=["weak", "strong"])
+def test_branches_of_different_weakness_give_jax_s_programs_and_types(one: str, other: str, x: Any) -> None:
+    def made(m: Any) -> Any:
+        f, g = [lambda x, name=name: BRANCHES[name](m, x) for name in (one, other)]
+        choices = [lambda p, x: m.lax.cond(p, f, g, x), lambda p, x: m.lax.switch(p * 1, [f, g, g], x)]
+        narrow = lambda choose: lambda p, x: choose(p, x) + m.numpy.bfloat16(1)
+        values = [m.jit(fun)(True, x) for choose in choices for fun in (choose, narrow(choose))]
+        return [str(m.make_jaxpr(choose)(True, x)) for choose in choices], values
+
+    (programs, values), (their_programs, their_values) = made(weft), made(jax)
+    assert programs == their_programs
+    for a, b in zip(values, their_values, strict=True):
+        assert (a.dtype, a.weak_type, float(a)) == (b.dtype, b.weak_type, float(b))
+
+
+@pytest.mark.oracle
+def test_errors_name_the_function_that_was_called() -> None:
+    for name, call in (
+        ("switch", lambda m: m.lax.switch(0, [lambda x: x, lambda x: (x, x)], 1.0)),
+        ("switch", lambda m: m.lax.switch(0, [lambda x: x, lambda x: x > 1], 1.0)),
+        ("cond", lambda m: m.lax.cond(True, lambda x: x, lambda x: x > 1, 1.0)),
+    ):
+        for m in (weft, jax):
+            with pytest.raises(TypeError, match=f"^{name} branch"):
+                call(m)
+
+
+@pytest.mark.oracle
+def test_a_traced_length_of_scan_says_what_to_use_instead() -> None:
+    def counted(m: Any, n: Any) -> Any:
+        return m.lax.scan(lambda c, _: (c, c), 0, None, n)
+
+    for m in (weft, jax):
+        with pytest.raises(m.errors.ConcretizationTypeError, match="fori_loop"):
+            m.jit(functools.partial(counted, m))(3)

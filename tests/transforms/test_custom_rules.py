@@ -146,3 +146,17 @@ def test_forward_mode_passes_a_loop_of_no_steps_with_a_rule_for_reverse_mode(jit
         return jax.tree.map(lambda leaf: leaf.tolist(), (module.jit(push) if jitted else push)(1.0))
 
     assert tangents(weft) == tangents(jax) == ((1.0, [], 1.0, []), (3.0, [], 3.0, []))
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_keyword_only_arguments_are_refused_eagerly_too(jitted: bool) -> None:
+    def push(x: Any, *, k: float = 2.0) -> Any:
+        return x * k
+
+    for module in (weft, jax):
+        f, g = module.custom_jvp(push), module.custom_vjp(push)
+        f.defjvp(lambda primals, tangents: (primals[0], tangents[0]))
+        g.defvjp(lambda x, k: (x, None), lambda _, ct: (ct, None))
+        for function in (f, g):
+            with pytest.raises(TypeError, match="could not be resolved to positions: k"):
+                (module.jit(function) if jitted else function)(1.0, k=3.0)

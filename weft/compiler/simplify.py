@@ -176,11 +176,7 @@ class _Simplifier:
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Loop):
-            parts, function = kind.parts(equation.params), None
-            if parts.trips == 0:
-                function = unrolled_loops.without_steps(parts)
-            elif not self.flatten_only:
-                function = unrolled_loops.rewrite(parts, simplify)
+            function = unrolled_loops.rewrite(kind.parts(equation.params), None if self.flatten_only else simplify)
             if function is not None:
                 self.splice(_traced(function, [v.aval for v in invars]), invars, equation.outvars, equation.source)
                 return

@@ -22,7 +22,7 @@ MOST_EQUATIONS = 256  # of all steps together
 _ELEMENTWISE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble, kinds.Identity)
 
 
-def without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
+def _without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
     """A function of the operands of a loop of no steps, with its results; its body, which never runs, plays no part."""
     first, empty = parts.n_cond_consts + parts.n_consts, parts.body.out_avals[parts.n_carry :]
 
@@ -33,10 +33,17 @@ def without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
     return results
 
 
-def rewrite(parts: kinds.LoopParts, flatten: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:
-    """A function of the loop's operands with its results; None where it stays a loop."""
+def rewrite(parts: kinds.LoopParts, flatten: Callable[[ClosedJaxpr], ClosedJaxpr] | None) -> Callable[..., Any] | None:
+    """A function of the loop's operands with its results; None where it stays a loop.
+
+    Without ``flatten``, which simplifies a body, every loop with steps stays one.
+    """
     trips, outs = parts.trips, parts.body.out_avals
-    if not trips or parts.unroll <= 1 or parts.body.effects or max(aval.size for aval in outs) <= small.LARGEST:
+    if trips == 0:
+        return _without_steps(parts)
+    if flatten is None or trips is None or parts.unroll <= 1 or parts.body.effects:
+        return None
+    if max(aval.size for aval in outs) <= small.LARGEST:
         return None
     body = flatten(parts.body)
     eqns = body.jaxpr.eqns

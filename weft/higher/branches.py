@@ -49,8 +49,6 @@ def _type_cond(index: Any, *avals: Any, branches: tuple[ClosedJaxpr, ...], **par
     for number, branch in enumerate(branches[1:], 1):
         if len(branch.out_avals) != len(outs) or not all(map(bodies.same_type, outs, branch.out_avals)):
             raise TypeError(f"[cond] branches 0 and {number} give results of different types")
-    weak = [all(branch.out_avals[i].weak_type for branch in branches) for i in range(len(outs))]
-    outs = [runtime.ShapedArray(out.shape, out.dtype, w) for out, w in zip(outs, weak, strict=True)]
     return outs, join(*(branch.effects for branch in branches))
 
 
@@ -155,12 +153,12 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any, o
     if config.read("disable_jit") and not isinstance(index, Tracer):
         return branches[int(index)](*operands)
     shown = [(f"branch {number}", branch) for number, branch in enumerate(branches)]
-    return _branch(index, branches, operands, shown)
+    return _branch(index, branches, operands, shown, "switch")
 
 
 def _branch(
     index: Any, functions: Sequence[Callable[..., Any]], operands: tuple[Any, ...],
-    shown: Sequence[tuple[str, Any]], **params: Any,
+    shown: Sequence[tuple[str, Any]], caller: str = "cond", **params: Any,
 ) -> Any:  # fmt: skip
     """One equation for functions on the same operands; ``shown`` names them, in the order errors list them."""
     values, in_tree = runtime.tree_flatten(operands)
@@ -170,12 +168,12 @@ def _branch(
     ordered = [(name, function, by_function[id(function)]) for name, function in shown]
     first = ordered[0]
     for other in ordered[1:]:
-        _check_structure(first, other)
-        _check_types(first, other)
+        _check_structure(caller, first, other)
+        _check_types(caller, first, other)
     in_order = [body for _, _, body in ordered]
     programs, captured = bodies.with_common_captures(in_order)
-    by_body = {id(body): program for body, program in zip(in_order, _agreeing(programs), strict=True)}
-    programs = [by_body[id(body)] for body in traced]
+    by_body = {id(body): program for body, program in zip(in_order, programs, strict=True)}
+    programs = _agreeing([by_body[id(body)] for body in traced])
     return flat.rebuilt(traced[0].out_tree, _bind(index, [*captured, *values], programs, params))
 
 
@@ -185,7 +183,8 @@ def _bind(index: Any, operands: list[Any], programs: list[ClosedJaxpr], params: 
     passed = [column[0] if len(set(column)) == 1 else None for column in columns]
     known = [place is not None for place in passed]
     if any(known):
-        programs = [ClosedJaxpr(bodies.pruned(program.jaxpr, known)) for program in programs]
+        pruned = {id(program): ClosedJaxpr(bodies.pruned(program.jaxpr, known)) for program in programs}
+        programs = [pruned[id(program)] for program in programs]
     made = iter(cond_p.bind(index, *operands, branches=tuple(programs), **params))
     return [next(made) if place is None else operands[place] for place in passed]
 
@@ -197,20 +196,17 @@ def _operand_results(closed: ClosedJaxpr) -> list[int | None]:
 
 
 def _agreeing(programs: Sequence[ClosedJaxpr]) -> list[ClosedJaxpr]:
-    """The programs with results that are weakly typed only where all of them are."""
-    columns = list(zip(*(program.out_avals for program in programs), strict=True))
-    avals = []
-    for column in columns:
-        weak = all(aval.weak_type for aval in column)
-        avals.append(runtime.ShapedArray(column[0].shape, column[0].dtype, weak))
-    return [bodies.converted_outputs(program, avals) for program in programs]
+    """The programs with results that are weakly typed where those of the first are (of cond, the false branch)."""
+    first = programs[0].out_avals
+    typed = {id(program): bodies.converted_outputs(program, first) for program in programs}
+    return [typed[id(program)] for program in programs]
 
 
 def _functions_listed(first: Any, other: Any) -> str:
     return "\n".join(f"{name} is {jit_module.source_of(function)}" for name, function, _ in (first, other))
 
 
-def _check_structure(first: tuple[str, Any, Body], other: tuple[str, Any, Body]) -> None:
+def _check_structure(caller: str, first: tuple[str, Any, Body], other: tuple[str, Any, Body]) -> None:
     before, after = first[2].out_tree, other[2].out_tree
     if before == after:
         return
@@ -221,13 +217,13 @@ def _check_structure(first: tuple[str, Any, Body], other: tuple[str, Any, Body])
             f"{first[0]} output{at} is a {found.before} but {other[0]} output{at} is a {found.after}, so {found.why}."
         )
     raise TypeError(
-        "cond branch outputs must have the same pytree structure, but they differ:\n\n"
+        f"{caller} branch outputs must have the same pytree structure, but they differ:\n\n"
         f"{_functions_listed(first, other)}\n\n{carry.listed(lines)}\n\n"
         f"Revise {first[0]} and/or {other[0]} so that they have the same pytree structure."
     )
 
 
-def _check_types(first: tuple[str, Any, Body], other: tuple[str, Any, Body]) -> None:
+def _check_types(caller: str, first: tuple[str, Any, Body], other: tuple[str, Any, Body]) -> None:
     pairs = list(zip(first[2].out_avals, other[2].out_avals, strict=True))
     if all(bodies.same_type(before, after) for before, after in pairs):
         return
@@ -242,7 +238,7 @@ def _check_types(first: tuple[str, Any, Body], other: tuple[str, Any, Body]) -> 
             f"type {_long(after)}, so {carry.difference(before, after)}."
         )
     raise TypeError(
-        f"cond branches must have equal output types but they differ.\n\n{_functions_listed(first, other)}\n\n"
+        f"{caller} branches must have equal output types but they differ.\n\n{_functions_listed(first, other)}\n\n"
         f"{carry.listed(lines)}\n\nRevise {first[0]} and/or {other[0]} so that all output types match."
     )
 
@@ -306,5 +302,5 @@ def platform_dependent(
     index = platform_index_p.bind(platforms=platforms)
     if not isinstance(index, Tracer):
         return functions[int(index)](*args)
-    shown = [(f"branch {number}" if number == 0 else f"branch{number}", f) for number, f in enumerate(functions)]
-    return _branch(index, functions, args, shown, branches_platforms=platforms)
+    shown = [(f"branch {number}", function) for number, function in enumerate(functions)]
+    return _branch(index, functions, args, shown, "platform_dependent", branches_platforms=platforms)

@@ -210,9 +210,9 @@ class custom_jvp:
         name = getattr(self.fun, "__name__", str(self.fun))
         if self.jvp is None:
             raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
-        if not tracing.is_tracing():
-            return flat.finished_tree(self.fun(*args, **kwargs))
         args = positional(self.fun, args, kwargs)
+        if not tracing.is_tracing():
+            return flat.finished_tree(self.fun(*args))
         fixed_places = self._fixed_places(len(args))
         moved = [args[i] for i in range(len(args)) if i not in fixed_places]
         fixed = tuple(args[i] for i in fixed_places)
@@ -335,7 +335,8 @@ def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     bound.apply_defaults()
     if bound.kwargs:
         raise TypeError(
-            f"The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}"
+            f"The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}. A "
+            "function with rules of its own takes all arguments by position: name them before the star."
         )
     return bound.args
 

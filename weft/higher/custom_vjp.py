@@ -272,9 +272,9 @@ class custom_vjp:
         name = getattr(self.fun, "__name__", str(self.fun))
         if self.fwd is None or self.bwd is None:
             raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
-        if not tracing.is_tracing():
-            return flat_module.finished_tree(self.fun(*args, **kwargs))
         args = custom_jvp.positional(self.fun, args, kwargs)
+        if not tracing.is_tracing():
+            return flat_module.finished_tree(self.fun(*args))
         places = custom_jvp.fixed_places(self.nondiff_argnums, len(args))
         fixed = {place: args[place] for place in places}
         if any(isinstance(leaf, Tracer) for leaf in runtime.tree_flatten(list(fixed.values()))[0]):

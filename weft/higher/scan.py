@@ -13,10 +13,11 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import config, runtime
+from weft import config, errors, runtime
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
+from weft.core.tracer import Tracer
 from weft.higher import bodies, carry, flat
 from weft.higher.bodies import Body
 from weft.operations import assemble, shape
@@ -156,6 +157,12 @@ def leading_extent(inputs: Sequence[Any], length: Any) -> int:
         if not aval.shape:
             raise ValueError(f"scan got value with no leading axis to scan over: {x}.")
         extents.append(aval.shape[0])
+    if isinstance(length, Tracer):
+        raise errors.ConcretizationTypeError(
+            length,
+            "The `length` argument of scan must be known while tracing; a loop of a number of steps known only when it "
+            "runs is a fori_loop or while_loop.",
+        )
     if length is not None:
         try:
             length = int(length)

@@ -141,6 +141,8 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
             raise TypeError(f"vmap axis_size must be a nonnegative int, got {axis_size!r}")
         sizes.setdefault(int(axis_size), [])
     if not sizes:
+        if not leaves:
+            raise ValueError("vmap got no arrays to map over: pass an argument with an array, or `axis_size`")
         raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
     if len(sizes) > 1:
         lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
