@@ -160,3 +160,16 @@ def test_keyword_only_arguments_are_refused_eagerly_too(jitted: bool) -> None:
         for function in (f, g):
             with pytest.raises(TypeError, match="could not be resolved to positions: k"):
                 (module.jit(function) if jitted else function)(1.0, k=3.0)
+
+
+@pytest.mark.parametrize("outer", [lambda m, f: f, lambda m, f: pushed_along(m, f), lambda m, f: m.jit(f)])
+def test_forward_mode_of_a_rule_for_reverse_mode_is_refused_at_every_depth(outer: Any) -> None:
+    for module, error in ((weft, TypeError), (jax, (TypeError, NotImplementedError))):
+        f = module.custom_vjp(lambda x: x * 2)
+        f.defvjp(lambda x: (x * 2, None), lambda _, ct: (ct * 2,))
+        with pytest.raises(error, match=r"can't apply forward-mode|'custom_lin' not implemented"):
+            outer(module, pushed_along(module, f))(1.0)
+
+
+def pushed_along(module: Any, f: Any) -> Any:
+    return lambda x: module.jvp(f, (x,), (x,))[1]

@@ -79,7 +79,7 @@ _CAPTURED = (
 # -- the linear equation ----------------------------------------------------------------------------------------------
 
 
-def _no_forward_mode(params: dict[str, Any]) -> Any:
+def _no_forward_mode(*operands: Any, **params: Any) -> Any:
     raise TypeError("can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
 
 
@@ -98,7 +98,7 @@ def _transpose_custom_lin(cts: Any, *operands: Any, rule: VjpRule, num_res: int,
     return [None] * num_res + live
 
 
-custom_lin_p.jvp, custom_lin_p.transpose = None, _transpose_custom_lin
+custom_lin_p.jvp, custom_lin_p.transpose = _no_forward_mode, _transpose_custom_lin
 
 
 class CustomVJPPrimal(NamedTuple):
