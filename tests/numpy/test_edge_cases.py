@@ -128,7 +128,7 @@ def test_sets_of_nothing_have_the_size_asked_for(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["var", "std", "nanvar", "nanstd"])
 def test_variances_take_complex_dtypes_only_for_complex_numbers(name: str) -> None:
-    function, values = getattr(wnp, name), np.complex64([1 + 2j, 3, 5j])
+    function, values = getattr(wnp, name), np.array([1 + 2j, 3, 5j], np.complex64)
     expected = getattr(np, name)(values)
     assert function(values).dtype == np.float32
     assert function(values, dtype=np.complex64).dtype == function(values.real, dtype=np.complex64).dtype == np.complex64
@@ -179,3 +179,9 @@ def test_powers_by_one_known_integer_are_typed_as_in_jax(base: Any, exponent: An
     for got, expected in zip(power(weft), power(jax), strict=True):
         assert (got.dtype, got.weak_type) == (expected.dtype, expected.weak_type)
         np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dims", [20, 24])  # 12**24 does not even fit 64 bits
+def test_a_histogram_of_more_bins_than_int32_numbers_is_refused(dims: int) -> None:
+    with pytest.raises(ValueError, match=f"{12**dims} counts"):
+        wnp.histogramdd(np.ones((3, dims), np.float32))

@@ -284,10 +284,15 @@ def histogramdd(
         raise ValueError(f"Expected one range per dimension, got {len(limits)} ranges for {dims} dimensions")
     edges = [histogram_bin_edges(points[:, d], per_axis[d], limits[d]) for d in np.arange(dims)]
     extents = [promotion.shape_of(edge)[0] + 1 for edge in edges]
+    counts = math.prod(extents)
+    if counts > np.iinfo(np.int32).max:
+        raise ValueError(
+            f"[histogramdd] {counts} counts, those beyond the borders included, are more than int32 numbers"
+        )
     flat = creation.zeros(count, np.dtype(np.int32))
     for dim, edge in enumerate(edges):
         flat = flat * extents[dim] + _bin_numbers(points[:, dim], edge)
-    totals = searching.bincount(flat, weights, length=int(np.prod(extents)))
+    totals = searching.bincount(flat, weights, length=counts)
     totals = rearrange.reshape(totals, tuple(extents))[(slice(1, -1),) * dims]
     if density:
         totals = arithmetic.divide(totals, reductions.sum(totals))
