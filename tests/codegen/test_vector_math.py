@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from tests.codegen.running import elementwise, run_map
+from tests.codegen.running import HOST, elementwise, run_map
+from weft import target
 
 LONG = np.longdouble
 HALF_PI = np.pi / 2
@@ -220,6 +221,19 @@ def test_gamma_functions(name, dtype):
     keep = np.isfinite(reference) & ((x > 0) | (np.abs(x - np.round(x)) > 0.02))  # the poles amplify
     unit = np.finfo(dtype).eps * np.maximum(1, np.abs(reference))
     assert np.max(np.abs(got - reference)[keep] / unit[keep]) <= (4 if dtype == np.float32 else 16)
+
+
+@pytest.mark.parametrize("on", [HOST, target.named("x86-64-v3")], ids=lambda on: on.name)
+@pytest.mark.parametrize(("name", "bound"), [("bessel_i0e", 2.5), ("bessel_i1e", 3.8)])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_scaled_bessel_functions_of_float32(name, bound, on):
+    x = samples(np.float32)
+    got = run_map(elementwise(lambda emit, v: emit.function(name, v)), [x], x.dtype, on.lanes, on=on)
+    reference = getattr(scipy.special, name[-3:])(x.astype(np.float64))
+    if name == "bessel_i1e":
+        reference = np.copysign(reference, x)
+    error, differ = errors_in_ulps(got, reference, np.float32)
+    assert error.max() <= bound and not differ.any()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -33,6 +33,7 @@ BOUNDS = {
     "bessel_i0e": 4.0,
     "bessel_i1e": 8.0,
 }
+SINGLE_BOUNDS = {"bessel_i0e": 1.6, "bessel_i1e": 2.3}  # eps; those of float32 that are not evaluated in float64
 
 
 def gamma_points(count: int, low: float = -3, high: float = 4) -> tuple[np.ndarray, np.ndarray]:
@@ -112,7 +113,7 @@ def test_bounds(name: str, dtype: Any) -> None:
     arrays = [v.astype(dtype) for v in POINTS[name]()]
     found, eps = run(name, *arrays), float(np.finfo(dtype).eps)
     tiny = 1e-290 if dtype == np.float64 else 1e-37
-    bound = BOUNDS[name] if dtype == np.float64 else 0.51
+    bound = BOUNDS[name] if dtype == np.float64 else SINGLE_BOUNDS.get(name, 0.51)
     compared = 0
     with mpmath.workdps(340 if name == "zeta" else 45):  # mpmath's zeta loses digits at large q
         for value, *point in zip(found, *arrays, strict=True):

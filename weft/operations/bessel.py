@@ -1,4 +1,4 @@
-"""Modified Bessel functions of orders 0 and 1, scaled by exp(-|x|), as expressions over float64 terms.
+"""Modified Bessel functions of orders 0 and 1 of float64, scaled by exp(-|x|), as expressions over terms.
 
 Two Chebyshev series, as in Cephes (Moshier, 1989): in x / 4 - 1 up to 8, beyond in 16 / x - 1 of the function times
 sqrt x; the coefficients were computed with 50 digits. Clenshaw's recurrence sums the one that a lane needs.
@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from weft.operations.algebra import Condition, Term, where
 
 BREAK = 8.0
-SINGLE = 22  # so many coefficients for float32 results
 # error 6.5e-19
 I0_NEAR = (
     0.33839763720473803,
@@ -135,32 +134,31 @@ I1_FAR = (
 )
 
 
-def _chebyshev(t: Term, near: Condition, close: Sequence[float], beyond: Sequence[float], count: int) -> Term:
+def _chebyshev(t: Term, near: Condition, close: Sequence[float], beyond: Sequence[float]) -> Term:
     """The sum of c[k] T_k(t), c from ``close`` where ``near`` holds, else from ``beyond``."""
     zero = t.constant(0.0)
     later, latest, twice = zero, zero, t * 2.0
-    for k in range(count - 1, -1, -1):
-        inner = close[k] if k < len(close) else 0.0
+    for k in range(len(close) - 1, -1, -1):
         outer = beyond[k] if k < len(beyond) else 0.0
-        coefficient = where(near, t.constant(inner), outer)
+        coefficient = where(near, t.constant(close[k]), outer)
         factor = twice if k else t
         later, latest = factor.fma(later, coefficient - latest), later
     return later
 
 
-def _scaled(a: Term, close: Sequence[float], beyond: Sequence[float], single: bool) -> tuple[Condition, Term]:
+def _scaled(a: Term, close: Sequence[float], beyond: Sequence[float]) -> tuple[Condition, Term]:
     near = a <= BREAK
     t = where(near, a * 0.25, 16.0 / where(near, a.constant(BREAK), a)) - 1.0
-    value = _chebyshev(t, near, close, beyond, SINGLE if single else len(close))
+    value = _chebyshev(t, near, close, beyond)
     return near, where(near, value, value / a.sqrt())
 
 
-def i0e(x: Term, single: bool) -> Term:
+def i0e(x: Term) -> Term:
     """exp(-|x|) I0(x)."""
-    return _scaled(abs(x), I0_NEAR, I0_FAR, single)[1]
+    return _scaled(abs(x), I0_NEAR, I0_FAR)[1]
 
 
-def i1e(x: Term, single: bool) -> Term:
+def i1e(x: Term) -> Term:
     """exp(-|x|) I1(x), odd."""
-    near, value = _scaled(abs(x), I1_NEAR, I1_FAR, single)
+    near, value = _scaled(abs(x), I1_NEAR, I1_FAR)
     return where(near, value * x, value.copysign(x))

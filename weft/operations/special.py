@@ -1,6 +1,7 @@
 """Special functions: the gamma family, incomplete gamma and beta, zeta, polygamma, Bessel; and gcd.
 
-From the incomplete ones on, float32, bfloat16 and float16 are evaluated in float64 with as many terms as they need.
+From the incomplete ones on, float32, bfloat16 and float16 are evaluated in float64 with as many terms as they need;
+not so the Bessel functions.
 The expressions stand in ``incomplete_gamma``, ``incomplete_beta``, ``zeta_function`` and ``bessel``; here are their
 domains, derivatives and oracles.
 """
@@ -375,15 +376,19 @@ def _i1e_slope(out: Array, x: Array) -> Array:
     return select_n(away, ops.full_like(x, 0.5), slope)
 
 
-bessel_i1e_p = special_function("bessel_i1e", 1, bessel.i1e, (_i1e_slope,), lambda x: lazy.scipy_special.i1e(x), 120.0)
-bessel_i0e_p = special_function(
-    "bessel_i0e",
-    1,
-    bessel.i0e,
-    (lambda out, x: sub(bessel_i1e(x), mul(sign(x), out)),),
-    lambda x: lazy.scipy_special.i0e(x),
-    120.0,
-)
+def _bessel(name: str, in_float64: Callable[[Term], Term], partial: Callable[..., Any]) -> core.Primitive:
+    """float32 by the emitter's vector math, float64 by the expression."""
+    double = in_double(lambda x, single: in_float64(x))
+
+    def scalar(emit: Any, x: Any) -> Any:
+        return emit.function("bessel_" + name, x) if x.dtype == np.float32 else double(emit, x)
+
+    reference = doubled(lambda x: getattr(lazy.scipy_special, name)(x))
+    return elementwise("bessel_" + name, FLOAT, scalar=scalar, partials=(partial,), reference=reference, cost=24.0)
+
+
+bessel_i1e_p = _bessel("i1e", bessel.i1e, _i1e_slope)
+bessel_i0e_p = _bessel("i0e", bessel.i0e, lambda out, x: sub(bessel_i1e(x), mul(sign(x), out)))
 
 
 def bessel_i0e(x: ArrayLike) -> Array:

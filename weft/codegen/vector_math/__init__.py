@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from weft.codegen.lanes import V
+from weft.codegen.vector_math import bessel, exponential, gamma, hyperbolic, normal_values, powers, roots, trigonometric
 from weft.codegen.vector_math import error_functions as errors
-from weft.codegen.vector_math import exponential, gamma, hyperbolic, normal_values, powers, roots, trigonometric
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -52,8 +52,13 @@ NAMES: dict[str, tuple[Function, Function]] = {
 }
 
 
+SINGLE: dict[str, Function] = {"bessel_i0e": bessel.i0e_f32, "bessel_i1e": bessel.i1e_f32}  # of float32 alone
+
+
 def function(emit: Emitter, name: str, *args: V) -> V:
     """The function's value on float32 or float64 vectors."""
+    if name in SINGLE and args[0].element == "float":
+        return SINGLE[name](emit, *args)
     if name not in NAMES:
         raise TypeError(f"[codegen] no vector function named {name!r}.")
     single, double = NAMES[name]
