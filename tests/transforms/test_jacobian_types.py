@@ -44,3 +44,17 @@ def test_jacfwd_refuses_complex_arguments_of_functions_not_said_to_be_holomorphi
                 TypeError, match=r"jacfwd requires real-valued inputs .* complex64.*pass holomorphic=True"
             ):
                 wrap(module.jacfwd(lambda z: z**2))(x)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("transform", ["jacfwd", "jacrev", "hessian"])
+def test_integers_are_refused_by_the_name_of_the_argument(transform: str) -> None:
+    def f(y: Any, tree: Any) -> Any:
+        return y * tree["count"] * 2.0
+
+    word = "jacrev" if transform == "jacrev" else "jacfwd"
+    for module in (weft, jax):
+        with pytest.raises(TypeError, match=f"^{word} requires real.* int32") as raised:
+            getattr(module, transform)(f, (0, 1))(1.0, {"count": np.int32(3)})
+        assert module is jax or str(raised.value).endswith("The argument is tree['count'].")
+        assert "allow_int" not in str(raised.value) or word == "jacrev"

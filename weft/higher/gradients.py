@@ -46,7 +46,7 @@ def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], arg
     return places
 
 
-class _Named:
+class Named:
     """The user's names of the differentiated leaves, found when an error needs them."""
 
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], places: Sequence[int]) -> None:
@@ -139,7 +139,7 @@ def value_and_grad(
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         places = split_arguments(fun, numbers, args)
         selected = [args[place] for place in places]
-        names = _Named(fun, args, places)
+        names = Named(fun, args, places)
         for index, leaf in enumerate(runtime.tree_flatten(selected)[0]):
             check_input("grad", holomorphic, allow_int, leaf, functools.partial(names.__getitem__, index))
 

@@ -18,7 +18,7 @@ from weft.core.axis_names import Axis
 from weft.core.tangents import FLOAT0
 from weft.higher import derivatives, flat
 from weft.higher import jit as jit_module
-from weft.higher.gradients import Argnums, canonical_argnums, check_input, check_output, split_arguments
+from weft.higher.gradients import Argnums, Named, canonical_argnums, check_input, check_output, split_arguments
 from weft.operations import assemble, convert, shape
 from weft.operations.mapped import at, in_front
 from weft.transforms.batching import map_flat
@@ -66,6 +66,7 @@ class _Call:
         self.leaves, self.tree = runtime.tree_flatten(self.selected[0] if self.single else tuple(self.selected))
         self.types = [flat.check_leaf(leaf) for leaf in self.leaves]
         self._fun, self._args, self._kwargs = fun, args, kwargs
+        self._names = Named(fun, args, self.places)
 
     def __call__(self, *given: Any) -> Any:
         whole = list(self._args)
@@ -74,8 +75,18 @@ class _Call:
         return self._fun(*whole, **self._kwargs)
 
     def check(self, word: str, holomorphic: bool, allow_int: bool) -> None:
-        for leaf in self.leaves:
-            check_input(word, holomorphic, allow_int, leaf, lambda: "one of those named by argnums")
+        for index, leaf in enumerate(self.leaves):
+            check_input(word, holomorphic, allow_int, leaf, functools.partial(self._names.__getitem__, index))
+
+    def check_real(self) -> None:
+        for index, aval in enumerate(self.types):
+            if not dtypes.issubdtype(aval.dtype, np.floating):
+                raise TypeError(
+                    "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
+                    f"{aval.dtype.name}. For holomorphic differentiation, pass holomorphic=True. For differentiation "
+                    "of functions of complex numbers that are not holomorphic, or of integers, use weft.jvp directly. "
+                    f"The argument is {self._names[index]}."
+                )
 
 
 def jacfwd(
@@ -96,14 +107,10 @@ def jacfwd(
     @tracebacks.boundary
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         call = _Call(fun, numbers, args, kwargs)
-        call.check("jacfwd", holomorphic, False)
-        for leaf, aval in zip(call.leaves, call.types, strict=True):
-            if not holomorphic and dtypes.issubdtype(aval.dtype, np.complexfloating):
-                raise TypeError(
-                    "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), but got "
-                    f"{aval.dtype.name}, e.g. {leaf}. For holomorphic differentiation, pass holomorphic=True. For "
-                    "differentiation of functions of complex numbers that are not holomorphic, use weft.jvp directly."
-                )
+        if holomorphic:
+            call.check("jacfwd", holomorphic=True, allow_int=False)
+        else:
+            call.check_real()
         size, basis = _basis(call.types)
         trees: list[Any] = [None, None, None]  # of results, of what goes beside; the types of results
         in_tree = runtime.tree_flatten(tuple(call.selected))[1]
