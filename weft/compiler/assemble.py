@@ -35,7 +35,7 @@ def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
             if count:
                 slab_start, slab_extent = list(start), list(extent)
                 slab_start[dim], slab_extent[dim] = first, count
-                slabs.append(Piece(fill.operand, tuple(slab_start), fill.step, tuple(slab_extent), fill.index_map))
+                slabs.append(Piece(fill.operand, tuple(slab_start), fill.step, tuple(slab_extent), (), False))
         start[dim], extent[dim] = low, body.extent[dim]
     return [*slabs, body]
 

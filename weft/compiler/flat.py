@@ -174,8 +174,8 @@ class _Writer:
 
     def walk(self, jaxpr: Jaxpr, env: dict[Any, int]) -> None:
         """Describe the equations of a program whose inputs have numbers."""
-        flat, key = self.flat, self.key
-        rows = flat.rows
+        flat, key, types, pattern = self.flat, self.key, self.types, self.pattern
+        rows, avals = flat.rows, flat.avals
         for eqn in jaxpr.eqns:
             operands = [env[atom] if type(atom) is not Literal else self._literal(atom) for atom in eqn.invars]
             describe = _PARAMETERS.get(type(eqn.primitive.kind))
@@ -189,11 +189,16 @@ class _Writer:
                 length = math.prod([shape[axis] for axis in axes])
                 is_short = 1 < length <= SHORT and eqn.invars[0].aval.size >= LONG * length
                 self.short.append(length if is_short else 0)
-            params = describe(self, eqn)
-            rows.append((eqn, operands, len(flat.avals)))
+            params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
+            rows.append((eqn, operands, len(avals)))
             key += (eqn.primitive, params, *operands)
-            for out in eqn.outvars:
-                key.append(self.bind(env, out))
+            for out in eqn.outvars:  # as ``bind`` does
+                aval = out.aval
+                env[out] = len(avals)
+                avals.append(aval)
+                found, classes = types.get(aval) or self._type(aval)
+                pattern += classes
+                key.append(found)
 
     def _through(self, eqn: JaxprEqn, operands: Sequence[int], env: dict[Any, int]) -> None:
         """A call is its equations, an identity its operand."""

@@ -276,12 +276,10 @@ class Planner:
                 continue
             target = self.base(binding.variable)
             made, multiplied = self._product_of(number)
-            order = sorted(range(len(low.operands)), key=lambda i: self.base(low.operands[i].variable) is not made)
-            for other in order:
-                source = low.operands[other]
-                base = self.base(source.variable)
-                fits = source.role == "in" and base in self.buffers and base not in multiplied
-                if fits and _in_place(low, index, other, self.base) and self._join(base, target, number):
+            sources = [(i, self.base(b.variable)) for i, b in enumerate(low.operands) if b.role == "in"]
+            fits = [(i, base) for i, base in sources if base in self.buffers and base not in multiplied]
+            for other, base in sorted(fits, key=lambda source: source[1] is not made):
+                if _in_place(low, index, other, self.base) and self._join(base, target, number):
                     break
 
     def _product_of(self, number: int) -> tuple[Any, list[Any]]:

@@ -8,6 +8,7 @@ sizes have the same pattern, and where some that were told apart are 0 or 1 now:
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Sequence
@@ -176,11 +177,12 @@ def template(
         return None
     literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
     pieces = {first: flats.pieces(eqn) for first, eqn in rows.items() if isinstance(eqn.primitive.kind, kinds.Assemble)}
-    recipes = []
+    recipes, nests = [], {}  # equal nests are one object, so that they are found without being compared
     for step, draft, low in zip(kernels.steps, drafts, lowered, strict=True):
         if step.kernel is None or step.copies or draft is None or low is None or low.layout is None:
             return None
-        recipe = _recipe(step.kernel, draft, low.layout, flat.classes, numbers, pieces, literals)
+        layout = dataclasses.replace(low.layout, nest=nests.setdefault(low.layout.nest, low.layout.nest))
+        recipe = _recipe(step.kernel, draft, layout, flat.classes, numbers, pieces, literals)
         if recipe is None:
             return None
         recipes.append(recipe)

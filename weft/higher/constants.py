@@ -39,8 +39,8 @@ def _constvars_first(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _lift(jaxpr: Jaxpr) -> Lifted:
-    called = [inner for eqn in jaxpr.eqns if (inner := _inner(eqn)) is not None]
-    if not any(inner.consts or lifted(inner.jaxpr).values for inner in called):
+    called = [eqn.params["jaxpr"] for eqn in jaxpr.eqns if eqn.primitive is calls.jit_p]
+    if not any([inner.consts or lifted(inner.jaxpr).values for inner in called]):  # noqa: C419 - at most a few
         return Lifted(jaxpr, ())
     variables: dict[int, Var] = {}
     values: list[Any] = []
@@ -51,14 +51,10 @@ def _lift(jaxpr: Jaxpr) -> Lifted:
     return Lifted(jaxpr.replace(constvars=constvars, eqns=eqns), tuple(values))
 
 
-def _inner(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    return eqn.params["jaxpr"] if eqn.primitive is calls.jit_p else None
-
-
 def _lift_equation(eqn: JaxprEqn, variables: dict[int, Var], values: list[Any]) -> JaxprEqn:
-    inner = _inner(eqn)
-    if inner is None:
+    if eqn.primitive is not calls.jit_p:
         return eqn
+    inner: ClosedJaxpr = eqn.params["jaxpr"]
     below = lifted(inner.jaxpr)
     constants = (*inner.consts, *below.values)
     if not constants:

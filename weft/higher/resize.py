@@ -69,32 +69,32 @@ class _Sizes(dict[int, int]):
 
 
 class Recipe:
-    """A program without its sizes. Operands are numbers (inputs, counts, then results) or literals."""
+    """A program without its sizes. Operands are numbers: inputs, literals, then what the equations give."""
 
-    __slots__ = ("counts", "debug_info", "fixed", "inputs", "out_tree", "results", "steps", "types")
+    __slots__ = ("debug_info", "fixed", "inputs", "literals", "out_tree", "results", "steps", "types")
 
     def __init__(self, jaxpr: Jaxpr, out_tree: Any) -> None:
         self.out_tree, self.debug_info = out_tree, jaxpr.debug_info
         self.inputs = [v.aval.shape for v in jaxpr.invars]
         reduced = [_reduced(eqn) for eqn in jaxpr.eqns if type(eqn.primitive.kind) is kinds.Reduction]
         self.fixed = [extents for extents in reduced if math.prod(extents) < 2]  # no literal tells these counts
-        self.counts: list[tuple[Literal, list[tuple[int, ...]]]] = []  # and what they may be the number of
-        for literal in {id(atom): atom for eqn in jaxpr.eqns for atom in eqn.invars if type(atom) is Literal}.values():
-            counted = [extents for extents in reduced if _is_count(literal.val, math.prod(extents))]
-            if counted:
-                self.counts.append((literal, counted))
-        numbers: dict[int, int] = {}  # by id
-        for atom in (*jaxpr.invars, *[literal for literal, _ in self.counts]):
-            numbers[id(atom)] = len(numbers)
+        atoms = [*jaxpr.invars, *[x for eqn in jaxpr.eqns for x in eqn.invars if type(x) is Literal]]
+        numbers = {id(atom): number for number, atom in enumerate(atoms)}
+        self.literals = [  # and what they may be the number of
+            (atom, [extents for extents in reduced if _is_count(atom.val, math.prod(extents))])
+            for atom in atoms[len(self.inputs) :]
+        ]
+        count = len(atoms)
         self.types: list[Any] = []
         self.steps = []
         for eqn in jaxpr.eqns:
-            reads = [numbers.get(id(atom), atom) for atom in eqn.invars]
+            reads = [numbers.get(id(atom)) for atom in eqn.invars]
             for v in eqn.outvars:
-                numbers[id(v)] = len(numbers)
+                numbers[id(v)] = count
+                count += 1
             self.steps.append((eqn, _change(eqn), reads, [self._type(v.aval) for v in eqn.outvars]))
-        self.results = [numbers.get(id(atom), atom) for atom in jaxpr.outvars]
-        unknown = [x for x in (*self.results, *[x for step in self.steps for x in step[2]]) if type(x) is Var]
+        self.results = [numbers.get(id(atom)) for atom in jaxpr.outvars]
+        unknown = None in self.results or any(None in reads for _, _, reads, _ in self.steps)
         if jaxpr.constvars or jaxpr.effects or unknown or any(replay.is_new_each_time(eqn) for eqn in jaxpr.eqns):
             raise _Refused
 
@@ -110,11 +110,11 @@ class Recipe:
             sizes.learn(old, variable.aval.shape)
         if any(sizes.count(extents) != math.prod(extents) for extents in self.fixed):
             raise _Refused
-        atoms: list[Any] = [*invars, *[_count(literal, counted, sizes) for literal, counted in self.counts]]
+        atoms: list[Any] = [*invars, *[_literal(literal, counted, sizes) for literal, counted in self.literals]]
         avals: list[Any] = [None] * len(self.types)
         eqns = []
         for eqn, change, reads, types in self.steps:
-            operands = [atoms[read] if type(read) is int else read for read in reads]
+            operands = list(map(atoms.__getitem__, reads))
             params = eqn.params if change is None else change(eqn, operands, sizes)
             outvars = []
             for number in types:
@@ -126,7 +126,7 @@ class Recipe:
                 outvars.append(Var(aval))
             atoms += outvars
             eqns.append(JaxprEqn(operands, outvars, eqn.primitive, params, eqn.effects, source))
-        return eqns, [atoms[place] if type(place) is int else place for place in self.results]
+        return eqns, [atoms[place] for place in self.results]
 
 
 def _reduced(eqn: JaxprEqn) -> tuple[int, ...]:
@@ -145,8 +145,10 @@ def _is_count(value: Any, count: int) -> bool:
     return found
 
 
-def _count(literal: Literal, counted: list[tuple[int, ...]], sizes: _Sizes) -> Literal:
-    """A literal that was the number of some elements, as it is now."""
+def _literal(literal: Literal, counted: list[tuple[int, ...]], sizes: _Sizes) -> Literal:
+    """A literal as it is now, which may have been the number of some elements."""
+    if not counted:
+        return literal
     now = {sizes.count(extents) for extents in counted}
     if len(now) > 1:
         raise _Refused

@@ -23,7 +23,7 @@ ROWS, ELEMENTS = 2, 8  # the farthest neighbours: more rows may be a plane
 
 def marked(nest: ir.Nest, bindings: Sequence[Binding]) -> ir.Nest:
     """The nest that knows of its operands' distances, where those of one row are also read by the next one."""
-    if nest.vector is None or nest.vector == 0 or not nest.is_map:
+    if nest.vector is None or nest.vector == 0 or len(bindings) < 3 or not nest.is_map:  # two inputs and an output
         return nest
     groups: dict[Any, dict[int, tuple[int, int, int]]] = {}  # of one buffer walked alike: operand -> neighbour
     firsts: dict[Any, list[int]] = {}

@@ -56,7 +56,7 @@ def _padded(extent: int, config: tuple[int, int, int]) -> int:
 def _pad_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ...]:
     """The padding value everywhere, then the operand's elements that are not cut off by negative padding."""
     ones, zeros = (1,) * out.ndim, (0,) * out.ndim
-    fill = Piece(operand=1, start=zeros, step=ones, extent=out.shape, index_map=(), fill=True)
+    fill = Piece(1, zeros, ones, out.shape, (), True)
     start, step, extent, maps = [], [], [], []
     for axis, (low, _, inner) in enumerate(params["padding_config"]):
         stride = inner + 1
@@ -67,7 +67,7 @@ def _pad_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ...]:
         step.append(stride)
         extent.append(count)
         maps.append(DimMap(axis, first, 1))
-    body = Piece(operand=0, start=tuple(start), step=tuple(step), extent=tuple(extent), index_map=tuple(maps))
+    body = Piece(0, tuple(start), tuple(step), tuple(extent), tuple(maps), False)
     return (fill,) if 0 in extent else (fill, body)
 
 
@@ -158,10 +158,10 @@ def _concatenate_typing(*avals: Any, dimension: int) -> Any:
 def _concatenate_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ...]:
     dimension, offset, pieces = params["dimension"], 0, []
     for i, aval in enumerate(avals):
-        start = tuple(offset if d == dimension else 0 for d in builtins.range(out.ndim))
+        start = tuple([offset if d == dimension else 0 for d in builtins.range(out.ndim)])
         if aval.size:
-            maps = tuple(DimMap(d) for d in builtins.range(out.ndim))
-            pieces.append(Piece(operand=i, start=start, step=(1,) * out.ndim, extent=aval.shape, index_map=maps))
+            maps = tuple([DimMap(d, 0, 1) for d in builtins.range(out.ndim)])
+            pieces.append(Piece(i, start, (1,) * out.ndim, aval.shape, maps, False))
         offset += aval.shape[dimension]
     return tuple(pieces)
 
