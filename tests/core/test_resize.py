@@ -154,3 +154,37 @@ def test_a_program_that_sizes_alone_do_not_tell_is_recorded_by_its_function(func
     for shape in shapes:
         made = weft.make_jaxpr(lambda x: jitted(x))(np.ones(shape, np.float16))
         assert str(made) == str(weft.make_jaxpr(function)(np.ones(shape, np.float16)))
+
+
+def layernorm(x: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("program", "most"),
+    [
+        (layernorm, 900),
+        (lambda x: nn.softmax(x), 430),
+        (lambda x: jnp.mean(x, axis=1), 380),
+        (lambda x: jnp.pad(x, 3), 780),
+        (lambda x: x[2:, ::2] * 2, 540),
+    ],
+    ids=["layernorm", "softmax", "mean", "pad", "slice"],
+)
+def test_a_second_shape_takes_few_calls_of_python_functions(program: Program, most: int) -> None:
+    """Each costs about a microsecond when it is cold, as in a process that has just compiled the first shape."""
+    weft.clear_caches()
+    counts = itertools.count()
+    with weft.config.context("check", False):
+        jitted = weft.jit(lambda x: program(x))
+        jitted(np.ones((64, 100), np.float32))
+        other = np.ones((80, 120), np.float32)
+        built = jitted.cache_info().kernels_built
+        sys.setprofile(lambda frame, event, _: event == "call" and next(counts))
+        try:
+            jitted(other)
+        finally:
+            sys.setprofile(None)
+    assert next(counts) <= most
+    assert jitted.cache_info().kernels_built == built

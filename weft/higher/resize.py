@@ -20,7 +20,7 @@ from weft import config, runtime
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.source_info import Captured
-from weft.core.trace import DynamicJaxprTracer, state, trace_to_jaxpr
+from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, state, trace_to_jaxpr
 from weft.errors import InternalError
 from weft.higher import calls, replay
 from weft.higher.trace_cache import FunctionRecord, Trace
@@ -252,8 +252,13 @@ class Recipes:
         return record.traces.get(key) or self.trace(record, key, name)
 
     def inline(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], token: int) -> Any:
-        """Record the equations of a call on variables of the current trace; ``kwargs`` are static."""
+        """Record the equations of a call on variables of the current trace; ``kwargs`` are static.
+
+        Inside weft's own functions, whose traces are kept whole, the function runs.
+        """
         trace: Any = state.trace
+        if type(trace) is not DynamicJaxprTrace or trace.source is not None:
+            return function(*args, **kwargs)
         alike: list[Any] = [token, *kwargs.items()]
         invars: list[Var] = []
         for x in args:
@@ -271,7 +276,8 @@ class Recipes:
             result = function(*args, **kwargs)
             leaves, out_tree = runtime.tree_flatten(result)
             eqns = trace.eqns[before:]
-            if {v for eqn in eqns for v in eqn.outvars}.issuperset([getattr(leaf, "val", None) for leaf in leaves]):
+            made = {id(v) for eqn in eqns for v in eqn.outvars}
+            if made.issuperset([id(getattr(leaf, "val", None)) for leaf in leaves]):
                 self._keep(tuple(alike), Jaxpr([], invars, [leaf.val for leaf in leaves], eqns), out_tree)
             return result
         eqns, outvars, recipe = written
