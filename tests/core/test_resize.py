@@ -6,6 +6,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,7 @@ def test_other_options_are_other_calls() -> None:
 
 def declared(function: Program) -> Any:
     """``function`` as one of weft's own, marked."""
-    own = type(function)(function.__code__, {**globals(), "__name__": "weft.numpy.statistics"}, function.__name__)
+    own = FunctionType(function.__code__, {**globals(), "__name__": "weft.numpy.statistics"}, function.__name__)
     return functools.partial(jit_module.jit, inline=True)(resize.uniform(own))
 
 

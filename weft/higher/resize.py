@@ -93,7 +93,7 @@ class Recipe:
                 numbers[id(v)] = count
                 count += 1
             self.steps.append((eqn, _change(eqn), reads, [self._type(v.aval) for v in eqn.outvars]))
-        self.results = [numbers.get(id(atom)) for atom in jaxpr.outvars]
+        self.results: list[Any] = [numbers.get(id(atom)) for atom in jaxpr.outvars]
         unknown = None in self.results or any(None in reads for _, _, reads, _ in self.steps)
         if jaxpr.constvars or jaxpr.effects or unknown or any(replay.is_new_each_time(eqn) for eqn in jaxpr.eqns):
             raise _Refused
@@ -265,7 +265,9 @@ class Recipes:
             if x is None:
                 alike.append(None)
                 continue
-            if type(x) is not DynamicJaxprTracer or x._trace is not trace or type(x.val) is Literal or x.val in invars:
+            if type(x) is not DynamicJaxprTracer or x._trace is not trace:
+                return function(*args, **kwargs)
+            if isinstance(x.val, Literal) or x.val in invars:
                 return function(*args, **kwargs)
             alike.append((x.aval.dtype, x.aval.weak_type, len(x.aval.shape)))
             invars.append(x.val)
