@@ -47,20 +47,20 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     writer.branch_if(writer.compare_index("slt", remaining, str(lanes.width)), part, join, cold=True)
     writer.label(part)
     mask = first_lanes(lanes, remaining)
-    type_, every = lanes.type("i1"), lanes.constant_text(True, "i1")
+    type_, every, some = lanes.type("i1"), lanes.constant_text(True, "i1"), mask.lanes.text
     by_bits = writer.avx512 and lanes.width >= 8  # LLVM sets a mask register by one that depends on an unrelated one
+    bits, word = f"i{lanes.width}", f"i{max(lanes.width, 32)}"  # a move to less waits for the register's last result
     if by_bits:
-        type_, every = f"i{lanes.width}", "-1"
-        some = writer.op(f"bitcast {lanes.type('i1')} {mask.lanes.text} to {type_}")
-    else:
-        some = mask.lanes.text
+        some = writer.op(f"bitcast {lanes.type('i1')} {some} to {bits}")
+        type_, every, some = word, "-1", some if word == bits else writer.op(f"zext {bits} {some} to {word}")
     end = writer.block
     writer.branch(join)
     writer.label(join)
     count = writer.phi("i64", (str(lanes.width), before), (mask.count, end))
     chosen = writer.phi(type_, (every, before), (some, end))
     if by_bits:
-        chosen = writer.op(f"bitcast {type_} {chosen} to {lanes.type('i1')}")
+        chosen = chosen if word == bits else writer.op(f"trunc {word} {chosen} to {bits}")
+        chosen = writer.op(f"bitcast {bits} {chosen} to {lanes.type('i1')}")
     return Mask(count, V(lanes, "i1", chosen), True)
 
 
