@@ -15,6 +15,7 @@ from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import DebugInfo, Jaxpr
 from weft.core.tangents import FLOAT0, Undefined, Zero, is_differentiable, tangent_aval
+from weft.core.tracer import Tracer
 from weft.higher import flat, signature, struct
 from weft.higher import jit as jit_module
 from weft.operations import linear as linear_operations
@@ -141,17 +142,54 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 # -- backward ---------------------------------------------------------------------------------------------------------
 
 
+class NotNeeded:
+    """In ``VJP.args_res``: the pullback does not read this argument. A container of nothing."""
+
+    def __repr__(self) -> str:
+        return "NotNeeded()"
+
+
 class VJP:
     """The function that ``vjp`` gives: from the cotangent of the result to those of the arguments.
 
-    It is a container of its residuals, so that it may pass through ``jit``.
+    It is a container of its residuals, so that it may pass through ``jit``. ``args_res`` has those that are arguments,
+    in the arguments' structure, ``opaque_residuals`` the others; either list may be given other values, such as
+    arguments that were not kept in memory meanwhile. ``jaxpr`` is the linear program; its constants are the residuals.
+
+    >>> y, f_vjp = weft.vjp(lambda x, y: x * y, jnp.array(2.0), jnp.array(3.0))
+    >>> f_vjp.args_res[0] = jnp.array(10.0)
+    >>> print(*f_vjp(jnp.array(1.0)))
+    3.0 10.0
     """
 
-    __slots__ = ("facts", "residuals")
+    __slots__ = ("args_res", "facts", "opaque_residuals")
 
-    def __init__(self, facts: _Facts, residuals: list[Any]) -> None:
+    def __init__(self, facts: _Facts, args_res: list[Any], opaque_residuals: list[Any]) -> None:
         self.facts = facts
-        self.residuals = residuals
+        self.args_res = args_res
+        self.opaque_residuals = opaque_residuals
+
+    @property
+    def residuals(self) -> list[Any]:
+        """The constants of ``jaxpr``. TypeError if a list was replaced by one of another structure."""
+        facts, opaque = self.facts, self.opaque_residuals
+        try:
+            given = facts.in_tree.flatten_up_to(tuple(self.args_res))
+        except ValueError as error:
+            raise TypeError(f"[vjp] args_res no longer has the structure of the arguments: {error}") from error
+        if len(opaque) != facts.places.count(None):
+            raise TypeError(f"[vjp] {facts.places.count(None)} opaque_residuals are needed, got {len(opaque)}")
+        others = iter(opaque)
+        found = [next(others) if place is None else given[place] for place in facts.places]
+        for place, value in zip(facts.places, found, strict=True):
+            if value is None or isinstance(value, NotNeeded):
+                where = "opaque_residuals" if place is None else "args_res"
+                raise TypeError(f"[vjp] {where} has {value!r} where the pullback of {facts.source} needs a value")
+        return found
+
+    @property
+    def jaxpr(self) -> Jaxpr:
+        return self.facts.jaxpr
 
     @property
     def in_tree(self) -> Any:
@@ -188,9 +226,18 @@ class VJP:
 class _Facts:
     """What a VJP knows besides values; compared by identity as a part of its structure."""
 
-    __slots__ = ("in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "source")
+    __slots__ = ("in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "places", "source")
 
-    def __init__(self, source: str, made: linearize_module.Linearized, in_avals: Any, in_tree: Any, out_tree: Any):
+    def __init__(
+        self,
+        source: str,
+        made: linearize_module.Linearized,
+        in_avals: Any,
+        in_tree: Any,
+        out_tree: Any,
+        places: list[int | None],
+    ) -> None:
+        self.places = places  # of each residual: the argument leaf that it is, if it is one
         self.source = source
         self.jaxpr: Jaxpr = made.jaxpr
         self.in_live, self.out_live = made.in_live, made.out_live
@@ -198,7 +245,10 @@ class _Facts:
         self.out_avals = [avals.get_aval(x) for x in made.outs]
 
 
-tree_util.register_pytree_node(VJP, lambda vjp: (vjp.residuals, vjp.facts), lambda facts, rest: VJP(facts, list(rest)))
+tree_util.register_pytree_node(
+    VJP, lambda vjp: ((vjp.args_res, vjp.opaque_residuals), vjp.facts), lambda facts, rest: VJP(facts, *rest)
+)
+tree_util.register_pytree_node(NotNeeded, lambda _: ((), None), lambda _, rest: NotNeeded())
 
 _ONE_COTANGENT = """
 The function returned by `jax.vjp` applied to {name} was called with {count} arguments,
@@ -248,7 +298,9 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to vjp is deprecated")
     jit_module.check_callable(fun)
-    (outs, pullback), function = vjp_flat(fun, primals, has_aux)
+    # An argument that the function also captures is another value: only the former is in args_res.
+    alone = runtime.tree_map(lambda x: runtime.array_alias(x, x.aval) if type(x) is runtime.Array else x, primals)
+    (outs, pullback), function = vjp_flat(fun, alone, has_aux)
     result = flat.rebuilt(function.out_tree, outs), pullback
     return (*result, function.aux) if has_aux else result
 
@@ -261,8 +313,21 @@ def vjp_flat(
     in_avals = [flat.check_leaf(leaf) for leaf in leaves]
     function = flat.FlatFunction(fun, in_tree, has_aux)
     made = linearize_module.without_dead(linearize_module.linearize_flat(function, flat.kept(leaves, in_avals)))
-    facts = _Facts(jit_module.source_of(fun), made, in_avals, in_tree, function.out_tree)
-    return (made.outs, VJP(facts, made.residuals)), function
+    places = _argument_places(leaves, made.residuals)
+    facts = _Facts(jit_module.source_of(fun), made, in_avals, in_tree, function.out_tree, places)
+    needed = set(places)
+    args_res = [leaf if index in needed else NotNeeded() for index, leaf in enumerate(leaves)]
+    opaque = [value for value, place in zip(made.residuals, places, strict=True) if place is None]
+    return (made.outs, VJP(facts, list(runtime.tree_unflatten(in_tree, args_res)), opaque)), function
+
+
+def _argument_places(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[int | None]:
+    """For each residual which argument leaf it is; None for others, and for a leaf that is two arguments."""
+    known: dict[int, int | None] = {}
+    for index, leaf in enumerate(leaves):
+        if isinstance(leaf, (runtime.Array, Tracer)):
+            known[id(leaf)] = None if id(leaf) in known else index
+    return [known.get(id(value)) for value in residuals]
 
 
 def fwd_and_bwd(

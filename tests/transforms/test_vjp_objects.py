@@ -1,0 +1,92 @@
+"""What ``vjp`` gives besides the result: a function that shows its residuals and lets them be replaced, as in JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as wnp
+
+CAPTURED = np.arange(3, dtype=np.float32)
+
+
+def layer(module: Any) -> Any:
+    return lambda tree, x: module.numpy.tanh(tree["w"] @ x) * module.numpy.cos(tree["b"]) + tree["c"]
+
+
+PROGRAMS: dict[str, Any] = {
+    "layer": layer,
+    "jitted": lambda module: module.jit(layer(module)),
+    "sum": lambda module: lambda tree, x: x + tree["b"],
+    "captured": lambda module: lambda tree, x: x * CAPTURED,
+    "checkpoint": lambda module: module.checkpoint(layer(module)),
+}
+
+
+def residuals(module: Any, name: str) -> tuple[Any, list[Any], Any]:
+    x = module.numpy.array([1.0, 2.0, 3.0])
+    tree = {"w": module.numpy.eye(3) * 0.1, "b": x * 2, "c": x * 3}
+    _, pullback = module.vjp(PROGRAMS[name](module), tree, x)
+    return pullback.args_res, pullback.opaque_residuals, pullback(x)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_arguments_and_other_residuals_are_apart_as_in_jax(name: str) -> None:
+    found, expected = residuals(weft, name), residuals(jax, name)
+    shown = [
+        [repr(leaf) for leaf in module.tree.leaves(result[0], is_leaf=lambda x: type(x).__name__ == "NotNeeded")]
+        for module, result in ((weft, found), (jax, expected))
+    ]
+    assert shown[0] == shown[1]
+    others = [sorted([np.asarray(x).tolist() for x in result[1]]) for result in (found, expected)]
+    np.testing.assert_allclose(*others, rtol=1e-6)
+    for one, other in zip(weft.tree.leaves(found[2]), jax.tree.leaves(expected[2]), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_replaced_arguments_are_what_the_pullback_reads(jitted: bool) -> None:
+    x, y = wnp.arange(3.0), wnp.arange(3.0) + 1
+    forward = lambda x, y: weft.vjp(lambda x, y: x * y, x, y)
+    _, pullback = (weft.jit(forward) if jitted else forward)(x, y)
+    kept, pullback.args_res = pullback.args_res, [None, None]
+    with pytest.raises(TypeError, match="args_res has None where the pullback"):
+        pullback(x)
+    pullback.args_res = [kept[0] * 10, kept[1]]
+    through = weft.jit(lambda pullback, ct: pullback(ct)) if jitted else lambda pullback, ct: pullback(ct)
+    for found, expected in zip(through(pullback, y), (y * y, x * 10 * y), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_an_argument_that_is_captured_or_given_twice_is_not_mistaken() -> None:
+    x = wnp.arange(3.0)
+    _, pullback = weft.vjp(lambda y: x * y, x)
+    assert repr(pullback.args_res) == "[NotNeeded()]"
+    _, pullback = weft.vjp(lambda y, z: y * z, x, x)
+    pullback.args_res[0] = x + 1
+    for found, expected in zip(pullback(x), (x * x, (x + 1) * x), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_residuals_of_another_structure_are_refused() -> None:
+    x = wnp.arange(3.0)
+    _, pullback = weft.vjp(lambda x: wnp.sin(x), x)
+    pullback.opaque_residuals = []
+    with pytest.raises(TypeError, match="1 opaque_residuals are needed, got 0"):
+        pullback(x)
+    _, pullback = weft.vjp(lambda x, y: x * y, x, x)
+    pullback.args_res = [x]
+    with pytest.raises(TypeError, match="structure of the arguments"):
+        pullback(x)
+
+
+def test_the_linear_program_is_shown() -> None:
+    _, pullback = weft.vjp(lambda x: 2 * x, wnp.ones(3))
+    assert str(pullback.jaxpr) == "{ lambda ; a:f32[3]. let b:f32[3] = mul 2.0:f32[] a in (b,) }"
+    leaves, tree = weft.tree.flatten(pullback)
+    assert leaves == [] and weft.tree.unflatten(tree, leaves)(wnp.ones(3))[0].tolist() == [2, 2, 2]
