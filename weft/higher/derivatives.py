@@ -6,7 +6,7 @@ and bools).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from weft import runtime, tree_util
@@ -153,8 +153,9 @@ class VJP:
     """The function that ``vjp`` gives: from the cotangent of the result to those of the arguments.
 
     It is a container of its residuals, so that it may pass through ``jit``. ``args_res`` has those that are arguments,
-    in the arguments' structure, ``opaque_residuals`` the others; either list may be given other values, such as
-    arguments that were not kept in memory meanwhile. ``jaxpr`` is the linear program; its constants are the residuals.
+    tuples in place of the arguments' containers, ``opaque_residuals`` the others; either list may be given other
+    values, such as arguments that were not kept in memory meanwhile. ``jaxpr`` is the linear program; its constants are
+    the residuals.
 
     >>> y, f_vjp = weft.vjp(lambda x, y: x * y, jnp.array(2.0), jnp.array(3.0))
     >>> f_vjp.args_res[0] = jnp.array(10.0)
@@ -174,7 +175,7 @@ class VJP:
         """The constants of ``jaxpr``. TypeError if a list was replaced by one of another structure."""
         facts, opaque = self.facts, self.opaque_residuals
         try:
-            given = facts.in_tree.flatten_up_to(tuple(self.args_res))
+            given = facts.args_tree.flatten_up_to(self.args_res)
         except ValueError as error:
             raise TypeError(f"[vjp] args_res no longer has the structure of the arguments: {error}") from error
         if len(opaque) != facts.places.count(None):
@@ -186,6 +187,20 @@ class VJP:
                 where = "opaque_residuals" if place is None else "args_res"
                 raise TypeError(f"[vjp] {where} has {value!r} where the pullback of {facts.source} needs a value")
         return found
+
+    def show_arguments(self, primals: Any) -> None:
+        """Move the residuals that are arguments from ``opaque_residuals``, where they all begin, to ``args_res``.
+
+        Tuples stand for the arguments' containers: a class of the user's need not take what stands for no argument.
+        """
+        facts, leaves = self.facts, runtime.tree_flatten(primals)[0]
+        facts.places = _argument_places(leaves, self.opaque_residuals)
+        shown = iter([leaf if index in facts.places else NotNeeded() for index, leaf in enumerate(leaves)])
+        self.args_res = [_in_tuples(tree, shown) for tree in facts.in_tree.children()]
+        numbers = iter(range(len(leaves)))
+        facts.args_tree = runtime.tree_flatten([_in_tuples(tree, numbers) for tree in facts.in_tree.children()])[1]
+        pairs = zip(self.opaque_residuals, facts.places, strict=True)
+        self.opaque_residuals = [value for value, place in pairs if place is None]
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -226,18 +241,13 @@ class VJP:
 class _Facts:
     """What a VJP knows besides values; compared by identity as a part of its structure."""
 
-    __slots__ = ("in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "places", "source")
+    __slots__ = (
+        "args_tree", "in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "places", "source",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        source: str,
-        made: linearize_module.Linearized,
-        in_avals: Any,
-        in_tree: Any,
-        out_tree: Any,
-        places: list[int | None],
-    ) -> None:
-        self.places = places  # of each residual: the argument leaf that it is, if it is one
+    def __init__(self, source: str, made: linearize_module.Linearized, in_avals: Any, in_tree: Any, out_tree: Any):
+        self.args_tree = runtime.tree_flatten([])[1]  # of ``args_res``
+        self.places: list[int | None] = [None] * len(made.residuals)  # the argument leaf that a residual is
         self.source = source
         self.jaxpr: Jaxpr = made.jaxpr
         self.in_live, self.out_live = made.in_live, made.out_live
@@ -301,6 +311,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     # An argument that the function also captures is another value: only the former is in args_res.
     alone = runtime.tree_map(lambda x: runtime.array_alias(x, x.aval) if type(x) is runtime.Array else x, primals)
     (outs, pullback), function = vjp_flat(fun, alone, has_aux)
+    pullback.show_arguments(alone)
     result = flat.rebuilt(function.out_tree, outs), pullback
     return (*result, function.aux) if has_aux else result
 
@@ -313,12 +324,15 @@ def vjp_flat(
     in_avals = [flat.check_leaf(leaf) for leaf in leaves]
     function = flat.FlatFunction(fun, in_tree, has_aux)
     made = linearize_module.without_dead(linearize_module.linearize_flat(function, flat.kept(leaves, in_avals)))
-    places = _argument_places(leaves, made.residuals)
-    facts = _Facts(jit_module.source_of(fun), made, in_avals, in_tree, function.out_tree, places)
-    needed = set(places)
-    args_res = [leaf if index in needed else NotNeeded() for index, leaf in enumerate(leaves)]
-    opaque = [value for value, place in zip(made.residuals, places, strict=True) if place is None]
-    return (made.outs, VJP(facts, list(runtime.tree_unflatten(in_tree, args_res)), opaque)), function
+    facts = _Facts(jit_module.source_of(fun), made, in_avals, in_tree, function.out_tree)
+    return (made.outs, VJP(facts, [], made.residuals)), function
+
+
+def _in_tuples(tree: Any, leaves: Iterator[Any]) -> Any:
+    """The next leaves in the structure of ``tree``, whose containers are tuples."""
+    if tree.node_data() is None:
+        return next(leaves)
+    return tuple([_in_tuples(child, leaves) for child in tree.children()])
 
 
 def _argument_places(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[int | None]:
