@@ -24,7 +24,7 @@ _ENTRY_BYTES = 600
 _found: dict[Any, Any] = {}  # programs; weak references to those of operations that carry jaxprs
 
 
-class _Carried(weakref.ref):  # type: ignore[type-arg]
+class _Carried(weakref.ref[Any]):
     """A jaxpr or function among the parameters of a key, and equal to it: the key goes when it dies."""
 
     __slots__ = ("key",)

@@ -192,7 +192,9 @@ class _Writer:
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
             rows.append((eqn, operands, len(avals)))
             key += (eqn.primitive, params, *operands)
-            for out in eqn.outvars:  # as ``bind`` does
+            for (
+                out
+            ) in eqn.outvars:  # as ``bind`` does, without a call for each: every first trace of a shape comes here
                 aval = out.aval
                 env[out] = len(avals)
                 avals.append(aval)

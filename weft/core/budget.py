@@ -25,7 +25,7 @@ def _never(_: Any) -> int:
     return 0
 
 
-class Kept(weakref.ref):  # type: ignore[type-arg]
+class Kept(weakref.ref[Any]):
     """One value that a cache keeps. It is spared once if it was used more than once since the last look."""
 
     __slots__ = ("drop", "nbytes", "seen", "uses")

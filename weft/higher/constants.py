@@ -40,7 +40,7 @@ def _constvars_first(jaxpr: Jaxpr) -> Jaxpr:
 
 def _lift(jaxpr: Jaxpr) -> Lifted:
     called = [eqn.params["jaxpr"] for eqn in jaxpr.eqns if eqn.primitive is calls.jit_p]
-    if not any([inner.consts or lifted(inner.jaxpr).values for inner in called]):  # noqa: C419 - at most a few
+    if not any([inner.consts or lifted(inner.jaxpr).values for inner in called]):  # noqa: C419 - few: a generator would cost more than it spares
         return Lifted(jaxpr, ())
     variables: dict[int, Var] = {}
     values: list[Any] = []

@@ -489,20 +489,24 @@ def forget() -> None:
     _remembered.clear()
 
 
+def _called(function: Any) -> Any:
+    """What a partial without arguments calls; any other function itself."""
+    bare = type(function) is functools.partial and not function.args and not function.keywords
+    return function.func if bare else function
+
+
 def remembered(function: Any) -> Identity | None:
     """The identity of ``function`` without static values, if a walk over what it reads is not needed."""
-    bare = type(function) is functools.partial and not function.args and not function.keywords
-    inner = function.func if bare else function
+    inner = _called(function)
     known = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
     if known is None:
         return None
-    found = known.partial if bare else known.identity
+    found = known.identity if inner is function else known.partial
     return found if found is not None and known.holds(inner, True) else None
 
 
 def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity | Refusal:
     """The identity of ``function`` applied to static values and arguments of structure ``in_tree``, or why not."""
-    kind = type(function)
     if not statics and is_plain_tree(in_tree):
         found = remembered(function)
         if found is not None:
@@ -521,7 +525,7 @@ def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity 
         return Refusal(str(refusal))  # without its traceback, whose frames hold the function
     found = Identity((key, values), snapshot.arrays, tuple(snapshot.kept))
     if not statics:
-        inner = function.func if kind is functools.partial and not function.args and not function.keywords else function
+        inner = _called(function)
         known = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
         if known is not None and inner is function and known.key is key:
             known.identity = found

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -28,7 +28,7 @@ from weft.operations import broadcast_in_dim_p
 from weft.runtime import ShapedArray
 
 _KEYS, _RECIPES = 64, 2  # kinds of calls that one function remembers, and recipes for each
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=FunctionType)
 _uniform: set[CodeType] = set()
 
 Key = tuple[Any, ...]  # as ``trace_cache`` has it: (in_tree, avals, static_key, config token)
@@ -40,7 +40,7 @@ def uniform(function: _Function) -> _Function:
     Different extents (0 and 1 aside) are never compared, shapes are made of the operands' extents, and the only numbers
     among its literals are 0, those that are not finite, and counts of reduced elements, as NumPy arrays.
     """
-    _uniform.add(function.__code__)  # type: ignore[attr-defined]
+    _uniform.add(function.__code__)
     return function
 
 

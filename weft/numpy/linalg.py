@@ -205,8 +205,8 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
             f"{shapes}"
         )
     operands: list[Any] = []
-    for place, array in enumerate(arrays):
-        operands += [array, [place, place + 1][place == 0 and len(shapes[0]) == 1 :][: len(shapes[place])]]
+    for place, (array, shape) in enumerate(zip(arrays, shapes, strict=True)):
+        operands += [array, [place, place + 1] if len(shape) == 2 else [max(place, 1)]]
     free = [axis for axis, shape in ((0, shapes[0]), (len(arrays), shapes[-1])) if len(shape) == 2]
     return einstein.einsum(*operands, free, optimize="optimal", precision=precision)
 

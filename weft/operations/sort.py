@@ -84,14 +84,11 @@ def stable_order(keys: Sequence[np.ndarray]) -> np.ndarray:
     if len(words) == 1 and words[0].dtype.itemsize <= 4 and count < 2**32:
         return _packed_order(words[0])
     if _HALVES_ROW <= count < 2**32:
-        order = None
-        for half in reversed([half for word in words for half in _halves(word)]):
-            if order is None:
-                order = _packed_order(half)
-            else:
-                later = _packed_order(np.take_along_axis(half, order, axis=-1))
-                order = np.take_along_axis(order, later, axis=-1)
-        assert order is not None
+        least, *halves = reversed([half for word in words for half in _halves(word)])
+        order = _packed_order(least)
+        for half in halves:
+            later = _packed_order(np.take_along_axis(half, order, axis=-1))
+            order = np.take_along_axis(order, later, axis=-1)
         return order
     if len(words) == 1:
         return np.argsort(words[0], axis=-1, kind="stable")

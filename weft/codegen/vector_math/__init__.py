@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Function = Callable[..., V]
 
 
-NAMES: dict[str, tuple[Function, Function]] = {
+NAMES: dict[str, tuple[Function, Function | None]] = {  # of float32 and, where this is not an expression, of float64
     "exp": (exponential.exp_f32, exponential.exp_f64),
     "exp2": (exponential.exp2_f32, exponential.exp2_f64),
     "expm1": (exponential.expm1_f32, exponential.expm1_f64),
@@ -49,17 +49,15 @@ NAMES: dict[str, tuple[Function, Function]] = {
     "cbrt": (roots.cbrt_f32, roots.cbrt_f64),
     "lgamma": (gamma.lgamma_f32, gamma.lgamma_f64),
     "digamma": (gamma.digamma_f32, gamma.digamma_f64),
+    "bessel_i0e": (bessel.i0e_f32, None),
+    "bessel_i1e": (bessel.i1e_f32, None),
 }
-
-
-SINGLE: dict[str, Function] = {"bessel_i0e": bessel.i0e_f32, "bessel_i1e": bessel.i1e_f32}  # of float32 alone
 
 
 def function(emit: Emitter, name: str, *args: V) -> V:
     """The function's value on float32 or float64 vectors."""
-    if name in SINGLE and args[0].element == "float":
-        return SINGLE[name](emit, *args)
-    if name not in NAMES:
-        raise TypeError(f"[codegen] no vector function named {name!r}.")
-    single, double = NAMES[name]
-    return (single if args[0].element == "float" else double)(emit, *args)
+    single, double = NAMES.get(name, (None, None))
+    chosen = single if args[0].element == "float" else double
+    if chosen is None:
+        raise TypeError(f"[codegen] no vector function named {name!r} of {args[0].element}.")
+    return chosen(emit, *args)
