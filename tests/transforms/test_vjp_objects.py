@@ -88,6 +88,14 @@ def test_containers_of_the_users_are_made_of_arrays_alone() -> None:
     np.testing.assert_array_equal(weft.grad(lambda s: wnp.sum(s.x * 2))(Strict(x, x)).x, [2, 2, 2])
 
 
+def test_arguments_may_be_nested_as_deep_as_elsewhere() -> None:
+    tree: Any = wnp.ones(2)
+    for _ in range(900):
+        tree = [tree]
+    _, pullback = weft.vjp(lambda tree: weft.tree.leaves(tree)[0] * 3, tree)
+    assert weft.tree.leaves(pullback(wnp.ones(2)))[0].tolist() == [3, 3]
+
+
 def test_residuals_of_another_structure_are_refused() -> None:
     x = wnp.arange(3.0)
     _, pullback = weft.vjp(lambda x: wnp.sin(x), x)

@@ -196,9 +196,9 @@ class VJP:
         facts, leaves = self.facts, runtime.tree_flatten(primals)[0]
         facts.places = _argument_places(leaves, self.opaque_residuals)
         shown = iter([leaf if index in facts.places else NotNeeded() for index, leaf in enumerate(leaves)])
-        self.args_res = [_in_tuples(tree, shown) for tree in facts.in_tree.children()]
-        numbers = iter(range(len(leaves)))
-        facts.args_tree = runtime.tree_flatten([_in_tuples(tree, numbers) for tree in facts.in_tree.children()])[1]
+        arguments = facts.in_tree.children()
+        self.args_res = _in_tuples(arguments, shown)
+        facts.args_tree = runtime.tree_flatten(_in_tuples(arguments, iter(range(len(leaves)))))[1]
         pairs = zip(self.opaque_residuals, facts.places, strict=True)
         self.opaque_residuals = [value for value, place in pairs if place is None]
 
@@ -328,11 +328,22 @@ def vjp_flat(
     return (made.outs, VJP(facts, [], made.residuals)), function
 
 
-def _in_tuples(tree: Any, leaves: Iterator[Any]) -> Any:
-    """The next leaves in the structure of ``tree``, whose containers are tuples."""
-    if tree.node_data() is None:
-        return next(leaves)
-    return tuple([_in_tuples(child, leaves) for child in tree.children()])
+def _in_tuples(trees: Sequence[Any], leaves: Iterator[Any]) -> list[Any]:
+    """The next leaves in the structures of ``trees``, whose containers are tuples; no recursion, as in flattening."""
+    whole: list[Any] = []
+    waiting = [(iter(trees), whole)]
+    while waiting:
+        children, made = waiting[-1]
+        child = next(children, None)
+        if child is None:
+            waiting.pop()
+            if waiting:
+                waiting[-1][1].append(tuple(made))
+        elif child.node_data() is None:
+            made.append(next(leaves))
+        else:
+            waiting.append((iter(child.children()), []))
+    return whole
 
 
 def _argument_places(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[int | None]:
