@@ -60,6 +60,19 @@ ONE_KERNEL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "add to rows": (lambda t, i, u: put("scatter_add", t, i, u + 1), (TABLE, IDS, TABLE[:33])),
     "add to elements": (lambda t, i, u: put("scatter_add", t, i, u), (TABLE[:, 0], IDS, TABLE[0, :33])),
     "computed places": (lambda t, i, u: put("scatter_max", t, (i * 7) % 50, u), (TABLE, IDS, TABLE[:33])),
+    "add functions of elements": (
+        lambda t, i, u: put("scatter_add", t, i, jnp.exp(u) * 2),
+        (TABLE[:, 0], IDS, TABLE[0, :33]),
+    ),
+    "add functions, clipped": (
+        lambda t, i, u: put("scatter_mul", t, i, jnp.sin(u), mode="clip"),
+        (TABLE[:, 0], IDS, TABLE[0, :33]),
+    ),
+    "remainders as places": (lambda t, i, u: put("scatter", t, i % 7, u), (TABLE[:, 0], IDS, TABLE[0, :33])),
+    "functions of gathered half floats": (
+        lambda t, i, u: put("scatter_max", t, i, jnp.tanh(take(u, i))),
+        (TABLE[:, 0].astype(jnp.bfloat16), IDS, TABLE[:, 1].astype(jnp.bfloat16)),
+    ),
     "add gathered rows": (lambda t, i, u: put("scatter_add", t, i, take(u, i)), (TABLE, IDS, TABLE[::-1].copy())),
 }
 

@@ -86,18 +86,19 @@ def update(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> 
     if not moves or {s.offset, s.inside} & parent.moving:
         raise ValueError(f"[codegen] updates of operand {s.operand} meet along the vector dimension")
     if s.inside is None:
-        _updated(parent, s, tile, place)
+        updated(parent, s, tile, place)
         return
     writer = parent.writer
     inside, done = writer.fresh_label(), writer.fresh_label()
     writer.branch_if(_uniform(parent, s.inside, tile[0]).text, inside, done)
     writer.label(inside)
-    _updated(parent, s, [copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], place)
+    updated(parent, s, [copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], place)
     writer.branch(done)
     writer.label(done)
 
 
-def _updated(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> None:
+def updated(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> None:
+    """The same where the window is known to lie inside."""
     offset = uniform_offset(parent, s.offset, tile[0])
     assert offset is not None
     place = _moved(parent, s.operand, place, offset)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, reduce_tree
+from weft.codegen import copies, elements, ordered, reduce_tree
 from weft.codegen.copies import Copy, Place
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import lanes_below
@@ -108,6 +108,9 @@ class RowWriter:
     def _map_row(self, phase: ir.Phase, base: Copy, place: Place) -> None:
         writer, width = self.writer, self.parent.width
         base = self._hoisted(phase, base, place)
+        if any(isinstance(s, ir.Update) for s in phase.body):
+            ordered.OrderedWriter(self.parent, phase).row(base, place)
+            return
         low, high = "0", self.parent.extents[self.vector]
         total = copies.cost(phase.body)
         if total < LARGE_BODY or not self._maskable(phase):

@@ -21,6 +21,7 @@ from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Constant, Node, Use
 MAX_DISTANCE = 32  # levels between two kernels that are still asked whether they can be one
 MAX_NODES = 192  # of a group: compile time grows a little faster than its size
 MAX_COST = 320.0  # of the functions in a kernel, in instructions: memory hides behind these, LLVM takes their square
+MAX_ORDERED_COST = 64.0  # of those that a scatter without parallel dimensions computes itself
 MAX_LEAVES = 40
 MAX_PHASES = 6
 MAX_GATHERED = 2  # accesses at which one kernel gathers the same value
@@ -151,11 +152,13 @@ class Absorber:
         cost = equation.primitive.kind.cost
         if (len(accesses) - 1) * cost > RECOMPUTE_COST:
             return f"computing it at {len(accesses)} places costs more than storing it"
-        if cost > SCALAR_COST and self._is_scalar_scan(group):
+        if cost > SCALAR_COST and group.tree == "scan" and group.axes[-1].key in group.reduced:
             return "a loop in strict order has no vectors to compute it with"
         functions = cost * len(accesses) if cost > SCALAR_COST else 0.0
         if group.cost and functions and group.cost + functions > MAX_COST:
             return FULL
+        if functions and group.cost + functions > MAX_ORDERED_COST and group.tree == "order" and not group.parallel:
+            return "updates in order run on one worker: a kernel of its own computes it on all"
         out, sizes = equation.outvars[0], self.dims.sizes
         result = []
         for access in accesses:
@@ -168,11 +171,6 @@ class Absorber:
             result.append(tuple(nodes))
         group.cost += functions
         return result
-
-    def _is_scalar_scan(self, group: Group) -> bool:
-        if group.tree == "order":
-            return not group.parallel
-        return group.tree == "scan" and group.axes[-1].key in group.reduced
 
     def view(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         operand = equation.invars[0]

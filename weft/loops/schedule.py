@@ -29,6 +29,7 @@ LONG = 4096  # and that one at least so many
 SHORT = 16  # up to so many elements are added up one after the other, lanes running across at least LONG rows
 BLOCK_ROWS = 256  # and of one of a column
 BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
+SCALAR_COST = 3.0  # of a function up to which it takes no longer one element at a time, in a loop that must
 STILL, ALONG = -1, -2  # along a loop an operand does not move; moves from element to element
 ONE = Stride(1, 1, ())
 
@@ -262,8 +263,8 @@ def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Seq
 
 def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:
     """The dimension whose index runs across the lanes."""
-    if source.tree == "order" and parallel and not _updates_by_lanes(source, draft, parallel[-1]):
-        return None
+    if source.tree == "order" and not (parallel and _updates_by_lanes(source, draft, parallel[-1])):
+        return len(parallel) + len(reduced) - 1 if reduced and _calls_functions(draft) else None
     if source.tree == "lanes":
         return len(parallel) + len(reduced) - 1
     if source.tree == "scan" and source.axes[-1].key in source.reduced:
@@ -276,6 +277,12 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 def _is_narrow(last: int, before: int) -> bool:
     """Here and in ``_short`` extents decide; an extent of 1 does not, so that a batch of one is no other program."""
     return 1 < last <= NARROW and before >= LONG
+
+
+def _calls_functions(draft: Draft) -> bool:
+    """Whether updates are computed by what is worth vectors, though they are written one by one."""
+    bodies = [s for phase in draft.phases for s in phase[1]]
+    return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in bodies)
 
 
 def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:

@@ -1,0 +1,96 @@
+"""Updates in strict order whose values take functions to compute: a block of them by vectors, then one by one.
+
+    for block of 256: for vector in block: offsets, values -> stack;   for update in block: read, combine, write
+
+Several updates may meet in one element, so that lanes cannot write side by side; the functions need not wait for that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.codegen import copies, elements, indexed
+from weft.codegen.copies import Copy, Place
+from weft.codegen.emitter import Value
+from weft.codegen.memory import lanes_below, whole
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+BLOCK = 256  # updates; what is kept of them stays in the first-level cache
+
+
+class OrderedWriter:
+    """Writes the innermost loop of a scatter's nest, whose lanes run along updates that may meet."""
+
+    def __init__(self, parent: NestWriter, phase: ir.Phase) -> None:
+        self.parent, self.writer = parent, parent.writer
+        (self.update,) = [s for s in phase.body if isinstance(s, ir.Update)]
+        self.computed = [s for s in phase.body if s is not self.update]
+        self.kept: dict[int, tuple[np.dtype, str]] = {}  # values on the stack, a block of each
+
+    def row(self, base: Copy, place: Place) -> None:
+        """All updates at one point of the dimensions around."""
+        parent, writer = self.parent, self.writer
+        assert parent.nest.vector is not None
+        extent = parent.extents[parent.nest.vector]
+
+        def block(start: str, _: list[str]) -> list[str]:
+            parent.poll()
+            stop = writer.minimum_index(writer.index("add", start, str(BLOCK)), extent)
+            writer.loop(start, stop, parent.width, [], lambda index, _: self._compute(base, place, start, stop, index))
+            length = writer.index("sub", stop, start)
+            writer.loop("0", length, 1, [], lambda at, _: self._apply(base, place, start, at))
+            return []
+
+        writer.loop("0", extent, BLOCK, [], block)
+
+    def _compute(self, base: Copy, place: Place, start: str, stop: str, index: str) -> list[str]:
+        """A vector of updates, kept on the stack."""
+        parent, writer = self.parent, self.writer
+        mask = lanes_below(parent.lanes, writer.index("sub", stop, index), mostly_whole=True)
+        copy = copies.fresh(base, base.values, index, mask)
+        parent.run(self.computed, [copy], place)
+        at = writer.index("sub", index, start)
+        for number in ir.arguments(self.update):
+            if number not in base.scalars:
+                self._keep(number, copy.values[number], copy, at)
+        return []
+
+    def _keep(self, number: int, value: Value, copy: Copy, at: str) -> None:
+        if number not in self.kept:
+            element = elements.of(value.dtype)
+            size = (BLOCK + self.parent.width) * element.bytes * element.parts
+            self.kept[number] = value.dtype, self.writer.alloca(f"[{size} x i8]")
+        dtype, stack = self.kept[number]
+        copy.memory.store(value, self.writer.element(whole(dtype), stack, at))
+
+    def _apply(self, base: Copy, place: Place, start: str, at: str) -> list[str]:
+        """One update."""
+        parent, writer, s = self.parent, self.writer, self.update
+        assert parent.nest.vector is not None
+        point = parent.copy(parent.scalar, dict(base.scalars))
+
+        def load(number: int) -> None:
+            if number in self.kept:
+                dtype, stack = self.kept[number]
+                point.values[number] = point.memory.load_scalar(dtype, writer.element(whole(dtype), stack, at))
+
+        inside, done = writer.fresh_label(), writer.fresh_label()
+        if s.inside is not None:
+            load(s.inside)
+            writer.branch_if(point.values[s.inside].part.text, inside, done)
+            writer.label(inside)
+        for number in ir.arguments(s):
+            if number != s.inside:
+                load(number)
+        here = parent.enter(place, parent.nest.vector, writer.index("add", start, at), [s.operand])
+        indexed.updated(parent, s, [point], replace(here, row=place.row))
+        if s.inside is not None:
+            writer.branch(done)
+            writer.label(done)
+        return []
