@@ -345,6 +345,26 @@ def test_integer_division_is_exact_beside_multiples_of_the_divisor(dtype, on, wi
     np.testing.assert_array_equal(rest, wrap_remainder(x, y))
 
 
+@pytest.mark.parametrize(("on", "width"), ON, ids=IDS)
+@pytest.mark.parametrize("dtype", INTEGERS[:4], ids=str)
+def test_natural_quotients_by_one_number_are_exact(dtype, on, width):
+    top, r = int(np.iinfo(dtype).max), np.random.default_rng(8)
+    near = [2**k + off for k in range(8 * dtype.itemsize) for off in (-1, 0, 1)]
+    divisors = sorted({n for n in [3, 7, 10, 100, 1000, 10**9 + 7, 10**12 + 39, top, *near] if 2 <= n <= top})
+    natural = elementwise(lambda e, a, b: e.natural_quotient(a, b))
+    body = (ir.Load(0, 0), ir.Load(1, 1), ir.Apply(2, "q", natural, (), (0, 1), dtype), ir.Store(2, 2))
+    walks = [("in", (1,)), ("in", (0,)), ("out", (1,))]
+    operands = tuple([ir.Operand(dtype, role, strides) for role, strides in walks])
+    nest = ir.Nest((ir.Dim("parallel"),), operands, (), (), 0, width, False, (), (ir.Phase(body=body),))
+    call, _ = load(nest, on)
+    for y in divisors:
+        near = r.integers(0, top // y, 200, dtype, endpoint=True) * dtype.type(y)
+        x = np.concatenate([near, near[near > 0] - 1, r.integers(0, top, 200, dtype), np.array([0, 1, top], dtype)])
+        found = np.zeros_like(x)
+        call([x, np.array([y], dtype), found], [x.size], [0, 0, 0, x.size, 0, 0])
+        np.testing.assert_array_equal(found, x // dtype.type(y), f"by {y}")
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_bytes_divided_by_one_number_are_exact_for_every_pair(dtype):
     numbers = np.arange(256).astype(np.uint8).view(dtype)

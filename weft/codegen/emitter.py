@@ -132,6 +132,9 @@ class Emitter:
             return self.value(x.dtype, floats.remainder(self, x.part, y.part))
         return self.value(x.dtype, integers.remainder(x.part, y.part, self._quotient(x, y)))
 
+    def natural_quotient(self, x: Value, y: Value) -> Value:
+        return self.value(x.dtype, integers.natural_quotient(x.part, y.part))
+
     def neg(self, x: Value) -> Value:
         parts = tuple(-p for p in x.parts)
         return self._held(x, *parts) if elements.of(x.dtype).kind == "h" else self.value(x.dtype, *parts)

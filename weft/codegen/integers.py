@@ -51,6 +51,40 @@ def quotient(x: V, y: V, signed: bool) -> V:
     return found.cast("trunc", x.element)
 
 
+def natural_quotient(x: V, y: V) -> V:
+    """x / y of signed integers, x >= 0 and y >= 2: where y is one number, the high half of a product, shifted.
+
+    The factor 2**(bits - 1 + length) / y + 1 errs by less than what x / y is short of the next integer (as below).
+    """
+    bits, lanes, one, writer = _bits(x), x.lanes, x.lanes.one_of(y), x.lanes.writer
+    if one is None or bits < 32 or lanes.width < 2:
+        return quotient(x, y, False)
+    long = bits == 64
+
+    def prepare() -> list[str]:
+        size = one if long else one.cast("zext", "i64")
+        length = 64 - leading_zeros(size - 1)
+        power = size.like(1) << (length + 31)
+        factor = power.binary("udiv", size)
+        if long:  # by digits of 32 bits, which the divisor has at most
+            factor = (factor << 32) + ((power - factor * size) << 32).binary("udiv", size)
+        scalars = [v.cast("trunc", "i32") if not long else v for v in (factor + 1, length - 1)]
+        return [size.lshr(32).ne(0).text, *[lanes.splat(v.text, x.element).text for v in scalars]]
+
+    large, *texts = writer.beside(y.text, "natural factor", prepare)
+    factor, shift = (V(lanes, x.element, text) for text in texts)
+    if not long:
+        return _high_product(x, factor, False).lshr(shift)
+    found = _long_high_product(x, factor).lshr(shift)
+    return V(
+        lanes, "i64", writer.when(large, lambda: [_large_quotient(x, y).text], [lanes.type("i64")], [found.text])[0]
+    )
+
+
+def _large_quotient(x: V, y: V) -> V:
+    return _long_quotient(x, y, False) if x.lanes.writer.avx512 else x.binary("udiv", y)
+
+
 def _byte_quotient(x: V, y: V, one: V, signed: bool) -> V:
     """x / y of bytes, y holds ``one`` in every lane: (|x| + 1) m >> 16 with m = floor(65535 / |y|).
 
@@ -125,9 +159,17 @@ def _high_product(x: V, y: V, signed: bool) -> V:
     def lower(v: V) -> V:
         return (v << 32) >> 32 if signed else v & 0xFFFFFFFF
 
-    even, odd = (lower(a) * lower(b)).lshr(32), upper(a) * upper(b)
-    found = even | (odd & (0xFFFFFFFF << 32))
-    return V(lanes, "i32", writer.op(f"bitcast {half.type('i64')} {found.text} to {lanes.type('i32')}"))
+    products = (lower(a) * lower(b), upper(a) * upper(b))
+    even, odd = (writer.op(f"bitcast {half.type('i64')} {v.text} to {lanes.type('i32')}") for v in products)
+    picks = [(k | 1) + k % 2 * lanes.width for k in range(lanes.width)]
+    return V(lanes, "i32", lanes.shuffle(even, odd, "i32", picks, lanes.width))
+
+
+def _long_high_product(x: V, y: V) -> V:
+    """The upper half of the product of two vectors of unsigned 64 bits."""
+    (a, b), (c, d) = [(v & 0xFFFFFFFF, v.lshr(32)) for v in (x, y)]
+    middle = b * c + (a * c).lshr(32)
+    return b * d + middle.lshr(32) + (a * d + (middle & 0xFFFFFFFF)).lshr(32)
 
 
 def _long_quotient_by_one(x: V, y: V, one: V, signed: bool) -> V:

@@ -4,6 +4,8 @@ Every rule gives the bits that the operation itself would give, signed zeros and
 real numbers is absent. A rule applies when its result has the type of the equation's output.
 
     rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0))  # x - 0.0 is x, also for -0.0
+
+Operations on integer literals alone are literals, so that what ``//`` and ``%`` ask of a divisor is known here.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.core import Primitive
+from weft.compiler import divisors
+from weft.core import Primitive, kinds
+from weft.core.jaxpr import Literal
 
 Producers = dict[Any, Any]  # variable -> the equation that makes it
 
@@ -83,6 +87,10 @@ def is_integer(atom: Any) -> bool:
 def simplified(equation: Any, producers: Producers) -> Any:
     """The atom an equation comes to by some rule, or None."""
     out = equation.outvars[0].aval
+    if all(type(v) is Literal for v in equation.invars):
+        found = _number(equation)
+        if found is not None:
+            return found
     for entry in RULES.get(equation.primitive, ()):
         atom = entry.result(equation, producers)
         if atom is not None and atom.aval.shape == out.shape and atom.aval.dtype == out.dtype:
@@ -90,15 +98,28 @@ def simplified(equation: Any, producers: Producers) -> Any:
     return None
 
 
-def rewritten(equation: Any) -> Callable[..., Any] | None:
-    """The function that says an equation in other operations with the same bits, or None."""
+def _number(equation: Any) -> Literal | None:
+    """What an elementwise operation gives for integer literals, by its reference; None of any other equation."""
+    kind, out = equation.primitive.kind, equation.outvars[0].aval
+    if not isinstance(kind, kinds.Elementwise) or any(v.aval.dtype.kind not in "biu" for v in equation.invars):
+        return None
+    if out.shape or out.dtype.kind not in "biu":
+        return None
+    values = [np.asarray(v.val, v.aval.dtype) for v in equation.invars]
+    return Literal(kind.reference(*values, **equation.params)[()], out)
+
+
+def rewritten(equation: Any, producers: Producers) -> divisors.Rewritten | None:
+    """The function that says an equation in other operations with the same bits, and its operands, or None."""
+    if equation.primitive in DIVISIONS:
+        return divisors.rewrite(equation, producers)
     if equation.primitive is not lax.pow_p:
         return None
     x, y = equation.invars
     if not is_literal(y) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
         return None
     function = POWERS.get(float(y.val))
-    return None if function is None else lambda base, _: function(base)
+    return None if function is None else (function, [x])
 
 
 def _square_root(x: Any) -> Any:
@@ -108,6 +129,8 @@ def _square_root(x: Any) -> Any:
     infinite = lax.eq(x, dtype(-np.inf))
     return lax.select_n(infinite, root, lax.full_like(x, np.inf))
 
+
+DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
 
 # exponents in which pow's own expression is one of these
 POWERS: dict[float, Callable[[Any], Any]] = {
@@ -134,6 +157,7 @@ rule("or_itself", lax.or_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("max_itself", lax.max_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("min_itself", lax.min_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("select_same", lax.select_n_p, lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
+rule("is_not_false", lax.ne_p, lambda x, y: x, when=lambda x, y: x.aval.dtype.kind == "b" and is_value(y, 0))
 rule("power_of_one", lax.pow_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
 rule_of_pair("negate_twice", lax.neg_p, lambda x, inner, outer: x)
 rule_of_pair("not_twice", lax.not_p, lambda x, inner, outer: x)

@@ -214,7 +214,7 @@ def _recipe(
                 return None  # a piece of a piece
         operands.append(_Operand(number, o.role, o.access, o.dtype, region))
     scalars = [
-        (dtype, value, None if literal is None else literals[id(literal)])
+        (dtype, value, literals.get(id(literal)))  # a literal that is not the program's was made of its integers
         for (dtype, value), literal in zip(draft.scalars, draft.sources, strict=True)
     ]
     shell = Kernel(kernel.name, (), (), 0, None, (), {}, {}, ())

@@ -215,11 +215,12 @@ class _Simplifier:
             equation = JaxprEqn(
                 invars, equation.outvars, equation.primitive, equation.params, equation.effects, equation.source
             )
-        function = None if self.flatten_only else algebra.rewritten(equation)
-        if function is not None:
-            avals = [v.aval for v in invars]
-            key = (config.token(), equation.primitive, tuple(avals), float(invars[1].val))
-            self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
+        found = None if self.flatten_only else algebra.rewritten(equation, self.producers)
+        if found is not None:
+            function, operands = found
+            avals = [v.aval for v in operands]
+            key = (config.token(), function, tuple(avals))
+            self.splice(expansion(key, function, avals), operands, equation.outvars, equation.source)
             return
         self.emit(equation)
 

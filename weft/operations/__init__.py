@@ -117,6 +117,7 @@ from weft.operations.effects import (
     stop_gradient,
     stop_gradient_p,
 )
+from weft.operations.floored import floor_div_p
 from weft.operations.functions import (
     acos,
     acos_p,

@@ -1,0 +1,23 @@
+"""Floored division of integers by a number known to be 2 or more: what the compiler makes of ``//`` and ``%``.
+
+No function of lax is made of it; ``compiler.divisors`` writes it where the divisor is a literal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft.operations.elementwise import SIGNED, elementwise
+
+
+def _scalar(emit: Any, x: Any, y: Any) -> Any:
+    """-1 - (-1 - x) // y below zero: both sides are no negative numbers, and nothing overflows."""
+    sign = emit.shift_right_arithmetic(x, emit.const(8 * x.dtype.itemsize - 1, x.dtype))
+    return emit.xor(emit.natural_quotient(emit.xor(x, sign), y), sign)
+
+
+floor_div_p = elementwise(
+    "floor_div", SIGNED, SIGNED, scalar=_scalar, partials=(None, None), reference=np.floor_divide, cost=8.0
+)
