@@ -13,6 +13,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft.compiler import plan
+from weft.loops import ir
 
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "sum": lambda x: x.sum(0),
@@ -57,7 +58,7 @@ def test_all_shapes_have_one_machine_code() -> None:
     assert all(found == nests[0] for found in nests)
 
 
-def test_phases_over_few_long_columns_are_kernels_of_their_own() -> None:
+def test_phases_over_few_or_long_columns_are_kernels_of_their_own() -> None:
     def kernels(rows: int, columns: int) -> int:
         x = np.random.default_rng(0).standard_normal((rows, columns)).astype(np.float32)
         closed = weft.make_jaxpr(lambda x: (x - x.mean(0)) / x.std(0))(x)
@@ -66,5 +67,40 @@ def test_phases_over_few_long_columns_are_kernels_of_their_own() -> None:
         np.testing.assert_array_equal(found, expected)
         return ladder.n_kernels(program)
 
-    assert kernels(1000, 8) == kernels(5000, 80) == 1
+    assert kernels(1000, 8) == kernels(4000, 80) == 1
     assert kernels(50_000, 8) == 3
+    assert kernels(4096, 100) == 3
+
+
+@pytest.mark.parametrize("shape", [(4096, 80), (64, 64, 80)])
+def test_long_columns_are_cut_at_every_size_that_is_recalled(shape: tuple[int, ...]) -> None:
+    """The last shape has the same pattern of sizes as the first, and shorter columns."""
+    axes = tuple(range(len(shape) - 1))
+    function = weft.jit(lambda x: (x - x.mean(axes)) / (x.var(axes) + 1))
+    for sizes in (shape, tuple(n + 1 for n in shape), tuple(n - 1 for n in shape)):
+        x = np.random.default_rng(1).standard_normal(sizes).astype(np.float32)
+        y = x.astype(np.float64)
+        expected = (y - y.mean(axes)) / (y.var(axes) + 1)
+        np.testing.assert_allclose(np.asarray(function(x)), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradient_of_a_norm_stores_no_array_but_its_results() -> None:
+    def loss(x: Any, scale: Any, bias: Any, weights: Any) -> Any:
+        centered = x - x.mean(axis, keepdims=True)
+        return ((centered * weft.lax.rsqrt(x.var(axis, keepdims=True) + 1e-5) * scale + bias) * weights).sum()
+
+    random = np.random.default_rng(0)
+    x, weights = (random.standard_normal((600, 500)).astype(np.float32) for _ in range(2))
+    for axis in (0, 1):
+        row = np.ones((500,), np.float32)
+        program = ladder.compiled(weft.make_jaxpr(weft.grad(loss, (0, 1, 2)))(x, row, row, weights))
+        stored = [out.target.aval for step in program.kernels.steps if step.kernel for out in step.kernel.outputs]
+        assert sum(aval.size == x.size for aval in stored) == 1
+
+
+def test_what_is_the_same_in_all_columns_is_computed_once() -> None:
+    """Tiles of columns walk all rows: each would take the root of every row again."""
+    x = np.ones((700, 600), np.float32)
+    program = ladder.compiled(weft.make_jaxpr(lambda x: (x * weft.lax.rsqrt(x.sum(1, keepdims=True))).sum(0))(x))
+    names = [[s.name for p in nest.phases for s in p.body if isinstance(s, ir.Apply)] for nest in program.nests()]
+    assert names == [[], ["mul"]]

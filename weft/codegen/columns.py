@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SMALL_BODY = 10.0  # bodies up to this cost are unrolled
 LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
+SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # the same of what is done once for each column: in wide tiles, and at all
+FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
 REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
@@ -127,7 +129,7 @@ class ColumnWriter:
         if largest > SMALL_BODY:
             return [2 if largest <= LARGE_BODY else 1]
         per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
-        if self.nest.rows or per_vector * WIDE_TILE > REGISTERS:
+        if self.nest.rows or per_vector * WIDE_TILE > REGISTERS or self._ends() > SMALL_ENDS:
             return [TILE]
         return [WIDE_TILE] if self.blocks else [WIDE_TILE, TILE]  # what cuts columns has code for more ways already
 
@@ -142,7 +144,16 @@ class ColumnWriter:
         return sum(words) + len(before) + (0.5 if computed else 0.0)
 
     def _is_heavy(self) -> bool:
-        return copies.cost(self.statements) >= LARGE_BODY
+        if not self.parent.reduced:
+            return copies.cost(self.statements) >= LARGE_BODY
+        costs = [copies.cost(phase.body) for phase in self.nest.phases]
+        if any(isinstance(s, ir.Apply) and s.kind.cost >= FUNCTION for phase in self.nest.phases for s in phase.body):
+            return copies.cost(self.statements) >= LARGE_BODY
+        return max(costs) >= LARGE_BODY or self._ends() >= LARGE_ENDS
+
+    def _ends(self) -> float:
+        """What is done once for each column."""
+        return sum(copies.cost(phase.before) for phase in self.nest.phases)
 
     def _vectors(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
         parent, writer, width = self.parent, self.writer, self.parent.width

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.compiler import algebra, assemble
-from weft.compiler.groups import FAR, LONG_ROW, LONG_SIDE
+from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.loops.schedule import LONG, NARROW, SHORT
@@ -113,7 +113,7 @@ class _Writer:
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
         self.most_rows = 0
-        self.short: list[int] = []  # for each reduction the length of its rows, 0 if they are long
+        self.lengths: list[int] = []  # for each reduction that of its rows if they are short, or LONG_COLUMN, or 0
 
     def bind(self, env: dict[Any, int], variable: Any) -> Any:
         """Number a variable; gives its type without sizes."""
@@ -143,11 +143,12 @@ class _Writer:
     def narrow(self) -> Any:
         """The sizes themselves where a dimension is so narrow, and another may be so long, that lanes turn.
 
-        Otherwise the lengths of rows that may be so short, and so many, that lanes run across them.
+        Otherwise the lengths of rows that may be so short, and so many, that lanes run across them, and what is a column
+        too long for a cache.
         """
         if self.most_rows >= LONG and any(1 < size <= NARROW for size in self.classes):
             return tuple(self.classes)
-        return tuple(self.short)
+        return tuple(self.lengths)
 
     def atom(self, env: dict[Any, int], atom: Any) -> int:
         return env[atom] if type(atom) is not Literal else self._literal(atom)
@@ -186,9 +187,9 @@ class _Writer:
                 raise Unfit
             if isinstance(eqn.primitive.kind, kinds.Reduction):
                 shape, axes = eqn.invars[0].aval.shape, eqn.primitive.kind.axes(eqn.params)
-                length = math.prod([shape[axis] for axis in axes])
-                is_short = 1 < length <= SHORT and eqn.invars[0].aval.size >= LONG * length
-                self.short.append(length if is_short else 0)
+                length, size = math.prod([shape[axis] for axis in axes]), eqn.invars[0].aval.size
+                is_short, is_long = 1 < length <= SHORT and size >= LONG * length, length >= LONG_COLUMN and size >= FAR
+                self.lengths.append(length if is_short else LONG_COLUMN * is_long)
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
             rows.append((eqn, operands, len(avals)))
             key += (eqn.primitive, params, *operands)

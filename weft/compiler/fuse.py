@@ -26,6 +26,7 @@ from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
+SMALL = 16  # an operand that so many elements of a value share is read from the first-level cache
 LOOK_BACK = 24  # equations that are asked for the reductions a value is computed from
 MAX_MERGES = 8  # groups that one shared value may bring together
 
@@ -212,8 +213,7 @@ class _Fusion:
         if stored or any(group.step is not None for group in users):
             return False
         if isinstance(kind, kinds.Elementwise):
-            arrays = [a for a in equation.invars if not hasattr(a, "val") and a.aval.shape]
-            if kind.cost > DUPLICATE_COST or len(arrays) > 1:
+            if kind.cost > DUPLICATE_COST or self._arrays_read(equation) > 1:
                 return False
         elif not isinstance(kind, (kinds.Generate, kinds.Identity)):
             return False
@@ -221,6 +221,18 @@ class _Fusion:
         if left:
             self._root(equation)
         return True
+
+    def _arrays_read(self, equation: Any) -> int:
+        """How many operands take memory to read: broadcast rows and the numbers of rows do not."""
+        size = equation.outvars[0].aval.size
+        found = 0
+        for atom in equation.invars:
+            while (maker := None if hasattr(atom, "val") else self.makers.get(atom)) is not None:
+                if not isinstance(maker.primitive.kind, (kinds.View, kinds.Reshape)):
+                    break
+                atom = maker.invars[0]
+            found += not hasattr(atom, "val") and bool(atom.aval.shape) and atom.aval.size * SMALL > size
+        return found
 
     def _share(self, equation: Any, users: list[Group]) -> bool:
         """Let one user compute the value for all, as a further output; merge users that can be one kernel."""

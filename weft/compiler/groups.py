@@ -29,8 +29,9 @@ RECOMPUTE_COST = 12.0  # of all further copies of a value wanted at several acce
 LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, kernels of their own in parallel blocks
 FULL = "the kernel is full"
 TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
-TOO_FEW = "the columns are too few for the workers: a kernel of its own runs its blocks in parallel"
+TOO_FEW = "the columns are too few for the workers, or too long for a cache: a kernel of its own runs its blocks"
 FAR = 1 << 18  # elements; an array of so many is out of the nearer caches
+LONG_COLUMN = 4096  # elements; a tile of such columns is read from memory again by every phase
 LONG_SIDE = 64  # rows and columns from which on reading across rows costs more than turning tiles, columns are many
 SCALAR_COST = 2.0  # of what may join a scan along the last axis, whose loop has no vectors
 
@@ -159,6 +160,8 @@ class Absorber:
             return FULL
         if functions and group.cost + functions > MAX_ORDERED_COST and group.tree == "order" and not group.parallel:
             return "updates in order run on one worker: a kernel of its own computes it on all"
+        if functions and any(_is_alike_in_columns(group, access) for access in accesses):
+            return "it is the same in every column: computed once it is read by all"
         out, sizes = equation.outvars[0], self.dims.sizes
         result = []
         for access in accesses:
@@ -258,7 +261,7 @@ class Absorber:
             return "its reduced axes are not those its consumer broadcasts over"
         if not used and _elements(remaining) >= LONG_ROW:
             return TOO_LONG
-        if _has_few_columns(group, facts, used):
+        if _is_cut(group, facts, used):
             return TOO_FEW
         group.reduced, group.run, group.tree = [axis.key for axis in remaining], facts.run, facts.tree
         if group.run > 1 and not self.group_is_whole(group):
@@ -278,7 +281,7 @@ class Absorber:
             return "too many reductions in one kernel"
         if not used and _elements(group.axes) >= LONG_ROW and self._feeds_body(group, equation):
             return TOO_LONG
-        if _has_few_columns(group, facts, used) and self._feeds_body(group, equation):
+        if _is_cut(group, facts, used) and self._feeds_body(group, equation):
             return TOO_FEW
         return None
 
@@ -369,11 +372,20 @@ class Absorber:
         return [tuple(Node(operand, accesses[0]) for operand in equation.invars)]
 
 
-def _has_few_columns(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
-    """Whether long columns are so few that their kernel would run on one worker."""
+def _is_alike_in_columns(group: Group, access: Access) -> bool:
+    """Whether a value of each row is wanted by the tiles of a large array's columns, which walk all rows each."""
+    if group.tree != "rows" or _elements(group.axes) < FAR or not group.parallel:
+        return False
+    used = [use.axis for use in access if use.axis != CONSTANT]
+    return bool(used) and all(key in group.reduced for key in used)
+
+
+def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
+    """Whether columns are so few that their kernel would run on one worker, or too long to stay in a cache."""
     if facts.tree != "rows" or _elements(group.axes) < FAR:
         return False
-    return 0 < _elements([axis for axis in group.axes if axis.key in used]) < LONG_SIDE
+    columns = _elements([axis for axis in group.axes if axis.key in used])
+    return 0 < columns < LONG_SIDE or _elements([axis for axis in group.axes if axis.key not in used]) >= LONG_COLUMN
 
 
 def _elements(axes: Sequence[Axis]) -> int:
