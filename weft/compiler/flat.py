@@ -143,8 +143,8 @@ class _Writer:
     def narrow(self) -> Any:
         """The sizes themselves where a dimension is so narrow, and another may be so long, that lanes turn.
 
-        Otherwise the lengths of rows that may be so short, and so many, that lanes run across them, and what is a column
-        too long for a cache.
+        Otherwise the lengths of rows that may be so short, and so many, that lanes run across them, and which columns
+        are too long for a cache.
         """
         if self.most_rows >= LONG and any(1 < size <= NARROW for size in self.classes):
             return tuple(self.classes)

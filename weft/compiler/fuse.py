@@ -26,7 +26,6 @@ from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
-SMALL = 16  # an operand that so many elements of a value share is read from the first-level cache
 LOOK_BACK = 24  # equations that are asked for the reductions a value is computed from
 MAX_MERGES = 8  # groups that one shared value may bring together
 
@@ -223,16 +222,18 @@ class _Fusion:
         return True
 
     def _arrays_read(self, equation: Any) -> int:
-        """How many operands take memory to read: broadcast rows and the numbers of rows do not."""
-        size = equation.outvars[0].aval.size
-        found = 0
+        """How many operands take memory to read: broadcast rows, and numbers of each row, do not."""
+        rank, found = self._rank(equation.outvars[0]), 0
         for atom in equation.invars:
             while (maker := None if hasattr(atom, "val") else self.makers.get(atom)) is not None:
                 if not isinstance(maker.primitive.kind, (kinds.View, kinds.Reshape)):
                     break
                 atom = maker.invars[0]
-            found += not hasattr(atom, "val") and bool(atom.aval.shape) and atom.aval.size * SMALL > size
+            found += not hasattr(atom, "val") and bool(atom.aval.shape) and self._rank(atom) >= rank
         return found
+
+    def _rank(self, variable: Any) -> int:
+        return sum(symbol != UNIT for symbol in self.dims.symbols(variable))
 
     def _share(self, equation: Any, users: list[Group]) -> bool:
         """Let one user compute the value for all, as a further output; merge users that can be one kernel."""
