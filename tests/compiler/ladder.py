@@ -49,7 +49,8 @@ def by_loops(program: compiler.Program, args: Sequence[Any]) -> list[np.ndarray]
 
 
 def n_kernels(program: compiler.Program) -> int:
-    return len(program.plan.runs())
+    kernels = (plan.Run, plan.Chain, plan.Ridden)
+    return sum(isinstance(entry, kernels) for entry in program.plan.instructions)
 
 
 class _Machine:
@@ -69,6 +70,10 @@ class _Machine:
 
     def run(self) -> list[np.ndarray]:
         for entry in self.plan.instructions:
+            if isinstance(entry, plan.Chain):
+                for run in entry.runs:
+                    self._kernel(run)
+                continue
             if isinstance(entry, plan.Ridden):
                 getattr(self, f"_{entry.product[0]}")(*entry.product[1:])
                 entry = entry.run

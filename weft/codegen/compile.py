@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from weft import config, lazy, runtime
-from weft.codegen import llvm, routines
+from weft.codegen import chains, llvm, routines
 from weft.codegen import nest as nest_writer
 from weft.loops import ir, routine
 from weft.target import Target
@@ -29,14 +29,16 @@ def helper_names() -> tuple[str, ...]:
     return tuple(runtime.helper_names())
 
 
-def text_of(nest: ir.Nest | routine.Routine, target: Target) -> str:
-    """LLVM text of a nest or a routine."""
+def text_of(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> str:
+    """LLVM text of a nest, a chain of them or a routine."""
+    if isinstance(nest, ir.Chain):
+        return chains.text_of(nest, target, helper_names(), SYMBOL)
     if isinstance(nest, routine.Routine):
         return routines.RoutineWriter(nest, target, helper_names()).text(SYMBOL)
     return nest_writer.NestWriter(nest, target, helper_names()).text(SYMBOL)
 
 
-def compile_nest(nest: ir.Nest | routine.Routine, target: Target) -> Object:
+def compile_nest(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> Object:
     """Machine code for a nest; sizes are its run-time parameters."""
     return compile_text(text_of(nest, target), target, nest.name)
 

@@ -26,11 +26,13 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
     return sum(((count + ROW_PADDING) * size + 63) & ~63 for size in sizes)
 
 
-def cost(nest: ir.Nest | routine.Routine) -> float:
+def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     """About how many nanoseconds one point of the whole space (parallel and reduced) takes on one core.
 
-    Of a routine: what one run of everything in it takes.
+    Of a routine: what one run of everything in it takes. Of a chain: a point of each of its nests.
     """
+    if isinstance(nest, ir.Chain):
+        return sum(cost(part) for part in nest.nests)
     if isinstance(nest, routine.Routine):
         return nest.cost * NS_PER_INSTRUCTION
     reduced = any(dim.role == "reduced" for dim in nest.dims)

@@ -75,6 +75,10 @@ class NestWriter:
         self.places = uniform.places(nest, self.inner)
 
     def text(self, symbol: str = "k") -> str:
+        return self.written().text(symbol, PARAMETERS)
+
+    def written(self) -> Writer:
+        """The function's instructions."""
         place = self._entry()
         scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
@@ -84,7 +88,7 @@ class NestWriter:
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
-        return self.writer.text(symbol, PARAMETERS)
+        return self.writer
 
     # interrupts: whoever waits for a kernel that was told to stop discards what it has written
 

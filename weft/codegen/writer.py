@@ -9,7 +9,7 @@ A writer knows types only as strings. Declarations appear when first used, const
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
 
@@ -256,18 +256,23 @@ class Writer:
         found = self.op(f"call preserve_allcc {type_} @{name}({texts})")
         return [self.op(f"extractvalue {type_} {found}, {k}") for k in range(len(results))]
 
-    def text(self, symbol: str, parameters: str) -> str:
-        """The module: one function ``symbol``, the cold ones it calls, and what they declare."""
-        parts = [
-            f"define void @{symbol}({parameters}) nounwind {{",
-            "entry:",
-            *self.entry,
-            *self.lines,
-            "ret void",
-            "}",
-        ]
-        parts.extend([*self.functions.values(), *self.declarations.values()])
-        if self.cold_branches:
-            parts.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
-        parts.append("")
-        return "\n".join(parts)
+    def text(self, symbol: str, parameters: str, parts: Mapping[str, Writer] | None = None) -> str:
+        """The module: one function ``symbol``, those of its parameters that it calls, cold ones, what they declare."""
+        writers = {f"void @{symbol}": self, **{f"internal void @{name}": part for name, part in (parts or {}).items()}}
+        lines, beside = [], {}
+        for head, writer in writers.items():
+            lines += [
+                f"define {head}({parameters}) nounwind {{",
+                "entry:",
+                *writer.entry,
+                *writer.lines,
+                "ret void",
+                "}",
+            ]
+            beside |= writer.functions
+        for writer in writers.values():
+            beside |= writer.declarations
+        lines += beside.values()
+        if any(writer.cold_branches for writer in writers.values()):
+            lines.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
+        return "\n".join([*lines, ""])

@@ -1,6 +1,6 @@
 """The pipeline: a jaxpr goes in, a program that the runtime can run comes out.
 
-    jaxpr -> simplify -> fuse -> lower -> schedule -> plan -> codegen -> link -> Executable
+    jaxpr -> simplify -> fuse -> lower -> schedule -> plan -> chain -> codegen -> link -> Executable
 
 Compiled programs are found again by the fingerprint of their jaxpr, kernels by their nest.
 """
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft import codegen, collector, config, errors, runtime, target
-from weft.compiler import buffers, cache, edges, flat, fuse, plan, progress, recall, simplify
+from weft.compiler import buffers, cache, chain, edges, flat, fuse, plan, progress, recall, simplify
 from weft.compiler.cache import KERNELS
 from weft.compiler.stages import Stages
 from weft.core.budget import BUDGET
@@ -247,6 +247,7 @@ def compile_new(
         n_own = len(closed.consts)  # the program is kept for other constants of the same types
         program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
+    planned = stages.run("chain", chain.chain, planned)
     program.compiled = stages.run("codegen", _codegen, program, planned)
     program.plan, program.donated = planned, donated
     program.in_avals = tuple([v.aval for v in (*constvars, *closed.jaxpr.invars)])
@@ -340,6 +341,8 @@ def _nest_of(entry: Any) -> Any:
         return entry.lowered.nest
     if isinstance(entry, plan.Ridden):
         return entry.run.lowered.nest
+    if isinstance(entry, plan.Chain):
+        return entry.nest
     return entry.lowered.routine if isinstance(entry, plan.Native) else None
 
 
@@ -360,6 +363,8 @@ def instructions(
     for entry in planned.instructions:
         if isinstance(entry, plan.Run):
             entry = _kernel_instruction(entry, next(compiled))
+        elif isinstance(entry, plan.Chain):
+            entry = chain.instruction(entry, next(compiled).kernel)
         elif isinstance(entry, plan.Ridden):
             entry = (*entry.product, entry.form, _kernel_instruction(entry.run, next(compiled)))
         elif isinstance(entry, plan.Native):

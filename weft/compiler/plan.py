@@ -39,6 +39,24 @@ class Run:
     operands: tuple[Place, ...]
     outer: tuple[tuple[int, tuple[int, ...]], ...]
 
+    def describe(self) -> str:
+        places = " ".join(f"{slot}+{offset}" for slot, offset, _ in self.operands)
+        return f"{self.lowered.name} [{'x'.join(str(n) for n in self.lowered.space)}] {places}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Kernel calls that are one compiled function: ``block`` of ``rows`` rows at a time runs through all of them."""
+
+    runs: tuple[Run, ...]
+    rows: int
+    block: int
+    nest: ir.Chain
+
+    def describe(self) -> str:
+        by = f", {self.block} of {self.rows} rows at a time" if self.rows > 1 else ""
+        return f"kernel of {len(self.runs)}{by}: {'; '.join([run.describe() for run in self.runs])}"
+
 
 @dataclass(frozen=True, slots=True)
 class Ridden:
@@ -101,7 +119,7 @@ class Native:
 
 @dataclass(slots=True)
 class Plan:
-    """What the executor does. ``instructions`` holds ``Run`` objects where kernels are called."""
+    """What the executor does. ``instructions`` holds ``Run`` and ``Chain`` objects where kernels are called."""
 
     n_inputs: int
     outputs: list[tuple[Any, ...]]
@@ -111,7 +129,8 @@ class Plan:
 
     def runs(self) -> list[Run]:
         """The kernel calls, in order."""
-        runs = [entry.run if isinstance(entry, Ridden) else entry for entry in self.instructions]
+        entries = [part for e in self.instructions for part in (e.runs if isinstance(e, Chain) else (e,))]
+        runs = [entry.run if isinstance(entry, Ridden) else entry for entry in entries]
         return [entry for entry in runs if isinstance(entry, Run)]
 
     def products(self) -> list[tuple[Any, ...]]:
@@ -131,10 +150,8 @@ class Plan:
                 )
                 instruction = instruction.run
             if isinstance(instruction, Run):
-                places = " ".join(f"{slot}+{offset}" for slot, offset, _ in instruction.operands)
-                extents = "x".join(str(n) for n in instruction.lowered.space)
-                lines.append(f"  kernel {instruction.lowered.name} [{extents}] {places}")
-            elif isinstance(instruction, (Control, Native)):
+                lines.append(f"  kernel {instruction.describe()}")
+            elif isinstance(instruction, (Chain, Control, Native)):
                 lines.append("  " + instruction.describe())
             else:
                 lines.append("  " + " ".join(str(part) for part in instruction))

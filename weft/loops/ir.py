@@ -280,3 +280,27 @@ class Nest:
     def size(self) -> int:
         """How many statements and reductions there are in the phases."""
         return sum(len(phase.before) + len(phase.body) + len(phase.reductions) for phase in self.phases)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Nests that run one after the other, rows by rows, as one compiled function.
+
+        for block of rows in the range: for nest: it runs where its first dimension is in the block
+
+    What one of them writes and another touches, both touch row by row, so that blocks are independent. A nest whose
+    first dimension is not parallel runs whole; then there is one block.
+
+    Parameter block: the rows of a block; for every nest the ``CHAIN_WORDS`` below; then the nests' own blocks.
+        where its own block begins, in slots; points of its first dimension in a row; its range as a whole: 4 slots;
+        where its partial buffer begins in the scratch memory, in bytes
+    """
+
+    nests: tuple[Nest, ...]
+    name: str = field(default="chain", compare=False)
+
+    def size(self) -> int:
+        return sum(nest.size() for nest in self.nests)
+
+
+CHAIN_WORDS = 7

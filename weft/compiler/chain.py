@@ -1,0 +1,182 @@
+"""Scatters with what makes the array they update and what reads the result: one kernel instead of several.
+
+    kernel zeros -> a;  kernel scatter-add a;  kernel softmax a -> y       ->  for rows in blocks: all three
+
+Where a scatter's windows stay within rows of the array (a mapped one, one entry per row) and its neighbours walk the
+same rows, a block of rows runs through all of them while it is in the cache, on all workers. A scatter in strict order
+runs whole, on one worker: its neighbours join it if they are so short that one worker is all they would get.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+from weft import codegen
+from weft.codegen import chains
+from weft.compiler import plan
+from weft.compiler.plan import Chain, Plan, Run
+from weft.loops import ir
+
+MOST = 6  # kernels of a chain
+SHORT_NS = 10_000.0  # of a kernel that one worker does as fast as several
+FEW_ROWS = 16  # up to which rows are not shared out
+BLOCK_BYTES = (
+    1 << 14
+)  # of the rows that pass through a chain together: half the first-level cache, with what else they read
+
+
+def chain(planned: Plan) -> Plan:
+    """The plan with its scatters joined to their neighbours."""
+    made: list[Any] = []
+    runs: list[Run] = []
+    for entry in [*planned.instructions, None]:
+        if isinstance(entry, Run):
+            runs.append(entry)
+            continue
+        made += _joined(planned, runs)
+        made.append(entry)
+        runs = []
+    planned.instructions = made[:-1]
+    return planned
+
+
+def _joined(planned: Plan, runs: Sequence[Run]) -> list[Any]:
+    """Kernels that follow each other, those around each scatter as one."""
+    made: list[Any] = []
+    low = 0
+    while low < len(runs):
+        scatter = next((k for k in range(low, len(runs)) if _is_scatter(runs[k])), None)
+        if scatter is None:
+            break
+        first, last = scatter, scatter + 1
+        while last < len(runs) and _fits(planned, runs[first : last + 1], runs[last]):
+            last += 1
+        while first > low and _fits(planned, runs[first - 1 : last], runs[first - 1]):
+            first -= 1
+        made += [*runs[low:first], _chain(planned, runs[first:last])]
+        low = last
+    return [*made, *runs[low:]]
+
+
+def _is_scatter(run: Run) -> bool:
+    return any(isinstance(s, ir.Update) for s in run.lowered.nest.statements())
+
+
+def _fits(planned: Plan, runs: Sequence[Run], added: Run) -> bool:
+    """Whether kernels can be one, of which ``added`` shares memory with the others."""
+    others = [run for run in runs if run is not added]
+    shared = _written(planned, runs) & _touched(planned, [added]) & _touched(planned, others)
+    return bool(shared) and len(runs) <= MOST and _rows(planned, runs) > 0
+
+
+def _rows(planned: Plan, runs: Sequence[Run]) -> int:
+    """The rows by which kernels can be walked together: 1 if each runs whole, 0 if they stay apart."""
+    if any(run.lowered.outer for run in runs):
+        return 0
+    extents = [run.lowered.extents[0] for run in runs if _is_scatter(run) and run.lowered.extents]
+    rows = min(extents, default=0)
+    if rows > FEW_ROWS and not _overlap(planned, runs) and all(_is_local(planned, run, rows, runs) for run in runs):
+        return rows
+    parallel = [run for run in runs if plan.split_of(run.lowered)[0] != "none"]
+    return 1 if all(_nanoseconds(run) <= SHORT_NS and _runs_whole(run) for run in parallel) else 0
+
+
+def _runs_whole(run: Run) -> bool:
+    """Whether one call does all of it; a full reduction takes two, columns that are cut take another range."""
+    return not run.lowered.nest.split or run.lowered.nest.dims[0].role == "reduced"
+
+
+def _nanoseconds(run: Run) -> float:
+    return run.lowered.points * codegen.cost(run.lowered.nest)
+
+
+def _is_local(planned: Plan, run: Run, rows: int, runs: Sequence[Run]) -> bool:
+    """Whether a kernel, at every row, touches what the kernels write in that row alone."""
+    low, written = run.lowered, _written(planned, runs)
+    if chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
+        return False
+    loaded_at = {s.operand for s in low.nest.statements() if isinstance(s, ir.LoadAt)}
+    for k, (binding, (slot, offset, moved)) in enumerate(zip(low.operands, run.operands, strict=True)):
+        if _memory(planned, slot) not in written:
+            continue
+        item, per_row = binding.dtype.itemsize, low.extents[0] // rows
+        row = per_row * binding.strides[0] * item
+        if moved >= 0 or k in loaded_at or row * rows != binding.variable.aval.nbytes or min(binding.strides) < 0:
+            return False
+        inner = zip((per_row, *low.extents[1:]), binding.strides, strict=True)
+        if offset + item * (1 + sum((n - 1) * stride for n, stride in inner)) > row:
+            return False
+    return True
+
+
+def _chain(planned: Plan, runs: Sequence[Run]) -> Run | Chain:
+    if len(runs) == 1:
+        return runs[0]
+    rows = _rows(planned, runs)
+    scatter = next(run for run in runs if _is_scatter(run))
+    target = next(b.variable for b in scatter.lowered.operands if b.role == "out")
+    block = max(1, BLOCK_BYTES * rows // target.aval.nbytes)
+    nest = ir.Chain(tuple([run.lowered.nest for run in runs]), "_".join([run.lowered.name for run in runs][-2:]))
+    return Chain(tuple(runs), rows, min(block, rows), nest)
+
+
+# memory
+
+
+def _memory(planned: Plan, slot: int) -> int:
+    """The slot whose memory it is: a result that takes over a donated input is that input."""
+    position = slot - planned.n_inputs
+    if 0 <= position < len(planned.outputs) and planned.outputs[position][0] == "donated":
+        return planned.outputs[position][1]
+    return slot
+
+
+def _touched(planned: Plan, runs: Sequence[Run]) -> set[int]:
+    return {_memory(planned, slot) for run in runs for slot, _, _ in run.operands}
+
+
+def _written(planned: Plan, runs: Sequence[Run]) -> set[int]:
+    return {
+        _memory(planned, slot)
+        for run in runs
+        for binding, (slot, _, _) in zip(run.lowered.operands, run.operands, strict=True)
+        if binding.role == "out"
+    }
+
+
+def _overlap(planned: Plan, runs: Sequence[Run]) -> bool:
+    """Whether temporaries that are not alive together share memory, so that rows would not be independent."""
+    first = planned.n_inputs + len(planned.outputs)
+    spans = sorted([planned.temps[slot - first] for slot in _touched(planned, runs) if slot >= first])
+    return any(low[0] + low[1] > high[0] for low, high in itertools.pairwise(spans))
+
+
+# the call
+
+
+def instruction(entry: Chain, kernel: Any) -> tuple[Any, ...]:
+    """The instruction as the runtime takes it."""
+    begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
+    scratch = max(codegen.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
+    partial_at = -(-scratch // 64) * 64
+    words, blocks, partial = [entry.block], b"", 0
+    for run in entry.runs:
+        low = run.lowered
+        split, extent, _ = plan.split_of(low)
+        n_blocks = extent if split == "blocks" else 0
+        vector = low.extents[low.nest.vector] if low.nest.vector is not None else 1
+        factor = low.extents[0] // entry.rows if low.extents else 1
+        whole = (0, low.extents[0] if low.extents else 1, 0, n_blocks or vector)
+        words += [begins + len(blocks) // 8, factor, *whole, partial_at]
+        blocks += low.params
+        partial = max(partial, plan.partial_bytes(low, n_blocks))
+    params = struct.pack(f"<{len(words)}q", *words) + blocks
+    places = tuple([place for run in entry.runs for place in run.operands])
+    cost = math.fsum([_nanoseconds(run) for run in entry.runs])
+    split = "first" if entry.rows > 1 else "none"
+    memory = partial_at + partial
+    return ("kernel", kernel, places, params, (), split, entry.rows, 1, cost, memory, 0, (entry.rows, 1))
