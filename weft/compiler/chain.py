@@ -24,9 +24,7 @@ from weft.loops import ir
 MOST = 6  # kernels of a chain
 SHORT_NS = 10_000.0  # of a kernel that one worker does as fast as several
 FEW_ROWS = 16  # up to which rows are not shared out
-BLOCK_BYTES = (
-    1 << 14
-)  # of the rows that pass through a chain together: half the first-level cache, with what else they read
+BLOCK_BYTES = 1 << 14  # of the rows that pass through a chain together; with what else they read, the first cache
 
 
 def chain(planned: Plan) -> Plan:

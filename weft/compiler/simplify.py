@@ -17,6 +17,7 @@ from weft.compiler import (
     algebra,
     contraction,
     keys,
+    own_rows,
     pad_sums,
     registers,
     reshapes,
@@ -192,7 +193,8 @@ class _Simplifier:
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Scatter) and not self.flatten_only:
-            found = static_windows.rewrite(equation.replace(invars=invars), self.producers)
+            given = equation.replace(invars=invars)
+            found = static_windows.rewrite(given, self.producers) or own_rows.rewrite(given, self.producers)
             if found is not None:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
