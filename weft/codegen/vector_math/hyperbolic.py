@@ -6,11 +6,13 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from weft.codegen import avx512
 from weft.codegen.lanes import V
 from weft.codegen.vector_math import exponential, pairs, piecewise
-from weft.codegen.vector_math.coefficients import EXP_UPWARD_F64, SINH_F64
+from weft.codegen.vector_math.coefficients import EXP_UPWARD_F64, R_COTH_F64, SINH_F64
 from weft.codegen.vector_math.exponential import LN2, log1p_sum_f64
 from weft.codegen.vector_math.piecewise_tables import TANH as TANH_PIECES
+from weft.codegen.vector_math.piecewise_tables_f64 import TANH_AT_POINTS, TANH_POINTS, TANH_SLOPES
 
 if TYPE_CHECKING:
     from weft.codegen.emitter import Emitter
@@ -99,7 +101,23 @@ def _tanh_f32(x: V) -> V:
     return lanes.select(a < 0.625, small, 1.0 - 2.0 / (e + 1.0)).copysign(x)
 
 
+TANH_STEP, TANH_TOP = 1.25, 19.0  # of the points; where the result is 1
+
+
 def tanh_f64(emit: Emitter, x: V) -> V:
+    """tanh c + (1 - tanh c**2) / (tanh c + coth r) with |x| = c + r, c the nearest of 16 points."""
+    lanes, a = x.lanes, x.abs()
+    if not lanes.writer.avx512:
+        return _tanh_f64(x)
+    a = lanes.select(a > TANH_TOP, TANH_TOP, a)
+    index = a.fma(1.0 / TANH_STEP, 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
+    r = a - avx512.lookup_f64(TANH_POINTS, index)
+    at_point = avx512.lookup_f64(TANH_AT_POINTS, index)
+    below = (r * r).polynomial((*R_COTH_F64, 1.0))
+    return (at_point + r * avx512.lookup_f64(TANH_SLOPES, index) / at_point.fma(r, below)).copysign(x)
+
+
+def _tanh_f64(x: V) -> V:
     """n / (n + 2) with n = exp(2 abs x) - 1 = 2**k (1 + q) - 1, what q, n + 2 and the quotient round put back.
 
     k is 0 up to 2 abs x = 0.546, that the rounding of n stays small beside it.
