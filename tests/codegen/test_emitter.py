@@ -406,6 +406,54 @@ def test_whole_registers_of_short_integers_leave_what_follows_alone(dtype, size)
     np.testing.assert_array_equal(out[1], (x | y)[::-1])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_divided_by_one_number_are_exact(dtype):
+    r, info = np.random.default_rng(3), np.finfo(dtype)
+    patterns = r.integers(0, 256, 4000 * info.dtype.itemsize, dtype=np.uint8).view(dtype)
+    plain = [r.uniform(-8, 8, 2000), 2.0 ** r.uniform(-1074, -850, 1000), [0.0, -0.0, np.inf, -np.inf, np.nan]]
+    divisors = [2, 3, 6, -7, 2 - info.epsneg, 1 + info.eps, 2.0**60, 2.0**61, 0.1, 0, -0.0, np.inf, np.nan]
+    extreme = [info.max, info.tiny, info.smallest_subnormal]
+    both = weft.jit(lambda x, y: (lax.div(x, y), lax.rem(x, y)))
+    for y in np.array([*divisors, *extreme, *2 ** r.uniform(0, 61, 8)]).astype(dtype):
+        near = (
+            r.integers(0, 2**20, 2000).astype(dtype) * y
+        )  # what is left of them is nearly nothing, of others nearly all
+        x = np.concatenate(
+            [patterns, *plain, near, np.nextafter(near, np.inf), np.nextafter(near, -np.inf)], dtype=dtype
+        )
+        with weft.enable_x64(True):
+            quotient, rest = both(x, y)
+        same(quotient, x / y)
+        same(rest, np.fmod(x, y))
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=lambda d: d.name)
+def test_extrema_with_one_number_are_those_with_an_array(dtype):
+    x = np.concatenate(operands(dtype))
+    for function in (lax.max, lax.min):
+        three = weft.jit(lambda x, y, z, f=function: (f(x, z), f(x, y), f(y, x)))
+        for y in np.array([0.0, -0.0, 1.0, -0.3, np.inf, -np.inf, np.nan], dtype):
+            with weft.enable_x64(True):
+                want, *both = three(x, y, np.full_like(x, y))
+            same(both[0], want)
+            same(both[1], want)
+
+
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 31, 32, 33, 63, 64, 65, 1000, 65536])
+def test_bfloat16_at_even_and_odd_places_stay_where_they_are(size):
+    """Vectors of nothing but bfloat16 hold the even places in one register, the odd ones in another."""
+    x = np.random.default_rng(size).permutation(65536).astype(np.uint16)[:size].view(BF16)
+    y = x[::-1].copy()
+    function = weft.jit(
+        lambda x, y: (-x, abs(x), x + y, weft.numpy.where(x > y, x[::-1], y * 2), weft.numpy.copysign(x, y))
+    )
+    expected = -x, abs(x), x + y, np.where(x > y, x[::-1], y * BF16.type(2)), np.copysign(x, y)
+    for got, want in zip(function(x, y), expected, strict=True):
+        got, nan = np.asarray(got), np.isnan(want)
+        np.testing.assert_array_equal(np.isnan(got), nan)
+        np.testing.assert_array_equal(got.view(np.uint16)[~nan], want.view(np.uint16)[~nan])
+
+
 def test_bfloat16_arithmetic_keeps_every_nan():
     every = np.arange(1 << 16).astype(np.uint16).view(BF16)
     nan = every[np.isnan(every.astype(np.float32))]

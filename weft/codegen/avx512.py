@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from weft.codegen.lanes import FLOAT_BITS, Lanes, V, literal
+from weft.codegen.lanes import FLOAT_BITS, FLOAT_OF, INT_OF, Lanes, V, literal
 
 _CURRENT_ROUNDING = "4"
 _RANGE_MIN, _RANGE_MAX = "4", "5"  # the sign is that of the chosen operand
@@ -25,6 +25,10 @@ def scale(x: V, k: V) -> V | None:
 def extremum(x: V, y: V, larger: bool) -> V | None:
     """The larger (smaller) of x and y: +0 above -0, NaN if either is."""
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
+    for one, other in ((x, y), (y, x)):
+        scalar = lanes.one_of(one)
+        if scalar is not None and lanes.writer.avx512:
+            return _extremum_with_one(other, one, scalar, larger)
     if lanes.writer.avx512 and lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
         picked = extremum(_widened(x, wide), _widened(y, wide), larger)
@@ -32,6 +36,27 @@ def extremum(x: V, y: V, larger: bool) -> V | None:
         return _narrowed(picked.text, lanes, wide, x.element)
     picked = _by_registers(x, y, lambda a, b: _call(a, b, "range", _RANGE_MAX if larger else _RANGE_MIN))
     return None if picked is None else lanes.select(x.compare("uno", y), x + y, picked)
+
+
+def _extremum_with_one(x: V, y: V, one: V, larger: bool) -> V:
+    """The same where y holds ``one`` in every lane: a maximum that gives x where x is NaN or both are zeros.
+
+    Two masks, of ones and zeros but where ``one`` is NaN or the zero that wins, put right what that leaves.
+    """
+    lanes = x.lanes
+
+    def prepare() -> list[str]:
+        bits, sign = one.bits(), -(1 << (FLOAT_BITS[x.element] - 1))
+        wins = bits.eq(0 if larger else sign)
+        keep = one.lanes.select(wins, bits.like(~sign if larger else -1), -1)
+        add = one.lanes.select(wins, bits.like(0 if larger else sign), 0)
+        add = one.lanes.select(one.isnan(), bits, add)
+        return [lanes.splat(v.text, v.element).text for v in (keep, add)]
+
+    texts = lanes.writer.beside(y.text, f"extremum {larger}", prepare)
+    keep, add = (V(lanes, INT_OF[x.element], text) for text in texts)
+    picked = lanes.select(y > x if larger else y < x, y, x)
+    return (picked.bits() & keep | add).as_float()
 
 
 def within(x: V, bound: float) -> V | None:
@@ -139,41 +164,22 @@ def _masked(lanes: Lanes, element: str, name: str, arguments: list[tuple[str, st
 
 
 def lookup(table: Sequence[float], index: V) -> V:
-    """table[index & 31] of 32 floats, in one permutation of two registers; ``index`` is of i32."""
-    lanes, wide = index.lanes, Lanes(index.lanes.writer, 16)
-    first, second = (
-        "<" + ", ".join(f"float {literal(c, 'float')}" for c in table[start : start + 16]) + ">" for start in (0, 16)
-    )
-    if lanes.width == 1:
-        text = lanes.writer.op(f"insertelement <16 x i32> zeroinitializer, i32 {index.text}, i64 0")
-    elif lanes.width < 16:
-        text = lanes.shuffle(
-            index.text, "zeroinitializer", "i32", [min(k, lanes.width) for k in range(16)], lanes.width
-        )
-    else:
-        text = index.text
-    type_ = wide.type("float")
-    found = lanes.writer.call(
-        "llvm.x86.avx512.vpermi2var.ps.512", type_, [(type_, first), (wide.type("i32"), text), (type_, second)]
-    )
-    if lanes.width == 1:
-        return V(lanes, "float", V(wide, "float", found).lanes.extract(V(wide, "float", found), 0))
-    if lanes.width < 16:
-        return V(lanes, "float", lanes.shuffle(found, "poison", "float", range(lanes.width), 16))
-    return V(lanes, "float", found)
+    """table[index & 31] of 32 floats for an index of i32, table[index & 15] of 16 doubles for one of i64.
 
-
-def lookup_f64(table: Sequence[float], index: V) -> V:
-    """table[index & 15] of 16 doubles, the same; ``index`` is of i64."""
-    lanes, wide = index.lanes, Lanes(index.lanes.writer, 8)
+    One permutation of two registers.
+    """
+    lanes, element = index.lanes, FLOAT_OF[index.element]
+    per = 512 // FLOAT_BITS[element]
+    wide = Lanes(lanes.writer, per)
+    type_, name = wide.type(element), f"llvm.x86.avx512.vpermi2var.{'ps' if element == 'float' else 'pd'}.512"
     first, second = (
-        "<" + ", ".join(f"double {literal(c, 'double')}" for c in table[start : start + 8]) + ">" for start in (0, 8)
+        "<" + ", ".join(f"{element} {literal(c, element)}" for c in table[start : start + per]) + ">"
+        for start in (0, per)
     )
-    type_, name = wide.type("double"), "llvm.x86.avx512.vpermi2var.pd.512"
 
     def find(part: V) -> str:
-        return lanes.writer.call(name, type_, [(type_, first), (wide.type("i64"), part.text), (type_, second)])
+        return lanes.writer.call(name, type_, [(type_, first), (wide.type(index.element), part.text), (type_, second)])
 
-    if lanes.width < 8:
-        return _narrowed(find(_widened(index, wide)), lanes, wide, "double")
-    return _joined([find(_slice(index, wide, start)) for start in range(0, lanes.width, 8)], lanes, 8, "double")
+    if lanes.width < per:
+        return _narrowed(find(_widened(index, wide)), lanes, wide, element)
+    return _joined([find(_slice(index, wide, start)) for start in range(0, lanes.width, per)], lanes, per, element)

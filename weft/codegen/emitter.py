@@ -116,7 +116,7 @@ class Emitter:
             return self.value(x.dtype, *complex_math.divide(x.parts, y.parts))
         element = elements.of(x.dtype)
         if element.kind in "fh":
-            return self.value(x.dtype, x.part / y.part)
+            return self.value(x.dtype, floats.divide(x.part, y.part))
         return self.value(x.dtype, integers.divide(x.part, y.part, self._quotient(x, y)))
 
     def _quotient(self, x: Value, y: Value) -> V:

@@ -1,4 +1,4 @@
-"""The structure of floats: half precisions, rounding to fewer bits, total order, next value, remainder."""
+"""The structure of floats: half precisions, rounding to fewer bits, total order, next value, quotient, remainder."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MANTISSA = {"float": 23, "double": 52}
 EXPONENT = {"float": 8, "double": 11}
+LEAST_DIVIDED = 2.0**-900  # what is left of a quotient of a smaller number may be subnormal
 
 
 def _sign(element: str) -> int:
@@ -112,16 +113,51 @@ def reduce_precision(x: V, exponent_bits: int, mantissa_bits: int) -> V:
     return lanes.select(x.isnan(), x, bits.as_float())
 
 
+def divide(x: V, y: V) -> V:
+    """x / y, of float64 by one number without a division: x times the inverse, and what that leaves times the inverse.
+
+    This is the rounded quotient for every x that is not tiny (N. Brisebarre, J.-M. Muller, S. K. Raina, "Accelerating
+    correctly rounded floating-point division when the divisor is known in advance", 2004). Of zeros, infinities and NaN
+    the first product is.
+    """
+    lanes, one = x.lanes, x.lanes.one_of(y)
+    if one is None or x.element == "float" or not lanes.writer.avx512:
+        return x / y
+
+    def prepare() -> list[str]:
+        unusual = ~((one.abs() >= 1.0) & (one.abs() <= 2.0**60))
+        return [lanes.splat((1.0 / one).text, "double").text, unusual.text]
+
+    text, unusual = lanes.writer.beside(y.text, "inverse", prepare)
+    inverse = V(lanes, "double", text)
+    quotient = x * inverse
+    rest = (-quotient).fma(y, x)
+    inexact = rest.compare("one", 0.0)
+    found = lanes.select(inexact, rest.fma(inverse, quotient), quotient)
+    slow = lanes.writer.op(f"or i1 {unusual}, {lanes.any(inexact & (x.abs() < LEAST_DIVIDED))}")
+    return V(lanes, "double", lanes.writer.when(slow, lambda: [(x / y).text], [lanes.type("double")], [found.text])[0])
+
+
 def remainder(emit: Emitter, x: V, y: V) -> V:
-    """C's fmod, exact. The quotient of a fast lane is below 2**22 (2**51), so that one fma gives the remainder."""
+    """C's fmod, exact. The quotient of a fast lane is below 2**22 (2**51), so that one fma gives the remainder.
+
+    By one number in every lane it is a product with the inverse, which is computed once where y stands: one that is too
+    large and never too small, so that quotients below 2**20 (2**49) are at most one too large.
+    """
     lanes = x.lanes
     a, b = x.abs(), y.abs()
-    limit, name = (2.0**22, "fmod_f32") if x.element == "float" else (2.0**51, "fmod_f64")
-    least = 2.0**-100 if x.element == "float" else 2.0**-900
-    quotient = (a / b).trunc()
+    single = x.element == "float"
+    name, limit, least, most = (
+        ("fmod_f32", 2.0**22, 2.0**-100, 2.0**126) if single else ("fmod_f64", 2.0**51, 2.0**-900, 2.0**1022)
+    )
+    by_one = lanes.one_of(y) is not None
+    quotient = (a * (1.0 / b * (1.0 + (2.0**-22 if single else 2.0**-51))) if by_one else a / b).trunc()
     rest = (-quotient).fma(b, a)
     rest = lanes.select(rest < 0.0, rest + b, rest)
-    rest = lanes.select(rest >= b, rest - b, rest).copysign(x)
-    # huge quotients, tiny divisors, zero, infinities and NaN
-    slow = ~((quotient < limit) & (b < float("inf")) & (b > least))
-    return lanes.cold(slow, lambda: emit.helper(name, (x, y), ((x.element, 1),)), rest)[0]
+    if by_one:
+        limit /= 4.0
+    else:
+        rest = lanes.select(rest >= b, rest - b, rest)
+    # huge quotients, tiny and huge divisors, zero, infinities and NaN
+    slow = ~(quotient < lanes.select((b < most) & (b > least), b.like(limit), 0.0))
+    return lanes.cold(slow, lambda: emit.helper(name, (x, y), ((x.element, 1),)), rest.copysign(x))[0]

@@ -16,6 +16,8 @@ from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 from weft.target import Target
 
+PAIRED = 32  # lanes of a vector of bfloat16 in two registers of float32: those at even places, those at odd places
+
 
 @dataclass(frozen=True, slots=True)
 class Mask:
@@ -90,6 +92,8 @@ class Memory:
             return v.ne(0)
         if element.kind == "n":
             return integers.wrap(v, element)
+        if dtype == elements.BFLOAT16 and self.lanes.width == PAIRED:
+            return self._from_pairs(v)
         return floats.decode(v, dtype) if element.kind == "h" else v
 
     def leave(self, dtype: np.dtype, v: V) -> V:
@@ -98,7 +102,23 @@ class Memory:
             return v.cast("zext", "i8")
         if element.kind == "n":  # the unused bits of the byte are zero
             return v & ((1 << element.bits) - 1)
+        if dtype == elements.BFLOAT16 and self.lanes.width == PAIRED:
+            return self._to_pairs(v)
         return floats.encode(v, dtype) if element.kind == "h" else v
+
+    def _from_pairs(self, v: V) -> V:
+        """bfloat16 as float32, those at even places ahead of those at odd ones: two instructions, without a shuffle."""
+        lanes, half = self.lanes, Lanes(self.writer, PAIRED // 2)
+        words = V(half, "i32", self.writer.op(f"bitcast {lanes.type('i16')} {v.text} to {half.type('i32')}"))
+        even, odd = words << 16, words & -0x10000
+        return V(lanes, "i32", lanes.shuffle(even.text, odd.text, "i32", range(PAIRED), half.width)).as_float()
+
+    def _to_pairs(self, v: V) -> V:
+        lanes, half, bits = self.lanes, Lanes(self.writer, PAIRED // 2), v.bits().text
+        picks = range(half.width), range(half.width, PAIRED)
+        even, odd = (V(half, "i32", lanes.shuffle(bits, "poison", "i32", pick, PAIRED)) for pick in picks)
+        words = even.lshr(16) | (odd & -0x10000)
+        return V(lanes, "i16", self.writer.op(f"bitcast {half.type('i32')} {words.text} to {lanes.type('i16')}"))
 
     def join(self, dtype: np.dtype, text: str, width: int) -> Value:
         """Value from the vector of memory words (one lane: from scalars)."""

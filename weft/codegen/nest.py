@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+import numpy as np
+
 from weft.codegen import columns, digits, elements, indexed, rows, short_rows, strided, uniform
 from weft.codegen.copies import Copy, Place, apply, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
-from weft.codegen.memory import Memory, whole
+from weft.codegen.memory import PAIRED, Memory, whole
 from weft.codegen.writer import Carried, Writer
 from weft.loops import ir
 from weft.target import Target
@@ -32,7 +34,7 @@ STOP = "stop"
 
 
 def _width(nest: ir.Nest, target: Target) -> int:
-    """Lanes of a vector: more than the nest's where they only hold bytes or words of 16 bits side by side."""
+    """Lanes of a vector: more than the nest's where they only hold bytes, words of 16 bits or bfloat16 side by side."""
     if nest.vector is None:
         return 1
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
@@ -42,7 +44,17 @@ def _width(nest: ir.Nest, target: Target) -> int:
         return nest.width
     dtypes = [s.dtype for s in statements if isinstance(s, ir.Param | ir.Apply)]
     dtypes += [operand.dtype for operand in nest.operands]
+    if _is_paired(nest, dtypes):
+        return PAIRED
     return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)
+
+
+def _is_paired(nest: ir.Nest, dtypes: Sequence[np.dtype]) -> bool:
+    """Does nothing but bfloat16 move along the lanes, so that their order within a vector does not matter?"""
+    moving = {operand.dtype for operand in nest.operands if operand.strides[nest.vector or 0]}
+    small = all(elements.of(dtype).bytes * elements.of(dtype).parts <= 4 for dtype in dtypes)
+    near = any(operand.near for operand in nest.operands)
+    return 2 * nest.width == PAIRED and small and moving == {elements.BFLOAT16} and not near
 
 
 class NestWriter:

@@ -111,10 +111,10 @@ def tanh_f64(emit: Emitter, x: V) -> V:
         return _tanh_f64(x)
     a = lanes.select(a > TANH_TOP, TANH_TOP, a)
     index = a.fma(1.0 / TANH_STEP, 1.5 * 2.0**52).bits()  # rounded to whole steps, the last bits count them
-    r = a - avx512.lookup_f64(TANH_POINTS, index)
-    at_point = avx512.lookup_f64(TANH_AT_POINTS, index)
+    r = a - avx512.lookup(TANH_POINTS, index)
+    at_point = avx512.lookup(TANH_AT_POINTS, index)
     below = (r * r).polynomial((*R_COTH_F64, 1.0))
-    return (at_point + r * avx512.lookup_f64(TANH_SLOPES, index) / at_point.fma(r, below)).copysign(x)
+    return (at_point + r * avx512.lookup(TANH_SLOPES, index) / at_point.fma(r, below)).copysign(x)
 
 
 def _tanh_f64(x: V) -> V:

@@ -61,18 +61,17 @@ def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, 
 
 def _lookup(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]:
     """r, q(r) and the constant c of f(a) = c + r q(r); a coefficient is looked up where it is used: few registers."""
-    find = avx512.lookup if a.element == "float" else avx512.lookup_f64
     x0, constant, *rest = tables
-    r = a - find(x0, index)
+    r = a - avx512.lookup(x0, index)
     square = r * r
 
     def horner(rows: Sequence[Sequence[float]]) -> V:
-        result = find(rows[-1], index)
+        result = avx512.lookup(rows[-1], index)
         for row in rows[-2::-1]:
-            result = result.fma(square, find(row, index))
+            result = result.fma(square, avx512.lookup(row, index))
         return result
 
-    return r, horner(rest[1::2]).fma(r, horner(rest[::2])), find(constant, index)
+    return r, horner(rest[1::2]).fma(r, horner(rest[::2])), avx512.lookup(constant, index)
 
 
 def by_quarters(a: V, tables: Sequence[Sequence[float]], shift: float) -> tuple[V, V, V]:

@@ -64,8 +64,8 @@ def _log2_lite(a: V) -> V:
         return s.fma((s * s).polynomial(LOG2_LITE), k)
     m, k = (part.f64() for part in found)
     index = (m + STEP).bits()
-    r = m.fma(avx512.lookup_f64(POW_INVERSE, index), -1.0)
-    return r.fma(r.polynomial_of_halves(r * r, POW_LOG2_SERIES), k + avx512.lookup_f64(POW_LOG2, index))
+    r = m.fma(avx512.lookup(POW_INVERSE, index), -1.0)
+    return r.fma(r.polynomial_of_halves(r * r, POW_LOG2_SERIES), k + avx512.lookup(POW_LOG2, index))
 
 
 def pow_f64(emit: Emitter, x: V, y: V) -> V:
@@ -115,7 +115,7 @@ def _log_by_table(a: V) -> Pair | None:
         return None
     m, k = found
     index = (m + STEP).bits()
-    c, log_high, log_low = (avx512.lookup_f64(row, index) for row in (POW_INVERSE, POW_LOG_HIGH, POW_LOG_LOW))
+    c, log_high, log_low = (avx512.lookup(row, index) for row in (POW_INVERSE, POW_LOG_HIGH, POW_LOG_LOW))
     product, tail = pairs.two_product(m, c)
     r = product - 1.0
     head, error = pairs.fast_two_sum(k.fma(LN2_HIGH, log_high), r)
