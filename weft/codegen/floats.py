@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 
 MANTISSA = {"float": 23, "double": 52}
 EXPONENT = {"float": 8, "double": 11}
+# of remainders: the helper, bounds of the quotient and of the divisor, by how much an inverse is made too large
+REMAINDERS = {
+    "float": ("fmod_f32", 2.0**22, 2.0**-100, 2.0**126, 2.0**-22),
+    "double": ("fmod_f64", 2.0**51, 2.0**-900, 2.0**1022, 2.0**-51),
+}
 LEAST_DIVIDED = 2.0**-900  # what is left of a quotient of a smaller number may be subnormal
 
 
@@ -141,23 +146,30 @@ def divide(x: V, y: V) -> V:
 def remainder(emit: Emitter, x: V, y: V) -> V:
     """C's fmod, exact. The quotient of a fast lane is below 2**22 (2**51), so that one fma gives the remainder.
 
-    By one number in every lane it is a product with the inverse, which is computed once where y stands: one that is too
-    large and never too small, so that quotients below 2**20 (2**49) are at most one too large.
+    By one number in every lane it is a product with an inverse that is too large and never too small: quotients below
+    2**20 (2**49) are then at most one too large.
     """
-    lanes = x.lanes
+    lanes, one = x.lanes, x.lanes.one_of(y)
     a, b = x.abs(), y.abs()
-    single = x.element == "float"
-    name, limit, least, most = (
-        ("fmod_f32", 2.0**22, 2.0**-100, 2.0**126) if single else ("fmod_f64", 2.0**51, 2.0**-900, 2.0**1022)
-    )
-    by_one = lanes.one_of(y) is not None
-    quotient = (a * (1.0 / b * (1.0 + (2.0**-22 if single else 2.0**-51))) if by_one else a / b).trunc()
+    name, limit, least, most, excess = REMAINDERS[x.element]
+
+    def prepare() -> list[str]:
+        assert one is not None
+        size = one.abs()
+        below = one.lanes.select((size < most) & (size > least), one.like(limit / 4.0), 0.0)
+        return [
+            lanes.splat((1.0 / size * (1.0 + excess)).text, x.element).text,
+            lanes.splat(below.text, x.element).text,
+        ]
+
+    if one is None:
+        quotient, below = (a / b).trunc(), lanes.select((b < most) & (b > least), b.like(limit), 0.0)
+    else:
+        inverse, below = (V(lanes, x.element, t) for t in lanes.writer.beside(y.text, "remainder", prepare))
+        quotient = (a * inverse).trunc()
     rest = (-quotient).fma(b, a)
     rest = lanes.select(rest < 0.0, rest + b, rest)
-    if by_one:
-        limit /= 4.0
-    else:
+    if one is None:
         rest = lanes.select(rest >= b, rest - b, rest)
-    # huge quotients, tiny and huge divisors, zero, infinities and NaN
-    slow = ~(quotient < lanes.select((b < most) & (b > least), b.like(limit), 0.0))
+    slow = ~(quotient < below)  # huge quotients, tiny and huge divisors, zero, infinities and NaN
     return lanes.cold(slow, lambda: emit.helper(name, (x, y), ((x.element, 1),)), rest.copysign(x))[0]
