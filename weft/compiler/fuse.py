@@ -201,7 +201,7 @@ class _Fusion:
                 self._place_alias(equation)
                 return
         elif len(users) == 1 and not stored:
-            if self._absorb(users[0], equation):
+            if not self._picks_from_rows(users[0], equation) and self._absorb(users[0], equation):
                 return
         elif users and (self._duplicate(equation, kind, users, stored) or self._share(equation, users)):
             return
@@ -256,24 +256,34 @@ class _Fusion:
 
         Stored by a kernel of its own it is one more phase of their rows, and none of what they were made of is stored.
         """
+        return self._origins(group, equation)[0]
+
+    def _picks_from_rows(self, group: Group, equation: Any) -> bool:
+        """Whether it does, and also gathers: a kernel of its own gathers from rows while they are in the caches."""
+        return isinstance(equation.primitive.kind, kinds.Elementwise) and all(self._origins(group, equation))
+
+    def _origins(self, group: Group, equation: Any) -> tuple[bool, bool]:
+        """Whether a value is computed from reductions over other rows than a group's, and whether from gathers."""
         if group.tree not in ("lanes", "rows"):
-            return False
+            return False, False
         by_key = {axis.key: axis for axis in group.axes}
         own = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
-        stack, seen = [equation], {equation}
+        stack, seen, others, gathers = [equation], {equation}, False, False
         while stack and len(seen) <= LOOK_BACK:
             for atom in stack.pop().invars:
                 maker = None if hasattr(atom, "val") else self.makers.get(atom)
                 if maker is None or maker in seen or self._users_of(atom):
                     continue
-                if isinstance(maker.primitive.kind, kinds.Reduction):
+                kind = maker.primitive.kind
+                if isinstance(kind, kinds.Reduction):
                     facts = groups.ReductionFacts(maker, self.dims)
-                    if [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] != own:
-                        return True
-                elif isinstance(maker.primitive.kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
+                    others |= [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] != own
+                elif isinstance(kind, kinds.Gather):
+                    gathers = True
+                elif isinstance(kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
                     seen.add(maker)
                     stack.append(maker)
-        return False
+        return others, gathers
 
     def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
         """Compute and store every output of an equation inside one of its users."""

@@ -16,6 +16,7 @@ from weft import config, operations
 from weft.compiler import (
     algebra,
     contraction,
+    gathers,
     keys,
     own_rows,
     pad_sums,
@@ -61,6 +62,9 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     if sunk is not eqns:
         eqns = drop_dead(sunk, outvars)
     if not flatten_only:
+        pulled = gathers.pull(eqns, outvars)
+        if pulled is not eqns:
+            eqns = drop_dead(pulled, outvars)
         routines = registers.in_registers(eqns, _simplify_body)
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)

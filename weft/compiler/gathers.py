@@ -1,0 +1,407 @@
+"""Gathers of computed values: what a value is computed from is gathered, and the rest computed at the gathered places.
+
+    b = exp a; c = gather b i      becomes      a2 = gather a i; c = exp a2
+
+so that ``b`` need not be stored, and a gather joins the kernel of the reductions that its value was computed from (the
+cross-entropy of a row is a gathered logit and the row's own reductions). An axis that index vectors count through is
+walked: in ``x[arange(n), j]`` the first axis of x is a batch of the gather.
+
+Only where storing less outweighs what is loaded and computed more: an expensive value gathered more often than it has
+elements stays stored. The bits are those of the gather: starts are clamped, and windows outside filled, as it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import operations as lax
+from weft import runtime
+from weft.compiler import algebra
+from weft.compiler.dimensions import matched
+from weft.core import kinds
+from weft.core.jaxpr import Literal
+from weft.core.rewrite import Builder
+from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
+from weft.record import NamedTuple
+
+MAX_PASSED = 32  # equations between a gather and what is gathered instead
+MAX_LOOK_BACK = 8  # equations between index vectors and the iota that they are
+# Estimates in ns: a unit of Elementwise's cost, an element of a row, one at a place of its own near and far, a kernel.
+WORK, STREAMED, NEAR, FAR, LAUNCHED = 0.03, 0.1, 0.3, 4.0, 1000.0
+FREE_COST = 2.0  # hides behind a load
+FAR_SIZE = 1 << 20  # elements
+LONG_WINDOW = 16  # elements beside each other from which on they are read as a row
+
+_IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Gather)
+_COMPUTED = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Assemble)
+
+
+class Along(NamedTuple):
+    """One dimension of a gathered array: ``size`` elements from where ``column`` says, or from 0."""
+
+    column: Any  # i32[*batch,1], or None
+    walk: int | None  # the dimension of the result that walks it; None: ``size`` is 1
+    size: int
+
+
+THIN = Along(None, None, 1)
+Reading = tuple[Along, ...]
+
+
+class Unfit(Exception):
+    """A value that is not, or not for less, computed at the gathered places."""
+
+
+def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
+    """The equations with such gathers (themselves where there are none); what nobody reads any more is left."""
+    if not any(isinstance(equation.primitive.kind, kinds.Gather) for equation in equations):
+        return equations
+    return _Program(equations, outvars).pulled()
+
+
+class _Program:
+    """What makes and reads the values of a program."""
+
+    def __init__(self, equations: list[Any], outvars: Sequence[Any]) -> None:
+        self.equations = equations
+        self.makers = {out: equation for equation in equations for out in equation.outvars}
+        self.gathers: dict[Any, int] = {}  # how many read a value
+        self.others: dict[Any, int] = {}  # how many other equations
+        self.stored = {v for v in outvars if not isinstance(v, Literal)}  # in memory whatever becomes of gathers
+        for equation in equations:
+            kind = equation.primitive.kind
+            for place, atom in enumerate(equation.invars):
+                if isinstance(atom, Literal):
+                    continue
+                counts = self.gathers if isinstance(kind, kinds.Gather) and place == 0 else self.others
+                counts[atom] = counts.get(atom, 0) + 1
+                if not isinstance(kind, _IN_PLACE) and not (isinstance(kind, kinds.Reshape) and unit_pairs(equation)):
+                    self.stored.add(atom)
+        self.known: dict[Any, Any] = {}  # (value, reading, result) -> the value so read
+
+    def pulled(self) -> list[Any]:
+        result: list[Any] = []
+        changed = False
+        for equation in self.equations:
+            made = None
+            if isinstance(equation.primitive.kind, kinds.Gather) and equation.outvars[0].aval.size:
+                made = _Pull(self, equation).made()
+            changed = changed or made is not None
+            result += [equation] if made is None else made
+        return result if changed else self.equations
+
+
+class _Pull:
+    """One gather: what is made instead of it, and what that costs."""
+
+    def __init__(self, program: _Program, equation: Any) -> None:
+        self.program, self.equation = program, equation
+        self.array, self.indices = equation.invars
+        self.out = equation.outvars[0].aval
+        kind = equation.primitive.kind
+        self.windows = kind.windows([self.array.aval, self.indices.aval], self.out, equation.params)
+        self.fill = kind.fill(self.out, equation.params)
+        self.builder = Builder()
+        self.builder.source = equation.source
+        self.columns = self._columns()
+        self.reading = self._reading()
+        self.known: dict[Any, Any] = {}
+        self.passed = 0
+        self.own_cost = self.shared_cost = self.spent = 0.0
+
+    def made(self) -> list[Any] | None:
+        """The equations in its place, or None."""
+        equations = self.builder.eqns
+        start, value = len(equations), None
+        if self._through(self.array, self.reading) is not None:
+            try:
+                value = self._at(self.array, self.reading, self.program.others.get(self.array, 0) == 0)
+            except Unfit:
+                value = None
+            if value is None or not self._pays():
+                del equations[start:]
+                self.known, value = {}, None
+        if value is None:
+            if sum(along.column is not None for along in self.reading) == len(self.columns):
+                return None
+            value = self._leaf(self.array, self.reading)
+        value = self._filled(self._spread(value, self.out.shape))
+        if not equations or equations[-1].outvars[0] is not value:
+            value = self._viewed(value, self.out.shape, tuple(range(self.out.ndim)))
+        out = self.equation.outvars[0]
+        equations[-1] = equations[-1].replace(outvars=[out])
+        self.program.known.update({key: out if atom is value else atom for key, atom in self.known.items()})
+        return equations
+
+    def _pays(self) -> bool:
+        """Whether what is computed and loaded at the gathered places takes less than to store the value for them."""
+        count, stored = self.out.size, self.array.aval.size * (self.own_cost * WORK + 2 * STREAMED)
+        stored = stored / self.program.gathers[self.array] + count * _rate(self.array, self.reading)
+        if not self.program.others.get(self.array):
+            stored += LAUNCHED
+        return count * max(self.own_cost + self.shared_cost - FREE_COST, 0.0) * WORK + self.spent <= stored
+
+    # what the gather says
+
+    def _columns(self) -> list[Any]:
+        """The components of the index vectors, each i32[*batch,1]."""
+        shape = self.indices.aval.shape
+        if shape[-1] == 1:
+            return [self.indices]
+        maker, last = self.program.makers.get(self.indices), len(shape) - 1
+        is_joined = maker is not None and maker.primitive is lax.concatenate_p and maker.params["dimension"] == last
+        if is_joined and all(not isinstance(v, Literal) and v.aval.shape[-1] == 1 for v in maker.invars):
+            return list(maker.invars)
+        return [
+            self._bind(lax.slice_p, self.indices, start_indices=(0,) * last + (k,),
+                       limit_indices=(*shape[:-1], k + 1), strides=None)
+            for k in range(shape[-1])
+        ]  # fmt: skip
+
+    def _reading(self) -> Reading:
+        """How the array is read; a component that counts along the index vectors walks its dimension."""
+        windows, extents, batch = self.windows, self.indices.aval.shape[:-1], self.windows.batch
+        walked = {dim for dim in windows.moved if dim in batch}
+        by_dim = dict(zip(windows.starts, self.columns, strict=True))
+        reading = []
+        for dim, (extent, walk) in enumerate(zip(self.array.aval.shape, windows.moved, strict=True)):
+            column = by_dim.get(dim)
+            if column is not None and walk is None:
+                along = self._counted(column)
+                if along is not None and extents[along] == extent and batch[along] not in walked:
+                    column, walk = None, batch[along]
+                    walked.add(walk)
+            reading.append(Along(column, walk, 1 if walk is None or walk in batch else self.out.shape[walk]))
+        return tuple(reading)
+
+    def _counted(self, column: Any) -> int | None:
+        """The dimension of the index vectors along which a component is 0, 1, 2, ..., if there is one."""
+        dims: list[int | None] = list(range(column.aval.ndim))
+        for _ in range(MAX_LOOK_BACK):
+            maker = self.program.makers.get(column)
+            if maker is None:
+                return None
+            kind = maker.primitive.kind
+            if isinstance(kind, kinds.Generate):
+                return dims[kind.dimension(maker.params)] if algebra.counts(maker) else None
+            operand = maker.invars[0]
+            if isinstance(operand, Literal):
+                return None
+            if isinstance(kind, kinds.View):
+                index_map = kind.index_map(operand.aval, column.aval, maker.params)
+                if any(place.start or place.step != 1 for place in index_map):
+                    return None
+                dims = [None if place.out_dim is None else dims[place.out_dim] for place in index_map]
+            elif maker.primitive is not lax.convert_element_type_p or not _holds_extents(operand, column):
+                return None
+            column = operand
+        return None
+
+    # values at the gathered places: of the result's rank, with extents of 1 where they do not move, or 0-d
+
+    def _at(self, atom: Any, reading: Reading, own: bool) -> Any:
+        """A value so read; ``own``: it is computed for this gather alone."""
+        if isinstance(atom, Literal) or not atom.aval.shape:
+            return atom
+        key = (atom, reading, self.out.shape, self.windows.batch)
+        found = self.known.get(key) or self.program.known.get(key)
+        if found is not None:
+            return found
+        operands = self._through(atom, reading)
+        if operands is None:
+            found = self._leaf(atom, reading)
+            self.spent += found.aval.size * _rate(atom, reading)
+            maker = self.program.makers.get(atom)
+            if maker is not None and isinstance(maker.primitive.kind, _COMPUTED) and atom not in self.program.stored:
+                self.spent += atom.aval.size * 2 * STREAMED
+        else:
+            self.passed += 1
+            if self.passed > MAX_PASSED:
+                raise Unfit
+            maker = self.program.makers[atom]
+            own = own and self.program.others.get(atom, 0) <= 1
+            atoms = [self._at(v, r, own) for v, r in zip(maker.invars, operands, strict=True)]
+            found = atoms[0]
+            if isinstance(maker.primitive.kind, kinds.Elementwise):
+                found = self._computed(maker, atoms)
+                self.own_cost += maker.primitive.kind.cost * own
+                self.shared_cost += maker.primitive.kind.cost * (not own)
+        self.known[key] = found
+        return found
+
+    def _through(self, atom: Any, reading: Reading) -> list[Reading] | None:
+        """How the operands of what makes a value are read instead of it; None where it is gathered itself."""
+        maker = self.program.makers.get(atom)
+        if maker is None or atom in self.program.stored or len(maker.outvars) != 1:
+            return None
+        kind, operand = maker.primitive.kind, maker.invars[0] if maker.invars else None
+        if isinstance(kind, kinds.Elementwise):
+            return [_stretched(v, atom.aval.shape, reading) for v in maker.invars]
+        if isinstance(kind, kinds.View):
+            index_map = kind.index_map(operand.aval, atom.aval, maker.params)
+            extents = zip(index_map, operand.aval.shape, strict=True)
+            found = [self._moved(place, extent, atom.aval.shape, reading) for place, extent in extents]
+            return None if None in found else [tuple(found)]
+        if isinstance(kind, kinds.Reshape) and (pairs := unit_pairs(maker)) is not None:
+            by_dim = dict(pairs)
+            return [tuple([reading[by_dim[d]] if d in by_dim else THIN for d in range(operand.aval.ndim)])]
+        return None
+
+    def _moved(self, place: kinds.DimMap, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
+        """How a dimension behind a view is read, or None."""
+        if place.out_dim is None:
+            return THIN if extent == 1 else None
+        along, whole = reading[place.out_dim], viewed[place.out_dim]
+        if (place.start, place.step, extent) == (0, 1, whole):
+            return along
+        if along.column is None or along.walk is not None or extent > np.iinfo(np.int32).max:
+            return None
+        start = self._clamped(along.column, whole - 1)
+        start = self._bind(lax.mul_p, start, _literal(place.step, np.int32))
+        return Along(self._bind(lax.add_p, start, _literal(place.start, np.int32)), None, 1)
+
+    def _clamped(self, column: Any, most: int) -> Any:
+        dtype = column.aval.dtype
+        start = self._bind(lax.min_p, column, _literal(_within(most, dtype), dtype))
+        if dtype.kind == "i":
+            start = self._bind(lax.max_p, start, _literal(0, dtype))
+        params = {"new_dtype": np.dtype(np.int32), "weak_type": False, "sharding": None}
+        return start if dtype == np.int32 else self._bind(lax.convert_element_type_p, start, **params)
+
+    def _computed(self, maker: Any, operands: list[Any]) -> Any:
+        """An elementwise equation on other operands, of one shape."""
+        arrays = [place for place, v in enumerate(maker.invars) if v.aval.shape]
+        shapes = {operands[place].aval.shape for place in arrays}
+        if len(shapes) > 1:
+            shape = tuple([max(extents) for extents in zip(*[s for s in shapes if s], strict=True)])
+            operands = [self._spread(v, shape) if place in arrays else v for place, v in enumerate(operands)]
+        return self._bind(maker.primitive, *operands, **maker.params)
+
+    def _leaf(self, atom: Any, reading: Reading) -> Any:
+        """An array read by a gather, or by views alone where no index moves it."""
+        batch, rank = self.windows.batch, self.out.ndim
+        walks = [along.walk for along in reading if along.walk is not None]
+        columns = {dim: along.column for dim, along in enumerate(reading) if along.column is not None}
+        if not columns:
+            value = self._cut(atom, reading)
+        else:
+            inner = [walk for walk in walks if walk not in batch]
+            there = sorted((*batch, *inner))
+            value = self._gathered(atom, reading, columns, [there.index(walk) for walk in sorted(inner)])
+            windows = iter(inner)
+            walks = [walk if walk in batch else next(windows) for walk in there]
+        order = sorted(range(len(walks)), key=walks.__getitem__)
+        if order != list(range(len(order))):
+            value = self._bind(lax.transpose_p, value, permutation=tuple(order))
+        shape = [1] * rank
+        for walk, extent in zip(sorted(walks), value.aval.shape, strict=True):
+            shape[walk] = extent
+        return value if len(walks) == rank else self._viewed(value, tuple(shape), tuple(sorted(walks)))
+
+    def _cut(self, atom: Any, reading: Reading) -> Any:
+        """The elements that are read of an array that no index moves, without its thin dimensions."""
+        shape = atom.aval.shape
+        sizes = [n if along.walk in self.windows.batch else along.size for n, along in zip(shape, reading, strict=True)]
+        if sizes != list(shape):
+            starts = (0,) * len(shape)
+            atom = self._bind(lax.slice_p, atom, start_indices=starts, limit_indices=tuple(sizes), strides=None)
+        thin = tuple([dim for dim, along in enumerate(reading) if along.walk is None])
+        return self._bind(lax.squeeze_p, atom, dimensions=thin) if thin else atom
+
+    def _gathered(self, atom: Any, reading: Reading, columns: dict[int, Any], offsets: Sequence[int]) -> Any:
+        batch, parts = self.windows.batch, list(columns.values())
+        indices = self.indices
+        if parts != self.columns:
+            last = parts[0].aval.ndim - 1
+            indices = parts[0] if len(parts) == 1 else self._bind(lax.concatenate_p, *parts, dimension=last)
+        walked = {dim: batch.index(along.walk) for dim, along in enumerate(reading) if along.walk in batch}
+        thin = [dim for dim, along in enumerate(reading) if along.walk is None]
+        numbers = GatherDimensionNumbers(
+            tuple(offsets), tuple(thin), tuple(columns), tuple(walked), tuple(walked.values())
+        )
+        return self._bind(
+            lax.gather_p, atom, indices, dimension_numbers=numbers, fill_value=None, mode=GatherScatterMode.CLIP,
+            slice_sizes=tuple([along.size for along in reading]), indices_are_sorted=False, unique_indices=False,
+        )  # fmt: skip
+
+    def _filled(self, value: Any) -> Any:
+        """The value where the windows lie inside, the fill elsewhere."""
+        if self.fill is None:
+            return value
+        inside = None
+        for column, dim, most in zip(self.columns, self.windows.starts, self.windows.most, strict=True):
+            dtype = column.aval.dtype
+            if self.reading[dim].column is None:
+                continue
+            tests = [self._bind(lax.le_p, column, _literal(_within(most, dtype), dtype))]
+            if dtype.kind == "i":
+                tests.append(self._bind(lax.ge_p, column, _literal(0, dtype)))
+            for test in tests:
+                inside = test if inside is None else self._bind(lax.and_p, inside, test)
+        if inside is None:
+            return value
+        inside = self._bind(lax.squeeze_p, inside, dimensions=(inside.aval.ndim - 1,))
+        fill = _literal(self.fill, self.out.dtype)
+        return self._bind(
+            lax.select_n_p,
+            self._viewed(inside, self.out.shape, self.windows.batch),
+            self._viewed(fill, self.out.shape, ()),
+            value,
+        )
+
+    def _spread(self, value: Any, shape: tuple[int, ...]) -> Any:
+        if value.aval.shape == shape:
+            return value
+        return self._viewed(value, shape, tuple(range(value.aval.ndim)))
+
+    def _viewed(self, value: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+        return self._bind(lax.broadcast_in_dim_p, value, shape=shape, broadcast_dimensions=dims, sharding=None)
+
+    def _bind(self, primitive: Any, *operands: Any, **params: Any) -> Any:
+        return self.builder.bind(primitive, *operands, **params)[0]
+
+
+def unit_pairs(equation: Any) -> list[tuple[int, int]] | None:
+    """Corresponding dimensions of a reshape that only adds or drops dimensions of extent 1, or None."""
+    operand, out = equation.invars[0], equation.outvars[0].aval
+    if isinstance(operand, Literal) or operand.aval.dtype != out.dtype or not out.size:
+        return None
+    pairs = matched(operand.aval.shape, out.shape)
+    old, new = {old for old, _ in pairs}, {new for _, new in pairs}
+    extents = [n for d, n in enumerate(operand.aval.shape) if d not in old]
+    extents += [n for d, n in enumerate(out.shape) if d not in new]
+    return pairs if all(n == 1 for n in extents) else None
+
+
+def _stretched(operand: Any, shape: Sequence[int], reading: Reading) -> Reading:
+    """How an elementwise operand is read: extents of 1 do not move where the others do."""
+    if not operand.aval.shape:
+        return ()
+    pairs = zip(reading, operand.aval.shape, shape, strict=True)
+    return tuple([along if own == extent else THIN for along, own, extent in pairs])
+
+
+def _rate(atom: Any, reading: Reading) -> float:
+    """Nanoseconds for each element of an array so read."""
+    last = reading[-1]
+    if all(along.column is None for along in reading) or (last.column is None and last.size >= LONG_WINDOW):
+        return STREAMED
+    return NEAR if atom.aval.size < FAR_SIZE else FAR
+
+
+def _holds_extents(operand: Any, converted: Any) -> bool:
+    """Whether a conversion between integers keeps every position along the operand's dimensions."""
+    old, new = operand.aval.dtype, converted.aval.dtype
+    return old.kind in "iu" and new.kind in "iu" and max(operand.aval.shape) - 1 <= np.iinfo(new).max
+
+
+def _within(most: int, dtype: Any) -> int:
+    return min(most, int(np.iinfo(dtype).max))
+
+
+def _literal(value: Any, dtype: Any) -> Literal:
+    dtype = np.dtype(dtype)
+    return Literal(np.asarray(value, dtype)[()], runtime.ShapedArray((), dtype))
