@@ -133,3 +133,60 @@ def test_derivatives_and_vmap() -> None:
     stacked = np.stack([ROWS, ROWS[::-1]])
     mapped = weft.jit(weft.vmap(loss, (None, 0)))(X, stacked)
     np.testing.assert_allclose(mapped, [loss(jnp.asarray(X), jnp.asarray(i)) for i in stacked], 1e-6)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_gradient_of_a_cross_entropy_is_one_kernel_beside_its_mean(name: str) -> None:
+    program = ladder.compiled(
+        ladder.traced(lambda x, j: weft.value_and_grad(lambda x: LOSSES[name](x, j).mean())(x), (X, LABELS))
+    )
+    assert ladder.n_kernels(program) <= 2, program.text("kernel")
+    assert program.plan.arena_bytes <= 512, program.text("plan")
+    value, gradient = weft.jit(weft.value_and_grad(lambda x, j: LOSSES[name](x, j).mean()))(X, LABELS)
+    exps = np.exp(X.astype(np.float64))
+    expected = (exps / exps.sum(1, keepdims=True) - np.eye(12)[LABELS]) / len(X)
+    np.testing.assert_allclose(value, expected_loss(X, LABELS).mean(), 1e-5)
+    np.testing.assert_allclose(gradient, expected, 1e-4, 1e-7)
+
+
+def drop_picked(x: np.ndarray, labels: np.ndarray, values: np.ndarray) -> np.ndarray:
+    for row, (label, value) in enumerate(zip(labels, values, strict=True)):
+        if 0 <= label < x.shape[1]:
+            x[row, label] += value
+    return x
+
+
+@pytest.mark.parametrize("fill", [0.0, -0.0, 1.0])
+@pytest.mark.parametrize("form", ["indices", "vmap", "columns"])
+def test_one_update_for_each_row_of_a_fill_is_elementwise(form: str, fill: float) -> None:
+    labels = np.array([0, 11, 12, -1, 100, 5, 5, 2**31 - 1], np.int32)
+    values = np.array([1.5, -0.0, 2, 3, 4, 5, np.nan, 6], np.float32)
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+
+    def put(x: Any, i: Any, v: Any) -> Any:
+        return lax.scatter_add(x, i[None], v, numbers)
+
+    def function(j: Any, v: Any) -> Any:
+        x = jnp.full((8, 12), fill, jnp.float32)
+        if form == "vmap":
+            return weft.vmap(put)(x, j, v)
+        if form == "indices":
+            return x.at[jnp.arange(8), j].add(v, mode="drop", wrap_negative_indices=False)
+        turned = jnp.full((12, 8), fill, jnp.float32)
+        return turned.at[j, jnp.arange(8)].add(v, mode="drop", wrap_negative_indices=False).T
+
+    program = run(function, (labels, values))
+    assert ladder.n_kernels(program) == 1, program.text("kernel")
+    expected = drop_picked(np.full((8, 12), fill, np.float32), labels, values)
+    assert verify.same_bits(np.asarray(weft.jit(function)(labels, values)), expected)
+
+
+def test_windows_that_may_meet_stay_a_scatter() -> None:
+    labels = np.array([[0, 0], [3, 4]], np.int32)
+
+    def function(j: Any) -> Any:
+        return weft.vmap(lambda row, i: row.at[i].add(1.0))(jnp.zeros((2, 12), jnp.float32), j)
+
+    expected = np.zeros((2, 12), np.float32)
+    np.add.at(expected, (np.arange(2)[:, None], labels), 1)
+    np.testing.assert_array_equal(weft.jit(function)(labels), expected)

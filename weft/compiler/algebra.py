@@ -145,24 +145,6 @@ def _inverse(_: Any, inner: Any, outer: Any) -> Any:
     return inner.invars[0] if composed == sorted(composed) else None
 
 
-def _counted_from_the_front(equation: Any, producers: Producers) -> Any:
-    """x where negative ones would be counted from the end, of an x that is 0, 1, 2, ..."""
-    which, *cases = equation.invars
-    test = None if is_literal(which) else producers.get(which)
-    if test is None or test.primitive is not lax.lt_p or not is_value(test.invars[1], 0):
-        return None
-    maker = None if is_literal(test.invars[0]) else producers.get(test.invars[0])
-    return cases[0] if maker is not None and counts(maker) else None
-
-
-def counts(equation: Any) -> bool:
-    """Whether an equation gives 0, 1, 2, ... along a dimension, none of them beyond its type."""
-    out = equation.outvars[0].aval
-    if not isinstance(equation.primitive.kind, kinds.Generate) or out.dtype.kind not in "iu":
-        return False
-    return max(out.shape) - 1 <= np.iinfo(out.dtype).max
-
-
 # no rule for x / 1: the divisor is mostly a count, and a count of 1 must give the kernel of every other count
 # -0.0 + 0.0 is +0.0, so that the sum of floats is no identity
 rule("add_zero", lax.add_p, lambda x, y: x, when=lambda x, y: is_integer(x) and is_value(y, 0))
@@ -176,7 +158,6 @@ rule("max_itself", lax.max_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("min_itself", lax.min_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("select_same", lax.select_n_p, lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
 rule("is_not_false", lax.ne_p, lambda x, y: x, when=lambda x, y: x.aval.dtype.kind == "b" and is_value(y, 0))
-RULES[lax.select_n_p].append(Rule("counted_from_the_front", _counted_from_the_front))
 rule("power_of_one", lax.pow_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")
 rule_of_pair("negate_twice", lax.neg_p, lambda x, inner, outer: x)
 rule_of_pair("not_twice", lax.not_p, lambda x, inner, outer: x)

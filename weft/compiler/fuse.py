@@ -201,7 +201,12 @@ class _Fusion:
                 self._place_alias(equation)
                 return
         elif len(users) == 1 and not stored:
-            if not self._picks_from_rows(users[0], equation) and self._absorb(users[0], equation):
+            picks = self._picks_from_rows(users[0], equation)
+            if not picks and self._absorb(users[0], equation):
+                return
+            if picks:
+                self._root(equation)
+                self.groups[-1].picks = True
                 return
         elif users and (self._duplicate(equation, kind, users, stored) or self._share(equation, users)):
             return
@@ -212,7 +217,8 @@ class _Fusion:
         if stored or any(group.step is not None for group in users):
             return False
         if isinstance(kind, kinds.Elementwise):
-            if kind.cost > DUPLICATE_COST or self._arrays_read(equation) > 1:
+            is_picked = any(group.picks for group in users)
+            if kind.cost > DUPLICATE_COST or (self._arrays_read(equation) > 1 and not is_picked):
                 return False
         elif not isinstance(kind, (kinds.Generate, kinds.Identity)):
             return False
@@ -242,6 +248,8 @@ class _Fusion:
             return False
         for other in kernels[1:MAX_MERGES]:
             groups.merge(kernels[0].leader(), other.leader(), self.absorber)
+        if isinstance(equation.primitive.kind, kinds.Reduction) and self._join_picks(equation, kernels, users):
+            return True
         users = list({group.leader(): None for group in users})
         stored = any(v in self.stored for v in equation.outvars)
         for group in list({g.leader(): None for g in kernels})[:MAX_MERGES]:
@@ -250,6 +258,22 @@ class _Fusion:
             if not self._follows_other_rows(group, equation) and self._adopt(group, equation, users):
                 return True
         return False
+
+    def _join_picks(self, equation: Any, kernels: list[Group], users: list[Group]) -> bool:
+        """Make one kernel of an elementwise one and one that picks from its rows, by a reduction that both read."""
+        found = [group for group in kernels if group.merged_into is None]
+        if len(found) != 2 or len(users) != 2 or len(equation.outvars) != 1 or equation.outvars[0] in self.stored:
+            return False
+        rows, picks = sorted(found, key=lambda group: group.picks)
+        out = equation.outvars[0]
+        if not picks.picks or rows.tree or groups.depends(rows, picks) or groups.depends(picks, rows):
+            return False
+        if not any(picks.covers(out, access) for access in picks.wanted[out]) or not self._absorb(rows, equation):
+            return False
+        if not groups.merge(rows, picks, self.absorber):
+            rows.outputs += [kernel.Output(Node(out, access), out, access) for access in rows.wanted[out]]
+            self._made(out, rows)
+        return True
 
     def _follows_other_rows(self, group: Group, equation: Any) -> bool:
         """Whether a value is computed from reductions that a reducing group cannot make part of its own loops.

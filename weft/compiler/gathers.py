@@ -19,7 +19,7 @@ import numpy as np
 
 from weft import operations as lax
 from weft import runtime
-from weft.compiler import algebra
+from weft.compiler import own_rows
 from weft.compiler.dimensions import matched
 from weft.core import kinds
 from weft.core.jaxpr import Literal
@@ -28,7 +28,6 @@ from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.record import NamedTuple
 
 MAX_PASSED = 32  # equations between a gather and what is gathered instead
-MAX_LOOK_BACK = 8  # equations between index vectors and the iota that they are
 # Estimates in ns: a unit of Elementwise's cost, an element of a row, one at a place of its own near and far, a kernel.
 WORK, STREAMED, NEAR, FAR, LAUNCHED = 0.03, 0.1, 0.3, 4.0, 1000.0
 FREE_COST = 2.0  # hides behind a load
@@ -49,6 +48,7 @@ class Along(NamedTuple):
 
 THIN = Along(None, None, 1)
 Reading = tuple[Along, ...]
+Makers = dict[Any, Any]  # variable -> the equation that makes it
 
 
 class Unfit(Exception):
@@ -67,7 +67,7 @@ class _Program:
 
     def __init__(self, equations: list[Any], outvars: Sequence[Any]) -> None:
         self.equations = equations
-        self.makers = {out: equation for equation in equations for out in equation.outvars}
+        self.makers: Makers = {out: equation for equation in equations for out in equation.outvars}
         self.gathers: dict[Any, int] = {}  # how many read a value
         self.others: dict[Any, int] = {}  # how many other equations
         self.stored = {v for v in outvars if not isinstance(v, Literal)}  # in memory whatever becomes of gathers
@@ -148,16 +148,14 @@ class _Pull:
 
     def _columns(self) -> list[Any]:
         """The components of the index vectors, each i32[*batch,1]."""
+        columns = _components(self.indices, self.program.makers)
+        if columns is not None:
+            return columns
         shape = self.indices.aval.shape
-        if shape[-1] == 1:
-            return [self.indices]
-        maker, last = self.program.makers.get(self.indices), len(shape) - 1
-        is_joined = maker is not None and maker.primitive is lax.concatenate_p and maker.params["dimension"] == last
-        if is_joined and all(not isinstance(v, Literal) and v.aval.shape[-1] == 1 for v in maker.invars):
-            return list(maker.invars)
+        first = (0,) * (len(shape) - 1)
         return [
-            self._bind(lax.slice_p, self.indices, start_indices=(0,) * last + (k,),
-                       limit_indices=(*shape[:-1], k + 1), strides=None)
+            self._bind(lax.slice_p, self.indices, start_indices=(*first, k), limit_indices=(*shape[:-1], k + 1),
+                       strides=None)
             for k in range(shape[-1])
         ]  # fmt: skip
 
@@ -169,36 +167,15 @@ class _Pull:
         reading = []
         for dim, (extent, walk) in enumerate(zip(self.array.aval.shape, windows.moved, strict=True)):
             column = by_dim.get(dim)
+            if column is not None and walk is not None and self.out.shape[walk] == 1:
+                walk = None
             if column is not None and walk is None:
-                along = self._counted(column)
+                along = own_rows.counted(column, self.program.makers, own_rows.LOOK_BACK)
                 if along is not None and extents[along] == extent and batch[along] not in walked:
                     column, walk = None, batch[along]
                     walked.add(walk)
             reading.append(Along(column, walk, 1 if walk is None or walk in batch else self.out.shape[walk]))
         return tuple(reading)
-
-    def _counted(self, column: Any) -> int | None:
-        """The dimension of the index vectors along which a component is 0, 1, 2, ..., if there is one."""
-        dims: list[int | None] = list(range(column.aval.ndim))
-        for _ in range(MAX_LOOK_BACK):
-            maker = self.program.makers.get(column)
-            if maker is None:
-                return None
-            kind = maker.primitive.kind
-            if isinstance(kind, kinds.Generate):
-                return dims[kind.dimension(maker.params)] if algebra.counts(maker) else None
-            operand = maker.invars[0]
-            if isinstance(operand, Literal):
-                return None
-            if isinstance(kind, kinds.View):
-                index_map = kind.index_map(operand.aval, column.aval, maker.params)
-                if any(place.start or place.step != 1 for place in index_map):
-                    return None
-                dims = [None if place.out_dim is None else dims[place.out_dim] for place in index_map]
-            elif maker.primitive is not lax.convert_element_type_p or not _holds_extents(operand, column):
-                return None
-            column = operand
-        return None
 
     # values at the gathered places: of the result's rank, with extents of 1 where they do not move, or 0-d
 
@@ -364,6 +341,18 @@ class _Pull:
         return self.builder.bind(primitive, *operands, **params)[0]
 
 
+def _components(indices: Any, makers: Makers) -> list[Any] | None:
+    """The components of index vectors, where the program has them as arrays of their own."""
+    last = indices.aval.ndim - 1
+    if indices.aval.shape[last] == 1:
+        return [indices]
+    maker = makers.get(indices)
+    if maker is None or maker.primitive is not lax.concatenate_p or maker.params["dimension"] != last:
+        return None
+    is_split = all(not isinstance(v, Literal) and v.aval.shape[last] == 1 for v in maker.invars)
+    return list(maker.invars) if is_split else None
+
+
 def unit_pairs(equation: Any) -> list[tuple[int, int]] | None:
     """Corresponding dimensions of a reshape that only adds or drops dimensions of extent 1, or None."""
     operand, out = equation.invars[0], equation.outvars[0].aval
@@ -390,12 +379,6 @@ def _rate(atom: Any, reading: Reading) -> float:
     if all(along.column is None for along in reading) or (last.column is None and last.size >= LONG_WINDOW):
         return STREAMED
     return NEAR if atom.aval.size < FAR_SIZE else FAR
-
-
-def _holds_extents(operand: Any, converted: Any) -> bool:
-    """Whether a conversion between integers keeps every position along the operand's dimensions."""
-    old, new = operand.aval.dtype, converted.aval.dtype
-    return old.kind in "iu" and new.kind in "iu" and max(operand.aval.shape) - 1 <= np.iinfo(new).max
 
 
 def _within(most: int, dtype: Any) -> int:

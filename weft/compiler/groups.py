@@ -60,6 +60,7 @@ class Group:
         self.merged_into: Group | None = None
         self.copies: list[tuple[Any, Any]] = []  # (source, target) copied ahead of the kernel
         self.step: Any = None  # an equation that is no kernel
+        self.picks = False  # it gathers from rows that another kernel reduces
         self.reasons: list[str] = []
 
     def leader(self) -> Group:
@@ -463,7 +464,7 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
         return False
     if len(group.outputs) + len(other.outputs) > MAX_LEAVES or depends(group, other) or depends(other, group):
         return False
-    renamed = {theirs.key: mine.key for mine, theirs in zip(group.axes, other.axes, strict=True)}
+    renamed = {theirs.key: mine.key for mine, theirs in zip(_axes_for(group, other), other.axes, strict=True)}
     if group.run > 1 and other.tree is None:
         trial = Group(other.order)
         trial.axes, trial.reduced, trial.run = group.axes, group.reduced, group.run
@@ -483,8 +484,13 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
     return True
 
 
+def _axes_for(group: Group, other: Group) -> list[Axis]:
+    """The axes of a group that are another's: all, or those of its rows for one that picks from them."""
+    return group.parallel if other.picks and other.tree is None and group.tree == "lanes" else group.axes
+
+
 def _spaces_agree(group: Group, other: Group) -> bool:
-    mine = [(axis.symbol, axis.extent) for axis in group.axes]
+    mine = [(axis.symbol, axis.extent) for axis in _axes_for(group, other)]
     if mine != [(axis.symbol, axis.extent) for axis in other.axes]:
         return False
     if other.tree is None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import operations as lax
 from weft.core import kinds
 from weft.core.jaxpr import Literal
@@ -54,11 +56,11 @@ def counted(atom: Any, producers: Producers, steps: int) -> int | None:
     if maker is None:
         return None
     kind, operands, params = maker.primitive.kind, maker.invars, maker.params
-    if maker.primitive is lax.iota_p:
-        return kind.dimension(params)
+    if isinstance(kind, kinds.Generate):
+        return kind.dimension(params) if _holds_positions(atom) else None
     if maker.primitive is lax.select_n_p and _is_negative(operands[0], operands[1], producers):
         return counted(operands[1], producers, steps - 1)  # a count is never negative
-    if maker.primitive is lax.convert_element_type_p and atom.aval.dtype.kind == operands[0].aval.dtype.kind:
+    if maker.primitive is lax.convert_element_type_p and _holds_positions(atom):
         return counted(operands[0], producers, steps - 1)
     if isinstance(kind, kinds.View) and (dim := counted(operands[0], producers, steps - 1)) is not None:
         use = kind.index_map(operands[0].aval, atom.aval, params)[dim]
@@ -67,6 +69,12 @@ def counted(atom: Any, producers: Producers, steps: int) -> int | None:
         moved = [d for d, extent in enumerate(atom.aval.shape) if extent != 1]
         return moved[0] if operands[0].aval.ndim == 1 and len(moved) == 1 else None
     return None
+
+
+def _holds_positions(atom: Any) -> bool:
+    """Whether its dtype holds every position along its dimensions."""
+    dtype = atom.aval.dtype
+    return dtype.kind in "iu" and max(atom.aval.shape, default=1) - 1 <= np.iinfo(dtype).max
 
 
 def _is_negative(atom: Any, value: Any, producers: Producers) -> bool:

@@ -23,6 +23,7 @@ from weft.compiler import (
     registers,
     reshapes,
     rolls,
+    row_scatters,
     static_windows,
     unrolled_loops,
 )
@@ -197,8 +198,9 @@ class _Simplifier:
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Scatter) and not self.flatten_only:
-            given = equation.replace(invars=invars)
-            found = static_windows.rewrite(given, self.producers) or own_rows.rewrite(given, self.producers)
+            scatter, known = equation.replace(invars=invars), self.producers
+            rewrites = (static_windows.rewrite, own_rows.rewrite, row_scatters.rewrite)
+            found = next((found for rewrite in rewrites if (found := rewrite(scatter, known)) is not None), None)
             if found is not None:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())

@@ -48,7 +48,7 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Calla
     cut = [d for d in range(len(shape)) if extent[d] != shape[d]]
     if not 0 < len(cut) <= MAX_CUT:
         return None
-    if not _is_fill(array, producers) and not _is_computed_from(updates, array, producers):
+    if not is_fill(array, producers) and not _is_computed_from(updates, array, producers):
         return None
     return tuple(start), _assembled(start, extent, cut, kind.update(params))
 
@@ -74,7 +74,8 @@ def known_integers(atom: Any, producers: Producers) -> list[int] | None:
     return whole if len(whole) == len(found) else None
 
 
-def _is_fill(array: Any, producers: Producers) -> bool:
+def is_fill(array: Any, producers: Producers) -> bool:
+    """Whether an array is one value repeated."""
     maker = producers.get(array)
     return maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape
 
