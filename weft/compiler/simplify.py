@@ -35,6 +35,7 @@ from weft.core.trace import trace_to_jaxpr
 _EXPANSIONS_BOUND = 2048
 _expansions: dict[Any, ClosedJaxpr] = {}
 
+_OF_SCATTERS = (static_windows.rewrite, own_rows.rewrite, row_scatters.rewrite)
 _SIMPLE = frozenset((kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble))
 NEEDS_ARRAYS = (
     kinds.Contraction, kinds.External, kinds.Effect, kinds.Reshape, kinds.DynamicUpdateSlice, kinds.DynamicSlice,
@@ -199,8 +200,7 @@ class _Simplifier:
                 return
         if isinstance(kind, kinds.Scatter) and not self.flatten_only:
             scatter, known = equation.replace(invars=invars), self.producers
-            rewrites = (static_windows.rewrite, own_rows.rewrite, row_scatters.rewrite)
-            found = next((found for rewrite in rewrites if (found := rewrite(scatter, known)) is not None), None)
+            found = next((found for rewrite in _OF_SCATTERS if (found := rewrite(scatter, known)) is not None), None)
             if found is not None:
                 avals = [v.aval for v in invars]
                 key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
