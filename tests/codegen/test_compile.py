@@ -146,3 +146,11 @@ def test_a_forked_child_compiles_while_a_thread_does():
         [sys.executable, "-W", "ignore", "-c", textwrap.dedent(program)], capture_output=True, text=True, check=False
     )
     assert done.stdout == "fine\n", done.stderr
+
+
+def test_every_switch_is_one_that_llvm_knows():
+    """It says nothing of one that it does not know, and takes milliseconds to look for one of a similar name."""
+    listing = "import llvmlite.binding as b; b.initialize_native_target(); b.set_option('weft', '--help-hidden')"
+    done = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True)
+    known = {line.split()[0].partition("=")[0].lstrip("-") for line in done.stdout.splitlines() if " --" in line}
+    assert not {switch.partition("=")[0].lstrip("-") for switch in (*llvm.SWITCHES, llvm.FAST_SELECTION)} - known

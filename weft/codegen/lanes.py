@@ -228,8 +228,15 @@ class Lanes:
         return name if self.width == 1 else f"v{self.width}{name}"
 
     def constant_text(self, value: Any, element: str) -> str:
-        text = literal(value, element)
-        return text if self.width == 1 else f"splat ({element} {text})"
+        return self._every(literal(value, element), element)
+
+    def _every(self, text: str, element: str) -> str:
+        """One literal in every lane."""
+        if self.width == 1:
+            return text
+        constant = f"splat ({element} {text})"
+        whole = element in FLOAT_BITS and self.width * BYTES[element] == 64
+        return self.writer.hold(self.type(element), constant) if whole else constant
 
     def constant(self, value: Any, element: str) -> V:
         return V(self, element, self.constant_text(value, element))
@@ -238,14 +245,16 @@ class Lanes:
         """0, 1, ..., W - 1."""
         if self.width == 1:
             return V(self, element, "0")
-        return V(self, element, "<" + ", ".join(f"{element} {k}" for k in range(self.width)) + ">")
+        lanes = "<" + ", ".join(f"{element} {k}" for k in range(self.width)) + ">"
+        whole = self.width * BYTES[element] == 64
+        return V(self, element, self.writer.hold(self.type(element), lanes) if whole else lanes)
 
     def splat(self, scalar: str, element: str) -> V:
         """One scalar in every lane."""
         if self.width == 1:
             return V(self, element, scalar)
         if not scalar.startswith("%"):
-            return V(self, element, f"splat ({element} {scalar})")
+            return V(self, element, self._every(scalar, element))
         type_, writer = self.type(element), self.writer
         one = writer.op(f"insertelement {type_} poison, {element} {scalar}, i64 0")
         zeros = f"<{self.width} x i32> zeroinitializer"

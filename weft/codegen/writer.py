@@ -9,17 +9,19 @@ A writer knows types only as strings. Declarations appear when first used, const
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
+HELD = 14  # constants that are loaded at the start: with more of them loops would have too few registers left
 
 
 class Writer:
     """Instructions of one function in order; ``block`` is the label of the block being filled."""
 
     __slots__ = (
-        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "lines", "prepared",
-        "scalar", "splats",
+        "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "prepared",
+        "scalar", "spills", "splats",
     )  # fmt: skip
 
     def __init__(self, avx512: bool = False, scalar: bool = False) -> None:
@@ -32,7 +34,9 @@ class Writer:
         self.entry: list[str] = []  # what stands before the lines
         self.splats: dict[str, str] = {}  # vectors that hold one scalar in every lane
         self.prepared: dict[tuple[str, str], list[str]] = {}  # what ``beside`` has written
+        self.held: dict[tuple[str, str], str] = {}  # constant vectors by type and value, and what they are called
         self.cold_branches = False
+        self.spills = False  # whether there are rare blocks, which may call
         self._count = 0
 
     def name(self) -> str:
@@ -75,6 +79,13 @@ class Writer:
         result = f"%v{self._count}"
         self.entry.append(f"{result} = {text}")
         return result
+
+    def hold(self, type_: str, constant: str) -> str:
+        """A constant vector of 64 bytes, in a register all through the function if there are few.
+
+        LLVM takes 150,000 instructions for a constant wherever one is used, 40,000 for a load at the start.
+        """
+        return self.held.setdefault((type_, constant), f"%c{len(self.held)}") if self.avx512 else constant
 
     def beside(self, value: str, purpose: str, write: Callable[[], list[str]]) -> list[str]:
         """What ``write`` gives, written once for a purpose, where the instruction that gives ``value`` stands.
@@ -220,7 +231,7 @@ class Writer:
     ) -> list[str]:
         """Values of ``cold()`` if the (rare) condition holds, else ``otherwise``."""
         slow, join = self.fresh_label(), self.fresh_label()
-        fast = self.block
+        fast, self.spills = self.block, self.spills or rare
         self.branch_if(condition, slow, join, cold=rare)
         self.label(slow)
         values = cold()
@@ -258,17 +269,12 @@ class Writer:
 
     def text(self, symbol: str, parameters: str, parts: Mapping[str, Writer] | None = None) -> str:
         """The module: one function ``symbol``, those of its parameters that it calls, cold ones, what they declare."""
-        writers = {f"void @{symbol}": self, **{f"internal void @{name}": part for name, part in (parts or {}).items()}}
+        writers = {symbol: self, **(parts or {})}
         lines, beside = [], {}
-        for head, writer in writers.items():
-            lines += [
-                f"define {head}({parameters}) nounwind {{",
-                "entry:",
-                *writer.entry,
-                *writer.lines,
-                "ret void",
-                "}",
-            ]
+        for name, writer in writers.items():
+            head = f"define {'' if writer is self else 'internal '}void @{name}({parameters}) nounwind {{"
+            table, loads, body = writer._constants(name)
+            lines += [*table, head, "entry:", *loads, body, "ret void", "}"]
             beside |= writer.functions
         for writer in writers.values():
             beside |= writer.declarations
@@ -276,3 +282,17 @@ class Writer:
         if any(writer.cold_branches for writer in writers.values()):
             lines.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
         return "\n".join([*lines, ""])
+
+    def _constants(self, name: str) -> tuple[list[str], list[str], str]:
+        """The table of the constants that are held, their loads, and the body, in which those not held are written."""
+        body = "\n".join([*self.entry, *self.lines])
+        if not self.held or self.spills or len(self.held) > HELD:
+            written = {name: constant for (_, constant), name in self.held.items()}
+            return [], [], re.sub(r"%c\d+", lambda found: written[found[0]], body) if written else body
+        types = ", ".join(type_ for type_, _ in self.held)
+        values = ", ".join(f"{type_} {constant}" for type_, constant in self.held)
+        loads = [
+            f"{held} = load {type_}, ptr getelementptr (i8, ptr @{name}.constants, i64 {64 * k}), align 64"
+            for k, ((type_, _), held) in enumerate(self.held.items())
+        ]
+        return [f"@{name}.constants = private constant <{{ {types} }}> <{{ {values} }}>, align 64"], loads, body

@@ -32,6 +32,10 @@ class SideBySide(Generic[Work, Result]):
     def run(self, prepare: Sequence[Callable[[], tuple[int, Work]]], n_threads: int) -> None:
         """Do all items; ``prepare`` gives the size of each and what there is to finish."""
         n_helpers = min(n_threads, len(prepare)) - 1
+        if n_helpers == 0:
+            for number, item in enumerate(prepare):
+                self._done(number, self._finish(item()[1]))
+            return
         started: list[threading.Thread] = []
         try:
             for number, item in enumerate(prepare):
