@@ -559,6 +559,17 @@ def test_equal_functions_after_the_second_run_what_those_ran(argument: Any, monk
     assert (jitted.cache_info().hits, jitted.cache_info().traces) == (1, 0)
 
 
+def test_a_function_jitted_anew_runs_what_it_ran(monkeypatch: pytest.MonkeyPatch) -> None:
+    def triple(x):
+        return x * 3
+
+    weft.jit(triple)(X)
+    monkeypatch.setattr(jit.JitState, "_seek", lambda *_: pytest.fail("looked for a trace"))
+    jitted = weft.jit(triple)
+    np.testing.assert_array_equal(jitted(X), np.arange(3.0) * 3)
+    assert jitted.cache_info().traces == 0
+
+
 def test_options_count_for_calls_that_equal_functions_answered() -> None:
     def call(x: Any) -> Any:
         return weft.jit(lambda x: wnp.log(x) * 1.5)(x)

@@ -171,9 +171,10 @@ class JitState:
                 return recipes.inline(self.function, args, kwargs, token), None
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
-        who = identity.remembered(self.function) if runs and self.options is PLAIN else None
-        call = (who, prepared.in_tree, prepared.avals, token, config.version())
-        entry = None if who is None else trace_cache.find_call(call)
+        plain = runs and self.options is PLAIN
+        who = identity.remembered(self.function) if plain else None
+        call = (prepared.in_tree, prepared.avals, token, config.version())
+        entry = None if who is None else trace_cache.find_call((who, *call))
         if entry is not None:
             return entry
         sought = self._seek(prepared)
@@ -182,8 +183,8 @@ class JitState:
             stored, request = self._untraced(prepared, sought)
             if stored is not None:
                 compiled = next(iter(stored.compiled.values()))
-                if who is not None and who is sought[2]:
-                    trace_cache.share_call(call, compiled.entry)
+                if plain:
+                    trace_cache.share_call(self.function, sought[2], call, compiled.entry)
                 return compiled.entry if runs else run_once(compiled, stored, prepared)
         warned = errors.warnings_given()
         if trace is None:
@@ -202,8 +203,8 @@ class JitState:
         compiled = self.compiled(trace, donated)
         if request is not None and errors.warnings_given() == warned:
             persistent.keep(request, trace, compiled)
-        if who is not None and who is sought[2]:
-            trace_cache.share_call(call, compiled.entry)
+        if plain:
+            trace_cache.share_call(self.function, sought[2], call, compiled.entry)
         return compiled.entry if runs else run_once(compiled, trace, prepared)
 
     def _run_checked(self, trace: trace_cache.Trace, prepared: Prepared, donated: tuple[bool, ...]) -> Any:

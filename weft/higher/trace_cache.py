@@ -264,11 +264,16 @@ def find_call(call: Key) -> Any:
     return None if reference is None else reference()
 
 
-def share_call(call: Key, entry: Any) -> None:
-    """Answer equal calls by ``entry`` while its program is in the caches."""
+def share_call(function: Any, who: Identity | None, call: Key, entry: Any) -> None:
+    """Answer equal calls by ``entry`` while its program is in the caches.
+
+    Not if the function reads something else by now than when it was looked up as ``who``.
+    """
+    if who is None or who is not identity.remembered(function):
+        return
     if len(_level.entries) >= _ENTRIES:
         _level.entries.clear()
-    _level.entries[call] = weakref.ref(entry)
+    _level.entries[who, *call] = weakref.ref(entry)
 
 
 def share(identity: Identity, key: Key, trace: Trace) -> None:
