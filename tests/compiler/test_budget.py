@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pathlib
 import subprocess
 import sys
 import weakref
@@ -120,12 +121,19 @@ def resident():
 x = wnp.ones(3)
 f = weft.jit(lambda x: wnp.sum(wnp.sin(x) * 2 + 1))
 f(x)
+named = {"wnp": wnp}
+if what == "live":  # as many functions as there are in modules: they stay, and come from disk in a second process
+    for n in range(count):
+        exec(f"def f{n}(x): return wnp.sum(wnp.sin(x) * {n}.5 + {n}) + 1", named)
+        named[f"f{n}"] = weft.jit(named[f"f{n}"])
 gc.collect()
 weft.config.update("cache_bytes", bound)
 before = resident()
 for n in range(count):
     if what == "shapes":
         f(wnp.ones(n + 4))
+    elif what == "live":
+        named[f"f{n}"](x)
     else:
         weft.jit(lambda x, n=n: wnp.sum(wnp.sin(x) * 2 + n) + 1)(x)
 gc.collect()
@@ -142,3 +150,13 @@ def test_resident_memory_stays_within_the_bound(what: str) -> None:
     answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
     assert int(answer.stdout) <= bound * 1.1
     assert int(answer.stdout) >= bound // 2  # or the test does not reach the bound
+
+
+def test_functions_recalled_from_disk_stay_within_the_bound(tmp_path: pathlib.Path) -> None:
+    """Live ones, as of modules: their programs come from disk, and share its kernel. ``WEFT_BUDGET_COUNT`` as above."""
+    count, bound = int(os.environ.get("WEFT_BUDGET_COUNT", "1500")), 7 << 20
+    environment = {**os.environ, "WEFT_CHECK": "0", "WEFT_CACHE": "on", "WEFT_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", MANY, str(count), str(bound), "live"]
+    for _ in range(2):
+        answer = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=True)
+    assert bound // 2 <= int(answer.stdout) <= bound * 1.1

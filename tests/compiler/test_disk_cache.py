@@ -616,3 +616,18 @@ def test_an_interrupt_while_writing_leaves_nothing(folder: Path, monkeypatch: py
     with contextlib.suppress(FileNotFoundError):
         check(1, 0)
     check(0, 1)
+
+
+def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    names = ["written", ".notes.tmp", "notes.tmp", "a.kernel", "f" * 63 + ".kernel", "f" * 64 + ".kernel.bak"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"mine")
+        os.utime(tmp_path / name, (0, 0))
+    cache = disk.DiskCache(str(tmp_path), 4000, bytes(16))
+    for i in range(8):
+        assert cache.store(bytes([i]) * 32, "k", bytes(1000))
+    assert cache.verify().removed == []
+    assert 0 < cache.summary().kernels < 8  # eviction has run
+    cache.clear()
+    assert sorted(os.listdir(tmp_path)) == sorted(names)
+    assert all((tmp_path / name).read_bytes() == b"mine" for name in names)

@@ -80,7 +80,7 @@ def test_huge_avals_have_exact_sizes_and_no_memory() -> None:
     assert (aval.size, aval.nbytes) == (2**80, 2**81)
     assert runtime.ShapedArray((2**62, 2**62, 0), np.int8).nbytes == 0
     huge = np.broadcast_to(np.float64(0), (2**45,))
-    with pytest.raises(MemoryError, match=r"\[allocate\] 256\.0 TiB"):
+    with pytest.raises(MemoryError, match=r"\[array\] a copy of host memory, f64\[35184372088832\]: 256\.0 TiB"):
         runtime.array_from_numpy(huge, aval_of(huge))
 
 
@@ -500,8 +500,9 @@ print(runtime.memory_stats()["limit_bytes"])
 """
     lines = fresh_process(code, WEFT_MEMORY_LIMIT="64M").splitlines()
     assert lines[0] == (
-        "RESOURCE_EXHAUSTED: Out of memory: [allocate] 40.0 MiB (41943040 bytes) requested, 40.0 MiB in use, "
-        "the limit is 64.0 MiB (WEFT_MEMORY_LIMIT)"
+        "RESOURCE_EXHAUSTED: Out of memory: [array] a copy of host memory, u8[41943040]: 40.0 MiB (41943040 bytes) "
+        "requested, 40.0 MiB in use, the limit is 64.0 MiB (WEFT_MEMORY_LIMIT); drop arrays that are not needed any "
+        "more (del, delete(), donate_argnums) or work on parts"
     )
     assert "1.0 TiB" in lines[1]
     assert "4.0 EiB" in lines[2]

@@ -104,8 +104,12 @@ CASES = {
         "(large @ large).block_until_ready()",
     ),
     "a sort by two keys": (
-        "large = jnp.sin(jnp.arange(1 << 21)).block_until_ready(); jnp.lexsort((large[:9], large[:9]))",
+        "large = jnp.sin(jnp.arange(1 << 23)).block_until_ready(); jnp.lexsort((large[:9], large[:9]))",
         "jnp.lexsort((large, large)).block_until_ready()",
+    ),
+    "a sort of short rows": (
+        "large = jnp.sin(jnp.arange(1 << 23)).reshape(-1, 64).block_until_ready(); jnp.argsort(large[:9])",
+        "jnp.argsort(large).block_until_ready()",
     ),
     "a loop": (
         "g = weft.jit(lambda n: lax.fori_loop(0, n, lambda i, x: x * 1.5 + i, 0.0))",

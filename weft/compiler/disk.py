@@ -5,9 +5,9 @@ compiler version, key, symbol, length, checksum, data. A file that is anything e
 never run. Whatever the folder refuses (it is read-only, full, not there, not a folder), the process works without.
 The bound holds by removing the files that were used longest ago.
 
-    <folder>/<key in hexadecimal>.kernel     .<key>.<process>.<time>.tmp while being written
+    <folder>/<key in hexadecimal>.kernel     .<key>.<process>.<time>-<serial>.tmp while being written
     <folder>/<key in hexadecimal>.program    what ``stored`` writes, with the keys of the kernels that it runs
-    <folder>/written                         a byte for each KiB stored since the files were last counted
+    <folder>/.weft-written                   a byte for each KiB stored since the files were last counted
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import hashlib
 import itertools
 import logging
 import os
+import re
 import stat
 import struct
 import sys
@@ -33,11 +34,12 @@ MAGIC = b"weftkrn1"
 # magic, compiler version, key, length of the symbol, length of the object, checksum of all but itself
 HEADER = struct.Struct("<8s16s32sHQ32s")
 _COUNTED = HEADER.size - 32  # bytes of the header that the checksum covers
-KERNEL, PROGRAM, TEMPORARY, LEDGER = ".kernel", ".program", ".tmp", "written"
+KERNEL, PROGRAM, TEMPORARY, LEDGER = ".kernel", ".program", ".tmp", ".weft-written"
 _SUFFIXES = (KERNEL, PROGRAM)
 ABANDONED_S = 600  # a temporary file of this age belongs to a process that was killed
 TOUCH_S = 60  # the time of use is kept to the minute
 MAX_ENTRY_BYTES = 1 << 30
+_OURS = re.compile(r"[0-9a-f]{64}\.(kernel|program)|\.[0-9a-f]{64}\.\d+\.\d+-\d+\.tmp")
 _serial = itertools.count()
 
 
@@ -260,10 +262,7 @@ class DiskCache:
 
 
 def _is_ours(name: str) -> bool:
-    stem, suffix = os.path.splitext(name)
-    if suffix in _SUFFIXES:
-        return len(stem) == 64 and set(stem) <= set("0123456789abcdef")
-    return name.startswith(".") and name.endswith(TEMPORARY)
+    return _OURS.fullmatch(name) is not None
 
 
 def _create(path: str) -> int:

@@ -19,6 +19,7 @@ import logging
 import marshal
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -27,6 +28,7 @@ import numpy as np
 
 from weft import dtypes, runtime, target
 from weft.compiler import cache, disk, pipeline
+from weft.core.budget import BUDGET
 from weft.higher import portable
 from weft.higher.identity import Refusal
 from weft.higher.persistent import Request
@@ -49,7 +51,8 @@ class Loaded(NamedTuple):
     executable: Any
     consts: tuple[Any, ...]
     kernels_loaded: int
-    nbytes: int  # of its entry and its kernels
+    kernels_reused: int  # another program from disk runs them
+    nbytes: int  # of its entry
 
 
 def _key(store: disk.DiskCache, text: bytes) -> bytes:
@@ -165,7 +168,8 @@ def find(wanted: Request, build: Callable[[Loaded, tuple[Any, ...], Any], Built]
         arrays = dict(zip(numbers, reader.consts(consts), strict=True))
         arrays |= {index: wanted.captured[place] for index, place in captured}
         inputs = tuple([arrays[index] for index in range(len(arrays))])
-        loaded = Loaded(reader.program(*program), inputs, len(kernels), len(entry.bytes) + reader.nbytes)
+        reused = len(kernels) - reader.loaded
+        loaded = Loaded(reader.program(*program), inputs, reader.loaded, reused, len(entry.bytes))
         return build(loaded, tuple([reader.avals[number] for number in out_avals]), facts)
     except (disk.DamagedError, EOFError, LookupError, RuntimeError, TypeError, ValueError) as error:
         store.remove(key, f"it cannot be run: {error}", disk.PROGRAM)
@@ -176,19 +180,31 @@ def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_
     return runtime.ShapedArray(shape, extended.get(dtype) or dtypes.as_dtype(dtype), weak_type)
 
 
+_kernels: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()  # that programs from disk run
+
+
+def _leave_to_programs(_: Any) -> None:
+    """A kernel goes with the last program that runs it."""
+
+
 class _Reader:
     """The types and the kernels of a program, by number."""
 
     def __init__(self, store: disk.DiskCache, avals: list[Any], keys: list[bytes]) -> None:
         self.avals = avals
-        self.nbytes = 0
-        self.kernels = []
-        for key in keys:
+        self.loaded = 0
+        self.kernels = [self._kernel(store, key) for key in keys]
+
+    def _kernel(self, store: disk.DiskCache, key: bytes) -> Any:
+        kernel = _kernels.get(key)
+        if kernel is None:
             found = store.load(key)
             if found is None:
                 raise disk.DamagedError("a kernel is gone")
-            self.kernels.append(runtime.load_kernel(found.bytes, found.symbol))
-            self.nbytes += len(found.bytes)
+            kernel = _kernels[key] = runtime.load_kernel(found.bytes, found.symbol)
+            BUDGET.keep(kernel, kernel.nbytes, _leave_to_programs)
+            self.loaded += 1
+        return kernel
 
     def program(
         self, n_inputs: int, outputs: Any, temps: Any, arena_bytes: int, made: Any, name: str, in_avals: Any

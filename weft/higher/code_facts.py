@@ -15,6 +15,7 @@ import sys
 from types import CodeType
 from typing import Any
 
+from weft.core.budget import BUDGET
 from weft.record import NamedTuple
 
 
@@ -104,6 +105,9 @@ def facts_of(code: CodeType) -> CodeFacts:
 def forget() -> None:
     """Drop the memo (``weft.clear_caches``)."""
     _facts.clear()
+
+
+BUDGET.enlist(_facts.__len__, 600, forget)
 
 
 class Instruction(NamedTuple):

@@ -24,6 +24,7 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft.core import trace
+from weft.core.budget import BUDGET
 from weft.higher import code_facts, struct
 
 
@@ -487,6 +488,9 @@ _remembered: dict[int, _Remembered] = {}  # by the id of a code object, which ``
 def forget() -> None:
     """Drop the memo (``weft.clear_caches``)."""
     _remembered.clear()
+
+
+BUDGET.enlist(_remembered.__len__, 1200, forget)
 
 
 def _called(function: Any) -> Any:

@@ -389,13 +389,13 @@ class JitState:
         if found is None:
             return None
         elapsed_ms = (time.perf_counter() - start) * 1e3
-        n_kernels = found.compiled[code].program.kernels_loaded
+        program = found.compiled[code].program
         built, loaded, reused = self.statistics
         self.executables += 1
-        self.statistics = (built, loaded + n_kernels, reused)
+        self.statistics = (built, loaded + program.kernels_loaded, reused + program.kernels_reused)
         self.milliseconds["load"] = self.milliseconds.get("load", 0.0) + elapsed_ms
         if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
-            misses.log_loaded(found.name, prepared.avals, n_kernels, elapsed_ms)
+            misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
         return found
 
     # -- machine code -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from types import CodeType
 from typing import Any
 
 from weft import config, dtypes
+from weft.core.budget import BUDGET
 from weft.higher import portable
 from weft.higher.identity import Identity, Refusal
 from weft.record import NamedTuple
@@ -103,3 +104,6 @@ def keep(wanted: Request, trace: Any, compiled: Any) -> None:
 def forget() -> None:
     """Let every function ask again (``weft.clear_caches``)."""
     _asked.clear()
+
+
+BUDGET.enlist(_asked.__len__, 150, forget)

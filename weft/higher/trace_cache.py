@@ -25,6 +25,7 @@ _TRACES_PER_FUNCTION = 4096  # as many as the native table has signatures
 _SHARED_TRACES = 1 << 16
 _ENTRIES = 1 << 12
 _TRACE_BYTES, _EQUATION_BYTES = 4500, 850  # measured: a trace with its dispatch entry, each equation
+_RECORD_BYTES = 1300  # measured: what a function keeps when its programs are dropped
 
 
 class Result:
@@ -145,6 +146,18 @@ class FunctionRecord:
 
 
 _records: dict[int, FunctionRecord] = {}
+BUDGET.enlist(_records.__len__, _RECORD_BYTES, lambda: None)  # as many as there are functions
+
+
+class _Reference(weakref.ref[Any]):
+    """A function, and the number under which its record is found."""
+
+    __slots__ = ("number",)
+    number: int
+
+
+def _forget_record(reference: _Reference, forget: Callable[..., Any] = _records.pop) -> None:
+    forget(reference.number, None)
 
 
 def record_of(function: Callable[..., Any]) -> FunctionRecord:
@@ -155,9 +168,10 @@ def record_of(function: Callable[..., Any]) -> FunctionRecord:
         return record
     record = FunctionRecord()
     try:
-        record.reference = weakref.ref(function, lambda _, number=number, forget=_records.pop: forget(number, None))
+        record.reference = _Reference(function, _forget_record)
     except TypeError:
         return record  # cannot be referred to weakly: the caller's jitted function owns the record
+    record.reference.number = number
     _records[number] = record
     return record
 

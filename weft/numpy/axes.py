@@ -22,8 +22,8 @@ def canonical_axis(axis: Any, ndim: int) -> int:
     return index + ndim if index < 0 else index
 
 
-def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    """One axis, several, or None (all of them) as a tuple of indices; ValueError for repeated axes."""
+def canonical_axes(axis: Any, ndim: int, repeats: bool = False) -> tuple[int, ...]:
+    """One axis, several, or None (all of them) as a tuple of indices; ValueError for axes repeated without leave."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, int):
@@ -31,21 +31,39 @@ def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     if not isinstance(axis, tuple | list):
         axis = (axis,) if hasattr(axis, "__index__") else tuple(axis)
     result = tuple(canonical_axis(a, ndim) for a in axis)
-    if len(set(result)) != len(result):
+    if len(set(result)) != len(result) and not repeats:
         raise ValueError(f"duplicate value in 'axis': {tuple(axis)}")
     return result
 
 
 def static_axes(axis: Any) -> Any:
-    """``axis`` as something hashable: an int, a tuple of ints, or None."""
+    """``axis`` as something hashable: an int, a tuple of ints, or None; TypeError for anything else."""
     if axis is None or type(axis) is int:
         return axis
-    if isinstance(axis, str):
-        raise NameError(f"Found an unbound axis name: {axis}. To fix this, please call psum under `jax.shard_map`.")
     try:
         return operator.index(axis)
     except TypeError:
-        return tuple(operator.index(a) for a in axis)
+        pass
+    try:
+        return tuple([operator.index(a) for a in axis])
+    except TypeError:
+        raise TypeError(f"axis must be None, an integer or a tuple of integers, got {axis!r}") from None
+
+
+_NEVER_NAMED = ("all", "any", "prod")
+
+
+def reduced_axes(axis: Any, name: str) -> Any:
+    """``static_axes`` of a reduction, which JAX also runs over axes with names; weft has none that could be meant."""
+    names = [a for a in (axis if isinstance(axis, tuple | list) else (axis,)) if isinstance(a, str)]
+    if names and name in _NEVER_NAMED:
+        raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(), got axis={axis!r}")
+    if names:
+        raise NameError(
+            f"Found an unbound axis name: {names[0]}. To fix this, please call psum under `jax.shard_map`. "
+            f"[{name}] takes axes by number, got axis={axis!r}"
+        )
+    return static_axes(axis)
 
 
 def canonical_shape(shape: Any) -> tuple[int, ...]:

@@ -156,7 +156,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
     promotion.check_arraylike("gradient", f, *varargs)
     f, *spacings = promotion.promote_dtypes_inexact(f, *varargs)
     rank = len(promotion.shape_of(f))
-    places = axes.canonical_axes(axis, rank)
+    places = axes.canonical_axes(axis, rank, repeats=True)
     if not spacings:
         spacings = [promotion.constant_like(1, f, any_rank=True)] * len(places)
     elif not places:

@@ -97,10 +97,12 @@ def put_along_axis(
     shape = promotion.shape_of(arr)
     if axis is None:
         arr, axis = rearrange.ravel(arr), 0
-    own = promotion.shape_of(arr)
+    own, given = promotion.shape_of(arr), promotion.shape_of(indices)
+    if len(given) != len(own):
+        raise ValueError(f"[put_along_axis] arr has {len(own)} dimensions, but indices have shape {given}")
     place = axes.canonical_axis(axis, len(own))
     if not promotion.shape_of(values):
-        values = promotion.broadcast_to(values, promotion.shape_of(indices))
+        values = promotion.broadcast_to(values, given)
     grid = creation.indices(own, sparse=True)
     target = (*grid[:place], promotion.as_array(indices), *grid[place + 1 :])
     result = index_updates.IndexUpdate(promotion.as_array(arr), target).set(values, mode=mode)

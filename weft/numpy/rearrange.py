@@ -349,7 +349,7 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 @functools.partial(jit, static_argnames=("axis",))
 def _flip(m: Any, *, axis: Any) -> Any:
-    return lax.rev(promotion.as_array(m), axes.canonical_axes(axis, len(promotion.shape_of(m))))
+    return lax.rev(promotion.as_array(m), axes.canonical_axes(axis, len(promotion.shape_of(m)), repeats=True))
 
 
 def fliplr(m: Any) -> Any:
@@ -409,7 +409,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         axis = tuple(axis)
     if axis is None:
         return reshape(roll(ravel(a), shift, 0), promotion.shape_of(a))
-    axis = axes.canonical_axes(axis, len(promotion.shape_of(a)))
+    axis = axes.canonical_axes(axis, len(promotion.shape_of(a)), repeats=True)
     if isinstance(shift, core.Tracer) or hasattr(shift, "unsafe_buffer_pointer"):
         return _roll_dynamic(promotion.as_array(a), shift, axis=axis)
     shifts = np.broadcast_to(np.atleast_1d(np.asarray(shift)), (len(np.atleast_1d(shift)),))

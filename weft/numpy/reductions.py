@@ -171,7 +171,7 @@ def sum(
         initial,
         where,
         reducer=_SUM,
-        axis=axes.static_axes(axis),
+        axis=axes.reduced_axes(axis, "sum"),
         dtype=user_dtype(dtype, "sum"),
         keepdims=bool(keepdims),
         widen=promote_integers,
@@ -199,7 +199,7 @@ def prod(
         initial,
         where,
         reducer=_PROD,
-        axis=axes.static_axes(axis),
+        axis=axes.reduced_axes(axis, "prod"),
         dtype=user_dtype(dtype, "prod"),
         keepdims=bool(keepdims),
         widen=promote_integers,
@@ -213,7 +213,7 @@ def _plain(reducer: Reducer, a: Any, axis: Any, out: Any, keepdims: bool, initia
         initial,
         where,
         reducer=reducer,
-        axis=axes.static_axes(axis),
+        axis=axes.reduced_axes(axis, reducer.name),
         dtype=None,
         keepdims=bool(keepdims),
         widen=False,
@@ -301,7 +301,7 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
     0
     """
     refuse_out("ptp", out)
-    return _ptp(a, axis=axes.static_axes(axis), keepdims=bool(keepdims))
+    return _ptp(a, axis=axes.reduced_axes(axis, "ptp"), keepdims=bool(keepdims))
 
 
 @functools.partial(jit, static_argnames=("axis", "keepdims"))

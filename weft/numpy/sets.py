@@ -108,6 +108,7 @@ def unique(
     [1, 3]
     """
     promotion.check_arraylike("unique", ar)
+    axis = axis if axis is None else axes.canonical_axis(axis, len(promotion.shape_of(ar)))
     wanted = (return_index, return_inverse, return_counts)
     if _needs_values("unique", size, ar):
         if core.is_tracing():

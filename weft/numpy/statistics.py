@@ -62,7 +62,7 @@ def mean(
     """
     reductions.refuse_out("mean", out)
     asked = reductions.user_dtype(dtype, "mean")
-    return _mean(a, where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
+    return _mean(a, where, axis=axes.reduced_axes(axis, "mean"), dtype=asked, keepdims=bool(keepdims))
 
 
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, keepdims: bool = False) -> Any:
@@ -183,7 +183,7 @@ def var(
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
         raise ValueError(f"dtype argument to jnp.var must be inexact; got {asked}")
     correction = _corrections(ddof, correction)
-    return _var(a, mean, correction, where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
+    return _var(a, mean, correction, where, axis=axes.reduced_axes(axis, "var"), dtype=asked, keepdims=bool(keepdims))
 
 
 def std(
@@ -208,7 +208,7 @@ def std(
     if asked is not None and not dtypes.issubdtype(asked, np.inexact):
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {asked}")
     correction = _corrections(ddof, correction)
-    return _std(a, correction, mean, where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
+    return _std(a, correction, mean, where, axis=axes.reduced_axes(axis, "std"), dtype=asked, keepdims=bool(keepdims))
 
 
 def _is_nan(a: Any) -> Any:
@@ -254,7 +254,7 @@ def nanmax(
     3.0
     """
     reductions.refuse_out("nanmax", out)
-    return _nanmax(a, axis=axes.static_axes(axis), keepdims=bool(keepdims), initial=initial, where=where)
+    return _nanmax(a, axis=axes.reduced_axes(axis, "max"), keepdims=bool(keepdims), initial=initial, where=where)
 
 
 def nanmin(
@@ -266,7 +266,7 @@ def nanmin(
     3.0
     """
     reductions.refuse_out("nanmin", out)
-    return _nanmin(a, axis=axes.static_axes(axis), keepdims=bool(keepdims), initial=initial, where=where)
+    return _nanmin(a, axis=axes.reduced_axes(axis, "min"), keepdims=bool(keepdims), initial=initial, where=where)
 
 
 def nansum(
@@ -285,7 +285,9 @@ def nansum(
     """
     reductions.refuse_out("nansum", out)
     asked = reductions.user_dtype(dtype, "nansum")
-    return _nansum(a, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims), initial=initial, where=where)
+    return _nansum(
+        a, axis=axes.reduced_axes(axis, "sum"), dtype=asked, keepdims=bool(keepdims), initial=initial, where=where
+    )
 
 
 def nanprod(
@@ -304,7 +306,9 @@ def nanprod(
     """
     reductions.refuse_out("nanprod", out)
     asked = reductions.user_dtype(dtype, "nanprod")
-    return _nanprod(a, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims), initial=initial, where=where)
+    return _nanprod(
+        a, axis=axes.reduced_axes(axis, "prod"), dtype=asked, keepdims=bool(keepdims), initial=initial, where=where
+    )
 
 
 def _as_nanmean(a: Any, *, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
@@ -333,7 +337,7 @@ def nanmean(
     """
     reductions.refuse_out("nanmean", out)
     asked = reductions.user_dtype(dtype, "nanmean")
-    return _nanmean(a, where=where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
+    return _nanmean(a, where=where, axis=axes.reduced_axes(axis, "nanmean"), dtype=asked, keepdims=bool(keepdims))
 
 
 def _as_nanvar(a: Any, ddof: Any = 0, *, mean: Any, where: Any, axis: Any, dtype: Any, keepdims: bool) -> Any:
@@ -389,7 +393,9 @@ def nanvar(
     reductions.refuse_out("nanvar", out)
     asked = reductions.user_dtype(dtype, "nanvar")
     args = (a,) if type(ddof) is int and ddof == 0 else (a, ddof)
-    return _nanvar(*args, mean=mean, where=where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
+    return _nanvar(
+        *args, mean=mean, where=where, axis=axes.reduced_axes(axis, "nanvar"), dtype=asked, keepdims=bool(keepdims)
+    )
 
 
 def nanstd(
@@ -410,7 +416,9 @@ def nanstd(
     reductions.refuse_out("nanstd", out)
     asked = reductions.user_dtype(dtype, "nanstd")
     args = (a,) if type(ddof) is int and ddof == 0 else (a, ddof)
-    return _nanstd(*args, mean=mean, where=where, axis=axes.static_axes(axis), dtype=asked, keepdims=bool(keepdims))
+    return _nanstd(
+        *args, mean=mean, where=where, axis=axes.reduced_axes(axis, "nanstd"), dtype=asked, keepdims=bool(keepdims)
+    )
 
 
 @functools.partial(jit, static_argnames=("largest", "axis", "keepdims"))

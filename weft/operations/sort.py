@@ -10,6 +10,7 @@ unstable sort of integers gives the stable order::
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ ArrayLike = Any
 # Rows from which the radix sort is faster than NumPy: by bytes of an element, packed with positions, 32 bits at a time.
 _LONG_ROW = {1: 64, 2: 512, 4: 4096, 8: 4096}
 _PACKED_ROW, _HALVES_ROW = 2048, 4096
+_BLOCK = 1 << 20  # elements of short rows that are sorted at once: a tenth of a second
 _FLOATS = frozenset(dtypes.FLOATS)
 
 
@@ -78,42 +80,31 @@ def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
 
 
 def stable_order(keys: Sequence[np.ndarray]) -> np.ndarray:
-    """The positions, along the last axis, in the order of the keys; the first key counts most."""
+    """The positions, along the last axis, in the order of the keys, dense arrays; the first key counts most."""
     words = [word for key in keys for word in order_words(key)]
     count = words[0].shape[-1]
-    if len(words) == 1 and words[0].dtype.itemsize <= 4 and count < 2**32:
-        return _packed_order(words[0])
-    if _HALVES_ROW <= count < 2**32:
-        least, *halves = reversed([half for word in words for half in _halves(word)])
-        order = _packed_order(least)
-        for half in halves:
-            later = _packed_order(np.take_along_axis(half, order, axis=-1))
-            order = np.take_along_axis(order, later, axis=-1)
-        return order
+    alone = len(words) == 1 and words[0].dtype.itemsize <= 4
+    if count < 2**32 and (alone or count >= _HALVES_ROW):
+        return _packed_order(words)
     if len(words) == 1:
         return np.argsort(words[0], axis=-1, kind="stable")
     return np.lexsort(words[::-1], axis=-1)
 
 
-def _packed_order(word: np.ndarray) -> np.ndarray:
-    """The stable order of words of up to 32 bits: sorted with the positions in the bits below."""
-    count = word.shape[-1]
-    packed = word.astype(np.uint64)
-    packed <<= np.uint64(32)
-    packed |= np.arange(count, dtype=np.uint64)
-    if count < _PACKED_ROW:
+def _packed_order(words: Sequence[np.ndarray]) -> np.ndarray:
+    """The stable order of words: 32 bits of them at a time are sorted with the positions in the bits below."""
+    shape = words[0].shape
+    packed = np.empty(shape, np.uint64)
+    packed[...] = np.arange(shape[-1], dtype=np.uint64)
+    if shape[-1] < _PACKED_ROW:  # of one word of up to 32 bits
+        packed |= words[0].astype(np.uint64) << np.uint64(32)
         packed.sort(axis=-1)
     else:
-        runtime.sort_words(packed, "u", 0, 32)
+        for word in reversed(words):
+            for shift in range(0, 8 * word.itemsize, 32):
+                runtime.sort_positions(packed, word, shift)
     packed &= np.uint64(0xFFFFFFFF)
     return packed.view(np.int64)
-
-
-def _halves(word: np.ndarray) -> list[np.ndarray]:
-    """The upper and the lower 32 bits of words of 64; others as they are."""
-    if word.dtype.itemsize <= 4:
-        return [word]
-    return [(word >> np.uint64(32)).astype(np.uint32), word.astype(np.uint32)]
 
 
 def _sorted_values(x: np.ndarray) -> np.ndarray | None:
@@ -135,14 +126,30 @@ def _sorted_values(x: np.ndarray) -> np.ndarray | None:
 
 
 def _sort(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> tuple[np.ndarray, ...]:
-    rows = [np.moveaxis(np.asarray(x), dimension, -1) for x in operands]
+    rows = [np.ascontiguousarray(np.moveaxis(np.asarray(x), dimension, -1)) for x in operands]
+    found = _in_blocks(functools.partial(_sort_rows, num_keys=num_keys), rows)
+    return tuple([np.ascontiguousarray(np.moveaxis(x, -1, dimension)) for x in found])
+
+
+def _in_blocks(function: Callable[[list[np.ndarray]], list[np.ndarray]], rows: list[np.ndarray]) -> list[np.ndarray]:
+    """What ``function`` makes of rows; of many short ones block by block, between which an interrupt is seen."""
+    count = rows[0].shape[-1]
+    if rows[0].size <= _BLOCK or count >= _HALVES_ROW:
+        return function(rows)
+    flat, step = [x.reshape(-1, count) for x in rows], _BLOCK // count
+    parts = []
+    for low in range(0, len(flat[0]), step):
+        parts.append(function([x[low : low + step] for x in flat]))
+        runtime.check_interrupt()
+    return [np.concatenate(x).reshape(*rows[0].shape[:-1], x[0].shape[-1]) for x in zip(*parts, strict=True)]
+
+
+def _sort_rows(rows: list[np.ndarray], num_keys: int) -> list[np.ndarray]:
     alone = _sorted_values(rows[0]) if len(rows) == 1 else None
     if alone is not None:
-        found = [alone]
-    else:
-        order = stable_order([np.ascontiguousarray(x) for x in rows[:num_keys]])
-        found = [np.take_along_axis(x, order, axis=-1) for x in rows]
-    return tuple([np.ascontiguousarray(np.moveaxis(x, -1, dimension)) for x in found])
+        return [alone]
+    order = stable_order(rows[:num_keys])
+    return [runtime.take_rows(x, order) for x in rows]
 
 
 def _sort_typing(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> list[Any]:
@@ -201,11 +208,15 @@ GROUP = 32  # neighbours of which the largest is taken, to know how large the k 
 
 def _top_k(x: Any, *, axis: int, k: int) -> tuple[np.ndarray, np.ndarray]:
     rows = np.ascontiguousarray(np.moveaxis(np.asarray(x), axis, -1))
+    found = _in_blocks(lambda blocks: _top_k_rows(blocks[0], k), [rows])
+    back = [np.ascontiguousarray(np.moveaxis(part, -1, axis)) for part in found]
+    return back[0], back[1]
+
+
+def _top_k_rows(rows: np.ndarray, k: int) -> list[np.ndarray]:
     order = _few_largest(rows, k)
     order = _largest(rows, k) if order is None else order
-    values = np.take_along_axis(rows, order, axis=-1)
-    back = [np.ascontiguousarray(np.moveaxis(part, -1, axis)) for part in (values, order.astype(np.int32))]
-    return back[0], back[1]
+    return [np.take_along_axis(rows, order, axis=-1), order.astype(np.int32)]
 
 
 def _few_largest(rows: np.ndarray, k: int) -> np.ndarray | None:

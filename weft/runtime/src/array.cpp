@@ -435,14 +435,22 @@ Array* array_new_object() {
   return array;
 }
 
-Array* array_allocate(ShapedArray* aval) {
+PyObject* set_array_memory_error(ShapedArray* aval, const char* who, std::string what) {
+  Ref type = steal(aval_text(aval, true));
+  const char* text = type ? PyUnicode_AsUTF8(type.get()) : nullptr;
+  PyErr_Clear();
+  if (text != nullptr) what += std::string(", ") + text;
+  return set_memory_error(aval->nbytes, who, what.c_str());
+}
+
+Array* array_allocate(ShapedArray* aval, const char* who, const char* what) {
   if (aval->nbytes < 0) {
     PyErr_Format(PyExc_MemoryError, "[allocate] %R has more bytes than can be addressed", aval);
     return nullptr;
   }
   Buffer* buffer = buffer_allocate(aval->nbytes);
   if (buffer == nullptr) {
-    set_memory_error(aval->nbytes);
+    set_array_memory_error(aval, who, what);
     return nullptr;
   }
   return array_new(aval, buffer);
@@ -457,7 +465,7 @@ PyObject* set_deleted_error(const Array* array) {
 Array* array_from_numpy(PyObject* object, ShapedArray* aval) {
   auto* ndarray = reinterpret_cast<PyArrayObject*>(object);
   if (check_matches(ndarray, aval) < 0) return nullptr;
-  Owned<Array> array = Owned<Array>::steal(array_allocate(aval));
+  Owned<Array> array = Owned<Array>::steal(array_allocate(aval, "array", "a copy of host memory"));
   if (!array || copy_elements(ndarray, aval, array->buffer->data) < 0) return nullptr;
   return array.release();
 }

@@ -2,6 +2,8 @@
 // nothing that could refer back to it.
 #pragma once
 
+#include <string>
+
 #include "aval.h"
 #include "buffer.h"
 
@@ -45,8 +47,12 @@ inline Array* array_new(ShapedArray* aval, Buffer* buffer) {
   return array;
 }
 
-// Owned Array with uninitialised contents; MemoryError if the size is too large.
-Array* array_allocate(ShapedArray* aval);
+// Raises what set_memory_error does and returns nullptr: `who` found no memory for `what` (the copy of an argument,
+// result 0) of this type.
+PyObject* set_array_memory_error(ShapedArray* aval, const char* who, std::string what);
+
+// Owned Array with uninitialised contents; MemoryError, in which `who` makes `what`, if the size is too large.
+Array* array_allocate(ShapedArray* aval, const char* who, const char* what);
 
 // Sets RuntimeError("Array has been deleted with shape=float32[3].") and returns nullptr.
 PyObject* set_deleted_error(const Array* array);

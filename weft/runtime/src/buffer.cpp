@@ -523,7 +523,8 @@ std::string memory_error_text(int64_t nbytes, const char* who, const char* what)
                      : bytes_text(static_cast<double>(nbytes)) + " (" + std::to_string(nbytes) + " bytes)";
   return text + " requested, " + bytes_text(static_cast<double>(all.live_bytes.load())) + " in use, the limit is " +
          bytes_text(static_cast<double>(all.limit)) +
-         (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)");
+         (all.limit_is_users ? " (WEFT_MEMORY_LIMIT)" : " (this machine's memory; WEFT_MEMORY_LIMIT sets it)") +
+         "; drop arrays that are not needed any more (del, delete(), donate_argnums) or work on parts";
 }
 
 PyObject* set_memory_error_text(const char* text) {

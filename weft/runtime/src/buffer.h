@@ -55,7 +55,7 @@ void buffer_destroy(Buffer* buffer) noexcept;  // the last reference is gone; ca
 std::string memory_error_text(int64_t nbytes, const char* who, const char* what);
 
 // Raises the type given to set_memory_error_type (until then MemoryError) and returns nullptr. GIL held.
-PyObject* set_memory_error(int64_t nbytes, const char* who = "allocate", const char* what = "");
+PyObject* set_memory_error(int64_t nbytes, const char* who, const char* what);
 PyObject* set_memory_error_text(const char* text);
 
 inline Buffer* buffer_retain(Buffer* buffer) noexcept {

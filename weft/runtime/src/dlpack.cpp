@@ -187,7 +187,7 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   Buffer* buffer = array_ready_buffer(array);
   if (buffer == nullptr) return nullptr;
   if (!copies) return make_capsule(array->aval, buffer, versioned, false);
-  Owned<Array> fresh = Owned<Array>::steal(array_allocate(array->aval));
+  Owned<Array> fresh = Owned<Array>::steal(array_allocate(array->aval, "__dlpack__", "a copy"));
   if (!fresh) return nullptr;
   std::memcpy(fresh->buffer->data, buffer->data, array->aval->nbytes);
   return make_capsule(array->aval, fresh->buffer, versioned, true);
@@ -271,7 +271,7 @@ Array* array_of(Managed* managed, PyObject* copy, bool* taken) {
                  dense ? "aligned to 64 bytes" : "dense and row-major");
     return nullptr;
   }
-  Owned<Array> array = Owned<Array>::steal(array_allocate(aval.get()));
+  Owned<Array> array = Owned<Array>::steal(array_allocate(aval.get(), "from_dlpack", "a copy of the tensor"));
   if (!array) return nullptr;
   if (dense && aval->nbytes > 0) std::memcpy(array->buffer->data, data, aval->nbytes);
   else if (aval->size > 0) copy_strided(tensor, aval->itemsize, 0, data, array->buffer->data);

@@ -95,11 +95,9 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
 // MemoryError for output i: its number, its type.
 void set_output_error(const Plan& plan, size_t i) {
   const OutputPlan& output = plan.outputs[i];
-  Ref type = output.aval != nullptr ? steal(aval_text(output.aval, true)) : Ref();
-  const char* text = type ? PyUnicode_AsUTF8(type.get()) : nullptr;
-  PyErr_Clear();
-  std::string what = "result " + std::to_string(i) + (text != nullptr ? std::string(", ") + text : "");
-  set_memory_error(output.nbytes, plan.name.c_str(), what.c_str());
+  std::string what = "result " + std::to_string(i);
+  if (output.aval != nullptr) set_array_memory_error(output.aval, plan.name.c_str(), what);
+  else set_memory_error(output.nbytes, plan.name.c_str(), what.c_str());
 }
 
 // Makes the owned output buffers; 0, or -1 with MemoryError set.

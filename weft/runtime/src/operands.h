@@ -86,7 +86,7 @@ inline bool put_scalar(const Leaf& leaf, const ShapedArray* aval, ScalarBytes* o
 }
 
 // Owned buffer with the elements of a NumPy array or scalar in the program's dtype; nullptr: slow path, or error set.
-inline Buffer* copy_numpy(const Leaf& leaf, const ShapedArray* aval) {
+inline Buffer* copy_numpy(const Leaf& leaf, ShapedArray* aval, const char* program) {
   if (aval == nullptr || aval->type_number == kExtendedType) return nullptr;
   Ref array = leaf.kind == LeafKind::ndarray ? borrow(leaf.object) : steal(PyArray_FromScalar(leaf.object, nullptr));
   if (!array) return nullptr;
@@ -96,7 +96,7 @@ inline Buffer* copy_numpy(const Leaf& leaf, const ShapedArray* aval) {
     if (PyArray_DIM(source, d) != aval->extents[d]) return nullptr;
   Buffer* buffer = buffer_allocate(aval->nbytes);
   if (buffer == nullptr) {
-    set_memory_error(aval->nbytes);
+    set_array_memory_error(aval, program, "a copy of a NumPy argument");
     return nullptr;
   }
   if (PyArray_TYPE(source) == aval->type_number && PyArray_ISCARRAY_RO(source)) {
@@ -145,7 +145,7 @@ class Operands {
       const Leaf& leaf = leaves[entry->order[i - n_consts]];
       if (leaf.kind < LeafKind::ndarray) continue;
       signature.retain();
-      Buffer* buffer = copy_numpy(leaf, plan.in_avals.empty() ? nullptr : plan.in_avals[i]);
+      Buffer* buffer = copy_numpy(leaf, plan.in_avals.empty() ? nullptr : plan.in_avals[i], plan.name.c_str());
       if (buffer == nullptr) return PyErr_Occurred() ? -1 : 0;
       owned_.push_back(buffer);
       operands_[i] = {buffer->data, buffer};

@@ -2,9 +2,12 @@
 //
 //   sort_words(words, order): floats, signed or unsigned integers, by their bits.
 //   f32 [2, nan, -0., 0.]  ->  aside: nan, the signs of zeros  ->  words in order  ->  [-0., 0., 2, nan]
+//   sort_positions(packed, keys, shift): positions, in the low halves of words, by 32 bits of the keys there.
+//   take_rows(values, positions): the values at the positions.
 //
 // Numbers ascend, zeros and NaN keep their order among themselves, NaN is last. What a thread does depends on the
-// number of words alone.
+// number of words alone. An interrupt of the running task of the stream is seen every kBlock words; then what was
+// written is of no use, and KeyboardInterrupt is raised.
 #include "python.h"
 
 #include <algorithm>
@@ -15,15 +18,24 @@
 #include "module.h"
 #include "numpy_api.h"
 #include "pool.h"
+#include "stream.h"
 
 namespace weft {
 namespace {
 
 constexpr int64_t kShared = 1 << 16;  // words of one row from which threads share it
 constexpr int64_t kParts = 8;         // of a shared row
+constexpr int64_t kBlock = 1 << 16;   // words between looks for an interrupt
 constexpr double kWordNs = 1.5;       // of one pass
 
 enum class Order { kUnsigned, kSigned, kFloat };
+
+// body(i) for low <= i < high, unless the task with this number is interrupted.
+template <typename Body>
+void in_blocks(uint64_t number, int64_t low, int64_t high, Body body) {
+  for (int64_t i = low; i < high && !stream_cancelled(number);)
+    for (int64_t stop = std::min(high, i + kBlock); i < stop; ++i) body(i);
+}
 
 template <typename Word>
 struct Row {
@@ -37,6 +49,7 @@ struct Row {
   int64_t* counts;  // by part and digit, then where the next word of a part with a digit goes
   uint8_t* signs;   // of zeros, in their order
   int64_t n, parts;
+  uint64_t number;  // of the task
   int shift = 0;
 
   static int64_t parts_of(int64_t n, bool shared) { return shared && n >= kShared ? kParts : 1; }
@@ -44,8 +57,8 @@ struct Row {
     return parts_of(n, shared) * kDigits * int64_t(sizeof(int64_t)) + n * int64_t(sizeof(Word) + 1);
   }
 
-  Row(Word* words, int64_t n, bool shared, void* scratch)
-      : words(words), n(n), parts(parts_of(n, shared)) {
+  Row(Word* words, int64_t n, bool shared, uint64_t number, void* scratch)
+      : words(words), n(n), parts(parts_of(n, shared)), number(number) {
     counts = static_cast<int64_t*>(scratch);
     spare = reinterpret_cast<Word*>(counts + parts * kDigits);
     signs = reinterpret_cast<uint8_t*>(spare + n);
@@ -60,7 +73,7 @@ struct Row {
     for (int64_t part = low; part < high; ++part) {
       int64_t* counts = row.counts + part * kDigits;
       std::fill_n(counts, kDigits, 0);
-      for (int64_t i = row.begin(part), stop = row.end(part); i < stop; ++i) ++counts[row.digit(row.words[i])];
+      in_blocks(row.number, row.begin(part), row.end(part), [&](int64_t i) { ++counts[row.digit(row.words[i])]; });
     }
   }
 
@@ -68,8 +81,8 @@ struct Row {
     Row& row = *static_cast<Row*>(context);
     for (int64_t part = low; part < high; ++part) {
       int64_t* places = row.counts + part * kDigits;
-      for (int64_t i = row.begin(part), stop = row.end(part); i < stop; ++i)
-        row.spare[places[row.digit(row.words[i])]++] = row.words[i];
+      in_blocks(row.number, row.begin(part), row.end(part),
+                [&](int64_t i) { row.spare[places[row.digit(row.words[i])]++] = row.words[i]; });
     }
   }
 
@@ -89,18 +102,20 @@ struct Row {
     return true;
   }
 
-  // By the bits from `low` on.
-  void sort(int low) {
+  // By the bits from `low` on. False after an interrupt.
+  bool sort(int low) {
     Word* home = words;
-    for (shift = low; shift < kBits; shift += kDigitBits) {
+    for (shift = low; shift < kBits && !stream_cancelled(number); shift += kDigitBits) {
       in_parts(count);
-      if (!place()) continue;
+      if (stream_cancelled(number) || !place()) continue;  // counts cut short lead nowhere
       in_parts(move);
       std::swap(words, spare);
     }
-    if (words == home) return;
-    std::memcpy(home, words, size_t(n) * sizeof(Word));
-    std::swap(words, spare);
+    if (words != home) {
+      std::memcpy(home, words, size_t(n) * sizeof(Word));
+      std::swap(words, spare);
+    }
+    return !stream_cancelled(number);
   }
 
   static Word turned(Word bits) { return bits ^ (Word(-Word(bits >> (kBits - 1))) | kSign); }
@@ -127,7 +142,7 @@ struct Row {
       n += size <= infinity;
     }
     std::memcpy(words + n, spare, size_t(nans) * sizeof(Word));
-    sort(0);
+    if (!sort(0)) return;
     if (negative) {
       Word* zero = std::lower_bound(words, words + n, kSign);
       for (int64_t i = 0; i < zeros; ++i) zero[i] = signs[i] ? turned(kSign) : kSign;
@@ -142,16 +157,18 @@ struct Job {
   Order order;
   uint64_t infinity;
   int low;
+  uint64_t number = stream_running();
   std::atomic<bool> out_of_memory{false};
 
   template <typename Word>
   void run(int64_t row, bool shared) {
+    if (stream_cancelled(number)) return;
     void* scratch = thread_scratch(Row<Word>::scratch(n, shared));
     if (scratch == nullptr) {
       out_of_memory = true;
       return;
     }
-    Row<Word> words(reinterpret_cast<Word*>(data) + row * n, n, shared, scratch);
+    Row<Word> words(reinterpret_cast<Word*>(data) + row * n, n, shared, number, scratch);
     if (order == Order::kFloat) words.sort_floats(Word(infinity));
     else if (order == Order::kSigned) words.sort_integers();
     else words.sort(low);
@@ -172,6 +189,19 @@ struct Job {
     trim_thread_scratch();
   }
 };
+
+// Sorts what `job` says, of words of so many bytes; None, or nullptr with an error set.
+PyObject* sort_rows(Job& job, int bytes) {
+  Py_BEGIN_ALLOW_THREADS;
+  if (bytes == 1) job.run_all<uint8_t>();
+  else if (bytes == 2) job.run_all<uint16_t>();
+  else if (bytes == 4) job.run_all<uint32_t>();
+  else job.run_all<uint64_t>();
+  Py_END_ALLOW_THREADS;
+  if (job.out_of_memory) return PyErr_NoMemory();
+  if (stream_cancelled(job.number)) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
+  Py_RETURN_NONE;
+}
 
 PyObject* sort_words(PyObject*, PyObject* args) {
   PyObject* object;
@@ -195,20 +225,127 @@ PyObject* sort_words(PyObject*, PyObject* args) {
           name == "f" ? Order::kFloat : name == "i" ? Order::kSigned : Order::kUnsigned, infinity, low};
   if (PyArray_SIZE(array) == 0) Py_RETURN_NONE;
   job.rows = PyArray_SIZE(array) / job.n;
+  return sort_rows(job, bytes);
+}
+
+// Rows of positions and the array of the same shape that they belong to; false with TypeError set.
+bool are_rows(PyArrayObject* positions, PyArrayObject* values, char kind) {
+  bool known = PyArray_DESCR(positions)->kind == kind && PyArray_ITEMSIZE(positions) == 8 &&
+               PyArray_ISCARRAY_RO(positions) && PyArray_ISCARRAY_RO(values) && PyArray_NDIM(values) > 0 &&
+               PyArray_SAMESHAPE(positions, values);
+  if (!known) PyErr_SetString(PyExc_TypeError, "positions are 64-bit integers in C order, as many as values");
+  return known;
+}
+
+// For each element of rows of positions, what belongs to it: body(position, offset of the row, element).
+template <typename Body>
+struct Walk {
+  int64_t n;
+  uint64_t number;
+  Body body;
+
+  void run(int64_t total) {
+    double cost = double(total) * 2 * kWordNs;
+    if (pool_worth(cost)) pool_run(some, this, total, 1, cost);
+    else some(this, 0, total);
+  }
+  static void some(void* context, int64_t low, int64_t high) {
+    Walk& walk = *static_cast<Walk*>(context);
+    for (int64_t row = low / walk.n; row * walk.n < high; ++row)
+      in_blocks(walk.number, std::max(low, row * walk.n), std::min(high, (row + 1) * walk.n),
+                [&](int64_t i) { walk.body(row * walk.n, i); });
+  }
+};
+
+// body(base of the row, index) for all elements of rows of n; KeyboardInterrupt and false after an interrupt.
+template <typename Body>
+bool for_all(int64_t total, int64_t n, Body body) {
+  uint64_t number = stream_running();
   Py_BEGIN_ALLOW_THREADS;
-  if (bytes == 1) job.run_all<uint8_t>();
-  else if (bytes == 2) job.run_all<uint16_t>();
-  else if (bytes == 4) job.run_all<uint32_t>();
-  else job.run_all<uint64_t>();
+  Walk<Body>{n, number, body}.run(total);
   Py_END_ALLOW_THREADS;
-  if (job.out_of_memory) return PyErr_NoMemory();
-  Py_RETURN_NONE;
+  if (stream_cancelled(number)) PyErr_SetNone(PyExc_KeyboardInterrupt);
+  return !stream_cancelled(number);
+}
+
+template <typename Word>
+bool put_keys(PyArrayObject* packed, PyArrayObject* keys, int shift, int64_t n) {
+  auto* to = static_cast<uint64_t*>(PyArray_DATA(packed));
+  auto* from = static_cast<const Word*>(PyArray_DATA(keys));
+  return for_all(PyArray_SIZE(packed), n, [=](int64_t base, int64_t i) {
+    uint64_t position = to[i] & 0xffffffffu;
+    to[i] = uint64_t(from[base + int64_t(position)]) >> shift << 32 | position;
+  });
+}
+
+PyObject* sort_positions(PyObject*, PyObject* args) {
+  PyObject *packed_object, *keys_object;
+  int shift = 0;
+  if (!PyArg_ParseTuple(args, "O!O!|i:sort_positions", &PyArray_Type, &packed_object, &PyArray_Type, &keys_object,
+                        &shift))
+    return nullptr;
+  auto* packed = reinterpret_cast<PyArrayObject*>(packed_object);
+  auto* keys = reinterpret_cast<PyArrayObject*>(keys_object);
+  if (!are_rows(packed, keys, 'u')) return nullptr;
+  int bytes = int(PyArray_ITEMSIZE(keys));
+  if (!PyArray_ISWRITEABLE(packed) || PyArray_DESCR(keys)->kind != 'u' || shift < 0 || shift >= 8 * bytes) {
+    PyErr_SetString(PyExc_TypeError, "sort_positions() takes writable positions, unsigned keys and a shift within them");
+    return nullptr;
+  }
+  if (PyArray_SIZE(packed) == 0) Py_RETURN_NONE;
+  int64_t n = PyArray_DIM(packed, PyArray_NDIM(packed) - 1);
+  bool put = bytes == 1   ? put_keys<uint8_t>(packed, keys, shift, n)
+             : bytes == 2 ? put_keys<uint16_t>(packed, keys, shift, n)
+             : bytes == 4 ? put_keys<uint32_t>(packed, keys, shift, n)
+                          : put_keys<uint64_t>(packed, keys, shift, n);
+  if (!put) return nullptr;
+  Job job{static_cast<char*>(PyArray_DATA(packed)), PyArray_SIZE(packed) / n, n, Order::kUnsigned, 0, 32};
+  return sort_rows(job, 8);
+}
+
+template <typename Element>
+bool take(PyArrayObject* values, PyArrayObject* positions, PyObject* taken, int64_t n) {
+  auto* to = static_cast<Element*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(taken)));
+  auto* from = static_cast<const Element*>(PyArray_DATA(values));
+  auto* at = static_cast<const int64_t*>(PyArray_DATA(positions));
+  return for_all(PyArray_SIZE(values), n, [=](int64_t base, int64_t i) { to[i] = from[base + at[i]]; });
+}
+
+PyObject* take_rows(PyObject*, PyObject* args) {
+  PyObject *values_object, *positions_object;
+  if (!PyArg_ParseTuple(args, "O!O!:take_rows", &PyArray_Type, &values_object, &PyArray_Type, &positions_object))
+    return nullptr;
+  auto* values = reinterpret_cast<PyArrayObject*>(values_object);
+  auto* positions = reinterpret_cast<PyArrayObject*>(positions_object);
+  if (!are_rows(positions, values, 'i')) return nullptr;
+  struct Wide {
+    uint64_t halves[2];
+  };
+  int bytes = int(PyArray_ITEMSIZE(values));
+  if (bytes != 1 && bytes != 2 && bytes != 4 && bytes != 8 && bytes != 16) {
+    PyErr_SetString(PyExc_TypeError, "take_rows() takes elements of 1, 2, 4, 8 or 16 bytes");
+    return nullptr;
+  }
+  Ref taken = steal(PyArray_NewLikeArray(values, NPY_CORDER, nullptr, 0));
+  if (!taken || PyArray_SIZE(values) == 0) return taken.release();
+  int64_t n = PyArray_DIM(values, PyArray_NDIM(values) - 1);
+  bool done = bytes == 1   ? take<uint8_t>(values, positions, taken.get(), n)
+              : bytes == 2 ? take<uint16_t>(values, positions, taken.get(), n)
+              : bytes == 4 ? take<uint32_t>(values, positions, taken.get(), n)
+              : bytes == 8 ? take<uint64_t>(values, positions, taken.get(), n)
+                           : take<Wide>(values, positions, taken.get(), n);
+  return done ? taken.release() : nullptr;
 }
 
 PyMethodDef kMethods[] = {
     {"sort_words", sort_words, METH_VARARGS,
      "sort_words(words, order, infinity=0, low=0): sort the rows of an array of unsigned integers in place, as bits of "
      "unsigned ('u', stably by the bits from `low` on) or signed integers ('i') or of floats with this infinity ('f')."},
+    {"sort_positions", sort_positions, METH_VARARGS,
+     "sort_positions(packed, keys, shift=0): order the positions that rows of uint64 have in their low halves, stably by "
+     "32 bits of the key at each, those from `shift` on, which become the upper halves."},
+    {"take_rows", take_rows, METH_VARARGS,
+     "take_rows(values, positions) -> along the last axis, the values at int64 positions, which are not checked."},
     {},
 };
 

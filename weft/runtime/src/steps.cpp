@@ -345,13 +345,16 @@ class PythonStep final : public Step {
     if (frame.number != 0) stream_calls(true);
     bool ok = call(frame);
     if (frame.number != 0) stream_calls(false);
+    // A routine of our own that saw the interrupt has ended early, as a kernel does.
+    bool ended = !ok && stream_cancelled(frame.number) && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+    if (ended) PyErr_Clear();
     if (frame.suspended != nullptr) {
-      frame.suspended = ok ? PyEval_SaveThread() : nullptr;
+      frame.suspended = ok || ended ? PyEval_SaveThread() : nullptr;
     } else if (frame.on_stream) {
-      if (!ok) take_exception(frame);
+      if (!ok && !ended) take_exception(frame);
       PyGILState_Release(state);
     }
-    return ok ? Status::ok : Status::python_error;
+    return ok ? Status::ok : ended ? Status::cancelled : Status::python_error;
   }
   bool is_python() const override { return true; }
   int traverse(visitproc visit, void* arg) const override {

@@ -648,6 +648,8 @@ void fill_slots(Task* task, const Operand* operands, Buffer* const* outputs) {
 
 bool stream_cancelled(uint64_t number) { return number != 0 && number <= g_cancelled.load(std::memory_order_relaxed); }
 
+uint64_t stream_running() { return t_running == nullptr ? 0 : t_running->number; }
+
 const int32_t* stream_stop_word(uint64_t number) {
   return number == 0 ? &kNeverStop : reinterpret_cast<const int32_t*>(&g_stop);
 }
@@ -710,9 +712,16 @@ PyObject* set_async(PyObject*, PyObject* flag) {
 }
 PyObject* get_async(PyObject*, PyObject*) { return PyBool_FromLong(g_async.load()); }
 
+PyObject* check_interrupt(PyObject*, PyObject*) {
+  if (stream_cancelled(stream_running())) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
+  Py_RETURN_NONE;
+}
+
 PyMethodDef kMethods[] = {
     {"set_async", entry_point<set_async>, METH_O, "set_async(bool): whether programs over 20 us return before they have run."},
     {"get_async", get_async, METH_NOARGS, "Whether programs over 20 us return before they have run."},
+    {"check_interrupt", check_interrupt, METH_NOARGS,
+     "Raises KeyboardInterrupt if the program that this thread runs was interrupted."},
     kDrainMethod,
     kBarrierMethod,
     {nullptr, nullptr, 0, nullptr},

@@ -27,6 +27,9 @@ bool stream_event_over(const Event* event);
 // its outputs raise wherever they are used, and so do the outputs of tasks that read them.
 bool stream_cancelled(uint64_t number);
 
+// The number of the task that this thread runs, or 0.
+uint64_t stream_running();
+
 // What a kernel of the task with this number reads now and then: not 0 means that it is to return at once, leaving its
 // output as it is. 0: no task of the stream, never told to stop.
 const int32_t* stream_stop_word(uint64_t number);
