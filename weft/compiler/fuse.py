@@ -9,6 +9,7 @@ output of one of them, or merges them; otherwise it is stored. Finally siblings 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from weft.errors import InternalError
 from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
+from weft.loops.schedule import SHORT
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
@@ -287,12 +289,15 @@ class _Fusion:
         return isinstance(equation.primitive.kind, kinds.Elementwise) and all(self._origins(group, equation))
 
     def _origins(self, group: Group, equation: Any) -> tuple[bool, bool]:
-        """Whether a value is computed from reductions over other rows than a group's, and whether from gathers."""
+        """Whether a value is computed from reductions over other rows than a group's, and whether from gathers too.
+
+        Short rows lie across the lanes, which gathers would keep them from: these do not count.
+        """
         if group.tree not in ("lanes", "rows"):
             return False, False
         by_key = {axis.key: axis for axis in group.axes}
         own = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
-        stack, seen, others, gathers = [equation], {equation}, False, False
+        stack, seen, others, gathers, length = [equation], {equation}, False, False, 0
         while stack and len(seen) <= LOOK_BACK:
             for atom in stack.pop().invars:
                 maker = None if hasattr(atom, "val") else self.makers.get(atom)
@@ -302,12 +307,13 @@ class _Fusion:
                 if isinstance(kind, kinds.Reduction):
                     facts = groups.ReductionFacts(maker, self.dims)
                     others |= [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] != own
+                    length = max(length, math.prod([facts.shape[dim] for dim in facts.moving]))
                 elif isinstance(kind, kinds.Gather):
                     gathers = True
                 elif isinstance(kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
                     seen.add(maker)
                     stack.append(maker)
-        return others, gathers
+        return others, gathers and length > SHORT
 
     def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
         """Compute and store every output of an equation inside one of its users."""
