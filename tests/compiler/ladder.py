@@ -120,11 +120,6 @@ class _Machine:
         data, at = self._at(target)
         data[at : at + nbytes] = byte
 
-    def _blas(self, char: str, ta: bool, tb: bool, m: int, n: int, k: int, a: Any, lda: int, b: Any, ldb: int,
-              c: Any, ldc: int, batch: Sequence[tuple[int, ...]]) -> None:  # fmt: skip
-        left, right = (1, lda)[:: 1 if ta else -1], (1, ldb)[:: 1 if tb else -1]
-        self._gemm(char, char, m, n, k, a, *left, b, *right, c, ldc, batch)
-
     def _gemm(self, source: str, result: str, m: int, n: int, k: int, a: Any, a_row: int, a_k: int, b: Any, b_k: int,
               b_column: int, c: Any, c_row: int, batch: Sequence[tuple[int, ...]]) -> None:  # fmt: skip
         char = dtypes.bfloat16 if source == "E" else source

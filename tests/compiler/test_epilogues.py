@@ -99,6 +99,45 @@ def test_a_layer_is_one_instruction_without_temporaries(function: Callable[..., 
     assert program.plan.arena_bytes <= 256  # nothing of the size of the product
 
 
+def scaled_residual(x: Any, w: Any, b: Any) -> Any:
+    return b - (x @ w) * 0.5
+
+
+def conjugate(x: Any, w: Any, b: Any) -> Any:
+    return jnp.conj(x @ w) * b
+
+
+def magnitude(x: Any, w: Any, b: Any) -> Any:
+    return jnp.abs(x @ w + b)
+
+
+def both_parts(x: Any, w: Any, b: Any) -> Any:
+    y = x @ w
+    return jnp.real(y), jnp.imag(y)
+
+
+def power(x: Any, w: Any, b: Any) -> Any:
+    return jnp.sum(jnp.square(jnp.abs(x @ w)), axis=1)
+
+
+@pytest.mark.parametrize("function", [scaled_residual, conjugate, magnitude, both_parts, power])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_complex_products_carry_their_epilogues(
+    function: Callable[..., Any], size: tuple[int, int, int], dtype: str
+) -> None:
+    with weft.enable_x64(dtype == "complex128"):
+        parts = zip(operands(*size, np.float64), operands(*[n + 1 for n in size], np.float64), strict=True)
+        args = tuple((x + 1j * y[tuple(slice(n) for n in x.shape)]).astype(dtype) for x, y in parts)
+        expected = apart(function, args)
+        for threads in (1, 2):
+            with weft.threads(threads):
+                found = [np.asarray(v) for v in weft.tree.leaves(weft.jit(function)(*args))]
+            for left, right in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(left, right)
+        assert [type(entry) for entry in program_of(function, *args).plan.instructions] == [plan.Ridden]
+
+
 def test_a_product_that_is_read_twice_is_stored() -> None:
     def both(x: Any, w: Any) -> Any:
         y = x @ w

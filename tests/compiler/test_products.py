@@ -66,7 +66,54 @@ def test_bits_of_the_stated_sum(shape: tuple[int, int, int]) -> None:
         np.testing.assert_allclose(out, a.astype(np.float64) @ b.astype(np.float64), atol=2e-4 * np.sqrt(k))
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int32", "uint8", "int16", "int64", "bfloat16", "float16", "complex64"])
+def complex_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The complex program of docs/NUMERICS.md, in complex64."""
+    (m, k), n = a.shape, b.shape[1]
+    chains = LANES if m == 1 or n == 1 else 1
+    total = None
+    for start in range(0, k, BLOCK * chains):
+        sums = np.zeros((chains, m, n), np.complex64)
+        for chain in range(chains):
+            of = slice(start + chain, min(k, start + BLOCK * chains), chains)
+            rr, ii, ri, ir = (
+                one_chain(left[:, of], right[of])
+                for left, right in ((a.real, b.real), (a.imag, b.imag), (a.real, b.imag), (a.imag, b.real))
+            )
+            sums[chain].real, sums[chain].imag = rr - ii, ri + ir
+        while len(sums) > 1:
+            sums = sums[: len(sums) // 2] + sums[len(sums) // 2 :]
+        total = sums[0] if total is None else total + sums[0]
+    return np.zeros((m, n), np.complex64) if total is None else total
+
+
+def one_chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The product as one chain of fused multiply-adds."""
+    total = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for i in range(a.shape[1]):
+        total = (a[:, i, None].astype(np.float64) * b[None, i] + total).astype(np.float32)
+    return total
+
+
+@pytest.mark.parametrize(
+    "shape", [(1, 1, 70), (5, 7, 3), (15, 33, 64), (7, 16, 513), (1, 40, 600), (37, 1, 600), (50, 1, 8193),
+              (97, 101, 103), (300, 40, 30), (6, 5, 5000), (20, 300, 530)],
+)  # fmt: skip
+def test_complex_bits_of_the_stated_sum(shape: tuple[int, int, int]) -> None:
+    m, n, k = shape
+    rng = np.random.default_rng(m * n + k)
+    a, b = (few_bits(rng, s) + np.complex64(1j) * few_bits(rng, s) for s in ((m, k), (k, n)))
+    expected = complex_product(a, b)
+    for left, right, threads in itertools.product(("rows", "columns"), ("rows", "columns"), (1, 2)):
+        (x, x_axis), (y, y_axis) = laid_out(a, left), laid_out(b, right)
+        with weft.threads(threads):
+            out = np.asarray(lax.dot_general(x, y, (((x_axis,), (1 - y_axis,)), ((), ()))))
+            turned = np.asarray(lax.dot_general(y, x, (((1 - y_axis,), (x_axis,)), ((), ()))))
+        np.testing.assert_array_equal(out, expected)
+        np.testing.assert_array_equal(turned.T, expected)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int32", "uint8", "int16", "int64", "bfloat16", "float16", "complex64",
+                                   "complex128"])  # fmt: skip
 @pytest.mark.parametrize("shape", [(1, 9, 20), (9, 1, 20), (20, 35, 40), (15, 300, 530), (300, 15, 33), (2, 2, 9000)])
 def test_dtypes(shape: tuple[int, int, int], dtype: str) -> None:
     m, n, k = shape
@@ -74,6 +121,8 @@ def test_dtypes(shape: tuple[int, int, int], dtype: str) -> None:
     kind = np.dtype(dtypes.bfloat16) if dtype == "bfloat16" else np.dtype(dtype)
     whole = kind.kind in "iu"
     values = [rng.integers(-100, 100, s) if whole else rng.standard_normal(s) for s in ((m, k), (k, n))]
+    if kind.kind == "c":
+        values = [value + 1j * rng.standard_normal(value.shape) for value in values]
     with weft.enable_x64(True), np.errstate(over="ignore"):
         a, b = (np.asarray(v).astype(kind) for v in values)
         outs = []
@@ -156,8 +205,9 @@ SCRIPT = """
 import sys, numpy as np, weft.numpy as jnp
 rng = np.random.default_rng(7)
 for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300)]:
-    for dtype in ("float32", "int32", "float16"):
-        a, b = ((rng.standard_normal(s) * 9).astype(dtype) for s in ((m, k), (k, n)))
+    for dtype in ("float32", "int32", "float16", "complex64"):
+        parts = ((rng.standard_normal(s) * 9, rng.standard_normal(s)) for s in ((m, k), (k, n)))
+        a, b = ((x + 1j * y if dtype == "complex64" else x).astype(dtype) for x, y in parts)
         sys.stdout.buffer.write(np.asarray(jnp.matmul(a, b)).tobytes())
 """
 

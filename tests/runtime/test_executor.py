@@ -215,8 +215,6 @@ def product(dtype: str, ta: bool, tb: bool, a: np.ndarray, b: np.ndarray, shape:
     """The instruction that multiplies input 0, perhaps transposed, by input 1 into slot 2."""
     (m, n), k = shape, a.shape[0 if ta else 1]
     places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
-    if dtype in "FD":
-        return ("blas", dtype, ta, tb, m, n, k, places[0], a.shape[1], places[1], b.shape[1], places[2], n, ())
     left, right = (1, a.shape[1])[:: 1 if ta else -1], (1, b.shape[1])[:: 1 if tb else -1]
     return ("gemm", dtype, dtype, m, n, k, places[0], *left, places[1], *right, places[2], n, ())
 
@@ -428,10 +426,6 @@ BAD_PLANS: list[tuple[Any, ...]] = [
     one(("offset", -1, ((0, 0, "i", 3, 4),))),
     one(("offset", 0, ((0, 0, "i", 4, 4),)), ("copy", (1, 0, -1), (0, 0, 0), 4)),
     one(("python", len, ((0, 4, KIND),), ())),
-    one(("blas", "F", 0, 0, 1, 1, 3, (0, 0, -1), 3, (0, 0, -1), 2, (1, 0, -1), 2, ())),
-    one(("blas", "F", 0, 0, 1, 1, 1, (0, 0, -1), 1, (0, 0, -1), 1, (1, 0, -1), 1, ((3, 8, 8, 8),))),
-    one(("blas", "f", 0, 0, 2, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())),
-    one(("blas", "F", 0, 0, 2**40, 2, 2, (0, 0, -1), 2, (0, 0, -1), 2, (1, 0, -1), 2, ())),
     one(("gemm", "f", "f", 2, 2, 3, (0, 0, -1), 3, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, ())),
     one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), -1, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, ())),
     one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 1, ())),

@@ -156,25 +156,6 @@ def test_small_jobs_in_quick_succession() -> None:
         assert np.asarray(y)[::64].sum() == 16
 
 
-OVERSUBSCRIBED = """
-import ctypes, pathlib, scipy_openblas32
-import weft, weft.numpy as jnp
-
-x = jnp.ones((400, 400), "complex64")
-(path,) = pathlib.Path(scipy_openblas32.get_lib_dir()).glob("libscipy_openblas*.so")
-for n in (1, 2, 3):
-    with weft.threads(n):
-        assert abs(complex((x @ x)[3, 4]) - 400) < 1e-3
-        assert ctypes.CDLL(str(path)).scipy_openblas_get_num_threads() == 1
-print("done")
-"""
-
-
-def test_products_of_a_library_run_on_threads_of_the_pool_only() -> None:
-    """OpenBLAS computes complex products: every piece on one thread of our pool, whatever its own variables say."""
-    assert python(OVERSUBSCRIBED, OPENBLAS_NUM_THREADS="4") == "done"
-
-
 FORK = """
 import os, sys
 sys.path.insert(0, ".")

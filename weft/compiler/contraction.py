@@ -26,7 +26,6 @@ from weft.operations.contract import contraction_dtype
 
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
 SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}
-BLAS = "FD"  # complex products are OpenBLAS's
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,7 @@ def _has_kernels(step: Any) -> bool:
         return False
     if any(hasattr(v, "val") or not v.aval.size for v in equation.invars):
         return False
-    chars = contraction.kernels_of(equation)
-    return chars is not None and chars[1] not in contraction.BLAS
+    return contraction.kernels_of(equation) is not None
 
 
 def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any]) -> str | None:

@@ -154,8 +154,7 @@ class Program:
             nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
             flops += run.lowered.points * operations_per_point(run.lowered)
         for product in self.plan.products():
-            first = 3 if product[0] == "gemm" else 4
-            m, n, k, batch = *product[first : first + 3], product[-1]
+            m, n, k, batch = *product[3:6], product[-1]
             flops += 2.0 * m * n * k * math.prod([entry[0] for entry in batch])
         return {"flops": flops, "bytes accessed": moved, "optimal_seconds": nanoseconds * 1e-9}
 

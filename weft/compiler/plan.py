@@ -136,7 +136,7 @@ class Plan:
     def products(self) -> list[tuple[Any, ...]]:
         """The instructions that are matrix products."""
         entries = [entry.product if isinstance(entry, Ridden) else entry for entry in self.instructions]
-        return [entry for entry in entries if isinstance(entry, tuple) and entry[0] in ("gemm", "blas")]
+        return [entry for entry in entries if isinstance(entry, tuple) and entry[0] == "gemm"]
 
     def describe(self) -> str:
         counts = f"{self.n_inputs} inputs, {len(self.outputs)} outputs, {len(self.temps)} temporaries"
@@ -536,11 +536,6 @@ class Planner:
         )
         chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
         assert chars is not None, "simplify left a contraction of dtypes without kernels"
-        if chars[1] in contraction.BLAS:
-            return (
-                "blas", chars[1], left.transposed, right.transposed, m, n, k, self.place(lhs), left.leading,
-                self.place(rhs), right.leading, self.place(out), row, batch,
-            )  # fmt: skip
         return (
             "gemm", *chars, m, n, k, self.place(lhs), *left.strides, self.place(rhs), *right.strides,
             self.place(out), row, batch,

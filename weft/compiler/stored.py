@@ -219,7 +219,7 @@ class _Reader:
         """An instruction with the kernels and programs that its numbers stand for."""
         if name in ("kernel", "routine"):
             return name, self.kernels[fields[0]], *fields[1:]
-        if name in ("gemm", "blas") and type(fields[-1]) is tuple and fields[-1][:1] == ("kernel",):
+        if name == "gemm" and type(fields[-1]) is tuple and fields[-1][:1] == ("kernel",):
             return name, *fields[:-1], self._instruction(*fields[-1])
         if name == "loop":
             body, cond, *rest = fields

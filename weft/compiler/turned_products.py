@@ -67,8 +67,7 @@ def _lone_view(step: Step) -> Any:
 def _turned(step: Step, view: Any) -> Step | None:
     """The product as it writes the view's result, None if it cannot."""
     product, order = step.equation, contraction.permutation(view)
-    chars = contraction.kernels_of(product)
-    if order is None or chars is None or chars[1] in contraction.BLAS:
+    if order is None or contraction.kernels_of(product) is None:
         return None
     if any(hasattr(v, "val") or not v.aval.size for v in product.invars):
         return None

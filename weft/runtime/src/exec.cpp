@@ -420,7 +420,7 @@ int register_exec(PyObject* module) {
   if (ExecutableType == nullptr) return -1;
   if (PyModule_AddObjectRef(module, "Executable", reinterpret_cast<PyObject*>(ExecutableType)) < 0) return -1;
   if (register_kernel(module) < 0 || register_helpers(module) < 0 || register_pool(module) < 0) return -1;
-  return register_blas(module) < 0 ? -1 : register_stream(module);
+  return register_stream(module);
 }
 
 }  // namespace weft

@@ -536,6 +536,8 @@ class GemmStep final : public Step {
       if (first) std::memcpy(to, from, size_t(n * kernels->result_bytes));
       else if (result == 'f') add_all<float>(to, from, n);
       else if (result == 'd') add_all<double>(to, from, n);
+      else if (result == 'F') add_all<float>(to, from, 2 * n);
+      else if (result == 'D') add_all<double>(to, from, 2 * n);
       else if (kernels->result_bytes == 4) add_all<uint32_t>(to, from, n);
       else add_all<uint64_t>(to, from, n);
       to += c_row * kernels->result_bytes;
@@ -588,10 +590,10 @@ class GemmStep final : public Step {
     work.k = depth;
     work.add = add;
     // more rows at once: longer contiguous reads, which memory likes; fewer: sums in the first cache
-    work.tile = double(rows) * double(k) * kernels->source_bytes > kLargeVectorBytes ? 4096 : 4096 / kernels->source_bytes;
+    work.tile = double(rows) * double(k) * kernels->source_bytes > kLargeVectorBytes ? 4096 : 4096 / kernels->sum_bytes;
     work.scratch = nullptr;
     if (work.a_k != 1 || work.x_k != 1) {
-      const int64_t sums = kGemmLanes * (std::min(work.tile, rows) * kernels->source_bytes + 64);
+      const int64_t sums = kGemmLanes * (std::min(work.tile, rows) * kernels->sum_bytes + 128);
       work.scratch = static_cast<char*>(thread_scratch(std::max(sums, depth * kernels->source_bytes)));
       if (work.scratch == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
     }

@@ -1,4 +1,4 @@
-// The batch dimensions of a matrix product, whoever computes it: how they are read from a plan, walked and bounded.
+// The batch dimensions of a matrix product: how they are read from a plan, walked and bounded.
 #pragma once
 
 #include <cstdint>

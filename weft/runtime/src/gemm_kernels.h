@@ -41,7 +41,7 @@ struct GemmVector {
   char* y;
   int64_t y_row;
   int64_t rows, k;
-  char* scratch;  // kGemmLanes * (tile + 64 bytes) or kGemmVectorBlock elements
+  char* scratch;  // kGemmLanes * (tile sums + 128 bytes) or kGemmVectorBlock elements
   int64_t tile;   // rows whose partial sums are kept at once when a's columns are contiguous
   bool add;
 };
@@ -51,6 +51,7 @@ struct GemmKernels {
   int source_bytes;            // of an operand's element
   int packed_bytes;            // of a packed element
   int result_bytes;
+  int sum_bytes;  // of an element while its terms are added: complex ones are two
   int depth;  // elements along k that one packed step holds: 1, or 2 where products are added in pairs
   const GemmTileFunction* packed;  // [(rows - 1) * vectors + (vectors of the tile - 1)]
   const GemmTileFunction* strided;  // the same, or nullptr: operands must be packed

@@ -27,6 +27,11 @@ struct Half {
 struct Bfloat16 {
   uint16_t bits;
 };
+template <class R>
+struct Complex {
+  R real, imag;
+  Complex operator+(Complex other) const { return {real + other.real, imag + other.imag}; }
+};
 
 template <class A, class B>
 constexpr bool kSame = false;
@@ -49,10 +54,24 @@ struct Lanes {
   static constexpr int W = kVectorBytes / int(sizeof(T));
   typedef T V __attribute__((vector_size(kVectorBytes)));
   typedef T Unaligned __attribute__((vector_size(kVectorBytes), aligned(sizeof(T)), may_alias));
+  // Complex products are more than one real one: what vectors are multiplied by, and sums while they grow.
+  static constexpr int kParts = 1;
+  using Factor = V;
+  using Sum = V;
 
   static inline V load(const T* p) { return *reinterpret_cast<const Unaligned*>(p); }
   static inline void store(T* p, V v) { *reinterpret_cast<Unaligned*>(p) = v; }
-  static inline V splat(T x) { return splat_over(x, typename MakeIndices<W>::Type{}); }
+  static inline Factor splat(T x) { return splat_over(x, typename MakeIndices<W>::Type{}); }
+  static inline Factor factor(V x) { return x; }
+  static inline V total(Sum sum) { return sum; }
+  static inline Sum load_sum(const T* p) { return load(p); }
+  static inline void store_sum(T* p, Sum sum) { store(p, sum); }
+
+  // Lane j of the result is lane i[j] of a, or i[j] - W of b.
+  template <int... i>
+  static inline V shuffled(V a, V b, Indices<i...>) {
+    return __builtin_shufflevector(a, b, i...);
+  }
 
   // The first n lanes, the others zero; n from 1 to W.
   static inline V load(const T* p, int n) {
@@ -98,8 +117,13 @@ struct Lanes {
 
   // The first n lanes of v, the others of old: a masked-out product of zeros must not turn -0 into +0.
   static inline V keep(V v, V old, int n) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return V(_mm512_mask_mov_epi32(__m512i(old), __mmask16((1u << n) - 1), __m512i(v)));
+    else return V(_mm512_mask_mov_epi64(__m512i(old), __mmask8((1u << n) - 1), __m512i(v)));
+#else
     for (int i = 0; i < W; ++i) v[i] = i < n ? v[i] : old[i];
     return v;
+#endif
   }
 
   // n elements of another type, converted exactly (integers wrap), the other lanes zero.
@@ -117,9 +141,6 @@ struct Lanes {
       return widen_all(p);
     }
   }
-
-  // W vectors as the rows of a square, turned.
-  static inline void turn(V (&rows)[W]) { turn_from<W / 2>(rows, typename MakeIndices<W>::Type{}); }
 
  private:
   template <int... i>
@@ -156,20 +177,83 @@ struct Lanes {
     std::memcpy(&narrow, p, sizeof(narrow));
     return __builtin_convertvector(narrow, V);
   }
+};
 
-  template <int d, int... i>
-  static inline void turn_from(V (&rows)[W], Indices<i...> indices) {
-    if constexpr (d > 0) {
-      for (int r = 0; r < W; ++r) {
-        if (r & d) continue;
-        V low = rows[r], high = rows[r + d];
-        rows[r] = __builtin_shufflevector(low, high, ((i & d) ? W + i - d : i)...);
-        rows[r + d] = __builtin_shufflevector(low, high, ((i & d) ? W + i : i + d)...);
-      }
-      turn_from<d / 2>(rows, indices);
-    }
+// W lanes of complex numbers over R, their parts interleaved as in memory.
+//
+// A product's four sums of real products are kept apart, in two vectors: real parts of factors times whole elements, and
+// imaginary parts. So nothing is shuffled as they grow, and operands may be exchanged: the bits are the same.
+template <class R>
+struct ComplexLanes {
+  using T = Complex<R>;
+  using L = Lanes<R>;
+  using V = typename L::V;
+  static constexpr int W = L::W / 2, kParts = 2;
+  struct Factor {
+    V real, imag;
+  };
+  using Sum = Factor;  // what the factor's real and imaginary parts have added up to
+
+  static inline V load(const T* p) { return L::load(&p->real); }
+  static inline V load(const T* p, int n) { return L::load(&p->real, 2 * n); }
+  static inline void store(T* p, V v) { L::store(&p->real, v); }
+  static inline void store(T* p, V v, int n) { L::store(&p->real, v, 2 * n); }
+  static inline V widen(const T* p, int n) { return n == W ? load(p) : load(p, n); }
+  static inline V add(V a, V b) { return a + b; }
+  static inline Factor splat(T x) { return {L::splat(x.real), L::splat(x.imag)}; }
+  static inline Factor factor(V x) { return parts(x, typename MakeIndices<2 * W>::Type{}); }
+  static inline Sum fma(Factor x, V v, Sum sum) { return {L::fma(x.real, v, sum.real), L::fma(x.imag, v, sum.imag)}; }
+  static inline Sum keep(Sum sum, Sum old, int n) {
+    return {L::keep(sum.real, old.real, 2 * n), L::keep(sum.imag, old.imag, 2 * n)};
+  }
+  static inline V total(Sum sum) { return total_over(sum, typename MakeIndices<2 * W>::Type{}); }
+  static inline Sum load_sum(const T* p) { return {load(p), load(p + W)}; }
+  static inline void store_sum(T* p, Sum sum) {
+    store(p, sum.real);
+    store(p + W, sum.imag);
+  }
+
+  template <int... i>
+  static inline V shuffled(V a, V b, Indices<i...> indices) {
+    return shuffled_over(a, b, indices, typename MakeIndices<2 * W>::Type{});
+  }
+
+ private:
+  template <int... j>
+  static inline Factor parts(V x, Indices<j...>) {
+    return {__builtin_shufflevector(x, x, (j & ~1)...), __builtin_shufflevector(x, x, (j | 1)...)};
+  }
+  template <int... j>
+  static inline V total_over(Sum sum, Indices<j...>) {
+    const V crossed = __builtin_shufflevector(sum.imag, sum.imag, (j ^ 1)...);
+    return __builtin_shufflevector(sum.real - crossed, sum.real + crossed, (j & 1 ? 2 * W + j : j)...);
+  }
+  template <int... i, int... j>
+  static inline V shuffled_over(V a, V b, Indices<i...>, Indices<j...>) {
+    constexpr int lanes[] = {i...};
+    return __builtin_shufflevector(a, b, (2 * lanes[j / 2] + j % 2)...);
   }
 };
+
+template <class E, int d, int... i>
+inline void turn_from(typename E::V (&rows)[E::W], Indices<i...> indices) {
+  constexpr int W = E::W;
+  if constexpr (d > 0) {
+    for (int r = 0; r < W; ++r) {
+      if (r & d) continue;
+      const typename E::V low = rows[r], high = rows[r + d];
+      rows[r] = E::shuffled(low, high, Indices<((i & d) ? W + i - d : i)...>{});
+      rows[r + d] = E::shuffled(low, high, Indices<((i & d) ? W + i : i + d)...>{});
+    }
+    turn_from<E, d / 2>(rows, indices);
+  }
+}
+
+// W vectors as the rows of a square, turned.
+template <class E>
+inline void turn(typename E::V (&rows)[E::W]) {
+  turn_from<E, E::W / 2>(rows, typename MakeIndices<E::W>::Type{});
+}
 
 }  // namespace
 }  // namespace weft

@@ -14,6 +14,8 @@ constexpr int kHeight = 6, kVectors = 2;  // 12 of 16
 #else
 constexpr int kHeight = 8, kVectors = 2;  // 16 of 32, four lanes
 #endif
+template <class E>
+constexpr int kTileHeight = kHeight / E::kParts;
 constexpr int kAhead = 16;  // steps of k by which packed columns are prefetched: 3 to 8 % of large products
 
 constexpr int kRowVectors = 8;  // of a row that are fetched together
@@ -23,7 +25,7 @@ constexpr int kRowsAhead = 24;  // of an operand that is packed: its rows lie in
 enum class Mode { packed, strided, storing };
 
 template <class E, int height, int vectors, Mode mode, bool masked>
-inline void accumulate(const GemmTile& tile, typename E::V (&sums)[height][vectors]) {
+inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vectors]) {
   using T = typename E::T;
   const T* a = reinterpret_cast<const T*>(tile.a);
   const T* b = reinterpret_cast<const T*>(tile.b);
@@ -44,7 +46,7 @@ inline void accumulate(const GemmTile& tile, typename E::V (&sums)[height][vecto
     }
 #pragma GCC unroll 16
     for (int r = 0; r < height; ++r) {
-      typename E::V x = E::splat(a[r * a_row]);
+      const typename E::Factor x = E::splat(a[r * a_row]);
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sums[r][v] = E::fma(x, columns[v], sums[r][v]);
     }
@@ -67,7 +69,7 @@ void multiply_tile(const GemmTile& tile) {
 #pragma GCC unroll 16
   for (int r = 0; r < height; ++r)
     for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + r * c_row + v * E::W, 1);
-  typename E::V sums[height][vectors] = {};
+  typename E::Sum sums[height][vectors] = {};
   if (last == E::W || tile.b_padded) accumulate<E, height, vectors, mode, false>(tile, sums);
   else accumulate<E, height, vectors, mode, true>(tile, sums);
 #pragma GCC unroll 16
@@ -75,7 +77,7 @@ void multiply_tile(const GemmTile& tile) {
     T* row = c + r * c_row;
 #pragma GCC unroll 4
     for (int v = 0; v < vectors; ++v) {
-      typename E::V sum = sums[r][v];
+      typename E::V sum = E::total(sums[r][v]);
       if (v < vectors - 1 || last == E::W) {
         if (tile.add) sum = E::add(E::load(row + v * E::W), sum);
         E::store(row + v * E::W, sum);
@@ -98,7 +100,7 @@ struct Tiles {
   static constexpr const GemmTileFunction* table(Indices<i...>) {
     return Table<i...>::functions;
   }
-  static constexpr const GemmTileFunction* all() { return table(typename MakeIndices<kHeight * kVectors>::Type{}); }
+  static constexpr const GemmTileFunction* all() { return table(typename MakeIndices<kTileHeight<E> * kVectors>::Type{}); }
 };
 
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -135,7 +137,7 @@ void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int
             if (r < n) rows[r] = E::widen(from + (x + r) * x_stride + step, steps);
           }
         }
-        E::turn(rows);
+        turn<E>(rows);
         for (int r = 0; r < steps; ++r) {
           if (stored == W) E::store(out + (step + r) * padded + x, rows[r]);
           else E::store(out + (step + r) * padded + x, rows[r], stored);
@@ -148,7 +150,7 @@ void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int
     for (int64_t x = 0; x < padded; ++x) {
       typename E::V v{};
       if (x < width) v = E::widen(from + step * k_stride + x * x_stride, 1);
-      out[step * padded + x] = v[0];
+      E::store(out + step * padded + x, v, 1);
     }
 }
 
@@ -156,35 +158,11 @@ void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int
 template <class E>
 constexpr int kFolds = kGemmLanes / E::W;
 
-template <class E, int d, int... i>
-inline typename E::V shift_lanes(typename E::V v, Indices<i...>) {
-  return __builtin_shufflevector(v, v, ((i + d) % E::W)...);
-}
-template <class E, int d>
-inline typename E::V fold_lanes(typename E::V v) {
-  if constexpr (d == 0) return v;
-  else return fold_lanes<E, d / 2>(v + shift_lanes<E, d>(v, typename MakeIndices<E::W>::Type{}));
-}
-
-// Lane l of 16 takes lane l + 8, then l + 4, ...
-template <class E>
-inline typename E::T fold(typename E::V (&sums)[kFolds<E>]) {
-  for (int width = kFolds<E> / 2; width > 0; width /= 2)
-    for (int v = 0; v < width; ++v) sums[v] = sums[v] + sums[v + width];
-  return fold_lanes<E, E::W / 2>(sums[0])[0];
-}
-
-// Whether the partial sums of as many rows as a vector has lanes fit into registers, so that they are folded together.
-template <class E>
-constexpr bool kFoldsTogether = kVectorBytes == 64 && kFolds<E> <= 2;
-constexpr int64_t kFoldedDepth = 256;  // of longer rows the fold is a small part, and many are too many streams
-
-// The same of two vectors that hold a row in every g lanes, which become one that holds a row in every g / 2.
+// Of two vectors that hold a row in every g lanes: one that holds a row in every g / 2, lane l added to lane l + g / 2.
 template <class E, int g, int... i>
 inline typename E::V fold_pair(typename E::V a, typename E::V b, Indices<i...>) {
   constexpr int h = g / 2;
-  return __builtin_shufflevector(a, b, (i / h * g + i % h)...) +
-         __builtin_shufflevector(a, b, (i / h * g + h + i % h)...);
+  return E::shuffled(a, b, Indices<(i / h * g + i % h)...>{}) + E::shuffled(a, b, Indices<(i / h * g + h + i % h)...>{});
 }
 
 // Lane r of the result is the fold of rows[r].
@@ -200,17 +178,22 @@ inline typename E::V fold_together(typename E::V (&rows)[E::W]) {
   }
 }
 
+// Whether the partial sums of as many rows as a vector has lanes fit into registers.
+template <class E>
+constexpr bool kFoldsWhole = kVectorBytes == 64 && kFolds<E> * E::kParts <= 2;
+constexpr int64_t kFoldedDepth = 256;  // of longer rows the fold is a small part, and many are too many streams
+
 // `count` rows that are contiguous along k, as x is.
 template <class E, int count>
 inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
   using T = typename E::T;
   const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
   T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
-  typename E::V sums[count][kFolds<E>] = {};
+  typename E::Sum sums[count][kFolds<E>] = {};
   int64_t k = 0;
   for (; k + kGemmLanes <= work.k; k += kGemmLanes)
     for (int v = 0; v < kFolds<E>; ++v) {
-      const typename E::V factor = E::load(x + k + v * E::W);
+      const typename E::Factor factor = E::factor(E::load(x + k + v * E::W));
       const T* from = a + k + v * E::W;
 #pragma GCC unroll 16
       for (int r = 0; r < count; ++r) {
@@ -220,22 +203,24 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
     }
   for (int v = 0; v < kFolds<E> && k + v * E::W < work.k; ++v) {
     const int n = int(least(E::W, work.k - k - v * E::W));
-    const typename E::V factor = E::load(x + k + v * E::W, n);
+    const typename E::Factor factor = E::factor(E::load(x + k + v * E::W, n));
     for (int r = 0; r < count; ++r)
       sums[r][v] = E::keep(E::fma(factor, E::load(a + r * work.a_row + k + v * E::W, n), sums[r][v]), sums[r][v], n);
   }
-  if constexpr (kFoldsTogether<E> && count == E::W) {
-    typename E::V whole[E::W];
-    for (int r = 0; r < count; ++r) whole[r] = kFolds<E> == 2 ? sums[r][0] + sums[r][kFolds<E> - 1] : sums[r][0];
-    const typename E::V total = fold_together<E, E::W>(whole);
-    if (work.y_row == 1) return E::store(y, work.add ? E::load(y) + total : total);
-    for (int r = 0; r < count; ++r) y[r * work.y_row] = work.add ? y[r * work.y_row] + total[r] : total[r];
-    return;
+  typename E::V rows[E::W];  // all of them, again and again
+#pragma GCC unroll 16
+  for (int r = 0; r < E::W; ++r) {
+    typename E::V totals[kFolds<E>];
+    for (int v = 0; v < kFolds<E>; ++v) totals[v] = E::total(sums[r % count][v]);
+    for (int width = kFolds<E> / 2; width > 0; width /= 2)
+      for (int v = 0; v < width; ++v) totals[v] = totals[v] + totals[v + width];
+    rows[r] = totals[0];
   }
-  for (int r = 0; r < count; ++r) {
-    T sum = fold<E>(sums[r]);
-    y[r * work.y_row] = work.add ? y[r * work.y_row] + sum : sum;
-  }
+  const typename E::V total = fold_together<E, E::W>(rows);
+  if (work.y_row == 1) return E::store(y, work.add ? E::load(y, count) + total : total, count);
+  T each[E::W];
+  E::store(each, total);
+  for (int r = 0; r < count; ++r) y[r * work.y_row] = work.add ? y[r * work.y_row] + each[r] : each[r];
 }
 
 // sums[i] += a column of `from` times x, for `count` columns kGemmLanes apart: the next terms of one partial sum.
@@ -243,20 +228,20 @@ template <class E, int count>
 inline void add_columns(typename E::T* sums, const typename E::T* from, int64_t step, const typename E::T* x,
                         int64_t x_step, int64_t rows) {
   constexpr int W = E::W;
-  typename E::V factors[count];
+  typename E::Factor factors[count];
 #pragma GCC unroll 8
   for (int j = 0; j < count; ++j) factors[j] = E::splat(x[j * x_step]);
   int64_t i = 0;
   for (; i + W <= rows; i += W) {
-    typename E::V sum = E::load(sums + i);
+    typename E::Sum sum = E::load_sum(sums + E::kParts * i);
 #pragma GCC unroll 8
     for (int j = 0; j < count; ++j) sum = E::fma(factors[j], E::load(from + j * step + i), sum);
-    E::store(sums + i, sum);
+    E::store_sum(sums + E::kParts * i, sum);
   }
   if (i < rows) {
-    typename E::V sum = E::load(sums + i);
+    typename E::Sum sum = E::load_sum(sums + E::kParts * i);
     for (int j = 0; j < count; ++j) sum = E::fma(factors[j], E::load(from + j * step + i, int(rows - i)), sum);
-    E::store(sums + i, sum);
+    E::store_sum(sums + E::kParts * i, sum);
   }
 }
 
@@ -266,7 +251,7 @@ inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
   using T = typename E::T;
   constexpr int W = E::W;
   T* sums = reinterpret_cast<T*>(work.scratch);
-  const int64_t pitch = (rows + W - 1) / W * W, step = kGemmLanes * work.a_k, x_step = kGemmLanes * work.x_k;
+  const int64_t padded = (rows + W - 1) / W * W, pitch = E::kParts * padded, step = kGemmLanes * work.a_k, x_step = kGemmLanes * work.x_k;
   const T* a = reinterpret_cast<const T*>(work.a) + row;
   const T* x = reinterpret_cast<const T*>(work.x);
   T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
@@ -284,16 +269,21 @@ inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
     }
     k += whole >= 8 ? 8 * kGemmLanes : whole >= 4 ? 4 * kGemmLanes : whole >= 2 ? 2 * kGemmLanes : lanes;
   }
-  for (int width = kGemmLanes / 2; width > 0; width /= 2)
-    for (int64_t i = 0; i < width * pitch; i += W)
-      E::store(sums + i, E::load(sums + i) + E::load(sums + width * pitch + i));
+  const auto total = [](const T* from) { return E::total(E::load_sum(from)); };
+  for (T* into = sums; into < sums + kGemmLanes / 2 * pitch; into += pitch)
+    for (int64_t i = 0; i < padded; i += W)
+      E::store(into + i, total(into + E::kParts * i) + total(into + kGemmLanes / 2 * pitch + E::kParts * i));
+  for (int width = kGemmLanes / 4; width > 0; width /= 2)
+    for (T* into = sums; into < sums + width * pitch; into += pitch)
+      for (int64_t i = 0; i < padded; i += W) E::store(into + i, E::load(into + i) + E::load(into + width * pitch + i));
   for (int64_t i = 0; i < rows; ++i) y[i * work.y_row] = work.add ? y[i * work.y_row] + sums[i] : sums[i];
 }
 
 template <class E>
 void multiply_vector(const GemmVector& work) {
   using T = typename E::T;
-  constexpr int kRows = kVectorBytes == 32 ? (kFolds<E> > 2 ? 2 : 4) : (kFolds<E> > 4 ? 2 : kFolds<E> > 2 ? 4 : 8);
+  constexpr int kSums = E::kParts * kFolds<E>, kRegisters = kVectorBytes == 32 ? 8 : 16;  // that sums of rows may take
+  constexpr int kRows = kSums == 1 ? 8 : kSums < kRegisters ? kRegisters / kSums : 1;
   if (work.a_k != 1) {
     for (int64_t row = 0; row < work.rows; row += work.tile)
       vector_columns<E>(work, row, least(work.tile, work.rows - row));
@@ -306,7 +296,7 @@ void multiply_vector(const GemmVector& work) {
     x = copy;
   }
   int64_t row = 0;
-  if constexpr (kFoldsTogether<E>)
+  if constexpr (kFoldsWhole<E>)
     if (work.k <= kFoldedDepth)
       for (; row + E::W <= work.rows; row += E::W) vector_rows<E, E::W>(work, x, row);
   for (; row + kRows <= work.rows; row += kRows) vector_rows<E, kRows>(work, x, row);
@@ -324,21 +314,22 @@ constexpr auto vector_of() -> void (*)(const GemmVector&) {
   else return nullptr;
 }
 
-// The table for elements S that are multiplied as T.
-template <class T, class S>
+// The table for elements S that are multiplied as lanes of E.
+template <class E, class S>
 const GemmKernels* kernels_of(double flops_per_ns) {
-  using E = Lanes<T>;
-  constexpr bool same = sizeof(S) == sizeof(T), real = same && (kSame<T, float> || kSame<T, double>);
-  static const GemmKernels kernels = {kHeight,
+  using T = typename E::T;
+  constexpr bool same = sizeof(S) == sizeof(T), floats = same && !kSame<T, uint32_t> && !kSame<T, uint64_t>;
+  static const GemmKernels kernels = {kTileHeight<E>,
                                       kVectors,
                                       E::W,
                                       int(sizeof(S)),
                                       int(sizeof(T)),
                                       int(sizeof(T)),
+                                      int(sizeof(T)) * E::kParts,
                                       1,
                                       tiles_of<E, Mode::packed, true>(),
-                                      tiles_of<E, Mode::strided, real>(),
-                                      tiles_of<E, Mode::storing, real>(),
+                                      tiles_of<E, Mode::strided, floats>(),
+                                      tiles_of<E, Mode::storing, floats>(),
                                       pack<E, S>,
                                       vector_of<E, same>(),
                                       flops_per_ns};
@@ -350,19 +341,21 @@ inline const GemmKernels* kernels_for(char source, char result) {
   const double peak = kVectorBytes == 64 ? 115 : kVectorBytes == 32 ? 58 : 29;
   switch (result) {
     case 'f':
-      if (source == 'f') return kernels_of<float, float>(peak);
-      if (source == 'e') return kernels_of<float, Half>(peak);
-      return source == 'E' ? kernels_of<float, Bfloat16>(peak) : nullptr;
-    case 'd': return source == 'd' ? kernels_of<double, double>(peak / 2) : nullptr;
+      if (source == 'f') return kernels_of<Lanes<float>, float>(peak);
+      if (source == 'e') return kernels_of<Lanes<float>, Half>(peak);
+      return source == 'E' ? kernels_of<Lanes<float>, Bfloat16>(peak) : nullptr;
+    case 'd': return source == 'd' ? kernels_of<Lanes<double>, double>(peak / 2) : nullptr;
+    case 'F': return source == 'F' ? kernels_of<ComplexLanes<float>, Complex<float>>(peak / 4) : nullptr;
+    case 'D': return source == 'D' ? kernels_of<ComplexLanes<double>, Complex<double>>(peak / 8) : nullptr;
     case 'i':
     case 'I':
-      if (source == 'i' || source == 'I') return kernels_of<uint32_t, uint32_t>(peak / 1.3);
-      if (source == 'h') return kernels_of<uint32_t, int16_t>(peak / 1.3);
-      if (source == 'H') return kernels_of<uint32_t, uint16_t>(peak / 1.3);
-      if (source == 'b') return kernels_of<uint32_t, int8_t>(peak / 1.3);
-      return source == 'B' || source == '?' ? kernels_of<uint32_t, uint8_t>(peak / 1.3) : nullptr;
+      if (source == 'i' || source == 'I') return kernels_of<Lanes<uint32_t>, uint32_t>(peak / 1.3);
+      if (source == 'h') return kernels_of<Lanes<uint32_t>, int16_t>(peak / 1.3);
+      if (source == 'H') return kernels_of<Lanes<uint32_t>, uint16_t>(peak / 1.3);
+      if (source == 'b') return kernels_of<Lanes<uint32_t>, int8_t>(peak / 1.3);
+      return source == 'B' || source == '?' ? kernels_of<Lanes<uint32_t>, uint8_t>(peak / 1.3) : nullptr;
     case 'l':
-    case 'L': return source == 'l' || source == 'L' ? kernels_of<uint64_t, uint64_t>(peak / 8) : nullptr;
+    case 'L': return source == 'l' || source == 'L' ? kernels_of<Lanes<uint64_t>, uint64_t>(peak / 8) : nullptr;
     default: return nullptr;
   }
 }

@@ -52,7 +52,7 @@ void pack_pairs(const char* source, int64_t k_stride, int64_t x_stride, int64_t 
         E::V rows[W];
         for (int r = 0; r < W; ++r)
           rows[r] = x + r < width ? following(from + (x + r) * x_stride + 2 * step, k - 2 * step) : E::V{};
-        E::turn(rows);
+        turn<E>(rows);
         for (int r = 0; r < least(W, steps - step); ++r)
           E::store(out + (step + r) * padded + x, rows[r], int(least(W, padded - x)));
       }
@@ -69,7 +69,7 @@ void pack_pairs(const char* source, int64_t k_stride, int64_t x_stride, int64_t 
 }  // namespace
 
 const GemmKernels* gemm_kernels_v4_bfloat16() {
-  static const GemmKernels kernels = {kHeight, kVectors, Pairs::W, 2, 4, 4, 2, tiles_of<Pairs, Mode::packed, true>(),
+  static const GemmKernels kernels = {kHeight, kVectors, Pairs::W, 2, 4, 4, 4, 2, tiles_of<Pairs, Mode::packed, true>(),
                                       nullptr, nullptr, pack_pairs, nullptr, 230};
   return &kernels;
 }

@@ -84,7 +84,6 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
   if (std::strcmp(name, "kernel") == 0) return make_kernel_step(fields.get(), places);
   if (std::strcmp(name, "offset") == 0) return make_offset_step(fields.get(), places);
   if (std::strcmp(name, "gemm") == 0) return make_gemm_step(fields.get(), places);
-  if (std::strcmp(name, "blas") == 0) return make_blas_step(fields.get(), places);
   if (std::strcmp(name, "copy") == 0) return make_copy_step(fields.get(), places);
   if (std::strcmp(name, "copyrows") == 0) return make_copy_rows_step(fields.get(), places);
   if (std::strcmp(name, "fill") == 0) return make_fill_step(fields.get(), places);

@@ -122,8 +122,5 @@ std::unique_ptr<Step> make_loop_step(PyObject* fields, const PlaceReader& places
 std::unique_ptr<Step> make_branch_step(PyObject* fields, const PlaceReader& places);
 std::unique_ptr<Step> make_routine_step(PyObject* fields, const PlaceReader& places);
 std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_blas_step(PyObject* fields, const PlaceReader& places);
-
-int register_blas(PyObject* module);  // set_blas_loader
 
 }  // namespace weft
