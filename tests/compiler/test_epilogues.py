@@ -209,6 +209,46 @@ def test_batches(batch: tuple[int, ...]) -> None:
     assert len(program_of(scores, q, k).plan.instructions) == 1
 
 
+@pytest.mark.parametrize("shape", [(1, 2, 30, 30, 16), (2, 5, 30, 33, 16), (40, 1, 7, 5, 8), (2, 2, 300, 260, 40)])
+def test_masked_scores_are_softmax_on_whole_products(shape: tuple[int, ...]) -> None:
+    b, h, s, t, d = shape
+    rng = np.random.default_rng(3)
+    q, k = (rng.standard_normal((b, n, h, d)).astype(np.float32) for n in (s, t))
+    mask = np.tril(np.ones((s, t), bool))
+
+    def weights(q: Any, k: Any) -> Any:
+        return weft.nn.softmax(jnp.where(mask, jnp.einsum("bqhd,bkhd->bhqk", q, k), -1e9), axis=-1)
+
+    scores = jnp.asarray(np.asarray(jnp.einsum("bqhd,bkhd->bhqk", q, k)))
+    expected = np.asarray(weft.nn.softmax(jnp.where(mask, scores, -1e9), axis=-1))
+    for threads in (1, 2):
+        with weft.threads(threads):
+            np.testing.assert_array_equal(np.asarray(weft.jit(weights)(q, k)), expected)
+    (entry,) = program_of(weights, q, k).plan.instructions
+    assert (type(entry), entry.form) == (plan.Ridden, "products" if b * h > 1 else "rows")
+
+
+def test_attention_s_gradient_has_its_softmax_on_products() -> None:
+    rng = np.random.default_rng(4)
+    q, k, v = (jnp.asarray(rng.standard_normal((2, 40, 3, 16)), np.float32) for _ in range(3))
+    mask = np.tril(np.ones((40, 40), bool))
+
+    def loss(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.where(mask, jnp.einsum("bqhd,bkhd->bhqk", q, k) * 0.25, -1e9)
+        return jnp.mean(jnp.einsum("bhqk,bkhd->bqhd", weft.nn.softmax(scores, axis=-1), v) ** 2)
+
+    gradient = weft.value_and_grad(loss, argnums=(0, 1, 2))
+    program = program_of(gradient, q, k, v)
+    assert [entry.form for entry in program.plan.instructions if isinstance(entry, plan.Ridden)] == ["products"] * 2
+    assert len(program.plan.runs()) == 3  # the third is the loss and its derivative
+    for threads in (1, 2):
+        with weft.threads(threads):
+            value, found = weft.jit(gradient)(q, k, v)
+        np.testing.assert_array_equal(value, loss(q, k, v))
+        for one, other in zip(found, gradient(q, k, v)[1], strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
 def test_half_precisions_are_rounded_on_the_tile() -> None:
     x, w, b = (jnp.asarray(v).astype(jnp.bfloat16) for v in operands(40, 50, 60))
     program = program_of(lambda x, w: x @ w, x, w)

@@ -3,7 +3,8 @@
     dot_general x w -> c;  kernel c b -> y        one instruction: every task of the product runs the kernel on its part
 
 A kernel rides on a product if it is the only reader of the result and walks it in memory's order. Its bits are those
-it has by itself. Forms: ``flat`` (one loop over all elements), ``grid`` (rows by columns), ``rows`` (whole rows).
+it has by itself. Forms: ``flat`` (one loop over all elements), ``grid`` (rows by columns), ``rows`` (whole rows),
+``products`` (whole products of a batch: a mask of the scores of all heads).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def _has_kernels(step: Any) -> bool:
 
 
 def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any]) -> str | None:
-    """How a kernel walks the result of a product: ``flat``, ``grid``, ``rows``, or None if it cannot ride on it."""
+    """How a kernel walks the result of a product (the forms above), or None if it cannot ride on it."""
     bindings = [b for b in low.operands if b.role == "in" and base(b.variable) is variable]
     if len(bindings) != 1 or low.outer or low.nest.split or bindings[0].starts is not None or bindings[0].offset:
         return None
@@ -71,7 +72,11 @@ def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any])
     parallel = all(dim.role == "parallel" for dim in dims)
     if len(dims) == 1:
         return "flat" if low.nest.vector == 0 and strides == (1,) and extents[0] == rows * columns else None
-    if extents[0] != rows or strides[0] != columns or low.nest.vector == 0:
+    if low.nest.vector == 0:
         return None
+    if extents[0] != rows or strides[0] != columns:
+        one = found[0].rows * columns
+        reach = sum((extent - 1) * abs(stride) for extent, stride in zip(extents[1:], strides[1:], strict=True))
+        return "products" if extents[0] * one == variable.aval.size and strides[0] == one and reach < one else None
     whole = len(dims) == 2 and parallel and low.nest.vector == 1 and strides[1] == 1 and extents[1] == columns
     return "grid" if whole else "rows"

@@ -318,7 +318,8 @@ class _Fusion:
     def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
         """Compute and store every output of an equation inside one of its users."""
         outs = [v for v in equation.outvars if self._is_needed(v)]
-        found = [[a for a in group.wanted.get(v, ()) if group.covers(v, a)] for v in outs]
+        of_rows = isinstance(equation.primitive.kind, kinds.Reduction) and not group.reduced
+        found = [[a for a in group.wanted.get(v, ()) if group.covers(v, a, of_rows)] for v in outs]
         if not all(found):
             return False
         accesses = [candidates[0] for candidates in found]

@@ -88,8 +88,11 @@ class Group:
     def want(self, node: Node) -> None:
         self.wanted.setdefault(node.atom, {})[node.access] = None
 
-    def covers(self, variable: Any, access: Access) -> bool:
-        """Whether a variable at this access is whole: each of its elements at one point of its level."""
+    def covers(self, variable: Any, access: Access, of_rows: bool = False) -> bool:
+        """Whether a variable at this access is whole: each of its elements at one point of its level.
+
+        ``of_rows``: its reduction, when it joins, makes the axes that are not used here the group's reduced ones.
+        """
         extents = {axis.key: axis.extent for axis in self.axes}
         if any(extents.get(use.axis, 1) != extent for use, extent in zip(access, variable.aval.shape, strict=True)):
             return False
@@ -97,7 +100,7 @@ class Group:
         if len(set(used)) != len(used) or any(use.start or use.step != 1 for use in access if use.axis != CONSTANT):
             return False
         touches = any(key in self.reduced for key in used)
-        return len(used) == (len(self.axes) if touches or not self.reduced else len(self.parallel))
+        return of_rows or len(used) == (len(self.axes) if touches or not self.reduced else len(self.parallel))
 
 
 def new_axis(symbol: int, extent: int) -> Axis:

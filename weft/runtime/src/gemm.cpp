@@ -54,24 +54,27 @@ constexpr double kTileNs = 6;  // a tile's fixed cost
 int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
-// How an epilogue walks the result: one loop over all elements, rows by columns, whole rows.
-enum class Form { none, flat, grid, rows };
+// How an epilogue walks the result: one loop over all elements, rows by columns, whole rows, whole products of a batch.
+enum class Form { none, flat, grid, rows, products };
 
 class GemmStep final : public Step {
  public:
   Status run(Frame& frame) const override {
     if (m == 0 || n == 0 || batch.count == 0) return Status::ok;
-    Job job{this, &frame, frame.number, a.address(frame), b.address(frame), c.address(frame), 1, false};
+    Job job{this, &frame, frame.number, a.address(frame), b.address(frame), c.address(frame), 1, false, false};
     job.threads = pool_worth(cost) ? pool_threads() : 1;
     double one = cost / double(batch.count);
     if (batch.count > 1 && job.threads > 1 && (batch.count >= 4 * job.threads || one < 20000)) {
       job.threads = 1;
+      job.finish_each = by_product;
       pool_run(run_products, &job, batch.count, 1, cost);
     } else {
+      job.finish_each = by_product && job.threads == 1;
       run_products(&job, 0, batch.count);
     }
     if (job.failed.load(std::memory_order_relaxed)) return Status::no_memory;
-    return stream_cancelled(frame.number) ? Status::cancelled : Status::ok;
+    if (stream_cancelled(frame.number)) return Status::cancelled;
+    return by_product && !job.finish_each ? epilogue->run(frame) : Status::ok;
   }
   double cost_ns() const override { return cost; }
   bool is_kernel() const override { return epilogue != nullptr; }
@@ -103,6 +106,8 @@ class GemmStep final : public Step {
     // tasks use the thread's scratch between their parts; one call of a flat epilogue wants whole rows
     by_part = form == Form::grid && !epilogue->needs_scratch();
     if (form == Form::grid && !by_part) form = Form::rows;
+    by_product = form == Form::products;
+    if (by_product) form = Form::none;  // nothing is done inside a product
   }
 
  private:
@@ -112,7 +117,8 @@ class GemmStep final : public Step {
     uint64_t number;  // the task's, for cancellation
     const char *a, *b;
     char* c;
-    int threads;  // that one product may use
+    int threads;       // that one product may use
+    bool finish_each;  // the epilogue follows each product of a batch
     std::atomic<bool> failed;
   };
   struct Product {
@@ -137,6 +143,7 @@ class GemmStep final : public Step {
       int64_t rest = item;
       step.batch.move(rest, product.a, product.b, product.c);
       step.multiply(product);
+      if (job->finish_each) step.run_epilogue(product, {item, item + 1, 0, -1});
     }
   }
 
@@ -607,11 +614,12 @@ class GemmStep final : public Step {
   bool vector = false, in_place = false, wide = false;
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
   bool by_part = false;       // the epilogue runs on tiles, else on rows
+  bool by_product = false;    // it runs on whole products of a batch
 };
 
 bool read_epilogue(const char* form, PyObject* kernel, const PlaceReader& places, GemmStep* step) {
-  static constexpr const char* names[] = {"none", "flat", "grid", "rows"};
-  for (int i = 1; i < 4; ++i)
+  static constexpr const char* names[] = {"none", "flat", "grid", "rows", "products"};
+  for (int i = 1; i < 5; ++i)
     if (std::strcmp(form, names[i]) == 0) step->form = Form(i);
   if (step->form == Form::none || step->c_row != step->n) return invalid_gemm("[gemm] an epilogue cannot be run like this");
   Ref fields = steal(PyTuple_GetSlice(kernel, 1, PyTuple_GET_SIZE(kernel)));
