@@ -9,9 +9,12 @@ from __future__ import annotations
 from weft import collector
 
 with collector.resting(lasting=True):
+    from weft import runtime  # refuses a subinterpreter, before NumPy is loaded there: it can be loaded but once
+
+    # isort: split
     from typing import Any
 
-    from weft import api, config, dtypes, errors, lazy, runtime, tree, tree_util, unbuilt
+    from weft import api, config, dtypes, errors, lazy, tree, tree_util, unbuilt
     from weft.api import (
         clear_caches,
         ensure_compile_time_eval,

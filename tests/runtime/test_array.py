@@ -575,6 +575,31 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), np.asarray(kept).sum()
 # ---- interpreters that weft cannot serve ----
 
 
+def test_weft_can_be_imported_after_a_subinterpreter_was_refused() -> None:
+    code = """
+import sys
+if sys.version_info >= (3, 13):
+    import _interpreters as interpreters
+else:
+    import _xxsubinterpreters as interpreters
+script = '''
+import sys
+try:
+    import weft
+except ImportError as error:
+    print("ImportError:", error)
+sys.stdout.flush()
+'''
+interpreters.run_string(interpreters.create(), script)
+import weft.numpy as wnp
+print(wnp.arange(3) + 1)
+"""
+    refused, result = fresh_process(code).splitlines()
+    assert refused.startswith("ImportError:")
+    assert "subinterpreter" in refused
+    assert result == "[1 2 3]"
+
+
 def test_subinterpreters_get_an_import_error() -> None:
     code = """
 import sys
