@@ -631,3 +631,11 @@ def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     cache.clear()
     assert sorted(os.listdir(tmp_path)) == sorted(names)
     assert all((tmp_path / name).read_bytes() == b"mine" for name in names)
+
+
+def test_what_cannot_be_removed_is_not_counted_as_removed(tmp_path: Path) -> None:
+    (tmp_path / ("b" * 64 + ".kernel")).mkdir()
+    cache = disk.DiskCache(str(tmp_path), 1 << 20, bytes(16))
+    (entry,) = cache.verify().removed
+    assert entry.endswith("it cannot be removed")
+    assert cache.clear() == 0

@@ -221,9 +221,12 @@ class DiskCache:
                     with contextlib.suppress(OSError):
                         yield entry.name, entry.stat(follow_symlinks=False)
 
-    def _unlink(self, name: str) -> None:
-        with contextlib.suppress(OSError):
+    def _unlink(self, name: str) -> bool:
+        try:
             os.unlink(os.path.join(self.folder, name))
+        except OSError:  # the folder is read-only, or the name is a folder's
+            return False
+        return True
 
     def summary(self) -> Summary:
         """How many entries and bytes there are."""
@@ -238,11 +241,10 @@ class DiskCache:
         return Summary(counts[KERNEL], counts[PROGRAM], nbytes, stale)
 
     def clear(self) -> int:
-        """Remove every file of ours; gives the number of entries."""
+        """Remove every file of ours; gives the number of entries that are gone."""
         count = 0
         for name, _ in list(self._files()):
-            self._unlink(name)
-            count += name.endswith(_SUFFIXES)
+            count += self._unlink(name) and name.endswith(_SUFFIXES)
         self._unlink(LEDGER)
         return count
 
@@ -256,8 +258,7 @@ class DiskCache:
             except FileNotFoundError:
                 continue  # evicted meanwhile
             except (DamagedError, OSError) as error:
-                self._unlink(name)
-                removed.append(f"{name}: {error}")
+                removed.append(f"{name}: {error}" + ("" if self._unlink(name) else "; it cannot be removed"))
         return Verified(whole, removed)
 
 
