@@ -214,13 +214,14 @@ class _Pull:
         maker = self.program.makers.get(atom)
         if maker is None or atom in self.program.stored or len(maker.outvars) != 1:
             return None
-        kind, operand = maker.primitive.kind, maker.invars[0] if maker.invars else None
+        kind = maker.primitive.kind
+        operand: Any = maker.invars[0] if maker.invars else None
         if isinstance(kind, kinds.Elementwise):
             return [_stretched(v, atom.aval.shape, reading) for v in maker.invars]
         if isinstance(kind, kinds.View):
             index_map = kind.index_map(operand.aval, atom.aval, maker.params)
             extents = zip(index_map, operand.aval.shape, strict=True)
-            found = [self._moved(place, extent, atom.aval.shape, reading) for place, extent in extents]
+            found: list[Any] = [self._moved(place, extent, atom.aval.shape, reading) for place, extent in extents]
             return None if None in found else [tuple(found)]
         if isinstance(kind, kinds.Reshape) and (pairs := unit_pairs(maker)) is not None:
             by_dim = dict(pairs)
