@@ -61,3 +61,53 @@ def test_over_several_blocks(length: int) -> None:
             want = 0 if fill == best else place
             assert np.asarray(jnp.argmax(x, 1)).tolist() == [want, want]
             assert np.asarray(jnp.argmax(x.T.copy(), 0)).tolist() == [want, want]
+
+
+SHORT = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint64"]
+ORDERS = ["random", "all worst", "all best", "rising", "falling", "one best at the end"]
+
+
+def _row(dtype: np.dtype, order: str, size: int) -> np.ndarray:
+    low, high = (0, 1) if dtype == np.bool_ else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    wide = np.uint64 if high > np.iinfo(np.int64).max else np.int64
+    random = np.random.default_rng(size).integers(low, high, size, wide, endpoint=True)
+    if order in ("rising", "falling"):
+        return np.sort(random)[:: 1 if order == "rising" else -1].astype(dtype)
+    row = np.full(size, high if order == "all best" else low, wide)
+    row[-1] = high if order == "one best at the end" else row[-1]
+    return (random if order == "random" else row).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", SHORT)
+@pytest.mark.parametrize("order", ORDERS)
+def test_extrema_of_bools_and_integers_and_their_places_over_blocks_and_threads(dtype: str, order: str) -> None:
+    def found(x: np.ndarray, axis: int | None) -> list[np.ndarray]:
+        return [np.asarray(f(x, axis=axis)) for f in compiled]
+
+    names = ("argmax", "argmin", "max", "min", "all", "any")
+    compiled = [weft.jit(getattr(jnp, name), static_argnames="axis") for name in names]
+    with weft.enable_x64(True):
+        for size in (1, 63, 64, 257, 8193, 70_001):
+            x = _row(np.dtype(dtype), order, size)
+            rows = np.stack([x, x[::-1], x])
+            for array, axis in ((x, None), (rows, -1), (rows, 0), (rows.T, 0), (rows[:, ::2], 1)):
+                several = found(array, axis)
+                with weft.threads(1):
+                    alone = found(array, axis)
+                for name, one, two in zip(names, alone, several, strict=True):
+                    np.testing.assert_array_equal(one, getattr(np, name)(array, axis=axis), f"{name} {size} {axis}")
+                    np.testing.assert_array_equal(two, one)
+
+
+def test_a_bool_of_any_byte_is_true() -> None:
+    x = np.zeros(300, np.uint8)
+    x[[7, 250]] = 2, 255
+    flags = weft.numpy.asarray(x.view(np.bool_), copy=False)
+    assert [f(flags).item() for f in (jnp.any, jnp.max, jnp.argmax, jnp.argmin, jnp.all)] == [True, True, 7, 0, False]
+
+
+def test_a_computed_value_is_searched_where_it_is_computed() -> None:
+    x = np.random.default_rng(0).integers(-100, 100, (4, 20_000)).astype(np.int8)
+    places = weft.jit(lambda x: (jnp.argmax(x % 3 + (x > 50), axis=1), jnp.argmin(x > 98, axis=1)))(x)
+    np.testing.assert_array_equal(places[0], np.argmax(x % 3 + (x > 50), axis=1))
+    np.testing.assert_array_equal(places[1], np.argmin(x > 98, axis=1))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from weft.codegen import columns, digits, elements, indexed, rows, short_rows, strided, uniform
+from weft.codegen import columns, digits, elements, indexed, leaders, rows, short_rows, strided, uniform
 from weft.codegen.copies import Copy, Place, apply, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
@@ -37,10 +37,12 @@ def _width(nest: ir.Nest, target: Target) -> int:
     """Lanes of a vector: more than the nest's where they only hold bytes, words of 16 bits or bfloat16 side by side."""
     if nest.vector is None:
         return 1
+    if any(dim.role == "reduced" for dim in nest.dims):
+        return leaders.width(nest, target)
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
     side_by_side = all(operand.strides[nest.vector] != ir.RUNTIME for operand in nest.operands)
-    if not (target.avx512 and simple and side_by_side and all(dim.role == "parallel" for dim in nest.dims)):
+    if not (target.avx512 and simple and side_by_side):
         return nest.width
     dtypes = [s.dtype for s in statements if isinstance(s, ir.Param | ir.Apply)]
     dtypes += [operand.dtype for operand in nest.operands]

@@ -45,10 +45,11 @@ def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accu
 
 def only(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
     """Accumulators after one element and no other."""
-    return combine(reduction, emit, identities(reduction, emit), _prepared(reduction, emit, values))
+    return combine(reduction, emit, identities(reduction, emit), prepared(reduction, emit, values))
 
 
-def _prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
+def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
+    """What one element brings to each accumulator."""
     args = tuple(values[n] for n in reduction.args)
     index = None if reduction.index is None else values[reduction.index]
     prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
@@ -59,7 +60,7 @@ def step(
     reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None
 ) -> Accumulators:
     """Accumulators, begun by ``seeds``, after one more element in each lane."""
-    right = _prepared(reduction, emit, values)
+    right = prepared(reduction, emit, values)
     if reduction.kind.append is None:
         new = combine(reduction, emit, accs, right)
     else:

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, ordered, reduce_tree
+from weft.codegen import copies, elements, leaders, ordered, reduce_tree
 from weft.codegen.copies import Copy, Place
 from weft.codegen.emitter import Emitter, Value
-from weft.codegen.memory import lanes_below
+from weft.codegen.lanes import V
+from weft.codegen.memory import Mask, lanes_below
 from weft.codegen.reduce_tree import BLOCK_LANES, LANES, Accumulators
 from weft.loops import ir
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 SMALL_BODY = 10.0
 LARGE_BODY = 16.0
 PARTIAL_BYTES = 16  # a slot of the partial buffer
+SEARCHED = 4  # vectors that are searched together
 
 
 class RowWriter:
@@ -37,6 +39,8 @@ class RowWriter:
         self.writer = parent.writer
         self.vector = parent.nest.vector
         self.outer_reduced = [d for d in parent.reduced if d != self.vector]
+        # registers of more lanes than the nest's hold integers alone, whose order is free
+        self.lanes = LANES if parent.width == parent.nest.width else 2 * parent.width
 
     def write(self, place: Place, scalars: Copy) -> None:
         if self.nest.split:
@@ -195,9 +199,86 @@ class RowWriter:
         base = self._hoisted(phase, base, place)
 
         def block(start: str, inner: list[Accumulators]) -> list[Accumulators]:
-            return self._combine(phase, inner, self._block(phase, base, place, start))
+            return self._further(phase, base, place, start, inner)
 
         return self._carry(phase, ("0", self.parent.extents[self.vector], BLOCK_LANES), totals, block)
+
+    def _further(
+        self, phase: ir.Phase, base: Copy, place: Place, start: str, totals: list[Accumulators]
+    ) -> list[Accumulators]:
+        """Totals after one more block, which is not looked at where it changes nothing."""
+        emit, values = Emitter(self.parent.scalar, "%table", self.parent.helpers), reduce_tree.flat_accs(totals)
+        absorbed = leaders.is_absorbed(phase, emit, totals)
+        alone = leaders.alone(phase) if self._maskable(phase) else None
+
+        def after() -> list[Accumulators]:
+            if alone is None:
+                return self._combine(phase, totals, self._block(phase, base, place, start))
+            (before,), (reduction,) = totals, phase.reductions
+            if leaders.is_flag(alone, self.nest):
+                best, at = self._flag(alone, base, place, start)
+                return [leaders.improved(reduction, emit, best, before, lambda: at)]
+            ((best,),) = self._block(alone, base, place, start)
+
+            def at_best(led: ir.Phase = alone) -> Value:
+                return self._place(led, base, place, start, best)[0]
+
+            return [leaders.improved(reduction, emit, best, before, at_best)]
+
+        if absorbed is None:
+            return after()
+        flat = reduce_tree.flatten(values)
+        going = self.writer.op(f"xor i1 {absorbed}, true")
+
+        def texts() -> list[str]:
+            return [text for _, text in reduce_tree.flatten(reduce_tree.flat_accs(after()))]
+
+        found = self.writer.when(going, texts, [type_ for type_, _ in flat], [text for _, text in flat], rare=False)
+        return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, found))
+
+    def _flag(self, phase: ir.Phase, base: Copy, place: Place, start: str) -> tuple[Value, Value]:
+        """The best of a block of bools and where it is first: one walk, as far as the better of the two."""
+        emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
+        (reduction,) = phase.reductions
+        self.parent.poll()
+        better, worse = (
+            emit.const(v, reduction.accumulators[0][0])
+            for v in (leaders.absorbing(reduction), reduction.accumulators[0][1])
+        )
+        at, found = self._place(phase, base, place, start, better)
+        begin = Value(elements.INT64, (V(self.parent.scalar, "i64", start),))
+        return emit.select(found, worse, better), emit.select(found, begin, at)
+
+    def _place(self, phase: ir.Phase, base: Copy, place: Place, start: str, best: Value) -> tuple[Value, Value]:
+        """The first index of a block where the value is ``best``, and whether there is one."""
+        parent, writer = self.parent, self.writer
+        stop, wanted, lanes = self._stop(start), base.memory.splat(best), parent.lanes
+        length = writer.index("sub", stop, start)
+        main = writer.index("add", start, writer.index("and", length, str(-SEARCHED * lanes.width)))
+
+        def holds(at: str, mask: Mask | None = None) -> V:
+            copy = copies.fresh(base, base.values, at, mask)
+            parent.run(phase.body, [copy], place)
+            (value,) = reduce_tree.prepared(phase.reductions[0], copy.emit, copy.values)
+            found = copy.emit.compare("eq", value, wanted).part
+            return found if mask is None else found & mask.lanes
+
+        def rest(at: str) -> V:
+            return holds(at, lanes_below(lanes, writer.index("sub", stop, at), False))
+
+        at, found = leaders.first(lanes, start, main, SEARCHED, holds)
+        missed = writer.op(f"xor i1 {found}, true")
+        types = ["i64", "i1"]
+        at, found = writer.when(
+            missed, lambda: leaders.first(lanes, main, stop, 1, rest), types, [at, found], rare=False
+        )
+        one = parent.scalar
+        return Value(elements.INT64, (V(one, "i64", at),)), Value(elements.BOOL, (V(one, "i1", found),))
+
+    def _stop(self, start: str) -> str:
+        """The end of the block that begins at ``start``."""
+        stop = self.writer.index("add", start, str(BLOCK_LANES))
+        return self.writer.minimum_index(stop, self.parent.extents[self.vector])
 
     def _combine(self, phase: ir.Phase, left: list[Accumulators], right: list[Accumulators]) -> list[Accumulators]:
         emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
@@ -207,9 +288,7 @@ class RowWriter:
         """Folded accumulators of one block of at most 8192 elements."""
         writer, width = self.writer, self.parent.width
         self.parent.poll()
-        per_block = LANES // width
-        stop = writer.index("add", start, str(BLOCK_LANES))
-        stop = writer.minimum_index(stop, self.parent.extents[self.vector])
+        per_block, stop = self.lanes // width, self._stop(start)
         vectors = [
             [reduce_tree.seeds(r, copies.fresh(base, {}).emit, start, k * width) for r in phase.reductions]
             for k in range(per_block)
@@ -218,10 +297,10 @@ class RowWriter:
         total = copies.cost(phase.body)
         low = start
         if total < LARGE_BODY or not self._maskable(phase):
-            low = writer.index("add", start, writer.index("and", length, str(-LANES)))
+            low = writer.index("add", start, writer.index("and", length, str(-self.lanes)))
             group = per_block if total <= SMALL_BODY else 1
             vectors = self._sweep(phase, base, place, (start, low), vectors, group, None)
-        rounded = writer.index("and", writer.index("add", length, str(LANES - 1)), str(-LANES))
+        rounded = writer.index("and", writer.index("add", length, str(self.lanes - 1)), str(-self.lanes))
         vectors = self._sweep(phase, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
         emit = base.emit
         return [reduce_tree.fold(r, emit, [groups[k] for groups in vectors]) for k, r in enumerate(phase.reductions)]
@@ -288,16 +367,29 @@ class RowWriter:
         writer.label(blocks)
         base = self._hoisted(phase, self._wide(phase, point), place)
 
-        def block(index: str, _: list[str]) -> list[str]:
-            accs = self._block(phase, base, place, writer.index("mul", index, str(BLOCK_LANES)))
+        identities = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
+        shared = all(leaders.absorbing(r) is not None for r in phase.reductions)
+
+        def block(index: str, before: list[Accumulators]) -> list[Accumulators]:
+            """A block with what a worker found before it where that may be had twice, as in extrema."""
+            start = writer.index("mul", index, str(BLOCK_LANES))
+            accs = (
+                self._further(phase, base, place, start, before) if shared else self._block(phase, base, place, start)
+            )
             for k, value in enumerate(reduce_tree.flat_accs(accs)):
                 point.memory.store_scalar(value, self._slot(partial, count, k, index))
+            return accs
+
+        def apart(index: str, _: list[str]) -> list[str]:
+            block(index, [])
             return []
 
-        writer.loop(low, high, 1, [], block)
+        if shared:
+            self._carry(phase, (low, high, 1), identities, block)
+        else:
+            writer.loop(low, high, 1, [], apart)
         writer.branch(done)
         writer.label(finish)
-        identities = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
 
         def add(index: str, totals: list[Accumulators]) -> list[Accumulators]:
             loaded = [

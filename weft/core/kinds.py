@@ -152,6 +152,8 @@ class Reduction(Record):
     ``finish(emit, accs, **params)`` gives the outputs (a rounding to bfloat16, the index of argmax).
     ``append(emit, left, right, **params)`` is a cheaper ``combine`` with the same result where right is one element
     after all of left's, and left began as ``seed(emit, identities, index, **params)`` at its first position.
+    ``absorbing(dtype)`` is the first accumulator, of that dtype, that no further element changes, or None.
+    ``leader`` reduces the values alone where the outputs are the first position of its result (but for NaN).
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -164,6 +166,8 @@ class Reduction(Record):
     operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
     append: Callable[..., tuple[Any, ...]] | None = None
     seed: Callable[..., tuple[Any, ...]] | None = None
+    absorbing: Callable[[np.dtype], Any] | None = None
+    leader: Reduction | None = None
 
 
 class Cumulative(Record):

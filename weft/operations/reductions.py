@@ -59,8 +59,15 @@ def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:
     return typing
 
 
+def accumulated(dtype: np.dtype) -> np.dtype:
+    """The dtype that an operand is accumulated in: of halves float32, of bools bytes of equal bits."""
+    return np.dtype(np.uint8) if dtype == np.bool_ else widened(dtype)
+
+
 def widen_value(emit: Any, value: Any) -> Any:
     """The value in the dtype it is accumulated in."""
+    if value.dtype == np.bool_:
+        return emit.select(value, emit.const(0, np.dtype(np.uint8)), emit.const(255, np.dtype(np.uint8)))
     wide = widened(value.dtype)
     return value if wide == value.dtype else emit.convert(value, wide)
 
@@ -129,14 +136,16 @@ def reduction(
     combine: Callable[[Any, Any, Any], Any],
     reference: Callable[..., Any],
     partial: Callable[..., Any] | None,
+    absorbing: Callable[[np.dtype], Any] | None = None,
 ) -> core.Primitive:
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
-    ``partial(tangent, out, operand, axes)`` is the tangent of the result, None where it has none.
+    ``partial(tangent, out, operand, axes)`` is the tangent of the result, None where it has none; ``absorbing(dtype)``
+    the value of integers that stays whatever else is combined with it.
     """
 
     def accumulators(avals: Any, params: Params) -> Any:
-        dtype = widened(avals[0].dtype)
+        dtype = accumulated(avals[0].dtype)
         return ((dtype, identity(dtype)),)
 
     primitive = core.Primitive(
@@ -148,6 +157,7 @@ def reduction(
             combine=lambda emit, left, right, **_: (combine(emit, left[0], right[0]),),
             finish=lambda emit, accs, **_: accs,
             reference=in_accumulator(reference),
+            absorbing=absorbing and (lambda dtype: absorbing(dtype) if dtype.kind in "iu" else None),
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -236,6 +246,7 @@ reduce_max_p = reduction(
     combine=arithmetic.max_values,
     reference=extreme(True, lowest),
     partial=_extreme_push,
+    absorbing=highest,
 )
 
 
@@ -255,6 +266,7 @@ reduce_min_p = reduction(
     combine=arithmetic.min_values,
     reference=extreme(False, highest),
     partial=_extreme_push,
+    absorbing=lowest,
 )
 
 
@@ -274,6 +286,7 @@ reduce_and_p = reduction(
     combine=lambda emit, x, y: emit.and_(x, y),
     reference=lambda x, axes: np.bitwise_and.reduce(x, axis=axes),
     partial=None,
+    absorbing=lambda dtype: 0,
 )
 
 
@@ -293,6 +306,7 @@ reduce_or_p = reduction(
     combine=lambda emit, x, y: emit.or_(x, y),
     reference=lambda x, axes: np.bitwise_or.reduce(x, axis=axes),
     partial=None,
+    absorbing=all_ones,
 )
 
 
@@ -371,17 +385,16 @@ def _precedes(emit: Any, direction: str, left: Any, right: Any) -> tuple[Any, An
     return better, equal
 
 
-def _extremum(name: str, direction: str, worst: Callable[[np.dtype], Any], reference: Any) -> core.Primitive:
+def _extremum(
+    name: str, direction: str, worst: Callable[[np.dtype], Any], leader: core.Primitive, reference: Any
+) -> core.Primitive:
     def accumulators(avals: Any, params: Params) -> Any:
-        dtype = widened(avals[0].dtype)
-        dtype = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+        dtype = accumulated(avals[0].dtype)
         position = _position_dtype(np.dtype(params["index_dtype"]))
         return (dtype, worst(dtype)), (position, np.iinfo(position).max)
 
     def prepare(emit: Any, values: Any, index: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
-        value = widen_value(emit, values[0])
-        value = emit.convert(value, np.dtype(np.uint8)) if value.dtype == np.bool_ else value
-        return value, emit.convert(index, _position_dtype(np.dtype(index_dtype)))
+        return widen_value(emit, values[0]), emit.convert(index, _position_dtype(np.dtype(index_dtype)))
 
     def combine(emit: Any, left: Any, right: Any, **_: Any) -> Any:
         better, equal = _precedes(emit, direction, left[0], right[0])
@@ -425,6 +438,8 @@ def _extremum(name: str, direction: str, worst: Callable[[np.dtype], Any], refer
             needs_index=True,
             append=append,
             seed=seed,
+            absorbing=leader.kind.absorbing,
+            leader=leader.kind,
         ),
     )
     primitive.def_abstract_eval(_extremum_typing(name))
@@ -440,8 +455,8 @@ def _argmin_reference(x: Any, axis: int) -> Any:
     return np.argmin(x.astype(widened(x.dtype)), axis)
 
 
-argmax_p = _extremum("argmax", "gt", lowest, _argmax_reference)
-argmin_p = _extremum("argmin", "lt", highest, _argmin_reference)
+argmax_p = _extremum("argmax", "gt", lowest, reduce_max_p, _argmax_reference)
+argmin_p = _extremum("argmin", "lt", highest, reduce_min_p, _argmin_reference)
 
 
 def argmax(operand: ArrayLike, axis: int, index_dtype: Any) -> Array:
