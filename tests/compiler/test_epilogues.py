@@ -127,7 +127,9 @@ def test_complex_products_carry_their_epilogues(
     function: Callable[..., Any], size: tuple[int, int, int], dtype: str
 ) -> None:
     with weft.enable_x64(dtype == "complex128"):
-        parts = zip(operands(*size, np.float64), operands(*[n + 1 for n in size], np.float64), strict=True)
+        parts = zip(
+            operands(*size, np.float64), operands(size[0] + 1, size[1] + 1, size[2] + 1, np.float64), strict=True
+        )
         args = tuple((x + 1j * y[tuple(slice(n) for n in x.shape)]).astype(dtype) for x, y in parts)
         expected = apart(function, args)
         for threads in (1, 2):

@@ -70,6 +70,7 @@ def complex_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The complex program of docs/NUMERICS.md, in complex64."""
     (m, k), n = a.shape, b.shape[1]
     chains = LANES if m == 1 or n == 1 else 1
+    re, im = np.real, np.imag
     total = None
     for start in range(0, k, BLOCK * chains):
         sums = np.zeros((chains, m, n), np.complex64)
@@ -77,7 +78,7 @@ def complex_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
             of = slice(start + chain, min(k, start + BLOCK * chains), chains)
             rr, ii, ri, ir = (
                 one_chain(left[:, of], right[of])
-                for left, right in ((a.real, b.real), (a.imag, b.imag), (a.real, b.imag), (a.imag, b.real))
+                for left, right in ((re(a), re(b)), (im(a), im(b)), (re(a), im(b)), (im(a), re(b)))
             )
             sums[chain].real, sums[chain].imag = rr - ii, ri + ir
         while len(sums) > 1:
