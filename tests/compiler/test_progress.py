@@ -68,4 +68,5 @@ def test_pipes_show_lines_only_when_asked(mode: str) -> None:
     lines = ran.stderr.splitlines()
     assert ran.stdout == "done\n"
     assert bool(lines) is (mode == "on")
-    assert all(line.startswith("weft: compiling <lambda>: codegen, ") for line in lines)
+    assert all(line.startswith("weft: compiling ") for line in lines)  # a busy machine is slow in other stages too
+    assert any(line.startswith("weft: compiling <lambda>: codegen, ") for line in lines) is (mode == "on")
