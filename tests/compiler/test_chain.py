@@ -11,7 +11,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
-from weft import compiler
+from weft import compiler, lax
 from weft.compiler import plan, verify
 
 RNG = np.random.default_rng(0)
@@ -52,6 +52,14 @@ ONE_KERNEL: dict[str, Case] = {
     "then backwards": (lambda x, i, u: (x * 2).at[i].add(u)[::-1] + x, FLAT),
     "then another": (lambda x, i, u: (x * 2).at[i].add(u).at[i].min(u * 3), FLAT),
     "of sums": (lambda i, u: jnp.zeros(40).at[i].add(jnp.sum(u, 1)), (IN_ROWS[:, 0], OF_ROWS)),
+    "means of segments": (
+        lambda i, u: weft.ops.segment_sum(u, i, 40) / (1 + weft.ops.segment_sum(jnp.ones(23), i, 40)),
+        (PLACES, UPDATES),
+    ),
+    "into what a scalar fills": (
+        lambda i, u: jnp.full(40, u[0]).at[i].add(u) - jnp.full(40, u[0]).at[i].max(u),
+        (PLACES, UPDATES),
+    ),
     "in rows": (lambda x, i, u: jnp.tanh(in_rows(x, i, u)), NESTED),
     "in rows, then sums of them": (lambda x, i, u: jnp.sum(in_rows(x, i, u), 1), NESTED),
     "in rows, then softmax": (lambda x, i, u: weft.nn.softmax(in_rows(x, i, u)), NESTED),
@@ -137,8 +145,47 @@ def test_a_donated_array_is_updated_where_it_stands() -> None:
     np.testing.assert_array_equal(np.asarray(found), np.asarray(weft.jit(step)(*FLAT)))
 
 
+def test_chaining_can_be_skipped() -> None:
+    try:
+        weft.config.update("skip", "chain")
+        program = program_of(counted, (PLACES,))
+    finally:
+        weft.config.update("skip", "")
+    assert ladder.n_kernels(program) == 2
+    np.testing.assert_array_equal(ladder.by_machine_code(program, (PLACES,))[0], counted(jnp.asarray(PLACES)))
+
+
 def test_the_plan_shows_what_became_one_kernel() -> None:
     text = program_of(counted, (PLACES,)).text("plan")
     assert "kernel of 2: copy [40] 1+0; " in text
     rows = program_of(lambda x, i, u: in_rows(x, i, u), NESTED).text("plan")
     assert "kernel of 2, 33 of 33 rows at a time: mul [1320]" in rows
+
+
+def test_updates_that_are_also_returned_or_made_by_a_product_are_read_by_the_scatter() -> None:
+    def both(i: Any, u: Any) -> list[Any]:
+        changed = jnp.exp(u)
+        return [jnp.zeros(40).at[i].add(changed), changed]
+
+    def of_product(x: Any, i: Any) -> list[Any]:
+        entries = jnp.matmul(x, x.T)
+        return [weft.vmap(lambda i, u: jnp.zeros(40).at[i].add(u))(i, entries)]
+
+    def of_turned_product(x: Any, i: Any) -> list[Any]:
+        starts = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+        return [lax.scatter_add(jnp.zeros((50, 40)), i[:, :1], jnp.matmul(x.T, x[:, ::-1]).T[:33], starts)]
+
+    def of_turned_whole(x: Any, i: Any) -> list[Any]:
+        starts = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+        return [lax.scatter_add(jnp.zeros((50, 33)), i[:, :1], jnp.matmul(x, x.T).T, starts)]
+
+    wide = RNG.integers(-45, 45, (33, 33)).astype(np.int32)
+    for function, args in (
+        (both, (PLACES, UPDATES)), (of_product, (ROWS, wide)), (of_turned_product, (ROWS, wide)),
+        (of_turned_whole, (ROWS, wide)),
+    ):  # fmt: skip
+        closed = ladder.traced(function, args)
+        for found, expected in zip(
+            ladder.by_machine_code(ladder.compiled(closed), args), ladder.by_eager(closed, args), strict=True
+        ):
+            assert verify.same_bits(found, expected)

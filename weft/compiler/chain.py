@@ -21,7 +21,7 @@ from weft.compiler import plan
 from weft.compiler.plan import Chain, Plan, Run
 from weft.loops import ir
 
-MOST = 6  # kernels of a chain
+MOST = 8  # kernels of a chain
 SHORT_NS = 10_000.0  # of a kernel that one worker does as fast as several
 FEW_ROWS = 16  # up to which rows are not shared out
 BLOCK_BYTES = 1 << 14  # of the rows that pass through a chain together; with what else they read, the first cache
@@ -42,33 +42,31 @@ def chain(planned: Plan) -> Plan:
     return planned
 
 
+def without_chain(planned: Plan) -> Plan:
+    """Every kernel by itself, to bisect a wrong answer (``WEFT_SKIP=chain``)."""
+    return planned
+
+
 def _joined(planned: Plan, runs: Sequence[Run]) -> list[Any]:
     """Kernels that follow each other, those around each scatter as one."""
-    made: list[Any] = []
-    low = 0
-    while low < len(runs):
-        scatter = next((k for k in range(low, len(runs)) if _is_scatter(runs[k])), None)
-        if scatter is None:
-            break
-        first, last = scatter, scatter + 1
-        while last < len(runs) and _fits(planned, runs[first : last + 1], runs[last]):
-            last += 1
-        while first > low and _fits(planned, runs[first - 1 : last], runs[first - 1]):
-            first -= 1
-        made += [*runs[low:first], _chain(planned, runs[first:last])]
-        low = last
-    return [*made, *runs[low:]]
+    made: list[list[Run]] = []
+    for run in runs:
+        group = [run]
+        while made and _fits(planned, made[-1], group):
+            group = [*made.pop(), *group]
+        made.append(group)
+    return [_chain(planned, group) for group in made]
 
 
 def _is_scatter(run: Run) -> bool:
     return any(isinstance(s, ir.Update) for s in run.lowered.nest.statements())
 
 
-def _fits(planned: Plan, runs: Sequence[Run], added: Run) -> bool:
-    """Whether kernels can be one, of which ``added`` shares memory with the others."""
-    others = [run for run in runs if run is not added]
-    shared = _written(planned, runs) & _touched(planned, [added]) & _touched(planned, others)
-    return bool(shared) and len(runs) <= MOST and _rows(planned, runs) > 0
+def _fits(planned: Plan, before: Sequence[Run], after: Sequence[Run]) -> bool:
+    """Whether kernels, with a scatter among them, can be one: they share memory, and rows or little time."""
+    runs = [*before, *after]
+    shared = _written(planned, runs) & _touched(planned, before) & _touched(planned, after)
+    return bool(shared) and any(map(_is_scatter, runs)) and len(runs) <= MOST and _rows(planned, runs) > 0
 
 
 def _rows(planned: Plan, runs: Sequence[Run]) -> int:

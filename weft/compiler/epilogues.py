@@ -14,6 +14,7 @@ from typing import Any
 
 from weft.compiler import contraction
 from weft.core import kinds
+from weft.loops import ir
 from weft.loops.schedule import Lowered
 
 
@@ -59,6 +60,8 @@ def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any])
     """How a kernel walks the result of a product (the forms above), or None if it cannot ride on it."""
     bindings = [b for b in low.operands if b.role == "in" and base(b.variable) is variable]
     if len(bindings) != 1 or low.outer or low.nest.split or bindings[0].starts is not None or bindings[0].offset:
+        return None
+    if any(isinstance(s, ir.Update) for s in low.nest.statements()):  # the array may be written after the product
         return None
     found = contraction.layouts(equation)
     assert found is not None, "a product without a layout"

@@ -245,7 +245,7 @@ class _Fusion:
 
     def _share(self, equation: Any, users: list[Group]) -> bool:
         """Let one user compute the value for all, as a further output; merge users that can be one kernel."""
-        kernels = [group for group in users if group.step is None and not group.copies]
+        kernels = [group for group in users if group.step is None and not group.copies and group.tree != "order"]
         if not kernels:
             return False
         for other in kernels[1:MAX_MERGES]:
@@ -562,7 +562,7 @@ class _Fusion:
         self._made(out, group)
 
     def _place_scatter(self, equation: Any) -> None:
-        """Copy the array as for an update, then update it window by window.
+        """Copy the array as for an update (or write what fills it), then update it window by window.
 
         Dimensions in which different points always meet different elements are parallel: those that the array has in
         full, or walks together with the indices. The others are walked in order.
@@ -573,8 +573,12 @@ class _Fusion:
             self._place_alias(equation)
             return
         group = self._new_group(equation)
-        group.copies = [(array, out)]
-        self._store(array, group)
+        maker = self.makers.get(array)
+        if maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape:
+            group.run_after((self._filled(equation, maker.invars[0]),))
+        else:
+            group.copies = [(array, out)]
+            self._store(array, group)
         found, sizes = self.dims.windows[equation], self.dims.sizes
         space = windows.scatter_space(self.dims, equation)
         group.axes, group.reduced, group.run, group.tree = list(space.axes), list(space.ordered), 1, "order"
@@ -589,6 +593,15 @@ class _Fusion:
         access = kernel.window_access(found, out, space.access, sizes)
         group.outputs.append(kernel.Output(node, out, access, None, kernel.Places(equation, tuple(components))))
         self._made(out, group)
+
+    def _filled(self, equation: Any, value: Any) -> Group:
+        """A group that writes one value over all of the equation's result."""
+        out = equation.outvars[0]
+        group = self._new_group(equation)
+        group.axes, access = groups.axis_for_dimensions(self.dims, out)
+        group.outputs.append(kernel.Output(self._leaf(group, value, ()), out, access))
+        self._made(out, group)
+        return group
 
     def _place_step(self, equation: Any) -> None:
         group = self._new_group(equation)

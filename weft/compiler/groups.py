@@ -493,6 +493,8 @@ def _axes_for(group: Group, other: Group) -> list[Axis]:
 
 
 def _spaces_agree(group: Group, other: Group) -> bool:
+    if "order" in (group.tree, other.tree):  # a scatter's loop makes one array
+        return False
     mine = [(axis.symbol, axis.extent) for axis in _axes_for(group, other)]
     if mine != [(axis.symbol, axis.extent) for axis in other.axes]:
         return False
