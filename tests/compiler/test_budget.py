@@ -89,14 +89,15 @@ def test_dropping_takes_dispatch_entries_and_code_along(bound: None) -> None:
 def test_a_function_in_use_is_not_dropped_for_fresh_ones(bound: None) -> None:
     hot, x = weft.jit(lambda x: wnp.cosh(x) - 0.5), wnp.arange(3.0)
     hot(x)
-    weft.config.update("cache_bytes", 600_000)
+    most = compiler.stats()["kept_bytes"] + 600_000  # functions of other tests may live
+    weft.config.update("cache_bytes", most)
     f = weft.jit(lambda x: x * 1.5)
     for n in range(100):
         f(wnp.ones(n + 4))
         hot(x), hot(x)
     assert f.cache_info().traces == 100 and f._cache_size() < 60
     assert hot.cache_info().traces == 1
-    assert compiler.stats()["kept_bytes"] <= 600_000
+    assert compiler.stats()["kept_bytes"] <= most
 
 
 def test_the_smallest_bound_still_computes(bound: None) -> None:

@@ -9,7 +9,7 @@ from tests.operations import samples
 from weft import core, operations
 from weft.core import kinds, primitive
 
-INTERNAL = {"fold", "random_gamma_grad"}  # what `reduce` becomes; programs, no primitives, in JAX
+INTERNAL = {"floor_div", "fold", "random_gamma_grad"}  # what `//` and `reduce` become; programs, no primitives, in JAX
 
 
 def declared() -> dict[str, core.Primitive]:

@@ -29,6 +29,8 @@ BLOCK_BYTES = 1 << 14  # of the rows that pass through a chain together; with wh
 
 def chain(planned: Plan) -> Plan:
     """The plan with its scatters joined to their neighbours."""
+    if not any(isinstance(entry, Run) and _is_scatter(entry) for entry in planned.instructions):
+        return planned
     made: list[Any] = []
     runs: list[Run] = []
     for entry in [*planned.instructions, None]:
@@ -59,7 +61,7 @@ def _joined(planned: Plan, runs: Sequence[Run]) -> list[Any]:
 
 
 def _is_scatter(run: Run) -> bool:
-    return any(isinstance(s, ir.Update) for s in run.lowered.nest.statements())
+    return ir.Update in [type(s) for s in run.lowered.nest.statements()]
 
 
 def _fits(planned: Plan, before: Sequence[Run], after: Sequence[Run]) -> bool:

@@ -136,6 +136,7 @@ from weft.operations import (
     expm1,
     expm1_p,
     floor,
+    floor_div_p,
     floor_p,
     fold_p,
     full,
