@@ -69,6 +69,17 @@ def test_tables_are_cleared_when_they_count(bound: None) -> None:
     assert 80 < len(cache) <= 99
 
 
+def test_tables_that_cannot_be_cleared_leave_room_for_what_is_in_use(bound: None) -> None:
+    budget, cache = Budget(), {}
+    budget.enlist(lambda: 1000, 10, lambda: None)
+    weft.config.update("cache_bytes", 1000)
+    for number in range(200):
+        cache[number] = Value()
+        budget.keep(cache[number], 10, lambda _, n=number: cache.pop(n))
+    assert sorted(cache) == list(range(200 - len(cache), 200))
+    assert 10 <= len(cache) <= 12
+
+
 def test_dropping_takes_dispatch_entries_and_code_along(bound: None) -> None:
     x = wnp.arange(3.0)
     f = weft.jit(lambda x: wnp.sinh(x) * 1.25)
