@@ -577,6 +577,8 @@ PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at
 void forget_in_child() {
   g_stream = new Stream;  // its thread is gone; the memory is left alone
   g_graveyard_mutex = new std::mutex;
+  g_graveyard = new std::vector<PyObject*>;  // a thread that is not here may have been growing the old one
+  g_graveyard_used.store(false, std::memory_order_relaxed);
   g_generation.fetch_add(1);
   g_cancelled.store(0);  // its numbers begin anew
   g_stop.store(0);
