@@ -76,16 +76,19 @@ def apart(function: Callable[..., Any], args: tuple[Any, ...]) -> list[np.ndarra
     return [np.asarray(v) for v in weft.tree.leaves(function(Given(), w, b))]
 
 
-@pytest.mark.parametrize("function", PROGRAMS)
-@pytest.mark.parametrize("size", SIZES)
-def test_bits_are_those_of_separate_steps(function: Callable[..., Any], size: tuple[int, int, int]) -> None:
-    args = operands(*size)
+def has_bits_of_separate_steps(function: Callable[..., Any], args: tuple[Any, ...]) -> None:
     expected = apart(function, args)
     for threads in (1, 2):
         with weft.threads(threads):
             found = [np.asarray(v) for v in weft.tree.leaves(weft.jit(function)(*args))]
         for left, right in zip(found, expected, strict=True):
             np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+@pytest.mark.parametrize("size", SIZES)
+def test_bits_are_those_of_separate_steps(function: Callable[..., Any], size: tuple[int, int, int]) -> None:
+    has_bits_of_separate_steps(function, operands(*size))
 
 
 @pytest.mark.parametrize("function", [relu_layer, activation, sine_and_cosine, two_outputs, softmax, column_scale])
@@ -131,12 +134,7 @@ def test_complex_products_carry_their_epilogues(
             operands(*size, np.float64), operands(size[0] + 1, size[1] + 1, size[2] + 1, np.float64), strict=True
         )
         args = tuple((x + 1j * y[tuple(slice(n) for n in x.shape)]).astype(dtype) for x, y in parts)
-        expected = apart(function, args)
-        for threads in (1, 2):
-            with weft.threads(threads):
-                found = [np.asarray(v) for v in weft.tree.leaves(weft.jit(function)(*args))]
-            for left, right in zip(found, expected, strict=True):
-                np.testing.assert_array_equal(left, right)
+        has_bits_of_separate_steps(function, args)
         assert [type(entry) for entry in program_of(function, *args).plan.instructions] == [plan.Ridden]
 
 

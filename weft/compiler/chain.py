@@ -67,8 +67,10 @@ def _is_scatter(run: Run) -> bool:
 def _fits(planned: Plan, before: Sequence[Run], after: Sequence[Run]) -> bool:
     """Whether kernels, with a scatter among them, can be one: they share memory, and rows or little time."""
     runs = [*before, *after]
+    if len(runs) > MOST or not any(map(_is_scatter, runs)):
+        return False
     shared = _written(planned, runs) & _touched(planned, before) & _touched(planned, after)
-    return bool(shared) and any(map(_is_scatter, runs)) and len(runs) <= MOST and _rows(planned, runs) > 0
+    return bool(shared) and _rows(planned, runs) > 0
 
 
 def _rows(planned: Plan, runs: Sequence[Run]) -> int:

@@ -96,6 +96,7 @@ class _Fusion:
         self.aliases: dict[Any, Any] = {}
         self.later_effect: Group | None = None
         self.alone = False  # let no equation join another
+        self.gathers = any(isinstance(equation.primitive.kind, kinds.Gather) for equation in jaxpr.eqns)
 
     def run(self) -> Kernels:
         for equation in reversed(self.jaxpr.eqns):
@@ -286,7 +287,11 @@ class _Fusion:
 
     def _picks_from_rows(self, group: Group, equation: Any) -> bool:
         """Whether it does, and also gathers: a kernel of its own gathers from rows while they are in the caches."""
-        return isinstance(equation.primitive.kind, kinds.Elementwise) and all(self._origins(group, equation))
+        return (
+            self.gathers
+            and isinstance(equation.primitive.kind, kinds.Elementwise)
+            and all(self._origins(group, equation))
+        )
 
     def _origins(self, group: Group, equation: Any) -> tuple[bool, bool]:
         """Whether a value is computed from reductions over other rows than a group's, and whether from gathers too.
