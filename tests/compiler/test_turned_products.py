@@ -111,3 +111,23 @@ def test_threads():
     with weft.threads(2):
         np.testing.assert_array_equal(np.asarray(function(x, y)), want)
     np.testing.assert_array_equal(want, np.transpose(np.asarray(x @ y), (1, 0, 2)))
+
+
+REGIONS = {
+    "concatenate": lambda c, x: jnp.concatenate([jnp.transpose(c, (0, 2, 1)), x], axis=1),
+    "concatenate two": lambda c, x: jnp.concatenate([jnp.transpose(c, (0, 2, 1)), jnp.transpose(2 * c, (0, 2, 1))], 2),
+    "pad": lambda c, x: jnp.pad(jnp.transpose(c, (0, 2, 1)), ((1, 0), (0, 2), (0, 0))),
+    "update": lambda c, x: jnp.zeros((3, 12, 5)).at[:, 2:11].set(jnp.transpose(c, (0, 2, 1))),
+}
+
+
+@pytest.mark.parametrize("name", REGIONS)
+def test_transposed_product_is_a_region_of_another_array(name):
+    x, y, z = operand(3, 5, 7), operand(3, 7, 9), operand(3, 4, 5)
+
+    def function(x, y, z):
+        return REGIONS[name](x @ y, z)
+
+    with weft.disable_jit():
+        want = np.asarray(function(x, y, z))
+    np.testing.assert_array_equal(np.asarray(weft.jit(function)(x, y, z)), want)

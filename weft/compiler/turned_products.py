@@ -57,12 +57,12 @@ def _reads(step: Step) -> list[Any]:
 
 
 def _lone_view(step: Step) -> Any:
-    """The equation of a kernel that does nothing but one view of one array."""
+    """The equation of a kernel that does nothing but one view of one array, whole."""
     if step.kernel is None or step.copies or len(step.kernel.equations) != 1:
         return None
-    if any(output.places for output in step.kernel.outputs):
-        return None
     (equation,) = step.kernel.equations
+    if [output.target for output in step.kernel.outputs] != equation.outvars:  # a region of an assembled array
+        return None
     return equation if len(equation.invars) == 1 and not hasattr(equation.invars[0], "val") else None
 
 
