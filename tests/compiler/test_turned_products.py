@@ -131,3 +131,16 @@ def test_transposed_product_is_a_region_of_another_array(name):
     with weft.disable_jit():
         want = np.asarray(function(x, y, z))
     np.testing.assert_array_equal(np.asarray(weft.jit(function)(x, y, z)), want)
+
+
+def test_product_is_a_piece_of_an_array_and_transposed():
+    x, y, z = operand(5, 7), operand(7, 4), operand(2, 4)
+
+    def both(x, y, z):
+        c = x @ y
+        return jnp.concatenate([c, z]), c.T.reshape(-1)
+
+    with weft.disable_jit():
+        want = both(x, y, z)
+    for got, expected in zip(weft.jit(both)(x, y, z), want, strict=True):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))

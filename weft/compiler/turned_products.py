@@ -53,6 +53,8 @@ def _is_product(step: Step) -> bool:
 def _reads(step: Step) -> list[Any]:
     equations = step.kernel.equations if step.kernel is not None else (step.equation,)
     read = {v for e in equations for v in e.invars if not hasattr(v, "val")}
+    if step.kernel is not None:  # what is stored as it is, such as a piece of an assembled array
+        read |= {output.node.atom for output in step.kernel.outputs}
     return [*read, *[source for source, _ in step.copies]]
 
 
