@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import weft
-from tests.codegen.running import HOST, elementwise, map_nest
+from tests.codegen.running import HOST, elementwise, map_nest, run_map
 from weft import errors
 from weft.codegen import compile as compiling
-from weft.codegen import isolate, llvm
+from weft.codegen import isolate, llvm, writer
 
 ADD = elementwise(lambda emit, x: emit.add(x, x))
 F32 = np.dtype(np.float32)
@@ -37,6 +37,23 @@ def test_bad_text_is_an_internal_error_with_a_dump(mode):
 def test_isolated_gives_the_same_object():
     text = compiling.text_of(map_nest(ADD, [F32], F32), HOST)
     assert isolate.emit_object(text, HOST, "k") == llvm.emit_object(text, HOST, "k")
+
+
+@pytest.mark.skipif(not HOST.avx512, reason="texts are compiled as they are written with AVX-512 alone")
+@pytest.mark.parametrize("size", [1, 16, 37, 100])
+def test_code_as_written_has_the_bits_of_optimised_code(size, monkeypatch):
+    kind = elementwise(lambda emit, x: emit.exp(emit.mul(x, x)))
+    assert compiling.text_of(map_nest(kind, [F32], F32), HOST).startswith(writer.AS_WRITTEN)
+    x = np.random.default_rng(0).standard_normal(size, np.float32)
+    x[0] = np.nan
+    plain = run_map(kind, [x], F32)
+    monkeypatch.setattr(llvm, "AS_WRITTEN", "; nothing")
+    assert plain.tobytes() == run_map(kind, [x], F32).tobytes()
+
+
+def test_code_with_constants_in_loops_is_optimised():
+    text = compiling.text_of(map_nest(elementwise(lambda emit, x: emit.sin(x)), [F32], F32), HOST)
+    assert not text.startswith(writer.AS_WRITTEN)
 
 
 def test_death_of_the_child_is_an_error_and_it_comes_back():

@@ -1,4 +1,4 @@
-"""argmax and argmin where the shortcut of appending could go wrong: ties, NaN, rows of nothing but the worst value."""
+"""Extrema and their positions where shortcuts could go wrong: ties, NaN, zeros, rows of nothing but the worst value."""
 
 from __future__ import annotations
 
@@ -111,3 +111,23 @@ def test_a_computed_value_is_searched_where_it_is_computed() -> None:
     places = weft.jit(lambda x: (jnp.argmax(x % 3 + (x > 50), axis=1), jnp.argmin(x > 98, axis=1)))(x)
     np.testing.assert_array_equal(places[0], np.argmax(x % 3 + (x > 50), axis=1))
     np.testing.assert_array_equal(places[1], np.argmin(x > 98, axis=1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("size", [1, 15, 16, 17, 33, 8200])
+def test_rows_have_the_extremum_of_their_numbers_and_nan_where_there_is_one(size, dtype):
+    rng = np.random.default_rng(size)
+    x = rng.standard_normal((7, size))
+    x[1, rng.integers(size)] = np.nan
+    x[2, -1] = -np.nan
+    x[3] = -np.inf
+    x[4] = -0.0
+    x[4, size // 2] = 0.0
+    x[5] = np.nan
+    with weft.enable_x64(dtype == "float64"):
+        values = jnp.asarray(x).astype(dtype)
+        known = np.asarray(values).astype(np.float64)
+        for ours, theirs in ((jnp.max, np.max), (jnp.min, np.min)):
+            found = np.asarray(weft.jit(lambda v, f=ours: f(v, axis=1))(values)).astype(np.float64)
+            np.testing.assert_array_equal(found, theirs(known, axis=1))
+            assert np.signbit(found[4]) == (ours is jnp.min and size > 1)

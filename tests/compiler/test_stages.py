@@ -53,6 +53,9 @@ def test_exact_algebra_only() -> None:
     assert names(simplified(lambda x: [lax.mul(x, np.float32(0))], X)) == ["mul"]
     assert names(simplified(lambda x: [lax.neg(lax.neg(x))], X)) == []
     assert names(simplified(lambda x: [lax.add(x, np.int32(0))], X.astype(np.int32))) == []
+    assert names(simplified(lambda x: [lax.max(np.float32(-np.inf), x)], X)) == []
+    assert names(simplified(lambda x: [lax.max(np.float32(np.inf), x)], X)) == ["max"]
+    assert names(simplified(lambda x: [lax.min(np.float32(np.inf), x)], X)) == []
 
 
 def test_reshapes_sink_below_elementwise_operations() -> None:

@@ -22,8 +22,8 @@ def scale(x: V, k: V) -> V | None:
     return _by_registers(x, k, lambda a, b: _call(a, b, "scalef", ""))
 
 
-def extremum(x: V, y: V, larger: bool) -> V | None:
-    """The larger (smaller) of x and y: +0 above -0, NaN if either is."""
+def extremum(x: V, y: V, larger: bool, numbers: bool = False) -> V | None:
+    """The larger (smaller) of x and y: +0 above -0, NaN if either is, which is not asked where they are ``numbers``."""
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     for one, other in ((x, y), (y, x)):
         scalar = lanes.one_of(one)
@@ -31,11 +31,11 @@ def extremum(x: V, y: V, larger: bool) -> V | None:
             return _extremum_with_one(other, one, scalar, larger)
     if lanes.writer.avx512 and lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
-        picked = extremum(_widened(x, wide), _widened(y, wide), larger)
+        picked = extremum(_widened(x, wide), _widened(y, wide), larger, numbers)
         assert picked is not None
         return _narrowed(picked.text, lanes, wide, x.element)
     picked = _by_registers(x, y, lambda a, b: _call(a, b, "range", _RANGE_MAX if larger else _RANGE_MIN))
-    return None if picked is None else lanes.select(x.compare("uno", y), x + y, picked)
+    return picked if numbers or picked is None else lanes.select(x.compare("uno", y), x + y, picked)
 
 
 def _extremum_with_one(x: V, y: V, one: V, larger: bool) -> V:
@@ -176,6 +176,8 @@ def lookup(table: Sequence[float], index: V) -> V:
         "<" + ", ".join(f"{element} {literal(c, element)}" for c in table[start : start + per]) + ">"
         for start in (0, per)
     )
+
+    lanes.writer.literals = True
 
     def find(part: V) -> str:
         return lanes.writer.call(name, type_, [(type_, first), (wide.type(index.element), part.text), (type_, second)])

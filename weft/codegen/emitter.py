@@ -42,6 +42,7 @@ class Emitter:
         self.table = table
         self.helpers = helpers
         self.memo: dict[Any, Any] = {}
+        self.numbers = False  # is no operand of an extremum NaN?
         self.any_nan = True  # may a NaN have bits that the dtype of the result cannot hold?
 
     # values
@@ -168,7 +169,7 @@ class Emitter:
         if element.kind == "b":
             return Value(x.dtype, (x.part | y.part if int_name == "max" else x.part & y.part,))
         if element.kind in "fh":
-            native = avx512.extremum(x.part, y.part, int_name == "max")
+            native = avx512.extremum(x.part, y.part, int_name == "max", self.numbers)
             picked = native or x.part.intrinsic(float_name, y.part)
             return Value(x.dtype, (picked,), x.loose or y.loose)
         return Value(x.dtype, (x.part.intrinsic(("s" if element.signed else "u") + int_name, y.part),))

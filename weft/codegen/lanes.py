@@ -202,7 +202,7 @@ class V:
         first = coefficients[0]
         result = first if isinstance(first, V) else self.like(first)
         for c in coefficients[1:]:
-            result = result.fma(self, c)
+            result = self.fma(result, c)  # takes the register of the second factor, which is not needed again
         return result
 
     def polynomial_of_halves(self, square: V, coefficients: Sequence[float | V]) -> V:
@@ -235,8 +235,10 @@ class Lanes:
         if self.width == 1:
             return text
         constant = f"splat ({element} {text})"
-        whole = element in FLOAT_BITS and self.width * BYTES[element] == 64
-        return self.writer.hold(self.type(element), constant) if whole else constant
+        if element in FLOAT_BITS and self.width * BYTES[element] == 64:
+            return self.writer.hold(self.type(element), constant)
+        self.writer.literals = self.writer.literals or element != "i1"
+        return constant
 
     def constant(self, value: Any, element: str) -> V:
         return V(self, element, self.constant_text(value, element))

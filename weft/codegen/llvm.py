@@ -21,6 +21,7 @@ from typing import Any
 
 from weft import errors, lazy
 from weft.codegen import llvm_calls
+from weft.codegen.writer import AS_WRITTEN
 from weft.target import Target
 
 # Process-global switches of LLVM's code generator, each measured: together they take a third to a half off the
@@ -53,9 +54,13 @@ SWITCHES = (
     "-x86-disable-avoid-SFB",
     "-x86-early-ifcvt=0",
     "-x86-promote-anyext-load=0",
+    # as in other levels: the registers of level 0 abort on masks
+    "-optimize-regalloc",
+    "-regalloc=greedy",
 )
-# Selects scalars, addresses and branches at once, without a graph for every block: 15 % of a first call. Loops of
-# scalars that numba compiles afterwards would be up to a quarter slower: it is left off where numba is loaded already.
+# Selects scalars, addresses and branches at once at level 1, too, without a graph for every block: 15 % of a first
+# call. Loops of scalars that numba compiles afterwards would be up to a quarter slower: it is left off where numba is
+# loaded already.
 FAST_SELECTION = "-fast-isel"
 
 PLACES = 8  # threads that compile at once; more would gain little over what they take in memory
@@ -67,14 +72,15 @@ class _Place:
     def __init__(self, number: int) -> None:
         self.number = number
         self.lock = threading.RLock()  # a signal handler may compile, or fork, in the middle of our work
-        self.machines: dict[Target, Any] = {}
+        self.machines: dict[tuple[Target, int], Any] = {}  # by level of optimisation
         self.crash: tuple[int, int | None] | None = None  # process, descriptor
 
-    def machine(self, target: Target) -> Any:
+    def machine(self, target: Target, level: int) -> Any:
         """The TargetMachine, made once (0.15 ms)."""
-        if target not in self.machines:
-            self.machines[target] = _new_machine(target)
-        return self.machines[target]
+        key = target, level
+        if key not in self.machines:
+            self.machines[key] = _new_machine(target, level)
+        return self.machines[key]
 
 
 _places = [_Place(number) for number in range(PLACES)]
@@ -123,15 +129,14 @@ def _binding() -> Any:
     return binding
 
 
-def _new_machine(target: Target) -> Any:
+def _new_machine(target: Target, level: int) -> Any:
     with _loading:
         binding = _binding()
         if target.triple.split("-")[0] != binding.get_default_triple().split("-")[0]:
             binding.initialize_all_targets()
             binding.initialize_all_asmprinters()
-        # optimisation level 0 aborts on mask registers; 2 and 3 are no faster than 1
         return binding.Target.from_triple(target.triple).create_target_machine(
-            cpu=target.cpu, features=target.features, opt=1, reloc="pic", codemodel="small"
+            cpu=target.cpu, features=target.features, opt=level, reloc="pic", codemodel="small"
         )
 
 
@@ -147,8 +152,9 @@ def emit_assembly(text: str, target: Target) -> str:
 
 def _emit(text: str, target: Target, name: str, emit: Callable[[bytes, Any], bytes]) -> bytes:
     data = text.encode()
+    level = 0 if text.startswith(AS_WRITTEN) else 1  # 2 and 3 give no faster code
     with _place() as place:
-        machine, crash = place.machine(target), _crash_file(place)
+        machine, crash = place.machine(target, level), _crash_file(place)
         _remember(crash, data)
         try:
             return emit(data, machine)

@@ -21,34 +21,39 @@ PAIRED = 32  # lanes of a vector of bfloat16 in two registers of float32: those 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """The first ``count`` lanes (an i64 name; none if it is not positive) and the same as a vector of i1.
+    """The lanes below ``remaining`` (an i64 name; none if it is not positive) as a vector of i1.
 
     ``mostly_whole``: in nearly every vector it is all of them.
     """
 
-    count: str
+    remaining: str
     lanes: V
     mostly_whole: bool = False
 
+    @property
+    def count(self) -> str:
+        """How many lanes (an i64 name), worked out here."""
+        return self.lanes.lanes.writer.minimum_index(self.remaining, str(self.lanes.lanes.width))
 
-def first_lanes(lanes: Lanes, remaining: str) -> Mask:
-    """The lanes below ``remaining``."""
+
+def first_lanes(lanes: Lanes, remaining: str, few: bool = False) -> Mask:
+    """The lanes below ``remaining``. ``few`` says that it is small beside 2**31: LLVM's work for a minimum is saved."""
     writer = lanes.writer
-    count = writer.minimum_index(remaining, str(lanes.width))
     element = "i32" if lanes.width <= 16 else "i8"
+    count = remaining if few and element == "i32" else writer.minimum_index(remaining, str(lanes.width))
     short = writer.op(f"trunc i64 {count} to {element}")
-    return Mask(count, lanes.iota(element) < lanes.splat(short, element))
+    return Mask(remaining, lanes.iota(element) < lanes.splat(short, element))
 
 
 def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
-    """The same; where nearly every vector is whole, the lanes are only worked out for one that is not."""
+    """The same in the last vectors of a loop; or, where nearly all are whole, only worked out for one that is not."""
     if not mostly_whole:
-        return first_lanes(lanes, remaining)
+        return first_lanes(lanes, remaining, few=True)
     writer = lanes.writer
     part, join, before = writer.fresh_label(), writer.fresh_label(), writer.block
     writer.branch_if(writer.compare_index("slt", remaining, str(lanes.width)), part, join, cold=True)
     writer.label(part)
-    mask = first_lanes(lanes, remaining)
+    mask = first_lanes(lanes, remaining, few=True)
     type_, every, some = lanes.type("i1"), lanes.constant_text(True, "i1"), mask.lanes.text
     by_bits = writer.avx512 and lanes.width >= 8  # LLVM sets a mask register by one that depends on an unrelated one
     bits, word = f"i{lanes.width}", f"i{max(lanes.width, 32)}"  # a move to less waits for the register's last result
@@ -58,12 +63,11 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     end = writer.block
     writer.branch(join)
     writer.label(join)
-    count = writer.phi("i64", (str(lanes.width), before), (mask.count, end))
     chosen = writer.phi(type_, (every, before), (some, end))
     if by_bits:
         chosen = chosen if word == bits else writer.op(f"trunc {word} {chosen} to {bits}")
         chosen = writer.op(f"bitcast {bits} {chosen} to {lanes.type('i1')}")
-    return Mask(count, V(lanes, "i1", chosen), True)
+    return Mask(remaining, V(lanes, "i1", chosen), True)
 
 
 def whole(dtype: np.dtype) -> str:
@@ -241,7 +245,7 @@ class Memory:
         if mask is None:
             return None
         turned = self._turned(Value(elements.BOOL, (mask.lanes,)))
-        return Mask(mask.count, turned.part)
+        return Mask(mask.remaining, turned.part)
 
     def load_reversed(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> Value:
         """Lanes at decreasing addresses from ``pointer``."""

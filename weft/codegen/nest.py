@@ -89,7 +89,8 @@ class NestWriter:
         self.places = uniform.places(nest, self.inner)
 
     def text(self, symbol: str = "k") -> str:
-        return self.written().text(symbol, PARAMETERS)
+        simple = not self.columns or len(self.nest.dims) == 1
+        return self.written().text(symbol, PARAMETERS, simple=simple)
 
     def written(self) -> Writer:
         """The function's instructions."""

@@ -108,7 +108,7 @@ def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Copy, wide
         late.values.update((s.out, value) for s, value in zip(cut.carried, values, strict=True))
         parent.run(cut.second, [late], place)
         following = reduce_tree.flatten([early.values[s.out] for s in cut.carried])
-        return [mask.count, mask.lanes.text, *[text for _, text in following]]
+        return [mask.remaining, mask.lanes.text, *[text for _, text in following]]
 
     carried = [("i64", "0"), (lanes.type("i1"), none), *reduce_tree.flatten(initial)]
     some = writer.choose_index(writer.compare_index("slt", low, high), writer.index("add", high, str(width)), low)

@@ -6,13 +6,14 @@ halves, as if they were one vector of 32; a lane outside the operand never chang
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from weft.codegen import copies, elements
+from weft.codegen import avx512, copies, elements
 from weft.codegen.emitter import Emitter, Value
-from weft.codegen.lanes import Lanes, V
+from weft.codegen.lanes import FLOAT_BITS, Lanes, V
 from weft.codegen.memory import Mask
 from weft.loops import ir
 
@@ -88,15 +89,31 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
         half = len(vectors) // 2
         vectors = [combine(reduction, emit, vectors[k], vectors[k + half]) for k in range(half)]
     accs, lanes = vectors[0], emit.lanes
+    lost = _nan_found(reduction, accs)
     distance = lanes.width // 2
     while distance:
         narrow = lanes if lanes.width <= NARROWEST else Lanes(lanes.writer, distance)
         left = accs if narrow is lanes else tuple(_turned(v, narrow, 0) for v in accs)
         right = tuple(_turned(v, narrow, distance) for v in accs)
-        accs = combine(reduction, Emitter(narrow, emit.table, emit.helpers), left, right)
+        inner = Emitter(narrow, emit.table, emit.helpers)
+        inner.numbers = lost is not None
+        accs = combine(reduction, inner, left, right)
         lanes, distance = narrow, distance // 2
     one = Lanes(lanes.writer, 1)
-    return tuple(Value(v.dtype, tuple(V(one, p.element, lanes.extract(p, 0)) for p in v.parts)) for v in accs)
+    folded = tuple(Value(v.dtype, tuple(V(one, p.element, lanes.extract(p, 0)) for p in v.parts)) for v in accs)
+    if lost is None:
+        return folded
+    return tuple(Value(v.dtype, (one.select(lost, v.part.like(math.nan), v.part),)) for v in folded)
+
+
+def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
+    """Whether a lane holds NaN, where that is cheaper to ask once than in every step of a fold: LLVM's work, mostly."""
+    part = accs[0].part
+    lanes = part.lanes
+    if not (reduction.kind.nan_wins and part.element in FLOAT_BITS and avx512.whole_registers(part)):
+        return None
+    word = lanes.writer.op(f"bitcast {lanes.type('i1')} {part.isnan().text} to i{lanes.width}")
+    return V(Lanes(lanes.writer, 1), "i1", lanes.writer.op(f"icmp ne i{lanes.width} {word}, 0"))
 
 
 def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) -> Accumulators:

@@ -118,19 +118,15 @@ class RowWriter:
         low, high = "0", self.parent.extents[self.vector]
         total = copies.cost(phase.body)
         if total < LARGE_BODY or not self._maskable(phase):
-            unroll = 2 if total <= SMALL_BODY else 1
-            main = writer.index("and", high, str(-width * unroll))
+            main = writer.index("and", high, str(-width))
 
             def whole(index: str, digits: list[str]) -> list[str]:
-                tile = []
-                for u in range(unroll):
-                    at = writer.index("add", index, str(u * width))
-                    tile.append(copies.fresh(base, base.values, at, None, u * width))
+                tile = [copies.fresh(base, base.values, index, None)]
                 digits = self._fill(phase, tile, place, digits)
                 self.parent.run(phase.body, tile, place)
                 return digits
 
-            self.parent.stretches(low, main, width * unroll, self._digits(low), whole)
+            self.parent.stretches(low, main, width, self._digits(low), whole)
             low = main
 
         def masked(index: str, digits: list[str]) -> list[str]:
@@ -140,8 +136,15 @@ class RowWriter:
             self.parent.run(phase.body, tile, place)
             return digits
 
-        loop = self.parent.stretches if low == "0" else writer.loop
-        loop(low, high, width, self._digits(low), masked)
+        if low == "0":
+            self.parent.stretches(low, high, width, self._digits(low), masked)
+            return
+
+        def rest() -> list[str]:
+            masked(low, [digit for _, digit in self._digits(low)])
+            return []
+
+        writer.when(writer.compare_index("slt", low, high), rest, [], [], rare=False)
 
     # digits of the position, carried through the loops of vectors
 

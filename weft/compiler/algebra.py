@@ -80,6 +80,11 @@ def is_value(atom: Any, value: int) -> bool:
     return bool(literal == value) and not (literal.dtype.kind in "fc" and np.signbit(np.real(literal)))
 
 
+def is_infinite(atom: Any, value: float) -> bool:
+    """Whether an operand is a literal of this infinity."""
+    return is_literal(atom) and atom.aval.dtype.kind != "c" and bool(np.asarray(atom.val) == value)
+
+
 def is_integer(atom: Any) -> bool:
     return atom.aval.dtype.kind in "iub"
 
@@ -156,6 +161,8 @@ rule("and_itself", lax.and_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("or_itself", lax.or_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("max_itself", lax.max_p, lambda x, y: x, when=lambda x, y: x is y)
 rule("min_itself", lax.min_p, lambda x, y: x, when=lambda x, y: x is y)
+rule("max_least", lax.max_p, lambda x, y: y, when=lambda x, y: is_infinite(x, -np.inf))
+rule("min_most", lax.min_p, lambda x, y: y, when=lambda x, y: is_infinite(x, np.inf))
 rule("select_same", lax.select_n_p, lambda which, *cases: cases[0], when=lambda w, *c: all(x is c[0] for x in c))
 rule("is_not_false", lax.ne_p, lambda x, y: x, when=lambda x, y: x.aval.dtype.kind == "b" and is_value(y, 0))
 rule("power_of_one", lax.pow_p, lambda x, y: x, when=lambda x, y: is_value(y, 1) and x.aval.dtype.kind != "c")

@@ -153,6 +153,7 @@ class Reduction(Record):
     ``append(emit, left, right, **params)`` is a cheaper ``combine`` with the same result where right is one element
     after all of left's, and left began as ``seed(emit, identities, index, **params)`` at its first position.
     ``absorbing(dtype)`` is the first accumulator, of that dtype, that no further element changes, or None.
+    ``nan_wins`` says that NaN among floats is the result, and that among numbers ``combine`` is max or min.
     ``leader`` reduces the values alone where the outputs are the first position of its result (but for NaN).
     """
 
@@ -167,6 +168,7 @@ class Reduction(Record):
     append: Callable[..., tuple[Any, ...]] | None = None
     seed: Callable[..., tuple[Any, ...]] | None = None
     absorbing: Callable[[np.dtype], Any] | None = None
+    nan_wins: bool = False
     leader: Reduction | None = None
 
 

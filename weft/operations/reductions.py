@@ -137,6 +137,7 @@ def reduction(
     reference: Callable[..., Any],
     partial: Callable[..., Any] | None,
     absorbing: Callable[[np.dtype], Any] | None = None,
+    nan_wins: bool = False,
 ) -> core.Primitive:
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
@@ -158,6 +159,7 @@ def reduction(
             finish=lambda emit, accs, **_: accs,
             reference=in_accumulator(reference),
             absorbing=absorbing and (lambda dtype: absorbing(dtype) if dtype.kind in "iu" else None),
+            nan_wins=nan_wins,
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -247,6 +249,7 @@ reduce_max_p = reduction(
     reference=extreme(True, lowest),
     partial=_extreme_push,
     absorbing=highest,
+    nan_wins=True,
 )
 
 
@@ -267,6 +270,7 @@ reduce_min_p = reduction(
     reference=extreme(False, highest),
     partial=_extreme_push,
     absorbing=lowest,
+    nan_wins=True,
 )
 
 
