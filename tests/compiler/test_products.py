@@ -248,3 +248,21 @@ def test_bfloat16_products() -> None:
             np.testing.assert_allclose(out, wide_a @ wide_b, atol=1e-4 * np.sqrt(k))
             if pairs:
                 np.testing.assert_array_equal(out, total)
+
+
+def test_products_of_columns_that_later_steps_read_as_vectors() -> None:
+    """Squeezes before and after a product are no reorderings of its operands' axes."""
+
+    def orthonormal(a: weft.Array) -> weft.Array:
+        columns: list[weft.Array] = []
+        for j in range(a.shape[1]):
+            column = a[:, j]
+            for earlier in columns:
+                column = column - (earlier @ a[:, j]) * earlier
+            columns.append(column / jnp.linalg.norm(column))
+        return jnp.stack(columns, 1)
+
+    a = np.random.default_rng(0).normal(size=(6, 4)).astype(np.float32)
+    q, r = np.linalg.qr(a)
+    assert np.allclose(weft.jit(orthonormal)(a), q * np.sign(np.diagonal(r)), atol=1e-5)
+    assert np.allclose(weft.jit(lambda a, b: jnp.stack([b @ a[:, 1], 2 * a[:, 1]]))(a, a @ a.T)[0], a @ a.T @ a[:, 1])

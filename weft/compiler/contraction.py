@@ -144,7 +144,7 @@ def result_strides(equation: Any, order: Sequence[int] | None) -> tuple[int, tup
 def permutation(equation: Any) -> list[int] | None:
     """The operand's axis for each axis of the result of a view that only reorders axes, else None."""
     operand, out = equation.invars[0], equation.outvars[0].aval
-    if not isinstance(equation.primitive.kind, kinds.View) or hasattr(operand, "val"):
+    if not isinstance(equation.primitive.kind, kinds.View) or hasattr(operand, "val") or operand.aval.ndim != out.ndim:
         return None
     maps = equation.primitive.kind.index_map(operand.aval, out, equation.params)
     order = [use.out_dim for use in maps if use.out_dim is not None and use.start == 0 and use.step == 1]
