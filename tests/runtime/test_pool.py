@@ -126,6 +126,24 @@ def test_workers_stay_inside_the_affinity_mask() -> None:
         assert os.sched_getaffinity(int(task)) <= allowed
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU: no mask can be narrowed")
+def test_workers_follow_a_mask_that_changes() -> None:
+    run_big()
+    others = set(os.listdir("/proc/self/task"))
+    runtime.Pool.set_threads(runtime.Pool.get_threads() % 2 + 2)  # a new pool, whose workers are new threads
+    run_big()
+    workers = set(os.listdir("/proc/self/task")) - others
+    whole = os.sched_getaffinity(0)
+    try:
+        for mask in ({min(whole)}, {max(whole)}, whole):
+            os.sched_setaffinity(0, mask)
+            time.sleep(0.02)  # longer than a mask is taken to stay
+            assert np.array_equal(run_big(), np.arange(300_000) + 1)
+            assert workers and all(os.sched_getaffinity(int(worker)) <= mask for worker in workers)
+    finally:
+        os.sched_setaffinity(0, whole)
+
+
 def test_many_callers_at_once() -> None:
     runtime.Pool.set_threads(3)
     failures: list[int] = []

@@ -43,6 +43,7 @@ constexpr double kLongChunkNs = 20e6;
 constexpr int64_t kMaxChunks = 1 << 20;
 constexpr int64_t kUnpinnedNs = 30'000'000;  // the first time; twice as long whenever it did not help
 constexpr int64_t kMostUnpinnedNs = 1'000'000'000;
+constexpr int64_t kMaskNs = 10'000'000;  // how long the process's affinity mask is taken to stay as it is
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -123,6 +124,12 @@ class Pool {
     std::lock_guard<std::mutex> lock(run_mutex_, std::adopt_lock);
     if (!started_.load(std::memory_order_relaxed)) start();
     place_workers();
+    if (cpus_.size() == 1) {
+      t_inside_job = true;
+      job.function(job.context, 0, job.total);
+      t_inside_job = false;
+      return;
+    }
     bool may_be_long = job.chunks > 2;
     int64_t begin = may_be_long ? now_ns() : 0;
     uint32_t epoch = publish(job);
@@ -155,7 +162,6 @@ class Pool {
   };
 
   void start() {
-    cpus_ = allowed_cpus();
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);  // signals are for Python's threads
@@ -170,7 +176,6 @@ class Pool {
     }
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
     started_.store(true, std::memory_order_release);
-    pinning_ = int(cpus_.size()) >= threads_;
   }
 
   uint32_t publish(const JobView& job) {
@@ -241,10 +246,24 @@ class Pool {
     worker.cpu = ok ? cpu : -1;
   }
 
+  // Keeps workers inside the process's mask, which may have changed since.
+  void follow_mask(int64_t now) {
+    mask_due_ = now + kMaskNs;
+    std::vector<int> cpus = allowed_cpus();
+    if (cpus == cpus_) return;
+    cpus_ = std::move(cpus);
+    for (Worker& worker : workers_) pin(worker, -1);
+    pinning_ = int(cpus_.size()) >= threads_;
+    unpinned_until_ = 0;
+    caller_cpu_ = -1;
+  }
+
   // Gives every worker a CPU of its own that is not the caller's; a system call only when the caller has moved.
   void place_workers() {
+    int64_t now = now_ns();
+    if (now >= mask_due_) follow_mask(now);
     if (!pinning_) {
-      if (unpinned_until_ == 0 || now_ns() < unpinned_until_) return;
+      if (unpinned_until_ == 0 || now < unpinned_until_) return;
       pinning_ = true;
       caller_cpu_ = -1;
     }
@@ -290,6 +309,7 @@ class Pool {
   bool pinning_ = false;
   int caller_cpu_ = -1;
   int starved_ = 0;
+  int64_t mask_due_ = 0;  // when the mask is read again
   int64_t unpinned_until_ = 0;  // 0: never yet
   int64_t unpinned_ns_ = kUnpinnedNs;
   Job job_;
