@@ -348,3 +348,28 @@ for call in calls:
 @pytest.mark.skipif(bool(weft.runtime.sanitizer), reason="sanitizers end a process that has no memory")
 def test_a_process_without_memory_raises() -> None:
     assert python(CRAMPED).split() == ["MemoryError"] * 8
+
+
+COMPILES_CRAMPED = """
+import resource
+import weft, weft.numpy as jnp
+
+weft.config.update("cache", False)
+x = jnp.ones(8)
+weft.jit(jnp.sin)(x)  # LLVM is there
+f = weft.jit(lambda x: jnp.cos(x) * jnp.tanh(x))
+pages = int(open("/proc/self/statm").read().split()[0])
+_, most = resource.getrlimit(resource.RLIMIT_AS)
+resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (12 << 20), most))
+try:
+    f(x)
+except weft.errors.OutOfMemoryError as error:
+    print("compiling" in str(error))
+resource.setrlimit(resource.RLIMIT_AS, (most, most))
+print(f(x).shape)
+"""
+
+
+@pytest.mark.skipif(bool(weft.runtime.sanitizer), reason="sanitizers reserve more addresses than any limit leaves")
+def test_a_process_without_memory_to_compile_raises_and_compiles_later() -> None:
+    assert python(COMPILES_CRAMPED).split() == ["True", "(8,)"]

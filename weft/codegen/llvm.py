@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft import errors, lazy
+from weft import errors, lazy, runtime
 from weft.codegen import llvm_calls
 from weft.codegen.writer import AS_WRITTEN
 from weft.target import Target
@@ -62,6 +62,9 @@ SWITCHES = (
 # call. Loops of scalars that numba compiles afterwards would be up to a quarter slower: it is left off where numba is
 # loaded already.
 FAST_SELECTION = "-fast-isel"
+
+# LLVM ends the process when it gets no memory. It took up to 6 MB, and 65 bytes for each of the text's.
+COMPILE_BYTES, BYTES_OF_TEXT = 16 << 20, 200
 
 PLACES = 8  # threads that compile at once; more would gain little over what they take in memory
 
@@ -153,6 +156,7 @@ def emit_assembly(text: str, target: Target) -> str:
 def _emit(text: str, target: Target, name: str, emit: Callable[[bytes, Any], bytes]) -> bytes:
     data = text.encode()
     level = 0 if text.startswith(AS_WRITTEN) else 1  # 2 and 3 give no faster code
+    _check_memory(COMPILE_BYTES + BYTES_OF_TEXT * len(data), name)
     with _place() as place:
         machine, crash = place.machine(target, level), _crash_file(place)
         _remember(crash, data)
@@ -163,6 +167,18 @@ def _emit(text: str, target: Target, name: str, emit: Callable[[bytes, Any], byt
             raise errors.InternalError(message, stage="llvm", dump=dump(text)) from error
         finally:
             _remember(crash, b"")
+
+
+def _check_memory(nbytes: int, name: str) -> None:
+    """Raise OutOfMemoryError where LLVM might end the process."""
+    if runtime.has_memory(nbytes):
+        return
+    runtime.trim_memory()
+    if not runtime.has_memory(nbytes):
+        raise errors.OutOfMemoryError(
+            f"RESOURCE_EXHAUSTED: Out of memory: [{name}] compiling this kernel may take {nbytes} bytes, which the "
+            "system does not give to this process (ulimit -v, or the memory of all processes)."
+        )
 
 
 # what an abort leaves behind

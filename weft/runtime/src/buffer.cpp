@@ -448,7 +448,16 @@ PyObject* set_memory_error_type(PyObject*, PyObject* type) {
   Py_RETURN_NONE;
 }
 
+PyObject* has_memory(PyObject*, PyObject* argument) {
+  long long nbytes = PyLong_AsLongLong(argument);
+  if (nbytes == -1 && PyErr_Occurred()) return nullptr;
+  void* raw = mmap(nullptr, size_t(nbytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw != MAP_FAILED) munmap(raw, size_t(nbytes));
+  return PyBool_FromLong(raw != MAP_FAILED);
+}
+
 PyMethodDef kMethods[] = {
+    {"has_memory", has_memory, METH_O, "has_memory(nbytes): whether the system gives this process so much, all at once."},
     {"set_memory_error_type", set_memory_error_type, METH_O,
      "set_memory_error_type(cls): what is raised where memory runs out."},
     {"memory_stats", memory_stats, METH_NOARGS,
