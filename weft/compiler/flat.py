@@ -14,15 +14,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from weft.compiler import algebra, assemble
+from weft import dtypes
+from weft.compiler import algebra, assemble, gathers, keys, simplify
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
-from weft.core import kinds
+from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from weft.loops import indexed
 from weft.loops.schedule import LONG, NARROW, SHORT
 
 MAX_ELEMENTS = 1 << 48
 MAX_EQUATIONS = 512  # of a larger program the compilation costs little beside its tracing
-_EXACT = frozenset([0.0, 1.0, *algebra.POWERS])  # values at which a rewrite looks
+EXACT = frozenset([0.0, 1.0, *algebra.POWERS])  # values at which a rewrite looks
 
 
 class Unfit(Exception):
@@ -45,7 +47,7 @@ class Flat:
         jaxpr = closed.jaxpr
         self.avals: list[Any] = []
         self.literals: list[Literal] = []
-        self.rows: list[tuple[JaxprEqn, list[int], int]] = []  # equation, operands, first result
+        self.rows: list[tuple[JaxprEqn, list[int], int, Any]] = []  # equation, operands, first result, position
         self.variables: dict[int, Var] = {}
         self.constants, self.invars = len(jaxpr.constvars), len(jaxpr.invars)
         writer = _Writer(self)
@@ -79,9 +81,9 @@ class Flat:
             JaxprEqn(
                 [atom(n) for n in operands],
                 [self.variable(first + i) for i in range(len(eqn.outvars))],
-                eqn.primitive, eqn.params, eqn.effects, eqn.source,
+                eqn.primitive, eqn.params, eqn.effects, source,
             )
-            for eqn, operands, first in self.rows
+            for eqn, operands, first, source in self.rows
         ]  # fmt: skip
         inputs = [self.variable(number) for number in range(self.constants + self.invars)]
         outvars = [atom(number) for number in self.outvars]
@@ -89,16 +91,24 @@ class Flat:
 
 
 def describe(closed: ClosedJaxpr) -> Flat | None:
-    """The description of a program, or None if it has none."""
+    """The description of a program, or None if it has none; keys are described as the words that they consist of."""
+    words = keys.without_keys(closed)
+    if len(words.consts) != len(closed.consts):
+        return None
     try:
-        return Flat(closed)
+        found = Flat(words)
     except Unfit:
         return None
+    if words is not closed:
+        jaxpr = closed.jaxpr
+        found.numbers += tuple([atom.aval for atom in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)])
+    return found
 
 
 def flatten(closed: ClosedJaxpr, flat: Flat) -> ClosedJaxpr:
     """The described program itself, without calls: what a ``Template`` is made of."""
-    return ClosedJaxpr(flat.jaxpr(), closed.consts)
+    words = [avals.key_words(const) if dtypes.is_words(const.dtype) else const for const in closed.consts]
+    return ClosedJaxpr(flat.jaxpr(), words)
 
 
 class _Writer:
@@ -112,6 +122,7 @@ class _Writer:
         self.classes: dict[int, int] = {0: 0, 1: 1}
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
+        self.computed: set[int] = set()  # variables that gathers may be pulled through
         self.most_rows = 0
         self.lengths: list[int] = []  # for each reduction that of its rows if they are short, or LONG_COLUMN, or 0
 
@@ -158,13 +169,16 @@ class _Writer:
         literals.append(literal)
         value, aval = literal.val, literal.aval
         dtype = aval.dtype
-        if aval.shape or dtype.kind not in "fbiu":
+        if aval.shape or dtype.kind not in "fbiucV":
             raise Unfit
+        if dtype.kind in "cV":
+            self.key.append((aval, type(value), repr(value)))
+            return -len(literals)
         if dtype.kind != "f":
             self.key.append((aval, type(value), value.item() if hasattr(value, "item") else value))
             return -len(literals)
         number = float(value)
-        if number in _EXACT or not math.isfinite(number):
+        if number in EXACT or not math.isfinite(number):
             self.key.append((aval, repr(number)))
             return -len(literals)
         rounded, equal = float(dtype.type(number)), self.equal
@@ -173,15 +187,18 @@ class _Writer:
         self.values.append(number)
         return -len(literals)
 
-    def walk(self, jaxpr: Jaxpr, env: dict[Any, int]) -> None:
-        """Describe the equations of a program whose inputs have numbers."""
+    def walk(self, jaxpr: Jaxpr, env: dict[Any, int], expanded: Any = None) -> None:
+        """Describe the equations of a program whose inputs have numbers.
+
+        ``expanded`` is the position of an equation that the program only says in others: theirs too.
+        """
         flat, key, types, pattern = self.flat, self.key, self.types, self.pattern
         rows, avals = flat.rows, flat.avals
         for eqn in jaxpr.eqns:
             operands = [env[atom] if type(atom) is not Literal else self._literal(atom) for atom in eqn.invars]
             describe = _PARAMETERS.get(type(eqn.primitive.kind))
             if describe is None:
-                self._through(eqn, operands, env)
+                self._through(eqn, operands, env, expanded or eqn.source)
                 continue
             if eqn.effects or len(rows) >= MAX_EQUATIONS:
                 raise Unfit
@@ -190,30 +207,37 @@ class _Writer:
                 length, size = math.prod([shape[axis] for axis in axes]), eqn.invars[0].aval.size
                 is_short, is_long = 1 < length <= SHORT and size >= LONG * length, length >= LONG_COLUMN and size >= FAR
                 self.lengths.append(length if is_short else LONG_COLUMN * is_long)
+            if type(eqn.primitive.kind) is kinds.Gather and operands[0] in self.computed:
+                raise Unfit  # sizes decide whether it is computed where it is gathered
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
-            rows.append((eqn, operands, len(avals)))
+            rows.append((eqn, operands, len(avals), expanded or eqn.source))
             key += (eqn.primitive, params, *operands)
             for (
                 out
             ) in eqn.outvars:  # as ``bind`` does, without a call for each: every first trace of a shape comes here
                 aval = out.aval
                 env[out] = len(avals)
+                if isinstance(eqn.primitive.kind, gathers.PASSED):
+                    self.computed.add(len(avals))
                 avals.append(aval)
                 found, classes = types.get(aval) or self._type(aval)
                 pattern += classes
                 key.append(found)
 
-    def _through(self, eqn: JaxprEqn, operands: Sequence[int], env: dict[Any, int]) -> None:
+    def _through(self, eqn: JaxprEqn, operands: Sequence[int], env: dict[Any, int], position: Any) -> None:
         """A call is its equations, an identity its operand."""
-        kind = eqn.primitive.kind
+        kind, expanded = eqn.primitive.kind, None
         if isinstance(kind, kinds.Identity) and not kind.barrier:
             env.update(zip(eqn.outvars, operands, strict=True))
             return
-        inner = kind.inline(eqn.params) if isinstance(kind, kinds.Higher) else None
+        if isinstance(kind, kinds.Resolve):
+            inner, expanded = simplify.expanded(eqn, kind, eqn.invars), position
+        else:
+            inner = kind.inline(eqn.params) if isinstance(kind, kinds.Higher) else None
         if inner is None or inner.consts:
             raise Unfit
         names = dict(zip(inner.jaxpr.invars, operands, strict=True))
-        self.walk(inner.jaxpr, names)
+        self.walk(inner.jaxpr, names, expanded)
         for out, atom in zip(eqn.outvars, inner.jaxpr.outvars, strict=True):
             env[out] = self.atom(names, atom)
 
@@ -233,6 +257,37 @@ def _places(_: _Writer, eqn: JaxprEqn) -> Any:
 
 def _dimension(_: _Writer, eqn: JaxprEqn) -> Any:
     return eqn.primitive.kind.dimension(eqn.params)
+
+
+def _contracted(_: _Writer, eqn: JaxprEqn) -> Any:
+    """With the length of sums that may be so short, and so many, that they are no matrix product."""
+    (summed, _), _ = eqn.params["dimension_numbers"]
+    length = math.prod([eqn.invars[0].aval.shape[dim] for dim in summed])
+    return (*eqn.params.items(), length if length <= SHORT and eqn.outvars[0].aval.size >= LONG else 0)
+
+
+def _scanned(_: _Writer, eqn: JaxprEqn) -> Any:
+    if eqn.primitive.kind.reverse(eqn.params):  # it starts at an end
+        raise Unfit
+    return tuple(eqn.params.items())
+
+
+def _called(_: _Writer, eqn: JaxprEqn) -> Any:
+    if eqn.primitive.kind.foreign:
+        raise Unfit
+    return tuple(eqn.params.items())
+
+
+def _windowed(writer: _Writer, eqn: JaxprEqn) -> Any:
+    """How windows lie; their extents, and how far they may move, are sizes."""
+    avals, kind = [atom.aval for atom in eqn.invars], eqn.primitive.kind
+    array, indices = avals[:2]
+    if indices.dtype.itemsize < 4 or (type(kind) is kinds.Scatter and indices.ndim == 1):
+        raise Unfit  # what such places are may be known (static_windows, row_scatters)
+    windows = kind.windows(avals, eqn.outvars[0].aval, eqn.params)
+    writer.pattern += [writer.class_of(most) for most in windows.most]
+    params = [item for item in eqn.params.items() if item[0] != "slice_sizes"]
+    return (*params, windows.starts, windows.moved, windows.batch, array.size >= indexed.FEW)
 
 
 def _reshaped(_: _Writer, eqn: JaxprEqn) -> Any:
@@ -265,4 +320,9 @@ _PARAMETERS = {
     kinds.Generate: _dimension,
     kinds.Reshape: _reshaped,
     kinds.Assemble: _assembled,
+    kinds.Contraction: _contracted,
+    kinds.Cumulative: _scanned,
+    kinds.External: _called,
+    kinds.Gather: _windowed,
+    kinds.Scatter: _windowed,
 }

@@ -34,6 +34,7 @@ FREE_COST = 2.0  # hides behind a load
 FAR_SIZE = 1 << 20  # elements
 LONG_WINDOW = 16  # elements beside each other from which on they are read as a row
 
+PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape)  # what gathers may be pulled through
 _IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Gather)
 _COMPUTED = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Assemble)
 

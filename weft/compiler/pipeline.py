@@ -279,7 +279,8 @@ def _kernels(
         _totals["programs_recalled"] += 1
         if not stages.checked:
             return recalled
-    forms, drafts = _make_forms(stages.run("simplify", flat.flatten, closed, described), stages)
+    own = stages.run("simplify", flat.flatten, closed, described)
+    forms, drafts = _make_forms(own, stages)
     program.forms = forms
     if recalled is None:
         like.template = recall.template(described, forms.kernels, drafts, forms.lowered)
@@ -288,7 +289,7 @@ def _kernels(
     elif like.classes is None:
         recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
     else:  # the kernels of sizes that are 0 or 1 are other ones where that is known
-        recall.gives_the_bits(recalled, closed, program.name)
+        recall.gives_the_bits(recalled, own, program.name)
     return forms.kernels, forms.lowered
 
 

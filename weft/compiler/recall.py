@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,15 +25,20 @@ from weft.compiler.fuse import Kernels, Step
 from weft.compiler.interpret import interpret
 from weft.core import kinds
 from weft.core.budget import BUDGET
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.errors import InternalError
+from weft.loops import indexed
 from weft.loops import interpret as loops
-from weft.loops.index_math import Sizes
+from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, Access, Kernel
 from weft.loops.lower import Draft
 from weft.loops.schedule import ALONG, Layout, Lowered
+from weft.runtime import ShapedArray
 
 _BYTES, _EQUATION_BYTES = 1500, 600  # measured: a description with its template, each equation
+_SIZELESS = (  # kinds of which kernels have no size from the parameters
+    kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Identity, kinds.Reshape, kinds.Gather, kinds.Scatter,
+)  # fmt: skip
 _known: dict[Any, dict[tuple[int, ...], Description]] = {}  # by what is alike but for sizes, then by their pattern
 
 
@@ -48,6 +54,21 @@ class _Operand:
 
 
 @dataclass(slots=True)
+class _Measure:
+    """A scalar made of sizes (``loops.indexed.Measure``); ``window``: the class of the window's extent."""
+
+    array: int
+    dim: int
+    window: int | None
+
+    def value(self, flat: Flat, sizes: Sequence[int], dtype: np.dtype) -> int:
+        shape = flat.avals[self.array].shape
+        if self.window is None:
+            return math.prod(shape[self.dim + 1 :])
+        return min(shape[self.dim] - sizes[self.window], int(np.iinfo(dtype).max))
+
+
+@dataclass(slots=True)
 class _Recipe:
     """One kernel: ``extents`` gives for each axis the class of its extent."""
 
@@ -55,9 +76,10 @@ class _Recipe:
     layout: Layout
     operands: list[_Operand]
     extents: dict[int, int]
-    scalars: list[tuple[np.dtype, Any, int | None]]  # dtype, value, number of the literal that it is
+    scalars: list[tuple[np.dtype, Any, int | _Measure | None]]  # dtype, value, number of the literal that it is
+    copies: list[tuple[int, int]]
 
-    def bind(self, flat: Flat, sizes: Sequence[int]) -> Lowered:
+    def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Step, Lowered]:
         avals = flat.avals
         walked = []
         for operand in self.operands:
@@ -70,29 +92,51 @@ class _Recipe:
                     strides[axis] = strides.get(axis, 0) + stride * step
                 stride *= shape[dim]
             walked.append((flat.variable(operand.variable), operand.role, offset, strides, None, operand.dtype))
-        literals = flat.literals
-        scalars = [(dtype, value if at is None else literals[-at - 1].val) for dtype, value, at in self.scalars]
-        return self.layout.bind(walked, scalars, {key: sizes[number] for key, number in self.extents.items()})
+        scalars = [(scalar[0], _scalar(flat, sizes, *scalar)) for scalar in self.scalars]
+        low = self.layout.bind(walked, scalars, {key: sizes[number] for key, number in self.extents.items()})
+        copies = tuple([(flat.variable(source), flat.variable(target)) for source, target in self.copies])
+        return Step(self.kernel, None, copies), low
+
+
+@dataclass(slots=True)
+class _Call:
+    """One equation that is no kernel; its parameters are those of row ``row``, if no rewrite made it."""
+
+    equation: JaxprEqn
+    row: int | None
+    operands: list[int]
+    results: list[int]
+    order: tuple[int, ...] | None
+
+    def bind(self, flat: Flat, _: Sequence[int]) -> tuple[Step, None]:
+        operands, results = ([flat.variable(n) for n in numbers] for numbers in (self.operands, self.results))
+        like = self.equation if self.row is None else flat.rows[self.row][0]
+        return Step(None, like.replace(invars=operands, outvars=results), (), self.order), None
 
 
 @dataclass(slots=True)
 class Template:
-    """The kernels of a program without its sizes; ``equations`` counts those left after simplify."""
+    """The kernels of a program without its sizes; ``equations`` counts those left after simplify.
 
-    recipes: list[_Recipe]
+    ``made``: the variables that rewrites made, numbered after the program's own, with the classes of their extents.
+    """
+
+    recipes: list[_Recipe | _Call]
+    made: list[tuple[ShapedArray, list[int]]]
     aliases: list[tuple[int, int]]
     outvars: list[int]
     equations: int
 
     def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Kernels, list[Lowered | None]]:
         """The kernels and their calls for a program like the one it was made of, at the sizes of its classes."""
+        flat.avals += [aval.update(shape=tuple([sizes[n] for n in classes])) for aval, classes in self.made]
         variable = flat.variable
         inputs = [variable(number) for number in range(flat.constants + flat.invars)]
         outvars = [variable(number) for number in self.outvars]
         jaxpr = Jaxpr(inputs[: flat.constants], inputs[flat.constants :], outvars, ())
-        steps = tuple([Step(recipe.kernel, None) for recipe in self.recipes])
+        bound = [recipe.bind(flat, sizes) for recipe in self.recipes]
         aliases = {variable(name): variable(source) for name, source in self.aliases}
-        return Kernels(jaxpr, steps, aliases, Sizes()), [recipe.bind(flat, sizes) for recipe in self.recipes]
+        return Kernels(jaxpr, tuple([step for step, _ in bound]), aliases, Sizes()), [low for _, low in bound]
 
 
 class Description:
@@ -164,66 +208,163 @@ def template(
     flat: Flat, kernels: Kernels, drafts: Sequence[Draft | None], lowered: Sequence[Lowered | None]
 ) -> Template | None:
     """What was decided for ``flat``, whose ``jaxpr`` was compiled; None if more than sizes may change it."""
-    numbers = {variable: number for number, variable in flat.variables.items()}
-    rows = {first: eqn for eqn, _, first in flat.rows}
-    for eqn in kernels.jaxpr.eqns:  # rewritten equations are not described by ``flat``
-        source = rows.get(numbers.get(eqn.outvars[0], -1))
-        if source is None or source.primitive is not eqn.primitive or source.params is not eqn.params:
-            return None
-    if any(variable not in numbers for variable in kernels.jaxpr.outvars):
-        return None
     eqns = kernels.jaxpr.eqns
     if not pad_sums.leaves_alone(eqns) or rolls.rolls_of(eqns):  # they look at more of the sizes than their pattern
         return None
-    literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
-    pieces = {first: flats.pieces(eqn) for first, eqn in rows.items() if isinstance(eqn.primitive.kind, kinds.Assemble)}
-    recipes, nests = [], {}  # equal nests are one object, so that they are found without being compared
-    for step, draft, low in zip(kernels.steps, drafts, lowered, strict=True):
-        if step.kernel is None or step.copies or draft is None or low is None or low.layout is None:
-            return None
-        layout = dataclasses.replace(low.layout, nest=nests.setdefault(low.layout.nest, low.layout.nest))
-        recipe = _recipe(step.kernel, draft, layout, flat.classes, numbers, pieces, literals)
-        if recipe is None:
-            return None
-        recipes.append(recipe)
-    aliases = [(numbers[name], numbers[source]) for name, source in kernels.aliases.items()]
-    return Template(recipes, aliases, [numbers[v] for v in kernels.jaxpr.outvars], len(kernels.jaxpr.eqns))
+    if len(kernels.jaxpr.constvars) != flat.constants:
+        return None
+    try:
+        return _Maker(flat, kernels).made(drafts, lowered)
+    except _Fixed:
+        return None
 
 
-def _recipe(
-    kernel: Kernel, draft: Draft, layout: Layout, classes: dict[int, int], numbers: dict[Any, int],
-    pieces: dict[int, list[kinds.Piece]], literals: dict[int, int],
-) -> _Recipe | None:  # fmt: skip
-    if any(isinstance(eqn.primitive.kind, kinds.Assemble) for eqn in kernel.equations):
-        return None  # what is read past an assembled array is of one piece at these sizes
-    extents = {axis.key: axis.extent for axis in kernel.axes}
-    operands = []
-    for o in draft.operands:
-        number, region = numbers[o.variable], None
-        if o.starts is not None:
-            return None
-        if number in pieces:
-            begins = tuple([use.start for use in o.access])
-            spans = tuple([extents.get(use.axis, 1) for use in o.access])
-            if o.role == "in":
-                if any(use.axis == CONSTANT for use in o.access):
-                    return None  # it may be of one piece at other sizes
-            elif any((piece.start, piece.extent) == (begins, spans) for piece in pieces[number]):
-                region = tuple([classes[start] for start in begins])
-            else:
-                return None  # a piece of a piece
-        operands.append(_Operand(number, o.role, o.access, o.dtype, region))
-    scalars = [
-        (dtype, value, literals.get(id(literal)))  # a literal that is not the program's was made of its integers
-        for (dtype, value), literal in zip(draft.scalars, draft.sources, strict=True)
-    ]
-    shell = Kernel(kernel.name, (), (), 0, None, (), {}, {}, ())
-    return _Recipe(shell, layout, operands, {key: classes[extent] for key, extent in extents.items()}, scalars)
+def _scalar(flat: Flat, sizes: Sequence[int], dtype: np.dtype, value: Any, source: int | _Measure | None) -> Any:
+    if isinstance(source, _Measure):
+        return source.value(flat, sizes, dtype)
+    return value if source is None else flat.literals[-source - 1].val
+
+
+class _Fixed(Exception):
+    """A size in a program that is not told by its description."""
+
+
+class _Maker:
+    """One template under construction."""
+
+    def __init__(self, flat: Flat, kernels: Kernels) -> None:
+        self.flat, self.kernels = flat, kernels
+        self.numbers: dict[Any, int] = {variable: number for number, variable in flat.variables.items()}
+        self.new: list[tuple[ShapedArray, list[int]]] = []
+        self.literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
+        self.rows = {first: row for row, (_, _, first, _) in enumerate(flat.rows)}
+        self.rewritten = {eqn for eqn in kernels.jaxpr.eqns if self._row(eqn) is None}
+        for eqn in self.rewritten:
+            self._check(eqn)
+        self.pieces = {
+            out: flats.pieces(eqn)
+            for eqn in kernels.jaxpr.eqns
+            if isinstance(eqn.primitive.kind, kinds.Assemble)
+            for out in eqn.outvars
+        }
+        self.symbols: dict[int, int] = {UNIT: 1}  # of dimensions equal to one that is described: its class
+        for variable in self.numbers:
+            if kernels.sizes.known(variable):
+                classes = [flat.classes[extent] for extent in variable.aval.shape]
+                self.symbols.update(zip(kernels.sizes.symbols(variable), classes, strict=True))
+
+    def _row(self, eqn: JaxprEqn) -> int | None:
+        """The row that describes an equation; operands may be others."""
+        row = self.rows.get(self.numbers.get(eqn.outvars[0], -1))
+        source = None if row is None else self.flat.rows[row][0]
+        return row if source and source.primitive is eqn.primitive and source.params is eqn.params else None
+
+    def _check(self, eqn: JaxprEqn) -> None:
+        """Raise _Fixed if a rewrite may have put a size, or a number not known from the key, into an equation."""
+        kind = eqn.primitive.kind
+        if isinstance(kind, kinds.View):
+            found = kind.index_map(eqn.invars[0].aval, eqn.outvars[0].aval, eqn.params)
+            order = [place.out_dim for place in found if place.out_dim is not None]
+            if any(place.start or place.step != 1 for place in found) or order != sorted(order):
+                raise _Fixed  # where dimensions are turned, narrow ones decide (schedule)
+        elif not isinstance(kind, _SIZELESS):
+            raise _Fixed
+        numbers = [v for v in eqn.invars if isinstance(v, Literal) and v.aval.dtype.kind == "f"]
+        if any(id(v) not in self.literals and v.val not in flats.EXACT and math.isfinite(v.val) for v in numbers):
+            raise _Fixed
+
+    def made(self, drafts: Sequence[Draft | None], lowered: Sequence[Lowered | None]) -> Template:
+        """Raises _Fixed."""
+        recipes: list[_Recipe | _Call] = []
+        nests: dict[Any, Any] = {}  # equal nests are one object, so that they are found without being compared
+        for step, draft, low in zip(self.kernels.steps, drafts, lowered, strict=True):
+            if step.kernel is None:
+                recipes.append(self._call(step))
+                continue
+            if draft is None or low is None or low.layout is None:
+                raise _Fixed
+            layout = dataclasses.replace(low.layout, nest=nests.setdefault(low.layout.nest, low.layout.nest))
+            recipes.append(self._recipe(step, draft, layout))
+        jaxpr, number = self.kernels.jaxpr, self._number
+        aliases = [(number(name), number(source)) for name, source in self.kernels.aliases.items()]
+        return Template(recipes, self.new, aliases, [number(v) for v in jaxpr.outvars], len(jaxpr.eqns))
+
+    def _number(self, variable: Any) -> int:
+        """The number of a variable; one that a rewrite made is of the sizes that the program makes equal to its own."""
+        found = self.numbers.get(variable)
+        if found is None:
+            found = self.numbers[variable] = len(self.flat.avals) + len(self.new)
+            self.new.append((variable.aval, [self._class(s) for s in self.kernels.sizes.symbols(variable)]))
+        return found
+
+    def _class(self, symbol: int) -> int:
+        found = self.symbols.get(symbol)
+        if found is None:
+            raise _Fixed
+        return found
+
+    def _source(self, source: Any) -> int | _Measure | None:
+        """What a scalar is made of; a literal that is not the program's was made of its integers."""
+        if not isinstance(source, indexed.Measure):
+            return self.literals.get(id(source))
+        if source.window is None:
+            return _Measure(self._number(source.array), source.dim, None)
+        walked, dim = source.window
+        window = 1 if dim is None else self._class(self.kernels.sizes.symbols(walked)[dim])
+        return _Measure(self._number(source.array), source.dim, window)
+
+    def _call(self, step: Step) -> _Call:
+        eqn = step.equation
+        if step.copies or not isinstance(eqn.primitive.kind, kinds.Contraction | kinds.External):
+            raise _Fixed
+        operands, results = ([self._number(v) for v in variables] for variables in (eqn.invars, eqn.outvars))
+        return _Call(eqn, self._row(eqn), operands, results, step.order)
+
+    def _check_piece(self, variable: Any, access: Access) -> None:
+        """Raise _Fixed if another piece, or several, of an assembled array may be read so at other sizes."""
+        for piece in self.pieces.get(variable, ()):
+            spans = zip(piece.start, piece.extent, variable.aval.shape, access, strict=True)
+            if any(
+                use.axis == CONSTANT and max(start, n) > 1 and (start, n) != (0, whole)
+                for start, n, whole, use in spans
+            ):
+                raise _Fixed
+
+    def _recipe(self, step: Step, draft: Draft, layout: Layout) -> _Recipe:
+        kernel = step.kernel
+        assert kernel is not None
+        for node in kernel.nodes:
+            self._check_piece(node.atom, node.access)
+        extents = {axis.key: axis.extent for axis in kernel.axes}
+        operands = []
+        for o in draft.operands:
+            number, region, pieces = self._number(o.variable), None, self.pieces.get(o.variable)
+            if o.starts is not None:
+                raise _Fixed
+            if pieces is not None:
+                begins = tuple([use.start for use in o.access])
+                spans = tuple([extents.get(use.axis, 1) for use in o.access])
+                if o.role == "in":
+                    self._check_piece(o.variable, o.access)
+                elif any((piece.start, piece.extent) == (begins, spans) for piece in pieces):
+                    region = tuple([self.flat.classes[start] for start in begins])
+                else:
+                    raise _Fixed  # a piece of a piece
+            operands.append(_Operand(number, o.role, o.access, o.dtype, region))
+        scalars = [(*scalar, self._source(source)) for scalar, source in zip(draft.scalars, draft.sources, strict=True)]
+        is_described = self.rewritten.isdisjoint(kernel.equations)
+        classes = {
+            axis.key: self.flat.classes[axis.extent] if is_described else self._class(axis.symbol)
+            for axis in kernel.axes
+        }
+        shell = Kernel(kernel.name, (), (), 0, None, (), {}, {}, ())
+        copies = [(self._number(source), self._number(target)) for source, target in step.copies]
+        return _Recipe(shell, layout, operands, classes, scalars, copies)
 
 
 def agree(recalled: tuple[Kernels, Sequence[Any]], compiled: tuple[Kernels, Sequence[Any]], name: str) -> None:
     """Raise InternalError unless the recalled kernels are those of the compilation."""
-    texts = [[_facts(low) for low in lowered] for _, lowered in (recalled, compiled)]
+    texts = [list(map(_facts, kernels.steps, lowered)) for kernels, lowered in (recalled, compiled)]
     aliases = [[(a.aval, b.aval) for a, b in kernels.aliases.items()] for kernels, _ in (recalled, compiled)]
     if texts[0] != texts[1] or aliases[0] != aliases[1]:
         pairs = itertools.zip_longest(*texts)
@@ -233,7 +374,7 @@ def agree(recalled: tuple[Kernels, Sequence[Any]], compiled: tuple[Kernels, Sequ
 
 def gives_the_bits(recalled: tuple[Kernels, Sequence[Any]], closed: ClosedJaxpr, name: str) -> None:
     """Raise InternalError unless the recalled kernels compute what the program says (while it is small)."""
-    if verify.elements(closed) >= verify.FEW_ELEMENTS:
+    if verify.elements(closed) >= verify.FEW_ELEMENTS or not verify.is_pure(closed):
         return
     kernels, lowered = recalled
     args = [*closed.consts, *verify.arguments(closed)]
@@ -245,17 +386,34 @@ def gives_the_bits(recalled: tuple[Kernels, Sequence[Any]], closed: ClosedJaxpr,
             source = kernels.aliases[source]
         return buffers.setdefault(source, np.zeros(source.aval.size, source.aval.dtype)).view(variable.aval.dtype)
 
-    for low in lowered:
-        loops.interpret(low, [buffer(binding.variable) for binding in low.operands])
+    for step, low in zip(kernels.steps, lowered, strict=True):
+        for source, target in step.copies:
+            buffer(target)[:] = buffer(source)
+        if low is not None:
+            loops.interpret(low, [buffer(binding.variable) for binding in low.operands])
+            continue
+        eqn = step.equation
+        if step.order is not None:  # the equation's own result, of which this one is a transpose
+            shape = [extent for _, extent in sorted(zip(step.order, eqn.outvars[0].aval.shape, strict=True))]
+            eqn = eqn.replace(outvars=[Var(eqn.outvars[0].aval.update(shape=tuple(shape)))])
+        one = ClosedJaxpr(Jaxpr((), eqn.invars, eqn.outvars, (eqn,)), ())
+        found = interpret(one, [buffer(v).reshape(v.aval.shape) for v in eqn.invars])
+        for variable, result in zip(step.equation.outvars, found, strict=True):
+            buffer(variable)[:] = np.ravel(result if step.order is None else result.transpose(step.order))
     expected = interpret(closed, args[len(closed.consts) :])
     for index, (variable, right) in enumerate(zip(kernels.jaxpr.outvars, expected, strict=True)):
         if not verify.same_bits(buffer(variable).reshape(right.shape), right):
             raise InternalError(f"result {index} of a recalled program differs", stage="recall", node=name)
 
 
-def _facts(low: Lowered) -> Any:
+def _facts(step: Step, low: Lowered | None) -> Any:
+    copies = [(source.aval, target.aval) for source, target in step.copies]
+    if low is None:
+        eqn = step.equation
+        avals = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
+        return eqn.primitive, eqn.params, avals, step.order
     operands = [(b.variable.aval, b.role, b.offset, b.strides, b.outer, b.dtype) for b in low.operands]
-    return low.nest, low.extents, low.outer, low.params, operands
+    return low.nest, low.extents, low.outer, low.params, operands, copies
 
 
 def clear() -> None:

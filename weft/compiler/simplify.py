@@ -110,6 +110,13 @@ def expansion(key: Any, function: Callable[..., Any], avals: Sequence[Any]) -> C
     return found
 
 
+def expanded(equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> ClosedJaxpr:
+    """A compound operation on these operands in simple ones."""
+    avals = [v.aval for v in invars]
+    key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
+    return expansion(key, lambda *args: kind.expand(*args, **equation.params), avals)
+
+
 def clear() -> None:
     """Forget the traced expansions."""
     _expansions.clear()
@@ -173,7 +180,7 @@ class _Simplifier:
             self._visit_barrier(equation, invars)
             return
         if isinstance(kind, kinds.Resolve):
-            self.splice(self._expanded(equation, kind, invars), invars, equation.outvars, equation.source)
+            self.splice(expanded(equation, kind, invars), invars, equation.outvars, equation.source)
             return
         if isinstance(kind, kinds.Reshape) and kind.rewrite is not None:
             function = kind.rewrite(**equation.params)
@@ -292,11 +299,6 @@ class _Simplifier:
             self.constvars.append(found)
             self.consts.append(value)
         return found
-
-    def _expanded(self, equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> ClosedJaxpr:
-        avals = [v.aval for v in invars]
-        key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-        return expansion(key, lambda *args: kind.expand(*args, **equation.params), avals)
 
     def _with_arrays(self, kind: Any, invars: Sequence[Any]) -> list[Any]:
         """Operands with literals made arrays where the kind needs memory (starts of slices stay literals)."""

@@ -18,12 +18,13 @@ import numpy as np
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, Literal
 from weft.loops import ir
+from weft.record import NamedTuple
 
 INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 FEW = 1 << 31
 
 Number = Callable[[], int]  # gives the next value number
-Scalar = Callable[[Any, Any], int]  # (value, dtype) -> the number of a scalar parameter
+Scalar = Callable[..., int]  # (value, dtype, what it is made of) -> the number of a scalar parameter
 Bucket = list[ir.Statement]
 
 
@@ -65,6 +66,25 @@ CHOOSE = kinds.Elementwise(
 )
 
 
+class Places(NamedTuple):
+    """Windows of an array; ``walked`` is the variable whose dimensions walk them."""
+
+    array: Any
+    windows: kinds.Windows
+    walked: Any
+
+
+class Measure(NamedTuple):
+    """What a scalar is made of: dimension ``dim`` of ``array``, its stride or how far a window moves along it.
+
+    ``window``: the variable whose dimension walks the window, and which (None: it is one element thick).
+    """
+
+    array: Any
+    dim: int
+    window: tuple[Any, int | None] | None = None
+
+
 class Writer:
     """Writes the statements of offsets and updates for one lowering."""
 
@@ -78,36 +98,39 @@ class Writer:
         return out
 
     def offset(
-        self, bucket: Bucket, array: Any, windows: kinds.Windows, values: Sequence[int], dtypes: Sequence[Any],
-        clamped: bool = True,
-    ) -> int:  # fmt: skip
+        self, bucket: Bucket, places: Places, values: Sequence[int], dtypes: Sequence[Any], clamped: bool = True
+    ) -> int:
         """The offset of windows that start at the index values; not ``clamped``: meaningless unless they are inside."""
+        array = places.array.aval
         dtype = INT32 if array.size < FEW else INT64
         total: int | None = None
-        for value, index, dim, most in zip(values, dtypes, windows.starts, windows.most, strict=True):
+        for k, (value, index, dim) in enumerate(zip(values, dtypes, places.windows.starts, strict=True)):
             if clamped:
-                start = self.apply(bucket, "start", CLAMP, (value, self._most(most, index)), dtype)
+                start = self.apply(bucket, "start", CLAMP, (value, self._most(places, k, index)), dtype)
             else:
                 start = self.apply(bucket, "start", GIVEN, (value,), dtype)
             if dim + 1 < array.ndim:  # the last dimension has stride 1 in every array
                 stride = int(np.prod(array.shape[dim + 1 :], dtype=np.int64))
-                start = self.apply(bucket, "scaled", SCALED, (start, self.scalar(stride, dtype)), dtype)
+                stride = self.scalar(stride, dtype, Measure(places.array, dim))
+                start = self.apply(bucket, "scaled", SCALED, (start, stride), dtype)
             total = start if total is None else self.apply(bucket, "sum", SUM, (total, start), dtype)
         return self.scalar(0, dtype) if total is None else total
 
-    def inside(self, bucket: Bucket, windows: kinds.Windows, values: Sequence[int], dtypes: Sequence[Any]) -> int:
+    def inside(self, bucket: Bucket, places: Places, values: Sequence[int], dtypes: Sequence[Any]) -> int:
         """Whether the windows lie inside."""
         every: int | None = None
-        for value, index, most in zip(values, dtypes, windows.most, strict=True):
-            one = self.apply(bucket, "inside", INSIDE, (value, self._most(most, index)), BOOL)
+        for k, (value, index) in enumerate(zip(values, dtypes, strict=True)):
+            one = self.apply(bucket, "inside", INSIDE, (value, self._most(places, k, index)), BOOL)
             every = one if every is None else self.apply(bucket, "both", BOTH, (every, one), BOOL)
         return self.scalar(True, BOOL) if every is None else every
 
-    def _most(self, most: int, index: Any) -> int:
+    def _most(self, places: Places, component: int, index: Any) -> int:
         """The largest start as a parameter, in the dtype of comparisons."""
         dtype = np.dtype(index)
         dtype = INT32 if dtype.itemsize < 4 else dtype
-        return self.scalar(min(most, int(np.iinfo(dtype).max)), dtype)
+        windows, dim = places.windows, places.windows.starts[component]
+        made_of = Measure(places.array, dim, (places.walked, windows.moved[dim]))
+        return self.scalar(min(windows.most[component], int(np.iinfo(dtype).max)), dtype, made_of)
 
     def filled(self, bucket: Bucket, inside: int, found: int, fill: Any, dtype: Any) -> int:
         return self.apply(bucket, "choose", CHOOSE, (inside, found, self.scalar(fill, dtype)), dtype)

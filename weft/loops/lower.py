@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from weft.core import kinds
+from weft.core.jaxpr import Literal
 from weft.loops import indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
@@ -59,7 +60,7 @@ class Draft:
     setup: list[ir.Statement]
     phases: list[tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]]
     indexed: set[int]  # axes an IndexOf reads: they may not be collapsed
-    sources: list[Any] = field(default_factory=list)  # the literal that each scalar is, or None
+    sources: list[Any] = field(default_factory=list)  # what each scalar is: a literal, an indexed.Measure, or None
 
     def describe(self) -> str:
         return printer.draft_text(self)
@@ -233,7 +234,7 @@ class _Lowering:
         dtype = np.dtype(dtype)
         array = np.asarray(value, dtype)
         is_fraction = dtype.kind == "f" and not float(array).is_integer()
-        is_shared = is_fraction or (dtype.kind in "iu" and source is not None and abs(int(value)) > 1)
+        is_shared = is_fraction or (dtype.kind in "iu" and isinstance(source, Literal) and abs(int(value)) > 1)
         key = (array.tobytes(), dtype) if is_shared else len(self.scalar_index)
         found = self.scalar_index.get(key)
         if found is not None:
@@ -321,15 +322,16 @@ class _Lowering:
         operand = self._operand(array, kernel.window_access(windows, array, node.access, self.sizes), "in", None)
         dtype = np.dtype(array.aval.dtype)
         components = self.kernel.nodes[node]
+        places = indexed.Places(array, windows, equation.outvars[0])
         dtypes = [indices.aval.dtype] * len(components)
 
         def place(phase: int) -> tuple[int, int | None]:
             values = [self._value(component, phase) for component in components]
             bucket = self._bucket(max(components, key=self._depth, default=node), phase)
-            offset = self.indexed.offset(bucket, array.aval, windows, values, dtypes)
+            offset = self.indexed.offset(bucket, places, values, dtypes)
             if fill is None or not components:
                 return offset, None
-            return offset, self.indexed.inside(bucket, windows, values, dtypes)
+            return offset, self.indexed.inside(bucket, places, values, dtypes)
 
         found: dict[int, tuple[int, int | None]] = {}  # a row's place is computed once for all phases
 
@@ -353,9 +355,9 @@ class _Lowering:
         new = self._value(output.node, 0)
         operand = self._operand(array, output.access, "out", None)
         bucket = self.result.phases[0][1]
-        clips = kind.clips(equation.params)
-        inside = None if clips else self.indexed.inside(bucket, windows, values, dtypes)
-        offset = self.indexed.offset(bucket, array.aval, windows, values, dtypes, clips)
+        found, clips = indexed.Places(array, windows, equation.invars[2]), kind.clips(equation.params)
+        inside = None if clips else self.indexed.inside(bucket, found, values, dtypes)
+        offset = self.indexed.offset(bucket, found, values, dtypes, clips)
         old = self._number()
         steps, result = self.indexed.combination(kind.update(equation.params), old, new)
         bucket.append(ir.Update(operand, offset, inside, old, steps, result))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from weft.errors import InternalError
 from weft.loops import ir, neighbours, printer
 from weft.loops.index_math import ZERO, Stride, follows
 
@@ -121,6 +122,8 @@ class Layout:
     ) -> Lowered:
         """The call at the sizes (by axis key), with the buffers ``operands`` and their strides (by axis key)."""
         extents = tuple([math.prod([sizes[key] for key in keys]) for keys in self.loops])
+        if any(dim.extent not in (None, extent) for dim, extent in zip(self.nest.dims, extents, strict=True)):
+            raise InternalError(f"a nest for other sizes than {extents}", stage="schedule", node=self.nest.name)
         words = list(extents)
         bindings = []
         for operand, kind, walk, around in zip(operands, self.nest.operands, self.walks, self.around, strict=True):
