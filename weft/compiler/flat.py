@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import dtypes
+from weft import operations as lax
 from weft.compiler import algebra, assemble, gathers, keys, simplify
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
 from weft.core import avals, kinds
@@ -25,6 +26,12 @@ from weft.loops.schedule import LONG, NARROW, SHORT
 MAX_ELEMENTS = 1 << 48
 MAX_EQUATIONS = 512  # of a larger program the compilation costs little beside its tracing
 EXACT = frozenset([0.0, 1.0, *algebra.POWERS])  # values at which a rewrite looks
+
+
+_COUNTING = frozenset([  # of whose integers only what rewrites divisions asks the value
+    lax.add_p, lax.sub_p, lax.mul_p, lax.select_n_p, lax.max_p, lax.min_p,
+    lax.lt_p, lax.le_p, lax.gt_p, lax.ge_p, lax.eq_p, lax.ne_p,
+])  # fmt: skip
 
 
 class Unfit(Exception):
@@ -58,7 +65,14 @@ class Flat:
         self.classes = writer.classes
         self.sizes = tuple(self.classes)
         self.pattern = tuple(writer.pattern)
-        self.key = (self.constants, *types, *writer.key, *self.outvars, writer.narrow())
+        self.key = (
+            self.constants,
+            *types,
+            *writer.key,
+            *self.outvars,
+            writer.narrow(),
+            writer.divides and writer.counts,
+        )
         weak = tuple([aval.weak_type for aval in self.avals[: self.constants + self.invars]])
         self.numbers = (*self.sizes, *writer.values, *weak, *[v.aval.weak_type for v in jaxpr.outvars])
 
@@ -122,6 +136,9 @@ class _Writer:
         self.classes: dict[int, int] = {0: 0, 1: 1}
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
+        self.integers: dict[int, int] = {}
+        self.counts: tuple[int, ...] = ()  # the integers that are not in the key
+        self.divides = False  # whether rewrites may look at them all the same
         self.computed: set[int] = set()  # variables that gathers may be pulled through
         self.most_rows = 0
         self.lengths: list[int] = []  # for each reduction that of its rows if they are short, or LONG_COLUMN, or 0
@@ -164,7 +181,7 @@ class _Writer:
     def atom(self, env: dict[Any, int], atom: Any) -> int:
         return env[atom] if type(atom) is not Literal else self._literal(atom)
 
-    def _literal(self, literal: Literal) -> int:
+    def _literal(self, literal: Literal, eqn: JaxprEqn | None = None) -> int:
         literals = self.flat.literals
         literals.append(literal)
         value, aval = literal.val, literal.aval
@@ -175,7 +192,7 @@ class _Writer:
             self.key.append((aval, type(value), repr(value)))
             return -len(literals)
         if dtype.kind != "f":
-            self.key.append((aval, type(value), value.item() if hasattr(value, "item") else value))
+            self._integer(literal, eqn)
             return -len(literals)
         number = float(value)
         if number in EXACT or not math.isfinite(number):
@@ -187,6 +204,20 @@ class _Writer:
         self.values.append(number)
         return -len(literals)
 
+    def _integer(self, literal: Literal, eqn: JaxprEqn | None) -> None:
+        """An integer or a bool: exact, but for extents that only move or scale (``x[i]`` adds one to what is negative).
+
+        Which are equal is told of all, for kernels take equal ones once.
+        """
+        value = int(literal.val)
+        same = self.integers.setdefault(value, len(self.integers))
+        if eqn is not None and eqn.primitive in _COUNTING and abs(value) > 1:
+            self.key.append((literal.aval, type(literal.val), same))
+            self.values.append(value)
+            self.counts += (value,)
+        else:
+            self.key.append((literal.aval, type(literal.val), value, same))
+
     def walk(self, jaxpr: Jaxpr, env: dict[Any, int], expanded: Any = None) -> None:
         """Describe the equations of a program whose inputs have numbers.
 
@@ -195,7 +226,7 @@ class _Writer:
         flat, key, types, pattern = self.flat, self.key, self.types, self.pattern
         rows, avals = flat.rows, flat.avals
         for eqn in jaxpr.eqns:
-            operands = [env[atom] if type(atom) is not Literal else self._literal(atom) for atom in eqn.invars]
+            operands = [env[atom] if type(atom) is not Literal else self._literal(atom, eqn) for atom in eqn.invars]
             describe = _PARAMETERS.get(type(eqn.primitive.kind))
             if describe is None:
                 self._through(eqn, operands, env, expanded or eqn.source)
@@ -209,6 +240,8 @@ class _Writer:
                 self.lengths.append(length if is_short else LONG_COLUMN * is_long)
             if type(eqn.primitive.kind) is kinds.Gather and operands[0] in self.computed:
                 raise Unfit  # sizes decide whether it is computed where it is gathered
+            if eqn.primitive in algebra.DIVISIONS[:2] or (describe is _all and max(operands, default=0) < 0):
+                self.divides = True
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
             rows.append((eqn, operands, len(avals), expanded or eqn.source))
             key += (eqn.primitive, params, *operands)
