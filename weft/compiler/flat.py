@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft import dtypes
 from weft import operations as lax
 from weft.compiler import algebra, assemble, gathers, keys, simplify
@@ -107,7 +109,7 @@ class Flat:
 def describe(closed: ClosedJaxpr) -> Flat | None:
     """The description of a program, or None if it has none; keys are described as the words that they consist of."""
     words = keys.without_keys(closed)
-    if len(words.consts) != len(closed.consts):
+    if len(words.consts) != len(closed.consts) or any(v.aval.dtype == dtypes.float0 for v in closed.jaxpr.constvars):
         return None
     try:
         found = Flat(words)
@@ -121,7 +123,8 @@ def describe(closed: ClosedJaxpr) -> Flat | None:
 
 def flatten(closed: ClosedJaxpr, flat: Flat) -> ClosedJaxpr:
     """The described program itself, without calls: what a ``Template`` is made of."""
-    words = [avals.key_words(const) if dtypes.is_words(const.dtype) else const for const in closed.consts]
+    consts = zip(closed.consts, closed.jaxpr.constvars, strict=True)
+    words = [avals.key_words(value) if dtypes.is_extended(v.aval.dtype) else value for value, v in consts]
     return ClosedJaxpr(flat.jaxpr(), words)
 
 
@@ -165,6 +168,8 @@ class _Writer:
             raise Unfit
         if size >= FAR:  # fusion looks at the extents of such arrays
             found = (*found, size >= LONG_ROW, tuple([min(extent, LONG_SIDE) for extent in shape]))
+        if aval.dtype.kind in "iu" and aval.dtype.itemsize < 8:  # whether it can count its elements (own_rows)
+            found = (*found, max(shape, default=1) > 1 << 8 * aval.dtype.itemsize - (aval.dtype.kind == "i"))
         self.types[aval] = both = found, tuple([self.class_of(extent) for extent in shape])
         return both
 
@@ -189,7 +194,7 @@ class _Writer:
         if aval.shape or dtype.kind not in "fbiucV":
             raise Unfit
         if dtype.kind in "cV":
-            self.key.append((aval, type(value), repr(value)))
+            self.key.append((aval, type(value), np.asarray(value).tobytes()))
             return -len(literals)
         if dtype.kind != "f":
             self._integer(literal, eqn)

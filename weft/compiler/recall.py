@@ -297,8 +297,9 @@ class _Maker:
             self.new.append((variable.aval, [self._class(s) for s in self.kernels.sizes.symbols(variable)]))
         return found
 
-    def _class(self, symbol: int) -> int:
-        found = self.symbols.get(symbol)
+    def _class(self, symbol: int, extent: int | None = None) -> int:
+        """The class of a dimension, by its extent where all extents are those of the description."""
+        found = self.symbols.get(symbol) if extent is None else self.flat.classes.get(extent)
         if found is None:
             raise _Fixed
         return found
@@ -352,11 +353,9 @@ class _Maker:
                     raise _Fixed  # a piece of a piece
             operands.append(_Operand(number, o.role, o.access, o.dtype, region))
         scalars = [(*scalar, self._source(source)) for scalar, source in zip(draft.scalars, draft.sources, strict=True)]
-        is_described = self.rewritten.isdisjoint(kernel.equations)
-        classes = {
-            axis.key: self.flat.classes[axis.extent] if is_described else self._class(axis.symbol)
-            for axis in kernel.axes
-        }
+        scatters = [output.places.equation for output in kernel.outputs if output.places]
+        is_described = self.rewritten.isdisjoint((*kernel.equations, *scatters))
+        classes = {axis.key: self._class(axis.symbol, axis.extent if is_described else None) for axis in kernel.axes}
         shell = Kernel(kernel.name, (), (), 0, None, (), {}, {}, ())
         copies = [(self._number(source), self._number(target)) for source, target in step.copies]
         return _Recipe(shell, layout, operands, classes, scalars, copies)
