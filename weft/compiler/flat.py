@@ -298,10 +298,12 @@ def _dimension(_: _Writer, eqn: JaxprEqn) -> Any:
 
 
 def _contracted(_: _Writer, eqn: JaxprEqn) -> Any:
-    """With the length of sums that may be so short, and so many, that they are no matrix product."""
-    (summed, _), _ = eqn.params["dimension_numbers"]
+    """With the length of sums by vectors that may be so short, and so many, that they are no matrix product."""
+    (summed, _), (batch, _) = eqn.params["dimension_numbers"]
     length = math.prod([eqn.invars[0].aval.shape[dim] for dim in summed])
-    return (*eqn.params.items(), length if length <= SHORT and eqn.outvars[0].aval.size >= LONG else 0)
+    is_vector = min([atom.aval.ndim for atom in eqn.invars]) == len(summed) + len(batch)
+    is_short = is_vector and length <= SHORT and eqn.outvars[0].aval.size >= LONG
+    return (*eqn.params.items(), length if is_short else 0)
 
 
 def _scanned(_: _Writer, eqn: JaxprEqn) -> Any:
