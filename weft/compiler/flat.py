@@ -108,16 +108,20 @@ class Flat:
 
 def describe(closed: ClosedJaxpr) -> Flat | None:
     """The description of a program, or None if it has none; keys are described as the words that they consist of."""
-    words = keys.without_keys(closed)
-    if len(words.consts) != len(closed.consts) or any(v.aval.dtype == dtypes.float0 for v in closed.jaxpr.constvars):
+    try:
+        return Flat(closed)
+    except Unfit:
+        if not keys.has_keys(closed.jaxpr):
+            return None
+    words, jaxpr = keys.without_keys(closed), closed.jaxpr
+    dtypes_of = [v.aval.dtype for v in jaxpr.constvars]
+    if len(words.consts) != len(dtypes_of) or dtypes.float0 in dtypes_of:
         return None
     try:
         found = Flat(words)
     except Unfit:
         return None
-    if words is not closed:
-        jaxpr = closed.jaxpr
-        found.numbers += tuple([atom.aval for atom in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)])
+    found.numbers += tuple([atom.aval for atom in (*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars)])
     return found
 
 
@@ -160,6 +164,8 @@ class _Writer:
 
     def _type(self, aval: Any) -> Any:
         shape = aval.shape
+        if dtypes.is_extended(aval.dtype):
+            raise Unfit
         found = (aval.dtype, len(shape))
         rows = math.prod(shape[:-1])
         self.most_rows = max(self.most_rows, rows)
@@ -191,7 +197,7 @@ class _Writer:
         literals.append(literal)
         value, aval = literal.val, literal.aval
         dtype = aval.dtype
-        if aval.shape or dtype.kind not in "fbiucV":
+        if aval.shape or dtype.kind not in "fbiucV" or dtype == dtypes.float0:
             raise Unfit
         if dtype.kind in "cV":
             self.key.append((aval, type(value), np.asarray(value).tobytes()))
@@ -269,6 +275,8 @@ class _Writer:
             env.update(zip(eqn.outvars, operands, strict=True))
             return
         if isinstance(kind, kinds.Resolve):
+            if any(dtypes.is_extended(atom.aval.dtype) for atom in (*eqn.invars, *eqn.outvars)):
+                raise Unfit
             inner, expanded = simplify.expanded(eqn, kind, eqn.invars), position
         else:
             inner = kind.inline(eqn.params) if isinstance(kind, kinds.Higher) else None

@@ -92,7 +92,12 @@ class _Recipe:
                     strides[axis] = strides.get(axis, 0) + stride * step
                 stride *= shape[dim]
             walked.append((flat.variable(operand.variable), operand.role, offset, strides, None, operand.dtype))
-        scalars = [(scalar[0], _scalar(flat, sizes, *scalar)) for scalar in self.scalars]
+        literals = flat.literals
+        scalars = [
+            (dtype, value if source is None else literals[-source - 1].val if type(source) is int
+             else source.value(flat, sizes, dtype))
+            for dtype, value, source in self.scalars
+        ]  # fmt: skip
         low = self.layout.bind(walked, scalars, {key: sizes[number] for key, number in self.extents.items()})
         copies = tuple([(flat.variable(source), flat.variable(target)) for source, target in self.copies])
         return Step(self.kernel, None, copies), low
@@ -217,12 +222,6 @@ def template(
         return _Maker(flat, kernels).made(drafts, lowered)
     except _Fixed:
         return None
-
-
-def _scalar(flat: Flat, sizes: Sequence[int], dtype: np.dtype, value: Any, source: int | _Measure | None) -> Any:
-    if isinstance(source, _Measure):
-        return source.value(flat, sizes, dtype)
-    return value if source is None else flat.literals[-source - 1].val
 
 
 class _Fixed(Exception):

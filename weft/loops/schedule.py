@@ -122,8 +122,9 @@ class Layout:
     ) -> Lowered:
         """The call at the sizes (by axis key), with the buffers ``operands`` and their strides (by axis key)."""
         extents = tuple([math.prod([sizes[key] for key in keys]) for keys in self.loops])
-        if any(dim.extent not in (None, extent) for dim, extent in zip(self.nest.dims, extents, strict=True)):
-            raise InternalError(f"a nest for other sizes than {extents}", stage="schedule", node=self.nest.name)
+        for dim, extent in zip(self.nest.dims, extents, strict=True):
+            if dim.extent is not None and dim.extent != extent:
+                raise InternalError(f"a nest for other sizes than {extents}", stage="schedule", node=self.nest.name)
         words = list(extents)
         bindings = []
         for operand, kind, walk, around in zip(operands, self.nest.operands, self.walks, self.around, strict=True):
