@@ -131,3 +131,12 @@ def test_rows_have_the_extremum_of_their_numbers_and_nan_where_there_is_one(size
             found = np.asarray(weft.jit(lambda v, f=ours: f(v, axis=1))(values)).astype(np.float64)
             np.testing.assert_array_equal(found, theirs(known, axis=1))
             assert np.signbit(found[4]) == (ours is jnp.min and size > 1)
+
+
+@pytest.mark.parametrize("size", [5, 40, 100])
+def test_rows_have_the_extremum_of_their_complex_numbers(size):
+    rng = np.random.default_rng(size)
+    x = (rng.integers(-2, 3, (3, size)) + 1j * rng.integers(-3, 3, (3, size))).astype(np.complex64)
+    for ours, best in ((jnp.max, max), (jnp.min, min)):
+        found = np.asarray(weft.jit(lambda v, f=ours: f(v, axis=1))(x))
+        assert found.tolist() == [best(row, key=lambda z: (z.real, z.imag)) for row in x.tolist()]

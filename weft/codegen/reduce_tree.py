@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.codegen import avx512, copies, elements
 from weft.codegen.emitter import Emitter, Value
-from weft.codegen.lanes import FLOAT_BITS, Lanes, V
+from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
 from weft.loops import ir
 
@@ -108,9 +108,9 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
 
 def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
     """Whether a lane holds NaN, where that is cheaper to ask once than in every step of a fold: LLVM's work, mostly."""
-    part = accs[0].part
+    part, is_float = accs[0].part, elements.of(accs[0].dtype).kind in "fh"
     lanes = part.lanes
-    if not (reduction.kind.nan_wins and part.element in FLOAT_BITS and avx512.whole_registers(part)):
+    if not (reduction.kind.nan_wins and is_float and avx512.whole_registers(part)):
         return None
     word = lanes.writer.op(f"bitcast {lanes.type('i1')} {part.isnan().text} to i{lanes.width}")
     return V(Lanes(lanes.writer, 1), "i1", lanes.writer.op(f"icmp ne i{lanes.width} {word}, 0"))
