@@ -20,6 +20,8 @@ from weft.core import avals
 from weft.core.tracer import Tracer
 from weft.higher import devices
 
+_LONG_LIST = 1 << 18  # elements that become a list at once: between blocks interrupts are seen
+
 
 class _ArrayMeta(type):
     """Arrays and traced values are instances of ``weft.Array``."""
@@ -136,12 +138,19 @@ def _item(array: Any, *index: Any) -> Any:
 
 def _tolist(array: Any) -> Any:
     """Nested lists of Python scalars."""
-    return np.asarray(array).tolist()
+    values = np.asarray(array)
+    if values.size < _LONG_LIST:
+        return values.tolist()
+    if values.ndim > 1 and len(values) < _LONG_LIST:
+        return [_tolist(row) for row in values]
+    step = _LONG_LIST // (values.size // len(values))
+    return [item for low in range(0, len(values), step) for item in values[low : low + step].tolist()]
 
 
 def _tobytes(array: Any, order: str = "C") -> bytes:
     """The elements' bytes."""
-    return np.asarray(array).tobytes(order)  # type: ignore[arg-type]
+    values = np.asarray(array)
+    return values.tobytes(order) if order == "F" else runtime.numpy_bytes(values)  # type: ignore[arg-type]
 
 
 def _len(array: Any) -> int:

@@ -594,7 +594,7 @@ def test_a_program_that_left_the_caches_answers_no_equal_function() -> None:
     jitted = [make() for _ in range(3)]
     for function in jitted:
         function(X)
-    found = jitted[0]._state.record.traces
+    found = jitted[0]._state.record().traces
     for trace in list(found.values()):
         trace.drop()
     del function, trace, found

@@ -111,6 +111,14 @@ CASES = {
         "large = jnp.sin(jnp.arange(1 << 23)).reshape(-1, 64).block_until_ready(); jnp.argsort(large[:9])",
         "jnp.argsort(large).block_until_ready()",
     ),
+    "a sort of one row": (
+        "large = jnp.sin(jnp.arange(1 << 25)).block_until_ready(); jnp.sort(large[:9])",
+        "jnp.sort(large).block_until_ready()",
+    ),
+    "different elements": (
+        "large = (jnp.arange(1 << 23) * 7919 % 1_000_003).block_until_ready()",
+        "jnp.unique(large, return_counts=True)",
+    ),
     "a loop": (
         "g = weft.jit(lambda n: lax.fori_loop(0, n, lambda i, x: x * 1.5 + i, 0.0))",
         "g(2_000_000_000).block_until_ready()",
@@ -188,3 +196,97 @@ def test_results_of_interrupted_programs_raise() -> None:
         capture_output=True, text=True, timeout=120, env={**os.environ, "WEFT_CHECK": "0", "WEFT_CACHE": "off"},
     )  # fmt: skip
     assert process.stdout.split() == ["interrupted", "True", "True", "True"], process.stdout + process.stderr
+
+
+COPIES = '''
+import signal
+import numpy as np
+import weft, weft.numpy as jnp
+
+count, elements = 0, 1 << 25
+
+def note(*_):
+    global count
+    count += 1
+
+def handled(work):
+    """How many signals were handled while the work went on: without a look for them, all come when it is over."""
+    global count
+    work()
+    count = 0
+    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+    work()
+    seen = count
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return seen
+
+signal.signal(signal.SIGALRM, note)
+singles, doubles = np.ones(elements, np.float32), np.ones(elements)
+ours, first = jnp.ones(elements), weft.jit(lambda x: x[0])
+for work in (
+    lambda: jnp.asarray(singles),
+    lambda: jnp.asarray(doubles),
+    lambda: jnp.asarray(singles.astype(">f4")),
+    lambda: jnp.asarray(singles.reshape(2, -1).T),
+    lambda: jnp.asarray(singles.reshape(1, 1, -1)[..., ::2]),
+    lambda: weft.device_put(singles),
+    lambda: first(singles),
+    lambda: first(doubles),
+    lambda: ours.__array__(copy=True),
+    lambda: ours.__array__(np.float64),
+    lambda: jnp.from_dlpack(singles, copy=True),
+    lambda: ours.tobytes(),
+    lambda: ours[:4_000_000].tolist(),
+):
+    print(handled(work))
+'''
+
+
+def test_signals_are_handled_between_blocks_of_a_copy() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", COPIES], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "WEFT_CHECK": "0"},
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    counts = list(map(int, process.stdout.split()))
+    assert len(counts) == 13
+    assert min(counts) >= 6, counts
+
+
+INSIDE = """
+import os, signal, threading, time
+import numpy as np
+import weft, weft.numpy as jnp
+from weft import lax
+
+count_to = weft.jit(lambda n: lax.fori_loop(0, n, lambda i, x: x * 1.5 + i, 0.0))
+count_to(3)
+began, ended = threading.Event(), []
+
+def work(n):
+    began.set()
+    ended.append(float(count_to(n)))
+    return np.float32(0)
+
+def interrupt():
+    began.wait()
+    time.sleep(0.1)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt).start()
+f = weft.jit(lambda n: weft.pure_callback(work, weft.ShapeDtypeStruct((), "float32"), n))
+try:
+    f(2_000_000_000).block_until_ready()
+except KeyboardInterrupt:
+    print("interrupted")
+weft.runtime.stream_drain()
+print(len(ended), int(count_to(1)))
+"""
+
+
+def test_a_kernel_that_a_callback_runs_ends_with_the_interrupt() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", INSIDE], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "WEFT_CHECK": "0"},
+    )  # fmt: skip
+    assert process.stdout.split() == ["interrupted", "0", "0"], process.stdout + process.stderr

@@ -30,7 +30,7 @@ class AddOne:
         self.static_argnums, self.static_argnames, self.donate = static_argnums, static_argnames, donate
         self.function = runtime.JitFunction(self, static_argnums, static_argnames)
 
-    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+    def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         self.calls.append((args, kwargs))
         args = tuple(a for i, a in enumerate(args) if i not in self.static_argnums)
         kwargs = {k: v for k, v in kwargs.items() if k not in self.static_argnames}
@@ -154,13 +154,13 @@ def test_scalars_of_extra_dtypes() -> None:
     slow = AddOne()
     assert [values(slow.function(ml_dtypes.bfloat16(x))) for x in (1, 2, 1.5)] == [2, 3, 2.5]
     assert len(slow.calls) == 1
-    assert runtime.JitFunction(lambda args, kwargs, runs: ("slow", None), (), ())(np.str_("x")) == "slow"
+    assert runtime.JitFunction(lambda args, kwargs, caller: ("slow", None), (), ())(np.str_("x")) == "slow"
 
 
 def integer_slow(dtype: str) -> tuple[runtime.JitFunction, list[Any]]:
     seen: list[Any] = []
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         seen.append(args)
         kind = machine_code.aval((), dtype)
         executable = runtime.Executable(1, [("input", 0, kind)], [], 0, [], "identity", (kind,))
@@ -247,14 +247,14 @@ def test_reentrant_slow_path() -> None:
     depth: list[int] = []
 
     class Reentrant(AddOne):
-        def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+        def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
             if len(depth) < 3:
                 depth.append(1)
                 inner.append(values(self.function(*args)))
                 self.function.clear_cache()
                 for size in range(40):
                     self.function(array(np.zeros(size + 5)))
-            return super().__call__(args, kwargs, runs)
+            return super().__call__(args, kwargs, caller)
 
     slow = Reentrant()
     assert values(slow.function(array([1, 2]))) == [2, 3]
@@ -265,7 +265,7 @@ def test_reentrant_slow_path() -> None:
 def test_exceptions_of_the_slow_path_propagate() -> None:
     error = KeyError("mine")
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         raise error
 
     function = runtime.JitFunction(slow, (), ())
@@ -277,29 +277,29 @@ def test_exceptions_of_the_slow_path_propagate() -> None:
 
 @pytest.mark.parametrize("answer", [None, 1, (1,), (1, 2, 3), (1, 2), [1, None]])
 def test_wrong_answers_of_the_slow_path(answer: Any) -> None:
-    function = runtime.JitFunction(lambda args, kwargs, runs: answer, (), ())
+    function = runtime.JitFunction(lambda args, kwargs, caller: answer, (), ())
     with pytest.raises(TypeError, match="slow path"):
         function(array(1))
 
 
 def test_a_program_alone_is_installed_and_run() -> None:
     entry = AddOne()((array([1, 2]),), {}, False)[1]
-    asked: list[bool] = []
+    asked: list[Any] = []
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Any:
-        asked.append(runs)
-        return entry if runs else ("slow", None)
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
+        asked.append(caller)
+        return ("slow", None) if caller is None else entry
 
     function = runtime.JitFunction(slow, (), ())
     assert [values(function(array(given))) for given in ([1, 2], [3, 4])] == [[2, 3], [4, 5]]
     assert values(function(np.array([1, 2], np.float32))) == [2, 3]
-    assert (asked, function.hits) == ([True, True], 1)
+    assert (asked, function.hits) == ([function, function], 1)
     assert function("text") == "slow"  # no leaf that the native side knows
     assert function(np.zeros((2, 1), np.float32)) == "slow"  # which the program does not take
-    assert asked[2:] == [False, True, False]
+    assert asked[2:] == [None, function, None]
     with pytest.raises(ValueError, match="fewer bytes"):
         function(array([1]))
-    always = runtime.JitFunction(lambda args, kwargs, runs: entry, (), ())
+    always = runtime.JitFunction(lambda args, kwargs, caller: entry, (), ())
     with pytest.raises(TypeError, match="slow path"):
         always("text")
 
@@ -310,12 +310,12 @@ def test_entries_that_do_not_fit_are_refused() -> None:
     _, leaf = runtime.tree_flatten(0)
     entry = runtime.CacheEntry(executable, (0,), (), leaf, (large,), ())
     with pytest.raises(ValueError, match="fewer bytes"):
-        runtime.JitFunction(lambda args, kwargs, runs: (None, entry), (), ())(array([1, 2]))
+        runtime.JitFunction(lambda args, kwargs, caller: (None, entry), (), ())(array([1, 2]))
     with pytest.raises(ValueError, match="scalar"):
-        runtime.JitFunction(lambda args, kwargs, runs: (None, entry), (), ())(1.0)
+        runtime.JitFunction(lambda args, kwargs, caller: (None, entry), (), ())(1.0)
     far = runtime.CacheEntry(executable, (3,), (), leaf, (large,), ())
     with pytest.raises(ValueError, match="leaf 3"):
-        runtime.JitFunction(lambda args, kwargs, runs: (None, far), (), ())(array([1, 2]))
+        runtime.JitFunction(lambda args, kwargs, caller: (None, far), (), ())(array([1, 2]))
     pair = runtime.tree_flatten((0, 0))[1]
     for wrong in [
         (executable, (0, 1), (), leaf, (large,), ()),
@@ -342,7 +342,7 @@ def test_entries_that_do_not_fit_are_refused() -> None:
 def test_foreign_leaves_take_the_slow_path(leaf: Any) -> None:
     seen: list[Any] = []
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         seen.append(args[0])
         return "slow", None
 
@@ -352,7 +352,7 @@ def test_foreign_leaves_take_the_slow_path(leaf: Any) -> None:
 
 
 def test_self_containing_and_deep_containers_reach_python() -> None:
-    function = runtime.JitFunction(lambda args, kwargs, runs: ("slow", None), (), ())
+    function = runtime.JitFunction(lambda args, kwargs, caller: ("slow", None), (), ())
     loop: list[Any] = []
     loop.append(loop)
     assert function(loop) == "slow"
@@ -436,7 +436,7 @@ def test_threads_follow_the_default_configuration() -> None:
 def test_the_traceback_hook() -> None:
     seen: list[BaseException] = []
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         raise KeyError("mine")
 
     def hook(error: BaseException) -> None:
@@ -497,7 +497,7 @@ def test_the_table_is_bounded_and_forgets_the_oldest() -> None:
     executable = runtime.Executable(1, [("input", 0, kind)], [], 0, [], "identity", (kind,))
     calls: list[int] = []
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         calls.append(args[1])
         return None, runtime.CacheEntry(executable, (0,), (), leaf, (kind,), ())
 
@@ -523,7 +523,7 @@ def test_retired_programs_leave_every_table() -> None:
     programs = [runtime.CacheEntry(executable, (0,), (), leaf, (kind,), ()) for _ in range(40)]
     calls: list[int] = []
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Answer:
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         calls.append(args[1])
         return None, programs[args[1] % len(programs)]
 

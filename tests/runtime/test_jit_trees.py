@@ -80,7 +80,7 @@ def values(tree: Any) -> Any:
 def identity() -> tuple[runtime.JitFunction, list[Any]]:
     calls: list[Any] = []
 
-    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> tuple[Any, runtime.CacheEntry]:
+    def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> tuple[Any, runtime.CacheEntry]:
         calls.append(args)
         leaves, tree = runtime.tree_flatten((args, kwargs))
         kind = machine_code.aval(())

@@ -188,7 +188,7 @@ def test_numpy_and_scalar_arguments_are_read_before_the_call_returns() -> None:
     executable = runtime.Executable(2, [("new", 4000, kind), ("new", 4, scalar)], [], 0, steps, "f", (kind, scalar))
     _, tree = runtime.tree_flatten((0, 0))
     entry = runtime.CacheEntry(executable, (0, 1), (), tree, (kind, scalar), ())
-    function = runtime.JitFunction(lambda args, kwargs, runs: (None, entry), (), ())
+    function = runtime.JitFunction(lambda args, kwargs, caller: (None, entry), (), ())
     x = np.zeros(1000, np.float32)
     function(x, 0.0)
     results = []

@@ -17,7 +17,6 @@ from typing import Any
 from weft import config, runtime
 
 _TABLE_SHARE = 64  # a table above 1/64 of the budget is cleared before anything is dropped
-_LEAST_SHARE = 8  # of the budget that is left to what can be dropped, whatever the tables of what lives take
 _LOOK_EVERY = 64  # values entered between two looks at the tables
 _TRIM_BYTES = 8 << 20  # dropped at once, from which it pays to give memory back to the system
 
@@ -122,7 +121,7 @@ class Budget:
         for table in self._tables:
             if table.nbytes > goal // _TABLE_SHARE:
                 table.clear()
-        goal = max(goal - self._look_at_tables(), goal // _LEAST_SHARE)
+        goal -= self._look_at_tables()
         for spare_used in (True, False):
             with self._lock:
                 candidates = list(self._kept)

@@ -26,7 +26,7 @@ class Lifted(NamedTuple):
 
 def lifted(jaxpr: Jaxpr) -> Lifted:
     """Move the constants of inner calls up to ``jaxpr``."""
-    return jaxpr.memoize("lifted", _lift)
+    return jaxpr.memoize("lifted", _lift) or Lifted(jaxpr, ())
 
 
 def as_arguments(jaxpr: Jaxpr) -> Jaxpr:
@@ -38,15 +38,16 @@ def _constvars_first(jaxpr: Jaxpr) -> Jaxpr:
     return jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
 
 
-def _lift(jaxpr: Jaxpr) -> Lifted:
+def _lift(jaxpr: Jaxpr) -> Lifted | None:
+    """None if it stays as it is: a program that held itself would be left to the garbage collector."""
     called = [eqn.params["jaxpr"] for eqn in jaxpr.eqns if eqn.primitive is calls.jit_p]
     if not any([inner.consts or lifted(inner.jaxpr).values for inner in called]):  # noqa: C419 - few: a generator would cost more than it spares
-        return Lifted(jaxpr, ())
+        return None
     variables: dict[int, Var] = {}
     values: list[Any] = []
     eqns = [_lift_equation(eqn, variables, values) for eqn in jaxpr.eqns]
     if not values:
-        return Lifted(jaxpr, ())
+        return None
     constvars = [*jaxpr.constvars, *variables.values()]
     return Lifted(jaxpr.replace(constvars=constvars, eqns=eqns), tuple(values))
 

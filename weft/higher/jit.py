@@ -13,7 +13,6 @@ import inspect
 import sys
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +26,9 @@ from weft.higher import (
     calls,
     constants,
     devices,
+    donations,
     identity,
+    known_calls,
     misses,
     number_checks,
     persistent,
@@ -108,41 +109,44 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "executables", "function", "hits_before", "milliseconds", "name", "options", "own", "recipes", "record",
-        "statistics", "templates", "traces",
+        "__weakref__", "executables", "function", "hits_before", "known", "name", "options", "own", "traces",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
         self.options = options
         self.own: bool | None = None  # whether the function is weft's, once that was asked
-        self.record: trace_cache.FunctionRecord | None = None
+        self.known: known_calls.KnownCalls | None = None  # from its first call on, until the budget drops it
         self.name: str | None = None
-        self.templates: dict[replay.Key, Any] = {}
-        self.recipes: resize.Recipes | None = None
         self.hits_before = 0
         self.traces = 0
         self.executables = 0
-        self.milliseconds: dict[str, float] = {}
-        self.statistics = (0, 0, 0)  # kernels built, loaded, reused
+
+    def calls(self) -> known_calls.KnownCalls:
+        """What is known of the calls so far."""
+        return self.known or known_calls.begin(self)
+
+    def record(self) -> trace_cache.FunctionRecord:
+        """The record of the function."""
+        known = self.calls()
+        if known.record is None:
+            known.record = trace_cache.record_of(self.function)
+        return known.record
 
     def forget(self, hits: int) -> None:
         """Drop what was recorded and start the counts anew; ``hits`` is the native count, which never goes back."""
-        self.templates.clear()
-        self.recipes = None
+        self.known = None
         self.hits_before = hits
         self.traces = 0
         self.executables = 0
-        self.milliseconds = {}
-        self.statistics = (0, 0, 0)
 
     # -- a call the native side does not know -------------------------------------------------------------------------
 
-    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Any:
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
         """Run the call; gives its result and the entry to install for its signature (or None).
 
-        If the native side ``runs`` what it is given, its program's entry alone. While tracing, a call that was recorded
-        before is replayed.
+        To a native ``caller``, which runs what it is given and keeps it, the entry of its program alone, unless the
+        budget has dropped that already. While tracing, a call that was recorded before is replayed.
         """
         current = tracing.state.trace
         try:
@@ -150,18 +154,19 @@ class JitState:
                 token = runtime.get_config_token()
                 call = replay.call_of(current, args, kwargs, self.options.roles, token)
                 if call is not None:
-                    template = replay.find(self.templates, call)
+                    templates = self.calls().templates
+                    template = replay.find(templates, call)
                     if type(template) is replay.Template:
                         return template.record(call.trace, call.operands), None
                     if template and _flags(token)[1]:
                         exact = not self.is_own()
-                        return replay.watch(self.templates, call, self._slow, (args, kwargs, False), exact)
-            return self._slow(args, kwargs, runs)
+                        return replay.watch(templates, call, self._slow, (args, kwargs, None), exact)
+            return self._slow(args, kwargs, caller)
         except Exception as error:
             tracebacks.filter_exception(error)
             raise
 
-    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], runs: bool) -> Any:
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
         token = runtime.get_config_token()
         if _flags(token)[0]:
             return self.function(*args, **kwargs), None
@@ -171,11 +176,11 @@ class JitState:
                 return recipes.inline(self.function, args, kwargs, token), None
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
-        plain = runs and self.options is PLAIN
+        plain = caller is not None and self.options is PLAIN
         who = identity.remembered(self.function) if plain else None
         call = (prepared.in_tree, prepared.avals, token, config.version())
         entry = None if who is None else trace_cache.find_call((who, *call))
-        if entry is not None:
+        if entry is not None and self._keeps(caller):
             return entry
         sought = self._seek(prepared)
         trace, request = sought[-1], None
@@ -185,7 +190,7 @@ class JitState:
                 compiled = next(iter(stored.compiled.values()))
                 if plain:
                     trace_cache.share_call(self.function, sought[2], call, compiled.entry)
-                return compiled.entry if runs else run_once(compiled, stored, prepared)
+                return self._answer(compiled, stored, prepared, caller)
         warned = errors.warnings_given()
         if trace is None:
             trace = self._trace_unknown(prepared, sought)
@@ -205,7 +210,18 @@ class JitState:
             persistent.keep(request, trace, compiled)
         if plain:
             trace_cache.share_call(self.function, sought[2], call, compiled.entry)
-        return compiled.entry if runs else run_once(compiled, trace, prepared)
+        return self._answer(compiled, trace, prepared, caller)
+
+    def _keeps(self, caller: Any) -> bool:
+        """Whether the budget knows of what is installed in ``caller`` from now on."""
+        known = self.calls()
+        known.jitted = weakref.ref(caller)
+        return self.known is known
+
+    def _answer(self, compiled: Compiled, result: trace_cache.Result, prepared: Prepared, caller: Any) -> Any:
+        if caller is not None and result.places and self._keeps(caller):
+            return compiled.entry
+        return run(compiled, result, prepared.leaves, prepared.avals), None
 
     def _run_checked(self, trace: trace_cache.Trace, prepared: Prepared, donated: tuple[bool, ...]) -> Any:
         """A call whose results are looked at; its arguments are given away only once they are fine."""
@@ -228,16 +244,17 @@ class JitState:
         """How to write at new sizes what the function records; None where it has to run."""
         if not (self.is_own() and resize.is_uniform(self.function) and _flags(token)[1]):
             return None
-        self.recipes = self.recipes or resize.Recipes()
-        return self.recipes
+        known = self.calls()
+        known.recipes = known.recipes or resize.Recipes()
+        return known.recipes
 
     def calls_own_only(self) -> bool:
         """Whether it is weft's, and not what grad or vmap made of a function of the user's."""
         return self.is_own() and not getattr(self.function, "__closure__", None)
 
-    def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], _: bool) -> tuple[Any, None]:
+    def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> tuple[Any, None]:
         """For static arguments whose place depends on the length of the call."""
-        return self.slow(args, kwargs, False)[0], None
+        return self.slow(args, kwargs, None)[0], None
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], accept_structs: bool = False) -> Prepared:
         call = signature.split_call(self.options.roles, args, kwargs)
@@ -255,9 +272,7 @@ class JitState:
 
     def _seek(self, prepared: Prepared) -> _Sought:
         """What this process knows of a call: its trace, or the identity under which other functions may have one."""
-        record = self.record
-        if record is None:
-            record = self.record = trace_cache.record_of(self.function)
+        record = self.record()
         token = runtime.get_config_token()
         key = (prepared.in_tree, prepared.avals, signature.static_key(prepared.call.statics), token)
         found = record.traces.get(key)
@@ -326,7 +341,7 @@ class JitState:
             _active.keys.discard(active)
         elapsed_ms = (time.perf_counter() - start) * 1e3
         self.traces += 1
-        self.milliseconds["trace"] = self.milliseconds.get("trace", 0.0) + elapsed_ms
+        self._spend({"trace": elapsed_ms})
         if config.read("log_compiles"):
             misses.log_traced(name, closed, elapsed_ms)
         return trace_cache.Trace(closed, out[0], out_avals, name)
@@ -379,7 +394,7 @@ class JitState:
         start = time.perf_counter()
 
         def build(program: Any, out_avals: tuple[Any, ...], out_tree: Any, kept: tuple[int, ...]) -> trace_cache.Stored:
-            donated = kept_donations(prepared.avals, kept, code[0], out_avals)
+            donated = donations.of_kept(prepared.avals, kept, code[0], out_avals)
             entry = runtime.CacheEntry(program.executable, kept, program.consts, out_tree, out_avals, donated)
             made = trace_cache.Stored(out_tree, out_avals, function_name(self.function), codes, program.nbytes)
             made.compiled[code] = Compiled(program, kept, donated, program.consts, entry)
@@ -390,10 +405,8 @@ class JitState:
             return None
         elapsed_ms = (time.perf_counter() - start) * 1e3
         program = found.compiled[code].program
-        built, loaded, reused = self.statistics
         self.executables += 1
-        self.statistics = (built, loaded + program.kernels_loaded, reused + program.kernels_reused)
-        self.milliseconds["load"] = self.milliseconds.get("load", 0.0) + elapsed_ms
+        self._spend({"load": elapsed_ms}, (0, program.kernels_loaded, program.kernels_reused))
         if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
             misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
         return found
@@ -404,7 +417,7 @@ class JitState:
         """Which leaves are donated."""
         if not self.options.roles.donates:
             return (False,) * len(prepared.leaves)
-        return donated_leaves(self.options.roles, prepared.call, prepared.in_tree)
+        return donations.leaves(self.options.roles, prepared.call, prepared.in_tree)
 
     def compiled(self, trace: trace_cache.Trace, donated: tuple[bool, ...]) -> Compiled:
         """Machine code for a trace, made at its first use."""
@@ -413,8 +426,9 @@ class JitState:
         if found is not None:
             return found
         program = trace.programs.get(key)
-        jaxpr, kept, inner = trace.closed.jaxpr.memoize(_FORMS[key[1]], _PARAMETERS[key[1]])
-        kept_donated = kept_donations(trace.closed.in_avals, kept, donated, trace.out_avals)
+        changed, kept, inner = trace.closed.jaxpr.memoize(_FORMS[key[1]], _PARAMETERS[key[1]])
+        jaxpr = changed or trace.closed.jaxpr
+        kept_donated = donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
         values = (*trace.closed.consts, *inner)
         hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
         if program is None:
@@ -433,15 +447,21 @@ class JitState:
         """Add a program's costs; one that another function had compiled cost nothing here."""
         self.executables += 1
         stats = program.stats
-        counts = [stats.get(f"kernels_{how}", 0) for how in ("built", "loaded", "reused")]
-        built, loaded, reused = self.statistics
+        built, loaded, reused = [stats.get(f"kernels_{how}", 0) for how in ("built", "loaded", "reused")]
         if program in _counted:
-            self.statistics = (built, loaded, reused + sum(counts))
+            self._spend({}, (0, 0, built + loaded + reused))
             return
         _counted.add(program)
-        self.statistics = (built + counts[0], loaded + counts[1], reused + counts[2])
-        for stage, elapsed_ms in stats.get("milliseconds", {}).items():
-            self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + elapsed_ms
+        self._spend(stats.get("milliseconds", {}), (built, loaded, reused))
+
+    def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
+        """Add to the times of stages, and to the numbers of kernels built, loaded and reused."""
+        known = self.calls()
+        spent = known.milliseconds
+        for stage, elapsed_ms in milliseconds.items():
+            spent[stage] = spent.get(stage, 0.0) + elapsed_ms
+        before = known.statistics
+        known.statistics = (before[0] + kernels[0], before[1] + kernels[1], before[2] + kernels[2])
 
 
 _counted: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -505,11 +525,6 @@ def run(compiled: Compiled, trace: trace_cache.Result, leaves: Sequence[Any], av
     return runtime.tree_unflatten(trace.out_tree, outs)
 
 
-def run_once(compiled: Compiled, trace: trace_cache.Result, prepared: Prepared) -> tuple[Any, Any]:
-    """The result of a call, and the entry for those after it."""
-    return run(compiled, trace, prepared.leaves, prepared.avals), compiled.entry
-
-
 def _operand(leaf: Any, aval: Any) -> Any:
     if isinstance(leaf, Tracer):
         raise tracing.escaped_tracer(leaf)
@@ -529,9 +544,9 @@ def _flags(token: int) -> tuple[bool, bool]:
     return found
 
 
-def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr, tuple[int, ...], tuple[Any, ...]]:
-    """(the program with all its constants as leading arguments and without the arguments it never reads; which
-    arguments are left; the values of the constants of inner calls)."""
+def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr | None, tuple[int, ...], tuple[Any, ...]]:
+    """(the program with all its constants as leading arguments and without the arguments it never reads, None if that
+    is ``jaxpr``, which holds the answer; which arguments are left; the values of the constants of inner calls)."""
     kept = tuple(range(len(jaxpr.invars)))
     if not keep_unused:
         used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if isinstance(atom, Var)}
@@ -539,7 +554,7 @@ def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr, tuple[int, ...]
         kept = tuple([index for index, v in enumerate(jaxpr.invars) if v in used])
     lifted = constants.lifted(jaxpr)
     if not lifted.jaxpr.constvars and len(kept) == len(jaxpr.invars):
-        return jaxpr, kept, ()
+        return None, kept, ()
     invars = [*lifted.jaxpr.constvars, *[jaxpr.invars[index] for index in kept]]
     return lifted.jaxpr.replace(constvars=[], invars=invars), kept, lifted.values
 
@@ -549,47 +564,6 @@ _PARAMETERS = {
     False: functools.partial(_parameters, keep_unused=False),
     True: functools.partial(_parameters, keep_unused=True),
 }
-
-
-def donated_leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -> tuple[bool, ...]:
-    """For each leaf whether the argument it belongs to is donated."""
-    static_places = {place for place, _ in call.statics}
-    numbers = {number + call.count if number < 0 else number for number in roles.donate_argnums}
-    traced = [place for place in range(call.count) if place not in static_places]
-    args_tree, kwargs_tree = in_tree.children()
-    flags: list[bool] = []
-    for place, child in zip(traced, args_tree.children(), strict=True):
-        flags += [place in numbers] * child.num_leaves
-    for name, child in zip(sorted(call.kwargs), kwargs_tree.children(), strict=True):
-        flags += [name in roles.donate_argnames] * child.num_leaves
-    return tuple(flags)
-
-
-def kept_donations(
-    avals: Sequence[Any], kept: Sequence[int], donated: Sequence[bool], out_avals: Sequence[Any]
-) -> tuple[bool, ...]:
-    """Which of the leaves that a program takes are donated to it."""
-    flags = tuple([donated[index] for index in kept])
-    return usable_donations([avals[index] for index in kept], flags, out_avals) if any(flags) else flags
-
-
-def usable_donations(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[Any]) -> tuple[bool, ...]:
-    """The donations that a result of the same size can take over; a warning names the others, which stay valid."""
-    sizes = [aval.nbytes for aval in out_avals]
-    usable: list[bool] = []
-    for aval, given in zip(avals, donated, strict=True):
-        takes = given and aval.nbytes in sizes
-        if takes:
-            sizes.remove(aval.nbytes)
-        usable.append(takes)
-    left = [aval for aval, given, takes in zip(avals, donated, usable, strict=True) if given and not takes]
-    if left:
-        types = ", ".join(aval.strip_weak_type().str_short(short_dtypes=False) for aval in left)
-        warnings.warn(
-            f"Some donated buffers were not usable: {types}. No result has their size, so they stay valid.",
-            stacklevel=2,
-        )
-    return tuple(usable)
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -719,9 +693,8 @@ def _clear_cache(jitted: Any) -> None:
     _clear_native(jitted)
     state = vars(jitted).get("_state")
     if state is not None:
+        state.record().clear()
         state.forget(jitted.hits)
-        if state.record is not None:
-            state.record.clear()
     trace_cache.forget_shared()
 
 
@@ -730,10 +703,12 @@ def _cache_info(jitted: Any) -> CacheInfo:
 
     A program that an earlier process left on disk counts as an executable and its kernels as loaded; it was not traced,
     and its one stage is ``load``.
+    What is dropped to stay within ``cache_bytes`` takes its kernel counts and milliseconds along.
     As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``) sets all of them back to 0.
     """
     state = jitted._state
-    built, loaded, reused = state.statistics
+    known = state.calls()
+    built, loaded, reused = known.statistics
     return CacheInfo(
         jitted.hits - state.hits_before,
         state.traces,
@@ -741,7 +716,7 @@ def _cache_info(jitted: Any) -> CacheInfo:
         built,
         loaded,
         reused,
-        dict(state.milliseconds),
+        dict(known.milliseconds),
     )
 
 

@@ -290,7 +290,10 @@ def to_array(leaf: Any, aval: Any) -> Any:
     """A leaf as the Array of type ``aval`` that compiled code reads."""
     if type(leaf) is runtime.Array:
         return leaf
-    return runtime.array_from_numpy(np.asarray(leaf, dtype=aval.dtype), aval)
+    value = np.asarray(leaf)
+    return runtime.array_from_numpy(
+        value if value.dtype == aval.dtype else runtime.convert_numpy(value, aval.dtype), aval
+    )
 
 
 # -- names ------------------------------------------------------------------------------------------------------------

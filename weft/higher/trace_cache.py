@@ -24,8 +24,9 @@ Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
 _TRACES_PER_FUNCTION = 4096  # as many as the native table has signatures
 _SHARED_TRACES = 1 << 16
 _ENTRIES = 1 << 12
-_TRACE_BYTES, _EQUATION_BYTES = 4500, 850  # measured: a trace with its dispatch entry, each equation
-_RECORD_BYTES = 1300  # measured: what a function keeps when its programs are dropped
+_TRACE_BYTES, _EQUATION_BYTES = 3500, 500  # measured: a trace with its dispatch entry, each equation
+_RECORD_BYTES = 700  # measured: the record of a function, empty
+_CALL_BYTES = 600  # of a call by which equal functions are found
 
 
 class Result:
@@ -42,7 +43,8 @@ class Result:
         self.name = name
         self.compiled: dict[Any, Any] = {}
         self.found = 0  # times it was found again by Python
-        self.places: list[tuple[Any, Any]] | None = None  # who holds it (weakly: a dict's owner) under which key
+        # who holds it (weakly: a dict's owner) under which key; empty once it was dropped
+        self.places: list[tuple[Any, Any]] | None = None
 
     def uses(self) -> int:
         """How often it was found or run."""
@@ -50,7 +52,8 @@ class Result:
 
     def drop(self) -> None:
         """Take it, and its dispatch entries, out of every cache."""
-        for reference, key in self.places or ():
+        places, self.places = self.places or (), []
+        for reference, key in places:
             owner = reference()
             if owner is not None:
                 owner.drop(key, self)
@@ -116,11 +119,22 @@ class FunctionRecord:
 
     __slots__ = ("__weakref__", "reference", "refusal", "stored", "traces")
 
+    reference: _Reference
+
     def __init__(self) -> None:
         self.traces: dict[Key, Trace] = {}
         self.stored: dict[Key, Stored] = {}
         self.refusal: Refusal | None = None  # why its latest trace was not looked up by identity
-        self.reference: Any = None
+
+    def uses(self) -> int:
+        """How often its results were found or run."""
+        return sum([result.uses() for result in (*self.traces.values(), *self.stored.values())])
+
+    def retire(self) -> None:
+        """Forget the function; its next call makes another record."""
+        number = self.reference.number
+        if _records.get(number) is self:
+            del _records[number]
 
     def store(self, key: Key, trace: Trace) -> None:
         if len(self.traces) >= _TRACES_PER_FUNCTION:
@@ -146,7 +160,6 @@ class FunctionRecord:
 
 
 _records: dict[int, FunctionRecord] = {}
-BUDGET.enlist(_records.__len__, _RECORD_BYTES, lambda: None)  # as many as there are functions
 
 
 class _Reference(weakref.ref[Any]):
@@ -161,7 +174,7 @@ def _forget_record(reference: _Reference, forget: Callable[..., Any] = _records.
 
 
 def record_of(function: Callable[..., Any]) -> FunctionRecord:
-    """The record of a function object; it dies with the function."""
+    """The record of a function object; it dies with the function, or when the budget drops it."""
     number = id(function)
     record = _records.get(number)
     if record is not None and record.reference() is function:
@@ -173,6 +186,7 @@ def record_of(function: Callable[..., Any]) -> FunctionRecord:
         return record  # cannot be referred to weakly: the caller's jitted function owns the record
     record.reference.number = number
     _records[number] = record
+    BUDGET.keep(record, _RECORD_BYTES, FunctionRecord.retire, FunctionRecord.uses)
     return record
 
 
@@ -247,6 +261,7 @@ class _SharedTraces:
 
 _level = _SharedTraces()
 _shared = _level.traces
+BUDGET.enlist(_level.entries.__len__, _CALL_BYTES, _level.entries.clear)
 
 
 def find_shared(identity: Identity, key: Key) -> Trace | None:

@@ -24,7 +24,7 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     state: jit_module.JitState = jitted._state
     prepared = state.prepare(args, kwargs, accept_structs=True)
     name = jit_module.function_name(state.function)
-    record = state.record or trace_cache.record_of(state.function)
+    record = state.record()
     statics = prepared.call.statics
     token = config.token()
     key = (prepared.in_tree, prepared.avals, signature.static_key(statics), token)

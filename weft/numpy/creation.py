@@ -162,7 +162,7 @@ def _convert_host(value: Any, dtype: Any, original: Any) -> Any:
     target = dtypes.canonicalize_dtype(native) if dtype is None else dtype
     value = np.asarray(value)
     if value.dtype != target:
-        value = value.astype(target)
+        value = runtime.convert_numpy(value, target)
     return promotion.constant(value) if value.ndim or not core.is_tracing() else lax.convert_element_type(value, target)
 
 

@@ -5,17 +5,20 @@ save(file, f32[3]), load(file)  ->  NumPy's format; bfloat16, which it does not 
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
+from weft.core.patience import patiently
 from weft.numpy import creation
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     """Write an array to a file in NumPy's format."""
-    np.save(file, np.asarray(arr), allow_pickle=allow_pickle)
+    values = np.asarray(arr)
+    patiently(values.size, np.save, file, values, allow_pickle=allow_pickle)
 
 
 def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
@@ -26,12 +29,17 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """An array from a file that ``save`` wrote; an archive is handed back as NumPy gives it."""
-    found = np.load(file, *args, **kwargs)
+    found = patiently(_file_size(file), np.load, file, *args, **kwargs)
     if not isinstance(found, np.ndarray):
         return found
     if found.dtype.kind == "V" and found.dtype.names is None and found.dtype.itemsize == 2:
         found = found.view(dtypes.bfloat16)  # NumPy's format does not name it
     return creation.asarray(found)
+
+
+def _file_size(file: Any) -> int:
+    """Bytes of a file; 0 if it is not named by a path."""
+    return os.path.getsize(file) if isinstance(file, str | os.PathLike) and os.path.exists(file) else 0
 
 
 def array_repr(

@@ -20,6 +20,7 @@ import numpy as np
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft.core import source_info
+from weft.core.budget import BUDGET
 from weft.record import NamedTuple
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -112,7 +113,7 @@ def constant(value: np.ndarray, weak_type: bool = False) -> Any:
     """A host array as an Array of its canonical dtype; it is copied."""
     dtype = dtypes.canonicalize_dtype(value.dtype)
     if value.dtype != dtype:
-        value = value.astype(dtype)
+        value = runtime.convert_numpy(value, dtype)
     return runtime.array_from_numpy(value, runtime.ShapedArray(value.shape, dtype, weak_type))
 
 
@@ -150,6 +151,7 @@ def _strong_scalar(kind: type, x: Any, dtype: Any, default: Any) -> np.ndarray:
 
 
 _cached_scalar = functools.lru_cache(maxsize=4096)(_strong_scalar)
+BUDGET.enlist(lambda: _cached_scalar.cache_info().currsize, 300, _cached_scalar.cache_clear)
 
 
 class _Common(NamedTuple):

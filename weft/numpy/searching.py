@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
+from weft.core.patience import patiently
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import (
@@ -55,9 +56,10 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
             "transformations.",
         )
         if not core.is_tracing():
-            integer = dtypes.canonicalize_dtype(np.int64)
-            return tuple([promotion.constant(part.astype(integer)) for part in np.nonzero(np.asarray(a))])
-        size = int(np.count_nonzero(np.asarray(a)))
+            values = np.asarray(a)
+            return tuple([promotion.constant(part) for part in patiently(values.size, np.nonzero, values)])
+        values = np.asarray(a)
+        size = int(patiently(values.size, np.count_nonzero, values))
     count: int = core.concrete_or_error(
         int,
         size,

@@ -18,6 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft.core.patience import patiently
 from weft.higher import jit as jit_module
 from weft.numpy import (
     arithmetic,
@@ -123,14 +124,15 @@ def unique(
 def _unique_host(ar: Any, wanted: tuple[bool, ...], axis: int | None, equal_nan: bool) -> Any:
     if not any(wanted):
         return _host(_members(ar, axis, equal_nan), ar)
-    # NumPy's stubs have an overload for each combination of literal flags, none for flags that are variables
-    found: Any = np.unique(_comparable(ar), *wanted, axis=axis, equal_nan=equal_nan)  # type: ignore[call-overload]
+    values = _comparable(ar)
+    found: Any = patiently(values.size, np.unique, values, *wanted, axis=axis, equal_nan=equal_nan)
     return (_host(found[0], ar), *map(_host_integers, found[1:]))
 
 
 def _members(x: Any, axis: int | None = None, equal_nan: bool = True) -> np.ndarray:
     # asked for counts NumPy sorts; its hash table takes seconds for a million integers that are all different
-    return np.unique(_comparable(x), return_counts=True, axis=axis, equal_nan=equal_nan)[0]
+    values = _comparable(x)
+    return patiently(values.size, np.unique, values, return_counts=True, axis=axis, equal_nan=equal_nan)[0]
 
 
 @functools.partial(jit, static_argnames=("axis", "equal_nan"))
@@ -345,7 +347,8 @@ def setdiff1d(
     promotion.check_arraylike("setdiff1d", ar1, ar2)
     if _needs_values("setdiff1d", size, ar1, ar2):
         pick = _comparable if assume_unique else _members
-        return _host(np.setdiff1d(pick(ar1), pick(ar2), assume_unique=True), ar1)
+        values, others = pick(ar1), pick(ar2)
+        return _host(patiently(values.size + others.size, np.setdiff1d, values, others, assume_unique=True), ar1)
     dtype = promotion.dtype_of(ar1)
     fill = creation.asarray(0 if fill_value is None else fill_value, dtype=dtype)
     candidates = rearrange.ravel(ar1)
@@ -375,7 +378,8 @@ def setxor1d(
     """
     first, second = _flat_pair("setxor1d", ar1, ar2)
     if _needs_values("setxor1d", size, ar1, ar2):
-        return _host(np.setxor1d(_comparable(first), _comparable(second), assume_unique), first)
+        values, others = _comparable(first), _comparable(second)
+        return _host(patiently(values.size + others.size, np.setxor1d, values, others, assume_unique), first)
     size = int(size or 0)
     if not size:
         return lax.full((0,), 0, promotion.dtype_of(first))
@@ -419,10 +423,12 @@ def intersect1d(
     """
     first, second = _flat_pair("intersect1d", ar1, ar2)
     if _needs_values("intersect1d", size, ar1, ar2):
+        pick = _comparable if return_indices or assume_unique else _members
+        values, others = pick(first), pick(second)
+        alike = assume_unique or not return_indices
+        found: Any = patiently(values.size + others.size, np.intersect1d, values, others, alike, return_indices)
         if not return_indices:
-            pick = _comparable if assume_unique else _members
-            return _host(np.intersect1d(pick(first), pick(second), assume_unique=True), first)
-        found: Any = np.intersect1d(_comparable(first), _comparable(second), assume_unique, return_indices=True)
+            return _host(found, first)
         return (_host(found[0], first), *map(_host_integers, found[1:]))
     size, assume_unique = int(size or 0), bool(assume_unique)
     lengths = [promotion.shape_of(array)[0] for array in (first, second)]

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft.core.patience import patiently
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import (
@@ -302,12 +303,12 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     values = np.asarray(core.concrete_or_error(None, filt, "Error arose in the `filt` argument of trim_zeros()"))
     shape = values.shape
     chosen = range(len(shape)) if axis is None else axes.canonical_axes(axis, len(shape))
-    places = np.nonzero(values)
+    places = patiently(values.size, np.nonzero, values)
     cuts = [slice(None)] * len(shape)
     for dim in chosen:
         found = places[dim]
-        first = int(found.min()) if found.size else shape[dim]
-        last = int(found.max()) + 1 if found.size else shape[dim]
+        first = int(patiently(found.size, found.min)) if found.size else shape[dim]
+        last = int(patiently(found.size, found.max)) + 1 if found.size else shape[dim]
         start = first if "f" in trim.lower() else 0
         stop = last if "b" in trim.lower() and found.size else shape[dim]
         cuts[dim] = slice(start, stop)

@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "host_copy.h"
 #include "module.h"
 #include "numpy_api.h"
 
@@ -16,7 +17,6 @@ int free_array_count = 0;
 
 namespace {
 
-constexpr int64_t kCopyWithoutGil = 1 << 20;
 const char kBufferCapsule[] = "weft.buffer";
 
 // Every Array object that has memory, so that live_arrays can find them. Touched only where the free list is empty or
@@ -214,14 +214,11 @@ PyObject* ndarray_view(Array* array) {
 PyObject* convert_view(PyObject* view, PyArray_Descr* descr, PyObject* copy) {
   if (PyArray_EquivTypes(descr, PyArray_DESCR(reinterpret_cast<PyArrayObject*>(view)))) {
     if (copy != Py_True) return Py_NewRef(view);
-    return PyArray_NewCopy(reinterpret_cast<PyArrayObject*>(view), NPY_CORDER);
-  }
-  if (copy == Py_False) {
+  } else if (copy == Py_False) {
     PyErr_SetString(PyExc_ValueError, "[__array__] a change of dtype cannot avoid a copy (copy=False)");
     return nullptr;
   }
-  Py_INCREF(descr);
-  return PyArray_CastToType(reinterpret_cast<PyArrayObject*>(view), descr, 0);
+  return converted_ndarray(reinterpret_cast<PyArrayObject*>(view), descr);
 }
 
 PyObject* dunder_array(PyObject* self, PyObject* args, PyObject* kwargs) {
@@ -275,16 +272,7 @@ bool is_plain(PyArrayObject* ndarray) {  // dense row-major in native byte order
 }
 
 int copy_elements(PyArrayObject* from, ShapedArray* aval, char* to) {
-  if (is_plain(from)) {
-    if (aval->nbytes < kCopyWithoutGil) {
-      std::memcpy(to, PyArray_DATA(from), aval->nbytes);
-      return 0;
-    }
-    Py_BEGIN_ALLOW_THREADS  // the caller's reference keeps the ndarray and its memory alive
-    std::memcpy(to, PyArray_DATA(from), aval->nbytes);
-    Py_END_ALLOW_THREADS
-    return 0;
-  }
+  if (is_plain(from)) return copy_bytes(to, PyArray_BYTES(from), aval->nbytes);
   if (aval->type_number == kExtendedType) {
     Ref dense = steal(PyArray_NewCopy(from, NPY_CORDER));
     if (!dense) return -1;
@@ -292,7 +280,7 @@ int copy_elements(PyArrayObject* from, ShapedArray* aval, char* to) {
     return 0;
   }
   Ref target = steal(ndarray_over(aval, to, true));
-  return target ? PyArray_CopyInto(reinterpret_cast<PyArrayObject*>(target.get()), from) : -1;
+  return target ? copy_ndarray(reinterpret_cast<PyArrayObject*>(target.get()), from) : -1;
 }
 
 void release_python_owner(void* owner) {

@@ -101,6 +101,7 @@ class NestedFrame {
     frame.suspended = outer.suspended;
     frame.on_stream = outer.on_stream;
     frame.number = outer.number;
+    frame.in_callback = outer.in_callback;
     Status status = Status::ok;
     for (const auto& step : nested_.plan().steps) {
       status = step->run(frame);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "array.h"
+#include "host_copy.h"
 #include "module.h"
 #include "numpy_api.h"
 
@@ -189,7 +190,8 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!copies) return make_capsule(array->aval, buffer, versioned, false);
   Owned<Array> fresh = Owned<Array>::steal(array_allocate(array->aval, "__dlpack__", "a copy"));
   if (!fresh) return nullptr;
-  std::memcpy(fresh->buffer->data, buffer->data, array->aval->nbytes);
+  Ref held = borrow(self);
+  if (copy_bytes(fresh->buffer->data, buffer->data, array->aval->nbytes) < 0) return nullptr;
   return make_capsule(array->aval, fresh->buffer, versioned, true);
 }
 
@@ -273,8 +275,8 @@ Array* array_of(Managed* managed, PyObject* copy, bool* taken) {
   }
   Owned<Array> array = Owned<Array>::steal(array_allocate(aval.get(), "from_dlpack", "a copy of the tensor"));
   if (!array) return nullptr;
-  if (dense && aval->nbytes > 0) std::memcpy(array->buffer->data, data, aval->nbytes);
-  else if (aval->size > 0) copy_strided(tensor, aval->itemsize, 0, data, array->buffer->data);
+  if (dense && copy_bytes(array->buffer->data, data, aval->nbytes) < 0) return nullptr;
+  if (!dense && aval->size > 0) copy_strided(tensor, aval->itemsize, 0, data, array->buffer->data);
   return array.release();
 }
 

@@ -87,6 +87,9 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
     status = Status::no_memory;
   }
   if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
+  // A kernel cut short by an interrupt says nothing.
+  if (status != Status::python_error && stream_cancelled(frame.number))
+    return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;
   if (status == Status::ok) return 0;
   if (status != Status::python_error) set_memory_error(-1, plan.name.c_str(), "a kernel's working memory");
   return -1;
@@ -132,6 +135,8 @@ int run_with_buffers(const Plan& plan, const Operand* operands, const bool* dona
     }
     if (place_temporaries(plan, &arena, slots.data(), owners.data())) {
       Frame frame{slots.data(), owners.data(), dynamic.data()};
+      frame.number = stream_running();
+      frame.in_callback = frame.number != 0;
       status = run_steps(plan, frame, keep);
     } else {
       set_memory_error(plan.arena_bytes, plan.name.c_str(), "temporaries");

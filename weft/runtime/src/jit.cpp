@@ -2,6 +2,7 @@
 // not seen goes to Python (call_new), whose answer is installed under it.
 #include "jit.h"
 
+#include <algorithm>
 #include <new>
 
 #include "module.h"
@@ -14,7 +15,7 @@ PyTypeObject* JitFunctionType = nullptr;
 namespace {
 
 constexpr uint32_t kMaxEntries = 4096;
-constexpr uint32_t kFirstSlots = 16;
+constexpr uint32_t kFirstSlots = 4;
 constexpr uint32_t kStackOutputs = 96;
 
 constexpr uint64_t kFollowDefault = ~uint64_t{0};
@@ -23,6 +24,7 @@ thread_local uint64_t t_config __attribute__((tls_model("initial-exec"))) = kFol
 thread_local bool t_tracing __attribute__((tls_model("initial-exec"))) = false;
 uint64_t g_default_config = 0;         // guarded by the GIL
 PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
+Entry* g_no_slots[1] = {nullptr};      // the table of a function that knows no signature
 JitFunction* g_latest = nullptr;       // the list of those that are alive; guarded by the GIL
 
 uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
@@ -108,8 +110,13 @@ void table_remove(JitFunction* self, Entry* entry) {
   forget_place(self, entry);
 }
 
-// Moves the entries into a table of `capacity` slots.
-bool table_rebuild(JitFunction* self, uint32_t capacity) {
+void free_slots(Entry** slots) {
+  if (slots != g_no_slots) std::free(slots);
+}
+
+// Moves the entries into a table twice as large.
+bool table_grow(JitFunction* self) {
+  uint32_t capacity = std::max(kFirstSlots, (self->mask + 1) * 2);
   Entry** slots = static_cast<Entry**>(std::calloc(capacity, sizeof(Entry*)));
   if (slots == nullptr) return false;
   Entry** old = self->slots;
@@ -119,7 +126,7 @@ bool table_rebuild(JitFunction* self, uint32_t capacity) {
   ++self->version;
   for (uint32_t i = 0; i < old_capacity; ++i)
     if (old[i] != nullptr) table_insert_slot(self, old[i]);
-  std::free(old);
+  free_slots(old);
   return true;
 }
 
@@ -140,7 +147,7 @@ bool table_install(JitFunction* self, const Signature& signature, Entry* entry) 
   }
   Entry* drop = known != nullptr ? known : self->count >= kMaxEntries ? oldest(self) : nullptr;
   bool grow = drop == nullptr && (self->count + 1) * 2 > self->mask + 1;
-  if (grow && !table_rebuild(self, (self->mask + 1) * 2)) {
+  if (grow && !table_grow(self)) {
     entry_release(entry);
     PyErr_NoMemory();
     return false;
@@ -158,17 +165,15 @@ bool table_install(JitFunction* self, const Signature& signature, Entry* entry) 
 void table_clear(JitFunction* self) {
   Entry** old = self->slots;
   uint32_t capacity = self->mask + 1;
-  static Entry* empty[1] = {nullptr};
-  Entry** fresh = static_cast<Entry**>(std::calloc(kFirstSlots, sizeof(Entry*)));
-  self->slots = fresh != nullptr ? fresh : empty;
-  self->mask = fresh != nullptr ? kFirstSlots - 1 : 0;
+  self->slots = g_no_slots;
+  self->mask = 0;
   self->count = 0;
   ++self->version;
   for (uint32_t i = 0; i < capacity; ++i)
     if (old[i] != nullptr) forget_place(self, old[i]);
   for (uint32_t i = 0; i < capacity; ++i)
     if (old[i] != nullptr) entry_release(old[i]);
-  if (old != empty) std::free(old);
+  free_slots(old);
 }
 
 // ---- results
@@ -273,7 +278,8 @@ void filter_traceback() {
   PyErr_Restore(type, value, traceback);
 }
 
-// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program alone.
+// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program alone;
+// Python is told so by being given the function.
 Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool runs) {
   Ref positional = steal(PyTuple_New(count));
   Ref named = steal(PyDict_New());
@@ -281,7 +287,7 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
   for (Py_ssize_t i = 0; i < count; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
   for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i)
     if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(keywords, i), args[count + i]) < 0) return Ref();
-  PyObject* arguments[] = {positional.get(), named.get(), runs ? Py_True : Py_False};
+  PyObject* arguments[] = {positional.get(), named.get(), runs ? reinterpret_cast<PyObject*>(self) : Py_None};
   Ref slow = borrow(self->slow);
   Ref answer = steal(PyObject_Vectorcall(slow.get(), arguments, 3, nullptr));
   if (!answer) {
@@ -441,9 +447,8 @@ PyObject* jit_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   self->static_argnums = argnums != nullptr ? Py_NewRef(argnums) : PyTuple_New(0);
   self->static_argnames = argnames != nullptr ? Py_NewRef(argnames) : PyTuple_New(0);
   self->names = new (std::nothrow) StaticNames;
-  self->slots = static_cast<Entry**>(std::calloc(kFirstSlots, sizeof(Entry*)));
-  self->mask = kFirstSlots - 1;
-  if (self->names == nullptr || self->slots == nullptr) return PyErr_NoMemory();
+  self->slots = g_no_slots;
+  if (self->names == nullptr) return PyErr_NoMemory();
   if (self->static_argnums == nullptr || self->static_argnames == nullptr) return nullptr;
   if (!read_names(self->static_argnums, self->static_argnames, self->names)) return nullptr;
   self->before = g_latest;
@@ -490,10 +495,7 @@ void jit_dealloc(PyObject* object) {
   PyObject_GC_UnTrack(object);
   take_out_of_list(self);
   if (self->weakrefs != nullptr) PyObject_ClearWeakRefs(object);
-  if (self->slots != nullptr) {
-    table_clear(self);
-    if (self->mask != 0) std::free(self->slots);
-  }
+  if (self->slots != nullptr) table_clear(self);
   if (self->names != nullptr)
     for (PyObject* name : self->names->argnames) Py_DECREF(name);
   delete self->names;
@@ -527,7 +529,8 @@ PyMemberDef kMembers[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
-    {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY, "slow(args, kwargs, runs) -> (result, entry or None), or if runs: the entry of the program to run"},
+    {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY, "slow(args, kwargs, caller) -> (result, entry or None), or the entry of the program that the JitFunction `caller` is to "
+     "run (None: it runs nothing)"},
     {"static_argnums", T_OBJECT, offsetof(JitFunction, static_argnums), READONLY, nullptr},
     {"static_argnames", T_OBJECT, offsetof(JitFunction, static_argnames), READONLY, nullptr},
     {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls answered without Python."},

@@ -35,6 +35,7 @@ int register_array(PyObject* module);   // Array, array_from_numpy, array_alias
 int register_dlpack(PyObject* module);  // from_dlpack
 int register_pytree(PyObject* module);  // PyTreeDef, tree_flatten, ...
 int register_exec(PyObject* module);    // Kernel, Executable, Pool, HELPERS
+int register_host_copy(PyObject* module);  // convert_numpy, numpy_bytes
 int register_sort(PyObject* module);    // sort_words
 int register_jit(PyObject* module);     // JitFunction, CacheEntry, BinaryOperator, UnaryOperator, config token
 int register_sources(PyObject* module);  // source_stamps

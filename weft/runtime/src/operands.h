@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "host_copy.h"
 #include "jit.h"
 #include "module.h"
 #include "numpy_api.h"
@@ -100,15 +101,16 @@ inline Buffer* copy_numpy(const Leaf& leaf, ShapedArray* aval, const char* progr
     return nullptr;
   }
   if (PyArray_TYPE(source) == aval->type_number && PyArray_ISCARRAY_RO(source)) {
-    std::memcpy(buffer->data, PyArray_DATA(source), size_t(aval->nbytes));
-    return buffer;
+    if (copy_bytes(buffer->data, PyArray_BYTES(source), aval->nbytes) == 0) return buffer;
+    buffer_release(buffer);
+    return nullptr;
   }
   PyArray_Descr* descr = reinterpret_cast<PyArray_Descr*>(Py_NewRef(aval->dtype));
   npy_intp extents[kMaxRank];
   for (int d = 0; d < aval->ndim; ++d) extents[d] = aval->extents[d];
   Ref target = steal(PyArray_NewFromDescr(&PyArray_Type, descr, aval->ndim, extents, nullptr, buffer->data,
                                           NPY_ARRAY_CARRAY, nullptr));
-  if (target && PyArray_CopyInto(reinterpret_cast<PyArrayObject*>(target.get()), source) == 0) return buffer;
+  if (target && copy_ndarray(reinterpret_cast<PyArrayObject*>(target.get()), source) == 0) return buffer;
   buffer_release(buffer);
   return nullptr;
 }

@@ -27,6 +27,7 @@ struct Frame {
   PyObject* error = nullptr;           // owned exception of a Python step that failed on a stream
   PyObject* error_traceback = nullptr;  // owned, or nullptr
   uint64_t number = 0;                  // of the stream's task, for cancellation; 0: none
+  bool in_callback = false;             // that task called Python, which runs this
 };
 
 struct Place {

@@ -6,6 +6,7 @@
 
 #include "array.h"
 #include "cold_functions.h"
+#include "host_copy.h"
 #include "numpy_api.h"
 #include "plan.h"
 #include "pool.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int kStackOperands = 24;
 constexpr double kTurnsNs = 20e3;  // several turns of one step take no longer: interrupts are seen between steps
+constexpr double kPythonByteNs = 0.25;  // what a function in Python takes at least: with much to do it leaves the caller
 constexpr double kLongNs = 50e6;  // cut into chunks even on one thread, so that an interrupt is seen between them
 
 enum class Split { none, first, vector, blocks };
@@ -342,9 +344,10 @@ class PythonStep final : public Step {
     PyGILState_STATE state{};
     if (frame.suspended != nullptr) PyEval_RestoreThread(frame.suspended);
     else if (frame.on_stream) state = PyGILState_Ensure();
-    if (frame.number != 0) stream_calls(true);
+    bool in_task = frame.number != 0 && !frame.in_callback;
+    if (in_task) stream_calls(true);
     bool ok = call(frame);
-    if (frame.number != 0) stream_calls(false);
+    if (in_task) stream_calls(false);
     // A routine of our own that saw the interrupt has ended early, as a kernel does.
     bool ended = !ok && stream_cancelled(frame.number) && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
     if (ended) PyErr_Clear();
@@ -357,6 +360,7 @@ class PythonStep final : public Step {
     return ok ? Status::ok : ended ? Status::cancelled : Status::python_error;
   }
   bool is_python() const override { return true; }
+  double cost_ns() const override { return cost; }
   int traverse(visitproc visit, void* arg) const override {
     Py_VISIT(callable);
     return 0;
@@ -365,6 +369,7 @@ class PythonStep final : public Step {
 
   PyObject* callable = nullptr;  // owned
   std::vector<TypedPlace> in, out;
+  double cost = 0;
 
  private:
   static void take_exception(Frame& frame) {
@@ -416,8 +421,7 @@ class PythonStep final : public Step {
                      Py_ssize_t(position), callable, shape.get(), wanted.get());
       return false;
     }
-    std::memcpy(typed.place.address(frame), PyArray_DATA(values), size_t(typed.aval->nbytes));
-    return true;
+    return copy_bytes(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
   }
 
   bool call(Frame& frame) const {
@@ -610,6 +614,8 @@ std::unique_ptr<Step> make_python_step(PyObject* fields, const PlaceReader& plac
   auto step = std::make_unique<PythonStep>();
   step->callable = Py_NewRef(callable);
   if (!read_typed(in, places, &step->in) || !read_typed(out, places, &step->out)) return nullptr;
+  for (const auto* side : {&step->in, &step->out})
+    for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * kPythonByteNs;
   return step;
 }
 

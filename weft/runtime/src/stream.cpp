@@ -650,6 +650,12 @@ void fill_slots(Task* task, const Operand* operands, Buffer* const* outputs) {
 
 bool stream_cancelled(uint64_t number) { return number != 0 && number <= g_cancelled.load(std::memory_order_relaxed); }
 
+int stream_check_interrupt() {
+  if (PyErr_CheckSignals() != 0) return -1;
+  if (stream_cancelled(stream_running())) return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;
+  return 0;
+}
+
 uint64_t stream_running() { return t_running == nullptr ? 0 : t_running->number; }
 
 const int32_t* stream_stop_word(uint64_t number) {
@@ -715,7 +721,7 @@ PyObject* set_async(PyObject*, PyObject* flag) {
 PyObject* get_async(PyObject*, PyObject*) { return PyBool_FromLong(g_async.load()); }
 
 PyObject* check_interrupt(PyObject*, PyObject*) {
-  if (stream_cancelled(stream_running())) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
+  if (stream_check_interrupt() < 0) return nullptr;
   Py_RETURN_NONE;
 }
 

@@ -27,6 +27,10 @@ bool stream_event_over(const Event* event);
 // its outputs raise wherever they are used, and so do the outputs of tasks that read them.
 bool stream_cancelled(uint64_t number);
 
+// Handles signals; 0, or -1 with the error of a handler set, or with KeyboardInterrupt if the task that this thread runs
+// was interrupted. GIL held.
+int stream_check_interrupt();
+
 // The number of the task that this thread runs, or 0.
 uint64_t stream_running();
 
