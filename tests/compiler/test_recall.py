@@ -238,7 +238,8 @@ def test_a_program_that_disagrees_is_an_internal_error():
     templates = [found.template for alike in recall._known.values() for found in alike.values() if found.template]
     for template in templates:
         for recipe in template.recipes:
-            recipe.scalars, recipe.operands = recipe.scalars, recipe.operands[::-1]
+            assert isinstance(recipe, recall._Recipe)
+            recipe.operands = recipe.operands[::-1]
     with config.context("check", True), pytest.raises(weft.errors.InternalError, match="recalled"):
         weft.jit(lambda x: (jnp.sin(x) + x.sum(), 1)[0])(np.ones(7, np.float32))
     recall.clear()

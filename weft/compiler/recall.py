@@ -94,7 +94,7 @@ class _Recipe:
             walked.append((flat.variable(operand.variable), operand.role, offset, strides, None, operand.dtype))
         literals = flat.literals
         scalars = [
-            (dtype, value if source is None else literals[-source - 1].val if type(source) is int
+            (dtype, value if source is None else literals[-source - 1].val if isinstance(source, int)
              else source.value(flat, sizes, dtype))
             for dtype, value, source in self.scalars
         ]  # fmt: skip
