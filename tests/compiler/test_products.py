@@ -15,12 +15,13 @@ import weft
 import weft.numpy as jnp
 from weft import dtypes, lax
 
-BLOCK, LANES = 512, 16
+BLOCK, LANE_BYTES = 512, 64
 
 SHAPES = [
     (1, 1, 1), (1, 1, 70000),
     (2, 3, 1), (5, 7, 3), (13, 31, 17), (14, 32, 16), (15, 33, 64), (29, 65, 100), (28, 64, 512),
     (3, 2, 513), (97, 101, 103), (64, 64, 64), (1, 5, 3), (5, 1, 3), (1, 40, 600), (37, 1, 600), (1, 130, 9000),
+    (1, 1100, 2100),
     (50, 1, 8193), (200, 10, 1024), (10, 300, 520), (6, 5, 5000), (300, 290, 700), (130, 700, 30), (17, 2000, 40),
 ]  # fmt: skip
 
@@ -28,7 +29,7 @@ SHAPES = [
 def product(a: np.ndarray, b: np.ndarray, dtype: Any) -> np.ndarray:
     """The program of docs/NUMERICS.md; terms and their sums are exact in float64, so that fma is one rounding."""
     (m, k), n = a.shape, b.shape[1]
-    chains = LANES if m == 1 or n == 1 else 1
+    chains = LANE_BYTES // a.itemsize if m == 1 or n == 1 else 1
     a64, b64 = a.astype(np.float64), b.astype(np.float64)
     total = None
     for start in range(0, k, BLOCK * chains):
@@ -69,7 +70,7 @@ def test_bits_of_the_stated_sum(shape: tuple[int, int, int]) -> None:
 def complex_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The complex program of docs/NUMERICS.md, in complex64."""
     (m, k), n = a.shape, b.shape[1]
-    chains = LANES if m == 1 or n == 1 else 1
+    chains = LANE_BYTES // a.itemsize if m == 1 or n == 1 else 1
     re, im = np.real, np.imag
     total = None
     for start in range(0, k, BLOCK * chains):
@@ -96,7 +97,7 @@ def one_chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    "shape", [(1, 1, 70), (5, 7, 3), (15, 33, 64), (7, 16, 513), (1, 40, 600), (37, 1, 600), (50, 1, 8193),
+    "shape", [(1, 1, 70), (5, 7, 3), (15, 33, 64), (7, 16, 513), (1, 40, 600), (37, 1, 600), (50, 1, 8193), (1, 1100, 1100),
               (97, 101, 103), (300, 40, 30), (6, 5, 5000), (20, 300, 530)],
 )  # fmt: skip
 def test_complex_bits_of_the_stated_sum(shape: tuple[int, int, int]) -> None:

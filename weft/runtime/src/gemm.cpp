@@ -49,6 +49,9 @@ constexpr int64_t kPartialBytes = 4 << 20;   // sums of blocks of k, when k is w
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
+constexpr double kStripBytes = 8 << 20;  // of a matrix of contiguous columns that is read in narrow strips
+constexpr int64_t kStripDepth = 128;     // the same where it is no deeper
+constexpr int64_t kTileBytes = 16384;    // of a column that is read at a time otherwise
 constexpr double kTileNs = 6;  // a tile's fixed cost
 
 int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
@@ -492,7 +495,7 @@ class GemmStep final : public Step {
     buffer_release(buffer);
   }
 
-  int64_t depth_of_block() const { return vector ? kGemmVectorBlock : span; }
+  int64_t depth_of_block() const { return vector ? kGemmBlock * (kGemmLaneBytes / kernels->source_bytes) : span; }
 
   static void run_deep(void* context, int64_t low, int64_t high) {
     const Deep& deep = *static_cast<const Deep*>(context);
@@ -561,7 +564,7 @@ class GemmStep final : public Step {
     if (product.job->threads > 1 && most > 1) {
       // long pieces of contiguous columns, but enough tasks; else blocks of k
       const int64_t least = matrix_row() != 1 ? 8 : rows * k * item > kLargeVectorBytes ? 512 : 128;
-      if (rows < 2 * least * product.job->threads && k >= 2 * kGemmVectorBlock * product.job->threads)
+      if (rows < 2 * least * product.job->threads && k >= 2 * depth_of_block() * product.job->threads)
         return multiply_deep(product);
       range.size = up(std::max(pieces_of(rows, std::min<int64_t>(most, 4 * product.job->threads)), least), 64);
     }
@@ -576,8 +579,9 @@ class GemmStep final : public Step {
     const int64_t rows = std::max(step.m, step.n), y_row = step.n == 1 ? step.c_row : 1;
     for (int64_t task = low; task < high && !stream_cancelled(range.product->job->number); ++task) {
       const int64_t first = task * range.size, count = std::min(range.size, rows - first);
-      for (int64_t k0 = 0; k0 < step.k; k0 += kGemmVectorBlock)
-        step.vector_block(*range.product, first, count, k0, std::min(kGemmVectorBlock, step.k - k0),
+      const int64_t depth = step.depth_of_block();
+      for (int64_t k0 = 0; k0 < step.k; k0 += depth)
+        step.vector_block(*range.product, first, count, k0, std::min(depth, step.k - k0),
                           range.product->c + first * y_row * step.kernels->result_bytes, y_row, k0 > 0);
     }
   }
@@ -596,12 +600,13 @@ class GemmStep final : public Step {
     work.rows = rows;
     work.k = depth;
     work.add = add;
-    // more rows at once: longer contiguous reads, which memory likes; fewer: sums in the first cache
-    work.tile = double(rows) * double(k) * kernels->source_bytes > kLargeVectorBytes ? 4096 : 4096 / kernels->sum_bytes;
-    work.scratch = nullptr;
-    if (work.a_k != 1 || work.x_k != 1) {
-      const int64_t sums = kGemmLanes * (std::min(work.tile, rows) * kernels->sum_bytes + 128);
-      work.scratch = static_cast<char*>(thread_scratch(std::max(sums, depth * kernels->source_bytes)));
+    // memory likes long contiguous reads
+    const bool large = double(std::max(m, n)) * double(k) * kernels->source_bytes > kStripBytes && k > kStripDepth;
+    work.tile = large && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
+    int64_t scratch = (kernels->sum_bytes + kGemmTreeLevels * kernels->source_bytes) * up(work.tile, kernels->lanes);
+    if (work.a_k == 1 && work.x_k != 1) scratch = depth * kernels->source_bytes;
+    if (scratch > 0) {
+      work.scratch = static_cast<char*>(thread_scratch(scratch));
       if (work.scratch == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
     }
     kernels->vector(work);

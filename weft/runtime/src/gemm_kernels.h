@@ -9,11 +9,11 @@
 
 namespace weft {
 
-// Where one operand is a vector, 16 such chains take the elements of equal index modulo 16 of a block of kGemmVectorBlock;
-// the chains are added in pairs: l and l + 8, then l and l + 4, ...
+// Where one operand is a vector, as many such chains as 64 bytes hold elements, each of kGemmBlock terms, take the elements
+// of equal index modulo their number; of 16, chains l and l + 8 are added, then l and l + 4 of these sums, ...
 constexpr int64_t kGemmBlock = 512;
-constexpr int kGemmLanes = 16;
-constexpr int64_t kGemmVectorBlock = kGemmBlock * kGemmLanes;
+constexpr int kGemmLaneBytes = 64;
+constexpr int kGemmTreeLevels = 5;  // sums of 1, 2, 4, 8 and 16 chains
 
 // One tile of the result. Strides count elements.
 struct GemmTile {
@@ -32,7 +32,7 @@ struct GemmTile {
 };
 using GemmTileFunction = void (*)(const GemmTile& tile);
 
-// Matrix times vector: y[i] (+)= sum over k of a[i, k] x[k] for rows of a; k is at most kGemmVectorBlock.
+// Matrix times vector: y[i] (+)= sum over k of a[i, k] x[k] for rows of a; k is at most one block of each chain.
 struct GemmVector {
   const char* a;
   int64_t a_row, a_k;  // one of them is 1
@@ -41,8 +41,8 @@ struct GemmVector {
   char* y;
   int64_t y_row;
   int64_t rows, k;
-  char* scratch;  // kGemmLanes * (tile sums + 128 bytes) or kGemmVectorBlock elements
-  int64_t tile;   // rows whose partial sums are kept at once when a's columns are contiguous
+  char* scratch;  // sums of a tile and kGemmTreeLevels elements for each of its rows, or a copy of x
+  int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
   bool add;
 };
 

@@ -9,6 +9,7 @@
 #endif
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace weft {
 namespace {
@@ -64,6 +65,7 @@ struct Lanes {
   static inline Factor splat(T x) { return splat_over(x, typename MakeIndices<W>::Type{}); }
   static inline Factor factor(V x) { return x; }
   static inline V total(Sum sum) { return sum; }
+  static inline V paired_total(Sum sum) { return sum; }
   static inline Sum load_sum(const T* p) { return load(p); }
   static inline void store_sum(T* p, Sum sum) { store(p, sum); }
 
@@ -78,6 +80,9 @@ struct Lanes {
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) return V(_mm512_maskz_loadu_epi32(__mmask16((1u << n) - 1), p));
     else return V(_mm512_maskz_loadu_epi64(__mmask8((1u << n) - 1), p));
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) return V(_mm256_maskload_epi32(reinterpret_cast<const int*>(p), __m256i(first(n))));
+    else return V(_mm256_maskload_epi64(reinterpret_cast<const long long*>(p), __m256i(first(n))));
 #else
     V v{};
     std::memcpy(&v, p, size_t(n) * sizeof(T));
@@ -88,6 +93,9 @@ struct Lanes {
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << n) - 1), __m512i(v));
     else _mm512_mask_storeu_epi64(p, __mmask8((1u << n) - 1), __m512i(v));
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) _mm256_maskstore_epi32(reinterpret_cast<int*>(p), __m256i(first(n)), __m256i(v));
+    else _mm256_maskstore_epi64(reinterpret_cast<long long*>(p), __m256i(first(n)), __m256i(v));
 #else
     std::memcpy(p, &v, size_t(n) * sizeof(T));
 #endif
@@ -121,8 +129,7 @@ struct Lanes {
     if constexpr (sizeof(T) == 4) return V(_mm512_mask_mov_epi32(__m512i(old), __mmask16((1u << n) - 1), __m512i(v)));
     else return V(_mm512_mask_mov_epi64(__m512i(old), __mmask8((1u << n) - 1), __m512i(v)));
 #else
-    for (int i = 0; i < W; ++i) v[i] = i < n ? v[i] : old[i];
-    return v;
+    return first(n) ? v : old;
 #endif
   }
 
@@ -146,6 +153,15 @@ struct Lanes {
   template <int... i>
   static inline V splat_over(T x, Indices<i...>) {
     return V{(static_cast<void>(i), x)...};
+  }
+
+  // All bits of the first n lanes.
+  using Signed = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+  typedef Signed Mask __attribute__((vector_size(kVectorBytes)));
+  static inline Mask first(int n) { return first_over(n, typename MakeIndices<W>::Type{}); }
+  template <int... i>
+  static inline Mask first_over(int n, Indices<i...>) {
+    return Mask{i...} < Signed(n);
   }
 
   static inline V widen_all(const Half* p) {
@@ -201,12 +217,17 @@ struct ComplexLanes {
   static inline V widen(const T* p, int n) { return n == W ? load(p) : load(p, n); }
   static inline V add(V a, V b) { return a + b; }
   static inline Factor splat(T x) { return {L::splat(x.real), L::splat(x.imag)}; }
-  static inline Factor factor(V x) { return parts(x, typename MakeIndices<2 * W>::Type{}); }
+  // For lane by lane products of x and another vector: those of equal parts, and those of one part with the other.
+  static inline Factor factor(V x) { return {x, exchanged(x, typename MakeIndices<2 * W>::Type{})}; }
   static inline Sum fma(Factor x, V v, Sum sum) { return {L::fma(x.real, v, sum.real), L::fma(x.imag, v, sum.imag)}; }
   static inline Sum keep(Sum sum, Sum old, int n) {
     return {L::keep(sum.real, old.real, 2 * n), L::keep(sum.imag, old.imag, 2 * n)};
   }
-  static inline V total(Sum sum) { return total_over(sum, typename MakeIndices<2 * W>::Type{}); }
+  static inline V total(Sum sum) {
+    constexpr typename MakeIndices<2 * W>::Type lanes;
+    return difference_and_sum(sum.real, exchanged(sum.imag, lanes), lanes);
+  }
+  static inline V paired_total(Sum sum) { return paired_total_over(sum, typename MakeIndices<2 * W>::Type{}); }  // of `factor`
   static inline Sum load_sum(const T* p) { return {load(p), load(p + W)}; }
   static inline void store_sum(T* p, Sum sum) {
     store(p, sum.real);
@@ -220,13 +241,18 @@ struct ComplexLanes {
 
  private:
   template <int... j>
-  static inline Factor parts(V x, Indices<j...>) {
-    return {__builtin_shufflevector(x, x, (j & ~1)...), __builtin_shufflevector(x, x, (j | 1)...)};
+  static inline V exchanged(V x, Indices<j...>) {
+    return __builtin_shufflevector(x, x, (j ^ 1)...);
+  }
+  // Differences where real parts lie, sums elsewhere.
+  template <int... j>
+  static inline V difference_and_sum(V a, V b, Indices<j...>) {
+    return __builtin_shufflevector(a - b, a + b, (j & 1 ? 2 * W + j : j)...);
   }
   template <int... j>
-  static inline V total_over(Sum sum, Indices<j...>) {
-    const V crossed = __builtin_shufflevector(sum.imag, sum.imag, (j ^ 1)...);
-    return __builtin_shufflevector(sum.real - crossed, sum.real + crossed, (j & 1 ? 2 * W + j : j)...);
+  static inline V paired_total_over(Sum sum, Indices<j...> lanes) {
+    return difference_and_sum(__builtin_shufflevector(sum.real, sum.imag, (j & 1 ? 2 * W + j - 1 : j)...),
+                              __builtin_shufflevector(sum.real, sum.imag, (j & 1 ? 2 * W + j : j + 1)...), lanes);
   }
   template <int... i, int... j>
   static inline V shuffled_over(V a, V b, Indices<i...>, Indices<j...>) {

@@ -154,9 +154,11 @@ void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int
     }
 }
 
-// Vectors that hold kGemmLanes partial sums.
+// Partial sums that a row is added up in, and the vectors that hold them.
 template <class E>
-constexpr int kFolds = kGemmLanes / E::W;
+constexpr int kLanes = kGemmLaneBytes / int(sizeof(typename E::T));
+template <class E>
+constexpr int kFolds = kLanes<E> / E::W;
 
 // Of two vectors that hold a row in every g lanes: one that holds a row in every g / 2, lane l added to lane l + g / 2.
 template <class E, int g, int... i>
@@ -178,10 +180,12 @@ inline typename E::V fold_together(typename E::V (&rows)[E::W]) {
   }
 }
 
-// Whether the partial sums of as many rows as a vector has lanes fit into registers.
-template <class E>
-constexpr bool kFoldsWhole = kVectorBytes == 64 && kFolds<E> * E::kParts <= 2;
 constexpr int64_t kFoldedDepth = 256;  // of longer rows the fold is a small part, and many are too many streams
+
+template <class T>
+inline void put(T* y, int64_t y_row, const T* sums, int64_t count, bool add) {
+  for (int64_t i = 0; i < count; ++i) y[i * y_row] = add ? y[i * y_row] + sums[i] : sums[i];
+}
 
 // `count` rows that are contiguous along k, as x is.
 template <class E, int count>
@@ -191,7 +195,7 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
   T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
   typename E::Sum sums[count][kFolds<E>] = {};
   int64_t k = 0;
-  for (; k + kGemmLanes <= work.k; k += kGemmLanes)
+  for (; k + kLanes<E> <= work.k; k += kLanes<E>)
     for (int v = 0; v < kFolds<E>; ++v) {
       const typename E::Factor factor = E::factor(E::load(x + k + v * E::W));
       const T* from = a + k + v * E::W;
@@ -211,7 +215,7 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
 #pragma GCC unroll 16
   for (int r = 0; r < E::W; ++r) {
     typename E::V totals[kFolds<E>];
-    for (int v = 0; v < kFolds<E>; ++v) totals[v] = E::total(sums[r % count][v]);
+    for (int v = 0; v < kFolds<E>; ++v) totals[v] = E::paired_total(sums[r % count][v]);
     for (int width = kFolds<E> / 2; width > 0; width /= 2)
       for (int v = 0; v < width; ++v) totals[v] = totals[v] + totals[v + width];
     rows[r] = totals[0];
@@ -220,73 +224,167 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
   if (work.y_row == 1) return E::store(y, work.add ? E::load(y, count) + total : total, count);
   T each[E::W];
   E::store(each, total);
-  for (int r = 0; r < count; ++r) y[r * work.y_row] = work.add ? y[r * work.y_row] + each[r] : each[r];
+  put(y, work.y_row, each, count, work.add);
 }
 
-// sums[i] += a column of `from` times x, for `count` columns kGemmLanes apart: the next terms of one partial sum.
+// All rows from `row` on, as many at once as are left, at most `count`.
 template <class E, int count>
-inline void add_columns(typename E::T* sums, const typename E::T* from, int64_t step, const typename E::T* x,
-                        int64_t x_step, int64_t rows) {
-  constexpr int W = E::W;
-  typename E::Factor factors[count];
+inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
+  for (; row + count <= work.rows; row += count) vector_rows<E, count>(work, x, row);
+  if constexpr (count > 1) all_rows<E, count / 2>(work, x, row);
+}
+
+constexpr int kStrip = 8;        // vectors along rows whose sums are in registers
+constexpr int kLevels = 5;       // sums of the tree that wait for others: of 1, 2, 4, 8 lanes, and all 16
+constexpr int64_t kColumnsOfLane = 8;   // that are read side by side: more are too many streams for memory
+
+// sums[v] += the products of columns k, k + kLanes, ... before `end` and their factors, in vectors along rows; of the last
+// one `last` lanes are there. a and x point at column k, their steps are from one such column to the next.
+template <class E, int vectors, bool masked>
+inline __attribute__((always_inline)) void add_columns(typename E::Sum (&sums)[vectors], const typename E::T* a,
+                                                       int64_t a_step, const typename E::T* x, int64_t x_step,
+                                                       int64_t k, int64_t end, int last) {
+  for (; k < end; k += kLanes<E>) {
+    const typename E::Factor factor = E::splat(*x);
 #pragma GCC unroll 8
-  for (int j = 0; j < count; ++j) factors[j] = E::splat(x[j * x_step]);
-  int64_t i = 0;
-  for (; i + W <= rows; i += W) {
-    typename E::Sum sum = E::load_sum(sums + E::kParts * i);
-#pragma GCC unroll 8
-    for (int j = 0; j < count; ++j) sum = E::fma(factors[j], E::load(from + j * step + i), sum);
-    E::store_sum(sums + E::kParts * i, sum);
-  }
-  if (i < rows) {
-    typename E::Sum sum = E::load_sum(sums + E::kParts * i);
-    for (int j = 0; j < count; ++j) sum = E::fma(factors[j], E::load(from + j * step + i, int(rows - i)), sum);
-    E::store_sum(sums + E::kParts * i, sum);
+    for (int v = 0; v < vectors; ++v) {
+      const typename E::T* from = a + v * E::W;
+      sums[v] = E::fma(factor, masked && v == vectors - 1 ? E::load(from, last) : E::load(from), sums[v]);
+    }
+    a += a_step;
+    x += x_step;
   }
 }
 
-// Rows along lanes of vectors, for a contiguous along its columns: the partial sums of `rows` rows lie in memory.
-template <class E>
-inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
+// The lanes in the order in which the tree of their sums needs the fewest waiting: their bits are mirrored.
+template <int lanes>
+inline int lane_after(int lane) {
+  int bit = lanes / 2;
+  for (; lane & bit; bit /= 2) lane ^= bit;
+  return lane ^ bit;
+}
+inline int waiting_levels(int index) { return __builtin_ctz(~unsigned(index)); }
+
+// Rows along lanes of vectors, for a contiguous along its columns: their sums stay in registers.
+template <class E, int vectors, bool masked>
+inline void vector_strip(const GemmVector& work, int64_t row, int last) {
   using T = typename E::T;
-  constexpr int W = E::W;
-  T* sums = reinterpret_cast<T*>(work.scratch);
-  const int64_t padded = (rows + W - 1) / W * W, pitch = E::kParts * padded, step = kGemmLanes * work.a_k, x_step = kGemmLanes * work.x_k;
   const T* a = reinterpret_cast<const T*>(work.a) + row;
   const T* x = reinterpret_cast<const T*>(work.x);
   T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
-  std::memset(sums, 0, size_t(kGemmLanes * pitch) * sizeof(T));
-  for (int64_t k = 0; k < work.k;) {
-    const int64_t whole = (work.k - k) / kGemmLanes, lanes = whole > 0 ? kGemmLanes : work.k - k;
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      T* into = sums + lane * pitch;
-      const T* from = a + (k + lane) * work.a_k;
-      const T* factors = x + (k + lane) * work.x_k;
-      if (whole >= 8) add_columns<E, 8>(into, from, step, factors, x_step, rows);
-      else if (whole >= 4) add_columns<E, 4>(into, from, step, factors, x_step, rows);
-      else if (whole >= 2) add_columns<E, 2>(into, from, step, factors, x_step, rows);
-      else add_columns<E, 1>(into, from, step, factors, x_step, rows);
-    }
-    k += whole >= 8 ? 8 * kGemmLanes : whole >= 4 ? 4 * kGemmLanes : whole >= 2 ? 2 * kGemmLanes : lanes;
+  const int64_t a_step = kLanes<E> * work.a_k, x_step = kLanes<E> * work.x_k;
+  typename E::V waiting[kLevels][vectors], totals[vectors];
+  for (int i = 0, lane = 0; i < kLanes<E>; ++i, lane = lane_after<kLanes<E>>(lane)) {
+    typename E::Sum sums[vectors] = {};
+    add_columns<E, vectors, masked>(sums, a + lane * work.a_k, a_step, x + lane * work.x_k, x_step, lane, work.k, last);
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) totals[v] = E::total(sums[v]);
+    const int levels = waiting_levels(i);
+    for (int level = 0; level < levels; ++level)
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) totals[v] = waiting[level][v] + totals[v];
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) waiting[levels][v] = totals[v];
   }
-  const auto total = [](const T* from) { return E::total(E::load_sum(from)); };
-  for (T* into = sums; into < sums + kGemmLanes / 2 * pitch; into += pitch)
-    for (int64_t i = 0; i < padded; i += W)
-      E::store(into + i, total(into + E::kParts * i) + total(into + kGemmLanes / 2 * pitch + E::kParts * i));
-  for (int width = kGemmLanes / 4; width > 0; width /= 2)
-    for (T* into = sums; into < sums + width * pitch; into += pitch)
-      for (int64_t i = 0; i < padded; i += W) E::store(into + i, E::load(into + i) + E::load(into + width * pitch + i));
-  for (int64_t i = 0; i < rows; ++i) y[i * work.y_row] = work.add ? y[i * work.y_row] + sums[i] : sums[i];
+  if (work.y_row == 1) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      T* to = y + v * E::W;
+      if (masked && v == vectors - 1) E::store(to, work.add ? E::load(to, last) + totals[v] : totals[v], last);
+      else E::store(to, work.add ? E::load(to) + totals[v] : totals[v]);
+    }
+    return;
+  }
+  T each[vectors * E::W];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) E::store(each + v * E::W, totals[v]);
+  put(y, work.y_row, each, (vectors - 1) * E::W + last, work.add);
+}
+
+// The same with sums in memory, for matrices beyond the caches: these like long contiguous reads. Strides in elements.
+template <class T>
+struct LaneTerms {
+  const T *a, *x;
+  int64_t a_step, x_step, k, end;
+  T *sums, *totals;  // of this lane so far; of the tree, level by level
+  int64_t pitch;     // of a level
+  int levels;        // that wait for this lane
+  bool begins, ends;
+};
+
+template <class E, int vectors, bool masked>
+inline void add_terms(const LaneTerms<typename E::T>& terms, int64_t row, int last) {
+  using T = typename E::T;
+  typename E::Sum sums[vectors] = {};
+  T* kept = terms.sums + E::kParts * row;
+  if (!terms.begins)
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) sums[v] = E::load_sum(kept + v * E::kParts * E::W);
+  add_columns<E, vectors, masked>(sums, terms.a + row, terms.a_step, terms.x, terms.x_step, terms.k, terms.end,
+                                  last);
+  if (!terms.ends) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) E::store_sum(kept + v * E::kParts * E::W, sums[v]);
+    return;
+  }
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) {
+    T* level = terms.totals + row + v * E::W;
+    typename E::V total = E::total(sums[v]);
+    for (int i = 0; i < terms.levels; ++i, level += terms.pitch) total = E::load(level) + total;
+    E::store(level, total);
+  }
+}
+
+template <class E>
+inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
+  using T = typename E::T;
+  LaneTerms<T> terms{};
+  terms.a_step = kLanes<E> * work.a_k;
+  terms.x_step = kLanes<E> * work.x_k;
+  terms.pitch = (rows + E::W - 1) / E::W * E::W;
+  terms.sums = reinterpret_cast<T*>(work.scratch);
+  terms.totals = terms.sums + E::kParts * terms.pitch;
+  for (int i = 0, lane = 0; i < kLanes<E>; ++i, lane = lane_after<kLanes<E>>(lane)) {
+    terms.levels = waiting_levels(i);
+    terms.ends = false;
+    for (terms.k = lane; !terms.ends; terms.k = terms.end) {
+      terms.a = reinterpret_cast<const T*>(work.a) + row + terms.k * work.a_k;
+      terms.x = reinterpret_cast<const T*>(work.x) + terms.k * work.x_k;
+      terms.end = terms.k + kColumnsOfLane * kLanes<E>;
+      terms.begins = terms.k == lane;
+      terms.ends = terms.end >= work.k;
+      if (terms.ends) terms.end = work.k;
+      int64_t r = 0;
+      for (; r + 2 * E::W <= rows; r += 2 * E::W) add_terms<E, 2, false>(terms, r, E::W);
+      for (; r + E::W <= rows; r += E::W) add_terms<E, 1, false>(terms, r, E::W);
+      if (r < rows) add_terms<E, 1, true>(terms, r, int(rows - r));
+    }
+  }
+  const T* totals = terms.totals + terms.levels * terms.pitch;
+  put(reinterpret_cast<T*>(work.y) + row * work.y_row, work.y_row, totals, rows, work.add);
+}
+
+// The strips from `row` on, which are fewer vectors than `vectors` + 1.
+template <class E, int vectors>
+inline void last_strip(const GemmVector& work, int64_t row) {
+  if constexpr (vectors > 0) {
+    const int last = int(work.rows - row - (vectors - 1) * E::W);
+    if (last <= 0) last_strip<E, vectors - 1>(work, row);
+    else if (last < E::W) vector_strip<E, vectors, true>(work, row, last);
+    else vector_strip<E, vectors, false>(work, row, last);
+  }
 }
 
 template <class E>
 void multiply_vector(const GemmVector& work) {
   using T = typename E::T;
-  constexpr int kSums = E::kParts * kFolds<E>, kRegisters = kVectorBytes == 32 ? 8 : 16;  // that sums of rows may take
-  constexpr int kRows = kSums == 1 ? 8 : kSums < kRegisters ? kRegisters / kSums : 1;
   if (work.a_k != 1) {
-    for (int64_t row = 0; row < work.rows; row += work.tile)
+    int64_t row = 0;
+    for (; work.tile > 0 && row < work.rows; row += work.tile)
       vector_columns<E>(work, row, least(work.tile, work.rows - row));
+    for (; row + kStrip * E::W < work.rows; row += kStrip * E::W) vector_strip<E, kStrip, false>(work, row, E::W);
+    last_strip<E, kStrip>(work, row);
     return;
   }
   const T* x = reinterpret_cast<const T*>(work.x);
@@ -295,12 +393,10 @@ void multiply_vector(const GemmVector& work) {
     for (int64_t k = 0; k < work.k; ++k) copy[k] = x[k * work.x_k];
     x = copy;
   }
-  int64_t row = 0;
-  if constexpr (kFoldsWhole<E>)
-    if (work.k <= kFoldedDepth)
-      for (; row + E::W <= work.rows; row += E::W) vector_rows<E, E::W>(work, x, row);
-  for (; row + kRows <= work.rows; row += kRows) vector_rows<E, kRows>(work, x, row);
-  for (; row < work.rows; ++row) vector_rows<E, 1>(work, x, row);
+  // registers that sums may take
+  constexpr int kFree = (kVectorBytes == 32 ? 8 : 16) / (E::kParts * kFolds<E>), kRows = kFree < E::W ? kFree : E::W;
+  if (work.k <= kFoldedDepth) all_rows<E, kRows>(work, x, 0);
+  else all_rows<E, (kRows < 8 ? kRows : 8)>(work, x, 0);
 }
 
 template <class E, Mode mode, bool wanted>
