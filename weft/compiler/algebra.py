@@ -121,10 +121,30 @@ def rewritten(equation: Any, producers: Producers) -> divisors.Rewritten | None:
     if equation.primitive is not lax.pow_p:
         return None
     x, y = equation.invars
+    if is_value(x, 2) and y.aval.shape == equation.outvars[0].aval.shape and y.aval.dtype == x.aval.dtype:
+        # both give the exact power of two of every whole number
+        return (lax.exp2, [y]) if y.aval.dtype.kind != "c" and _is_whole(y, producers) else None
     if not is_literal(y) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
         return None
     function = POWERS.get(float(y.val))
     return None if function is None else (function, [x])
+
+
+def _is_whole(atom: Any, producers: Producers) -> bool:
+    """Is every finite element a whole number?"""
+    seen, rest = set(), [atom]
+    while rest:
+        atom = rest.pop()
+        if is_literal(atom):
+            if not float(atom.val).is_integer():
+                return False
+        elif not is_integer(atom) and atom not in seen:
+            seen.add(atom)
+            maker = producers.get(atom)
+            if maker is None or maker.primitive not in KEEPS_WHOLE:
+                return False
+            rest += maker.invars[1:] if maker.primitive is lax.select_n_p else maker.invars
+    return True
 
 
 def _square_root(x: Any) -> Any:
@@ -135,6 +155,8 @@ def _square_root(x: Any) -> Any:
     return lax.select_n(infinite, root, lax.full_like(x, np.inf))
 
 
+# of whole numbers they give whole numbers, rounded or not
+KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
 DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
 
 # exponents in which pow's own expression is one of these
