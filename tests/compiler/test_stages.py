@@ -201,3 +201,24 @@ def test_literal_exponents_have_the_bits_of_pow(exponent: float, dtype: str) -> 
     left, right = ladder.by_machine_code(rewritten, [x])[0], ladder.by_machine_code(general, [x, y])[0]
     assert verify.same_bits(left, right), (x[left != right], left[left != right], right[left != right])
     assert ("pow" in rewritten.text("kernel")) == (exponent == 0.75)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_powers_of_two_of_whole_numbers_are_exact_and_need_no_pow(dtype: str) -> None:
+    n = np.concatenate([np.arange(-1200, 1200), [-(2**31), 2**31 - 1, -70_000, 70_000]]).astype(np.int32)
+    two = np.asarray(2, jnp.dtype(dtype))
+
+    def of_whole(n: Any) -> list[Any]:
+        y = lax.convert_element_type(n, two.dtype)
+        y = lax.select(lax.gt(y, lax.full_like(y, 0)), lax.sub(y, lax.full_like(y, 1)), lax.neg(y))
+        return [lax.pow(two, y), y]
+
+    with weft.enable_x64(True):
+        program = ladder.compiled(ladder.traced(of_whole, [n]))
+        powers, exponents = ladder.by_machine_code(program, [n])
+        halves = ladder.compiled(ladder.traced(lambda y: [lax.pow(two, lax.mul(y, y))], [exponents]))
+    with np.errstate(over="ignore", under="ignore"):
+        exact = np.exp2(exponents.astype(np.longdouble)).astype(powers.dtype)
+    assert verify.same_bits(powers, exact), exponents[powers != exact]
+    assert "pow" not in program.text("kernel")
+    assert "pow" in halves.text("kernel")

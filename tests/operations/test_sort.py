@@ -1,4 +1,4 @@
-"""Rows long enough for the native radix sort: the order of NumPy's stable sort, every bit of it."""
+"""Rows sorted natively: the order of NumPy's stable sort, every bit of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ from weft import lax, runtime
 from weft import numpy as wnp
 
 DTYPES = [np.dtype(t) for t in [*np.typecodes["AllInteger"][:8], *"?efd", ml_dtypes.bfloat16]]
-SHAPES = [(0,), (1,), (63,), (64,), (2049,), (4095,), (4096,), (70001,), (3, 5000), (2, 65536)]
+SHAPES = [
+    (0,),
+    (1,),
+    (63,),
+    (64,),
+    (2049,),
+    (4095,),
+    (4096,),
+    (70001,),
+    (3, 5000),
+    (2, 65536),
+    (40, 2),
+    (40, 100),
+    (9, 1535),
+    (9, 1536),
+]
 
 
 def sample(dtype, shape):
@@ -99,3 +114,11 @@ def test_sort_words_refuses_what_it_cannot_sort():
     for order, low in (("x", 0), ("u", 32), ("u", -1), ("f", 8)):
         with pytest.raises(ValueError, match=f"no order '{order}' from bit {low} on"):
             runtime.sort_words(np.zeros(3, np.uint32), order, 0, low)
+
+
+def test_positions_of_bytes_are_those_of_a_stable_sort():
+    x = sample(np.dtype(np.uint8), (7, 3000))
+    np.testing.assert_array_equal(runtime.order_bytes(x), np.argsort(x, axis=-1, kind="stable"))
+    for keys in (x[:, ::2], x.astype(np.int8), np.array(1, np.uint8), 3):
+        with pytest.raises(TypeError, match="C-contiguous array of uint8"):
+            runtime.order_bytes(keys)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from weft.codegen import columns, digits, elements, indexed, leaders, rows, short_rows, strided, uniform
+from weft.codegen import columns, digits, elements, indexed, leaders, rows, short_rows, strided, uniform, words
 from weft.codegen.copies import Copy, Place, apply, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
@@ -63,7 +63,7 @@ class NestWriter:
     """Writes one function. ``text()`` gives the module."""
 
     def __init__(self, nest: ir.Nest, target: Target, helpers: Sequence[str] = ()) -> None:
-        self.nest = nest
+        self.nest = nest = words.by_words(nest)
         self.target = target
         self.helpers = helpers
         self.writer = Writer(target.avx512)

@@ -155,6 +155,8 @@ class Reduction(Record):
     ``absorbing(dtype)`` is the first accumulator, of that dtype, that no further element changes, or None.
     ``nan_wins`` says that NaN among floats is the result, and that among numbers ``combine`` is max or min.
     ``leader`` reduces the values alone where the outputs are the first position of its result (but for NaN).
+    ``of_words(dtype)`` gives the same outputs from the bits of operands of that dtype, as uint16, or is None. Its first
+    accumulator is a uint16 that begins with 0; the others are as here.
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -170,6 +172,7 @@ class Reduction(Record):
     absorbing: Callable[[np.dtype], Any] | None = None
     nan_wins: bool = False
     leader: Reduction | None = None
+    of_words: Callable[[np.dtype], Reduction | None] | None = None
 
 
 class Cumulative(Record):

@@ -16,7 +16,7 @@ import numpy as np
 from weft import core, dtypes, runtime
 from weft.core import kinds
 from weft.core.tangents import along
-from weft.operations import arithmetic, complex_math, prefix, references
+from weft.operations import arithmetic, complex_math, half_words, prefix, references
 from weft.operations.elementwise import (
     ANY,
     BOOL,
@@ -138,11 +138,12 @@ def reduction(
     partial: Callable[..., Any] | None,
     absorbing: Callable[[np.dtype], Any] | None = None,
     nan_wins: bool = False,
+    of_words: Callable[[np.dtype], kinds.Reduction | None] | None = None,
 ) -> core.Primitive:
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
     ``partial(tangent, out, operand, axes)`` is the tangent of the result, None where it has none; ``absorbing(dtype)``
-    the value of integers that stays whatever else is combined with it.
+    the value of integers that stays whatever else is combined with it; ``of_words`` as the kind has it.
     """
 
     def accumulators(avals: Any, params: Params) -> Any:
@@ -160,6 +161,7 @@ def reduction(
             reference=in_accumulator(reference),
             absorbing=absorbing and (lambda dtype: absorbing(dtype) if dtype.kind in "iu" else None),
             nan_wins=nan_wins,
+            of_words=of_words,
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -250,6 +252,7 @@ reduce_max_p = reduction(
     partial=_extreme_push,
     absorbing=highest,
     nan_wins=True,
+    of_words=lambda dtype: half_words.extremum(reduce_max_p.kind, dtype, larger=True),
 )
 
 
@@ -271,6 +274,7 @@ reduce_min_p = reduction(
     partial=_extreme_push,
     absorbing=lowest,
     nan_wins=True,
+    of_words=lambda dtype: half_words.extremum(reduce_min_p.kind, dtype, larger=False),
 )
 
 
@@ -444,6 +448,9 @@ def _extremum(
             seed=seed,
             absorbing=leader.kind.absorbing,
             leader=leader.kind,
+            of_words=lambda dtype: half_words.position(
+                argmax_p.kind, half_words.extremum(leader.kind, dtype, direction == "gt", first=True)
+            ),
         ),
     )
     primitive.def_abstract_eval(_extremum_typing(name))

@@ -1,9 +1,9 @@
 """Sorting along one axis: sort of several operands by the first of them, top_k.
 
 The order is total: numbers ascending, -0.0 equal to 0.0, NaN last; complex numbers by real, then imaginary part; equal
-keys keep their order. Long rows are sorted natively, short ones by NumPy. Keys of at most 32 bits become unsigned
-integers of that order, and with the position in the low half of a word of 64 bits all words differ, so that the fastest
-unstable sort of integers gives the stable order::
+keys keep their order. One operand alone is sorted natively. Keys of at most 32 bits become unsigned integers of that
+order, and with the position in the low half of a word of 64 bits all words differ, so that the fastest unstable sort of
+integers gives the stable order::
 
     sort f32[3] [2.0, nan, -1.0]   ->  words c000_0000|0, ffff_ffff|1, 407f_ffff|2  ->  sorted, positions 2 0 1
 """
@@ -11,7 +11,6 @@ unstable sort of integers gives the stable order::
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,8 +33,7 @@ ArrayLike = Any
 
 # ---- order
 
-# Rows from which the radix sort is faster than NumPy: by bytes of an element, packed with positions, 32 bits at a time.
-_LONG_ROW = {1: 64, 2: 512, 4: 4096, 8: 4096}
+# Rows from which radix sorts are faster than NumPy: packed with positions, 32 bits at a time.
 _PACKED_ROW, _HALVES_ROW = 2048, 4096
 _BLOCK = 1 << 20  # elements of short rows that are sorted at once: a tenth of a second
 _FLOATS = frozenset(dtypes.FLOATS)
@@ -83,6 +81,8 @@ def stable_order(keys: Sequence[np.ndarray]) -> np.ndarray:
     """The positions, along the last axis, in the order of the keys, dense arrays; the first key counts most."""
     words = [word for key in keys for word in order_words(key)]
     count = words[0].shape[-1]
+    if len(words) == 1 and words[0].dtype == np.uint8:
+        return runtime.order_bytes(words[0])
     alone = len(words) == 1 and words[0].dtype.itemsize <= 4
     if count < 2**32 and (alone or count >= _HALVES_ROW):
         return _packed_order(words)
@@ -98,7 +98,7 @@ def _packed_order(words: Sequence[np.ndarray]) -> np.ndarray:
     packed[...] = np.arange(shape[-1], dtype=np.uint64)
     if shape[-1] < _PACKED_ROW:  # of one word of up to 32 bits
         packed |= words[0].astype(np.uint64) << np.uint64(32)
-        packed.sort(axis=-1)
+        runtime.sort_words(packed, "u")
     else:
         for word in reversed(words):
             for shift in range(0, 8 * word.itemsize, 32):
@@ -107,27 +107,23 @@ def _packed_order(words: Sequence[np.ndarray]) -> np.ndarray:
     return packed.view(np.int64)
 
 
-def _sorted_values(x: np.ndarray) -> np.ndarray | None:
-    """The elements in order where no position is needed; None where equal elements can be told apart."""
-    if x.shape[-1] >= _LONG_ROW.get(x.dtype.itemsize, math.inf) and (x.dtype.kind in "iub" or x.dtype in _FLOATS):
-        found, word = x.astype(x.dtype, order="C"), np.dtype(f"u{x.dtype.itemsize}")
-        infinity = int(np.array(np.inf, x.dtype).view(word)) if x.dtype in _FLOATS else 0
-        order = {"i": "i", "u": "u", "b": "u"}.get(x.dtype.kind, "f")
-        runtime.sort_words(found.view(word), order, infinity)
-        return found
-    if x.dtype.kind in "iub":
-        return np.sort(x, axis=-1)
-    if x.dtype.kind == "f" and x.dtype.itemsize >= 4:
-        zeros = x == 0
-        if zeros.any() and np.signbit(x[zeros]).any():
-            return None
-        return np.sort(x, axis=-1)
-    return None
+def _sort_values(rows: np.ndarray) -> None:
+    """Put rows of real numbers in order, where no position is needed."""
+    kind, word = rows.dtype.kind, np.dtype(f"u{rows.dtype.itemsize}")
+    if rows.dtype in _FLOATS:
+        runtime.sort_words(rows.view(word), "f", int(np.array(np.inf, rows.dtype).view(word)))
+    else:
+        runtime.sort_words(rows.view(word), "i" if kind == "i" else "u")
 
 
 def _sort(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> tuple[np.ndarray, ...]:
-    rows = [np.ascontiguousarray(np.moveaxis(np.asarray(x), dimension, -1)) for x in operands]
-    found = _in_blocks(functools.partial(_sort_rows, num_keys=num_keys), rows)
+    moved = [np.moveaxis(np.asarray(x), dimension, -1) for x in operands]
+    if len(moved) == 1 and (moved[0].dtype.kind in "iub" or moved[0].dtype in _FLOATS):
+        found = [np.array(moved[0], order="C")]
+        _sort_values(found[0])
+    else:
+        rows = [np.ascontiguousarray(x) for x in moved]
+        found = _in_blocks(functools.partial(_sort_rows, num_keys=num_keys), rows)
     return tuple([np.ascontiguousarray(np.moveaxis(x, -1, dimension)) for x in found])
 
 
@@ -145,9 +141,6 @@ def _in_blocks(function: Callable[[list[np.ndarray]], list[np.ndarray]], rows: l
 
 
 def _sort_rows(rows: list[np.ndarray], num_keys: int) -> list[np.ndarray]:
-    alone = _sorted_values(rows[0]) if len(rows) == 1 else None
-    if alone is not None:
-        return [alone]
     order = stable_order(rows[:num_keys])
     return [runtime.take_rows(x, order) for x in rows]
 

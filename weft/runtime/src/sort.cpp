@@ -1,8 +1,9 @@
-// Sorting of rows: stable radix sorts of words, on all threads of the pool.
+// Sorting of rows: stable radix sorts of words, short rows by NumPy's own sort, on all threads of the pool.
 //
 //   sort_words(words, order): floats, signed or unsigned integers, by their bits.
 //   f32 [2, nan, -0., 0.]  ->  aside: nan, the signs of zeros  ->  words in order  ->  [-0., 0., 2, nan]
 //   sort_positions(packed, keys, shift): positions, in the low halves of words, by 32 bits of the keys there.
+//   order_bytes(keys): positions of bytes in their order.
 //   take_rows(values, positions): the values at the positions.
 //
 // Numbers ascend, zeros and NaN keep their order among themselves, NaN is last. What a thread does depends on the
@@ -27,6 +28,7 @@ constexpr int64_t kShared = 1 << 16;  // words of one row from which threads sha
 constexpr int64_t kParts = 8;         // of a shared row
 constexpr int64_t kBlock = 1 << 16;   // words between looks for an interrupt
 constexpr double kWordNs = 1.5;       // of one pass
+constexpr int64_t kLong[] = {0, 64, 1536, 0, 4096, 0, 0, 0, 4096};  // by bytes: shorter rows NumPy's vectors sort sooner
 
 enum class Order { kUnsigned, kSigned, kFloat };
 
@@ -50,6 +52,7 @@ struct Row {
   uint8_t* signs;   // of zeros, in their order
   int64_t n, parts;
   uint64_t number;  // of the task
+  PyArray_SortFunc* of_short;  // NumPy's
   int shift = 0;
 
   static int64_t parts_of(int64_t n, bool shared) { return shared && n >= kShared ? kParts : 1; }
@@ -57,8 +60,8 @@ struct Row {
     return parts_of(n, shared) * kDigits * int64_t(sizeof(int64_t)) + n * int64_t(sizeof(Word) + 1);
   }
 
-  Row(Word* words, int64_t n, bool shared, uint64_t number, void* scratch)
-      : words(words), n(n), parts(parts_of(n, shared)), number(number) {
+  Row(Word* words, int64_t n, bool shared, uint64_t number, PyArray_SortFunc* of_short, void* scratch)
+      : words(words), n(n), parts(parts_of(n, shared)), number(number), of_short(of_short) {
     counts = static_cast<int64_t*>(scratch);
     spare = reinterpret_cast<Word*>(counts + parts * kDigits);
     signs = reinterpret_cast<uint8_t*>(spare + n);
@@ -104,6 +107,7 @@ struct Row {
 
   // By the bits from `low` on. False after an interrupt.
   bool sort(int low) {
+    if (low == 0 && n < kLong[sizeof(Word)]) return of_short(words, n, nullptr) == 0;
     Word* home = words;
     for (shift = low; shift < kBits && !stream_cancelled(number); shift += kDigitBits) {
       in_parts(count);
@@ -157,18 +161,34 @@ struct Job {
   Order order;
   uint64_t infinity;
   int low;
+  PyArray_SortFunc *of_words, *of_numbers;  // NumPy's, of the unsigned integers and of what they are bits of, or null
   uint64_t number = stream_running();
   std::atomic<bool> out_of_memory{false};
+
+  // Are numbers in order told apart by nothing but their order?
+  template <typename Word>
+  bool is_plain(const Word* words) const {
+    constexpr Word kSign = Row<Word>::kSign;
+    bool special = false;
+    if (order == Order::kFloat)
+      for (int64_t i = 0; i < n; ++i) special |= words[i] == kSign || Word(words[i] & ~kSign) > Word(infinity);
+    return !special;
+  }
 
   template <typename Word>
   void run(int64_t row, bool shared) {
     if (stream_cancelled(number)) return;
+    Word* first = reinterpret_cast<Word*>(data) + row * n;
+    if (low == 0 && n < kLong[sizeof(Word)] && of_numbers != nullptr && is_plain(first)) {
+      of_numbers(first, n, nullptr);
+      return;
+    }
     void* scratch = thread_scratch(Row<Word>::scratch(n, shared));
     if (scratch == nullptr) {
       out_of_memory = true;
       return;
     }
-    Row<Word> words(reinterpret_cast<Word*>(data) + row * n, n, shared, number, scratch);
+    Row<Word> words(first, n, shared, number, of_words, scratch);
     if (order == Order::kFloat) words.sort_floats(Word(infinity));
     else if (order == Order::kSigned) words.sort_integers();
     else words.sort(low);
@@ -190,8 +210,20 @@ struct Job {
   }
 };
 
+// NumPy's own sort of contiguous elements, which vectors of the processor do where it has them.
+PyArray_SortFunc* sort_of(int type) {
+  Ref dtype = steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
+  return PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(dtype.get()))->sort[NPY_QUICKSORT];
+}
+
 // Sorts what `job` says, of words of so many bytes; None, or nullptr with an error set.
 PyObject* sort_rows(Job& job, int bytes) {
+  job.of_words = sort_of(bytes == 1 ? NPY_UINT8 : bytes == 2 ? NPY_UINT16 : bytes == 4 ? NPY_UINT32 : NPY_UINT64);
+  job.of_numbers = job.of_words;
+  if (job.order == Order::kSigned)
+    job.of_numbers = sort_of(bytes == 1 ? NPY_INT8 : bytes == 2 ? NPY_INT16 : bytes == 4 ? NPY_INT32 : NPY_INT64);
+  if (job.order == Order::kFloat)
+    job.of_numbers = bytes == 4 ? sort_of(NPY_FLOAT32) : bytes == 8 ? sort_of(NPY_FLOAT64) : nullptr;
   Py_BEGIN_ALLOW_THREADS;
   if (bytes == 1) job.run_all<uint8_t>();
   else if (bytes == 2) job.run_all<uint16_t>();
@@ -303,6 +335,45 @@ PyObject* sort_positions(PyObject*, PyObject* args) {
   return sort_rows(job, 8);
 }
 
+// Rows of bytes: where each value begins among the sorted, then the positions one after the other.
+struct ByteOrder {
+  const uint8_t* keys;
+  int64_t* positions;
+  int64_t n;
+  uint64_t number = stream_running();
+
+  static void some(void* context, int64_t low, int64_t high) {
+    ByteOrder& job = *static_cast<ByteOrder*>(context);
+    for (int64_t row = low; row < high && !stream_cancelled(job.number); ++row) {
+      const uint8_t* keys = job.keys + row * job.n;
+      int64_t* positions = job.positions + row * job.n;
+      int64_t places[256] = {}, at = 0;
+      in_blocks(job.number, 0, job.n, [&](int64_t i) { ++places[keys[i]]; });
+      for (int64_t& place : places) at += std::exchange(place, at);
+      in_blocks(job.number, 0, job.n, [&](int64_t i) { positions[places[keys[i]]++] = i; });
+    }
+  }
+};
+
+PyObject* order_bytes(PyObject*, PyObject* object) {
+  auto* keys = reinterpret_cast<PyArrayObject*>(object);
+  if (!PyArray_Check(object) || PyArray_TYPE(keys) != NPY_UINT8 || !PyArray_ISCARRAY_RO(keys) || PyArray_NDIM(keys) == 0) {
+    PyErr_SetString(PyExc_TypeError, "order_bytes() takes a C-contiguous array of uint8 of at least one dimension");
+    return nullptr;
+  }
+  Ref found = steal(PyArray_SimpleNew(PyArray_NDIM(keys), PyArray_DIMS(keys), NPY_INT64));
+  if (!found || PyArray_SIZE(keys) == 0) return found.release();
+  ByteOrder job{static_cast<const uint8_t*>(PyArray_DATA(keys)),
+                static_cast<int64_t*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(found.get()))),
+                PyArray_DIM(keys, PyArray_NDIM(keys) - 1)};
+  int64_t rows = PyArray_SIZE(keys) / job.n;
+  Py_BEGIN_ALLOW_THREADS;
+  pool_run(ByteOrder::some, &job, rows, 1, double(PyArray_SIZE(keys)) * kWordNs);
+  Py_END_ALLOW_THREADS;
+  if (stream_cancelled(job.number)) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
+  return found.release();
+}
+
 template <typename Element>
 bool take(PyArrayObject* values, PyArrayObject* positions, PyObject* taken, int64_t n) {
   auto* to = static_cast<Element*>(PyArray_DATA(reinterpret_cast<PyArrayObject*>(taken)));
@@ -344,6 +415,8 @@ PyMethodDef kMethods[] = {
     {"sort_positions", sort_positions, METH_VARARGS,
      "sort_positions(packed, keys, shift=0): order the positions that rows of uint64 have in their low halves, stably by "
      "32 bits of the key at each, those from `shift` on, which become the upper halves."},
+    {"order_bytes", order_bytes, METH_O,
+     "order_bytes(keys) -> the int64 positions of uint8 keys in their order along the last axis, of equal ones in theirs."},
     {"take_rows", take_rows, METH_VARARGS,
      "take_rows(values, positions) -> along the last axis, the values at int64 positions, which are not checked."},
     {},

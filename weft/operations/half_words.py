@@ -1,0 +1,77 @@
+"""Extrema of bfloat16 and float16 by their bits: words of 16 bits that ascend as what they stand for gets better.
+
+    max:  -inf .. inf, then every NaN   ->  0 .. 2 inf + 1, then above      min:  inf .. -inf, then every NaN
+    argmax: as max, but both zeros are one word, and so are all NaN
+
+A reduction of such words is a maximum of unsigned integers, whole registers of them, without a conversion to float32.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft.core import kinds
+
+WORD = np.dtype(np.uint16)
+HALVES = (np.dtype(dtypes.bfloat16), np.dtype(dtypes.float16))
+
+
+def _words(emit: Any, bits: Any, infinity: int, larger: bool, first: bool) -> Any:
+    """The words of bits; with ``first`` those of equal values are equal."""
+    negative = emit.shift_right_arithmetic(bits, emit.const(15, WORD))  # all ones
+    ordered = emit.xor(bits, emit.and_(negative, emit.const(0x7FFF, WORD)))
+    if first:
+        ordered = emit.sub(ordered, negative)  # two's complement: -0 is 0
+    if not larger:
+        words = emit.sub(emit.const(infinity, WORD), ordered)
+    else:
+        words = emit.add(ordered, emit.const(infinity + (0 if first else 1), WORD))
+    return emit.min(words, emit.const(2 * infinity + 1, WORD)) if first else words
+
+
+def _bits(emit: Any, words: Any, infinity: int, larger: bool) -> Any:
+    """The inverse of ``_words`` where not ``first``."""
+    if larger:
+        ordered = emit.sub(words, emit.const(infinity + 1, WORD))
+    else:
+        ordered = emit.sub(emit.const(infinity, WORD), words)
+    negative = emit.shift_right_arithmetic(ordered, emit.const(15, WORD))
+    return emit.xor(ordered, emit.and_(negative, emit.const(0x7FFF, WORD)))
+
+
+@functools.cache
+def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool = False) -> kinds.Reduction | None:
+    """``kind``, reduce_max or reduce_min, of bits; with ``first`` as the leader of argmax or argmin."""
+    if dtype not in HALVES:
+        return None
+    infinity = int(np.array(np.inf, dtype).view(WORD))
+
+    def prepare(emit: Any, values: Any, index: Any, **_: Any) -> Any:
+        return (_words(emit, values[0], infinity, larger, first),)
+
+    def finish(emit: Any, accs: Any, **_: Any) -> Any:
+        return (emit.bitcast(_bits(emit, accs[0], infinity, larger), dtype),)
+
+    return kind.replace(
+        prepare=prepare,
+        combine=lambda emit, left, right, **_: (emit.max(left[0], right[0]),),
+        finish=finish,
+        absorbing=lambda word: 2 * infinity + 1 if first else np.iinfo(word).max,
+        of_words=None,
+    )
+
+
+@functools.cache
+def position(kind: kinds.Reduction, leader: kinds.Reduction | None) -> kinds.Reduction | None:
+    """argmax or argmin of bits: ``kind``, argmax of integers, of what ``leader`` makes of them."""
+    if leader is None:
+        return None
+
+    def prepare(emit: Any, values: Any, index: Any, **params: Any) -> Any:
+        return (*leader.prepare(emit, values, None), kind.prepare(emit, values, index, **params)[1])
+
+    return kind.replace(prepare=prepare, absorbing=leader.absorbing, leader=leader, of_words=None)
