@@ -122,3 +122,13 @@ def test_positions_of_bytes_are_those_of_a_stable_sort():
     for keys in (x[:, ::2], x.astype(np.int8), np.array(1, np.uint8), 3):
         with pytest.raises(TypeError, match="C-contiguous array of uint8"):
             runtime.order_bytes(keys)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -3])
+def test_along_any_axis_rows_are_moved_there_and_back(axis):
+    x = sample(np.dtype(np.int16), (7, 33, 40))
+    order = np.argsort(x, axis=axis, kind="stable")
+    np.testing.assert_array_equal(lax.sort(x, dimension=axis), np.sort(x, axis=axis))
+    keys, places = lax.sort((x, np.arange(x.size).reshape(x.shape)), dimension=axis)
+    np.testing.assert_array_equal(keys, np.sort(x, axis=axis))
+    np.testing.assert_array_equal(places, np.take_along_axis(np.arange(x.size).reshape(x.shape), order, axis))

@@ -10,6 +10,7 @@ Operations on integer literals alone are literals, so that what ``//`` and ``%``
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,10 @@ def rewritten(equation: Any, producers: Producers) -> divisors.Rewritten | None:
     """The function that says an equation in other operations with the same bits, and its operands, or None."""
     if equation.primitive in DIVISIONS:
         return divisors.rewrite(equation, producers)
+    if equation.primitive is lax.sort_p:
+        last = len(equation.invars[0].aval.shape) - 1
+        is_last = equation.params["dimension"] == last
+        return None if is_last else (_sort_of_rows(last, **equation.params), equation.invars)
     if equation.primitive is not lax.pow_p:
         return None
     x, y = equation.invars
@@ -153,6 +158,19 @@ def _square_root(x: Any) -> Any:
     root = lax.sqrt(lax.add(x, dtype(0)))
     infinite = lax.eq(x, dtype(-np.inf))
     return lax.select_n(infinite, root, lax.full_like(x, np.inf))
+
+
+@functools.cache
+def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> Callable[..., list[Any]]:
+    """A sort along another axis as one along the last, between transposes: kernels, which the sort itself is not."""
+    order = [last if axis == dimension else dimension if axis == last else axis for axis in range(last + 1)]
+
+    def function(*operands: Any) -> list[Any]:
+        rows = [lax.transpose(x, order) for x in operands]
+        found = lax.sort_p.bind(*rows, dimension=last, is_stable=is_stable, num_keys=num_keys)
+        return [lax.transpose(x, order) for x in found]
+
+    return function
 
 
 # of whole numbers they give whole numbers, rounded or not
