@@ -43,6 +43,8 @@ constexpr double kLongChunkNs = 20e6;
 constexpr int64_t kMaxChunks = 1 << 20;
 constexpr int64_t kUnpinnedNs = 30'000'000;  // the first time; twice as long whenever it did not help
 constexpr int64_t kMostUnpinnedNs = 1'000'000'000;
+constexpr int64_t kAloneFactor = 20;  // a late worker may cost a twentieth of the time: it is not asked again for so long
+constexpr int64_t kMostAloneNs = 1'000'000'000;
 constexpr int64_t kMaskNs = 10'000'000;  // how long the process's affinity mask is taken to stay as it is
 
 inline void pause_cpu() {
@@ -116,7 +118,7 @@ class Pool {
     return started_.load(std::memory_order_acquire) && sleepers_.load(std::memory_order_relaxed) == 0;
   }
 
-  void run(const JobView& job) {
+  void run(const JobView& job, double cost_ns) {
     if (t_inside_job || !run_mutex_.try_lock()) {
       job.function(job.context, 0, job.total);
       return;
@@ -124,7 +126,7 @@ class Pool {
     std::lock_guard<std::mutex> lock(run_mutex_, std::adopt_lock);
     if (!started_.load(std::memory_order_relaxed)) start();
     place_workers();
-    if (cpus_.size() == 1) {
+    if (cpus_.size() == 1 || workers_are_late(cost_ns)) {
       t_inside_job = true;
       job.function(job.context, 0, job.total);
       t_inside_job = false;
@@ -138,10 +140,7 @@ class Pool {
     t_inside_job = true;
     uint32_t own = drain(epoch, job);
     t_inside_job = false;
-    for (int spins = 0; done_.load(std::memory_order_acquire) != job.chunks; ++spins) {
-      if (spins < 2000) pause_cpu();
-      else sched_yield();
-    }
+    await_workers(job.chunks);
     if (may_be_long) note_share(own == job.chunks, begin);
   }
 
@@ -210,6 +209,22 @@ class Pool {
       claim = claim_.load(std::memory_order_acquire);
     }
   }
+
+  // Waits for the chunks that workers have claimed, and notes how long when one of them has lost its CPU to someone.
+  void await_workers(uint32_t chunks) {
+    for (int spins = 0; spins < 2000; ++spins) {
+      if (done_.load(std::memory_order_acquire) == chunks) return;
+      pause_cpu();
+    }
+    int64_t begin = now_ns();
+    while (done_.load(std::memory_order_acquire) != chunks) sched_yield();
+    int64_t end = now_ns();
+    late_ns_ = end - begin;
+    late_until_ = end + std::min(kAloneFactor * late_ns_, kMostAloneNs);
+  }
+
+  // True where waiting again for as long as lately could cost more than the workers save.
+  bool workers_are_late(double cost_ns) const { return cost_ns < 2.0 * double(late_ns_) && now_ns() < late_until_; }
 
   void work() {
     t_inside_job = true;  // a job started from a chunk runs inline
@@ -310,6 +325,8 @@ class Pool {
   int caller_cpu_ = -1;
   int starved_ = 0;
   int64_t mask_due_ = 0;  // when the mask is read again
+  int64_t late_ns_ = 0;    // how long a worker kept the caller waiting
+  int64_t late_until_ = 0;  // until when that is held against them
   int64_t unpinned_until_ = 0;  // 0: never yet
   int64_t unpinned_ns_ = kUnpinnedNs;
   Job job_;
@@ -446,7 +463,7 @@ void pool_run(ChunkFunction function, void* context, int64_t total, int64_t grai
     return;
   }
   Pool* pool = acquire_pool();
-  pool->run({function, context, total, grain, uint32_t(chunks)});
+  pool->run({function, context, total, grain, uint32_t(chunks)}, cost_ns);
   leave_pool();
 }
 
