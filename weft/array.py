@@ -150,7 +150,9 @@ def _tolist(array: Any) -> Any:
 def _tobytes(array: Any, order: str = "C") -> bytes:
     """The elements' bytes."""
     values = np.asarray(array)
-    return values.tobytes(order) if order == "F" else runtime.numpy_bytes(values)  # type: ignore[arg-type]
+    if order not in ("C", None):
+        return values.tobytes(order)  # type: ignore[arg-type]
+    return runtime.numpy_bytes(values)
 
 
 def _len(array: Any) -> int:

@@ -64,6 +64,17 @@ def test_python_scalars() -> None:
     assert [1, 2, 3][wnp.int32(1)] == 2
 
 
+@pytest.mark.parametrize("order", ["C", "F", "f", "A", "K", None])
+def test_tobytes_takes_the_orders_of_numpy(order: str | None) -> None:
+    x = wnp.arange(6).reshape(2, 3)
+    assert x.tobytes(order) == np.asarray(x).tobytes(order)  # type: ignore[arg-type]  # NumPy's stubs know capitals
+
+
+def test_tobytes_refuses_other_orders() -> None:
+    with pytest.raises(ValueError, match="order must be one of"):
+        wnp.ones(2).tobytes("X")
+
+
 @pytest.mark.parametrize(
     ("attempt", "error", "text"),
     [
