@@ -119,10 +119,8 @@ def rewritten(equation: Any, producers: Producers) -> divisors.Rewritten | None:
     """The function that says an equation in other operations with the same bits, and its operands, or None."""
     if equation.primitive in DIVISIONS:
         return divisors.rewrite(equation, producers)
-    if equation.primitive is lax.sort_p:
-        last = len(equation.invars[0].aval.shape) - 1
-        is_last = equation.params["dimension"] == last
-        return None if is_last else (_sort_of_rows(last, **equation.params), equation.invars)
+    if is_turned_sort(equation):
+        return _sort_of_rows(equation.invars[0].aval.ndim - 1, **equation.params), equation.invars
     if equation.primitive is not lax.pow_p:
         return None
     x, y = equation.invars
@@ -158,6 +156,11 @@ def _square_root(x: Any) -> Any:
     root = lax.sqrt(lax.add(x, dtype(0)))
     infinite = lax.eq(x, dtype(-np.inf))
     return lax.select_n(infinite, root, lax.full_like(x, np.inf))
+
+
+def is_turned_sort(equation: Any) -> bool:
+    """True for a sort that is said as one of rows."""
+    return equation.primitive is lax.sort_p and equation.params["dimension"] != equation.invars[0].aval.ndim - 1
 
 
 @functools.cache

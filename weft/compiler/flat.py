@@ -320,9 +320,12 @@ def _scanned(_: _Writer, eqn: JaxprEqn) -> Any:
     return tuple(eqn.params.items())
 
 
-def _called(_: _Writer, eqn: JaxprEqn) -> Any:
+def _called(writer: _Writer, eqn: JaxprEqn) -> Any:
     if eqn.primitive.kind.foreign:
         raise Unfit
+    if algebra.is_turned_sort(eqn):  # rows then that the program does not have
+        aval = eqn.invars[0].aval
+        writer.most_rows = max(writer.most_rows, aval.size // max(aval.shape[eqn.params["dimension"]], 1))
     return tuple(eqn.params.items())
 
 

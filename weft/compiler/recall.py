@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import operations as lax
 from weft.compiler import flat as flats
 from weft.compiler import pad_sums, rolls, verify
 from weft.compiler.flat import Flat
@@ -238,6 +239,8 @@ class _Maker:
         self.literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
         self.rows = {first: row for row, (_, _, first, _) in enumerate(flat.rows)}
         self.rewritten = {eqn for eqn in kernels.jaxpr.eqns if self._row(eqn) is None}
+        sorts = [eqn for eqn in self.rewritten if eqn.primitive is lax.sort_p]
+        self.turned = {v for eqn in sorts for v in (*eqn.invars, *eqn.outvars) if isinstance(v, Var)}  # as flat knows
         for eqn in self.rewritten:
             self._check(eqn)
         self.pieces = {
@@ -264,9 +267,11 @@ class _Maker:
         if isinstance(kind, kinds.View):
             found = kind.index_map(eqn.invars[0].aval, eqn.outvars[0].aval, eqn.params)
             order = [place.out_dim for place in found if place.out_dim is not None]
-            if any(place.start or place.step != 1 for place in found) or order != sorted(order):
+            ends = [v for v in (*eqn.invars, *eqn.outvars) if isinstance(v, Var)]
+            is_turned = order != sorted(order) and self.turned.isdisjoint(ends)
+            if is_turned or any(place.start or place.step != 1 for place in found):
                 raise _Fixed  # where dimensions are turned, narrow ones decide (schedule)
-        elif not isinstance(kind, _SIZELESS):
+        elif not isinstance(kind, _SIZELESS) and eqn.primitive is not lax.sort_p:
             raise _Fixed
         numbers = [v for v in eqn.invars if isinstance(v, Literal) and v.aval.dtype.kind == "f"]
         if any(id(v) not in self.literals and v.val not in flats.EXACT and math.isfinite(v.val) for v in numbers):
