@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 import textwrap
@@ -54,6 +55,21 @@ def test_code_as_written_has_the_bits_of_optimised_code(size, monkeypatch):
 def test_code_with_constants_in_loops_is_optimised():
     text = compiling.text_of(map_nest(elementwise(lambda emit, x: emit.sin(x)), [F32], F32), HOST)
     assert not text.startswith(writer.AS_WRITTEN)
+
+
+def test_a_child_at_its_memory_limit_says_so_and_lives_on():
+    text = compiling.text_of(map_nest(ADD, [F32], F32), HOST)
+    found = isolate.emit_object(text, HOST, "k")  # LLVM is there
+    child = isolate._running().pid
+    limits = resource.prlimit(child, resource.RLIMIT_AS)
+    resource.prlimit(child, resource.RLIMIT_AS, (1 << 20, limits[1]))
+    try:
+        with pytest.raises(errors.OutOfMemoryError, match=r"\[k\] compiling this kernel may take"):
+            isolate.emit_object(text, HOST, "k")
+    finally:
+        resource.prlimit(child, resource.RLIMIT_AS, limits)
+    assert isolate.emit_object(text, HOST, "k") == found
+    assert isolate._running().pid == child
 
 
 def test_death_of_the_child_is_an_error_and_it_comes_back():

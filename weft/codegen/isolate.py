@@ -1,7 +1,7 @@
 """WEFT_COMPILE=isolated: LLVM runs in a child process, whose death is an error and not ours.
 
-The child runs ``serve``: it reads (text, target, name) and answers (True, object) or
-(False, message), pickled, until its input ends. It is started at the first use and again after it died.
+The child runs ``serve``: it reads (text, target, name) and answers (True, object) or (False, message or
+OutOfMemoryError), pickled, until its input ends. It is started at the first use and again after it died.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def emit_object(text: str, target: Target, name: str) -> bytes:
             _stop()
             message = f"[codegen] LLVM died on kernel {name}"
             raise errors.InternalError(message, stage="llvm", dump=llvm.dump(text)) from error
+    if isinstance(answer, errors.OutOfMemoryError):
+        raise answer
     if not good:
         message = f"[codegen] kernel {name} is not valid LLVM: {answer}"
         raise errors.InternalError(message, stage="llvm", dump=llvm.dump(text))
@@ -81,6 +83,8 @@ def serve() -> None:
             return
         try:
             answer = True, llvm.emit_object(text, target, name)
+        except errors.OutOfMemoryError as error:
+            answer = False, error
         except errors.InternalError as error:
             os.unlink(error.dump)
             answer = False, str(error.__cause__)
