@@ -16,6 +16,7 @@ from weft import config, operations
 from weft.compiler import (
     algebra,
     contraction,
+    dynamic_slices,
     gathers,
     keys,
     own_rows,
@@ -67,6 +68,9 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         pulled = gathers.pull(eqns, outvars)
         if pulled is not eqns:
             eqns = drop_dead(pulled, outvars)
+        sliced = dynamic_slices.pull(eqns, outvars)
+        if sliced is not eqns:
+            eqns = drop_dead(sliced, outvars)
         routines = registers.in_registers(eqns, _simplify_body)
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)
