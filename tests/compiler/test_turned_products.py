@@ -144,3 +144,26 @@ def test_product_is_a_piece_of_an_array_and_transposed():
         want = both(x, y, z)
     for got, expected in zip(weft.jit(both)(x, y, z), want, strict=True):
         np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
+
+
+SUMS = [((0, 1), (0, 1)), ((0, 1), (1, 0)), ((1, 0), (0, 1)), ((2, 0), (1, 2)), ((0, 2), (2, 1)), ((1, 2), (2, 0))]
+
+
+@pytest.mark.parametrize("sums", SUMS)
+@pytest.mark.parametrize("order", [(2, 1, 0), (1, 2, 0), (0, 2, 1)])
+def test_sums_over_two_dimensions_have_one_order(sums, order):
+    x, y = operand(8, 8, 8), operand(8, 8, 8)
+
+    def function(x, y):
+        def product(a, b):
+            return weft.lax.dot_general(a, b, (sums, ((), ())))
+
+        x, y = jnp.transpose(x, order), jnp.tanh(y)
+        return product(x, y), product(y, x).T, product(jnp.transpose(y, order), x).T
+
+    with weft.disable_jit():
+        want = function(jnp.asarray(x), jnp.asarray(y))
+    with weft.config.context("check", False):  # NumPy's products, which are compared there, have other bits exchanged
+        compiled = weft.jit(function)(x, y)
+    for got, expected in zip(compiled, want, strict=True):
+        np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))

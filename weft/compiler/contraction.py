@@ -57,7 +57,8 @@ def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
             if order is None:
                 break
             free = [order[d] for d in range(len(order)) if d not in (*sums[side], *batches[side])]
-            if free != sorted(free):
+            walked = [order[d] for d in sorted(sums[side])]
+            if free != sorted(free) or (side == 0 and walked != sorted(walked)):  # sums keep their order
                 break
             sums[side] = tuple(order[d] for d in sums[side])
             batches[side] = tuple(order[d] for d in batches[side])
@@ -92,12 +93,24 @@ def fold_result_transposes(equations: list[Any], outvars: Sequence[Any]) -> list
 def _exchanges(product: Any, equation: Any) -> bool:
     """Whether an equation turns (batch, left, right) into (batch, right, left)."""
     order = permutation(equation)
-    if order is None:
+    if order is None or not is_summed_alike(product):
         return False
     (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
     n_batch, rank = len(left_batch), len(order)
     middle = n_batch + len(_free(product.invars[0].aval.ndim, left_sum, left_batch))
     return order == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
+
+
+def is_summed_alike(product: Any) -> bool:
+    """Whether the product of the exchanged operands adds in the same order: that of the left operand's dimensions."""
+    _, right_sum = _in_order(product.params["dimension_numbers"][0])
+    return list(right_sum) == sorted(right_sum)
+
+
+def _in_order(sums: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The dimensions that are summed over, of both operands, in the order in which they are walked."""
+    pairs = sorted(zip(*sums, strict=True))
+    return tuple([left for left, _ in pairs]), tuple([right for _, right in pairs])
 
 
 def exchanged(product: Any, out: Any) -> Any:
@@ -221,7 +234,7 @@ def _accumulator(lhs: Any, rhs: Any, out: Any) -> np.dtype:
 
 def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     """Broadcast to (batch, m, k, n), multiply, add over k."""
-    (left_sum, right_sum), (left_batch, right_batch) = numbers
+    (left_sum, right_sum), (left_batch, right_batch) = _in_order(numbers[0]), numbers[1]
     x = operations.transpose(x, _order(left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
     y = operations.transpose(y, _order(right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
     n_batch, n_sum = len(left_batch), len(left_sum)
@@ -245,7 +258,8 @@ def _order(*parts: Sequence[int]) -> tuple[int, ...]:
 
 def _transposed_first(equation: Any) -> Callable[..., Any]:
     """Operands as (batch, m, k) and (batch, k, n), copied where they are not so already."""
-    (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
+    sums, (left_batch, right_batch) = equation.params["dimension_numbers"]
+    left_sum, right_sum = _in_order(sums)
     preferred = equation.outvars[0].aval.dtype
 
     def canonical(x: Any, y: Any) -> Any:
@@ -265,8 +279,7 @@ def _transposed_first(equation: Any) -> Callable[..., Any]:
 def layouts(equation: Any) -> tuple[Matrix, Matrix] | None:
     """Both operands as matrices (m, k) and (k, n), or None if one cannot be walked so."""
     (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
-    pairs = sorted(zip(left_sum, right_sum, strict=True))
-    left_sum, right_sum = [a for a, _ in pairs], [b for _, b in pairs]
+    left_sum, right_sum = _in_order((left_sum, right_sum))
     lhs, rhs = (atom.aval.shape for atom in equation.invars)
     left_free, right_free = _free(len(lhs), left_sum, left_batch), _free(len(rhs), right_sum, right_batch)
     left = _first([_matrix(lhs, left_batch, left_free[n:], left_sum, left_free[:n]) for n in _peeled(left_free)])

@@ -79,6 +79,8 @@ def _turned(step: Step, view: Any) -> Step | None:
     straight = replace(step, equation=product.replace(outvars=[out]), order=tuple(order))
     if contraction.result_strides(straight.equation, straight.order) is not None:
         return straight
+    if not contraction.is_summed_alike(product):
+        return None
     equation, order = contraction.exchanged(product, out), contraction.exchanged_order(product, order)
     other = replace(step, equation=equation, order=tuple(order))
     return other if contraction.result_strides(equation, other.order) is not None else None
