@@ -391,6 +391,7 @@ def one(*steps: tuple[Any, ...]) -> tuple[Any, ...]:
     return (1, [("new", 16, KIND)], [], 0, list(steps), "x", (KIND,))
 
 
+WORDS = ((0, 0, -1), "u", 4, 4, 0)  # keys of an order
 BAD_PLANS: list[tuple[Any, ...]] = [
     (-1, [], [], 0, [], "x"),
     (0, [("new", 4, KIND)], [], 0, [], "x"),
@@ -426,6 +427,16 @@ BAD_PLANS: list[tuple[Any, ...]] = [
     one(("offset", -1, ((0, 0, "i", 3, 4),))),
     one(("offset", 0, ((0, 0, "i", 4, 4),)), ("copy", (1, 0, -1), (0, 0, 0), 4)),
     one(("python", len, ((0, 4, KIND),), ())),
+    one(("order", 1, 5, 1, 4, False, (WORDS,), (), None)),
+    one(("order", 1, 4, 1, 5, False, (WORDS,), (), None)),
+    one(("order", 4, 1, 3, 1, False, (WORDS,), (), None)),
+    one(("order", 2**60, 4, 1, 4, False, (WORDS,), (), None)),
+    one(("order", 1, 4, 1, 4, False, (), (), None)),
+    one(("order", 1, 4, 1, 4, False, (((0, 0, -1), "x", 4, 4, 0),), (), None)),
+    one(("order", 1, 4, 1, 4, False, (((0, 0, -1), "u", 3, 4, 0),), (), None)),
+    one(("order", 1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 0, -1), 32),), None)),
+    one(("order", 1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 4, -1), 4),), None)),
+    one(("order", 1, 4, 1, 4, False, (WORDS,), (), (1, 4, -1))),
     one(("gemm", "f", "f", 2, 2, 3, (0, 0, -1), 3, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, ())),
     one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), -1, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, ())),
     one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 1, ())),

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import contraction
+from weft.compiler import contraction, orders
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
@@ -477,6 +477,9 @@ class Planner:
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
+        if isinstance(kind, kinds.External) and (sort := orders.instruction(equation, self.place)) is not None:
+            self.instructions.append(sort)
+            return
         ins = tuple([(*self.place(v)[:2], v.aval) for v in equation.invars])
         outs = tuple([(*self.place(v)[:2], v.aval) for v in equation.outvars])
         self.instructions.append(("python", _callable(kind.call, equation.params), ins, outs))

@@ -192,14 +192,28 @@ class Contraction(Record):
     reference: Callable[..., Any]
 
 
+class Ordering(Record):
+    """What puts operands in the order of their first ``n_keys`` along ``axis``, equal ones in their own.
+
+    Result i is operand i; one more are the int32 positions. Numbers ascend, -0.0 is 0.0 and NaN last; with ``largest``
+    they descend, NaN first and -0.0 below 0.0, and only so many are kept.
+    """
+
+    axis: int
+    n_keys: int
+    largest: int | None = None
+
+
 class External(Record):
     """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays.
 
-    ``foreign`` calls are the user's own Python functions.
+    ``foreign`` calls are the user's own Python functions. ``ordering(params)`` says what a sort does, which the
+    executor does itself where there is little to sort.
     """
 
     call: Callable[..., Any]
     foreign: bool = False
+    ordering: Callable[[Params], Ordering] | None = None
 
 
 class Identity(Record):

@@ -175,7 +175,11 @@ def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int
     return results, _moved(tangents, order, dimension, lambda x: ops.expand_dims(x, (len(shape_of(x)),)))
 
 
-sort_p = core.Primitive("sort", kind=kinds.External(call=_sort), multiple_results=True)
+def _sort_ordering(params: kinds.Params) -> kinds.Ordering:
+    return kinds.Ordering(params["dimension"], params["num_keys"])
+
+
+sort_p = core.Primitive("sort", kind=kinds.External(call=_sort, ordering=_sort_ordering), multiple_results=True)
 sort_p.def_abstract_eval(_sort_typing)
 sort_p.jvp, sort_p.transpose = _sort_jvp, None
 
@@ -256,7 +260,11 @@ def _top_k_typing(x: Any, *, axis: int, k: int) -> list[Any]:
     return [runtime.ShapedArray(shape, x.dtype, x.weak_type), runtime.ShapedArray(shape, np.dtype(np.int32), False)]
 
 
-top_k_p = core.Primitive("top_k", kind=kinds.External(call=_top_k), multiple_results=True)
+def _top_k_ordering(params: kinds.Params) -> kinds.Ordering:
+    return kinds.Ordering(params["axis"], 1, params["k"])
+
+
+top_k_p = core.Primitive("top_k", kind=kinds.External(call=_top_k, ordering=_top_k_ordering), multiple_results=True)
 top_k_p.def_abstract_eval(_top_k_typing)
 
 
