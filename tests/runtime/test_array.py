@@ -343,6 +343,29 @@ def test_dlpack_out() -> None:
             array.__dlpack__(**bad)
 
 
+def test_dlpack_copies_an_array_that_another_thread_deletes_meanwhile() -> None:
+    array, turn = array_of(np.ones(1 << 25, np.float32)), threading.Lock()
+
+    def drop() -> None:
+        with turn:
+            array.delete()
+            runtime.trim_memory()
+
+    turn.acquire()
+    thread = threading.Thread(target=drop)
+    thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(100)  # the thread runs when the copy lets others run, not before
+    try:
+        turn.release()
+        copied = np.from_dlpack(array, copy=True)
+    finally:
+        sys.setswitchinterval(interval)
+        thread.join()
+    assert array.is_deleted()
+    assert (copied == 1).all()
+
+
 def test_dlpack_in() -> None:
     strided = np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1)[::-1]
     assert np.array_equal(np.asarray(runtime.from_dlpack(strided)), strided)

@@ -190,9 +190,10 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
   if (!copies) return make_capsule(array->aval, buffer, versioned, false);
   Owned<Array> fresh = Owned<Array>::steal(array_allocate(array->aval, "__dlpack__", "a copy"));
   if (!fresh) return nullptr;
-  Ref held = borrow(self);
-  if (copy_bytes(fresh->buffer->data, buffer->data, array->aval->nbytes) < 0) return nullptr;
-  return make_capsule(array->aval, fresh->buffer, versioned, true);
+  buffer_retain(buffer);  // the array may be deleted meanwhile
+  int status = copy_bytes(fresh->buffer->data, buffer->data, fresh->aval->nbytes);
+  buffer_release(buffer);
+  return status < 0 ? nullptr : make_capsule(fresh->aval, fresh->buffer, versioned, true);
 }
 
 PyObject* dunder_dlpack_device(PyObject*, PyObject*) { return Py_BuildValue("(ii)", kCpu, 0); }
