@@ -133,14 +133,14 @@ class Pool {
       return;
     }
     bool may_be_long = job.chunks > 2;
-    int64_t begin = may_be_long ? now_ns() : 0;
+    int64_t begin = now_ns();
     uint32_t epoch = publish(job);
     if (sleepers_.load(std::memory_order_seq_cst) != 0)
       futex_wake(&epoch_, int(std::min<uint32_t>(job.chunks, INT_MAX)));
     t_inside_job = true;
     uint32_t own = drain(epoch, job);
     t_inside_job = false;
-    await_workers(job.chunks);
+    await_workers(job.chunks, own, begin);
     if (may_be_long) note_share(own == job.chunks, begin);
   }
 
@@ -210,17 +210,19 @@ class Pool {
     }
   }
 
-  // Waits for the chunks that workers have claimed, and notes how long when one of them has lost its CPU to someone.
-  void await_workers(uint32_t chunks) {
+  // Waits for the chunks that workers have claimed, and notes how long where one of them takes far longer than the
+  // caller's `own` chunks since `begin` did: it has lost its CPU to someone.
+  void await_workers(uint32_t chunks, uint32_t own, int64_t begin) {
     for (int spins = 0; spins < 2000; ++spins) {
       if (done_.load(std::memory_order_acquire) == chunks) return;
       pause_cpu();
     }
-    int64_t begin = now_ns();
+    int64_t drained = now_ns();
     while (done_.load(std::memory_order_acquire) != chunks) sched_yield();
-    int64_t end = now_ns();
-    late_ns_ = end - begin;
-    late_until_ = end + std::min(kAloneFactor * late_ns_, kMostAloneNs);
+    int64_t end = now_ns(), waited = end - drained;
+    if (waited < 2 * (drained - begin) / std::max(own, 1u)) return;
+    late_ns_ = waited;
+    late_until_ = end + std::min(kAloneFactor * waited, kMostAloneNs);
   }
 
   // True where waiting again for as long as lately could cost more than the workers save.
