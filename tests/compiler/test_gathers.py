@@ -38,7 +38,6 @@ ONE_KERNEL: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "flattened": (lambda x, i: (x * 2).reshape(-1)[i], (X, ROWS)),
     "points": (lambda x, i, j: jnp.exp(x)[i, j % 24], (X, ROWS, ROWS[::-1].copy())),
     "one for each row": (lambda x, j: jnp.exp(x)[jnp.arange(20), j], (X, LABELS)),
-    "one for each row, counted by NumPy": (lambda x, j: jnp.exp(x)[np.arange(20), j], (X, LABELS)),
     "one": (lambda x, i: jnp.exp(x).at[i].get(mode="fill"), (X, np.int32(-3))),
     "selected": (lambda x, i: jnp.where(x > 0, x, jnp.zeros_like(x))[i], (X, ROWS)),
     "then computed with": (lambda x, i: nn.softmax(jnp.tanh(x)[i]), (X, ROWS)),

@@ -30,7 +30,7 @@ from weft.compiler import (
 )
 from weft.core import kinds
 from weft.core.budget import BUDGET
-from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
+from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
 
 _EXPANSIONS_BOUND = 2048
@@ -115,10 +115,15 @@ def expansion(key: Any, function: Callable[..., Any], avals: Sequence[Any]) -> C
 
 
 def expanded(equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> ClosedJaxpr:
-    """A compound operation on these operands in simple ones."""
+    """A compound operation on these operands in simple ones; not remembered for programs that a call made anew."""
     avals = [v.aval for v in invars]
-    key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-    return expansion(key, lambda *args: kind.expand(*args, **equation.params), avals)
+
+    def function(*args: Any) -> Any:
+        return kind.expand(*args, **equation.params)
+
+    if jaxprs_in_params(equation.params):
+        return _traced(function, avals)
+    return expansion((config.token(), equation.primitive, tuple(avals), *equation.params.items()), function, avals)
 
 
 def clear() -> None:

@@ -99,14 +99,6 @@ def _position_dtype(extent: int) -> np.dtype:
     return wide if wide.itemsize == 8 else np.dtype(np.uint32)
 
 
-def _counted(value: np.ndarray) -> int | None:
-    """The axis along which positions are 0, 1, 2, ..., which the compiler then knows to meet each row once."""
-    moving = [axis for axis, extent in enumerate(value.shape) if extent != 1]
-    if len(moving) != 1 or not value.size or value.flat[-1] != value.size - 1:
-        return None
-    return moving[0] if np.array_equal(value.ravel(), np.arange(value.size)) else None
-
-
 class _Walk:
     """Items from left to right; what each adds to the index vectors and to the result."""
 
@@ -157,8 +149,6 @@ class _Walk:
         if not wrap or dtypes.issubdtype(dtype, np.unsignedinteger):
             return value
         on_host = isinstance(value, np.ndarray)
-        if on_host and (dim := _counted(value)) is not None:
-            return lax.broadcasted_iota(dtype, value.shape, dim)
         negative = value < 0 if on_host else lax.lt(value, np.asarray(0, dtype))
         if self.dtype.kind == "u":  # counted from the end modulo 2**32
             value, dtype = value if on_host else promotion.convert(value, self.dtype), self.dtype
