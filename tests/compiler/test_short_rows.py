@@ -85,12 +85,22 @@ def test_long_bodies_over_short_rows_have_the_bits_of_single_operations(function
     np.testing.assert_array_equal(found[0], expected[0])
 
 
-@pytest.mark.parametrize("shape", [((4100, 7), (7,)), ((7,), (7, 4100)), ((900, 5, 4), (900, 4)), ((4100, 16), (16,))])
-def test_many_short_rows_by_vectors_are_one_kernel(shape: Any) -> None:
+@pytest.mark.parametrize(
+    ("shape", "n_kernels"),
+    [
+        (((4100, 4), (4,)), 1),
+        (((3,), (3, 4100)), 1),
+        (((900, 5, 4), (900, 4)), 1),
+        (((300, 14, 16), (300, 16)), 1),
+        (((4100, 7), (7,)), 0),  # products, which are no kernels
+        (((16,), (16, 4100)), 0),
+    ],
+)
+def test_many_short_rows_by_vectors_are_one_kernel_but_long_ones_of_one_matrix(shape: Any, n_kernels: int) -> None:
     x, y = (np.random.default_rng(6).integers(-9, 9, s).astype(np.float32) for s in shape)
     function = (lambda x, y: jnp.einsum("bij,bj->bi", x, y)) if x.ndim == 3 else (lambda x, y: x @ y)
     program, found, _ = both_ways(function, x, y)
-    assert ladder.n_kernels(program) == 1
+    assert ladder.n_kernels(program) == n_kernels
     np.testing.assert_array_equal(found[0], np.einsum("bij,bj->bi", x, y) if x.ndim == 3 else x @ y)
 
 
