@@ -9,3 +9,13 @@
 #endif
 #include <numpy/arrayobject.h>
 #include <numpy/arrayscalars.h>
+
+namespace weft {
+
+// NumPy's own sort of contiguous elements of one type, which vectors of the processor do where it has them.
+inline PyArray_SortFunc* numpy_sort(int type) {
+  Ref dtype = steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
+  return PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(dtype.get()))->sort[NPY_QUICKSORT];
+}
+
+}  // namespace weft

@@ -210,20 +210,14 @@ struct Job {
   }
 };
 
-// NumPy's own sort of contiguous elements, which vectors of the processor do where it has them.
-PyArray_SortFunc* sort_of(int type) {
-  Ref dtype = steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
-  return PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(dtype.get()))->sort[NPY_QUICKSORT];
-}
-
 // Sorts what `job` says, of words of so many bytes; None, or nullptr with an error set.
 PyObject* sort_rows(Job& job, int bytes) {
-  job.of_words = sort_of(bytes == 1 ? NPY_UINT8 : bytes == 2 ? NPY_UINT16 : bytes == 4 ? NPY_UINT32 : NPY_UINT64);
+  job.of_words = numpy_sort(bytes == 1 ? NPY_UINT8 : bytes == 2 ? NPY_UINT16 : bytes == 4 ? NPY_UINT32 : NPY_UINT64);
   job.of_numbers = job.of_words;
   if (job.order == Order::kSigned)
-    job.of_numbers = sort_of(bytes == 1 ? NPY_INT8 : bytes == 2 ? NPY_INT16 : bytes == 4 ? NPY_INT32 : NPY_INT64);
+    job.of_numbers = numpy_sort(bytes == 1 ? NPY_INT8 : bytes == 2 ? NPY_INT16 : bytes == 4 ? NPY_INT32 : NPY_INT64);
   if (job.order == Order::kFloat)
-    job.of_numbers = bytes == 4 ? sort_of(NPY_FLOAT32) : bytes == 8 ? sort_of(NPY_FLOAT64) : nullptr;
+    job.of_numbers = bytes == 4 ? numpy_sort(NPY_FLOAT32) : bytes == 8 ? numpy_sort(NPY_FLOAT64) : nullptr;
   Py_BEGIN_ALLOW_THREADS;
   if (bytes == 1) job.run_all<uint8_t>();
   else if (bytes == 2) job.run_all<uint16_t>();

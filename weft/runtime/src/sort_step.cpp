@@ -226,8 +226,7 @@ std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places
   if (!read_keys(keys, places, step.get()) || !read_moved(values, places, step.get()) ||
       (step->has_positions && !places.place(positions, rows * kept * 4, &step->positions)))
     return nullptr;
-  Ref word = steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_UINT64)));
-  step->sort_words = PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(word.get()))->sort[NPY_QUICKSORT];
+  step->sort_words = numpy_sort(NPY_UINT64);
   return step;
 }
 
