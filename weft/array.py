@@ -143,7 +143,7 @@ def _tolist(array: Any) -> Any:
         return values.tolist()
     if values.ndim > 1 and len(values) < _LONG_LIST:
         return [_tolist(row) for row in values]
-    step = _LONG_LIST // (values.size // len(values))
+    step = max(1, _LONG_LIST // (values.size // len(values)))
     return [item for low in range(0, len(values), step) for item in values[low : low + step].tolist()]
 
 
@@ -151,7 +151,7 @@ def _tobytes(array: Any, order: str = "C") -> bytes:
     """The elements' bytes."""
     values = np.asarray(array)
     if order not in ("C", None):
-        return values.tobytes(order)  # type: ignore[arg-type]
+        return values.tobytes(order)  # type: ignore[arg-type] - any object: NumPy refuses what it does not know
     return runtime.numpy_bytes(values)
 
 
