@@ -307,8 +307,8 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     cuts = [slice(None)] * len(shape)
     for dim in chosen:
         found = places[dim]
-        first = int(patiently(found.size, found.min)) if found.size else shape[dim]
-        last = int(patiently(found.size, found.max)) + 1 if found.size else shape[dim]
+        first = int(found.min()) if found.size else shape[dim]
+        last = int(found.max()) + 1 if found.size else shape[dim]
         start = first if "f" in trim.lower() else 0
         stop = last if "b" in trim.lower() and found.size else shape[dim]
         cuts[dim] = slice(start, stop)
