@@ -222,3 +222,10 @@ def test_powers_of_two_of_whole_numbers_are_exact_and_need_no_pow(dtype: str) ->
     assert verify.same_bits(powers, exact), exponents[powers != exact]
     assert "pow" not in program.text("kernel")
     assert "pow" in halves.text("kernel")
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+def test_a_power_of_two_of_a_complex_sum_compiles() -> None:
+    z = np.asarray([3, -2, 0.5], np.complex64)
+    powers = weft.jit(lambda z: 2.0 ** lax.convert_element_type(z + (1 + 2j), np.float32))(jnp.asarray(z))
+    np.testing.assert_allclose(powers, 2 ** (z.real + 1), rtol=1e-6)

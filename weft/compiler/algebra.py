@@ -139,7 +139,7 @@ def _is_whole(atom: Any, producers: Producers) -> bool:
     while rest:
         atom = rest.pop()
         if is_literal(atom):
-            if not float(atom.val).is_integer():
+            if atom.aval.dtype.kind == "c" or not float(atom.val).is_integer():
                 return False
         elif not is_integer(atom) and atom not in seen:
             seen.add(atom)
