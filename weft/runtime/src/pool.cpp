@@ -125,15 +125,15 @@ class Pool {
     }
     std::lock_guard<std::mutex> lock(run_mutex_, std::adopt_lock);
     if (!started_.load(std::memory_order_relaxed)) start();
-    place_workers();
-    if (cpus_.size() == 1 || workers_are_late(cost_ns)) {
+    int64_t begin = now_ns();
+    place_workers(begin);
+    if (cpus_.size() == 1 || workers_are_late(cost_ns, begin)) {
       t_inside_job = true;
       job.function(job.context, 0, job.total);
       t_inside_job = false;
       return;
     }
     bool may_be_long = job.chunks > 2;
-    int64_t begin = now_ns();
     uint32_t epoch = publish(job);
     if (sleepers_.load(std::memory_order_seq_cst) != 0)
       futex_wake(&epoch_, int(std::min<uint32_t>(job.chunks, INT_MAX)));
@@ -226,7 +226,9 @@ class Pool {
   }
 
   // True where waiting again for as long as lately could cost more than the workers save.
-  bool workers_are_late(double cost_ns) const { return cost_ns < 2.0 * double(late_ns_) && now_ns() < late_until_; }
+  bool workers_are_late(double cost_ns, int64_t now) const {
+    return cost_ns < 2.0 * double(late_ns_) && now < late_until_;
+  }
 
   void work() {
     t_inside_job = true;  // a job started from a chunk runs inline
@@ -276,8 +278,7 @@ class Pool {
   }
 
   // Gives every worker a CPU of its own that is not the caller's; a system call only when the caller has moved.
-  void place_workers() {
-    int64_t now = now_ns();
+  void place_workers(int64_t now) {
     if (now >= mask_due_) follow_mask(now);
     if (!pinning_) {
       if (unpinned_until_ == 0 || now < unpinned_until_) return;
@@ -327,7 +328,7 @@ class Pool {
   int caller_cpu_ = -1;
   int starved_ = 0;
   int64_t mask_due_ = 0;  // when the mask is read again
-  int64_t late_ns_ = 0;    // how long a worker kept the caller waiting
+  int64_t late_ns_ = 0;  // how long a worker kept the caller waiting
   int64_t late_until_ = 0;  // until when that is held against them
   int64_t unpinned_until_ = 0;  // 0: never yet
   int64_t unpinned_ns_ = kUnpinnedNs;
