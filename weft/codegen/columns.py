@@ -25,9 +25,7 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-SMALL_BODY = 10.0  # bodies up to this cost are unrolled
-LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
-SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # the same of what is done once for each column: in wide tiles, and at all
+SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once for each column: in wide tiles, and at all
 FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
@@ -124,10 +122,10 @@ class ColumnWriter:
         """Vectors of the tiles, larger ones first."""
         if not self.parent.reduced:
             is_strided = any(operand.strides[self.nest.vector or 0] == ir.RUNTIME for operand in self.nest.operands)
-            return [2 if copies.cost(self.statements) <= SMALL_BODY and not is_strided else 1]
+            return [2 if copies.cost(self.statements) <= copies.SMALL_BODY and not is_strided else 1]
         largest = max(copies.cost(phase.body) for phase in self.nest.phases)
-        if largest > SMALL_BODY:
-            return [2 if largest <= LARGE_BODY else 1]
+        if largest > copies.SMALL_BODY:
+            return [2 if largest <= copies.LARGE_BODY else 1]
         per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
         if self.nest.rows or per_vector * WIDE_TILE > REGISTERS or self._ends() > SMALL_ENDS:
             return [TILE]
@@ -145,11 +143,11 @@ class ColumnWriter:
 
     def _is_heavy(self) -> bool:
         if not self.parent.reduced:
-            return copies.cost(self.statements) >= LARGE_BODY
+            return copies.cost(self.statements) >= copies.LARGE_BODY
         costs = [copies.cost(phase.body) for phase in self.nest.phases]
         if any(isinstance(s, ir.Apply) and s.kind.cost >= FUNCTION for phase in self.nest.phases for s in phase.body):
-            return copies.cost(self.statements) >= LARGE_BODY
-        return max(costs) >= LARGE_BODY or self._ends() >= LARGE_ENDS
+            return copies.cost(self.statements) >= copies.LARGE_BODY
+        return max(costs) >= copies.LARGE_BODY or self._ends() >= LARGE_ENDS
 
     def _ends(self) -> float:
         """What is done once for each column."""

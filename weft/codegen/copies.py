@@ -12,6 +12,9 @@ from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import Mask, Memory
 from weft.loops import ir
 
+SMALL_BODY = 10.0  # bodies up to this cost are unrolled
+LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

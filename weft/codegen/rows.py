@@ -23,8 +23,6 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-SMALL_BODY = 10.0
-LARGE_BODY = 16.0
 PARTIAL_BYTES = 16  # a slot of the partial buffer
 SEARCHED = 4  # vectors that are searched together
 
@@ -117,7 +115,7 @@ class RowWriter:
             return
         low, high = "0", self.parent.extents[self.vector]
         total = copies.cost(phase.body)
-        if total < LARGE_BODY or not self._maskable(phase):
+        if total < copies.LARGE_BODY or not self._maskable(phase):
             main = writer.index("and", high, str(-width))
 
             def whole(index: str, digits: list[str]) -> list[str]:
@@ -299,9 +297,9 @@ class RowWriter:
         length = writer.index("sub", stop, start)
         total = copies.cost(phase.body)
         low = start
-        if total < LARGE_BODY or not self._maskable(phase):
+        if total < copies.LARGE_BODY or not self._maskable(phase):
             low = writer.index("add", start, writer.index("and", length, str(-self.lanes)))
-            group = per_block if total <= SMALL_BODY else 1
+            group = per_block if total <= copies.SMALL_BODY else 1
             vectors = self._sweep(phase, base, place, (start, low), vectors, group, None)
         rounded = writer.index("and", writer.index("add", length, str(self.lanes - 1)), str(-self.lanes))
         vectors = self._sweep(phase, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
@@ -321,7 +319,7 @@ class RowWriter:
         """``group`` vectors a step over a multiple of 32 elements; lanes from ``stop`` on are masked."""
         writer, width, size = self.writer, self.parent.width, len(phase.reductions)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
-        heavy = copies.cost(phase.body) >= LARGE_BODY  # written once: nearly all vectors are whole
+        heavy = copies.cost(phase.body) >= copies.LARGE_BODY  # written once: nearly all vectors are whole
 
         def split(values: list[Value]) -> list[list[Accumulators]]:
             per = len(values) // len(vectors)
