@@ -48,7 +48,8 @@ class Result:
 
     def uses(self) -> int:
         """How often it was found or run."""
-        return self.found + sum([compiled.program.executable.runs for compiled in self.compiled.values()])
+        programs = list(self.compiled.values())  # at once: another thread may be adding one
+        return self.found + sum([compiled.program.executable.runs for compiled in programs])
 
     def drop(self) -> None:
         """Take it, and its dispatch entries, out of every cache."""
