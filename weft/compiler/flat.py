@@ -18,11 +18,11 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.compiler import algebra, assemble, gathers, keys, simplify
+from weft.compiler import algebra, assemble, gathers, keys, rolls, simplify
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from weft.loops import indexed
+from weft.loops import indexed, starts
 from weft.loops.schedule import LONG, NARROW, SHORT
 
 MAX_ELEMENTS = 1 << 48
@@ -147,6 +147,7 @@ class _Writer:
         self.counts: tuple[int, ...] = ()  # the integers that are not in the key
         self.divides = False  # whether rewrites may look at them all the same
         self.computed: set[int] = set()  # variables that gathers may be pulled through
+        self.slices: set[int] = set()
         self.most_rows = 0
         self.lengths: list[int] = []  # for each reduction that of its rows if they are short, or LONG_COLUMN, or 0
 
@@ -254,6 +255,10 @@ class _Writer:
             if eqn.primitive in algebra.DIVISIONS[:2] or (describe is _all and max(operands, default=0) < 0):
                 self.divides = True
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
+            if eqn.primitive is lax.slice_p:
+                self.slices.add(len(avals))
+            elif len(operands) == 2 and describe is _assembled and self.slices.issuperset(operands):  # a roll
+                params = (*params, eqn.outvars[0].aval.size >= rolls.LEAST_SIZE)
             rows.append((eqn, operands, len(avals), expanded or eqn.source))
             key += (eqn.primitive, params, *operands)
             for (
@@ -295,10 +300,18 @@ def _all(_: _Writer, eqn: JaxprEqn) -> Any:
     return tuple(eqn.params.items()) if eqn.params else ()
 
 
-def _places(_: _Writer, eqn: JaxprEqn) -> Any:
-    """Where a view reads."""
-    found = eqn.primitive.kind.index_map(eqn.invars[0].aval, eqn.outvars[0].aval, eqn.params)
-    return tuple([(dim.out_dim, dim.start, dim.step) for dim in found])
+def _places(writer: _Writer, eqn: JaxprEqn) -> Any:
+    """Where a view reads: how far from an end, or from a place that is a size."""
+    aval = eqn.invars[0].aval
+    places: list[Any] = []
+    found = eqn.primitive.kind.index_map(aval, eqn.outvars[0].aval, eqn.params)
+    for dim, extent in zip(found, aval.shape, strict=True):
+        start = starts.of_view(dim.start, dim.step, extent) if dim.start else 0
+        if type(start) is starts.Start:
+            writer.pattern += [writer.class_of(size) for size, _ in start.terms]
+            start = (start.rest, len(start.terms))
+        places.append((dim.out_dim, start, dim.step))
+    return tuple(places)
 
 
 def _dimension(_: _Writer, eqn: JaxprEqn) -> Any:
@@ -312,12 +325,6 @@ def _contracted(_: _Writer, eqn: JaxprEqn) -> Any:
     is_vector = min([atom.aval.ndim for atom in eqn.invars]) == len(summed) + len(batch)
     is_short = is_vector and length <= SHORT and eqn.outvars[0].aval.size >= LONG
     return (*eqn.params.items(), length if is_short else 0)
-
-
-def _scanned(_: _Writer, eqn: JaxprEqn) -> Any:
-    if eqn.primitive.kind.reverse(eqn.params):  # it starts at an end
-        raise Unfit
-    return tuple(eqn.params.items())
 
 
 def _called(writer: _Writer, eqn: JaxprEqn) -> Any:
@@ -372,7 +379,7 @@ _PARAMETERS = {
     kinds.Reshape: _reshaped,
     kinds.Assemble: _assembled,
     kinds.Contraction: _contracted,
-    kinds.Cumulative: _scanned,
+    kinds.Cumulative: _all,
     kinds.External: _called,
     kinds.Gather: _windowed,
     kinds.Scatter: _windowed,

@@ -21,7 +21,7 @@ from weft.compiler.groups import Absorber, Group
 from weft.core import kinds
 from weft.core.jaxpr import Literal
 from weft.errors import InternalError
-from weft.loops import kernel
+from weft.loops import kernel, starts
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
 from weft.loops.schedule import SHORT
@@ -655,12 +655,12 @@ def _kernel(group: Group) -> Kernel:
     nodes, outputs = group.nodes, tuple(group.outputs)
     if group.reverse:
         along = next(axis for axis in group.axes if axis.key == group.reduced[0])
-        n = along.extent
+        last = starts.last_of(along.extent, along.symbol)
 
         def turned(access: Access) -> Access:
             return tuple(
                 [
-                    use if use.axis != along.key else Use(use.axis, use.start + use.step * (n - 1), -use.step)
+                    use if use.axis != along.key else Use(use.axis, use.start + use.step * last, -use.step)
                     for use in access
                 ]
             )

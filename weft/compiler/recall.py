@@ -28,7 +28,7 @@ from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.errors import InternalError
-from weft.loops import indexed
+from weft.loops import indexed, starts
 from weft.loops import interpret as loops
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, Access, Kernel
@@ -41,6 +41,17 @@ _SIZELESS = (  # kinds of which kernels have no size from the parameters
     kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Identity, kinds.Reshape, kinds.Gather, kinds.Scatter,
 )  # fmt: skip
 _known: dict[Any, dict[tuple[int, ...], Description]] = {}  # by what is alike but for sizes, then by their pattern
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a walk begins, of the classes of sizes (``loops.starts``)."""
+
+    rest: int
+    terms: tuple[tuple[int, int], ...]
+
+    def at(self, sizes: Sequence[int]) -> int:
+        return self.rest + sum([often * sizes[number] for number, often in self.terms])
 
 
 @dataclass(slots=True)
@@ -77,7 +88,9 @@ class _Recipe:
     layout: Layout
     operands: list[_Operand]
     extents: dict[int, int]
-    scalars: list[tuple[np.dtype, Any, int | _Measure | None]]  # dtype, value, number of the literal that it is
+    scalars: list[
+        tuple[np.dtype, Any, int | _Measure | _Place | None]
+    ]  # dtype, value, number of the literal that it is
     copies: list[tuple[int, int]]
 
     def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Step, Lowered]:
@@ -88,6 +101,8 @@ class _Recipe:
             shape, access, region = avals[operand.variable].shape, operand.access, operand.region
             for dim in range(len(shape) - 1, -1, -1):
                 axis, start, step = access[dim]
+                if type(start) is _Place:
+                    start = start.at(sizes)
                 offset += (start if region is None else sizes[region[dim]]) * stride
                 if axis != CONSTANT:
                     strides[axis] = strides.get(axis, 0) + stride * step
@@ -96,7 +111,7 @@ class _Recipe:
         literals = flat.literals
         scalars = [
             (dtype, value if source is None else literals[-source - 1].val if isinstance(source, int)
-             else source.value(flat, sizes, dtype))
+             else source.at(sizes) if isinstance(source, _Place) else source.value(flat, sizes, dtype))
             for dtype, value, source in self.scalars
         ]  # fmt: skip
         low = self.layout.bind(walked, scalars, {key: sizes[number] for key, number in self.extents.items()})
@@ -215,7 +230,9 @@ def template(
 ) -> Template | None:
     """What was decided for ``flat``, whose ``jaxpr`` was compiled; None if more than sizes may change it."""
     eqns = kernels.jaxpr.eqns
-    if not pad_sums.leaves_alone(eqns) or rolls.rolls_of(eqns):  # they look at more of the sizes than their pattern
+    if not pad_sums.leaves_alone(eqns):  # it looks at more of the sizes than their pattern
+        return None
+    if any(rolled.aval.size >= rolls.LEAST_SIZE for rolled in rolls.rolls_of(eqns)):  # so are regions
         return None
     if len(kernels.jaxpr.constvars) != flat.constants:
         return None
@@ -308,6 +325,13 @@ class _Maker:
             raise _Fixed
         return found
 
+    def _place(self, start: int) -> int | _Place:
+        """A start at every size."""
+        if not isinstance(start, starts.Start):
+            return start
+        classes = [self._class(-size) if size < 0 else self._class(0, size) for size, _ in start.terms]
+        return _Place(start.rest, tuple(zip(classes, [often for _, often in start.terms], strict=True)))
+
     def _source(self, source: Any) -> int | _Measure | None:
         """What a scalar is made of; a literal that is not the program's was made of its integers."""
         if not isinstance(source, indexed.Measure):
@@ -347,7 +371,7 @@ class _Maker:
             if o.starts is not None:
                 raise _Fixed
             if pieces is not None:
-                begins = tuple([use.start for use in o.access])
+                begins = tuple([int(use.start) for use in o.access])
                 spans = tuple([extents.get(use.axis, 1) for use in o.access])
                 if o.role == "in":
                     self._check_piece(o.variable, o.access)
@@ -355,8 +379,12 @@ class _Maker:
                     region = tuple([self.flat.classes[start] for start in begins])
                 else:
                     raise _Fixed  # a piece of a piece
-            operands.append(_Operand(number, o.role, o.access, o.dtype, region))
-        scalars = [(*scalar, self._source(source)) for scalar, source in zip(draft.scalars, draft.sources, strict=True)]
+            access: Any = tuple([use._replace(start=self._place(use.start)) for use in o.access])
+            operands.append(_Operand(number, o.role, access, o.dtype, region))
+        scalars = [
+            (dtype, value, self._place(value) if isinstance(value, starts.Start) else self._source(source))
+            for (dtype, value), source in zip(draft.scalars, draft.sources, strict=True)
+        ]
         scatters = [output.places.equation for output in kernel.outputs if output.places]
         is_described = self.rewritten.isdisjoint((*kernel.equations, *scatters))
         classes = {axis.key: self._class(axis.symbol, axis.extent if is_described else None) for axis in kernel.axes}

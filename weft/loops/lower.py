@@ -255,7 +255,7 @@ class _Lowering:
             return found
         offset, strides = 0, {}
         for use, stride in zip(access, self.sizes.strides(base), strict=True):
-            offset += use.start * stride.elems
+            offset += int(use.start) * stride.elems
             if use.axis != CONSTANT:
                 strides[use.axis] = added(strides.get(use.axis, ZERO), scaled(stride, use.step))
         self.operand_index[key] = len(self.result.operands)
