@@ -21,17 +21,53 @@ constexpr int kAhead = 16;  // steps of k by which packed columns are prefetched
 constexpr int kRowVectors = 8;  // of a row that are fetched together
 constexpr int kRowsAhead = 24;  // of an operand that is packed: its rows lie in different pages
 
-// The sum over k for a tile of `height` x `vectors` vectors.
 enum class Mode { packed, strided, storing };
 
+// Keeps the compiler from deriving a value from others, or others from it: what it would keep in registers instead.
+template <class T>
+inline void hide(T& value) {
+  asm volatile("" : "+r"(value));
+}
+
+// Step k of rows of an operand: packed, or a stride apart. There one pointer serves four rows: with a pointer or an index
+// for every row, more than there are registers, tiles of 13 and 14 rows took 12 % longer.
+template <class T, int height, bool packed>
+struct RowWalk {
+  static constexpr int kRowsOfPointer = 4, kPointers = packed ? 1 : (height + kRowsOfPointer - 1) / kRowsOfPointer;
+  const char* rows[kPointers];
+  int64_t row, rows3, step;  // bytes
+
+  RowWalk(const T* a, int64_t a_row, int64_t a_k)
+      : row(a_row * int64_t(sizeof(T))), rows3(3 * row), step((packed ? height : a_k) * int64_t(sizeof(T))) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kPointers; ++i) {
+      rows[i] = reinterpret_cast<const char*>(a) + i * kRowsOfPointer * row;
+      if (!packed) hide(rows[i]);
+    }
+    if (!packed) hide(rows3);
+  }
+  inline T operator[](int r) const {
+    if constexpr (packed) return reinterpret_cast<const T*>(rows[0])[r];
+    const int i = r % kRowsOfPointer;
+    return *reinterpret_cast<const T*>(rows[r / kRowsOfPointer] + (i == 3 ? rows3 : i * row));
+  }
+  inline void advance() {
+#pragma GCC unroll 4
+    for (int i = 0; i < kPointers; ++i) {
+      rows[i] += step;
+      if (!packed) hide(rows[i]);
+    }
+  }
+};
+
+// The sum over k for a tile of `height` x `vectors` vectors.
 template <class E, int height, int vectors, Mode mode, bool masked>
 inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vectors]) {
   using T = typename E::T;
-  const T* a = reinterpret_cast<const T*>(tile.a);
+  RowWalk<T, height, mode != Mode::strided> a(reinterpret_cast<const T*>(tile.a), tile.a_row, tile.a_k);
   const T* b = reinterpret_cast<const T*>(tile.b);
-  constexpr bool a_packed = mode != Mode::strided;
   T* store = reinterpret_cast<T*>(tile.store);
-  const int64_t a_row = a_packed ? 1 : tile.a_row, a_k = a_packed ? height : tile.a_k, b_k = tile.b_k;
+  const int64_t b_k = tile.b_k;
   const int last = tile.columns - (vectors - 1) * E::W;
   for (int64_t k = tile.k; k > 0; --k) {
     typename E::V columns[vectors];
@@ -46,11 +82,11 @@ inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vec
     }
 #pragma GCC unroll 16
     for (int r = 0; r < height; ++r) {
-      const typename E::Factor x = E::splat(a[r * a_row]);
+      const typename E::Factor x = E::splat(a[r]);
 #pragma GCC unroll 4
       for (int v = 0; v < vectors; ++v) sums[r][v] = E::fma(x, columns[v], sums[r][v]);
     }
-    a += a_k;
+    a.advance();
     b += b_k;
     if (mode == Mode::storing) {
       store += vectors * E::W;
@@ -72,6 +108,7 @@ void multiply_tile(const GemmTile& tile) {
   typename E::Sum sums[height][vectors] = {};
   if (last == E::W || tile.b_padded) accumulate<E, height, vectors, mode, false>(tile, sums);
   else accumulate<E, height, vectors, mode, true>(tile, sums);
+  hide(c);  // else the addresses of its rows are kept since they were prefetched
 #pragma GCC unroll 16
   for (int r = 0; r < height; ++r) {
     T* row = c + r * c_row;
