@@ -120,14 +120,21 @@ class _Machine:
         data, at = self._at(target)
         data[at : at + nbytes] = byte
 
-    def _gemm(self, source: str, result: str, m: int, n: int, k: int, a: Any, a_row: int, a_k: int, b: Any, b_k: int,
-              b_column: int, c: Any, c_row: int, batch: Sequence[tuple[int, ...]]) -> None:  # fmt: skip
-        char = dtypes.bfloat16 if source == "E" else source
+    def _gemm(
+        self, source: str, result: str, m: int, n: int, k: int, a: Any, a_row: int, a_k: int, b: Any, b_k: int,
+        b_column: int, c: Any, c_row: int, batch: Sequence[tuple[int, ...]], outer: tuple[int, ...],
+    ) -> None:  # fmt: skip
+        char = np.dtype(dtypes.bfloat16 if source == "E" else source)
+        blocks, a_block, b_block = outer or (1, 0, 0)
         for index in np.ndindex(*[entry[0] for entry in batch]):
             moves = [sum(i * entry[side] for i, entry in zip(index, batch, strict=True)) for side in (1, 2, 3)]
-            left = self._matrix(char, a, moves[0], (m, k), (a_row, a_k)).astype(result)
-            right = self._matrix(char, b, moves[1], (k, n), (b_k, b_column)).astype(result)
-            self._matrix(result, c, moves[2], (m, n), (c_row, 1))[...] = left @ right
+            lefts, rights = [], []
+            for block in range(blocks):
+                at, to = moves[0] + block * a_block * char.itemsize, moves[1] + block * b_block * char.itemsize
+                lefts.append(self._matrix(char, a, at, (m, k), (a_row, a_k)))
+                rights.append(self._matrix(char, b, to, (k, n), (b_k, b_column)))
+            product = np.concatenate(lefts, 1).astype(result) @ np.concatenate(rights, 0).astype(result)
+            self._matrix(result, c, moves[2], (m, n), (c_row, 1))[...] = product
 
     def _matrix(self, char: Any, place: Any, move: int, shape: tuple[int, int], strides: tuple[int, int]) -> np.ndarray:
         data, at = self._at(place)

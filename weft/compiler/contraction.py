@@ -1,10 +1,9 @@
-"""dot_general on its way to a matrix product: what is rewritten before, and the layout of what remains.
+"""dot_general on its way to a matrix product: what is rewritten before, and the loops of what remains.
 
 Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards; a
-product without free dimensions, or of many short rows by vectors, becomes a product and a reduction. Leading free
-dimensions that cannot be walked with the others are walked as batches are; an operand that is no matrix even then is
-transposed first. Transposes of operands become dimension numbers, that of a result (the gradient of a weight) exchanges
-the operands.
+product without free dimensions, or of many short rows by vectors, becomes a product and a reduction. Operands of which
+no matrices can be made (``product_loops``) are transposed first. Transposes of operands become dimension numbers, that
+of a result (the gradient of a weight) exchanges the operands.
 """
 
 from __future__ import annotations
@@ -12,38 +11,23 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes, operations
+from weft.compiler import product_loops
+from weft.compiler.product_loops import Loops, dense
+from weft.compiler.walks import Chain, walk
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn
-from weft.loops.index_math import dense_elems
 from weft.loops.schedule import LONG, SHORT
 from weft.operations.contract import contraction_dtype
 
 FEW = 4  # terms that one matrix by a vector leaves to a reduction: with 8, 4096 rows take 13 us so and 4 as a product
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
+IN_PAIRS = (dtypes.bfloat16,)  # terms are added in pairs of neighbours (AVX512_BF16): a sum is one dimension
 SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}
-
-
-@dataclass(frozen=True, slots=True)
-class Matrix:
-    """How a dense operand is a stack of matrices: elements and strides, rows before columns."""
-
-    rows: int
-    columns: int
-    transposed: bool
-    leading: int  # the stride of the dimension that is not contiguous
-    batch: tuple[int, ...]  # strides of the batch dimensions, in elements
-    outer: tuple[tuple[int, int], ...] = ()  # (extent, stride) of free dimensions of which each element is a product
-
-    @property
-    def strides(self) -> tuple[int, int]:
-        """Of rows and of columns, in elements."""
-        return (1, self.leading) if self.transposed else (self.leading, 1)
 
 
 def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
@@ -131,28 +115,16 @@ def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:
     return [axes[axis] for axis in order]
 
 
-def result_strides(equation: Any, order: Sequence[int] | None) -> tuple[int, tuple[int, ...]] | None:
-    """How far apart, in elements, rows and whole products lie in a result; None if a row is not contiguous.
-
-    Products differ by batch dimensions, then the outer dimensions of the left and of the right operand (``Matrix``).
-    ``order`` has the axis (batch, left, right) of the product at each axis of the result, None if these are the same.
-    """
-    found = layouts(equation)
-    if found is None:
-        return None
-    shape = equation.outvars[0].aval.shape
-    order = range(len(shape)) if order is None else order
-    dense = dense_elems(shape)
-    extents, strides = ([values[order.index(axis)] for axis in range(len(shape))] for values in (shape, dense))
-    (left_sum, _), (left_batch, _) = equation.params["dimension_numbers"]
-    n_batch = len(left_batch)
-    middle = n_batch + len(_free(equation.invars[0].aval.ndim, left_sum, left_batch))
-    left, right = n_batch + len(found[0].outer), middle + len(found[1].outer)
-    row, column = _joined(extents, strides, range(left, middle)), _joined(extents, strides, range(right, len(shape)))
-    if row is None or column is None or (column[0] != 1 and column[1] != 1):
-        return None
-    apart = (*strides[:left], *strides[middle:right])
-    return max(row[1] if row[0] != 1 else 0, column[0]), apart
+def loops_of(equation: Any, views: Sequence[Chain | None] = (None, None), order: Any = None) -> Loops | None:
+    """The loops of a product: ``views`` of operands that are read in other arrays, ``order`` of a transposed result."""
+    dims = []
+    for atom, view in zip(equation.invars, views, strict=True):
+        found = None if view is None else walk(view)
+        if view is not None and found is None:
+            return None
+        dims.append(dense(atom.aval.shape) if found is None else found.dims)
+    sums = 2 if equation.invars[0].aval.dtype not in IN_PAIRS else 1
+    return product_loops.loops(equation.params["dimension_numbers"], dims[0], dims[1], order, sums)
 
 
 def permutation(equation: Any) -> list[int] | None:
@@ -184,20 +156,19 @@ def rewrite(equation: Any) -> Callable[..., Any] | None:
             return _product(x, y, numbers, out.dtype)
 
         return converted
-    found = layouts(equation)
-    if found is None:
+    if lhs.size and rhs.size and loops_of(equation) is None:
         return _transposed_first(equation)
     (left_sum, right_sum), (left_batch, right_batch) = numbers
     free = lhs.ndim + rhs.ndim - len((*left_sum, *right_sum, *left_batch, *right_batch))
     is_real = out.dtype.kind in "fiu"
     if is_real and (
-        not free or (out.size >= LONG and _is_short_sums(lhs, rhs, numbers))
+        not free or (out.size >= LONG and is_short_sums(lhs, rhs, numbers))
     ):  # not extents of 1: another shape is no other
         return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)  # program
     return None
 
 
-def _is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
+def is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
     """Matrices by vectors whose rows are shorter than what a matrix product works in; one matrix is worth it sooner."""
     sums, batches = numbers
     vectors = [not _free(aval.ndim, sums[side], batches[side]) for side, aval in enumerate((lhs, rhs))]
@@ -274,63 +245,3 @@ def _transposed_first(equation: Any) -> Callable[..., Any]:
         )  # fmt: skip
 
     return canonical
-
-
-def layouts(equation: Any) -> tuple[Matrix, Matrix] | None:
-    """Both operands as matrices (m, k) and (k, n), or None if one cannot be walked so."""
-    (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
-    left_sum, right_sum = _in_order((left_sum, right_sum))
-    lhs, rhs = (atom.aval.shape for atom in equation.invars)
-    left_free, right_free = _free(len(lhs), left_sum, left_batch), _free(len(rhs), right_sum, right_batch)
-    left = _first([_matrix(lhs, left_batch, left_free[n:], left_sum, left_free[:n]) for n in _peeled(left_free)])
-    right = _first([_matrix(rhs, right_batch, right_sum, right_free[n:], right_free[:n]) for n in _peeled(right_free)])
-    return None if left is None or right is None else (left, right)
-
-
-def _peeled(free: Sequence[int]) -> Sequence[int]:
-    """How many of the leading free dimensions may be walked product by product."""
-    return range(max(len(free), 1))
-
-
-def _first(found: Sequence[Matrix | None]) -> Matrix | None:
-    return next((matrix for matrix in found if matrix is not None), None)
-
-
-def _matrix(
-    shape: Sequence[int], batch: Sequence[int], rows: Sequence[int], columns: Sequence[int], outer: Sequence[int]
-) -> Matrix | None:
-    """The matrices that an array consists of; None if rows or columns cannot be walked as one dimension."""
-    strides = dense_elems(shape)
-    found = _dense_matrix(shape, batch, rows, columns)
-    steps = tuple([(shape[dim], strides[dim]) for dim in outer])
-    return found if found is None or not steps else replace(found, outer=steps)
-
-
-def _dense_matrix(
-    shape: Sequence[int], batch: Sequence[int], rows: Sequence[int], columns: Sequence[int]
-) -> Matrix | None:
-    strides = dense_elems(shape)
-    row, column = _joined(shape, strides, rows), _joined(shape, strides, columns)
-    if row is None or column is None:
-        return None
-    (n_rows, row_stride), (n_columns, column_stride) = row, column
-    steps = tuple(strides[dim] for dim in batch)
-    if column_stride == 1 or n_columns == 1:
-        return Matrix(n_rows, n_columns, False, max(row_stride if n_rows > 1 else 0, n_columns, 1), steps)
-    if row_stride == 1 or n_rows == 1:
-        return Matrix(n_rows, n_columns, True, max(column_stride, n_rows, 1), steps)
-    return None
-
-
-def _joined(shape: Sequence[int], strides: Sequence[int], dims: Sequence[int]) -> tuple[int, int] | None:
-    """(extent, stride) of several dimensions walked as one, or None."""
-    extent, stride = 1, 0
-    for dim in reversed(dims):
-        if shape[dim] == 1:
-            continue
-        if extent != 1 and strides[dim] != stride * extent:
-            return None
-        if extent == 1:
-            stride = strides[dim]
-        extent *= shape[dim]
-    return extent, stride if extent != 1 else 1

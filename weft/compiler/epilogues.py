@@ -39,7 +39,7 @@ def epilogues(
         low = lowered[numbers[0]] if len(numbers) == 1 else None
         if low is None or numbers[0] in taken or steps[numbers[0]].copies:
             continue
-        way = form(low, variable, steps[products[variable]].equation, base)
+        way = form(low, variable, steps[products[variable]], base)
         if way is not None:
             found[products[variable]] = (numbers[0], way)
             taken.add(numbers[0])
@@ -49,25 +49,25 @@ def epilogues(
 def _has_kernels(step: Any) -> bool:
     """Whether a step is a product of our own kernels that has elements."""
     equation = step.equation
-    if step.kernel is not None or step.order is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
+    if step.kernel is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
         return False
     if any(hasattr(v, "val") or not v.aval.size for v in equation.invars):
         return False
     return contraction.kernels_of(equation) is not None
 
 
-def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any]) -> str | None:
+def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> str | None:
     """How a kernel walks the result of a product (the forms above), or None if it cannot ride on it."""
     bindings = [b for b in low.operands if b.role == "in" and base(b.variable) is variable]
     if len(bindings) != 1 or low.outer or low.nest.split or bindings[0].starts is not None or bindings[0].offset:
         return None
     if any(isinstance(s, ir.Update) for s in low.nest.statements()):  # the array may be written after the product
         return None
-    found = contraction.layouts(equation)
-    assert found is not None, "a product without a layout"
-    if found[1].outer:
+    loops = contraction.loops_of(step.equation, step.views, step.order)
+    assert loops is not None, "a product that cannot be walked"
+    if not loops.is_dense:
         return None
-    columns = found[1].columns
+    columns = loops.columns.extent
     rows = variable.aval.size // columns
     dims, strides, extents = low.nest.dims, bindings[0].strides, low.extents
     if not dims or len(strides) != len(dims) or any(dim.role != "parallel" for dim in dims[:1]):
@@ -78,7 +78,7 @@ def form(low: Lowered, variable: Any, equation: Any, base: Callable[[Any], Any])
     if low.nest.vector == 0:
         return None
     if extents[0] != rows or strides[0] != columns:
-        one = found[0].rows * columns
+        one = loops.rows.extent * columns
         reach = sum((extent - 1) * abs(stride) for extent, stride in zip(extents[1:], strides[1:], strict=True))
         return "products" if extents[0] * one == variable.aval.size and strides[0] == one and reach < one else None
     whole = len(dims) == 2 and parallel and low.nest.vector == 1 and strides[1] == 1 and extents[1] == columns

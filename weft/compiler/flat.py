@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.compiler import algebra, assemble, gathers, keys, rolls, simplify
+from weft.compiler import algebra, assemble, contraction, gathers, keys, rolls, simplify, walks
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -319,12 +319,11 @@ def _dimension(_: _Writer, eqn: JaxprEqn) -> Any:
 
 
 def _contracted(_: _Writer, eqn: JaxprEqn) -> Any:
-    """With the length of sums by vectors that may be so short, and so many, that they are no matrix product."""
-    (summed, _), (batch, _) = eqn.params["dimension_numbers"]
-    length = math.prod([eqn.invars[0].aval.shape[dim] for dim in summed])
-    is_vector = min([atom.aval.ndim for atom in eqn.invars]) == len(summed) + len(batch)
-    is_short = is_vector and length <= SHORT and eqn.outvars[0].aval.size >= LONG
-    return (*eqn.params.items(), length if is_short else 0)
+    """With the length of sums by vectors that are so short, and so many, that they are no matrix product."""
+    left, right = [atom.aval for atom in eqn.invars]
+    numbers = eqn.params["dimension_numbers"]
+    is_short = eqn.outvars[0].aval.size >= LONG and contraction.is_short_sums(left, right, numbers)
+    return (*eqn.params.items(), math.prod([left.shape[dim] for dim in numbers[0][0]]) if is_short else 0)
 
 
 def _called(writer: _Writer, eqn: JaxprEqn) -> Any:
@@ -349,10 +348,11 @@ def _windowed(writer: _Writer, eqn: JaxprEqn) -> Any:
 
 
 def _reshaped(_: _Writer, eqn: JaxprEqn) -> Any:
+    """Which dimensions it splits and joins: a product may read what it makes in the array before it."""
     kind = eqn.primitive.kind
     if kind.rewrite is not None and kind.rewrite(**eqn.params) is not None:
         raise Unfit
-    return ()
+    return tuple(walks.groups(eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape))
 
 
 def pieces(eqn: JaxprEqn) -> list[kinds.Piece]:

@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.compiler import assemble, groups, turned_products, unit_reductions, windows
+from weft.compiler import assemble, groups, unit_reductions, viewed_operands, windows
 from weft.compiler.dimensions import Dimensions, dimensions, matched
 from weft.compiler.groups import Absorber, Group
+from weft.compiler.walks import Chain
 from weft.core import kinds
 from weft.core.jaxpr import Literal
 from weft.errors import InternalError
@@ -40,13 +41,15 @@ FUSABLE = (
 class Step:
     """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel.
 
-    ``order``: the axis of the equation's result at each axis of what is written (``turned_products``).
+    ``order``: the axis of the equation's result at each axis of what is written (``viewed_operands``).
+    ``views``: of a product's operands that are views, where they are read (``viewed_operands``).
     """
 
     kernel: Kernel | None
     equation: Any
     copies: tuple[tuple[Any, Any], ...] = ()
     order: tuple[int, ...] | None = None
+    views: tuple[Chain | None, Chain | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ class Kernels:
         for step in self.steps:
             lines += [f"copy {a.aval.str_short()}" for a, _ in step.copies]
             lines.append(kernel.describe(step.kernel) if step.kernel else f"call {step.equation}")
+            lines += [f"  operand {i} is read where it lies" for i, view in enumerate(step.views) if view is not None]
         return "\n".join(lines)
 
 
@@ -105,7 +109,7 @@ class _Fusion:
             self._merge_siblings()
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
         if not self.alone:
-            steps = turned_products.turn_products(steps, self.aliases, self.jaxpr.outvars)
+            steps = viewed_operands.read_in_place(steps, self.aliases, self.jaxpr.outvars)
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
     def _place(self, equation: Any) -> None:

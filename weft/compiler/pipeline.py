@@ -154,8 +154,8 @@ class Program:
             nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
             flops += run.lowered.points * operations_per_point(run.lowered)
         for product in self.plan.products():
-            m, n, k, batch = *product[3:6], product[-1]
-            flops += 2.0 * m * n * k * math.prod([entry[0] for entry in batch])
+            m, n, k, batch, outer = *product[3:6], *product[-2:]
+            flops += 2.0 * m * n * k * math.prod([entry[0] for entry in (*batch, outer) if entry])
         return {"flops": flops, "bytes accessed": moved, "optimal_seconds": nanoseconds * 1e-9}
 
     def memory_analysis(self) -> dict[str, int]:
@@ -276,8 +276,8 @@ def _kernels(
     if like.template is not None:
         program.equations = like.template.equations
         recalled = stages.run("recall", like.bind, described)
-        _totals["programs_recalled"] += 1
-        if not stages.checked:
+        _totals["programs_recalled"] += recalled is not None
+        if recalled is not None and not stages.checked:
             return recalled
     own = stages.run("simplify", flat.flatten, closed, described)
     forms, drafts = _make_forms(own, stages)

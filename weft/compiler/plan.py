@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import contraction, orders
+from weft.compiler import contraction, orders, walks
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
@@ -406,7 +406,7 @@ class Planner:
         run = Run(low, places, outer)
         if number in self.products:
             product, form = self.products[number]
-            self.instructions.append(Ridden(self._product(self.kernels.steps[product].equation, None), form, run))
+            self.instructions.append(Ridden(self._product(self.kernels.steps[product]), form, run))
         else:
             self.instructions.append(run)
 
@@ -466,7 +466,7 @@ class Planner:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.Contraction):
             if equation.outvars[0].aval.size:
-                self.instructions.append(self._product(equation, step.order))
+                self.instructions.append(self._product(step))
             return
         if isinstance(kind, kinds.Routine):
             places = tuple([(self.place(v), v.aval.nbytes) for v in (*equation.invars, *equation.outvars)])
@@ -507,42 +507,41 @@ class Planner:
             ),
         )
 
-    def _product(self, equation: Any, order: Sequence[int] | None) -> tuple[Any, ...]:
+    def _product(self, step: Step) -> tuple[Any, ...]:
         """A matrix product; with nothing to sum, zeros."""
-        found = contraction.layouts(equation)
-        assert found is not None, "simplify left a contraction that is no matrix product"
-        left, right = found
+        equation = step.equation
         lhs, rhs, out = *equation.invars, equation.outvars[0]
-        m, k, n = left.rows, left.columns, right.columns
-        if not k or 0 in lhs.aval.shape or 0 in rhs.aval.shape:
+        if 0 in lhs.aval.shape or 0 in rhs.aval.shape:
             return ("fill", self.place(out), out.aval.nbytes, 0)
-        strides = contraction.result_strides(equation, order)
-        assert strides is not None, "a product cannot write its result"
-        row, steps = strides
-        walked = [
-            *zip(
-                [lhs.aval.shape[d] for d in equation.params["dimension_numbers"][1][0]],
-                left.batch,
-                right.batch,
-                strict=True,
-            ),
-            *[(extent, stride, 0) for extent, stride in left.outer],
-            *[(extent, 0, stride) for extent, stride in right.outer],
-        ]
+        loops = contraction.loops_of(equation, step.views, step.order)
+        assert loops is not None, "simplify left a contraction that is no matrix product"
+        rows, columns, summed, walked, outer = loops
+        m, n, k = rows.extent, columns.extent, summed.extent
         sizes = [v.aval.dtype.itemsize for v in (lhs, rhs, out)]
         batch = tuple(
-            [
-                (extent, a * sizes[0], b * sizes[1], c * sizes[2])
-                for (extent, a, b), c in zip(walked, steps, strict=True)
-                if extent != 1
-            ]
+            [(extent, *[s * size for s, size in zip(steps, sizes, strict=True)]) for extent, *steps in walked]
         )
         chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
         assert chars is not None, "simplify left a contraction of dtypes without kernels"
         return (
-            "gemm", *chars, m, n, k, self.place(lhs), *left.strides, self.place(rhs), *right.strides,
-            self.place(out), row, batch,
+            "gemm", *chars, m, n, k,
+            self._viewed(lhs, step.views[0]), *_matrix_strides(m, rows.left, k, summed.left),
+            self._viewed(rhs, step.views[1]), *_matrix_strides(k, summed.right, n, columns.right),
+            self.place(out), max(rows.result if m != 1 else 0, n), batch,
+            (outer.extent, outer.left, outer.right) if outer.extent != 1 else (),
         )  # fmt: skip
+
+    def _viewed(self, variable: Any, view: walks.Chain | None) -> Place:
+        """Where an operand begins: a view does in the array it is read from."""
+        found = None if view is None else walks.walk(view)
+        return self.place(variable, found.offset * variable.aval.dtype.itemsize if found else 0)
+
+
+def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:
+    """The strides of a matrix, one of which is 1: those of extents of 1 are free."""
+    if column == 1 or columns == 1:
+        return (row if rows != 1 else columns), 1
+    return 1, column
 
 
 def around(

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft.compiler import contraction, pad_sums, rolls, verify
 from weft.compiler import flat as flats
-from weft.compiler import pad_sums, rolls, verify
 from weft.compiler.flat import Flat
 from weft.compiler.fuse import Kernels, Step
 from weft.compiler.interpret import interpret
+from weft.compiler.walks import Chain, Stage, walk
 from weft.core import kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -128,11 +129,29 @@ class _Call:
     operands: list[int]
     results: list[int]
     order: tuple[int, ...] | None
+    views: list[tuple[int, list[tuple[int, Any]]] | None]  # of each operand: the array, and each view with its index
 
-    def bind(self, flat: Flat, _: Sequence[int]) -> tuple[Step, None]:
+    def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Step, None]:
+        """Raises _Fixed where a product cannot be walked at these sizes (an extent of 1 has no stride)."""
         operands, results = ([flat.variable(n) for n in numbers] for numbers in (self.operands, self.results))
         like = self.equation if self.row is None else flat.rows[self.row][0]
-        return Step(None, like.replace(invars=operands, outvars=results), (), self.order), None
+        equation = like.replace(invars=operands, outvars=results)
+        if not isinstance(equation.primitive.kind, kinds.Contraction):
+            return Step(None, equation), None
+        left, right = [None if view is None else _chain(flat, sizes, *view) for view in self.views]
+        if all(v.aval.size for v in operands) and contraction.loops_of(equation, (left, right), self.order) is None:
+            raise _Fixed
+        return Step(None, equation, (), self.order, (left, right)), None
+
+
+def _chain(flat: Flat, sizes: Sequence[int], source: int, stages: Sequence[tuple[int, Any]]) -> Chain:
+    """The views of an operand at these sizes."""
+    found = []
+    for number, index in stages:
+        if index is not None:
+            index = tuple([(dim, start.at(sizes) if type(start) is _Place else start) for dim, start in index])
+        found.append(Stage(flat.variable(number), index))
+    return Chain(flat.variable(source), tuple(found))
 
 
 @dataclass(slots=True)
@@ -149,7 +168,20 @@ class Template:
     equations: int
 
     def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Kernels, list[Lowered | None]]:
-        """The kernels and their calls for a program like the one it was made of, at the sizes of its classes."""
+        """The kernels and their calls for a program like the one it was made of, at the sizes of its classes.
+
+        Raises _Fixed where these ask for others; ``flat`` is then as it was.
+        """
+        described = len(flat.avals)
+        try:
+            return self._bind(flat, sizes)
+        except _Fixed:
+            del flat.avals[described:]
+            for number in [number for number in flat.variables if number >= described]:
+                del flat.variables[number]
+            raise
+
+    def _bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Kernels, list[Lowered | None]]:
         flat.avals += [aval.update(shape=tuple([sizes[n] for n in classes])) for aval, classes in self.made]
         variable = flat.variable
         inputs = [variable(number) for number in range(flat.constants + flat.invars)]
@@ -173,11 +205,17 @@ class Description:
         self.classes: tuple[int, ...] | None = None
         self.uses = 0
 
-    def bind(self, flat: Flat) -> tuple[Kernels, list[Lowered | None]]:
-        """The kernels of a program that is so, and their calls."""
-        assert self.template is not None
-        sizes = flat.sizes
-        return self.template.bind(flat, sizes if self.classes is None else [sizes[n] for n in self.classes])
+    def bind(self, flat: Flat) -> tuple[Kernels, list[Lowered | None]] | None:
+        """The kernels of a program that is so, and their calls; None, and no template any more, if it needs others."""
+        template, classes = self.template, self.classes
+        if template is None:  # another thread has dropped it
+            return None
+        sizes = flat.sizes if classes is None else [flat.sizes[n] for n in classes]
+        try:
+            return template.bind(flat, sizes)
+        except _Fixed:
+            self.template = self.classes = None
+            return None
 
 
 def description(flat: Flat, token: int) -> Description | None:
@@ -347,7 +385,16 @@ class _Maker:
         if step.copies or not isinstance(eqn.primitive.kind, kinds.Contraction | kinds.External):
             raise _Fixed
         operands, results = ([self._number(v) for v in variables] for variables in (eqn.invars, eqn.outvars))
-        return _Call(eqn, self._row(eqn), operands, results, step.order)
+        views = [None if view is None else self._view(view) for view in step.views]
+        return _Call(eqn, self._row(eqn), operands, results, step.order, views)
+
+    def _view(self, view: Chain) -> tuple[int, list[tuple[int, Any]]]:
+        stages: list[tuple[int, Any]] = []
+        for variable, index in view.stages:
+            if index is not None:
+                index = tuple([(dim, self._place(start)) for dim, start in index])
+            stages.append((self._number(variable), index))
+        return self._number(view.source), stages
 
     def _check_piece(self, variable: Any, access: Access) -> None:
         """Raise _Fixed if another piece, or several, of an assembled array may be read so at other sizes."""
@@ -423,12 +470,12 @@ def gives_the_bits(recalled: tuple[Kernels, Sequence[Any]], closed: ClosedJaxpr,
         if low is not None:
             loops.interpret(low, [buffer(binding.variable) for binding in low.operands])
             continue
-        eqn = step.equation
+        eqn, views = step.equation, step.views if any(step.views) else ()
         if step.order is not None:  # the equation's own result, of which this one is a transpose
             shape = [extent for _, extent in sorted(zip(step.order, eqn.outvars[0].aval.shape, strict=True))]
             eqn = eqn.replace(outvars=[Var(eqn.outvars[0].aval.update(shape=tuple(shape)))])
         one = ClosedJaxpr(Jaxpr((), eqn.invars, eqn.outvars, (eqn,)), ())
-        found = interpret(one, [buffer(v).reshape(v.aval.shape) for v in eqn.invars])
+        found = interpret(one, [_read(buffer(v), v, view) for v, view in itertools.zip_longest(eqn.invars, views)])
         for variable, result in zip(step.equation.outvars, found, strict=True):
             buffer(variable)[:] = np.ravel(result if step.order is None else result.transpose(step.order))
     expected = interpret(closed, args[len(closed.consts) :])
@@ -437,12 +484,22 @@ def gives_the_bits(recalled: tuple[Kernels, Sequence[Any]], closed: ClosedJaxpr,
             raise InternalError(f"result {index} of a recalled program differs", stage="recall", node=name)
 
 
+def _read(buffer: np.ndarray, variable: Any, view: Chain | None) -> np.ndarray:
+    """An operand, out of the array that it is a view of."""
+    found = None if view is None else walk(view)
+    if found is None:
+        return buffer.reshape(variable.aval.shape)
+    parts, item = [part for dim in found.dims for part in dim], buffer.itemsize
+    shape, strides = [extent for extent, _ in parts], [stride * item for _, stride in parts]
+    return np.lib.stride_tricks.as_strided(buffer[found.offset :], shape, strides).reshape(variable.aval.shape)
+
+
 def _facts(step: Step, low: Lowered | None) -> Any:
     copies = [(source.aval, target.aval) for source, target in step.copies]
     if low is None:
         eqn = step.equation
         avals = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
-        return eqn.primitive, eqn.params, avals, step.order
+        return eqn.primitive, eqn.params, avals, step.order, [view and walk(view) for view in step.views]
     operands = [(b.variable.aval, b.role, b.offset, b.strides, b.outer, b.dtype) for b in low.operands]
     return low.nest, low.extents, low.outer, low.params, operands, copies
 

@@ -10,6 +10,7 @@ two accesses is computed twice. Loads happen where an access meets a variable th
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -95,6 +96,18 @@ class Kernel:
     dynamic: dict[Any, Any]  # variable read through a dynamic_slice -> its equation
     outputs: tuple[Output, ...]
     reasons: tuple[str, ...] = ()
+
+
+def reachable(nodes: Mapping[Node, Sequence[Node]], wanted: Iterable[Node]) -> set[Node]:
+    """The wanted values and all that they are computed from."""
+    stack = list(wanted)
+    found = set(stack)
+    while stack:
+        for operand in nodes.get(stack.pop(), ()):
+            if operand not in found:
+                found.add(operand)
+                stack.append(operand)
+    return found
 
 
 def compose(index_map: tuple[kinds.DimMap, ...], access: Access) -> Access:

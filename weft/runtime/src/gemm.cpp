@@ -87,6 +87,8 @@ class GemmStep final : public Step {
   const GemmKernels* kernels = nullptr;
   int64_t m = 0, n = 0, k = 0;
   int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // strides in elements; c's columns are contiguous
+  // Where k is two dimensions that do not lie as one: the extent of the inner one (else k), strides of the outer one.
+  int64_t k_inner = 0, a_outer = 0, b_outer = 0;
   Place a{}, b{}, c{};
   GemmBatch batch;
   double cost = 0;
@@ -94,13 +96,14 @@ class GemmStep final : public Step {
   void plan() {
     double read = double(kernels->source_bytes) * (double(m) * double(k) + double(k) * double(n));
     double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
-    vector = (m == 1 || n == 1) && kernels->vector != nullptr;
+    const bool whole = k_inner == std::max<int64_t>(k, 1);
+    vector = (m == 1 || n == 1) && kernels->vector != nullptr && whole;
     int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
     double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
     double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;
     cost = double(batch.count) * (20 + (vector ? 0 : kTileNs * double(tiles)) + std::max(flops, bytes * (bytes < kLargeVectorBytes ? 0.012 : 0.05)));
     span = kGemmBlock * kernels->depth;
-    in_place = kernels->strided != nullptr && b_column == 1 && n * k * kernels->source_bytes <= kInPlaceBytes &&
+    in_place = kernels->strided != nullptr && whole && b_column == 1 && n * k * kernels->source_bytes <= kInPlaceBytes &&
                (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
     // rows that lie a multiple of a cache's way apart evict each other
     if (a_k == 1 && m > 4 && k > 64 && a_row * kernels->source_bytes % 2048 == 0) in_place = false;
@@ -237,7 +240,7 @@ class GemmStep final : public Step {
           tile.ahead = storing && column == first;
           tile.store = block.store + column / width * packed_sliver;
           tile.b = stored ? tile.store : block.b + column / width * block.b_sliver;
-          tile.b_k = block.b_k != 0 && !stored ? block.b_k : vectors * kernels->lanes;
+          tile.b_k = block.b_padded || stored ? vectors * kernels->lanes : block.b_k;
           tile.b_padded = block.b_padded || stored;
           tile.c = c + column * kernels->result_bytes;
           functions[(height - 1) * kernels->vectors + vectors - 1](tile);
@@ -314,31 +317,42 @@ class GemmStep final : public Step {
   }
 
   // Columns of b as slivers of a tile's columns, the last one padded to whole vectors.
-  void pack_columns(const char* from, int64_t columns, int64_t depth, char* to) const {
+  void pack_columns(const Product& product, int64_t first, int64_t columns, int64_t k0, int64_t depth, char* to) const {
     const int64_t steps = pieces_of(depth, kernels->depth);
     for (int64_t column = 0; column < columns; column += tile_columns()) {
       const int64_t width = std::min(tile_columns(), columns - column), padded = up(width, kernels->lanes);
-      kernels->pack(from + column * b_column * kernels->source_bytes, b_k, b_column, depth, width, padded,
-                    to + column * steps * kernels->packed_bytes);
+      char* sliver = to + column * steps * kernels->packed_bytes;
+      for (int64_t run, at = 0; at < depth; at += run) {
+        run = run_of(k0 + at, depth - at);
+        kernels->pack(column_of_b(product, first + column, k0 + at), b_k, b_column, run, width, padded,
+                      sliver + at / kernels->depth * padded * kernels->packed_bytes);
+      }
     }
   }
 
   // Rows of a as slivers of balanced heights.
-  void pack_rows(const char* from, int64_t rows, int64_t depth, char* to) const {
+  void pack_rows(const Product& product, int64_t first, int64_t rows, int64_t k0, int64_t depth, char* to) const {
     const int64_t steps = pieces_of(depth, kernels->depth), slivers = pieces_of(rows, kernels->height);
     for (int64_t sliver = 0, row = 0; sliver < slivers; ++sliver) {
-      const int64_t next = rows * (sliver + 1) / slivers;
-      kernels->pack(from + row * a_row * kernels->source_bytes, a_k, a_row, depth, next - row, next - row,
-                    to + row * steps * kernels->packed_bytes);
+      const int64_t next = rows * (sliver + 1) / slivers, height = next - row;
+      char* packed = to + row * steps * kernels->packed_bytes;
+      for (int64_t run, at = 0; at < depth; at += run) {
+        run = run_of(k0 + at, depth - at);
+        kernels->pack(row_of_a(product, first + row, k0 + at), a_k, a_row, run, height, height,
+                      packed + at / kernels->depth * height * kernels->packed_bytes);
+      }
       row = next;
     }
   }
 
+  // How many of the next `most` terms from `k0` lie in one stride.
+  int64_t run_of(int64_t k0, int64_t most) const { return std::min(most, k_inner - k0 % k_inner); }
+
   const char* row_of_a(const Product& product, int64_t row, int64_t k0) const {
-    return product.a + (row * a_row + k0 * a_k) * kernels->source_bytes;
+    return product.a + (row * a_row + k0 / k_inner * a_outer + k0 % k_inner * a_k) * kernels->source_bytes;
   }
   const char* column_of_b(const Product& product, int64_t column, int64_t k0) const {
-    return product.b + (k0 * b_k + column * b_column) * kernels->source_bytes;
+    return product.b + (k0 / k_inner * b_outer + k0 % k_inner * b_k + column * b_column) * kernels->source_bytes;
   }
 
   // Large products. Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are columns.
@@ -396,8 +410,8 @@ class GemmStep final : public Step {
       const int64_t k0 = range.k0 + unit / pieces * step.span, depth = std::min(step.span, range.k1 - k0);
       const int64_t first = unit % pieces * range.size, count = std::min(range.size, extent - first);
       char* to = step.shared_block(range, k0, width) + first * pieces_of(depth, step.kernels->depth) * step.kernels->packed_bytes;
-      if (step.wide) step.pack_rows(step.row_of_a(*range.product, first, k0), count, depth, to);
-      else step.pack_columns(step.column_of_b(*range.product, range.column0 + first, k0), count, depth, to);
+      if (step.wide) step.pack_rows(*range.product, first, count, k0, depth, to);
+      else step.pack_columns(*range.product, range.column0 + first, count, k0, depth, to);
     }
   }
 
@@ -424,7 +438,7 @@ class GemmStep final : public Step {
     block.columns = range.columns;
     for (int64_t k0 = range.k0; k0 < range.k1 && !stream_cancelled(range.product->job->number); k0 += span) {
       block.k = std::min(span, range.k1 - k0);
-      pack_rows(row_of_a(*range.product, row, k0), rows, block.k, own);
+      pack_rows(*range.product, row, rows, k0, block.k, own);
       block.a = own;
       block.b = shared_block(range, k0, packed_columns(range.columns));
       block.b_sliver = tile_columns() * pieces_of(block.k, kernels->depth) * kernels->packed_bytes;
@@ -441,14 +455,14 @@ class GemmStep final : public Step {
     for (int64_t k0 = range.k0; k0 < range.k1 && !stream_cancelled(range.product->job->number); k0 += span) {
       block.k = std::min(span, range.k1 - k0);
       block.a = shared_block(range, k0, m);
-      if (kernels->storing != nullptr && b_column == 1) {
+      if (kernels->storing != nullptr && b_column == 1 && k_inner == k) {
         block.b = column_of_b(*range.product, column, k0);
         block.b_k = b_k;
         block.b_sliver = tile_columns() * kernels->source_bytes;
         block.b_padded = false;
         block.store = own;
       } else {
-        pack_columns(column_of_b(*range.product, column, k0), columns, block.k, own);
+        pack_columns(*range.product, column, columns, k0, block.k, own);
         block.b = own;
         block.b_sliver = tile_columns() * pieces_of(block.k, kernels->depth) * kernels->packed_bytes;
       }
@@ -521,8 +535,8 @@ class GemmStep final : public Step {
         step.vector_block(*deep.product, 0, std::max(step.m, step.n), k0, depth, sums, 1, false);
         continue;
       }
-      step.pack_rows(step.row_of_a(*deep.product, 0, k0), step.m, depth, own);
-      step.pack_columns(step.column_of_b(*deep.product, 0, k0), step.n, depth, own + a_bytes);
+      step.pack_rows(*deep.product, 0, step.m, k0, depth, own);
+      step.pack_columns(*deep.product, 0, step.n, k0, depth, own + a_bytes);
       Block block{};
       block.a = own;
       block.b = own + a_bytes;
@@ -637,16 +651,19 @@ bool read_epilogue(const char* form, PyObject* kernel, const PlaceReader& places
 
 std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places) {
   auto step = std::make_unique<GemmStep>();
-  PyObject *a, *b, *c, *batch;
+  PyObject *a, *b, *c, *batch, *outer;
   int source, result;
-  long long m, n, k, a_row, a_k, b_k, b_column, c_row;
+  long long m, n, k, a_row, a_k, b_k, b_column, c_row, outer_k = 1, a_outer = 0, b_outer = 0;
   const char* form = "";
   PyObject* epilogue = nullptr;
-  if (!PyArg_ParseTuple(fields, "CCLLLOLLOLLOLO!|sO!;[executable] a gemm instruction has 14 or 16 fields after its name",
+  if (!PyArg_ParseTuple(fields, "CCLLLOLLOLLOLO!O!|sO!;[executable] a gemm instruction has 15 or 17 fields after its name",
                         &source, &result, &m, &n, &k, &a, &a_row, &a_k, &b, &b_k, &b_column, &c, &c_row, &PyTuple_Type,
-                        &batch, &form, &PyTuple_Type, &epilogue))
+                        &batch, &PyTuple_Type, &outer, &form, &PyTuple_Type, &epilogue))
     return nullptr;
-  for (int64_t value : {m, n, k, a_row, a_k, b_k, b_column, c_row})
+  if (PyTuple_GET_SIZE(outer) != 0 &&
+      !PyArg_ParseTuple(outer, "LLL;[gemm] an outer sum has an extent and two strides", &outer_k, &a_outer, &b_outer))
+    return nullptr;
+  for (int64_t value : {m, n, k, a_row, a_k, b_k, b_column, c_row, outer_k, a_outer, b_outer})
     if (value < 0 || value > INT64_MAX / 64) {
       invalid_gemm("[gemm] a size or stride is negative or too large");
       return nullptr;
@@ -656,6 +673,10 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
     PyErr_Format(PyExc_ValueError, "[gemm] no kernels multiply dtype %c to dtype %c", source, result);
     return nullptr;
   }
+  if (outer_k > 1 && (step->kernels->depth != 1 || k == 0 || outer_k > INT64_MAX / 64 / k)) {
+    invalid_gemm("[gemm] sums over two dimensions: too long, or of a dtype whose terms are added in pairs");
+    return nullptr;
+  }
   if (m > 1 && c_row < n) {
     invalid_gemm("[gemm] rows of the result overlap");
     return nullptr;
@@ -663,7 +684,10 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
   step->result = char(result);
   step->m = m;
   step->n = n;
-  step->k = k;
+  step->k = k * outer_k;
+  step->k_inner = outer_k > 1 ? k : std::max<int64_t>(k, 1);
+  step->a_outer = a_outer;
+  step->b_outer = b_outer;
   step->a_row = a_row;
   step->a_k = a_k;
   step->b_k = b_k;
@@ -671,8 +695,9 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
   step->c_row = c_row;
   if (!step->batch.read(batch)) return nullptr;
   const int64_t item = step->kernels->source_bytes;
-  int64_t bytes[3] = {step->batch.reach(m, k, a_row, a_k, item, &GemmBatch::Dim::a),
-                      step->batch.reach(k, n, b_k, b_column, item, &GemmBatch::Dim::b),
+  const int64_t blocks = outer_k - 1;
+  int64_t bytes[3] = {step->batch.reach(m, k, a_row, a_k, item, &GemmBatch::Dim::a, blocks, a_outer),
+                      step->batch.reach(k, n, b_k, b_column, item, &GemmBatch::Dim::b, blocks, b_outer),
                       step->batch.reach(m, n, c_row, 1, step->kernels->result_bytes, &GemmBatch::Dim::c)};
   if (bytes[0] < 0 || bytes[1] < 0 || bytes[2] < 0) {
     invalid_gemm("[gemm] the operands are too large");

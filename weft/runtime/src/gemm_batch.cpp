@@ -24,9 +24,9 @@ bool GemmBatch::read(PyObject* batch) {
 }
 
 int64_t GemmBatch::reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize,
-                         int64_t Dim::* stride) const {
+                         int64_t Dim::* stride, int64_t blocks, int64_t block) const {
   if (rows == 0 || columns == 0) return 0;
-  __int128 bytes = (__int128(rows - 1) * row + __int128(columns - 1) * column + 1) * itemsize;
+  __int128 bytes = (__int128(rows - 1) * row + __int128(columns - 1) * column + __int128(blocks) * block + 1) * itemsize;
   for (const Dim& dim : dims) {
     if (dim.extent == 0) return 0;
     bytes += __int128(dim.extent - 1) * (dim.*stride);

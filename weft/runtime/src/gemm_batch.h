@@ -18,9 +18,10 @@ struct GemmBatch {
   // From a tuple of (extent, stride of a, of b, of c); false with a Python error.
   bool read(PyObject* batch);
 
-  // Bytes from the first to past the last element of a matrix and all of its batch; -1 if that does not fit.
-  int64_t reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize,
-                int64_t Dim::* stride) const;
+  // Bytes from the first to past the last element of a matrix, of `blocks` further ones, each `block` elements on, and
+  // of all of its batch; -1 if that does not fit.
+  int64_t reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize, int64_t Dim::* stride,
+                int64_t blocks = 0, int64_t block = 0) const;
 
   // The operands of product number `index`.
   template <class A, class B, class C>

@@ -1,0 +1,222 @@
+"""Products of views: operands are read where they lie, results written as they are read; the bits are the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from weft import config, lax
+from weft.compiler import pipeline
+
+B, T, H, KV, D = 2, 20, 4, 2, 8
+
+
+def operand(*shape: int) -> Any:
+    return jnp.asarray(np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32))
+
+
+def softmax(x: Any) -> Any:
+    return weft.nn.softmax(x, -1)
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return jnp.einsum("bhts,bshd->bthd", softmax(jnp.einsum("bthd,bshd->bhts", q, k)), v)
+
+
+def split_by_columns(x: Any, w: Any) -> Any:
+    b, t, c = x.shape
+    h = c // D
+    q, k, v = [y.reshape(b, t, h, D).transpose(0, 2, 1, 3) for y in jnp.split(x @ w, 3, -1)]
+    return (softmax(q @ k.transpose(0, 1, 3, 2)) @ v).transpose(0, 2, 1, 3).reshape(b, t, c)
+
+
+def split_by_axis(x: Any, w: Any) -> Any:
+    b, t, c = x.shape
+    qkv = (x @ w).reshape(b, t, 3, c // D, D)
+    return attention(qkv[:, :, 0], qkv[:, :, 1], qkv[:, :, 2])
+
+
+def grouped(q: Any, k: Any, v: Any) -> Any:
+    b, t, h, d = q.shape
+    q = q.reshape(b, t, k.shape[2], h // k.shape[2], d)
+    return jnp.einsum("bkgts,bskd->btkgd", softmax(jnp.einsum("btkgd,bskd->bkgts", q, k)), v).reshape(b, t, h * d)
+
+
+def repeated(q: Any, k: Any, v: Any) -> Any:
+    return attention(q, *[jnp.repeat(y, q.shape[2] // k.shape[2], axis=2) for y in (k, v)])
+
+
+def projected(x: Any, q: Any, k: Any, v: Any, o: Any) -> Any:
+    return jnp.einsum("bthd,hdc->btc", attention(*[jnp.einsum("btc,chd->bthd", x, w) for w in (q, k, v)]), o)
+
+
+def weights_to_heads(x: Any, w: Any) -> Any:
+    return jnp.einsum("btc,chd->bhtd", x, w)
+
+
+def arguments(function: Any, b: int = B, t: int = T, h: int = H, kv: int = KV) -> tuple[Any, ...]:
+    c = h * D
+    if function in (split_by_columns, split_by_axis):
+        return operand(b, t, c), operand(c, 3 * c) * 0.2
+    if function in (grouped, repeated):
+        return operand(b, t, h, D), operand(b, t, kv, D), operand(b, t, kv, D) + 1
+    if function is projected:
+        return operand(b, t, c), *[operand(c, h, D) * 0.2 + i for i in range(3)], operand(h, D, c)
+    if function is weights_to_heads:
+        return operand(b, t, c), operand(c, h, D)
+    return operand(b, t, h, D), operand(b, t, h, D) + 1, operand(b, t, h, D) * 2
+
+
+PROGRAMS = (attention, split_by_columns, split_by_axis, grouped, repeated, projected, weights_to_heads)
+
+
+def copies(function: Any, *args: Any) -> int:
+    """How many kernels do nothing but move elements."""
+    text = weft.jit(function).lower(*args).compile().as_text("plan")
+    return sum(line.startswith(("  kernel copy", "  copy")) for line in text.splitlines())
+
+
+def loss(function: Any) -> Any:
+    return lambda *args: (function(*args) ** 2).sum()
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+def test_attention_copies_nothing(function: Any) -> None:
+    args = arguments(function)
+    assert copies(function, *args) == 0
+    with weft.disable_jit():
+        want = np.asarray(function(*args))
+    np.testing.assert_array_equal(np.asarray(weft.jit(function)(*args)), want)
+
+
+# what is left moves whole pieces (dq, dk, dv into one array) or sums over two dimensions that do not lie as one
+GRADIENT_COPIES = {attention: 0, split_by_columns: 3, split_by_axis: 0, grouped: 2, repeated: 0, projected: 2}
+
+
+@pytest.mark.parametrize("function", GRADIENT_COPIES)
+def test_gradients(function: Any) -> None:
+    args = arguments(function)
+    gradient = weft.grad(loss(function), argnums=tuple(range(len(args))))
+    assert copies(gradient, *args) <= GRADIENT_COPIES[function]
+    with weft.disable_jit():
+        want = gradient(*args)
+    for a, b in zip(weft.jit(gradient)(*args), want, strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+@pytest.mark.parametrize(
+    "size", [(3, 7, 6, 2), (1, 20, 4, 2), (2, 1, 4, 2), (1, 1, 2, 1), (2, 9, 4, 1), (2, 9, 2, 2), (5, 16, 8, 4)]
+)
+def test_further_sizes(function: Any, size: tuple[int, ...]) -> None:
+    """Recalled, or made anew where an extent of 1 leaves no matrix: compared with the compilation, and with eager."""
+    with config.context("check", True):
+        jitted = weft.jit(function)
+        jitted(*arguments(function))
+        args = arguments(function, *size)
+        got = np.asarray(jitted(*args))
+    with weft.disable_jit():
+        np.testing.assert_array_equal(got, np.asarray(function(*args)))
+
+
+def test_a_second_size_is_recalled() -> None:
+    jitted = weft.jit(lambda x, w: split_by_columns(x, w) * 1.25)
+    jitted(*arguments(split_by_columns))
+    before = pipeline.stats()
+    jitted(*arguments(split_by_columns, 3, 31))
+    after = pipeline.stats()
+    assert after["programs_recalled"] == before["programs_recalled"] + 1
+    assert after["kernels_built"] == before["kernels_built"]
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "bfloat16", "float16", "complex64", "complex128", "int32", "int8", "bool"]
+)
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (lambda x: x[2:7, 1:], lambda y: y[1:, :]),
+        (lambda x: x[:5, :8].T.reshape(8, 5).T, lambda y: y[3:11, 2:5]),
+        (lambda x: jnp.broadcast_to(x[0, :9], (6, 9)), lambda y: y[:9, :7]),
+        (lambda x: x[:4, :9], lambda y: jnp.broadcast_to(y[1], (9, 20))),
+        (lambda x: jnp.broadcast_to(x[1:4, 2:3], (3, 9)), lambda y: y[:9, 3:]),
+        (lambda x: x[3, 2:9], lambda y: y[2:9]),
+        (lambda x: x[1:6, ::2], lambda y: y[1:6]),
+        (lambda x: x[1:6, ::-1][:, 3:], lambda y: y[1:8]),
+        (lambda x: jnp.broadcast_to(x[0, 0], (6, 9)), lambda y: y[:9, :7]),
+    ],
+    ids=["sliced", "twice", "equal rows", "equal sums", "equal terms", "vector", "steps", "reversed", "scalar"],
+)
+def test_views(left: Any, right: Any, dtype: str) -> None:
+    with weft.enable_x64(dtype in ("float64", "complex128")):
+        x, y = (jnp.asarray(np.asarray(operand(*shape)) * 3).astype(dtype) for shape in ((10, 10), (12, 20)))
+
+        def function(x: Any, y: Any) -> Any:
+            a, b = left(x), right(y)
+            return a @ b[: a.shape[-1]]
+
+        with weft.disable_jit():
+            want = np.asarray(function(x, y))
+        np.testing.assert_array_equal(np.asarray(weft.jit(function)(x, y)), want)
+        wide = np.complex128 if "complex" in dtype else np.float64
+        a, b = (np.asarray(v(z)).astype(wide) for v, z in ((left, x), (right, y)))
+        exact = a @ b[: a.shape[-1]]
+        if dtype == "bool":
+            exact = exact != 0
+        tolerance = {"bfloat16": 2e-2, "float16": 2e-3}.get(dtype, 1e-5)
+        if dtype != "int8":
+            np.testing.assert_allclose(want.astype(wide), exact, rtol=tolerance, atol=tolerance * 10)
+
+
+def test_extents_of_1_do_not_change_the_sum() -> None:
+    """A product is one of vectors where a side has no other extent, however its dimensions are walked."""
+    x, y = operand(6, 6, 2, 1), operand(6, 4, 6, 1)
+
+    def function(x: Any, y: Any) -> Any:
+        return lax.dot_general(x, y, (((0,), (0,)), ((1,), (2,))))
+
+    got = np.asarray(weft.jit(lambda x, y: function(x * 2, y + 1))(x, y))
+    np.testing.assert_array_equal(got, np.asarray(function(x * 2, y + 1)))
+
+
+def test_results_that_are_read_too() -> None:
+    """A view that is also a result, or read by a kernel, is made; the product is right either way."""
+    x, w = operand(6, 10), operand(5, 7)
+
+    def both(x: Any, w: Any) -> Any:
+        a = x[:, 2:7]
+        return a @ w, a, jnp.sin(a)
+
+    got = weft.jit(both)(x, w)
+    a = np.asarray(x)[:, 2:7]
+    np.testing.assert_array_equal(np.asarray(got[1]), a)
+    np.testing.assert_allclose(np.asarray(got[0]), a @ np.asarray(w), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(np.asarray(got[2]), np.sin(a), rtol=1e-5, atol=1e-6)
+
+
+def test_the_array_outlives_an_update() -> None:
+    """What is read in place keeps its values though the array is written over afterwards."""
+    x, w = operand(6, 10), operand(5, 7)
+
+    def update(x: Any, w: Any) -> Any:
+        a = x[:, 2:7]
+        changed = x.at[:, 2:7].set(0.0)
+        return a @ w, changed
+
+    want = np.asarray(x)[:, 2:7] @ np.asarray(w)
+    got = weft.jit(update, donate_argnums=0)(x, w)
+    np.testing.assert_allclose(np.asarray(got[0]), want, rtol=1e-5, atol=1e-5)
+    assert not np.asarray(got[1])[:, 2:7].any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_threads(threads: int) -> None:
+    args = arguments(grouped, 3, 130, 8, 2)
+    with weft.disable_jit():
+        want = np.asarray(grouped(*args))
+    with weft.threads(threads):
+        np.testing.assert_array_equal(np.asarray(weft.jit(grouped)(*args)), want)

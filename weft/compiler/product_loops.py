@@ -1,0 +1,168 @@
+"""A product as loops: which dimensions are rows, columns and the sum of one matrix product, and which count products.
+
+    dot_general q f32[2,64,4,32] k f32[2,64,4,32] -> [2,4,64,64]     batch 2 and 4, 64 rows and columns, sum 32
+
+Operands and result are walked where they lie: a dimension may have any stride, and consist of several parts
+(``walks``). One dimension of each side has to be contiguous, and columns of the result; sums are one dimension, or two
+for the packed kernels, walked in the order of the left operand. Which dimensions become rows and columns is free: every
+element is the same sum. Only where a side has no free extent but 1 is the product one of vectors, which add in another
+order: so this too depends on nothing but the shapes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from weft.loops.index_math import dense_elems
+from weft.record import NamedTuple
+
+Part = tuple[int, int]  # extent and stride, in elements
+Dims = tuple[tuple[Part, ...], ...]  # the parts of every dimension, outermost first
+ENOUGH = 64  # rows or columns with which a product is as fast as with more
+
+
+class Loop(NamedTuple):
+    """One dimension of the iteration: its extent, and strides in the left and right operand and the result."""
+
+    extent: int
+    left: int
+    right: int
+    result: int
+
+
+class Loops(NamedTuple):
+    """One matrix product, and what walks from one to the next, in the order of the result in memory."""
+
+    rows: Loop
+    columns: Loop
+    summed: Loop
+    batch: tuple[Loop, ...]
+    outer: Loop  # around ``summed``: of one step where the sum is one dimension
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the result's rows follow each other in memory, product by product."""
+        follows = 1
+        for loop in (self.columns, self.rows, *reversed(self.batch)):
+            if loop.extent != 1 and loop.result != follows:
+                return False
+            follows *= loop.extent
+        return True
+
+
+_ONE = Loop(1, 0, 0, 0)
+
+
+def dense(shape: Sequence[int]) -> Dims:
+    """The dimensions of a dense array."""
+    return tuple([((extent, stride),) for extent, stride in zip(shape, dense_elems(shape), strict=True)])
+
+
+@functools.lru_cache(maxsize=4096)
+def loops(
+    numbers: tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]],
+    left: Dims,
+    right: Dims,
+    order: tuple[int, ...] | None,
+    sums: int = 1,
+) -> Loops | None:
+    """The loops of a product of operands that lie so, or None if it cannot be walked.
+
+    ``order`` has the axis (batch, left, right) of the product at each axis of the dense result, None if these are the
+    same; ``sums`` is how many loops its kernels can sum over.
+    """
+    (left_sum, right_sum), (left_batch, right_batch) = numbers
+    left_free = [dim for dim in range(len(left)) if dim not in left_sum and dim not in left_batch]
+    right_free = [dim for dim in range(len(right)) if dim not in right_sum and dim not in right_batch]
+    result = _result([left[dim] for dim in (*left_batch, *left_free)], [right[dim] for dim in right_free], order)
+    n_batch, n_left = len(left_batch), len(left_free)
+    terms = sorted(zip(left_sum, right_sum, strict=True))
+    none: Sequence[None] = (None,) * max(len(left), len(right))
+    batch = _walked([left[d] for d in left_batch], [right[d] for d in right_batch], result[:n_batch])
+    rows = _walked([left[d] for d in left_free], none, result[n_batch : n_batch + n_left])
+    columns = _walked(none, [right[d] for d in right_free], result[n_batch + n_left :])
+    summed = _walked([left[d] for d, _ in terms], [right[d] for _, d in terms], none)
+    if batch is None or rows is None or columns is None or summed is None:
+        return None
+    if len(summed) > (sums if rows and columns else 1):
+        return None
+    return _chosen(batch, rows, columns, *reversed([_ONE, _ONE, *summed][-2:]))
+
+
+def _result(left: Sequence[tuple[Part, ...]], right: Sequence[tuple[Part, ...]], order: Sequence[int] | None) -> Dims:
+    """The axes (batch, left, right) of a result that is dense as ``order`` has them."""
+    extents = [_extent(parts) for parts in (*left, *right)]
+    if order is None:
+        return dense(extents)
+    strides = dense_elems([extents[axis] for axis in order])
+    return tuple([((extent, strides[order.index(axis)]),) for axis, extent in enumerate(extents)])
+
+
+def _extent(parts: Sequence[Part]) -> int:
+    extent = 1
+    for count, _ in parts:
+        extent *= count
+    return extent
+
+
+def _walked(
+    left: Sequence[tuple[Part, ...] | None],
+    right: Sequence[tuple[Part, ...] | None],
+    result: Sequence[tuple[Part, ...] | None],
+) -> list[Loop] | None:
+    """The loops over corresponding dimensions of up to three arrays, joined where all of them allow it.
+
+    None where the dimensions of two arrays consist of other parts.
+    """
+    found: list[Loop] = []
+    for trio in zip(left, right, result):
+        given = [parts for parts in trio if parts is not None]
+        longest = max(given, key=len)
+        extents = [extent for extent, _ in longest]
+        strides = [(0,) * len(extents) if parts is None else _split(parts, extents) for parts in trio]
+        if None in strides:
+            return None
+        for extent, *steps in zip(extents, *strides):
+            if extent == 1:
+                continue
+            last = found[-1] if found else None
+            if last is not None and all(a == b * extent for a, b in zip(last[1:], steps, strict=True)):
+                found[-1] = Loop(last.extent * extent, *steps)
+            else:
+                found.append(Loop(extent, *steps))
+    return found
+
+
+def _split(parts: Sequence[Part], extents: Sequence[int]) -> Sequence[int] | None:
+    """The strides of a dimension's parts where it is walked in parts of these extents; None if it has others."""
+    if len(parts) == 1 != len(extents):
+        step, strides = parts[0][1], []
+        for extent in reversed(extents):
+            strides.append(step)
+            step *= extent
+        return strides[::-1]
+    return [stride for _, stride in parts] if [extent for extent, _ in parts] == list(extents) else None
+
+
+def _chosen(batch: list[Loop], rows: list[Loop], columns: list[Loop], summed: Loop, outer: Loop) -> Loops | None:
+    """The rows and columns of one product: the innermost, or longer ones where these are few."""
+    best: tuple[int, int, int] | None = None
+    for r in reversed(range(max(len(rows), 1))):
+        row = rows[r] if rows else _ONE
+        if summed.left != 1 != row.left and summed.extent != 1 != row.extent:
+            continue
+        for c in reversed(range(max(len(columns), 1))):
+            column = columns[c] if columns else _ONE
+            if column.result != 1 != column.extent:
+                continue
+            if summed.right != 1 != column.right and summed.extent != 1 != column.extent:
+                continue
+            size = min(row.extent, ENOUGH) * min(column.extent, ENOUGH)
+            if best is None or size > best[0]:
+                best = size, r, c
+    if best is None:
+        return None
+    _, r, c = best
+    others = sorted((*batch, *rows[:r], *rows[r + 1 :], *columns[:c], *columns[c + 1 :]), key=lambda loop: -loop.result)
+    return Loops(rows[r] if rows else _ONE, columns[c] if columns else _ONE, summed, tuple(others), outer)

@@ -1,0 +1,270 @@
+"""Matrix products that read views of arrays where these lie, and write their result as it is read: nothing is copied.
+
+    kernel transpose k f32[2,64,4,32] -> t f32[2,4,64,32];  dot_general q t -> s      t is a view, read in k
+    dot_general a b -> p;  kernel transpose p -> t;  dot_general t c -> u             t is written; p is a view of it
+
+A kernel that only copies, and whose results nothing but products reads, goes; so does a copy among the results of a
+kernel that computes. A product whose result is copied once writes the copy (``turned_products``) if all else that reads
+it can. What is read elsewhere becomes an alias of the array it lies in, whose memory lives as long as it has to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from weft.compiler import contraction, turned_products
+from weft.compiler.walks import Chain, Stage, walk
+from weft.core import kinds
+from weft.loops import kernel as kernels
+from weft.loops.kernel import CONSTANT, Access, Constant, Kernel, Node, Output
+
+if TYPE_CHECKING:
+    from weft.compiler.fuse import Step
+
+_VIEWS = (kinds.View, kinds.Reshape)
+
+
+def read_in_place(steps: Sequence[Step], aliases: dict[Any, Any], outvars: Sequence[Any]) -> tuple[Step, ...]:
+    """The steps without such copies; ``aliases`` gets an entry for each view that is no longer made."""
+    if not any(map(_is_product, steps)):
+        return tuple(steps)
+    reader = _Reader(steps, aliases, outvars)
+    for number in range(len(steps)):
+        if not reader.drop(number) and not reader.turn(number):
+            reader.trim(number)
+    seen = [reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped]
+    aliases.update({variable: view.source for variable, view in reader.views.items()})
+    return tuple(seen)
+
+
+def _is_product(step: Step) -> bool:
+    return turned_products.is_product(step) and (
+        contraction.kernels_of(step.equation) is not None
+        and not any(hasattr(v, "val") or not v.aval.size for v in step.equation.invars)
+    )
+
+
+class _Reader:
+    """Who makes and reads what, and what is read in place so far."""
+
+    def __init__(self, steps: Sequence[Step], aliases: Mapping[Any, Any], outvars: Sequence[Any]) -> None:
+        self.steps, self.aliases = list(steps), aliases
+        self.views: dict[Any, Chain] = {}  # variable -> where its elements are
+        self.dropped: set[int] = set()
+        self.tried: set[int] = set()
+        self.readers: dict[Any, list[int]] = {}  # array in memory -> steps
+        self.products: dict[Any, int] = {}
+        for number, step in enumerate(steps):
+            if _is_product(step):
+                self.products[step.equation.outvars[0]] = number
+            for variable in turned_products.step_reads(step):
+                self.readers.setdefault(self._base(variable), []).append(number)
+        self.kept = {self._base(v) for v in outvars if not hasattr(v, "val")}
+
+    def _base(self, variable: Any) -> Any:
+        while variable in self.aliases:
+            variable = self.aliases[variable]
+        return variable
+
+    def seen(self, step: Step) -> Step:
+        """A step with what is known of where its operands lie."""
+        return replace(step, views=self._operands(step)) if _is_product(step) else step
+
+    def _operands(self, step: Step) -> tuple[Chain | None, Chain | None]:
+        left, right = (self._chain(v) for v in step.equation.invars)
+        return left, right
+
+    def _chain(self, variable: Any) -> Chain | None:
+        """Where an array lies that is read in place, None if it is in memory."""
+        names = [variable]
+        while names[-1] in self.aliases:
+            names.append(self.aliases[names[-1]])
+        found = self.views.get(names[-1])
+        if found is None:
+            return None
+        pairs = zip(names[-2::-1], names[:0:-1], strict=True)
+        stages = [Stage(name, None) for name, before in pairs if name.aval.shape != before.aval.shape]
+        return Chain(found.source, (*found.stages, *stages))
+
+    def _walks(self, step: Step) -> bool:
+        """Whether a product can read its operands as ``views`` has them."""
+        views = self._operands(step)
+        if any(view is not None and view.variable.aval.dtype != view.source.aval.dtype for view in views):
+            return False
+        return contraction.loops_of(step.equation, views, step.order) is not None
+
+    # kernels that only copy
+
+    def drop(self, number: int) -> bool:
+        """Drop a kernel that only copies, if all that read its results can read in place; whether it is dropped."""
+        if number in self.tried:
+            return number in self.dropped
+        self.tried.add(number)
+        kernel = _lone(self.steps[number])
+        if kernel is None or not all(isinstance(e.primitive.kind, _VIEWS) for e in kernel.equations):
+            return False
+        found = {output.target: self._view_of(kernel, output) for output in kernel.outputs}
+        if not self._read_elsewhere({v: view for v, view in found.items() if view is not None}, len(kernel.outputs)):
+            return False
+        self.dropped.add(number)
+        return True
+
+    def _read_elsewhere(self, found: Mapping[Any, Chain], count: int) -> bool:
+        """Let ``count`` variables be views from now on, if all that read them can read in place; whether they are."""
+        if len(found) != count or not self.kept.isdisjoint(found) or None in map(walk, found.values()):
+            return False
+        self.views.update(found)
+        if all(self._may_read(reader) for variable in found for reader in self.readers.get(variable, ())):
+            return True
+        for variable in found:
+            del self.views[variable]
+        return False
+
+    def _may_read(self, number: int) -> bool:
+        step = self.steps[number]
+        return self._walks(step) if _is_product(step) else self.drop(number)
+
+    def _view_of(self, kernel: Kernel, output: Output) -> Chain | None:
+        """What an output of a kernel is a view of: an array that it loads."""
+        leaf = _below(kernel, output.node, len(kernel.nodes))
+        if leaf in kernel.nodes or isinstance(leaf.atom, Constant):
+            return None
+        stage = _stage(kernel, output, leaf.access)
+        if stage is None:
+            return None
+        before = self._chain(leaf.atom)
+        return Chain(leaf.atom, (stage,)) if before is None else Chain(before.source, (*before.stages, stage))
+
+    # results of products
+
+    def turn(self, number: int) -> bool:
+        """Let products write what a kernel copies, or reads, of them if all other readers can; whether it goes."""
+        kernel = self.steps[number].kernel
+        if kernel is not None and number not in self.dropped:
+            for equation in kernel.equations:
+                if isinstance(equation.primitive.kind, kinds.View):
+                    self._turn(equation)
+        return number in self.dropped
+
+    def _turn(self, view: Any) -> None:
+        """Let a product write a transpose of its result, which becomes a view of it."""
+        product, copy = view.invars[0], view.outvars[0]
+        maker = None if hasattr(product, "val") else self.products.get(product)
+        if maker is None or product in self.kept or product in self.views or copy in self.aliases:
+            return
+        made, order = turned_products.turned(self.steps[maker], view), contraction.permutation(view)
+        if made is None or order is None or not self._walks(made):
+            return
+        before = self.views.copy(), self.dropped.copy(), self.tried.copy()
+        self.views[product] = Chain(
+            copy, (Stage(product, tuple([(order.index(axis), 0) for axis in range(len(order))])),)
+        )
+        others: dict[int, Step | None] = {}
+        for reader in self.readers[product]:
+            step = self.steps[reader]
+            if _is_product(step) and self._walks(step):
+                continue
+            others[reader] = self._loading(step, copy, product)
+            if others[reader] is None and not self.drop(reader):
+                self.views, self.dropped, self.tried = before
+                return
+        self.steps[maker] = made
+        for reader, other in others.items():
+            if other is None or other.kernel is None or not other.kernel.outputs:
+                self.dropped.add(reader)
+            else:
+                self.steps[reader] = other
+                self.readers.setdefault(copy, []).append(reader)
+
+    def _loading(self, step: Step, copy: Any, product: Any) -> Step | None:
+        """A kernel that makes a copy, or views a product so, with the copy loaded; None if it reads more."""
+        if step.kernel is None or step.copies:
+            return None
+        nodes = {node: operands for node, operands in step.kernel.nodes.items() if node.atom is not copy}
+        equations = tuple([equation for equation in step.kernel.equations if copy not in equation.outvars])
+        outputs = tuple([output for output in step.kernel.outputs if output.target is not copy])
+        kernel = replace(step.kernel, nodes=nodes, equations=equations, outputs=outputs)
+        if any(self._base(variable) is product for variable in turned_products.kernel_reads(kernel)):
+            return None
+        return replace(step, kernel=kernel)
+
+    # copies among the results of kernels
+
+    def trim(self, number: int) -> None:
+        """Let the results of a kernel that are copies of what it computes be read in that."""
+        kernel = _lone(self.steps[number])
+        if kernel is None or number in self.dropped:
+            return
+        outputs: dict[Any, Output] = {}  # what is stored
+        for output in kernel.outputs:
+            made = _below(kernel, output.node, 1)
+            natural = Output(made, made.atom, made.access)
+            stage = None if made is output.node or made not in kernel.nodes else _stage(kernel, output, made.access)
+            is_whole = stage is not None and _walked(kernel, natural) is not None
+            if is_whole and stage and self._read_elsewhere({output.target: Chain(made.atom, (stage,))}, 1):
+                output = natural
+            outputs.setdefault(output.target, output)
+        if list(outputs) != [output.target for output in kernel.outputs]:
+            self.steps[number] = replace(self.steps[number], kernel=_storing(kernel, tuple(outputs.values())))
+
+
+def _lone(step: Step) -> Kernel | None:
+    """The kernel of a step whose results are arrays of their own."""
+    kernel = step.kernel
+    if kernel is None or step.copies or kernel.dynamic:
+        return None
+    if any(o.starts is not None or o.places is not None or o.node.atom is not o.target for o in kernel.outputs):
+        return None
+    return kernel
+
+
+def _below(kernel: Kernel, node: Node, views: int) -> Node:
+    """What a value is a view of, at most so many views down."""
+    makers = {out: equation for equation in kernel.equations for out in equation.outvars}
+    while (
+        views and node in kernel.nodes and node.atom in makers and isinstance(makers[node.atom].primitive.kind, _VIEWS)
+    ):
+        (node,) = kernel.nodes[node]
+        views -= 1
+    return node
+
+
+def _walked(kernel: Kernel, output: Output) -> dict[int, int] | None:
+    """The dimension of an output that each axis walks, None if it is not written whole, from its start."""
+    extents = {axis.key: axis.extent for axis in kernel.axes}
+    found: dict[int, int] = {}
+    for dim, (use, extent) in enumerate(zip(output.access, output.target.aval.shape, strict=True)):
+        if use.axis == CONSTANT and extent == 1:
+            continue
+        if use.start != 0 or use.step != 1 or use.axis in found or extents.get(use.axis) != extent:
+            return None
+        found[use.axis] = dim
+    return found
+
+
+def _stage(kernel: Kernel, output: Output, access: Access) -> Stage | None:
+    """An output as a view of an array read at ``access``."""
+    walked, index = _walked(kernel, output), []
+    if walked is None:
+        return None
+    for use in access:
+        if use.axis != CONSTANT and (use.step != 1 or use.start < 0 or use.axis not in walked):
+            return None
+        index.append((None if use.axis == CONSTANT else walked[use.axis], use.start))
+    return Stage(output.target, tuple(index))
+
+
+def _storing(kernel: Kernel, outputs: tuple[Output, ...]) -> Kernel:
+    """A kernel with other results, along the axes of the first where their order is free."""
+    axes = kernel.axes
+    if not kernel.reduced:
+        place = {use.axis: dim for dim, use in enumerate(outputs[0].access)}
+        axes = tuple(sorted(axes, key=lambda axis: place.get(axis.key, -1)))
+    stored = {output.node for output in outputs}
+    needed = kernels.reachable(kernel.nodes, stored)
+    nodes = {node: operands for node, operands in kernel.nodes.items() if node in needed}
+    atoms = {node.atom for node in nodes}
+    equations = tuple([e for e in kernel.equations if not atoms.isdisjoint(e.outvars)])
+    return replace(kernel, axes=axes, nodes=nodes, equations=equations, outputs=outputs)
