@@ -1,4 +1,4 @@
-"""Sorts of short rows as instructions of a plan: the executor does them without entering Python.
+"""Sorts of values alone, and of short rows with others, as instructions of a plan: the executor does them without Python.
 
 ``sort`` of f32[5,4] along axis 1 by itself, with positions beside it, becomes::
 
@@ -15,8 +15,7 @@ import numpy as np
 
 from weft import dtypes
 
-ROW, FEW = 1 << 10, 1 << 11  # elements of a row, or of all: several threads share longer rows
-FEW_ALONE = 1 << 10  # where values are sorted without positions, which NumPy's functions do in vectors
+ROW, FEW = 1 << 10, 1 << 11  # elements of a row, or of all, that are sorted with positions: threads share longer rows
 _SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
 _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 
@@ -29,12 +28,12 @@ def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | N
     found = kind.ordering(equation.params)
     size, shape = operands[0].aval.size, operands[0].aval.shape
     n, inner = shape[found.axis], math.prod(shape[found.axis + 1 :])
-    if size > (FEW_ALONE if len(results) == 1 else FEW) and (n > ROW or len(results) == 1):
-        return None
     if any(dtypes.is_extended(v.aval.dtype) or v.aval.dtype.itemsize not in _SIZES for v in operands):
         return None
     keys = [words for v in operands[: found.n_keys] for words in _words(v, place)]
     if None in keys:
+        return None
+    if (len(keys) > 1 or len(results) > 1) and size > FEW and n > ROW:
         return None
     moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(operands, results, strict=False)]
     return (

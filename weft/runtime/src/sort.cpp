@@ -1,14 +1,12 @@
-// Sorting of rows: stable radix sorts of words, short rows by NumPy's own sort, on all threads of the pool.
+// Sorting of rows of a NumPy array, on all threads of the pool.
 //
-//   sort_words(words, order): floats, signed or unsigned integers, by their bits.
-//   f32 [2, nan, -0., 0.]  ->  aside: nan, the signs of zeros  ->  words in order  ->  [-0., 0., 2, nan]
+//   sort_words(words, order): floats, signed or unsigned integers, by their bits (value_sort.h).
 //   sort_positions(packed, keys, shift): positions, in the low halves of words, by 32 bits of the keys there.
 //   order_bytes(keys): positions of bytes in their order.
 //   take_rows(values, positions): the values at the positions.
 //
-// Numbers ascend, zeros and NaN keep their order among themselves, NaN is last. What a thread does depends on the
-// number of words alone. An interrupt of the running task of the stream is seen every kBlock words; then what was
-// written is of no use, and KeyboardInterrupt is raised.
+// What a thread does depends on the number of words alone. An interrupt of the running task of the stream is seen every
+// kBlock words; then what was written is of no use, and KeyboardInterrupt is raised.
 #include "python.h"
 
 #include <algorithm>
@@ -20,6 +18,7 @@
 #include "numpy_api.h"
 #include "pool.h"
 #include "stream.h"
+#include "value_sort.h"
 
 namespace weft {
 namespace {
@@ -28,9 +27,6 @@ constexpr int64_t kShared = 1 << 16;  // words of one row from which threads sha
 constexpr int64_t kParts = 8;         // of a shared row
 constexpr int64_t kBlock = 1 << 16;   // words between looks for an interrupt
 constexpr double kWordNs = 1.5;       // of one pass
-constexpr int64_t kLong[] = {0, 64, 1536, 0, 4096, 0, 0, 0, 4096};  // by bytes: shorter rows NumPy's vectors sort sooner
-
-enum class Order { kUnsigned, kSigned, kFloat };
 
 // body(i) for low <= i < high, unless the task with this number is interrupted.
 template <typename Body>
@@ -39,35 +35,28 @@ void in_blocks(uint64_t number, int64_t low, int64_t high, Body body) {
     for (int64_t stop = std::min(high, i + kBlock); i < stop; ++i) body(i);
 }
 
-template <typename Word>
+// A row of words, stably sorted by their upper halves.
 struct Row {
-  static constexpr int kBits = 8 * sizeof(Word);
-  static constexpr int kDigitBits = kBits <= 16 ? 8 : 11;
+  static constexpr int kDigitBits = 11;
   static constexpr int64_t kDigits = 1 << kDigitBits;
-  static constexpr Word kSign = Word(1) << (kBits - 1);
 
-  Word* words;
-  Word* spare;
+  uint64_t* words;
+  uint64_t* spare;
   int64_t* counts;  // by part and digit, then where the next word of a part with a digit goes
-  uint8_t* signs;   // of zeros, in their order
   int64_t n, parts;
   uint64_t number;  // of the task
-  PyArray_SortFunc* of_short;  // NumPy's
   int shift = 0;
 
   static int64_t parts_of(int64_t n, bool shared) { return shared && n >= kShared ? kParts : 1; }
-  static int64_t scratch(int64_t n, bool shared) {
-    return parts_of(n, shared) * kDigits * int64_t(sizeof(int64_t)) + n * int64_t(sizeof(Word) + 1);
-  }
+  static int64_t scratch(int64_t n, bool shared) { return (parts_of(n, shared) * kDigits + n) * 8; }
 
-  Row(Word* words, int64_t n, bool shared, uint64_t number, PyArray_SortFunc* of_short, void* scratch)
-      : words(words), n(n), parts(parts_of(n, shared)), number(number), of_short(of_short) {
+  Row(uint64_t* words, int64_t n, bool shared, uint64_t number, void* scratch)
+      : words(words), n(n), parts(parts_of(n, shared)), number(number) {
     counts = static_cast<int64_t*>(scratch);
-    spare = reinterpret_cast<Word*>(counts + parts * kDigits);
-    signs = reinterpret_cast<uint8_t*>(spare + n);
+    spare = reinterpret_cast<uint64_t*>(counts + parts * kDigits);
   }
 
-  int64_t digit(Word word) const { return int64_t(word >> shift) & (kDigits - 1); }
+  int64_t digit(uint64_t word) const { return int64_t(word >> shift) & (kDigits - 1); }
   int64_t begin(int64_t part) const { return n / parts * part; }
   int64_t end(int64_t part) const { return part + 1 == parts ? n : begin(part + 1); }
 
@@ -105,136 +94,52 @@ struct Row {
     return true;
   }
 
-  // By the bits from `low` on. False after an interrupt.
-  bool sort(int low) {
-    if (low == 0 && n < kLong[sizeof(Word)]) return of_short(words, n, nullptr) == 0;
-    Word* home = words;
-    for (shift = low; shift < kBits && !stream_cancelled(number); shift += kDigitBits) {
+  void sort() {
+    uint64_t* home = words;
+    for (shift = 32; shift < 64 && !stream_cancelled(number); shift += kDigitBits) {
       in_parts(count);
       if (stream_cancelled(number) || !place()) continue;  // counts cut short lead nowhere
       in_parts(move);
       std::swap(words, spare);
     }
-    if (words != home) {
-      std::memcpy(home, words, size_t(n) * sizeof(Word));
-      std::swap(words, spare);
-    }
-    return !stream_cancelled(number);
-  }
-
-  static Word turned(Word bits) { return bits ^ (Word(-Word(bits >> (kBits - 1))) | kSign); }
-  static Word turned_back(Word word) { return word ^ (Word(Word(word >> (kBits - 1)) - 1) | kSign); }
-
-  void sort_integers() {
-    for (int64_t i = 0; i < n; ++i) words[i] ^= kSign;
-    sort(0);
-    for (int64_t i = 0; i < n; ++i) words[i] ^= kSign;
-  }
-
-  void sort_floats(Word infinity) {
-    int64_t all = n, nans = 0, zeros = 0;
-    n = 0;
-    bool negative = false;
-    for (int64_t i = 0; i < all; ++i) {
-      Word bits = words[i], size = bits & Word(~kSign);
-      spare[nans] = bits;
-      nans += size > infinity;
-      signs[zeros] = uint8_t(bits >> (kBits - 1));
-      negative |= bits == kSign;
-      zeros += size == 0;
-      words[n] = turned(size == 0 ? size : bits);
-      n += size <= infinity;
-    }
-    std::memcpy(words + n, spare, size_t(nans) * sizeof(Word));
-    if (!sort(0)) return;
-    if (negative) {
-      Word* zero = std::lower_bound(words, words + n, kSign);
-      for (int64_t i = 0; i < zeros; ++i) zero[i] = signs[i] ? turned(kSign) : kSign;
-    }
-    for (int64_t i = 0; i < n; ++i) words[i] = turned_back(words[i]);
+    if (words == home) return;
+    std::memcpy(home, words, size_t(n) * sizeof(uint64_t));
+    std::swap(words, spare);
   }
 };
 
 struct Job {
-  char* data;
+  uint64_t* words;
   int64_t rows, n;
-  Order order;
-  uint64_t infinity;
-  int low;
-  PyArray_SortFunc *of_words, *of_numbers;  // NumPy's, of the unsigned integers and of what they are bits of, or null
   uint64_t number = stream_running();
   std::atomic<bool> out_of_memory{false};
 
-  // Are numbers in order told apart by nothing but their order?
-  template <typename Word>
-  bool is_plain(const Word* words) const {
-    constexpr Word kSign = Row<Word>::kSign;
-    bool special = false;
-    if (order == Order::kFloat)
-      for (int64_t i = 0; i < n; ++i) special |= words[i] == kSign || Word(words[i] & ~kSign) > Word(infinity);
-    return !special;
-  }
-
-  template <typename Word>
   void run(int64_t row, bool shared) {
     if (stream_cancelled(number)) return;
-    Word* first = reinterpret_cast<Word*>(data) + row * n;
-    if (low == 0 && n < kLong[sizeof(Word)] && of_numbers != nullptr && is_plain(first)) {
-      of_numbers(first, n, nullptr);
-      return;
-    }
-    void* scratch = thread_scratch(Row<Word>::scratch(n, shared));
-    if (scratch == nullptr) {
-      out_of_memory = true;
-      return;
-    }
-    Row<Word> words(first, n, shared, number, of_words, scratch);
-    if (order == Order::kFloat) words.sort_floats(Word(infinity));
-    else if (order == Order::kSigned) words.sort_integers();
-    else words.sort(low);
+    if (void* scratch = thread_scratch(Row::scratch(n, shared)))
+      Row(words + row * n, n, shared, number, scratch).sort();
+    else out_of_memory = true;
   }
 
-  template <typename Word>
   static void some(void* context, int64_t low, int64_t high) {
-    for (int64_t row = low; row < high; ++row) static_cast<Job*>(context)->run<Word>(row, false);
+    for (int64_t row = low; row < high; ++row) static_cast<Job*>(context)->run(row, false);
   }
 
-  template <typename Word>
   void run_all() {
     if (n >= kShared && rows < pool_threads()) {
-      for (int64_t row = 0; row < rows; ++row) run<Word>(row, true);
+      for (int64_t row = 0; row < rows; ++row) run(row, true);
     } else {
-      pool_run(some<Word>, this, rows, 1, double(rows) * double(n) * kWordNs * sizeof(Word));
+      pool_run(some, this, rows, 1, double(rows) * double(n) * kWordNs * 8);
     }
     trim_thread_scratch();
   }
 };
 
-// Sorts what `job` says, of words of so many bytes; None, or nullptr with an error set.
-PyObject* sort_rows(Job& job, int bytes) {
-  job.of_words = numpy_sort(bytes == 1 ? NPY_UINT8 : bytes == 2 ? NPY_UINT16 : bytes == 4 ? NPY_UINT32 : NPY_UINT64);
-  job.of_numbers = job.of_words;
-  if (job.order == Order::kSigned)
-    job.of_numbers = numpy_sort(bytes == 1 ? NPY_INT8 : bytes == 2 ? NPY_INT16 : bytes == 4 ? NPY_INT32 : NPY_INT64);
-  if (job.order == Order::kFloat)
-    job.of_numbers = bytes == 4 ? numpy_sort(NPY_FLOAT32) : bytes == 8 ? numpy_sort(NPY_FLOAT64) : nullptr;
-  Py_BEGIN_ALLOW_THREADS;
-  if (bytes == 1) job.run_all<uint8_t>();
-  else if (bytes == 2) job.run_all<uint16_t>();
-  else if (bytes == 4) job.run_all<uint32_t>();
-  else job.run_all<uint64_t>();
-  Py_END_ALLOW_THREADS;
-  if (job.out_of_memory) return PyErr_NoMemory();
-  if (stream_cancelled(job.number)) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
-  Py_RETURN_NONE;
-}
-
 PyObject* sort_words(PyObject*, PyObject* args) {
   PyObject* object;
   const char* order;
   unsigned long long infinity = 0;
-  int low = 0;
-  if (!PyArg_ParseTuple(args, "O!s|Ki:sort_words", &PyArray_Type, &object, &order, &infinity, &low)) return nullptr;
+  if (!PyArg_ParseTuple(args, "O!s|K:sort_words", &PyArray_Type, &object, &order, &infinity)) return nullptr;
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   int ndim = PyArray_NDIM(array), bytes = int(PyArray_ITEMSIZE(array));
   bool known = PyArray_DESCR(array)->kind == 'u' && (bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8);
@@ -243,15 +148,22 @@ PyObject* sort_words(PyObject*, PyObject* args) {
     return nullptr;
   }
   std::string name = order;
-  if ((name != "u" && name != "i" && name != "f") || low < 0 || low >= 8 * bytes || (low != 0 && name != "u")) {
-    PyErr_Format(PyExc_ValueError, "sort_words() knows no order %R from bit %d on", PyTuple_GET_ITEM(args, 1), low);
+  if (name != "u" && name != "i" && name != "f") {
+    PyErr_Format(PyExc_ValueError, "sort_words() knows no order %R", PyTuple_GET_ITEM(args, 1));
     return nullptr;
   }
-  Job job{static_cast<char*>(PyArray_DATA(array)), 0, PyArray_DIM(array, ndim - 1),
-          name == "f" ? Order::kFloat : name == "i" ? Order::kSigned : Order::kUnsigned, infinity, low};
   if (PyArray_SIZE(array) == 0) Py_RETURN_NONE;
-  job.rows = PyArray_SIZE(array) / job.n;
-  return sort_rows(job, bytes);
+  auto* data = static_cast<char*>(PyArray_DATA(array));
+  int64_t n = PyArray_DIM(array, ndim - 1);
+  ValueOrder values = value_order(name[0], bytes, infinity);
+  SortedRows rows{data, data, PyArray_SIZE(array) / n, n, 1};
+  Status status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = sort_values(values, rows, stream_running());
+  Py_END_ALLOW_THREADS;
+  if (status == Status::no_memory) return PyErr_NoMemory();
+  if (status == Status::cancelled) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
+  Py_RETURN_NONE;
 }
 
 // Rows of positions and the array of the same shape that they belong to; false with TypeError set.
@@ -315,7 +227,8 @@ PyObject* sort_positions(PyObject*, PyObject* args) {
   if (!are_rows(packed, keys, 'u')) return nullptr;
   int bytes = int(PyArray_ITEMSIZE(keys));
   if (!PyArray_ISWRITEABLE(packed) || PyArray_DESCR(keys)->kind != 'u' || shift < 0 || shift >= 8 * bytes) {
-    PyErr_SetString(PyExc_TypeError, "sort_positions() takes writable positions, unsigned keys and a shift within them");
+    PyErr_SetString(PyExc_TypeError,
+                    "sort_positions() takes writable positions, unsigned keys and a shift within them");
     return nullptr;
   }
   if (PyArray_SIZE(packed) == 0) Py_RETURN_NONE;
@@ -325,8 +238,13 @@ PyObject* sort_positions(PyObject*, PyObject* args) {
              : bytes == 4 ? put_keys<uint32_t>(packed, keys, shift, n)
                           : put_keys<uint64_t>(packed, keys, shift, n);
   if (!put) return nullptr;
-  Job job{static_cast<char*>(PyArray_DATA(packed)), PyArray_SIZE(packed) / n, n, Order::kUnsigned, 0, 32};
-  return sort_rows(job, 8);
+  Job job{static_cast<uint64_t*>(PyArray_DATA(packed)), PyArray_SIZE(packed) / n, n};
+  Py_BEGIN_ALLOW_THREADS;
+  job.run_all();
+  Py_END_ALLOW_THREADS;
+  if (job.out_of_memory) return PyErr_NoMemory();
+  if (stream_cancelled(job.number)) return PyErr_SetNone(PyExc_KeyboardInterrupt), nullptr;
+  Py_RETURN_NONE;
 }
 
 // Rows of bytes: where each value begins among the sorted, then the positions one after the other.
@@ -351,7 +269,8 @@ struct ByteOrder {
 
 PyObject* order_bytes(PyObject*, PyObject* object) {
   auto* keys = reinterpret_cast<PyArrayObject*>(object);
-  if (!PyArray_Check(object) || PyArray_TYPE(keys) != NPY_UINT8 || !PyArray_ISCARRAY_RO(keys) || PyArray_NDIM(keys) == 0) {
+  if (!PyArray_Check(object) || PyArray_TYPE(keys) != NPY_UINT8 || !PyArray_ISCARRAY_RO(keys) ||
+      PyArray_NDIM(keys) == 0) {
     PyErr_SetString(PyExc_TypeError, "order_bytes() takes a C-contiguous array of uint8 of at least one dimension");
     return nullptr;
   }
@@ -404,13 +323,16 @@ PyObject* take_rows(PyObject*, PyObject* args) {
 
 PyMethodDef kMethods[] = {
     {"sort_words", sort_words, METH_VARARGS,
-     "sort_words(words, order, infinity=0, low=0): sort the rows of an array of unsigned integers in place, as bits of "
-     "unsigned ('u', stably by the bits from `low` on) or signed integers ('i') or of floats with this infinity ('f')."},
+     "sort_words(words, order, infinity=0): sort the rows of an array of unsigned integers in place, as bits of "
+     "unsigned "
+     "('u') or signed integers ('i') or of floats with this infinity ('f')."},
     {"sort_positions", sort_positions, METH_VARARGS,
-     "sort_positions(packed, keys, shift=0): order the positions that rows of uint64 have in their low halves, stably by "
+     "sort_positions(packed, keys, shift=0): order the positions that rows of uint64 have in their low halves, stably "
+     "by "
      "32 bits of the key at each, those from `shift` on, which become the upper halves."},
     {"order_bytes", order_bytes, METH_O,
-     "order_bytes(keys) -> the int64 positions of uint8 keys in their order along the last axis, of equal ones in theirs."},
+     "order_bytes(keys) -> the int64 positions of uint8 keys in their order along the last axis, of equal ones in "
+     "theirs."},
     {"take_rows", take_rows, METH_VARARGS,
      "take_rows(values, positions) -> along the last axis, the values at int64 positions, which are not checked."},
     {},

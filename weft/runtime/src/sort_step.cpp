@@ -15,6 +15,7 @@
 #include "plan.h"
 #include "pool.h"
 #include "stream.h"
+#include "value_sort.h"
 
 namespace weft {
 namespace {
@@ -38,23 +39,29 @@ struct Moved {
 class SortStep final : public Step {
  public:
   Status run(Frame& frame) const override {
+    if (is_alone) return run_alone(frame);
     Job job{this, &frame};
     if (pool_worth(cost_ns())) pool_run(some, &job, rows, 1, cost_ns());
     else some(&job, 0, rows);
     trim_thread_scratch();
     return job.status.load();
   }
-  double cost_ns() const override { return double(rows * n) * std::log2(double(n) + 1) * kCompareNs; }
+  double cost_ns() const override {
+    if (is_alone) return sort_values_cost_ns(rows, n);
+    return double(rows * n) * std::log2(double(n) + 1) * kCompareNs;
+  }
 
-  int64_t rows = 0, n = 0;         // elements of a row
-  int64_t inner = 0;               // rows side by side: elements of a row are so far apart
-  int64_t kept = 0;                // of every row, the first ones
-  bool largest = false;            // descending, NaN first, and 0.0 before -0.0
+  int64_t rows = 0, n = 0;  // elements of a row
+  int64_t inner = 0;        // rows side by side: elements of a row are so far apart
+  int64_t kept = 0;         // of every row, the first ones
+  bool largest = false;     // descending, NaN first, and 0.0 before -0.0
   bool has_positions = false;
   Place positions{};
   std::vector<Key> keys;
   std::vector<Moved> values;
   PyArray_SortFunc* sort_words = nullptr;  // NumPy's, of uint64
+  bool is_alone = false;                   // one key, which is all that is moved: its order is in `alone`
+  ValueOrder alone{};
 
  private:
   struct Job {
@@ -62,6 +69,11 @@ class SortStep final : public Step {
     const Frame* frame;
     std::atomic<Status> status{Status::ok};
   };
+
+  Status run_alone(const Frame& frame) const {
+    return sort_values(alone, {values[0].from.address(frame), values[0].to.address(frame), rows, n, inner},
+                       frame.number);
+  }
 
   static void some(void* context, int64_t low, int64_t high) {
     Job& job = *static_cast<Job*>(context);
@@ -188,6 +200,16 @@ bool read_keys(PyObject* keys, const PlaceReader& places, SortStep* step) {
   return !step->keys.empty() || invalid_sort("[executable] a sort without keys");
 }
 
+bool is_same(const Place& a, const Place& b) {
+  return a.slot == b.slot && a.dynamic == b.dynamic && a.offset == b.offset;
+}
+
+bool is_alone(const SortStep& step) {
+  return step.keys.size() == 1 && step.values.size() == 1 && !step.has_positions && step.kept == step.n &&
+         !step.largest && step.keys[0].bytes == step.values[0].bytes &&
+         is_same(step.keys[0].place, step.values[0].from);
+}
+
 bool read_moved(PyObject* values, const PlaceReader& places, SortStep* step) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(values); ++i) {
     Moved moved{};
@@ -213,7 +235,8 @@ std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places
   if (!PyArg_ParseTuple(fields, "LLLLpO!O!O;[executable] order has 8 fields after its name", &rows, &n, &inner, &kept,
                         &largest, &PyTuple_Type, &keys, &PyTuple_Type, &values, &positions))
     return nullptr;
-  if (rows < 1 || n < 1 || inner < 1 || kept < 0 || kept > n || n > kMostOfRow || rows > kMost / n || rows % inner != 0) {
+  if (rows < 1 || n < 1 || inner < 1 || kept < 0 || kept > n || n > kMostOfRow || rows > kMost / n ||
+      rows % inner != 0) {
     invalid_sort("[executable] a sort has a wrong extent");
     return nullptr;
   }
@@ -227,6 +250,9 @@ std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places
       (step->has_positions && !places.place(positions, rows * kept * 4, &step->positions)))
     return nullptr;
   step->sort_words = numpy_sort(NPY_UINT64);
+  step->is_alone = is_alone(*step);
+  const Key& key = step->keys[0];
+  if (step->is_alone) step->alone = value_order(key.order, key.bytes, key.infinity);
   return step;
 }
 
