@@ -1,4 +1,4 @@
-"""Sorts of values alone, and of short rows with others, as instructions of a plan: the executor does them without Python.
+"""Sorts of values alone, and of short rows with others, as instructions of a plan: the executor does them itself.
 
 ``sort`` of f32[5,4] along axis 1 by itself, with positions beside it, becomes::
 
