@@ -6,6 +6,7 @@ import functools
 import gc
 import os
 import pathlib
+import random
 import subprocess
 import sys
 import threading
@@ -18,7 +19,7 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft import compiler, lax
+from weft import compiler, lax, runtime
 from weft.core.budget import BUDGET, Budget
 
 
@@ -102,6 +103,39 @@ def test_a_function_that_lives_keeps_nothing_when_everything_is_dropped(bound: N
     assert BUDGET.nbytes == sum(table.nbytes for table in BUDGET._tables)
     for f in functions:
         np.testing.assert_array_equal(f(x), weft.jit(lambda x: wnp.sinh(x) * 1.75)(x))
+
+
+def test_programs_lent_to_equal_functions_count_until_those_die(bound: None) -> None:
+    x = wnp.arange(3.0)
+    functions = [weft.jit(lambda x: wnp.sinh(x) * 1.25 - 3) for _ in range(400)]
+    expected = [np.asarray(f(x)) for f in functions[:2]]
+    lent, nbytes = runtime.lent_count(), BUDGET.nbytes
+    for f in functions[2:]:
+        np.testing.assert_array_equal(f(x), expected[0])
+    assert all(f._state.known is None for f in functions[2:])  # nothing else is kept of them
+    assert runtime.lent_count() - lent == 398 and 398 * 300 < BUDGET.nbytes - nbytes < 398 * 500
+    order = random.Random(0).sample(range(400), 400)
+    functions = [functions[n] for n in order]
+    del f, functions[150:]
+    assert runtime.lent_count() - lent <= 150
+    BUDGET.shrink(0)
+    assert runtime.lent_count() == 0
+    assert not any(f._cache_size() for f in functions)
+    for f in functions[:5]:
+        np.testing.assert_array_equal(f(x), expected[0])
+
+
+def test_equal_functions_that_live_stay_within_the_bound(bound: None) -> None:
+    x = wnp.arange(3.0)
+    functions = [weft.jit(lambda x: wnp.sinh(x) * 1.25 - 4) for _ in range(2000)]
+    for f in functions[:2]:
+        f(x)
+    most = BUDGET.nbytes + 100_000
+    weft.config.update("cache_bytes", most)
+    for f in functions:
+        f(x)
+        assert BUDGET.nbytes <= most + 256 * 350  # tables are looked at now and then
+    assert sum(f._cache_size() for f in functions) < 1000
 
 
 def test_a_dropped_trace_is_not_left_to_the_garbage_collector(bound: None) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
 
 from weft import config, errors, runtime
@@ -146,7 +147,8 @@ class JitState:
         """Run the call; gives its result and the entry to install for its signature (or None).
 
         To a native ``caller``, which runs what it is given and keeps it, the entry of its program alone, unless the
-        budget has dropped that already. While tracing, a call that was recorded before is replayed.
+        budget has dropped that already; in a tuple if an equal function was called so before, whose entry is lent.
+        While tracing, a call that was recorded before is replayed.
         """
         current = tracing.state.trace
         try:
@@ -180,8 +182,8 @@ class JitState:
         who = identity.remembered(self.function) if plain else None
         call = (prepared.in_tree, prepared.avals, token, config.version())
         entry = None if who is None else trace_cache.find_call((who, *call))
-        if entry is not None and self._keeps(caller):
-            return entry
+        if entry is not None:
+            return (entry,)
         sought = self._seek(prepared)
         trace, request = sought[-1], None
         if trace is None:
@@ -258,7 +260,7 @@ class JitState:
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], accept_structs: bool = False) -> Prepared:
         call = signature.split_call(self.options.roles, args, kwargs)
-        leaves, in_tree = runtime.tree_flatten((call.args, call.kwargs))
+        leaves, in_tree = runtime.tree_flatten(call[:2])
         avals = signature.leaf_avals(self.function, call, leaves, accept_structs)
         return tuple.__new__(Prepared, (call, leaves, in_tree, avals))  # a third of the time
 
@@ -643,17 +645,24 @@ def jit(
         jitted = runtime.JitFunction(state.always_slow, (), ())
     else:
         jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
-    attributes = jitted.__dict__
+    jitted.__dict__ = _attributes(fun, state)
+    return jitted
+
+
+def _attributes(fun: Callable[..., Any], state: JitState) -> dict[str, Any]:
+    """What a jitted function has of its function's attributes, and what is its own."""
     own = getattr(fun, "__dict__", None)
-    if own:
-        attributes.update(own)
+    if type(fun) is FunctionType and not own and fun.__doc__ is None is not fun.__module__:  # in half the time
+        return {
+            "__module__": fun.__module__, "__name__": fun.__name__, "__qualname__": fun.__qualname__,
+            "__wrapped__": fun, "_state": state,
+        }  # fmt: skip
+    attributes = dict(own or ())
     for name in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(fun, name, None)
         if value is not None:
             attributes[name] = value
-    attributes["__wrapped__"] = fun
-    attributes["_state"] = state
-    return jitted
+    return {**attributes, "__wrapped__": fun, "_state": state}
 
 
 _NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE

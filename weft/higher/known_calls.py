@@ -1,7 +1,8 @@
 """What a jitted function knows of its calls: all that ``core.budget`` can drop and the next call makes again.
 
-A function that is called enters the budget; dropped, it keeps its counts of hits, traces and executables alone. What is
-dropped: its record, what replays its calls in traces, times and kernel counts, and the native table of its signatures.
+A function that is called enters the budget, unless its programs were all lent to it (``trace_cache.find_call``).
+Dropped, it keeps its counts of hits, traces and executables alone. What is dropped: its record, what replays its calls
+in traces, times and kernel counts, and the native table of its signatures.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ class Call(NamedTuple):
 
 def split_call(roles: Roles, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """Take the static arguments out. Static values must be hashable."""
-    if not roles.static_argnums and not roles.static_argnames:
+    if roles is NO_ROLES or not (roles.static_argnums or roles.static_argnames):
         return tuple.__new__(Call, (args, kwargs, (), len(args)))  # a third of the time
     count = len(args)
     places = {number + count if number < 0 else number for number in roles.static_argnums}

@@ -27,6 +27,8 @@ _ENTRIES = 1 << 12
 _TRACE_BYTES, _EQUATION_BYTES = 3500, 500  # measured: a trace with its dispatch entry, each equation
 _RECORD_BYTES = 700  # measured: the record of a function, empty
 _CALL_BYTES = 600  # of a call by which equal functions are found
+_LENT_BYTES = 350  # measured: of a signature in the native table of a function that such a call answered
+_LENT_BETWEEN_LOOKS = 256
 
 
 class Result:
@@ -251,6 +253,7 @@ class _SharedTraces:
         self.traces: OrderedDict[Any, _Shared] = OrderedDict()
         self.stored: dict[Any, Stored] = {}
         self.entries: dict[Key, weakref.ref[Any]] = {}
+        self.lent = 0
 
     def drop(self, place: Any, result: Result) -> None:
         held = self.traces.get(place)
@@ -263,6 +266,7 @@ class _SharedTraces:
 _level = _SharedTraces()
 _shared = _level.traces
 BUDGET.enlist(_level.entries.__len__, _CALL_BYTES, _level.entries.clear)
+BUDGET.enlist(runtime.lent_count, _LENT_BYTES, runtime.take_back_lent)
 
 
 def find_shared(identity: Identity, key: Key) -> Trace | None:
@@ -289,7 +293,13 @@ def share_program(identity: Identity, key: Key, stored: Stored) -> None:
 
 
 def find_call(call: Key) -> Any:
-    """The dispatch entry with which ``call``, an identity with the types and options of a call, was answered before."""
+    """The dispatch entry with which ``call``, an identity with the types and options of a call, was answered before.
+
+    It is lent to the function: nothing else is known of one that goes no other way, whose like a loop makes anew.
+    """
+    _level.lent += 1
+    if _level.lent % _LENT_BETWEEN_LOOKS == 0:
+        BUDGET.look()
     reference = _level.entries.get(call)
     return None if reference is None else reference()
 

@@ -26,6 +26,7 @@ uint64_t g_default_config = 0;         // guarded by the GIL
 PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
 Entry* g_no_slots[1] = {nullptr};      // the table of a function that knows no signature
 JitFunction* g_latest = nullptr;       // the list of those that are alive; guarded by the GIL
+Py_ssize_t g_lent = 0;                 // entries that are lent, in all tables; guarded by the GIL
 
 uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 
@@ -82,16 +83,19 @@ void table_insert_slot(JitFunction* self, Entry* entry) {
 }
 
 // Entries know their tables through the CacheEntry they share, so that a program can be taken out of all of them.
-void note_place(JitFunction* self, Entry* entry) { entry->cached->places->emplace_back(self, entry); }
-
-void forget_place(JitFunction* self, Entry* entry) {
+void note_place(JitFunction* self, Entry* entry) {
   auto& places = *entry->cached->places;
-  for (auto& place : places) {
-    if (place.first != self || place.second != entry) continue;
-    place = places.back();
-    places.pop_back();
-    return;
-  }
+  entry->place = places.size();
+  places.emplace_back(self, entry);
+  g_lent += entry->lent;
+}
+
+void forget_place(Entry* entry) {
+  auto& places = *entry->cached->places;
+  places[entry->place] = places.back();
+  places[entry->place].second->place = entry->place;
+  places.pop_back();
+  g_lent -= entry->lent;
 }
 
 // Takes an entry out; the caller gets the table's reference. Later entries of the run of slots move up.
@@ -107,7 +111,7 @@ void table_remove(JitFunction* self, Entry* entry) {
   self->slots[hole] = nullptr;
   --self->count;
   ++self->version;
-  forget_place(self, entry);
+  forget_place(entry);
 }
 
 void free_slots(Entry** slots) {
@@ -170,7 +174,7 @@ void table_clear(JitFunction* self) {
   self->count = 0;
   ++self->version;
   for (uint32_t i = 0; i < capacity; ++i)
-    if (old[i] != nullptr) forget_place(self, old[i]);
+    if (old[i] != nullptr) forget_place(old[i]);
   for (uint32_t i = 0; i < capacity; ++i)
     if (old[i] != nullptr) entry_release(old[i]);
   free_slots(old);
@@ -278,8 +282,14 @@ void filter_traceback() {
   PyErr_Restore(type, value, traceback);
 }
 
-// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program alone;
-// Python is told so by being given the function.
+// The program in an answer that is nothing else, borrowed, or nullptr.
+PyObject* program_of(PyObject* answer) {
+  if (PyTuple_CheckExact(answer) && PyTuple_GET_SIZE(answer) == 1) answer = PyTuple_GET_ITEM(answer, 0);
+  return Py_TYPE(answer) == CacheEntryType ? answer : nullptr;
+}
+
+// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program alone,
+// in a tuple if it is lent; Python is told so by being given the function.
 Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool runs) {
   Ref positional = steal(PyTuple_New(count));
   Ref named = steal(PyDict_New());
@@ -294,7 +304,7 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
     filter_traceback();
     return Ref();
   }
-  if (runs && Py_TYPE(answer.get()) == CacheEntryType) return answer;
+  if (runs && program_of(answer.get()) != nullptr) return answer;
   if (!PyTuple_Check(answer.get()) || PyTuple_GET_SIZE(answer.get()) != 2) {
     PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, entry or None)");
     return Ref();
@@ -311,12 +321,14 @@ bool clear_ordinary_error() {
 }
 
 // Puts a program under the signature of a call; a reference to its entry, or nullptr with an error set.
-Entry* install(JitFunction* self, Signature& signature, const std::vector<uint32_t>& canonical, PyObject* cached) {
+Entry* install(JitFunction* self, Signature& signature, const std::vector<uint32_t>& canonical, PyObject* cached,
+               bool lent) {
   if (Py_TYPE(cached) != CacheEntryType) {
     PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, CacheEntry or None)");
     return nullptr;
   }
   Entry* entry = new Entry;
+  entry->lent = lent;
   entry->hash = signature.hash();
   entry->tokens.assign(signature.tokens().data(), signature.tokens().data() + signature.tokens().size());
   entry->owned = std::move(signature.collected());
@@ -343,8 +355,8 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
   if (installable) signature.retain();
   Ref answer = call_slow(self, args, count, keywords, installable);
   if (!answer) return nullptr;
-  if (Py_TYPE(answer.get()) == CacheEntryType) {
-    Entry* entry = install(self, signature, canonical, answer.get());
+  if (PyObject* program = program_of(answer.get()); installable && program != nullptr) {
+    Entry* entry = install(self, signature, canonical, program, program != answer.get());
     if (entry == nullptr) return nullptr;
     bool handled;
     PyObject* result = call_cached(entry, signature, &handled);
@@ -354,7 +366,7 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
     answer = call_slow(self, args, count, keywords, false);  // an argument is to be converted in Python
     if (!answer) return nullptr;
   } else if (PyObject* cached = PyTuple_GET_ITEM(answer.get(), 1); cached != Py_None && installable) {
-    Entry* entry = install(self, signature, canonical, cached);
+    Entry* entry = install(self, signature, canonical, cached, false);
     if (entry == nullptr) return nullptr;
     entry_release(entry);
   }
@@ -529,8 +541,9 @@ PyMemberDef kMembers[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(JitFunction, vectorcall), READONLY, nullptr},
     {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
-    {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY, "slow(args, kwargs, caller) -> (result, entry or None), or the entry of the program that the JitFunction `caller` is to "
-     "run (None: it runs nothing)"},
+    {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY,
+     "slow(args, kwargs, caller) -> (result, entry or None), or the entry of the program that the JitFunction `caller` is to "
+     "run (None: it runs nothing), alone in a tuple if it is lent"},
     {"static_argnums", T_OBJECT, offsetof(JitFunction, static_argnums), READONLY, nullptr},
     {"static_argnames", T_OBJECT, offsetof(JitFunction, static_argnames), READONLY, nullptr},
     {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls answered without Python."},
@@ -592,7 +605,22 @@ PyObject* jit_functions(PyObject*, PyObject*) {
   return list.release();
 }
 
+PyObject* lent_count(PyObject*, PyObject*) { return PyLong_FromSsize_t(g_lent); }
+
+PyObject* take_back_lent(PyObject*, PyObject*) {
+  std::vector<std::pair<JitFunction*, Entry*>> lent;
+  lent.reserve(size_t(g_lent));
+  for (JitFunction* f = g_latest; f != nullptr; f = f->before)
+    for (uint32_t i = 0; i <= f->mask; ++i)
+      if (f->slots[i] != nullptr && f->slots[i]->lent) lent.emplace_back(f, f->slots[i]);
+  for (auto [table, entry] : lent) table_remove(table, entry);
+  for (auto [table, entry] : lent) entry_release(entry);  // may run destructors: last
+  Py_RETURN_NONE;
+}
+
 PyMethodDef kFunctions[] = {
+    {"lent_count", lent_count, METH_NOARGS, "Number of signatures for which a JitFunction was lent a program."},
+    {"take_back_lent", entry_point<take_back_lent>, METH_NOARGS, "Forgets the signatures for which programs were lent."},
     {"jit_functions", jit_functions, METH_NOARGS, "Every JitFunction that is alive, the latest first."},
     {"set_config_token", set_config_token, METH_O,
      "Sets this thread's id of the config values that affect tracing or code; 2**64 - 1: it follows the default."},
