@@ -22,7 +22,6 @@ namespace {
 
 constexpr double kCompareNs = 4;
 constexpr int64_t kCounted = 64;  // bytes of a row from which counting them takes less time
-constexpr int64_t kDigits = 256;  // halves of a row from which two passes by bytes take less time
 
 struct Key {
   Place place;
@@ -89,16 +88,10 @@ class SortStep final : public Step {
 
   void sort_row(const Frame& frame, int64_t row, uint64_t* words, uint32_t* order) const {
     int64_t from = row / inner * n * inner + row % inner, to = row / inner * kept * inner + row % inner;
-    if (keys.size() == 1 && keys[0].bytes == 1 && n >= kCounted) {
-      count_bytes(read(keys[0], frame, from, reinterpret_cast<uint8_t*>(words)), order);
-    } else if (keys.size() == 1 && keys[0].bytes == 2 && n >= kDigits && !is_few()) {
-      auto* spare = reinterpret_cast<uint32_t*>(words) + n;
-      sort_digits(read(keys[0], frame, from, reinterpret_cast<uint16_t*>(words)), order, spare);
-    } else {
-      for (size_t i = 0; i < keys.size(); ++i) read(keys[i], frame, from, words + int64_t(i) * n);
-      if (keys.size() > 1 || keys[0].bytes == 8) sort_compared(words, order);
-      else sort_packed(words, order);
-    }
+    for (size_t i = 0; i < keys.size(); ++i) read(keys[i], frame, from, words + int64_t(i) * n);
+    if (keys.size() > 1 || keys[0].bytes == 8) sort_compared(words, order);
+    else if (keys[0].bytes == 1 && n >= kCounted) count_bytes(words, order);
+    else sort_packed(words, order);
     for (const Moved& moved : values) move(moved, frame, from, to, order);
     if (!has_positions) return;
     auto* places = reinterpret_cast<uint32_t*>(positions.address(frame)) + to;
@@ -106,72 +99,38 @@ class SortStep final : public Step {
   }
 
   template <typename Word>
-  Word ordered(Word bits, char kind, uint64_t infinity) const {
+  void read_words(const Key& key, const char* from, uint64_t* words) const {
     constexpr Word kSign = Word(1) << (8 * sizeof(Word) - 1);
-    if (kind == 'i') {
-      bits ^= kSign;
-    } else if (kind == 'f') {
-      Word size = bits & Word(~kSign);
-      if (size > infinity) bits = Word(~Word(0));
-      else if (size == 0 && !largest) bits = kSign;
-      else bits = bits & kSign ? Word(~bits) : Word(bits | kSign);
-    }
-    return largest ? Word(~bits) : bits;
-  }
-
-  template <typename Word, typename Out>
-  void read_words(const Key& key, const char* from, Out* words) const {
-    int64_t step = inner * key.distance;
-    auto at = [from, this, &key](int64_t offset) {
+    for (int64_t i = 0; i < n; ++i) {
       Word bits;
-      std::memcpy(&bits, from + offset, sizeof(Word));
-      return ordered(bits, key.order, key.infinity);
-    };
-    if (step == int64_t(sizeof(Word)))
-      for (int64_t i = 0; i < n; ++i) words[i] = at(i * int64_t(sizeof(Word)));
-    else
-      for (int64_t i = 0; i < n; ++i) words[i] = at(i * step);
+      std::memcpy(&bits, from + i * inner * key.distance, sizeof(Word));
+      if (key.order == 'i') {
+        bits ^= kSign;
+      } else if (key.order == 'f') {
+        Word size = bits & Word(~kSign);
+        if (size > key.infinity) bits = Word(~Word(0));
+        else if (size == 0 && !largest) bits = kSign;
+        else bits = bits & kSign ? Word(~bits) : Word(bits | kSign);
+      }
+      words[i] = largest ? Word(~bits) : bits;
+    }
   }
 
-  template <typename Out>
-  const Out* read(const Key& key, const Frame& frame, int64_t first, Out* words) const {
+  void read(const Key& key, const Frame& frame, int64_t first, uint64_t* words) const {
     const char* from = key.place.address(frame) + first * key.distance;
     if (key.bytes == 1) read_words<uint8_t>(key, from, words);
     else if (key.bytes == 2) read_words<uint16_t>(key, from, words);
     else if (key.bytes == 4) read_words<uint32_t>(key, from, words);
     else read_words<uint64_t>(key, from, words);
-    return words;
   }
 
   bool is_few() const { return kept <= n / 8; }
 
-  // Four parts of the row in turn, each with places of its own: neighbours are often equal, and the place of one would
-  // have to wait for that of the one before.
-  void count_bytes(const uint8_t* bytes, uint32_t* order) const {
-    constexpr int64_t kParts = 4;
-    uint32_t places[256][kParts] = {}, at = 0;
-    int64_t part = n / kParts;
-    for (int64_t i = 0; i < part; ++i)
-      for (int64_t k = 0; k < kParts; ++k) ++places[bytes[i + k * part]][k];
-    for (int64_t i = part * kParts; i < n; ++i) ++places[bytes[i]][kParts - 1];
-    for (auto& of_value : places)
-      for (uint32_t& place : of_value) at += std::exchange(place, at);
-    for (int64_t i = 0; i < part; ++i)
-      for (int64_t k = 0; k < kParts; ++k) order[places[bytes[i + k * part]][k]++] = uint32_t(i + k * part);
-    for (int64_t i = part * kParts; i < n; ++i) order[places[bytes[i]][kParts - 1]++] = uint32_t(i);
-  }
-
-  // By the low byte, then by the high one.
-  void sort_digits(const uint16_t* words, uint32_t* order, uint32_t* spare) const {
-    uint32_t places[2][256] = {}, at[2] = {};
-    for (int64_t i = 0; i < n; ++i) {
-      ++places[0][words[i] & 255];
-      ++places[1][words[i] >> 8];
-    }
-    for (int digit = 0; digit < 256; ++digit)
-      for (int pass = 0; pass < 2; ++pass) at[pass] += std::exchange(places[pass][digit], at[pass]);
-    for (int64_t i = 0; i < n; ++i) spare[places[0][words[i] & 255]++] = uint32_t(i);
-    for (int64_t i = 0; i < n; ++i) order[places[1][words[spare[i]] >> 8]++] = spare[i];
+  void count_bytes(const uint64_t* words, uint32_t* order) const {
+    uint32_t places[256] = {}, at = 0;
+    for (int64_t i = 0; i < n; ++i) ++places[words[i]];
+    for (uint32_t& place : places) at += std::exchange(place, at);
+    for (int64_t i = 0; i < n; ++i) order[places[words[i]]++] = uint32_t(i);
   }
 
   void sort_packed(uint64_t* words, uint32_t* order) const {
