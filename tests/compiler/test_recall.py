@@ -69,6 +69,14 @@ PROGRAMS = {
     "halves": lambda x: jnp.split(x, [1], axis=1)[1] * 2,
     "rows taken": lambda x: x[rows_of(x)] * 2,
     "columns taken, or filled": lambda x: jnp.take(x, jnp.arange(-9, 9) * 3, axis=1, mode="fill") if x.size else x,
+    "elements of rows' logarithms": lambda x: (
+        -jnp.take_along_axis(nn.log_softmax(x), rows_of(x)[:, None], 1).mean() if x.size else x
+    ),
+    "elements of rows' squares": lambda x: jnp.take(x * x, rows_of(x) * 2, axis=1, mode="clip") + 1 if x.size else x,
+    "gradient of elements of rows": weft.grad(
+        lambda x: (nn.log_softmax(x)[jnp.arange(x.shape[0]), rows_of(x)] if x.size else x).sum()
+    ),
+    "computed tables": lambda x: jnp.exp(x[::-1][: x.shape[0] // 2 + 1])[rows_of(x)] if x.size else x,
     "elements taken": lambda x: jnp.take_along_axis(x, rows_of(x)[:, None], 1) if x.size else x,
     "rows added up": lambda x: jnp.ones_like(x).at[rows_of(x)].add(x),
     "rows added up or dropped": lambda x: x.at[rows_of(x) * 3].add(x * 2, mode="drop"),
@@ -132,7 +140,8 @@ def test_programs_of_every_rank_are_right_at_sizes_of_0_and_1(rank, name):
 REWRITTEN_OR_STEPS = (
     "quotients", "powers", "gradient", "product", "gradient of products", "product of halves", "sums so far", "sorted",
     "columns in turn", "halves", "rows taken", "both ends", "rolled", "counted from an end",
-    "sums from the end", "rows added up", "gradient of rows taken", "noise",
+    "sums from the end", "elements of rows' squares", "rows added up",
+    "gradient of rows taken", "noise",
 )  # fmt: skip
 
 
@@ -145,7 +154,8 @@ REWRITTEN_OR_STEPS = (
         ("pad", (6, 10), [(8, 12), (1, 12)]),
         ("pad one side", (6, 11), [(8, 13), (1, 12)]),
         ("slice", (6, 10), [(1, 12), (0, 12)]),
-        *[(name, (6, 10), [(8, 13), (70, 50)]) for name in REWRITTEN_OR_STEPS],
+        ("elements of rows' logarithms", (20, 18), [(28, 21), (70, 50)]),
+        *[(name, (6, 18), [(8, 21), (70, 50)]) for name in REWRITTEN_OR_STEPS],
     ],
 )
 def test_other_sizes_and_those_of_0_and_1_need_no_compilation(name, first, later):
@@ -159,6 +169,25 @@ def test_other_sizes_and_those_of_0_and_1_need_no_compilation(name, first, later
         after = pipeline.stats()
     assert after["programs_recalled"] - before["programs_recalled"] == len(later)
     assert after["kernels_built"] == before["kernels_built"]
+
+
+def test_a_gather_is_decided_again_at_sizes_for_which_something_else_pays():
+    recall.clear()
+    jitted = weft.jit(lambda x, i: jnp.exp(jnp.sin(x))[i])
+    sizes = [(4000, 10), (5000, 20), (40, 90_000), (50, 100_000), (6000, 30), (60, 110_000)]
+    recalled = []
+    with config.context("check", False):
+        for rows, taken in sizes:
+            x, i = np.linspace(0, 3, rows, dtype=np.float32), np.arange(taken, dtype=np.int32) % rows
+            before = pipeline.stats()["programs_recalled"]
+            assert np.allclose(jitted(x, i), np.exp(np.sin(x))[i], rtol=1e-5)
+            recalled.append(pipeline.stats()["programs_recalled"] - before)
+    assert recalled == [0, 1, 0, 1, 1, 1]
+
+
+def test_divisions_of_floats_leave_integers_sizes():
+    quotients = lambda x: x[jnp.arange(x.shape[0]) - x.shape[0]] / 3.0
+    assert described(quotients, (30,)).key == described(quotients, (50,)).key
 
 
 def test_sizes_that_become_equal_are_no_case_of_sizes_that_differ():

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.compiler import algebra, assemble, contraction, gathers, keys, rolls, simplify, walks
+from weft.compiler import algebra, assemble, contraction, keys, rolls, simplify, walks
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -74,6 +74,8 @@ class Flat:
             *self.outvars,
             writer.narrow(),
             writer.divides and writer.counts,
+            writer.gathers and tuple(writer.are_long),
+            writer.is_huge,
         )
         weak = tuple([aval.weak_type for aval in self.avals[: self.constants + self.invars]])
         self.numbers = (*self.sizes, *writer.values, *weak, *[v.aval.weak_type for v in jaxpr.outvars])
@@ -146,8 +148,10 @@ class _Writer:
         self.integers: dict[int, int] = {}
         self.counts: tuple[int, ...] = ()  # the integers that are not in the key
         self.divides = False  # whether rewrites may look at them all the same
-        self.computed: set[int] = set()  # variables that gathers may be pulled through
         self.slices: set[int] = set()
+        self.are_long: list[bool] = []  # of the reductions' rows, which are kept from gathers while they are short
+        self.gathers = False
+        self.is_huge = False  # whether places take 64 bits
         self.most_rows = 0
         self.lengths: list[int] = []  # for each reduction that of its rows if they are short, or LONG_COLUMN, or 0
 
@@ -173,6 +177,7 @@ class _Writer:
         size = rows * shape[-1] if shape else 1
         if size > MAX_ELEMENTS:
             raise Unfit
+        self.is_huge = self.is_huge or size >= indexed.FEW
         if size >= FAR:  # fusion looks at the extents of such arrays
             found = (*found, size >= LONG_ROW, tuple([min(extent, LONG_SIDE) for extent in shape]))
         if aval.dtype.kind in "iu" and aval.dtype.itemsize < 8:  # whether it can count its elements (own_rows)
@@ -250,10 +255,11 @@ class _Writer:
                 length, size = math.prod([shape[axis] for axis in axes]), eqn.invars[0].aval.size
                 is_short, is_long = 1 < length <= SHORT and size >= LONG * length, length >= LONG_COLUMN and size >= FAR
                 self.lengths.append(length if is_short else LONG_COLUMN * is_long)
-            if type(eqn.primitive.kind) is kinds.Gather and operands[0] in self.computed:
-                raise Unfit  # sizes decide whether it is computed where it is gathered
-            if eqn.primitive in algebra.DIVISIONS[:2] or (describe is _all and max(operands, default=0) < 0):
-                self.divides = True
+                self.are_long.append(length > SHORT)
+            elif type(eqn.primitive.kind) is kinds.Gather:
+                self.gathers = True
+            if describe is _all and (eqn.primitive in algebra.DIVISIONS[:2] or max(operands, default=0) < 0):
+                self.divides = self.divides or eqn.invars[0].aval.dtype.kind in "iub"
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
             if eqn.primitive is lax.slice_p:
                 self.slices.add(len(avals))
@@ -266,8 +272,6 @@ class _Writer:
             ) in eqn.outvars:  # as ``bind`` does, without a call for each: every first trace of a shape comes here
                 aval = out.aval
                 env[out] = len(avals)
-                if isinstance(eqn.primitive.kind, gathers.PASSED):
-                    self.computed.add(len(avals))
                 avals.append(aval)
                 found, classes = types.get(aval) or self._type(aval)
                 pattern += classes

@@ -12,7 +12,8 @@ elements stays stored. The bits are those of the gather: starts are clamped, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ from weft.compiler.dimensions import matched
 from weft.core import kinds
 from weft.core.jaxpr import Literal
 from weft.core.rewrite import Builder
+from weft.loops import starts
+from weft.loops.starts import Start
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.record import NamedTuple
 
@@ -56,18 +59,67 @@ class Unfit(Exception):
     """A value that is not, or not for less, computed at the gathered places."""
 
 
-def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such gathers (themselves where there are none); what nobody reads any more is left."""
+class _Load(NamedTuple):
+    """Elements read, of an array, ``run`` of them side by side (``_long_run``)."""
+
+    read: tuple[int, ...]
+    array: tuple[int, ...]
+    run: int | None
+
+    def at(self, size: Callable[[int], int]) -> _Load:
+        """The same where sizes are others."""
+        run = None if self.run is None else size(self.run)
+        return _Load(tuple(map(size, self.read)), tuple(map(size, self.array)), run)
+
+    def time_ns(self) -> float:
+        streamed = self.run is None or self.run >= LONG_WINDOW
+        near = NEAR if math.prod(self.array) < FAR_SIZE else FAR
+        return math.prod(self.read) * (STREAMED if streamed else near)
+
+
+class Price(NamedTuple):
+    """What a gather of a computed value takes either way.
+
+    ``loads``: of the value itself, were it stored, and of what is loaded instead; ``saved``: what is stored for that.
+    """
+
+    own: float
+    shared: float
+    gathers: int
+    is_read: bool
+    loads: tuple[_Load, ...]
+    saved: tuple[tuple[int, ...], ...]
+
+    def at(self, size: Callable[[int], int]) -> Price:
+        """The same where sizes are others. What ``size`` raises is raised."""
+        loads, saved = [load.at(size) for load in self.loads], [tuple(map(size, shape)) for shape in self.saved]
+        return Price(self.own, self.shared, self.gathers, self.is_read, tuple(loads), tuple(saved))
+
+    def pays(self) -> bool:
+        """Whether what is computed and loaded at the gathered places takes less than to store the value for them."""
+        value, *loads = self.loads
+        stored = math.prod(value.array) * (self.own * WORK + 2 * STREAMED) / self.gathers + value.time_ns()
+        if not self.is_read:
+            stored += LAUNCHED
+        spent = sum([load.time_ns() for load in loads]) + sum([math.prod(s) * 2 * STREAMED for s in self.saved])
+        return math.prod(value.read) * max(self.own + self.shared - FREE_COST, 0.0) * WORK + spent <= stored
+
+
+def pull(equations: list[Any], outvars: Sequence[Any], decisions: list[tuple[Price, bool]]) -> list[Any]:
+    """The equations with such gathers (themselves where there are none); what nobody reads any more is left.
+
+    ``decisions`` gets what was decided for the sizes that there are.
+    """
     if not any(isinstance(equation.primitive.kind, kinds.Gather) for equation in equations):
         return equations
-    return _Program(equations, outvars).pulled()
+    return _Program(equations, outvars, decisions).pulled()
 
 
 class _Program:
     """What makes and reads the values of a program."""
 
-    def __init__(self, equations: list[Any], outvars: Sequence[Any]) -> None:
-        self.equations = equations
+    def __init__(self, equations: list[Any], outvars: Sequence[Any], decisions: list[tuple[Price, bool]]) -> None:
+        self.equations, self.decisions = equations, decisions
         self.makers: Makers = {out: equation for equation in equations for out in equation.outvars}
         self.gathers: dict[Any, int] = {}  # how many read a value
         self.others: dict[Any, int] = {}  # how many other equations
@@ -111,7 +163,9 @@ class _Pull:
         self.reading = self._reading()
         self.known: dict[Any, Any] = {}
         self.passed = 0
-        self.own_cost = self.shared_cost = self.spent = 0.0
+        self.own_cost = self.shared_cost = 0.0
+        self.loads: list[_Load] = []
+        self.saved: list[tuple[int, ...]] = []
 
     def made(self) -> list[Any] | None:
         """The equations in its place, or None."""
@@ -138,12 +192,19 @@ class _Pull:
         return equations
 
     def _pays(self) -> bool:
-        """Whether what is computed and loaded at the gathered places takes less than to store the value for them."""
-        count, stored = self.out.size, self.array.aval.size * (self.own_cost * WORK + 2 * STREAMED)
-        stored = stored / self.program.gathers[self.array] + count * _rate(self.array, self.reading)
-        if not self.program.others.get(self.array):
-            stored += LAUNCHED
-        return count * max(self.own_cost + self.shared_cost - FREE_COST, 0.0) * WORK + self.spent <= stored
+        """Whether it takes less than to store the value; noted, since sizes decide."""
+        loads = [_Load(self.out.shape, self.array.aval.shape, _long_run(self.reading)), *self.loads]
+        price = Price(
+            self.own_cost,
+            self.shared_cost,
+            self.program.gathers[self.array],
+            bool(self.program.others.get(self.array)),
+            tuple(loads),
+            tuple(self.saved),
+        )
+        pays = price.pays()
+        self.program.decisions.append((price, pays))
+        return pays
 
     # what the gather says
 
@@ -191,10 +252,10 @@ class _Pull:
         operands = self._through(atom, reading)
         if operands is None:
             found = self._leaf(atom, reading)
-            self.spent += found.aval.size * _rate(atom, reading)
+            self.loads.append(_Load(found.aval.shape, atom.aval.shape, _long_run(reading)))
             maker = self.program.makers.get(atom)
             if maker is not None and isinstance(maker.primitive.kind, _COMPUTED) and atom not in self.program.stored:
-                self.spent += atom.aval.size * 2 * STREAMED
+                self.saved.append(atom.aval.shape)
         else:
             self.passed += 1
             if self.passed > MAX_PASSED:
@@ -238,13 +299,17 @@ class _Pull:
             return along
         if along.column is None or along.walk is not None or extent > np.iinfo(np.int32).max:
             return None
-        start = self._clamped(along.column, whole - 1)
+        start = self._clamped(along.column, whole)
         start = self._bind(lax.mul_p, start, _literal(place.step, np.int32))
-        return Along(self._bind(lax.add_p, start, _literal(place.start, np.int32)), None, 1)
+        return Along(self._bind(lax.add_p, start, self._start(place, extent)), None, 1)
 
-    def _clamped(self, column: Any, most: int) -> Any:
+    def _start(self, place: kinds.DimMap, extent: int) -> Literal:
+        """Where a view begins."""
+        return Literal(starts.of_view(place.start, place.step, extent), runtime.ShapedArray((), np.dtype(np.int32)))
+
+    def _clamped(self, column: Any, extent: int) -> Any:
         dtype = column.aval.dtype
-        start = self._bind(lax.min_p, column, _literal(_within(most, dtype), dtype))
+        start = self._bind(lax.min_p, column, _bound(extent, -1, dtype))
         if dtype.kind == "i":
             start = self._bind(lax.max_p, start, _literal(0, dtype))
         params = {"new_dtype": np.dtype(np.int32), "weak_type": False, "sharding": None}
@@ -315,7 +380,7 @@ class _Pull:
             dtype = column.aval.dtype
             if self.reading[dim].column is None:
                 continue
-            tests = [self._bind(lax.le_p, column, _literal(_within(most, dtype), dtype))]
+            tests = [self._bind(lax.le_p, column, _bound(most, 0, dtype))]
             if dtype.kind == "i":
                 tests.append(self._bind(lax.ge_p, column, _literal(0, dtype)))
             for test in tests:
@@ -375,16 +440,17 @@ def _stretched(operand: Any, shape: Sequence[int], reading: Reading) -> Reading:
     return tuple([along if own == extent else THIN for along, own, extent in pairs])
 
 
-def _rate(atom: Any, reading: Reading) -> float:
-    """Nanoseconds for each element of an array so read."""
-    last = reading[-1]
-    if all(along.column is None for along in reading) or (last.column is None and last.size >= LONG_WINDOW):
-        return STREAMED
-    return NEAR if atom.aval.size < FAR_SIZE else FAR
+def _long_run(reading: Reading) -> int | None:
+    """How many elements are read side by side, of which enough are a row; None: no index moves the array."""
+    if all(along.column is None for along in reading):
+        return None
+    return reading[-1].size if reading[-1].column is None else 1
 
 
-def _within(most: int, dtype: Any) -> int:
-    return min(most, int(np.iinfo(dtype).max))
+def _bound(size: int, rest: int, dtype: np.dtype) -> Literal:
+    """The integer that a size of the program is, with ``rest``, or the most that its dtype holds."""
+    value, most = size + rest, int(np.iinfo(dtype).max)
+    return Literal(Start(value, rest, ((size, 1),)) if value <= most else most, runtime.ShapedArray((), dtype))
 
 
 def _literal(value: Any, dtype: Any) -> Literal:

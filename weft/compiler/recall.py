@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import contraction, pad_sums, rolls, verify
+from weft.compiler import contraction, gathers, pad_sums, rolls, verify
 from weft.compiler import flat as flats
 from weft.compiler.flat import Flat
 from weft.compiler.fuse import Kernels, Step
@@ -40,7 +40,9 @@ from weft.runtime import ShapedArray
 _BYTES, _EQUATION_BYTES = 1500, 600  # measured: a description with its template, each equation
 _SIZELESS = (  # kinds of which kernels have no size from the parameters
     kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Identity, kinds.Reshape, kinds.Gather, kinds.Scatter,
+    kinds.Generate,
 )  # fmt: skip
+_BOUNDING = (lax.clamp_p, lax.min_p, lax.max_p, lax.le_p, lax.ge_p, lax.lt_p, lax.gt_p)  # by what may be a size
 _known: dict[Any, dict[tuple[int, ...], Description]] = {}  # by what is alike but for sizes, then by their pattern
 
 
@@ -166,6 +168,11 @@ class Template:
     aliases: list[tuple[int, int]]
     outvars: list[int]
     equations: int
+    decisions: list[tuple[gathers.Price, bool]]  # whose sizes are classes
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        """Whether the same is decided at other sizes."""
+        return all(price.at(sizes.__getitem__).pays() == pays for price, pays in self.decisions)
 
     def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Kernels, list[Lowered | None]]:
         """The kernels and their calls for a program like the one it was made of, at the sizes of its classes.
@@ -196,26 +203,36 @@ class Description:
     """What programs are like, known by identity; ``template`` is there once one of them was compiled.
 
     ``classes``: the template's sizes among one's own, where it is that of a pattern which tells more sizes apart.
+    ``other`` is of programs of the same pattern for whose sizes something else is decided.
     """
 
-    __slots__ = ("__weakref__", "classes", "template", "uses")
+    __slots__ = ("__weakref__", "classes", "other", "template", "uses")
 
     def __init__(self) -> None:
+        self.other: Description | None = None
         self.template: Template | None = None
         self.classes: tuple[int, ...] | None = None
         self.uses = 0
+
+    def holds(self, flat: Flat) -> bool:
+        """Whether its template, if there is one, is that of a program of its pattern."""
+        template, classes = self.template, self.classes
+        return template is None or not template.decisions or template.holds(_sizes_of(flat, classes))
 
     def bind(self, flat: Flat) -> tuple[Kernels, list[Lowered | None]] | None:
         """The kernels of a program that is so, and their calls; None, and no template any more, if it needs others."""
         template, classes = self.template, self.classes
         if template is None:  # another thread has dropped it
             return None
-        sizes = flat.sizes if classes is None else [flat.sizes[n] for n in classes]
         try:
-            return template.bind(flat, sizes)
+            return template.bind(flat, _sizes_of(flat, classes))
         except _Fixed:
             self.template = self.classes = None
             return None
+
+
+def _sizes_of(flat: Flat, classes: tuple[int, ...] | None) -> Sequence[int]:
+    return flat.sizes if classes is None else [flat.sizes[n] for n in classes]
 
 
 def description(flat: Flat, token: int) -> Description | None:
@@ -238,6 +255,10 @@ def description(flat: Flat, token: int) -> Description | None:
         place = functools.partial(_drop, key, flat.pattern)
         BUDGET.keep(found, _BYTES + _EQUATION_BYTES * len(flat.rows), place, _uses)
     found.uses += 1
+    while not found.holds(flat):
+        if found.other is None:
+            found.other = Description()
+        found = found.other
     return found
 
 
@@ -328,8 +349,12 @@ class _Maker:
                 raise _Fixed  # where dimensions are turned, narrow ones decide (schedule)
         elif not isinstance(kind, _SIZELESS) and eqn.primitive is not lax.sort_p:
             raise _Fixed
-        numbers = [v for v in eqn.invars if isinstance(v, Literal) and v.aval.dtype.kind == "f"]
-        if any(id(v) not in self.literals and v.val not in flats.EXACT and math.isfinite(v.val) for v in numbers):
+        numbers = [v for v in eqn.invars if isinstance(v, Literal) and id(v) not in self.literals]
+        fractions = [v.val for v in numbers if v.aval.dtype.kind == "f"]
+        if any(value not in flats.EXACT and math.isfinite(value) for value in fractions):
+            raise _Fixed
+        counts = [v.val for v in numbers if v.aval.dtype.kind in "iu" and eqn.primitive in _BOUNDING]
+        if any(not isinstance(value, starts.Start) and value != 0 for value in counts):
             raise _Fixed
 
     def made(self, drafts: Sequence[Draft | None], lowered: Sequence[Lowered | None]) -> Template:
@@ -346,7 +371,11 @@ class _Maker:
             recipes.append(self._recipe(step, draft, layout))
         jaxpr, number = self.kernels.jaxpr, self._number
         aliases = [(number(name), number(source)) for name, source in self.kernels.aliases.items()]
-        return Template(recipes, self.new, aliases, [number(v) for v in jaxpr.outvars], len(jaxpr.eqns))
+        decisions = [(price.at(self._of_size), pays) for price, pays in jaxpr.memoize("gathers", lambda _: ())]
+        return Template(recipes, self.new, aliases, [number(v) for v in jaxpr.outvars], len(jaxpr.eqns), decisions)
+
+    def _of_size(self, extent: int) -> int:
+        return self._class(0, extent)
 
     def _number(self, variable: Any) -> int:
         """The number of a variable; one that a rewrite made is of the sizes that the program makes equal to its own."""

@@ -61,11 +61,12 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         if parted is not eqns:
             eqns = drop_dead(parted, outvars)
         eqns = contraction.fold_result_transposes(eqns, outvars)
+    decisions: list[tuple[gathers.Price, bool]] = []
     sunk = reshapes.sink_reshapes(eqns, outvars)
     if sunk is not eqns:
         eqns = drop_dead(sunk, outvars)
     if not flatten_only:
-        pulled = gathers.pull(eqns, outvars)
+        pulled = gathers.pull(eqns, outvars, decisions)
         if pulled is not eqns:
             eqns = drop_dead(pulled, outvars)
         sliced = dynamic_slices.pull(eqns, outvars)
@@ -75,6 +76,7 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
+    small.memoize("gathers", lambda _: tuple(decisions))
     return ClosedJaxpr(small, simplifier.consts)
 
 

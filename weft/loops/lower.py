@@ -21,6 +21,7 @@ from weft.loops import indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import CONSTANT, Access, Kernel, Node
+from weft.loops.starts import Start
 
 GATHER_COST = 4.0  # of a load at a computed place, for each component of the index vector
 KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
@@ -235,6 +236,7 @@ class _Lowering:
         array = np.asarray(value, dtype)
         is_fraction = dtype.kind == "f" and not float(array).is_integer()
         is_shared = is_fraction or (dtype.kind in "iu" and isinstance(source, Literal) and abs(int(value)) > 1)
+        is_shared = is_shared and not isinstance(value, Start)
         key = (array.tobytes(), dtype) if is_shared else len(self.scalar_index)
         found = self.scalar_index.get(key)
         if found is not None:
