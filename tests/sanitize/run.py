@@ -35,7 +35,8 @@ PARTS = {
     "programs": (
         *("tests/compiler/test_plan.py", "tests/compiler/test_products.py", "tests/compiler/test_epilogues.py"),
         *("tests/compiler/test_indexing.py", "tests/compiler/test_movement.py", "tests/compiler/test_few_columns.py"),
-        *("tests/compiler/test_flattened_runs.py", "tests/operations/test_compiled.py"),
+        *("tests/compiler/test_flattened_runs.py", "tests/compiler/test_viewed_operands.py"),
+        *("tests/operations/test_compiled.py", "tests/operations/test_sort.py"),
         "tests/operations/test_indexing.py",
     ),
 }
