@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.compiler import contraction
-from weft.core import kinds
+from weft.compiler.turned_products import is_product
 from weft.loops import ir
 from weft.loops.schedule import Lowered
 
@@ -22,7 +22,7 @@ def epilogues(
     steps: Sequence[Any], lowered: Sequence[Lowered | None], results: Sequence[Any], base: Callable[[Any], Any]
 ) -> dict[int, tuple[int, str]]:
     """The kernel step that rides on a product step, and its form, by the number of the product's step."""
-    products = {base(s.equation.outvars[0]): i for i, s in enumerate(steps) if _has_kernels(s)}
+    products = {base(s.equation.outvars[0]): i for i, s in enumerate(steps) if is_product(s)}
     for variable in results:
         products.pop(base(variable) if not hasattr(variable, "val") else variable, None)
     if not products:
@@ -44,16 +44,6 @@ def epilogues(
             found[products[variable]] = (numbers[0], way)
             taken.add(numbers[0])
     return found
-
-
-def _has_kernels(step: Any) -> bool:
-    """Whether a step is a product of our own kernels that has elements."""
-    equation = step.equation
-    if step.kernel is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
-        return False
-    if any(hasattr(v, "val") or not v.aval.size for v in equation.invars):
-        return False
-    return contraction.kernels_of(equation) is not None
 
 
 def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> str | None:

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
 
 
 def is_product(step: Step) -> bool:
-    return step.kernel is None and isinstance(step.equation.primitive.kind, kinds.Contraction)
+    """Whether a step is a product of our own kernels that has elements."""
+    equation = step.equation
+    if step.kernel is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
+        return False
+    if any(hasattr(v, "val") or not v.aval.size for v in equation.invars):
+        return False
+    return contraction.kernels_of(equation) is not None
 
 
 def step_reads(step: Step) -> list[Any]:
@@ -43,22 +49,10 @@ def kernel_reads(kernel: Kernel) -> list[Any]:
     return [*dict.fromkeys([v for v in found if not hasattr(v, "val")])]
 
 
-def lone_view(step: Step) -> Any:
-    """The equation of a kernel that does nothing but one view of one array, whole."""
-    if step.kernel is None or step.copies or len(step.kernel.equations) != 1:
-        return None
-    (equation,) = step.kernel.equations
-    if [output.target for output in step.kernel.outputs] != equation.outvars:  # a region of an assembled array
-        return None
-    return equation if len(equation.invars) == 1 and not hasattr(equation.invars[0], "val") else None
-
-
 def turned(step: Step, view: Any) -> Step | None:
     """The product as it writes the view's result, None if it cannot."""
     product, order = step.equation, contraction.permutation(view)
-    if order is None or contraction.kernels_of(product) is None:
-        return None
-    if any(hasattr(v, "val") or not v.aval.size for v in product.invars):
+    if order is None:
         return None
     out = view.outvars[0]
     straight = replace(step, equation=product.replace(outvars=[out]), order=tuple(order))

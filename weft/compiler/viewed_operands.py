@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from weft.compiler import contraction, turned_products
+from weft.compiler.turned_products import is_product
 from weft.compiler.walks import Chain, Stage, walk
 from weft.core import kinds
 from weft.loops import kernel as kernels
@@ -28,7 +29,7 @@ _VIEWS = (kinds.View, kinds.Reshape)
 
 def read_in_place(steps: Sequence[Step], aliases: dict[Any, Any], outvars: Sequence[Any]) -> tuple[Step, ...]:
     """The steps without such copies; ``aliases`` gets an entry for each view that is no longer made."""
-    if not any(map(_is_product, steps)):
+    if not any(map(is_product, steps)):
         return tuple(steps)
     reader = _Reader(steps, aliases, outvars)
     for number in range(len(steps)):
@@ -37,13 +38,6 @@ def read_in_place(steps: Sequence[Step], aliases: dict[Any, Any], outvars: Seque
     seen = [reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped]
     aliases.update({variable: view.source for variable, view in reader.views.items()})
     return tuple(seen)
-
-
-def _is_product(step: Step) -> bool:
-    return turned_products.is_product(step) and (
-        contraction.kernels_of(step.equation) is not None
-        and not any(hasattr(v, "val") or not v.aval.size for v in step.equation.invars)
-    )
 
 
 class _Reader:
@@ -57,7 +51,7 @@ class _Reader:
         self.readers: dict[Any, list[int]] = {}  # array in memory -> steps
         self.products: dict[Any, int] = {}
         for number, step in enumerate(steps):
-            if _is_product(step):
+            if is_product(step):
                 self.products[step.equation.outvars[0]] = number
             for variable in turned_products.step_reads(step):
                 self.readers.setdefault(self._base(variable), []).append(number)
@@ -70,7 +64,7 @@ class _Reader:
 
     def seen(self, step: Step) -> Step:
         """A step with what is known of where its operands lie."""
-        return replace(step, views=self._operands(step)) if _is_product(step) else step
+        return replace(step, views=self._operands(step)) if is_product(step) else step
 
     def _operands(self, step: Step) -> tuple[Chain | None, Chain | None]:
         left, right = (self._chain(v) for v in step.equation.invars)
@@ -124,7 +118,7 @@ class _Reader:
 
     def _may_read(self, number: int) -> bool:
         step = self.steps[number]
-        return self._walks(step) if _is_product(step) else self.drop(number)
+        return self._walks(step) if is_product(step) else self.drop(number)
 
     def _view_of(self, kernel: Kernel, output: Output) -> Chain | None:
         """What an output of a kernel is a view of: an array that it loads."""
@@ -164,7 +158,7 @@ class _Reader:
         others: dict[int, Step | None] = {}
         for reader in self.readers[product]:
             step = self.steps[reader]
-            if _is_product(step) and self._walks(step):
+            if is_product(step) and self._walks(step):
                 continue
             others[reader] = self._loading(step, copy, product)
             if others[reader] is None and not self.drop(reader):
