@@ -56,6 +56,8 @@ PROGRAMS = {
     "pad between": lambda x: lax.pad(x, np.float32(0), ((1, 0, 2), (0, 0, 1))).sum(1),
     "sum of pads": lambda x: jnp.pad(x, ((0, 5), (0, 0))) + jnp.pad(x, ((5, 0), (0, 0))),
     "pad of a mean": lambda x: jnp.pad(x - x.mean(0, keepdims=True), 1).sum(0),
+    "places within": lambda x: x.sum() * (jnp.arange(-50, 50) * 7 % x.shape[0] + jnp.arange(100) // (x.shape[1] - 9)),
+    "equal divisors and masks": lambda x: (x * 99).astype(int) % x.shape[0] + (x.shape[0] - 1) * x.shape[1],
     "quotients": lambda x: (x * 9).astype(int) // 7 % 4,
     "powers": lambda x: x**2 + abs(x) ** 0.5,
     "gradient": weft.grad(lambda x: (nn.softmax(x) ** 2).sum()),
@@ -255,12 +257,27 @@ def test_literals_that_a_rewrite_looks_at_are_part_of_the_description():
     assert described(lambda x: x * 0.3, (3,)).numbers != described(lambda x: x * 0.4, (3,)).numbers
 
 
-def test_integers_that_are_extents_are_sizes_unless_something_is_divided() -> None:
+def test_integers_that_are_extents_are_sizes() -> None:
     rows = lambda x: x * (jnp.arange(x.shape[0]) * x.shape[0] + 2)
     halves = lambda x: x * ((jnp.arange(x.shape[0]) + x.shape[0]) // 2)
     keys = [described(rows, (n,)).key for n in (5, 9, 2)]
     assert keys[0] == keys[1] != keys[2]  # where it meets another integer, kernels take both as one
-    assert described(halves, (5,)).key != described(halves, (9,)).key
+    assert described(halves, (5,)).key == described(halves, (9,)).key
+
+
+def test_divisors_for_which_something_is_done_are_part_of_the_description() -> None:
+    rests = lambda x: x * (jnp.arange(x.shape[0]) % x.shape[0])
+    keys = [described(rests, (n,)).key for n in (5, 9, 1, 2, 4, 8)]
+    assert keys[0] == keys[1] and len(set(keys)) == 5
+    masked = lambda other: lambda x: x * (jnp.arange(x.shape[0]) % 8 + jnp.arange(x.shape[0]) * other)
+    assert len({described(masked(other), (9,)).key for other in (20, 21, 7, 3)}) == 3  # 7 masks, 3 shifts
+
+
+def test_what_integers_alone_come_to_is_described() -> None:
+    """Other sizes may make something else of them."""
+    last = lambda x, least: x + lax.max(lax.add(np.int32(-7), np.int32(x.shape[0])), np.int32(least)).astype(x.dtype)
+    keys = [described(lambda x, n=n: last(x, n), (rows,)).key for n in (0, 1, 2) for rows in (5, 6)]
+    assert keys[0] == keys[1] and keys[2] == keys[3] != keys[0] and keys[4] == keys[5]
 
 
 def test_where_a_view_reads_is_part_of_the_description():

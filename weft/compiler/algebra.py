@@ -94,7 +94,7 @@ def simplified(equation: Any, producers: Producers) -> Any:
     """The atom an equation comes to by some rule, or None."""
     out = equation.outvars[0].aval
     if all(type(v) is Literal for v in equation.invars):
-        found = _number(equation)
+        found = number(equation)
         if found is not None:
             return found
     for entry in RULES.get(equation.primitive, ()):
@@ -104,7 +104,7 @@ def simplified(equation: Any, producers: Producers) -> Any:
     return None
 
 
-def _number(equation: Any) -> Literal | None:
+def number(equation: Any) -> Literal | None:
     """What an elementwise operation gives for integer literals, by its reference; None of any other equation."""
     kind, out = equation.primitive.kind, equation.outvars[0].aval
     if not isinstance(kind, kinds.Elementwise) or any(v.aval.dtype.kind not in "biu" for v in equation.invars):

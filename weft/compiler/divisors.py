@@ -35,6 +35,16 @@ def rewrite(equation: Any, producers: dict[Any, Any]) -> Rewritten | None:
     return lax.bitwise_and, [x, _like(y, value - 1)]
 
 
+def is_plain(value: int) -> bool:
+    """Whether nothing is done for a divisor that is not done for other numbers."""
+    return value > 2 and value & (value - 1) != 0
+
+
+def made_of(value: int) -> tuple[int, ...]:
+    """The numbers that operations are given instead of a divisor."""
+    return (value.bit_length() - 1, value - 1) if value > 0 else ()
+
+
 def _floored(equation: Any, producers: dict[Any, Any]) -> Rewritten | None:
     which, found, other = equation.invars
 

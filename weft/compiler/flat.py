@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.compiler import algebra, assemble, contraction, keys, rolls, simplify, walks
+from weft.compiler import algebra, assemble, contraction, divisors, keys, rolls, simplify, walks
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
@@ -30,9 +30,10 @@ MAX_EQUATIONS = 512  # of a larger program the compilation costs little beside i
 EXACT = frozenset([0.0, 1.0, *algebra.POWERS])  # values at which a rewrite looks
 
 
-_COUNTING = frozenset([  # of whose integers only what rewrites divisions asks the value
-    lax.add_p, lax.sub_p, lax.mul_p, lax.select_n_p, lax.max_p, lax.min_p,
-    lax.lt_p, lax.le_p, lax.gt_p, lax.ge_p, lax.eq_p, lax.ne_p,
+_COUNTING = frozenset([  # of whose integers nothing asks the value
+    lax.add_p, lax.sub_p, lax.mul_p, lax.select_n_p, lax.max_p, lax.min_p, lax.clamp_p,
+    lax.lt_p, lax.le_p, lax.gt_p, lax.ge_p, lax.eq_p, lax.ne_p, lax.convert_element_type_p,
+    lax.dynamic_slice_p, lax.dynamic_update_slice_p,
 ])  # fmt: skip
 
 
@@ -64,6 +65,9 @@ class Flat:
         types = [writer.bind(env, v) for v in (*jaxpr.constvars, *jaxpr.invars)]
         writer.walk(jaxpr, env)
         self.outvars = [writer.atom(env, atom) for atom in jaxpr.outvars]
+        for number in self.outvars:
+            if number < 0:
+                writer.value(number, None, 0)
         self.classes = writer.classes
         self.sizes = tuple(self.classes)
         self.pattern = tuple(writer.pattern)
@@ -73,7 +77,6 @@ class Flat:
             *writer.key,
             *self.outvars,
             writer.narrow(),
-            writer.divides and writer.counts,
             writer.gathers and tuple(writer.are_long),
             writer.is_huge,
         )
@@ -146,8 +149,6 @@ class _Writer:
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
         self.integers: dict[int, int] = {}
-        self.counts: tuple[int, ...] = ()  # the integers that are not in the key
-        self.divides = False  # whether rewrites may look at them all the same
         self.slices: set[int] = set()
         self.are_long: list[bool] = []  # of the reductions' rows, which are kept from gathers while they are short
         self.gathers = False
@@ -196,44 +197,64 @@ class _Writer:
         return tuple(self.lengths)
 
     def atom(self, env: dict[Any, int], atom: Any) -> int:
+        """The number of an atom; a literal is described where it is used."""
         return env[atom] if type(atom) is not Literal else self._literal(atom)
 
-    def _literal(self, literal: Literal, eqn: JaxprEqn | None = None) -> int:
-        literals = self.flat.literals
-        literals.append(literal)
+    def _literal(self, literal: Literal) -> int:
+        self.flat.literals.append(literal)
+        return -len(self.flat.literals)
+
+    def value(self, number: int, eqn: JaxprEqn | None, place: int) -> None:
+        """Describe a literal that an equation, or the program's result, has at a place."""
+        literal = self.flat.literals[-number - 1]
         value, aval = literal.val, literal.aval
         dtype = aval.dtype
         if aval.shape or dtype.kind not in "fbiucV" or dtype == dtypes.float0:
             raise Unfit
         if dtype.kind in "cV":
             self.key.append((aval, type(value), np.asarray(value).tobytes()))
-            return -len(literals)
+            return
         if dtype.kind != "f":
-            self._integer(literal, eqn)
-            return -len(literals)
+            self._integer(literal, eqn, place)
+            return
         number = float(value)
         if number in EXACT or not math.isfinite(number):
             self.key.append((aval, repr(number)))
-            return -len(literals)
+            return
         rounded, equal = float(dtype.type(number)), self.equal
         same = equal.setdefault((number, type(value), getattr(value, "dtype", None), aval), len(equal))
         self.key.append((aval, same, equal.setdefault((rounded, dtype), len(equal)), rounded.is_integer()))
         self.values.append(number)
-        return -len(literals)
 
-    def _integer(self, literal: Literal, eqn: JaxprEqn | None) -> None:
+    def _integer(self, literal: Literal, eqn: JaxprEqn | None, place: int) -> None:
         """An integer or a bool: exact, but for extents that only move or scale (``x[i]`` adds one to what is negative).
 
         Which are equal is told of all, for kernels take equal ones once.
         """
-        value = int(literal.val)
-        same = self.integers.setdefault(value, len(self.integers))
-        if eqn is not None and eqn.primitive in _COUNTING and abs(value) > 1:
+        value, integers = int(literal.val), self.integers
+        same = integers.setdefault(value, len(integers))
+        primitive = None if eqn is None else eqn.primitive
+        divides = primitive in algebra.DIVISIONS[:2] and place == 1
+        is_count = abs(value) > 1 if primitive in _COUNTING else divides and divisors.is_plain(value)
+        if is_count:
             self.key.append((literal.aval, type(literal.val), same))
             self.values.append(value)
-            self.counts += (value,)
         else:
-            self.key.append((literal.aval, type(literal.val), value, same))
+            made = divisors.made_of(value) if divides else ()
+            self.key.append((literal.aval, type(literal.val), value, same, *self._equal(made)))
+
+    def _equal(self, values: Sequence[int]) -> list[int]:
+        return [self.integers.setdefault(value, len(self.integers)) for value in values]
+
+    def _known(self, eqn: JaxprEqn, operands: Sequence[int]) -> int | None:
+        """The literal that an elementwise equation of literals is, as ``algebra`` has it."""
+        if eqn.primitive is lax.select_n_p and len(set(operands[1:])) == 1:
+            return operands[1] if not eqn.outvars[0].aval.shape else None
+        if max(operands) >= 0:
+            return None
+        literals = [self.flat.literals[-number - 1] for number in operands]
+        found = algebra.number(JaxprEqn(literals, eqn.outvars, eqn.primitive, eqn.params))
+        return None if found is None else self._literal(found)
 
     def walk(self, jaxpr: Jaxpr, env: dict[Any, int], expanded: Any = None) -> None:
         """Describe the equations of a program whose inputs have numbers.
@@ -243,13 +264,20 @@ class _Writer:
         flat, key, types, pattern = self.flat, self.key, self.types, self.pattern
         rows, avals = flat.rows, flat.avals
         for eqn in jaxpr.eqns:
-            operands = [env[atom] if type(atom) is not Literal else self._literal(atom, eqn) for atom in eqn.invars]
+            operands = [env[atom] if type(atom) is not Literal else self._literal(atom) for atom in eqn.invars]
             describe = _PARAMETERS.get(type(eqn.primitive.kind))
             if describe is None:
                 self._through(eqn, operands, env, expanded or eqn.source)
                 continue
             if eqn.effects or len(rows) >= MAX_EQUATIONS:
                 raise Unfit
+            if operands and min(operands) < 0:
+                if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
+                    env[eqn.outvars[0]] = known
+                    continue
+                for place, number in enumerate(operands):
+                    if number < 0:
+                        self.value(number, eqn, place)
             if isinstance(eqn.primitive.kind, kinds.Reduction):
                 shape, axes = eqn.invars[0].aval.shape, eqn.primitive.kind.axes(eqn.params)
                 length, size = math.prod([shape[axis] for axis in axes]), eqn.invars[0].aval.size
@@ -258,8 +286,6 @@ class _Writer:
                 self.are_long.append(length > SHORT)
             elif type(eqn.primitive.kind) is kinds.Gather:
                 self.gathers = True
-            if describe is _all and (eqn.primitive in algebra.DIVISIONS[:2] or max(operands, default=0) < 0):
-                self.divides = self.divides or eqn.invars[0].aval.dtype.kind in "iub"
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
             if eqn.primitive is lax.slice_p:
                 self.slices.add(len(avals))
