@@ -26,6 +26,18 @@ def rows_of(x):
     return (x.sum(1) * 5).astype(int)
 
 
+def place_of(x):
+    """A place in an array, from its values."""
+    return (x.sum() * 5).astype(int)
+
+
+def halves_of(x):
+    """Two slices of a computed value: where they are most of it, it is stored."""
+    rows, y = max(x.shape[0] // 3, 5), jnp.exp(x)
+    parts = [lax.dynamic_slice_in_dim(y, place_of(x) + k, rows, 0) for k in (0, 1)]
+    return parts[0] - parts[1]
+
+
 PROGRAMS = {
     "layernorm": layernorm,
     "softmax": nn.softmax,
@@ -84,6 +96,19 @@ PROGRAMS = {
     "rows added up or dropped": lambda x: x.at[rows_of(x) * 3].add(x * 2, mode="drop"),
     "columns set": lambda x: x.at[:, jnp.arange(3) * 2].set(7.0, mode="clip"),
     "gradient of rows taken": weft.grad(lambda x: jnp.tanh(x[rows_of(x)] * x).sum()),
+    "row at a place": lambda x: jnp.exp(x)[place_of(x)] * x[place_of(x) + 1] if x.size else x,
+    "element at a place": lambda x: x[place_of(x), -1] * x[-2:, place_of(x)].sum() if x.size else x,
+    "window at a place": lambda x: (
+        lax.dynamic_slice(jnp.tanh(x - x.sum(1, keepdims=True)) * 2, (place_of(x), 1), (2, x.shape[1] // 2)).T
+        if x.shape[0] > 1
+        else x
+    ),
+    "slices at places": lambda x: halves_of(x) if x.shape[0] > 5 else x,
+    "row of a product": lambda x: (x @ x.T)[place_of(x)] + 1 if x.size else x,
+    "row written at a place": lambda x: (
+        lax.dynamic_update_index_in_dim(x * 2, jnp.cos(x[0]), place_of(x), 0) + 1 if x.size else x
+    ),
+    "corner written": lambda x: lax.dynamic_update_slice(x, x[:1, :1] + 1, (x.shape[0] - 1, 0)) if x.size else x,
     "noise": lambda x: x + random.normal(random.key(3), x.shape) * random.bernoulli(random.key(4), 0.5, x.shape),
     "keys": lambda x: weft.vmap(lambda key: random.uniform(key, (3,)))(random.split(random.key(1), x.shape[1])),
 }
@@ -143,7 +168,8 @@ REWRITTEN_OR_STEPS = (
     "quotients", "powers", "gradient", "product", "gradient of products", "product of halves", "sums so far", "sorted",
     "columns in turn", "halves", "rows taken", "both ends", "rolled", "counted from an end",
     "sums from the end", "elements of rows' squares", "rows added up",
-    "gradient of rows taken", "noise",
+    "gradient of rows taken", "noise", "row at a place", "element at a place", "window at a place", "row of a product",
+    "row written at a place", "corner written",
 )  # fmt: skip
 
 
@@ -185,6 +211,18 @@ def test_a_gather_is_decided_again_at_sizes_for_which_something_else_pays():
             assert np.allclose(jitted(x, i), np.exp(np.sin(x))[i], rtol=1e-5)
             recalled.append(pipeline.stats()["programs_recalled"] - before)
     assert recalled == [0, 1, 0, 1, 1, 1]
+
+
+def test_slices_are_decided_again_at_sizes_at_which_they_are_most_of_a_value():
+    recall.clear()
+    jitted = weft.jit(lambda x: halves_of(x))
+    recalled = []
+    with config.context("check", False):
+        for rows in (40, 9, 50, 8, 60):
+            before = pipeline.stats()["programs_recalled"]
+            jitted(np.ones((rows, 17), np.float32))
+            recalled.append(pipeline.stats()["programs_recalled"] - before)
+    assert recalled == [0, 0, 1, 1, 1]
 
 
 def test_divisions_of_floats_leave_integers_sizes():

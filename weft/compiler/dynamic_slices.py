@@ -8,7 +8,8 @@ often than it has elements, stays whole. The bits are those of the slice: starts
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import operations as lax
@@ -23,6 +24,23 @@ MAX_PASSED = 32  # equations between a slice and what is sliced instead
 _IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.DynamicSlice)
 
 
+class Room(NamedTuple):
+    """Whether arrays have together no more elements than one: than it, or fewer than it with ``fewer``."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    whole: tuple[int, ...]
+    fewer: bool
+
+    def at(self, size: Callable[[int], int]) -> Room:
+        """The same where sizes are others. What ``size`` raises is raised."""
+        shapes = [tuple(map(size, shape)) for shape in self.shapes]
+        return Room(tuple(shapes), tuple(map(size, self.whole)), self.fewer)
+
+    def pays(self) -> bool:
+        """Whether they have."""
+        return sum(map(math.prod, self.shapes)) <= math.prod(self.whole) - self.fewer
+
+
 class Part(NamedTuple):
     """What is read of a dimension: all of it (``start`` is None), or ``size`` elements from a start that is clamped."""
 
@@ -30,25 +48,32 @@ class Part(NamedTuple):
     size: int
 
 
-def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such slices (themselves where there are none); what nobody reads any more is left."""
+def pull(equations: list[Any], outvars: Sequence[Any], decisions: list[tuple[Any, bool]]) -> list[Any]:
+    """The equations with such slices (themselves where there are none); what nobody reads any more is left.
+
+    ``decisions`` gets what was decided for the sizes that there are.
+    """
     if not any(isinstance(equation.primitive.kind, kinds.DynamicSlice) for equation in equations):
         return equations
     makers = {out: equation for equation in equations for out in equation.outvars}
     stored = {v for v in outvars if not isinstance(v, Literal)}
-    read: dict[Any, int] = {}  # elements of a value that slices read
+    read: dict[Any, list[tuple[int, ...]]] = {}  # the shapes of a value's slices
     for equation in equations:
         if isinstance(equation.primitive.kind, kinds.DynamicSlice):
-            array = equation.invars[0]
-            read[array] = read.get(array, 0) + equation.outvars[0].aval.size
+            read.setdefault(equation.invars[0], []).append(equation.outvars[0].aval.shape)
         if not isinstance(equation.primitive.kind, _IN_PLACE) and gathers.unit_pairs(equation) is None:
             stored.update([v for v in equation.invars if not isinstance(v, Literal)])
-    stored.update([array for array, count in read.items() if count > array.aval.size])
+    for array, shapes in read.items():
+        room = Room(tuple(shapes), array.aval.shape, False)
+        if not room.pays():
+            stored.add(array)
+        if len(shapes) > 1 and array in makers:
+            decisions.append((room, room.pays()))
     result: list[Any] = []
     for equation in equations:
         made = None
         if isinstance(equation.primitive.kind, kinds.DynamicSlice) and equation.outvars[0].aval.size:
-            made = _Pull(equation, makers, stored).made()
+            made = _Pull(equation, makers, stored).made(decisions)
         result += [equation] if made is None else made
     return result
 
@@ -61,9 +86,10 @@ class _Pull:
         self.builder = Builder()
         self.builder.source = equation.source
         self.known: dict[Any, Any] = {}
-        self.passed = self.kept = 0  # kept: elements of values that would be stored to be sliced
+        self.passed = 0
+        self.kept: list[tuple[int, ...]] = []  # shapes of values that would be stored to be sliced
 
-    def made(self) -> list[Any] | None:
+    def made(self, decisions: list[tuple[Any, bool]]) -> list[Any] | None:
         """The equations in its place, or None."""
         array, *starts = self.equation.invars
         extents = zip(starts, array.aval.shape, self.equation.outvars[0].aval.shape, strict=True)
@@ -72,7 +98,10 @@ class _Pull:
             return None
         value = self._at(array, parts)
         equations = self.builder.eqns
-        if self.passed > MAX_PASSED or self.kept >= array.aval.size or not equations:
+        room = Room(tuple(self.kept), array.aval.shape, True)
+        if self.kept:
+            decisions.append((room, room.pays()))
+        if self.passed > MAX_PASSED or not room.pays() or not equations:
             return None
         if equations[-1].outvars[0] is not value:
             return None
@@ -120,7 +149,7 @@ class _Pull:
     def _sliced(self, atom: Any, parts: tuple[Part, ...]) -> Any:
         maker = self.makers.get(atom)
         if maker is not None and atom not in self.stored:
-            self.kept += atom.aval.size
+            self.kept.append(atom.aval.shape)
         if all(part.start is None for part in parts):
             return atom
         starts = [part.start for part in parts]

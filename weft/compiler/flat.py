@@ -365,6 +365,11 @@ def _called(writer: _Writer, eqn: JaxprEqn) -> Any:
     return tuple(eqn.params.items())
 
 
+def _moved(_: _Writer, __: JaxprEqn) -> Any:
+    """Nothing: what is read or written is as large as the result or the update, and starts are operands."""
+    return ()
+
+
 def _windowed(writer: _Writer, eqn: JaxprEqn) -> Any:
     """How windows lie; their extents, and how far they may move, are sizes."""
     avals, kind = [atom.aval for atom in eqn.invars], eqn.primitive.kind
@@ -411,6 +416,8 @@ _PARAMETERS = {
     kinds.Contraction: _contracted,
     kinds.Cumulative: _all,
     kinds.External: _called,
+    kinds.DynamicSlice: _moved,
+    kinds.DynamicUpdateSlice: _moved,
     kinds.Gather: _windowed,
     kinds.Scatter: _windowed,
 }

@@ -232,7 +232,7 @@ class Planner:
         for binding in low.operands:
             (writes if binding.role == "out" else reads).append(binding.variable)
             if binding.starts is not None:
-                reads += [v for v in _starts(binding.starts) if not hasattr(v, "val")]
+                reads += [v for v in starts_of(binding.starts) if not hasattr(v, "val")]
         return reads, writes
 
     def _lifetimes(self) -> None:
@@ -413,7 +413,7 @@ class Planner:
     def _copy(self, source: Any, target: Any, low: Lowered | None) -> None:
         """Copy an array, without the region that the step then writes at a place known now."""
         found = [b.starts for b in low.operands if b.role == "out" and b.variable is target] if low is not None else []
-        if len(found) != 1 or found[0] is None or not all(hasattr(start, "val") for start in _starts(found[0])):
+        if len(found) != 1 or found[0] is None or not all(hasattr(start, "val") for start in starts_of(found[0])):
             self.instructions.append(("copy", self.place(target), self.place(source), target.aval.nbytes))
             return
         shape, region = target.aval.shape, found[0].invars[1].aval.shape
@@ -421,7 +421,7 @@ class Planner:
             self.instructions.append(("copy", self.place(target), self.place(source), target.aval.nbytes))
             return
         item = target.aval.dtype.itemsize
-        starts = [min(max(int(s.val), 0), n - m) for s, n, m in zip(_starts(found[0]), shape, region, strict=True)]
+        starts = [min(max(int(s.val), 0), n - m) for s, n, m in zip(starts_of(found[0]), shape, region, strict=True)]
         for offset, nbytes, walk in around(shape, starts, region):
             steps = tuple([(count, stride * item) for count, stride in walk])
             places = self.place(target, offset * item), self.place(source, offset * item)
@@ -438,16 +438,14 @@ class Planner:
         """(run-time offset number or -1, constant bytes) of the clamped starts of a dynamic slice or update."""
         if equation in self.dynamic:
             return self.dynamic[equation]
-        array = equation.invars[0].aval
-        updates = isinstance(equation.primitive.kind, kinds.DynamicUpdateSlice)
-        sizes = equation.invars[1].aval.shape if updates else equation.outvars[0].aval.shape
+        array, sizes = equation.invars[0].aval, moved_region(equation)
         constant, entries = 0, []
         stride = array.dtype.itemsize
         strides = []
         for extent in reversed(array.shape):
             strides.append(stride)
             stride *= extent
-        for start, step, extent, size in zip(_starts(equation), reversed(strides), array.shape, sizes, strict=True):
+        for start, step, extent, size in zip(starts_of(equation), reversed(strides), array.shape, sizes, strict=True):
             most = extent - size
             if hasattr(start, "val"):
                 constant += min(max(int(start.val), 0), most) * step
@@ -559,10 +557,16 @@ def around(
     return found
 
 
-def _starts(equation: Any) -> Sequence[Any]:
+def starts_of(equation: Any) -> Sequence[Any]:
     """The start operands of a dynamic slice or update."""
     updates = isinstance(equation.primitive.kind, kinds.DynamicUpdateSlice)
     return equation.invars[2:] if updates else equation.invars[1:]
+
+
+def moved_region(equation: Any) -> tuple[int, ...]:
+    """The shape of what a dynamic slice reads, or an update writes."""
+    updates = isinstance(equation.primitive.kind, kinds.DynamicUpdateSlice)
+    return (equation.invars[1] if updates else equation.outvars[0]).aval.shape
 
 
 def _callable(function: Callable[..., Any], params: dict[str, Any]) -> Callable[..., Any]:

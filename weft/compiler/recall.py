@@ -12,14 +12,14 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import contraction, gathers, pad_sums, rolls, verify
+from weft.compiler import contraction, dynamic_slices, gathers, pad_sums, plan, rolls, verify
 from weft.compiler import flat as flats
 from weft.compiler.flat import Flat
 from weft.compiler.fuse import Kernels, Step
@@ -40,7 +40,7 @@ from weft.runtime import ShapedArray
 _BYTES, _EQUATION_BYTES = 1500, 600  # measured: a description with its template, each equation
 _SIZELESS = (  # kinds of which kernels have no size from the parameters
     kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Identity, kinds.Reshape, kinds.Gather, kinds.Scatter,
-    kinds.Generate,
+    kinds.Generate, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
 )  # fmt: skip
 _BOUNDING = (lax.clamp_p, lax.min_p, lax.max_p, lax.le_p, lax.ge_p, lax.lt_p, lax.gt_p)  # by what may be a size
 _known: dict[Any, dict[tuple[int, ...], Description]] = {}  # by what is alike but for sizes, then by their pattern
@@ -66,6 +66,23 @@ class _Operand:
     access: Access
     dtype: np.dtype
     region: tuple[int, ...] | None  # of an assembled array: the classes of the sizes where it starts
+    moved: int | None  # what of the template moves it
+
+
+@dataclass(slots=True)
+class _Moved:
+    """A slice or an update whose starts, read at run time, move operands; ``operands`` may be literals of its own."""
+
+    equation: JaxprEqn
+    operands: list[int | Literal]
+    result: int
+
+    def bind(self, flat: Flat) -> JaxprEqn:
+        literals = flat.literals
+        atoms = [
+            n if isinstance(n, Literal) else literals[-n - 1] if n < 0 else flat.variable(n) for n in self.operands
+        ]
+        return self.equation.replace(invars=atoms, outvars=[flat.variable(self.result)])
 
 
 @dataclass(slots=True)
@@ -96,7 +113,7 @@ class _Recipe:
     ]  # dtype, value, number of the literal that it is
     copies: list[tuple[int, int]]
 
-    def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Step, Lowered]:
+    def bind(self, flat: Flat, sizes: Sequence[int], moved: Sequence[JaxprEqn]) -> tuple[Step, Lowered]:
         avals = flat.avals
         walked = []
         for operand in self.operands:
@@ -110,7 +127,8 @@ class _Recipe:
                 if axis != CONSTANT:
                     strides[axis] = strides.get(axis, 0) + stride * step
                 stride *= shape[dim]
-            walked.append((flat.variable(operand.variable), operand.role, offset, strides, None, operand.dtype))
+            by = None if operand.moved is None else moved[operand.moved]
+            walked.append((flat.variable(operand.variable), operand.role, offset, strides, by, operand.dtype))
         literals = flat.literals
         scalars = [
             (dtype, value if source is None else literals[-source - 1].val if isinstance(source, int)
@@ -133,7 +151,7 @@ class _Call:
     order: tuple[int, ...] | None
     views: list[tuple[int, list[tuple[int, Any]]] | None]  # of each operand: the array, and each view with its index
 
-    def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Step, None]:
+    def bind(self, flat: Flat, sizes: Sequence[int], _: Sequence[JaxprEqn]) -> tuple[Step, None]:
         """Raises _Fixed where a product cannot be walked at these sizes (an extent of 1 has no stride)."""
         operands, results = ([flat.variable(n) for n in numbers] for numbers in (self.operands, self.results))
         like = self.equation if self.row is None else flat.rows[self.row][0]
@@ -168,7 +186,8 @@ class Template:
     aliases: list[tuple[int, int]]
     outvars: list[int]
     equations: int
-    decisions: list[tuple[gathers.Price, bool]]  # whose sizes are classes
+    decisions: list[tuple[gathers.Price | dynamic_slices.Room, bool]]  # whose sizes are classes
+    moved: list[_Moved]
 
     def holds(self, sizes: Sequence[int]) -> bool:
         """Whether the same is decided at other sizes."""
@@ -194,7 +213,8 @@ class Template:
         inputs = [variable(number) for number in range(flat.constants + flat.invars)]
         outvars = [variable(number) for number in self.outvars]
         jaxpr = Jaxpr(inputs[: flat.constants], inputs[flat.constants :], outvars, ())
-        bound = [recipe.bind(flat, sizes) for recipe in self.recipes]
+        moved = [entry.bind(flat) for entry in self.moved]
+        bound = [recipe.bind(flat, sizes, moved) for recipe in self.recipes]
         aliases = {variable(name): variable(source) for name, source in self.aliases}
         return Kernels(jaxpr, tuple([step for step, _ in bound]), aliases, Sizes()), [low for _, low in bound]
 
@@ -312,6 +332,7 @@ class _Maker:
         self.flat, self.kernels = flat, kernels
         self.numbers: dict[Any, int] = {variable: number for number, variable in flat.variables.items()}
         self.new: list[tuple[ShapedArray, list[int]]] = []
+        self.moved: dict[JaxprEqn, int] = {}
         self.literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
         self.rows = {first: row for row, (_, _, first, _) in enumerate(flat.rows)}
         self.rewritten = {eqn for eqn in kernels.jaxpr.eqns if self._row(eqn) is None}
@@ -371,8 +392,10 @@ class _Maker:
             recipes.append(self._recipe(step, draft, layout))
         jaxpr, number = self.kernels.jaxpr, self._number
         aliases = [(number(name), number(source)) for name, source in self.kernels.aliases.items()]
-        decisions = [(price.at(self._of_size), pays) for price, pays in jaxpr.memoize("gathers", lambda _: ())]
-        return Template(recipes, self.new, aliases, [number(v) for v in jaxpr.outvars], len(jaxpr.eqns), decisions)
+        decisions = [(price.at(self._of_size), pays) for price, pays in jaxpr.memoize("decisions", lambda _: ())]
+        moved = [self._mover(equation) for equation in self.moved]
+        outvars = [number(v) for v in jaxpr.outvars]
+        return Template(recipes, self.new, aliases, outvars, len(jaxpr.eqns), decisions, moved)
 
     def _of_size(self, extent: int) -> int:
         return self._class(0, extent)
@@ -425,6 +448,15 @@ class _Maker:
             stages.append((self._number(variable), index))
         return self._number(view.source), stages
 
+    def _mover(self, equation: JaxprEqn) -> _Moved:
+        """A literal that is not the program's begins at an end."""
+        atoms = [
+            self._number(v) if not isinstance(v, Literal) else self.literals.get(id(v), v) for v in equation.invars
+        ]
+        if any(isinstance(atom, Literal) and atom.val != 0 for atom in atoms):
+            raise _Fixed
+        return _Moved(equation.replace(params={}), atoms, self._number(equation.outvars[0]))
+
     def _check_piece(self, variable: Any, access: Access) -> None:
         """Raise _Fixed if another piece, or several, of an assembled array may be read so at other sizes."""
         for piece in self.pieces.get(variable, ()):
@@ -444,8 +476,7 @@ class _Maker:
         operands = []
         for o in draft.operands:
             number, region, pieces = self._number(o.variable), None, self.pieces.get(o.variable)
-            if o.starts is not None:
-                raise _Fixed
+            moved = None if o.starts is None else self.moved.setdefault(o.starts, len(self.moved))
             if pieces is not None:
                 begins = tuple([int(use.start) for use in o.access])
                 spans = tuple([extents.get(use.axis, 1) for use in o.access])
@@ -456,7 +487,7 @@ class _Maker:
                 else:
                     raise _Fixed  # a piece of a piece
             access: Any = tuple([use._replace(start=self._place(use.start)) for use in o.access])
-            operands.append(_Operand(number, o.role, access, o.dtype, region))
+            operands.append(_Operand(number, o.role, access, o.dtype, region, moved))
         scalars = [
             (dtype, value, self._place(value) if isinstance(value, starts.Start) else self._source(source))
             for (dtype, value), source in zip(draft.scalars, draft.sources, strict=True)
@@ -497,7 +528,8 @@ def gives_the_bits(recalled: tuple[Kernels, Sequence[Any]], closed: ClosedJaxpr,
         for source, target in step.copies:
             buffer(target)[:] = buffer(source)
         if low is not None:
-            loops.interpret(low, [buffer(binding.variable) for binding in low.operands])
+            offsets = [b.offset + (0 if b.starts is None else _offset(b.starts, buffer)) for b in low.operands]
+            loops.interpret(low, [buffer(binding.variable) for binding in low.operands], offsets)
             continue
         eqn, views = step.equation, step.views if any(step.views) else ()
         if step.order is not None:  # the equation's own result, of which this one is a transpose
@@ -523,14 +555,31 @@ def _read(buffer: np.ndarray, variable: Any, view: Chain | None) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(buffer[found.offset :], shape, strides).reshape(variable.aval.shape)
 
 
+def _offset(equation: JaxprEqn, buffer: Callable[[Any], np.ndarray]) -> int:
+    """Elements from the beginning of an array to where a slice or an update is moved."""
+    shape, region, offset = equation.invars[0].aval.shape, plan.moved_region(equation), 0
+    for start, extent, size in zip(plan.starts_of(equation), shape, region, strict=True):
+        at = int(start.val if isinstance(start, Literal) else buffer(start)[0])
+        offset = offset * extent + min(max(at, 0), extent - size)
+    return offset
+
+
 def _facts(step: Step, low: Lowered | None) -> Any:
     copies = [(source.aval, target.aval) for source, target in step.copies]
     if low is None:
         eqn = step.equation
         avals = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
         return eqn.primitive, eqn.params, avals, step.order, [view and walk(view) for view in step.views]
-    operands = [(b.variable.aval, b.role, b.offset, b.strides, b.outer, b.dtype) for b in low.operands]
+    operands = [
+        (b.variable.aval, b.role, b.offset, b.strides, b.outer, b.dtype, b.starts and _movement(b.starts))
+        for b in low.operands
+    ]
     return low.nest, low.extents, low.outer, low.params, operands, copies
+
+
+def _movement(equation: JaxprEqn) -> Any:
+    starts = [int(v.val) if isinstance(v, Literal) else v.aval for v in plan.starts_of(equation)]
+    return equation.primitive, plan.moved_region(equation), starts
 
 
 def clear() -> None:

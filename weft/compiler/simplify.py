@@ -61,7 +61,7 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         if parted is not eqns:
             eqns = drop_dead(parted, outvars)
         eqns = contraction.fold_result_transposes(eqns, outvars)
-    decisions: list[tuple[gathers.Price, bool]] = []
+    decisions: list[tuple[Any, bool]] = []  # each of an object with ``at`` and ``pays``
     sunk = reshapes.sink_reshapes(eqns, outvars)
     if sunk is not eqns:
         eqns = drop_dead(sunk, outvars)
@@ -69,14 +69,14 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         pulled = gathers.pull(eqns, outvars, decisions)
         if pulled is not eqns:
             eqns = drop_dead(pulled, outvars)
-        sliced = dynamic_slices.pull(eqns, outvars)
+        sliced = dynamic_slices.pull(eqns, outvars, decisions)
         if sliced is not eqns:
             eqns = drop_dead(sliced, outvars)
         routines = registers.in_registers(eqns, _simplify_body)
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
-    small.memoize("gathers", lambda _: tuple(decisions))
+    small.memoize("decisions", lambda _: tuple(decisions))
     return ClosedJaxpr(small, simplifier.consts)
 
 
