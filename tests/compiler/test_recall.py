@@ -109,6 +109,16 @@ PROGRAMS = {
         lax.dynamic_update_index_in_dim(x * 2, jnp.cos(x[0]), place_of(x), 0) + 1 if x.size else x
     ),
     "corner written": lambda x: lax.dynamic_update_slice(x, x[:1, :1] + 1, (x.shape[0] - 1, 0)) if x.size else x,
+    "inside added to": lambda x: x.at[1:-1, 1:-1].add(x[2:, 1:-1] * 2 - x[1:-1, :-2]) if min(x.shape) > 2 else x,
+    "all rows but some": lambda x: x.at[2:].set(x[:-2] * 2) if len(x) > 2 else x,
+    "between zeros": lambda x: jnp.zeros((x.shape[0] + 3, x.shape[1] + 1), x.dtype).at[2:-1, :-1].set(jnp.exp(x)),
+    "row set": lambda x: x.at[place_of(x)].set(x[0] * 2) if x.size else x,
+    "last row added to": lambda x: (x * 2).at[-1].add(1.0).at[0].set(3.0) if len(x) else x,
+    "column of zeros set": lambda x: jnp.zeros_like(x).at[:, -1].set(x[:, 0]) if x.size else x,
+    "element of each row added to": lambda x: x.at[jnp.arange(len(x)), rows_of(x)].add(1.0, mode="clip"),
+    "element of each row of zeros": lambda x: (
+        jnp.zeros_like(x).at[jnp.arange(len(x)), rows_of(x)].add(x[:, 0]) + 1 if x.size else x
+    ),
     "noise": lambda x: x + random.normal(random.key(3), x.shape) * random.bernoulli(random.key(4), 0.5, x.shape),
     "keys": lambda x: weft.vmap(lambda key: random.uniform(key, (3,)))(random.split(random.key(1), x.shape[1])),
 }
@@ -169,7 +179,8 @@ REWRITTEN_OR_STEPS = (
     "columns in turn", "halves", "rows taken", "both ends", "rolled", "counted from an end",
     "sums from the end", "elements of rows' squares", "rows added up",
     "gradient of rows taken", "noise", "row at a place", "element at a place", "window at a place", "row of a product",
-    "row written at a place", "corner written",
+    "row written at a place", "corner written", "inside added to", "all rows but some", "between zeros", "row set",
+    "last row added to", "column of zeros set", "element of each row added to", "element of each row of zeros",
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ As kernels of their own they would fetch a cache line for every element, and giv
 from __future__ import annotations
 
 import dataclasses
+import functools
 import struct
 from collections.abc import Sequence
 
@@ -60,22 +61,17 @@ def _symbols(entry: Entry) -> list[int]:
 
 def _is_map(low: Lowered) -> bool:
     """Whether a nest is elementwise, with lanes side by side along its last dimension."""
-    return low.nest.is_map and not any(b.starts for b in low.operands)
+    return _maps(low.nest) and not any(b.starts for b in low.operands)
+
+
+@functools.lru_cache(1024)
+def _maps(nest: ir.Nest) -> bool:
+    return nest.is_map
 
 
 def _with_edge(rows: Lowered, edge: Lowered) -> Lowered:
     """The nest of ``rows`` that stores ``edge`` once for each of its rows."""
-    nest, added, (phase,) = rows.nest, edge.nest, edge.nest.phases
-    first = 1 + max(getattr(s, "out", -1) for s in nest.statements())
-    setup, points = (
-        tuple([_renumbered(s, first, len(nest.operands), len(nest.scalars)) for s in statements])
-        for statements in (added.setup, (*phase.before, *phase.body))
-    )
-    still = [ir.Operand(o.dtype, o.role, (*o.strides[:-1], 0)) for o in added.operands]
-    merged = ir.Nest(
-        nest.dims, (*nest.operands, *still), (*nest.scalars, *added.scalars), nest.rows, nest.vector, nest.width,
-        nest.split, (*nest.setup, *setup), nest.phases, nest.name, (*nest.edges, *points),
-    )  # fmt: skip
+    merged = _merged(rows.nest, edge.nest)
     bindings = [dataclasses.replace(b, strides=(*b.strides[:-1], 0)) for b in edge.operands]
     operands = (*rows.operands, *bindings)
     words = list(rows.extents)
@@ -83,6 +79,21 @@ def _with_edge(rows: Lowered, edge: Lowered) -> Lowered:
         words += [step for step, given in zip(binding.strides, kind.strides, strict=True) if given == ir.RUNTIME]
     params = struct.pack(f"<{len(words)}q", *words) + _scalars(rows) + _scalars(edge)
     return Lowered(rows.name, merged, operands, rows.extents, rows.outer, params)
+
+
+@functools.lru_cache(256)
+def _merged(nest: ir.Nest, added: ir.Nest) -> ir.Nest:
+    (phase,) = added.phases
+    first = 1 + max(getattr(s, "out", -1) for s in nest.statements())
+    setup, points = (
+        tuple([_renumbered(s, first, len(nest.operands), len(nest.scalars)) for s in statements])
+        for statements in (added.setup, (*phase.before, *phase.body))
+    )
+    still = [ir.Operand(o.dtype, o.role, (*o.strides[:-1], 0)) for o in added.operands]
+    return ir.Nest(
+        nest.dims, (*nest.operands, *still), (*nest.scalars, *added.scalars), nest.rows, nest.vector, nest.width,
+        nest.split, (*nest.setup, *setup), nest.phases, nest.name, (*nest.edges, *points),
+    )  # fmt: skip
 
 
 def _renumbered(s: ir.Statement, first: int, operand: int, scalar: int) -> ir.Statement:

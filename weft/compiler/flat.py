@@ -33,7 +33,7 @@ EXACT = frozenset([0.0, 1.0, *algebra.POWERS])  # values at which a rewrite look
 _COUNTING = frozenset([  # of whose integers nothing asks the value
     lax.add_p, lax.sub_p, lax.mul_p, lax.select_n_p, lax.max_p, lax.min_p, lax.clamp_p,
     lax.lt_p, lax.le_p, lax.gt_p, lax.ge_p, lax.eq_p, lax.ne_p, lax.convert_element_type_p,
-    lax.dynamic_slice_p, lax.dynamic_update_slice_p,
+    lax.dynamic_slice_p, lax.dynamic_update_slice_p, lax.broadcast_in_dim_p,
 ])  # fmt: skip
 
 
@@ -217,14 +217,14 @@ class _Writer:
         if dtype.kind != "f":
             self._integer(literal, eqn, place)
             return
-        number = float(value)
-        if number in EXACT or not math.isfinite(number):
-            self.key.append((aval, repr(number)))
+        real = float(value)
+        if real in EXACT or not math.isfinite(real):
+            self.key.append((aval, repr(real)))
             return
-        rounded, equal = float(dtype.type(number)), self.equal
-        same = equal.setdefault((number, type(value), getattr(value, "dtype", None), aval), len(equal))
+        rounded, equal = float(dtype.type(real)), self.equal
+        same = equal.setdefault((real, type(value), getattr(value, "dtype", None), aval), len(equal))
         self.key.append((aval, same, equal.setdefault((rounded, dtype), len(equal)), rounded.is_integer()))
-        self.values.append(number)
+        self.values.append(real)
 
     def _integer(self, literal: Literal, eqn: JaxprEqn | None, place: int) -> None:
         """An integer or a bool: exact, but for extents that only move or scale (``x[i]`` adds one to what is negative).
@@ -256,21 +256,35 @@ class _Writer:
         found = algebra.number(JaxprEqn(literals, eqn.outvars, eqn.primitive, eqn.params))
         return None if found is None else self._literal(found)
 
+    def _instead(self, eqn: JaxprEqn, operands: Sequence[int]) -> ClosedJaxpr | None:
+        """What ``simplify`` will say instead of a scatter: places that it knows are then described as any others."""
+        producers = _Producers(self.flat)
+        return simplify.other_than_scatter(eqn.replace(invars=[producers.atom(n) for n in operands]), producers)
+
     def walk(self, jaxpr: Jaxpr, env: dict[Any, int], expanded: Any = None) -> None:
         """Describe the equations of a program whose inputs have numbers.
 
         ``expanded`` is the position of an equation that the program only says in others: theirs too.
         """
         flat, key, types, pattern = self.flat, self.key, self.types, self.pattern
-        rows, avals = flat.rows, flat.avals
+        rows, avals, literals = flat.rows, flat.avals, flat.literals
         for eqn in jaxpr.eqns:
-            operands = [env[atom] if type(atom) is not Literal else self._literal(atom) for atom in eqn.invars]
+            operands = []
+            for atom in eqn.invars:  # as ``atom`` does
+                if type(atom) is Literal:
+                    literals.append(atom)
+                    operands.append(-len(literals))
+                else:
+                    operands.append(env[atom])
             describe = _PARAMETERS.get(type(eqn.primitive.kind))
             if describe is None:
                 self._through(eqn, operands, env, expanded or eqn.source)
                 continue
             if eqn.effects or len(rows) >= MAX_EQUATIONS:
                 raise Unfit
+            if describe is _scattered and (inner := self._instead(eqn, operands)) is not None:
+                self._walk_into(inner, eqn, operands, env, expanded or eqn.source)
+                continue
             if operands and min(operands) < 0:
                 if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
                     env[eqn.outvars[0]] = known
@@ -315,12 +329,46 @@ class _Writer:
             inner, expanded = simplify.expanded(eqn, kind, eqn.invars), position
         else:
             inner = kind.inline(eqn.params) if isinstance(kind, kinds.Higher) else None
-        if inner is None or inner.consts:
+        if inner is None:
+            raise Unfit
+        self._walk_into(inner, eqn, operands, env, expanded)
+
+    def _walk_into(
+        self, inner: ClosedJaxpr, eqn: JaxprEqn, operands: Sequence[int], env: dict[Any, int], expanded: Any
+    ) -> None:
+        """Describe a program on operands in place of an equation."""
+        if inner.consts:
             raise Unfit
         names = dict(zip(inner.jaxpr.invars, operands, strict=True))
         self.walk(inner.jaxpr, names, expanded)
         for out, atom in zip(eqn.outvars, inner.jaxpr.outvars, strict=True):
             env[out] = self.atom(names, atom)
+
+
+class _Producers:
+    """What makes the variables of a program that is being described."""
+
+    def __init__(self, flat: Flat) -> None:
+        self.flat = flat
+        self.numbers: dict[Var, int] = {}
+        self.rows = {row[2] + k: row for row in flat.rows for k in range(len(row[0].outvars))}
+
+    def atom(self, number: int) -> Any:
+        if number < 0:
+            return self.flat.literals[-number - 1]
+        variable = self.flat.variable(number)
+        self.numbers[variable] = number
+        return variable
+
+    def get(self, variable: Var) -> JaxprEqn | None:
+        """The equation, on operands that are asked for next."""
+        row = self.rows.get(self.numbers[variable])
+        if row is None:
+            return None
+        eqn, operands, first, _ = row
+        return eqn.replace(
+            invars=[self.atom(n) for n in operands], outvars=[self.atom(first + k) for k in range(len(eqn.outvars))]
+        )
 
 
 # what of an equation's parameters is in the key; sizes are those of its operands and results
@@ -374,12 +422,16 @@ def _windowed(writer: _Writer, eqn: JaxprEqn) -> Any:
     """How windows lie; their extents, and how far they may move, are sizes."""
     avals, kind = [atom.aval for atom in eqn.invars], eqn.primitive.kind
     array, indices = avals[:2]
-    if indices.dtype.itemsize < 4 or (type(kind) is kinds.Scatter and indices.ndim == 1):
-        raise Unfit  # what such places are may be known (static_windows, row_scatters)
+    if indices.dtype.itemsize < 4:
+        raise Unfit  # whether it reaches the ends of the array may be asked (row_scatters)
     windows = kind.windows(avals, eqn.outvars[0].aval, eqn.params)
     writer.pattern += [writer.class_of(most) for most in windows.most]
     params = [item for item in eqn.params.items() if item[0] != "slice_sizes"]
     return (*params, windows.starts, windows.moved, windows.batch, array.size >= indexed.FEW)
+
+
+def _scattered(writer: _Writer, eqn: JaxprEqn) -> Any:
+    return _windowed(writer, eqn)
 
 
 def _reshaped(_: _Writer, eqn: JaxprEqn) -> Any:
@@ -419,5 +471,5 @@ _PARAMETERS = {
     kinds.DynamicSlice: _moved,
     kinds.DynamicUpdateSlice: _moved,
     kinds.Gather: _windowed,
-    kinds.Scatter: _windowed,
+    kinds.Scatter: _scattered,
 }

@@ -73,7 +73,7 @@ class Program:
     def made(self) -> Forms:
         """What the stages made; of a recalled program they make it now."""
         if self.forms is None:
-            self.forms = make_forms(self.source, Stages(self.name))
+            self.forms = _joined(make_forms(self.source, Stages(self.name)))
         return self.forms
 
     @property
@@ -270,31 +270,32 @@ def _kernels(
     if described is None or like is None or stages.watched:
         check_sizes(closed)
         forms = make_forms(closed, stages)
-        program.forms = _joined(forms) if described is None else forms
+        program.forms = _joined(forms)
         return program.forms.kernels, program.forms.lowered
-    recalled = None
-    if like.template is not None:
-        program.equations = like.template.equations
+    recalled, made, template = None, None, like.template
+    if template is not None:
+        program.equations = template.equations
         recalled = stages.run("recall", like.bind, described)
         _totals["programs_recalled"] += recalled is not None
-        if recalled is not None and not stages.checked:
-            return recalled
+        if recalled is not None and template is not None and not stages.checked:
+            return edges.join(*recalled) if template.joins and like.classes is None else recalled
     own = stages.run("simplify", flat.flatten, closed, described)
     forms, drafts = _make_forms(own, stages)
-    program.forms = forms
     if recalled is None:
-        like.template = recall.template(described, forms.kernels, drafts, forms.lowered)
-        if like.template is None:
-            forms = program.forms = _joined(forms)
+        made = recall.template(described, forms.kernels, drafts, forms.lowered)
     elif like.classes is None:
         recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
     else:  # the kernels of sizes that are 0 or 1 are other ones where that is known
         recall.gives_the_bits(recalled, own, program.name)
-    return forms.kernels, forms.lowered
+    program.forms = _joined(forms)
+    if made is not None:
+        made.joins = len(program.forms.lowered) < len(forms.lowered)
+        like.template = made
+    return program.forms.kernels, program.forms.lowered
 
 
 def _joined(forms: Forms) -> Forms:
-    """With the slabs that extents let join: only of programs that are not recalled at other extents."""
+    """With the slabs that extents let join."""
     return Forms(forms.simplified, *edges.join(forms.kernels, forms.lowered))
 
 

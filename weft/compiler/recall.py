@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, Access, Kernel
 from weft.loops.lower import Draft
 from weft.loops.schedule import ALONG, Layout, Lowered
+from weft.record import NamedTuple
 from weft.runtime import ShapedArray
 
 _BYTES, _EQUATION_BYTES = 1500, 600  # measured: a description with its template, each equation
@@ -65,7 +66,7 @@ class _Operand:
     role: str
     access: Access
     dtype: np.dtype
-    region: tuple[int, ...] | None  # of an assembled array: the classes of the sizes where it starts
+    region: tuple[int | tuple[int, ...], ...] | None  # of an assembled array: the classes whose sums it starts at
     moved: int | None  # what of the template moves it
 
 
@@ -104,7 +105,7 @@ class _Measure:
 class _Recipe:
     """One kernel: ``extents`` gives for each axis the class of its extent."""
 
-    kernel: Kernel  # a stand-in with the name alone
+    kernel: Kernel  # a stand-in with the name and the axes' symbols alone
     layout: Layout
     operands: list[_Operand]
     extents: dict[int, int]
@@ -123,7 +124,10 @@ class _Recipe:
                 axis, start, step = access[dim]
                 if type(start) is _Place:
                     start = start.at(sizes)
-                offset += (start if region is None else sizes[region[dim]]) * stride
+                if region is not None:
+                    at = region[dim]
+                    start = sizes[at] if isinstance(at, int) else sum([sizes[n] for n in at])
+                offset += start * stride
                 if axis != CONSTANT:
                     strides[axis] = strides.get(axis, 0) + stride * step
                 stride *= shape[dim]
@@ -188,6 +192,7 @@ class Template:
     equations: int
     decisions: list[tuple[gathers.Price | dynamic_slices.Room, bool]]  # whose sizes are classes
     moved: list[_Moved]
+    joins: bool = False  # whether kernels become one (``edges``)
 
     def holds(self, sizes: Sequence[int]) -> bool:
         """Whether the same is decided at other sizes."""
@@ -213,7 +218,7 @@ class Template:
         inputs = [variable(number) for number in range(flat.constants + flat.invars)]
         outvars = [variable(number) for number in self.outvars]
         jaxpr = Jaxpr(inputs[: flat.constants], inputs[flat.constants :], outvars, ())
-        moved = [entry.bind(flat) for entry in self.moved]
+        moved = [entry.bind(flat) for entry in self.moved] if self.moved else ()
         bound = [recipe.bind(flat, sizes, moved) for recipe in self.recipes]
         aliases = {variable(name): variable(source) for name, source in self.aliases}
         return Kernels(jaxpr, tuple([step for step, _ in bound]), aliases, Sizes()), [low for _, low in bound]
@@ -340,12 +345,13 @@ class _Maker:
         self.turned = {v for eqn in sorts for v in (*eqn.invars, *eqn.outvars) if isinstance(v, Var)}  # as flat knows
         for eqn in self.rewritten:
             self._check(eqn)
-        self.pieces = {
-            out: flats.pieces(eqn)
+        self.assembled = {
+            out: eqn
             for eqn in kernels.jaxpr.eqns
             if isinstance(eqn.primitive.kind, kinds.Assemble)
             for out in eqn.outvars
         }
+        self.pieces = {out: flats.pieces(eqn) for out, eqn in self.assembled.items()}
         self.symbols: dict[int, int] = {UNIT: 1}  # of dimensions equal to one that is described: its class
         for variable in self.numbers:
             if kernels.sizes.known(variable):
@@ -448,6 +454,22 @@ class _Maker:
             stages.append((self._number(variable), index))
         return self._number(view.source), stages
 
+    def _regions(self, variable: Any) -> Iterator[_Region]:
+        """Where the pieces of an assembled array are, and those of pieces that are put together in their place."""
+        for piece in self.pieces.get(variable, ()):
+            yield _Region([(start,) for start in piece.start], piece.extent)
+            operand = self.assembled[variable].invars[piece.operand]
+            if isinstance(operand, Literal) or set(piece.step) != {1}:
+                continue
+            for inner in self._regions(operand):
+                if len(inner.start) == len(piece.start):
+                    pairs = zip(piece.start, inner.start, strict=True)
+                    yield _Region([tuple([at for at in (start, *more) if at]) for start, more in pairs], inner.extent)
+
+    def _sum(self, terms: Sequence[int]) -> int | tuple[int, ...]:
+        classes = tuple([self._class(0, at) for at in terms])
+        return classes[0] if len(classes) == 1 else classes
+
     def _mover(self, equation: JaxprEqn) -> _Moved:
         """A literal that is not the program's begins at an end."""
         atoms = [
@@ -482,10 +504,11 @@ class _Maker:
                 spans = tuple([extents.get(use.axis, 1) for use in o.access])
                 if o.role == "in":
                     self._check_piece(o.variable, o.access)
-                elif any((piece.start, piece.extent) == (begins, spans) for piece in pieces):
-                    region = tuple([self.flat.classes[start] for start in begins])
                 else:
-                    raise _Fixed  # a piece of a piece
+                    region = next((r for r in self._regions(o.variable) if _is_at(r, begins, spans)), None)
+                    if region is None:
+                        raise _Fixed
+                    region = tuple([self._sum(terms) for terms in region.start])
             access: Any = tuple([use._replace(start=self._place(use.start)) for use in o.access])
             operands.append(_Operand(number, o.role, access, o.dtype, region, moved))
         scalars = [
@@ -495,9 +518,20 @@ class _Maker:
         scatters = [output.places.equation for output in kernel.outputs if output.places]
         is_described = self.rewritten.isdisjoint((*kernel.equations, *scatters))
         classes = {axis.key: self._class(axis.symbol, axis.extent if is_described else None) for axis in kernel.axes}
-        shell = Kernel(kernel.name, (), (), 0, None, (), {}, {}, ())
+        shell = Kernel(kernel.name, kernel.axes, (), 0, None, (), {}, {}, ())
         copies = [(self._number(source), self._number(target)) for source, target in step.copies]
         return _Recipe(shell, layout, operands, classes, scalars, copies)
+
+
+class _Region(NamedTuple):
+    """A piece: the sizes whose sums it starts at, and its extent."""
+
+    start: Sequence[tuple[int, ...]]
+    extent: tuple[int, ...]
+
+
+def _is_at(region: _Region, begins: Sequence[int], extent: Sequence[int]) -> bool:
+    return tuple(map(sum, region.start)) == tuple(begins) and region.extent == tuple(extent)
 
 
 def agree(recalled: tuple[Kernels, Sequence[Any]], compiled: tuple[Kernels, Sequence[Any]], name: str) -> None:

@@ -128,6 +128,16 @@ def expanded(equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> Close
     return expansion((config.token(), equation.primitive, tuple(avals), *equation.params.items()), function, avals)
 
 
+def other_than_scatter(equation: Any, producers: Any) -> ClosedJaxpr | None:
+    """What a scatter is said in instead, as a program of its operands; ``producers`` have what makes a variable."""
+    found = next((found for rewrite in _OF_SCATTERS if (found := rewrite(equation, producers)) is not None), None)
+    if found is None:
+        return None
+    avals = [v.aval for v in equation.invars]
+    key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
+    return expansion(key, found[1], avals)
+
+
 def clear() -> None:
     """Forget the traced expansions."""
     _expansions.clear()
@@ -217,12 +227,9 @@ class _Simplifier:
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Scatter) and not self.flatten_only:
-            scatter, known = equation.replace(invars=invars), self.producers
-            found = next((found for rewrite in _OF_SCATTERS if (found := rewrite(scatter, known)) is not None), None)
-            if found is not None:
-                avals = [v.aval for v in invars]
-                key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
-                self.splice(expansion(key, found[1], avals), invars, equation.outvars, equation.source)
+            inner = other_than_scatter(equation.replace(invars=invars), self.producers)
+            if inner is not None:
+                self.splice(inner, invars, equation.outvars, equation.source)
                 return
         self._visit_simple(equation, invars)
 
