@@ -35,6 +35,14 @@ def test_operators_work_after_import_weft_alone() -> None:
     assert in_fresh_process(code).split() == ["3.0", "1.0", "4.0"]
 
 
+def test_numpy_ma_is_not_loaded_to_ask_whether_an_array_is_masked() -> None:
+    code = (
+        "import sys, numpy as np, weft, weft.numpy as jnp; x = np.ones(3); weft.jit(lambda x: x + 1)(x); "
+        "jnp.asarray(x); print('numpy.ma' in sys.modules)"
+    )
+    assert in_fresh_process(code).split() == ["False"]
+
+
 DOCUMENTED = sorted({*unbuilt.FUNCTIONS["weft"].split(), *unbuilt.CLASSES["weft"].split()})
 
 

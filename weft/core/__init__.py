@@ -2,7 +2,7 @@
 
 import time
 
-from weft.core.avals import get_aval, is_valid, typeof
+from weft.core.avals import get_aval, is_masked, is_valid, typeof
 from weft.core.effects import Effect, Effects, no_effects
 from weft.core.jaxpr import (
     Atom,

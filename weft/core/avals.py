@@ -10,6 +10,7 @@ Anything that is neither an array nor a scalar raises TypeError.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -60,9 +61,15 @@ def _array_aval(value: Any) -> ShapedArray:
     return value.aval
 
 
+def is_masked(value: Any) -> bool:
+    """Whether a value is a masked array of NumPy; ``numpy.ma`` takes 15 ms to import and is not for being asked."""
+    kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    return kind is not None and isinstance(value, kind)
+
+
 def _numpy_aval(value: np.ndarray | np.generic) -> ShapedArray:
     dtype = value.dtype
-    if isinstance(value, np.ma.MaskedArray):
+    if is_masked(value):
         raise ValueError(
             "numpy masked arrays are not supported as direct inputs to JAX functions. "
             "Use arr.filled() to convert the value to a standard numpy array."

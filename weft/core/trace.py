@@ -220,13 +220,7 @@ class DynamicJaxprTrace(Trace):
                 return DynamicJaxprTracer(self, atom.aval, atom, None)
         out_aval, effects = primitive.typed(tuple([v.aval for v in invars]), params)
         source = source_info.capture(2)
-        if not primitive.multiple_results:
-            v = Var(out_aval)
-            self.eqns.append(JaxprEqn(invars, [v], primitive, params, effects, source))
-            return DynamicJaxprTracer(self, out_aval, v, source)
-        outvars = [Var(aval) for aval in out_aval]
-        self.eqns.append(JaxprEqn(invars, outvars, primitive, params, effects, source))
-        return [DynamicJaxprTracer(self, v.aval, v, source) for v in outvars]
+        return runtime.record(self, self.eqns, invars, out_aval, primitive, params, effects, source)
 
     def origin(self, atom: Atom) -> provenance.Origin | None:
         return provenance.describe(self, atom)
@@ -239,6 +233,9 @@ class DynamicJaxprTrace(Trace):
         consts = self.consts
         self.eqns, self.invars, self.constvars, self.consts, self.const_vars = [], [], [], [], {}
         return ClosedJaxpr(jaxpr, consts)
+
+
+runtime.install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer)
 
 
 def _explain_operand(primitive: Any, args: tuple[Any, ...], error: TypeError) -> None:

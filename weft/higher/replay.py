@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft.core import source_info
-from weft.core.jaxpr import JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
 
 _BOUND = 512  # templates per function; a full table starts anew
@@ -57,9 +57,9 @@ class Template:
         append = trace.eqns.append
         for primitive, params, effects, reads, avals in self.steps:
             invars = [atoms[read] if type(read) is int else read for read in reads]
-            outvars = [Var(aval) for aval in avals]
-            atoms += outvars
-            append(JaxprEqn(invars, outvars, primitive, params, effects, source))
+            equation = runtime.equation(invars, avals, primitive, params, effects, source)
+            atoms += equation.outvars
+            append(equation)
         results: list[Any] = []
         for itself, place in self.results:
             if itself:

@@ -116,16 +116,17 @@ class Recipe:
         for eqn, change, reads, types in self.steps:
             operands = list(map(atoms.__getitem__, reads))
             params = eqn.params if change is None else change(eqn, operands, sizes)
-            outvars = []
+            made = []
             for number in types:
                 aval = avals[number]
                 if aval is None:
                     old = self.types[number]
                     aval = ShapedArray(tuple([sizes[extent] for extent in old.shape]), old.dtype, old.weak_type)
                     avals[number] = aval
-                outvars.append(Var(aval))
-            atoms += outvars
-            eqns.append(JaxprEqn(operands, outvars, eqn.primitive, params, eqn.effects, source))
+                made.append(aval)
+            resized = runtime.equation(operands, tuple(made), eqn.primitive, params, eqn.effects, source)
+            atoms += resized.outvars
+            eqns.append(resized)
         return eqns, [atoms[place] for place in self.results]
 
 

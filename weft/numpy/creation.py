@@ -87,7 +87,7 @@ def asarray(
     devices.check_placement(device, out_sharding)
     if dtype is not None:
         dtype = dtypes.check_user_dtype(dtype, "asarray")
-    if isinstance(a, np.ma.MaskedArray):
+    if core.is_masked(a):
         core.get_aval(a)  # raises: the mask would be lost
     shares = copy is not None and not copy
     return array(_shared(a, dtype) if shares else a, dtype=dtype, copy=bool(copy), order=order)

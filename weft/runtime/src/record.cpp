@@ -1,0 +1,207 @@
+// Recording: equations and the values they give, made as instances of the classes of weft.core without their __init__.
+//
+// The collector is not shown what it cannot free: an equation whose parameters lead to no container other than tuples
+// of leaves can be part of no cycle, nor can its variables (an aval leads to no program) or literals, so they are
+// untracked, as Python itself does with tuples and dicts of leaves. A program of 200,000 equations is otherwise a
+// million objects which every full collection walks: 2 us an equation.
+#include "module.h"
+
+namespace weft {
+namespace {
+
+constexpr int kDeepestTuple = 8;
+
+// A class with slots, and where in an instance each of them lies.
+template <int count>
+struct Slotted {
+  PyTypeObject* type = nullptr;
+  Py_ssize_t offsets[count];
+
+  int install(PyObject* given, const char* const (&names)[count]) {
+    if (!PyType_Check(given)) {
+      PyErr_Format(PyExc_TypeError, "[install_recording] expected a class, got %R", given);
+      return -1;
+    }
+    for (int i = 0; i < count; ++i) {
+      Ref found = steal(PyObject_GetAttrString(given, names[i]));
+      if (!found) return -1;
+      auto* descr = reinterpret_cast<PyMemberDescrObject*>(found.get());
+      if (Py_TYPE(found.get()) != &PyMemberDescr_Type || descr->d_member->type != T_OBJECT_EX) {
+        PyErr_Format(PyExc_TypeError, "[install_recording] %s of %R is no slot", names[i], given);
+        return -1;
+      }
+      offsets[i] = descr->d_member->offset;
+    }
+    PyTypeObject* before = std::exchange(type, reinterpret_cast<PyTypeObject*>(Py_NewRef(given)));
+    Py_XDECREF(reinterpret_cast<PyObject*>(before));
+    return 0;
+  }
+
+  PyObject* make() const { return type->tp_alloc(type, 0); }
+  PyObject*& slot(PyObject* instance, int index) const {
+    return *reinterpret_cast<PyObject**>(reinterpret_cast<char*>(instance) + offsets[index]);
+  }
+};
+
+Slotted<1> g_var;       // aval
+Slotted<2> g_literal;   // val, aval
+Slotted<6> g_equation;  // invars, outvars, primitive, params, effects, source
+Slotted<4> g_tracer;    // _trace, aval, val, source
+
+void untrack(PyObject* object) {
+  if (PyObject_GC_IsTracked(object)) PyObject_GC_UnTrack(object);
+}
+
+// Whether a value is no container, or a tuple that leads to none but tuples, which is untracked in passing.
+bool is_leaf(PyObject* value, int depth = 0) {
+  if (!PyObject_IS_GC(value)) return true;
+  if (!PyTuple_CheckExact(value) || depth == kDeepestTuple) return false;
+  if (!PyObject_GC_IsTracked(value)) return true;  // known already
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(value); ++i)
+    if (!is_leaf(PyTuple_GET_ITEM(value, i), depth + 1)) return false;
+  untrack(value);
+  return true;
+}
+
+bool all_leaves(PyObject* params) {
+  PyObject *key, *value;
+  Py_ssize_t position = 0;
+  while (PyDict_Next(params, &position, &key, &value))
+    if (!is_leaf(value)) return false;
+  return true;
+}
+
+// Variables of any kind, and literals of leaves; these are untracked in passing.
+bool atoms_are_leaves(PyObject* atoms) {
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(atoms); ++i) {
+    PyObject* atom = PyList_GET_ITEM(atoms, i);
+    if (!PyObject_GC_IsTracked(atom) || Py_TYPE(atom) == g_var.type) continue;
+    if (Py_TYPE(atom) != g_literal.type) return false;
+    PyObject* value = g_literal.slot(atom, 0);
+    if (value == nullptr || !is_leaf(value)) return false;
+    untrack(atom);
+  }
+  return true;
+}
+
+PyObject* new_var(PyObject* aval) {
+  PyObject* v = g_var.make();
+  if (v == nullptr) return nullptr;
+  g_var.slot(v, 0) = Py_NewRef(aval);
+  if (!PyObject_GC_IsTracked(aval)) untrack(v);
+  return v;
+}
+
+// A list of new variables; avals is one aval or a tuple of them.
+PyObject* new_vars(PyObject* avals) {
+  const bool several = PyTuple_CheckExact(avals);
+  const Py_ssize_t count = several ? PyTuple_GET_SIZE(avals) : 1;
+  Ref list = steal(PyList_New(count));
+  if (!list) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* v = new_var(several ? PyTuple_GET_ITEM(avals, i) : avals);
+    if (v == nullptr) return nullptr;
+    PyList_SET_ITEM(list.get(), i, v);
+  }
+  return list.release();
+}
+
+struct Fields {
+  PyObject *invars, *avals, *primitive, *params, *effects, *source;
+};
+
+// The fields of an equation from arguments; false with an error set.
+bool read_fields(PyObject* const* args, const char* function, Fields& fields) {
+  fields = {args[0], args[1], args[2], args[3], args[4], args[5]};
+  if (!PyList_CheckExact(fields.invars) || !PyDict_CheckExact(fields.params)) {
+    PyErr_Format(PyExc_TypeError, "[%s] expected a list of operands and a dict of parameters, got %R and %R", function,
+                 fields.invars, fields.params);
+    return false;
+  }
+  if (g_tracer.type != nullptr) return true;
+  PyErr_Format(PyExc_RuntimeError, "[%s] install_recording has not been called", function);
+  return false;
+}
+
+PyObject* new_equation(const Fields& fields) {
+  Ref outvars = steal(new_vars(fields.avals));
+  if (!outvars) return nullptr;
+  PyObject* equation = g_equation.make();
+  if (equation == nullptr) return nullptr;
+  PyObject* values[] = {fields.invars, outvars.get(), fields.primitive, fields.params, fields.effects, fields.source};
+  for (int i = 0; i < 6; ++i) g_equation.slot(equation, i) = Py_NewRef(values[i]);
+  const bool pure = PyFrozenSet_CheckExact(fields.effects) && PySet_GET_SIZE(fields.effects) == 0;
+  if (pure && atoms_are_leaves(fields.invars) && atoms_are_leaves(outvars.get()) && all_leaves(fields.params) &&
+      is_leaf(fields.source)) {
+    untrack(fields.invars);
+    untrack(outvars.get());
+    untrack(fields.params);
+    untrack(equation);
+  }
+  return equation;
+}
+
+PyObject* new_tracer(PyObject* trace, PyObject* var, PyObject* source) {
+  PyObject* tracer = g_tracer.make();
+  if (tracer == nullptr) return nullptr;
+  PyObject* values[] = {trace, g_var.slot(var, 0), var, source};
+  for (int i = 0; i < 4; ++i) g_tracer.slot(tracer, i) = Py_NewRef(values[i]);
+  return tracer;
+}
+
+PyObject* install_recording(PyObject*, PyObject* args) {
+  PyObject *var, *literal, *equation, *tracer;
+  if (!PyArg_ParseTuple(args, "OOOO:install_recording", &var, &literal, &equation, &tracer)) return nullptr;
+  if (g_var.install(var, {"aval"}) < 0 || g_literal.install(literal, {"val", "aval"}) < 0 ||
+      g_equation.install(equation, {"invars", "outvars", "primitive", "params", "effects", "source"}) < 0 ||
+      g_tracer.install(tracer, {"_trace", "aval", "val", "source"}) < 0)
+    return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyObject* equation(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Fields fields;
+  if (count != 6) return PyErr_Format(PyExc_TypeError, "[equation] expected 6 arguments, got %zd", count);
+  return read_fields(args, "equation", fields) ? new_equation(fields) : nullptr;
+}
+
+PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  Fields fields;
+  if (count != 8) return PyErr_Format(PyExc_TypeError, "[record] expected 8 arguments, got %zd", count);
+  PyObject *trace = args[0], *equations = args[1];
+  if (!PyList_CheckExact(equations)) return PyErr_Format(PyExc_TypeError, "[record] expected a list, got %R", equations);
+  if (!read_fields(args + 2, "record", fields)) return nullptr;
+  Ref made = steal(new_equation(fields));
+  if (!made) return nullptr;
+  PyObject* outvars = g_equation.slot(made.get(), 1);
+  Ref result;
+  if (!PyTuple_CheckExact(fields.avals)) {
+    result = steal(new_tracer(trace, PyList_GET_ITEM(outvars, 0), fields.source));
+    if (!result) return nullptr;
+  } else {
+    result = steal(PyList_New(PyList_GET_SIZE(outvars)));
+    for (Py_ssize_t i = 0; result && i < PyList_GET_SIZE(outvars); ++i) {
+      PyObject* tracer = new_tracer(trace, PyList_GET_ITEM(outvars, i), fields.source);
+      if (tracer == nullptr) return nullptr;
+      PyList_SET_ITEM(result.get(), i, tracer);
+    }
+  }
+  return result && PyList_Append(equations, made.get()) == 0 ? result.release() : nullptr;
+}
+
+PyMethodDef kFunctions[] = {
+    {"install_recording", install_recording, METH_VARARGS,
+     "install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer): the classes that are made here."},
+    {"equation", reinterpret_cast<PyCFunction>(equation), METH_FASTCALL,
+     "equation(invars, avals, primitive, params, effects, source): a JaxprEqn with new variables; avals is one or a "
+     "tuple."},
+    {"record", reinterpret_cast<PyCFunction>(record), METH_FASTCALL,
+     "record(trace, equations, ...): appends an equation; gives its tracer, or a list of them where avals is a tuple."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+int register_record(PyObject* module) { return PyModule_AddFunctions(module, kFunctions); }
+
+}  // namespace weft
