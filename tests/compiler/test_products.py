@@ -13,7 +13,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from weft import dtypes, lax
+from weft import dtypes, lax, runtime
 
 BLOCK, LANE_BYTES = 512, 64
 
@@ -26,10 +26,10 @@ SHAPES = [
 ]  # fmt: skip
 
 
-def product(a: np.ndarray, b: np.ndarray, dtype: Any) -> np.ndarray:
+def product(a: np.ndarray, b: np.ndarray, dtype: Any, *, halves: bool = False) -> np.ndarray:
     """The program of docs/NUMERICS.md; terms and their sums are exact in float64, so that fma is one rounding."""
     (m, k), n = a.shape, b.shape[1]
-    chains = LANE_BYTES // a.itemsize if m == 1 or n == 1 else 1
+    chains = LANE_BYTES // a.itemsize if (m == 1 or n == 1) and not halves else 1
     a64, b64 = a.astype(np.float64), b.astype(np.float64)
     total = None
     for start in range(0, k, BLOCK * chains):
@@ -225,30 +225,80 @@ def test_every_vector_width_has_the_same_bits() -> None:
     assert len(set(results)) <= 1
 
 
+def in_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Blocks of twice the length, in which the odd index of each pair is added first."""
+    (m, k), n = a.shape, b.shape[1]
+    total = np.zeros((m, n), np.float32)
+    for start in range(0, k, 2 * BLOCK):
+        stop = min(k, start + 2 * BLOCK)
+        block = np.zeros((m, n), np.float32)
+        for i in [i for even in range(start, stop, 2) for i in (even + 1, even) if i < stop]:
+            block = (a[:, i, None] * b[None, i] + block.astype(np.float64)).astype(np.float32)
+        total = block if start == 0 else total + block
+    return total
+
+
 def test_bfloat16_products() -> None:
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
-        pairs = "avx512_bf16" in lines.read() and weft.target.host().name == "x86-64-v4"
+    pairs = runtime.bfloat16_products == "pairs"
     rng = np.random.default_rng(9)
-    for m, n, k in [(5, 3, 1), (14, 32, 2), (17, 33, 51), (1, 40, 77), (300, 40, 30), (20, 700, 515), (90, 3, 1030)]:
+    for m, n, k in [
+        (5, 3, 1),
+        (14, 32, 2),
+        (17, 33, 51),
+        (1, 40, 77),
+        (300, 40, 30),
+        (20, 700, 515),
+        (90, 3, 1030),
+        (37, 1, 600),
+    ]:
         a, b = (rng.standard_normal(s).astype(dtypes.bfloat16) for s in ((m, k), (k, n)))
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-        if pairs:  # the odd index of each pair is added first
-            total = np.zeros((m, n), np.float32)
-            for start in range(0, k, 2 * BLOCK):
-                stop = min(k, start + 2 * BLOCK)
-                order = [i for even in range(start, stop, 2) for i in (even + 1, even) if i < stop]
-                block = np.zeros((m, n), np.float32)
-                for i in order:
-                    block = (wide_a[:, i, None] * wide_b[None, i] + block.astype(np.float64)).astype(np.float32)
-                total = block if start == 0 else total + block
+        chains = in_pairs(wide_a, wide_b) if pairs else product(a, b, np.float32, halves=True)
         for left, right, threads in itertools.product(("rows", "columns"), ("rows", "columns"), (1, 2)):
             x, y = (v if how == "rows" else v.T.copy() for v, how in ((a, left), (b, right)))
             numbers = (((1 if left == "rows" else 0,), (0 if right == "rows" else 1,)), ((), ()))
             with weft.threads(threads):
                 out = np.asarray(lax.dot_general(x, y, numbers, preferred_element_type=np.float32))
             np.testing.assert_allclose(out, wide_a @ wide_b, atol=1e-4 * np.sqrt(k))
-            if pairs:
-                np.testing.assert_array_equal(out, total)
+            np.testing.assert_array_equal(out, chains)
+
+
+CHOICE = """
+import weft, weft.numpy as jnp
+from weft import runtime
+import tests.compiler.test_products as products
+products.test_bfloat16_products()
+a = jnp.ones((64, 64), jnp.bfloat16)
+plan = weft.jit(lambda a, b: a @ b).lower(a, a).as_text("plan")
+print(runtime.bfloat16_products, f"added in {runtime.bfloat16_products}" in plan)
+"""
+
+
+def _with_choice(choice: str, program: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "WEFT_BFLOAT16_PRODUCTS": choice}
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
+
+
+@pytest.mark.parametrize("choice", ["pairs", "float32"])
+def test_how_the_terms_of_bfloat16_products_are_added_can_be_chosen(choice: str) -> None:
+    done = _with_choice(choice, CHOICE)
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        able = choice == "float32" or ("avx512_bf16" in lines.read() and weft.target.host().name == "x86-64-v4")
+    if able:
+        assert done.stdout.split() == [choice, "True"], done.stderr
+    else:
+        assert "ValueError: WEFT_BFLOAT16_PRODUCTS=pairs asks for instructions" in done.stderr
+
+
+def test_the_processor_alone_chooses_how_the_terms_of_bfloat16_products_are_added() -> None:
+    program = "from weft import runtime; print(runtime.bfloat16_products)"
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        text = lines.read()
+    able = "avx512_bf16" in text and weft.target.host().name == "x86-64-v4"
+    expected = "pairs" if able and "AuthenticAMD" in text else "float32"
+    assert {_with_choice("", program).stdout.strip() for _ in range(3)} == {expected}
+    wrong = _with_choice("fast", program)
+    assert "ValueError: WEFT_BFLOAT16_PRODUCTS is pairs or float32, got 'fast'" in wrong.stderr
 
 
 def test_products_of_columns_that_later_steps_read_as_vectors() -> None:

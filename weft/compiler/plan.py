@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import runtime
 from weft.compiler import contraction, orders, walks
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
@@ -145,16 +146,14 @@ class Plan:
         lines += [f"  temporary {i}: {n} bytes at {offset}" for i, (offset, n) in enumerate(self.temps)]
         for instruction in self.instructions:
             if isinstance(instruction, Ridden):
-                lines.append(
-                    "  " + " ".join(str(part) for part in instruction.product) + f", on its {instruction.form}:"
-                )
+                lines.append(f"  {_words(instruction.product)}, on its {instruction.form}:")
                 instruction = instruction.run
             if isinstance(instruction, Run):
                 lines.append(f"  kernel {instruction.describe()}")
             elif isinstance(instruction, (Chain, Control, Native)):
                 lines.append("  " + instruction.describe())
             else:
-                lines.append("  " + " ".join(str(part) for part in instruction))
+                lines.append("  " + _words(instruction))
         return "\n".join(lines)
 
 
@@ -533,6 +532,12 @@ class Planner:
         """Where an operand begins: a view does in the array it is read from."""
         found = None if view is None else walks.walk(view)
         return self.place(variable, found.offset * variable.aval.dtype.itemsize if found else 0)
+
+
+def _words(instruction: tuple[Any, ...]) -> str:
+    """An instruction as a line; of a product of bfloat16 also how this process adds its terms."""
+    text = " ".join(map(str, instruction))
+    return f"{text}, added in {runtime.bfloat16_products}" if instruction[:2] == ("gemm", "E") else text
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:

@@ -10,6 +10,7 @@ _T = TypeVar("_T")
 
 # ---- avals and arrays ----
 
+bfloat16_products: str  # how their terms are added: "pairs" or "float32" (docs/NUMERICS.md)
 sanitizer: str  # that the module was compiled with: "address", "thread" or ""
 
 def live_arrays() -> list[Array]: ...

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <climits>
-#include <cstdlib>
 #include <cstring>
 #include <new>
 #include <vector>
@@ -20,24 +19,6 @@
 #include "stream.h"
 
 namespace weft {
-
-const GemmKernels* gemm_kernels(char source, char result) {
-#if defined(__x86_64__)
-  static const bool wide = [] {
-    const char* target = std::getenv("WEFT_TARGET");
-    if (target != nullptr && std::strcmp(target, "x86-64-v4") != 0) return false;
-    return bool(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
-  }();
-  static const bool pairs = wide && __builtin_cpu_supports("avx512bf16");
-  if (pairs && source == 'E' && result == 'f') return gemm_kernels_v4_bfloat16();
-  return wide ? gemm_kernels_v4(source, result) : gemm_kernels_v3(source, result);
-#elif defined(__aarch64__)
-  return gemm_kernels_neon(source, result);
-#else
-  return nullptr;
-#endif
-}
 
 namespace {
 

@@ -40,5 +40,6 @@ int register_sort(PyObject* module);    // sort_words
 int register_jit(PyObject* module);     // JitFunction, CacheEntry, BinaryOperator, UnaryOperator, config token
 int register_sources(PyObject* module);  // source_stamps
 int register_record(PyObject* module);   // record, equation
+int register_gemm_choice(PyObject* module);  // bfloat16_products
 
 }  // namespace weft
