@@ -274,7 +274,7 @@ def test_scalar_program():
     assert out[0] == 6
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64, np.complex64, np.float16, np.bool_])
+@pytest.mark.parametrize("dtype", [np.float32, np.int32, np.float64, np.complex64, np.float16, np.int8, np.bool_])
 @pytest.mark.parametrize("on", TARGETS, ids=lambda t: t.name)
 def test_transposed_operand(on, dtype):
     """out[i, j] = a[j, i] combined with b[i, j], vectors along j; ranges of both dimensions respected."""

@@ -12,6 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
+from weft import target
 
 DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float32", "float64", "complex64", "complex128"]
 
@@ -64,9 +65,11 @@ def test_pieces_that_take_turns_are_one_kernel() -> None:
     assert (ladder.n_kernels(program), program.plan.arena_bytes) == (1, 0)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "int32", "float64", "complex64", "complex128", "int16", "bool"])
+@pytest.mark.parametrize(
+    "dtype", ["float32", "int32", "float64", "complex64", "complex128", "int16", "float16", "int8", "bool"]
+)
 def test_operands_read_across_their_rows(dtype: str) -> None:
-    """Whole tiles, parts of tiles on either side, and neither, of words of 4 and 8 bytes and of others."""
+    """Whole tiles, parts of tiles on either side, and neither, of words of 1 to 8 bytes and of others."""
     rng = np.random.default_rng(7)
     with weft.enable_x64(True):
         add = weft.jit(lambda x, y: (y == x.T, x.T))
@@ -78,3 +81,15 @@ def test_operands_read_across_their_rows(dtype: str) -> None:
             np.testing.assert_array_equal(np.asarray(equal), y == x.T)
             np.testing.assert_array_equal(np.asarray(turned), x.T)
             assert turned.dtype == x.dtype
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "bfloat16", "float32", "float64", "complex64"])
+def test_tiles_of_every_word_are_turned_in_registers(dtype: str) -> None:
+    """Not element by element: blocks of 16 by 16 bytes, 8 by 8 words of 16 bits, 16 (AVX2: 8, 4) of 32 and 64."""
+    if not target.host().avx512:
+        pytest.skip("without masked stores of bytes, bytes and words of 16 bits are gathered")
+    side = {1: 16, 2: 8, 4: 16, 8: 8}[jnp.dtype(dtype).itemsize]
+    with weft.enable_x64(True):
+        text = weft.jit(lambda x: x.T).lower(jnp.zeros((300, 200), dtype)).compile().as_text("llvm")
+    steps = side.bit_length() - 1
+    assert text.count(f"shufflevector <{side} x i{8 * jnp.dtype(dtype).itemsize}>") >= side * steps

@@ -55,7 +55,7 @@ class ColumnWriter:
         wanted = self._wanted()
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
         dim, turned = transposed.across(nest, parent.width)
-        if dim is None or not self.maskable():
+        if dim is None or not self.maskable(turned):
             if self.maskable() and stencils.pays(parent):
                 stencils.Stencil(self, scalars, base, outer).write(place)
             else:
@@ -107,10 +107,10 @@ class ColumnWriter:
             from_phases |= copies.uses(phase)
         return from_phases
 
-    def maskable(self) -> bool:
-        """Has the target masked access for every operand that moves along the lanes?"""
+    def maskable(self, turned: Sequence[int] = ()) -> bool:
+        """Has the target masked access for every operand that moves along the lanes, but for those that are turned?"""
         nest, target = self.nest, self.parent.target
-        for operand in nest.operands:
+        for operand in [operand for k, operand in enumerate(nest.operands) if k not in turned]:
             element = elements.of(operand.dtype)
             size = min(element.bytes * element.parts, 8)
             stride = operand.strides[nest.vector] if nest.vector is not None else 0

@@ -1,9 +1,9 @@
 """Elementwise nests that read an operand across its rows: tiles turned on the way.
 
 An operand is turned if it has a run-time stride along the lanes and stride 1 along another parallel dimension (u).
-For each tile of W lanes by W steps of u its elements are loaded along u, transposed (words of 4 bytes in registers,
-others one by one) and kept in a stack buffer, from which the body loads along the lanes: whole cache lines both ways
-instead of W gathers of one element each.
+For each tile of W lanes by W steps of u its elements are loaded along u, transposed in registers (words of 1 and 2 bytes
+in blocks of 128 bits a side; at the arrays' ends one by one) and kept in a stack buffer, from which the body loads along
+the lanes: whole cache lines both ways instead of W gathers of one element each.
 
     for blocks of 4 W lanes: for tiles of W along u: for tiles of W lanes: turn; for u in tile: body
 """
@@ -32,7 +32,7 @@ def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
         return None, []
     strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
     for dim in reversed(range(len(nest.dims))):
-        turned = [k for k in strided if nest.operands[k].strides[dim] == 1 and _size(nest, k) in (4, 8)]
+        turned = [k for k in strided if nest.operands[k].strides[dim] == 1 and _size(nest, k) <= 8]
         if turned and all(o.strides[nest.vector] == 1 for o in nest.operands if o.role == "out"):
             return dim, turned
     return None, []
@@ -107,21 +107,52 @@ class Turner:
     def _row(self, index: str) -> str:
         return self.writer.index("mul", index, str(self.width))
 
+    def _side(self, operand: int) -> int:
+        """Words along a side of the blocks that are turned in registers; tiles of 4-byte words are one."""
+        size = _size(self.nest, operand)
+        if size == 4 and self.width in (8, 16):
+            return self.width
+        return min(self.width, (64 if self.writer.avx512 else 32) // size if size == 8 else 16 // size)
+
     def _turn(self, operand: int, place: Place, at: tuple[str, str], size: tuple[str, str], full: str) -> None:
         """Fill the buffer: element (v, u) of the tile goes to buffer[u][v]."""
-        writer, word = self.writer, self.words[operand]
+        writer, word, side = self.writer, self.words[operand], self._side(operand)
         assert self.nest.vector is not None
         stride = self.parent.strides[operand, self.nest.vector]
         corner = writer.index("add", writer.index("mul", at[0], stride), at[1])
         source = writer.element(word, place.pointers[operand], corner)
-        whole_tile, part, done = (writer.fresh_label() for _ in range(3))
-        shuffled = _size(self.nest, operand) == 4 and self.width in (8, 16)
-        if shuffled:
-            writer.branch_if(full, whole_tile, part)
-            writer.label(whole_tile)
-            self._shuffle(operand, source, stride)
-            writer.branch(done)
-            writer.label(part)
+        buffer = self.buffers[operand]
+        if side == self.width:
+            self._turn_block(operand, (source, buffer), stride, size, full)
+            return
+
+        def rows(v: str, _: list[str]) -> list[str]:
+            line, left = writer.element(word, source, writer.index("mul", v, stride)), self._rest(size[0], v, side)
+
+            def block(u: str, _: list[str]) -> list[str]:
+                right = self._rest(size[1], u, side)
+                whole_block = writer.compare_index("eq", writer.index("add", left, right), str(2 * side))
+                sink = writer.element(word, buffer, writer.index("add", self._row(u), v))
+                self._turn_block(operand, (writer.element(word, line, u), sink), stride, (left, right), whole_block)
+                return []
+
+            writer.loop("0", size[1], side, [], block)
+            return []
+
+        writer.loop("0", size[0], side, [], rows)
+
+    def _rest(self, size: str, start: str, side: int) -> str:
+        return self.writer.minimum_index(self.writer.index("sub", size, start), str(side))
+
+    def _turn_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
+        """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full``."""
+        writer, word, (source, sink) = self.writer, self.words[operand], at
+        whole_block, part, done = (writer.fresh_label() for _ in range(3))
+        writer.branch_if(full, whole_block, part)
+        writer.label(whole_block)
+        self._shuffle(operand, source, stride, sink)
+        writer.branch(done)
+        writer.label(part)
 
         def row(v: str, _: list[str]) -> list[str]:
             line = writer.element(word, source, writer.index("mul", v, stride))
@@ -129,33 +160,45 @@ class Turner:
             def one(u: str, _: list[str]) -> list[str]:
                 align = self._align(operand)
                 value = writer.op(f"load {word}, ptr {writer.element(word, line, u)}, align {align}")
-                sink = writer.element(word, self.buffers[operand], writer.index("add", self._row(u), v))
-                writer.line(f"store {word} {value}, ptr {sink}, align {align}")
+                place = writer.element(word, sink, writer.index("add", self._row(u), v))
+                writer.line(f"store {word} {value}, ptr {place}, align {align}")
                 return []
 
             writer.loop("0", size[1], 1, [], one)
             return []
 
         writer.loop("0", size[0], 1, [], row)
-        if shuffled:
-            writer.branch(done)
-            writer.label(done)
+        writer.branch(done)
+        writer.label(done)
 
     def _align(self, operand: int) -> int:
         return elements.of(self.nest.operands[operand].dtype).bytes
 
-    def _shuffle(self, operand: int, source: str, stride: str) -> None:
-        """W rows of W words of 4 bytes; every shuffle is one instruction on x86."""
-        writer, width, word = self.writer, self.width, self.words[operand]
-        type_, rows, p = self.parent.lanes.type(word), [], source
-        for k in range(width):
+    def _shuffle(self, operand: int, source: str, stride: str, sink: str) -> None:
+        """As many rows of as many words as a side has; every shuffle is one instruction on x86."""
+        writer, word, side = self.writer, self.words[operand], self._side(operand)
+        type_, rows, p = f"<{side} x {word}>", [], source
+        for k in range(side):
             rows.append(writer.op(f"load {type_}, ptr {p}, align {self._align(operand)}"))
-            if k + 1 < width:
+            if k + 1 < side:
                 p = writer.element(word, p, stride)
-        rows = self._quarters(self._interleave(rows))
+        if _size(self.nest, operand) == 4 and side in (8, 16):
+            rows = self._quarters(self._interleave(rows))
+        else:
+            rows = self._riffle(rows, word)
         for k, row in enumerate(rows):
-            sink = writer.element(word, self.buffers[operand], str(k * width))
-            writer.line(f"store {type_} {row}, ptr {sink}, align {self._align(operand)}")
+            place = writer.element(word, sink, str(k * self.width))
+            writer.line(f"store {type_} {row}, ptr {place}, align {self._align(operand)}")
+
+    def _riffle(self, rows: list[str], word: str) -> list[str]:
+        """Each step moves one bit of a word's row to its column, and one of its column to its row."""
+        side, half = len(rows), len(rows) // 2
+        low = [k // 2 + (k % 2) * side for k in range(side)]
+        high = [k + half for k in low]
+        for _ in range(side.bit_length() - 1):
+            pairs = zip(rows[:half], rows[half:], strict=True)
+            rows = [self.parent.lanes.shuffle(a, b, word, picks, side) for a, b in pairs for picks in (low, high)]
+        return rows
 
     def _pick(self, a: str, b: str, chunks: list[int], chunk: int) -> str:
         """Chunks of ``chunk`` lanes by number (b's follow a's)."""
