@@ -9,7 +9,8 @@ from tests.operations import samples
 from weft import core, operations
 from weft.core import kinds, primitive
 
-INTERNAL = {"floor_div", "fold", "random_gamma_grad"}  # what `//` and `reduce` become; programs, no primitives, in JAX
+# what `//`, `reduce` and `argsort` become; programs, no primitives, in JAX
+INTERNAL = {"floor_div", "fold", "random_gamma_grad", "sort_order"}
 
 
 def declared() -> dict[str, core.Primitive]:

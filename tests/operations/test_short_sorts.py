@@ -14,7 +14,7 @@ from weft import lax
 from weft import numpy as wnp
 
 DTYPES = [np.dtype(t) for t in [*np.typecodes["AllInteger"][:8], *"?efdFD", ml_dtypes.bfloat16]]
-SHAPES = [(1,), (2,), (30,), (63,), (64,), (1500,), (5, 9), (3, 4, 100), (70, 1024)]
+SHAPES = [(1,), (2,), (30,), (63,), (64,), (1500,), (5, 9), (3, 4, 100), (70, 1024), (9, 3001)]
 
 
 def sample(dtype: np.dtype, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -54,6 +54,70 @@ def test_short_rows_are_in_stable_order_bit_for_bit(dtype: np.dtype) -> None:
             assert bits(lax.sort(x)) == bits(np.take_along_axis(x, order, -1)), shape
             np.testing.assert_array_equal(wnp.argsort(x), order, str(shape))
             np.testing.assert_array_equal(wnp.argsort(x.T, axis=0), order.T, str(shape))
+
+
+@pytest.mark.parametrize("rows", [3, 8])
+@pytest.mark.parametrize("dtype", ["i1", "i2", "f2", "f4", "u8"])
+def test_rows_as_long_as_positions_of_16_bits_and_one_longer(dtype: str, rows: int) -> None:
+    with weft.enable_x64(True):
+        for n in (1 << 16, (1 << 16) + 1):
+            x = sample(np.dtype(dtype), (rows, n))
+            order = np.argsort(x, kind="stable")  # NaN and both zeros in their order
+            for found in (wnp.argsort(x), wnp.argsort(x.T, axis=0).T):
+                np.testing.assert_array_equal(found, order)
+
+
+def test_rows_of_equal_keys_of_64_bits_keep_their_order() -> None:
+    x = np.array([0, 1 << 40, -(1 << 40)])[np.arange(8 * 3000).reshape(8, 3000) % 7 % 3]
+    x[5] = 1 << 50
+    with weft.enable_x64(True):
+        np.testing.assert_array_equal(wnp.argsort(x), np.argsort(x, kind="stable"))
+
+
+@pytest.mark.parametrize("dtype", ["i4", "u4", "i8", "u8", "i2", "f4"])
+def test_positions_are_written_and_not_read(dtype: str) -> None:
+    """A count along the sorted axis, however it is made, is no operand; any type of position comes out."""
+    x = sample(np.dtype("i1"), (4, 30, 6))
+    with weft.enable_x64(True):
+        order = np.argsort(x, axis=1, kind="stable").astype(dtype)
+
+        def views(x: Any) -> Any:
+            column = lax.transpose(lax.broadcasted_iota(np.dtype(dtype), (30, 6), 0), (1, 0))
+            counts = lax.broadcast_in_dim(lax.transpose(column, (1, 0)), x.shape, (1, 2))
+            return lax.sort((x, counts), dimension=1)[1]
+
+        def others(x: Any) -> Any:  # along other axes, from the end: they are moved
+            counts = lax.broadcasted_iota(np.dtype(dtype), x.shape, 2), lax.rev(views_of(x), (1,))
+            return lax.sort((x, *counts), dimension=1)[1:]
+
+        def views_of(x: Any) -> Any:
+            return lax.broadcasted_iota(np.dtype(dtype), x.shape, 1)
+
+        found = weft.jit(views)(x)
+        assert bits(found) == bits(order) and found.dtype == dtype
+        beside, reverse = weft.jit(others)(x)
+        assert bits(beside) == bits(np.broadcast_to(np.arange(6, dtype=dtype), x.shape))
+        assert bits(reverse) == bits((29 - order).astype(dtype))
+        if np.dtype(dtype).itemsize >= 4 and dtype != "f4":
+            assert "iota" not in weft.jit(views).lower(x).compile().as_text("plan")
+
+
+def test_what_nobody_reads_is_not_sorted() -> None:
+    x, y = sample(np.dtype("f4"), (6, 20)), sample(np.dtype("i4"), (6, 20))
+
+    def values(x: Any, y: Any) -> Any:
+        return lax.sort((x, y, y + 1), num_keys=1)[1]
+
+    assert "kernel" not in plan_of(values, x, y)
+    assert bits(weft.jit(values)(x, y)) == bits(np.take_along_axis(y, stable_order([x]), -1))
+
+
+def test_many_rows_are_shared_out_whole_without_python() -> None:
+    with weft.enable_x64(True):
+        for dtype in ["i1", "f2", "i4", "f8"]:
+            names = plan_of(wnp.argsort, np.ones((8, 5000), dtype))
+            assert "python" not in names and "order" in names
+            assert "python" in plan_of(wnp.argsort, np.ones((3, 5000), dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -1,9 +1,9 @@
 """Elementwise nests that read an operand across its rows: tiles turned on the way.
 
 An operand is turned if it has a run-time stride along the lanes and stride 1 along another parallel dimension (u).
-For each tile of W lanes by W steps of u its elements are loaded along u, transposed in registers (words of 1 and 2 bytes
-in blocks of 128 bits a side; at the arrays' ends one by one) and kept in a stack buffer, from which the body loads along
-the lanes: whole cache lines both ways instead of W gathers of one element each.
+For each tile of W lanes by W steps of u its elements are loaded along u, transposed in registers (words of 1 and 2
+bytes in blocks of 128 bits a side; at the arrays' ends one by one) and kept in a stack buffer, from which the body
+loads along the lanes: whole cache lines both ways instead of W gathers of one element each.
 
     for blocks of 4 W lanes: for tiles of W along u: for tiles of W lanes: turn; for u in tile: body
 """

@@ -1,23 +1,65 @@
-"""Sorts of values alone, and of short rows with others, as instructions of a plan: the executor does them itself.
+"""Sorts of values alone, and of rows that are short or many with others, as instructions of a plan.
 
-``sort`` of f32[5,4] along axis 1 by itself, with positions beside it, becomes::
+An operand that counts along the sorted axis is not read, what nobody reads is not written. Argsort of f32[5,4]::
 
-    ("order", rows 5, row of 4, 1 apart, 4 kept, largest False, (key f32), ((x, x sorted, 4), (iota, order, 4)), None)
+    _, b = sort[dimension=1 num_keys=1] x iota   ->   b = sort_order[dimension=1 num_keys=1 moved=() positions=int32] x
+    ("order", rows 5, row of 4, 1 apart, 4 kept, largest False, (key f32), moved (), place of b, 4 bytes)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
+from weft import operations as lax
+from weft.compiler import own_rows
+from weft.core.jaxpr import JaxprEqn, Literal, Var
 
 ROW, FEW = 1 << 10, 1 << 11  # elements of a row, or of all, that are sorted with positions: threads share longer rows
+MANY, LONG = 8, 1 << 16  # so many rows of one key are shared out whole, up to this length
 _SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
+_POSITIONS = frozenset(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
 _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+
+
+def positions(equations: Sequence[JaxprEqn], outvars: Sequence[Any]) -> Sequence[JaxprEqn]:
+    """The same program, whose sorts read no positions and write nothing that is not read."""
+    if not any(equation.primitive is lax.sort_p for equation in equations):
+        return equations
+    producers = {out: equation for equation in equations for out in equation.outvars}
+    read = {v for equation in equations for v in equation.invars if not isinstance(v, Literal)}
+    read.update([v for v in outvars if not isinstance(v, Literal)])
+    return [_without_counts(eqn, producers, read) if eqn.primitive is lax.sort_p else eqn for eqn in equations]
+
+
+def _without_counts(equation: JaxprEqn, producers: dict[Any, Any], read: set[Any]) -> JaxprEqn:
+    operands, n_keys = equation.invars, equation.params["num_keys"]
+    wanted = [k for k, out in enumerate(equation.outvars) if out in read]
+    count = next((k for k in wanted if k >= n_keys and _counts(equation, operands[k], producers)), None)
+    if count is None and len(wanted) == len(operands):
+        return equation
+    moved = [k for k in wanted if k != count]
+    needed = [k for k in range(len(operands)) if k < n_keys or k in moved]
+    results = [equation.outvars[k] for k in (*moved, *([] if count is None else [count]))]
+    params = {
+        "dimension": equation.params["dimension"],
+        "num_keys": n_keys,
+        "moved": tuple([needed.index(k) for k in moved]),
+        "positions": None if count is None else operands[count].aval.dtype,
+    }
+    return equation.replace(
+        primitive=lax.sort_order_p, invars=[operands[k] for k in needed], outvars=results, params=params
+    )
+
+
+def _counts(equation: JaxprEqn, operand: Any, producers: dict[Any, Any]) -> bool:
+    if not isinstance(operand, Var) or operand.aval.dtype not in _POSITIONS:
+        return False
+    return own_rows.counted(operand, producers, own_rows.LOOK_BACK) == equation.params["dimension"]
 
 
 def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | None:
@@ -33,13 +75,17 @@ def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | N
     keys = [words for v in operands[: found.n_keys] for words in _words(v, place)]
     if None in keys:
         return None
-    if (len(keys) > 1 or len(results) > 1) and size > FEW and n > ROW:
+    sources = operands if found.moved is None else [operands[k] for k in found.moved]
+    is_alone = len(keys) == 1 and list(sources) == list(operands[:1]) and len(results) == 1
+    is_shared_out = len(keys) == 1 and found.largest is None and size // n >= MANY and n <= LONG
+    if not is_alone and not is_shared_out and size > FEW and n > ROW:
         return None
-    moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(operands, results, strict=False)]
+    moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
+    counts = results[-1] if len(results) > len(sources) else None
     return (
         "order", size // n, n, inner, n if found.largest is None else found.largest,
         found.largest is not None, tuple(keys), tuple(moved),
-        place(results[-1]) if len(results) > len(operands) else None,
+        None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize,
     )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ _SIZELESS = (  # kinds of which kernels have no size from the parameters
     kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Identity, kinds.Reshape, kinds.Gather, kinds.Scatter,
     kinds.Generate, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
 )  # fmt: skip
+_SORTS = (lax.sort_p, lax.sort_order_p)
 _BOUNDING = (lax.clamp_p, lax.min_p, lax.max_p, lax.le_p, lax.ge_p, lax.lt_p, lax.gt_p)  # by what may be a size
 _known: dict[Any, dict[tuple[int, ...], Description]] = {}  # by what is alike but for sizes, then by their pattern
 
@@ -341,7 +342,7 @@ class _Maker:
         self.literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
         self.rows = {first: row for row, (_, _, first, _) in enumerate(flat.rows)}
         self.rewritten = {eqn for eqn in kernels.jaxpr.eqns if self._row(eqn) is None}
-        sorts = [eqn for eqn in self.rewritten if eqn.primitive is lax.sort_p]
+        sorts = [eqn for eqn in self.rewritten if eqn.primitive in _SORTS]
         self.turned = {v for eqn in sorts for v in (*eqn.invars, *eqn.outvars) if isinstance(v, Var)}  # as flat knows
         for eqn in self.rewritten:
             self._check(eqn)
@@ -374,7 +375,7 @@ class _Maker:
             is_turned = order != sorted(order) and self.turned.isdisjoint(ends)
             if is_turned or any(place.start or place.step != 1 for place in found):
                 raise _Fixed  # where dimensions are turned, narrow ones decide (schedule)
-        elif not isinstance(kind, _SIZELESS) and eqn.primitive is not lax.sort_p:
+        elif not isinstance(kind, _SIZELESS) and eqn.primitive not in _SORTS:
             raise _Fixed
         numbers = [v for v in eqn.invars if isinstance(v, Literal) and id(v) not in self.literals]
         fractions = [v.val for v in numbers if v.aval.dtype.kind == "f"]

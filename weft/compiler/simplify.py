@@ -19,6 +19,7 @@ from weft.compiler import (
     dynamic_slices,
     gathers,
     keys,
+    orders,
     own_rows,
     pad_sums,
     registers,
@@ -69,6 +70,9 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         pulled = gathers.pull(eqns, outvars, decisions)
         if pulled is not eqns:
             eqns = drop_dead(pulled, outvars)
+        ordered = orders.positions(eqns, outvars)
+        if ordered is not eqns:
+            eqns = drop_dead(ordered, outvars)
         sliced = dynamic_slices.pull(eqns, outvars, decisions)
         if sliced is not eqns:
             eqns = drop_dead(sliced, outvars)

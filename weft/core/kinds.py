@@ -195,13 +195,14 @@ class Contraction(Record):
 class Ordering(Record):
     """What puts operands in the order of their first ``n_keys`` along ``axis``, equal ones in their own.
 
-    Result i is operand i; one more are the int32 positions. Numbers ascend, -0.0 is 0.0 and NaN last; with ``largest``
-    they descend, NaN first and -0.0 below 0.0, and only so many are kept.
+    Result i is operand ``moved[i]`` (None: operand i); one more are the positions. Numbers ascend, -0.0 is 0.0 and NaN
+    last; with ``largest`` they descend, NaN first and -0.0 below 0.0, and only so many are kept.
     """
 
     axis: int
     n_keys: int
     largest: int | None = None
+    moved: tuple[int, ...] | None = None
 
 
 class External(Record):

@@ -271,6 +271,7 @@ from weft.operations import (
     slice_p,
     sort,
     sort_key_val,
+    sort_order_p,
     sort_p,
     split,
     split_p,

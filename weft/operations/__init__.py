@@ -302,7 +302,7 @@ from weft.operations.shape import (
     transpose,
     transpose_p,
 )
-from weft.operations.sort import sort, sort_key_val, sort_p, top_k, top_k_p
+from weft.operations.sort import sort, sort_key_val, sort_order_p, sort_p, top_k, top_k_p
 from weft.operations.special import (
     bessel_i0e,
     bessel_i0e_p,

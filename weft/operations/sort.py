@@ -197,6 +197,38 @@ def _sort_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimensi
 sort_p.batch = _sort_batch
 
 
+# ---- sort_order: what the compiler makes of a sort that moves 0, 1, 2, ... along, or of whose results not all are read
+
+
+def _order(*operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...], positions: Any) -> tuple[Any, ...]:
+    rows = [np.ascontiguousarray(np.moveaxis(np.asarray(x), dimension, -1)) for x in operands]
+
+    def ordered(rows: list[np.ndarray]) -> list[np.ndarray]:
+        order = stable_order(rows[:num_keys])
+        found = [runtime.take_rows(rows[k], order) for k in moved]
+        return found if positions is None else [*found, order.astype(positions)]
+
+    return tuple([np.ascontiguousarray(np.moveaxis(x, -1, dimension)) for x in _in_blocks(ordered, rows)])
+
+
+def _order_typing(
+    *operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...], positions: np.dtype | None
+) -> list[Any]:
+    found = [operands[k] for k in moved]
+    return found if positions is None else [*found, runtime.ShapedArray(operands[0].shape, positions, False)]
+
+
+def _order_ordering(params: kinds.Params) -> kinds.Ordering:
+    return kinds.Ordering(params["dimension"], params["num_keys"], None, params["moved"])
+
+
+sort_order_p = core.Primitive(
+    "sort_order", kind=kinds.External(call=_order, ordering=_order_ordering), multiple_results=True
+)
+sort_order_p.def_abstract_eval(_order_typing)
+sort_order_p.jvp, sort_order_p.transpose, sort_order_p.batch = None, None, None
+
+
 # ---- top_k
 
 

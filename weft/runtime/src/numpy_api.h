@@ -18,4 +18,10 @@ inline PyArray_SortFunc* numpy_sort(int type) {
   return PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(dtype.get()))->sort[NPY_QUICKSORT];
 }
 
+// The same for positions; equal elements in any order.
+inline PyArray_ArgSortFunc* numpy_argsort(int type) {
+  Ref dtype = steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
+  return PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(dtype.get()))->argsort[NPY_QUICKSORT];
+}
+
 }  // namespace weft

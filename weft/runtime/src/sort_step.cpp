@@ -1,13 +1,16 @@
-// Sorts of short rows as steps of a plan: a thread puts the positions of a row in order, then moves its values.
+// Sorts of rows as steps of a plan: a thread puts the positions of a row in order, then moves its values.
 //
 //   keys f32 [2, nan, -1]  ->  words c0000000, ffffffff, 407fffff  ->  positions 2 0 1  ->  values at these
 //
-// The order is that of operations/sort.py. One key of at most 32 bits is sorted together with its positions, as words
-// of 64 bits by NumPy's own sort; others are compared word by word, the positions last. Positions of bytes are counted.
+// The order is that of operations/sort.py. One key and its positions are sorted together where they fit into words of 32
+// or 64 bits, by NumPy's own sort, or (64 bits) by its unstable argsort, after which equal keys are put right; others
+// are compared word by word, the positions last. Positions of bytes in long rows are counted.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstring>
+#include <numeric>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,7 +24,9 @@ namespace weft {
 namespace {
 
 constexpr double kCompareNs = 4;
-constexpr int64_t kCounted = 64;  // bytes of a row from which counting them takes less time
+constexpr double kVectorNs = 0.6;   // of a comparison where vectors compare
+constexpr int64_t kCounted = 64;   // bytes of a row from which counting them takes less time
+constexpr int64_t kParts = 4;      // of such a row, counted side by side: neighbours are often equal
 
 struct Key {
   Place place;
@@ -48,19 +53,20 @@ class SortStep final : public Step {
   }
   double cost_ns() const override {
     if (is_alone) return sort_values_cost_ns(rows, n);
-    return double(rows * n) * std::log2(double(n) + 1) * kCompareNs;
+    return double(rows * n) * std::log2(double(n) + 1) * (way() == Way::compared ? kCompareNs : kVectorNs);
   }
 
   int64_t rows = 0, n = 0;  // elements of a row
   int64_t inner = 0;        // rows side by side: elements of a row are so far apart
   int64_t kept = 0;         // of every row, the first ones
   bool largest = false;     // descending, NaN first, and 0.0 before -0.0
-  bool has_positions = false;
+  int position_bytes = 0;   // 4, 8, or 0 where positions are not asked for
   Place positions{};
   std::vector<Key> keys;
   std::vector<Moved> values;
-  PyArray_SortFunc* sort_words = nullptr;  // NumPy's, of uint64
-  bool is_alone = false;                   // one key, which is all that is moved: its order is in `alone`
+  PyArray_SortFunc *sort_halves = nullptr, *sort_words = nullptr;  // NumPy's, of uint32 and uint64
+  PyArray_ArgSortFunc* rank_words = nullptr;                       // its positions of uint64, equal ones in any order
+  bool is_alone = false;                                           // one key, which is all that is moved: its order is in `alone`
   ValueOrder alone{};
 
  private:
@@ -75,9 +81,19 @@ class SortStep final : public Step {
                        frame.number);
   }
 
+  enum class Way { counted, halves, words, ranked, compared };
+
+  Way way() const {
+    const Key& key = keys[0];
+    if (keys.size() > 1 || (key.bytes == 8 && is_few())) return Way::compared;
+    if (key.bytes == 8) return Way::ranked;
+    if (key.bytes == 1 && n >= kCounted) return Way::counted;
+    return n <= int64_t{1} << (32 - 8 * key.bytes) ? Way::halves : Way::words;
+  }
+
   static void some(void* context, int64_t low, int64_t high) {
     Job& job = *static_cast<Job*>(context);
-    int64_t n = job.step->n, n_words = n * int64_t(job.step->keys.size());
+    int64_t n = job.step->n, n_words = n * (int64_t(job.step->keys.size()) + (job.step->way() == Way::ranked));
     auto* words = static_cast<uint64_t*>(thread_scratch(n_words * 8 + n * 4));
     if (words == nullptr) job.status.store(Status::no_memory);
     for (int64_t row = low; row < high && job.status.load() == Status::ok; ++row) {
@@ -86,58 +102,112 @@ class SortStep final : public Step {
     }
   }
 
-  void sort_row(const Frame& frame, int64_t row, uint64_t* words, uint32_t* order) const {
+  void sort_row(const Frame& frame, int64_t row, uint64_t* words, uint32_t* spare) const {
     int64_t from = row / inner * n * inner + row % inner, to = row / inner * kept * inner + row % inner;
-    for (size_t i = 0; i < keys.size(); ++i) read(keys[i], frame, from, words + int64_t(i) * n);
-    if (keys.size() > 1 || keys[0].bytes == 8) sort_compared(words, order);
-    else if (keys[0].bytes == 1 && n >= kCounted) count_bytes(words, order);
-    else sort_packed(words, order);
+    const uint32_t* order = sort_keys(frame, from, words, spare);
     for (const Moved& moved : values) move(moved, frame, from, to, order);
-    if (!has_positions) return;
-    auto* places = reinterpret_cast<uint32_t*>(positions.address(frame)) + to;
-    for (int64_t i = 0; i < kept; ++i) places[i * inner] = order[i];
+    if (position_bytes == 4) put_positions(reinterpret_cast<uint32_t*>(positions.address(frame)) + to, order);
+    if (position_bytes == 8) put_positions(reinterpret_cast<uint64_t*>(positions.address(frame)) + to, order);
   }
 
-  template <typename Word>
-  void read_words(const Key& key, const char* from, uint64_t* words) const {
+  // The positions of the kept, in `order` or in what are words before.
+  const uint32_t* sort_keys(const Frame& frame, int64_t from, uint64_t* words, uint32_t* order) const {
+    if (way() == Way::counted) {
+      auto* bytes = reinterpret_cast<uint8_t*>(words);
+      read(keys[0], frame, from, bytes, 0);
+      count_bytes(bytes, order);
+    } else if (way() == Way::halves) {
+      auto* halves = reinterpret_cast<uint32_t*>(words);
+      read(keys[0], frame, from, halves, 32 - 8 * keys[0].bytes);
+      sort_packed(halves, halves, 32 - 8 * keys[0].bytes, sort_halves);
+      return halves;
+    } else if (way() == Way::words) {
+      read(keys[0], frame, from, words, 32);
+      sort_packed(words, order, 32, sort_words);
+    } else {
+      for (size_t i = 0; i < keys.size(); ++i) read(keys[i], frame, from, words + int64_t(i) * n, 0);
+      if (way() == Way::ranked) rank(words, reinterpret_cast<npy_intp*>(words + n), order);
+      else sort_compared(words, order);
+    }
+    return order;
+  }
+
+  template <typename Position>
+  void put_positions(Position* places, const uint32_t* order) const {
+    if (inner == 1) std::copy_n(order, kept, places);
+    else
+      for (int64_t i = 0; i < kept; ++i) places[i * inner] = order[i];
+  }
+
+  // Words that ascend as the elements do; with a shift, so far up, and below them the positions.
+  template <typename Word, typename Wide, typename Step>
+  void read_words(const Key& key, const char* from, Wide* words, int shift, Step step) const {
     constexpr Word kSign = Word(1) << (8 * sizeof(Word) - 1);
+    const Word flip = Word((key.order == 'i' ? kSign : 0) ^ (largest ? Word(~Word(0)) : 0));
+    const Word infinity = Word(key.infinity), zero = largest ? Word(0) : kSign, turned = Word(largest ? ~Word(0) : 0);
+    const bool is_float = key.order == 'f';
+    const Wide placed = shift ? Wide(~Wide(0)) : Wide(0);
     for (int64_t i = 0; i < n; ++i) {
       Word bits;
-      std::memcpy(&bits, from + i * inner * key.distance, sizeof(Word));
-      if (key.order == 'i') {
-        bits ^= kSign;
-      } else if (key.order == 'f') {
-        Word size = bits & Word(~kSign);
-        if (size > key.infinity) bits = Word(~Word(0));
-        else if (size == 0 && !largest) bits = kSign;
-        else bits = bits & kSign ? Word(~bits) : Word(bits | kSign);
+      std::memcpy(&bits, from + i * step, sizeof(Word));
+      if (is_float) {
+        Word size = Word(bits & Word(~kSign)), ordered = Word(bits & kSign ? Word(~bits) : Word(bits | kSign));
+        ordered = size == 0 && zero != 0 ? zero : ordered;
+        bits = Word((size > infinity ? Word(~Word(0)) : ordered) ^ turned);
+      } else {
+        bits = Word(bits ^ flip);
       }
-      words[i] = largest ? Word(~bits) : bits;
+      words[i] = Wide(Wide(Wide(bits) << shift) | (Wide(i) & placed));
     }
   }
 
-  void read(const Key& key, const Frame& frame, int64_t first, uint64_t* words) const {
+  template <typename Word, typename Wide>
+  void read_steps(const Key& key, const char* from, Wide* words, int shift) const {
+    if (inner * key.distance != sizeof(Word)) read_words<Word>(key, from, words, shift, inner * key.distance);
+    else read_words<Word>(key, from, words, shift, std::integral_constant<int64_t, sizeof(Word)>{});
+  }
+
+  template <typename Wide>
+  void read(const Key& key, const Frame& frame, int64_t first, Wide* words, int shift) const {
     const char* from = key.place.address(frame) + first * key.distance;
-    if (key.bytes == 1) read_words<uint8_t>(key, from, words);
-    else if (key.bytes == 2) read_words<uint16_t>(key, from, words);
-    else if (key.bytes == 4) read_words<uint32_t>(key, from, words);
-    else read_words<uint64_t>(key, from, words);
+    if (key.bytes == 1) return read_steps<uint8_t>(key, from, words, shift);
+    if (key.bytes == 2) return read_steps<uint16_t>(key, from, words, shift);
+    if (key.bytes == 4) return read_steps<uint32_t>(key, from, words, shift);
+    read_steps<uint64_t>(key, from, words, shift);
   }
 
   bool is_few() const { return kept <= n / 8; }
 
-  void count_bytes(const uint64_t* words, uint32_t* order) const {
-    uint32_t places[256] = {}, at = 0;
-    for (int64_t i = 0; i < n; ++i) ++places[words[i]];
-    for (uint32_t& place : places) at += std::exchange(place, at);
-    for (int64_t i = 0; i < n; ++i) order[places[words[i]]++] = uint32_t(i);
+  void count_bytes(const uint8_t* bytes, uint32_t* order) const {
+    uint32_t places[kParts][256] = {}, at = 0;
+    int64_t part = n / kParts;
+    for (int64_t i = 0; i < part; ++i)
+      for (int64_t k = 0; k < kParts; ++k) ++places[k][bytes[k * part + i]];
+    for (int64_t i = kParts * part; i < n; ++i) ++places[kParts - 1][bytes[i]];
+    for (int64_t value = 0; value < 256; ++value)
+      for (int64_t k = 0; k < kParts; ++k) at += std::exchange(places[k][value], at);
+    for (int64_t i = 0; i < part; ++i)
+      for (int64_t k = 0; k < kParts; ++k) order[places[k][bytes[k * part + i]]++] = uint32_t(k * part + i);
+    for (int64_t i = kParts * part; i < n; ++i) order[places[kParts - 1][bytes[i]]++] = uint32_t(i);
   }
 
-  void sort_packed(uint64_t* words, uint32_t* order) const {
-    for (int64_t i = 0; i < n; ++i) words[i] = words[i] << 32 | uint64_t(i);
+  template <typename Word>
+  void sort_packed(Word* words, uint32_t* order, int shift, PyArray_SortFunc* sort) const {
     if (is_few()) std::partial_sort(words, words + kept, words + n);
-    else sort_words(words, n, nullptr);
-    for (int64_t i = 0; i < kept; ++i) order[i] = uint32_t(words[i]);
+    else sort(words, n, nullptr);
+    Word mask = Word((Word(1) << shift) - 1);
+    for (int64_t i = 0; i < kept; ++i) order[i] = uint32_t(words[i] & mask);
+  }
+
+  void rank(uint64_t* words, npy_intp* ranked, uint32_t* order) const {
+    std::iota(ranked, ranked + n, npy_intp{0});
+    rank_words(words, ranked, n, nullptr);
+    for (int64_t first = 0, end; first < kept; first = end) {
+      uint64_t word = words[ranked[first]];
+      for (end = first + 1; end < n && words[ranked[end]] == word;) ++end;
+      if (end - first > 1) sort_words(ranked + first, end - first, nullptr);
+    }
+    for (int64_t i = 0; i < kept; ++i) order[i] = uint32_t(ranked[i]);
   }
 
   void sort_compared(const uint64_t* words, uint32_t* order) const {
@@ -205,7 +275,7 @@ bool is_same(const Place& a, const Place& b) {
 }
 
 bool is_alone(const SortStep& step) {
-  return step.keys.size() == 1 && step.values.size() == 1 && !step.has_positions && step.kept == step.n &&
+  return step.keys.size() == 1 && step.values.size() == 1 && step.position_bytes == 0 && step.kept == step.n &&
          !step.largest && step.keys[0].bytes == step.values[0].bytes &&
          is_same(step.keys[0].place, step.values[0].from);
 }
@@ -232,8 +302,8 @@ std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places
   long long rows, n, inner, kept;
   int largest;
   PyObject *keys, *values, *positions;
-  if (!PyArg_ParseTuple(fields, "LLLLpO!O!O;[executable] order has 8 fields after its name", &rows, &n, &inner, &kept,
-                        &largest, &PyTuple_Type, &keys, &PyTuple_Type, &values, &positions))
+  if (!PyArg_ParseTuple(fields, "LLLLpO!O!Oi;[executable] order has 9 fields after its name", &rows, &n, &inner, &kept,
+                        &largest, &PyTuple_Type, &keys, &PyTuple_Type, &values, &positions, &step->position_bytes))
     return nullptr;
   if (rows < 1 || n < 1 || inner < 1 || kept < 0 || kept > n || n > kMostOfRow || rows > kMost / n ||
       rows % inner != 0) {
@@ -245,11 +315,16 @@ std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places
   step->inner = inner;
   step->kept = kept;
   step->largest = largest != 0;
-  step->has_positions = positions != Py_None;
-  if (!read_keys(keys, places, step.get()) || !read_moved(values, places, step.get()) ||
-      (step->has_positions && !places.place(positions, rows * kept * 4, &step->positions)))
+  if (step->position_bytes != 0 && step->position_bytes != 4 && step->position_bytes != 8) {
+    invalid_sort("[executable] positions of a sort have 4 or 8 bytes");
     return nullptr;
+  }
+  if (!read_keys(keys, places, step.get()) || !read_moved(values, places, step.get()) ||
+      (step->position_bytes && !places.place(positions, rows * kept * step->position_bytes, &step->positions)))
+    return nullptr;
+  step->sort_halves = numpy_sort(NPY_UINT32);
   step->sort_words = numpy_sort(NPY_UINT64);
+  step->rank_words = numpy_argsort(NPY_UINT64);
   step->is_alone = is_alone(*step);
   const Key& key = step->keys[0];
   if (step->is_alone) step->alone = value_order(key.order, key.bytes, key.infinity);
