@@ -18,9 +18,10 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.compiler import algebra, assemble, contraction, divisors, keys, rolls, simplify, walks
+from weft.compiler import algebra, assemble, contraction, divisors, keys, registers, rolls, simplify, walks
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
 from weft.core import avals, kinds
+from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.loops import indexed, starts
 from weft.loops.schedule import LONG, NARROW, SHORT
@@ -49,8 +50,8 @@ class Flat:
     """
 
     __slots__ = (
-        "avals", "classes", "constants", "invars", "key", "literals", "numbers", "outvars", "pattern", "rows", "sizes",
-        "variables",
+        "avals", "classes", "constants", "invars", "key", "literals", "loops", "numbers", "outvars", "pattern",
+        "rows", "sizes", "variables",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -59,6 +60,7 @@ class Flat:
         self.literals: list[Literal] = []
         self.rows: list[tuple[JaxprEqn, list[int], int, Any]] = []  # equation, operands, first result, position
         self.variables: dict[int, Var] = {}
+        self.loops: dict[int, JaxprEqn] = {}
         self.constants, self.invars = len(jaxpr.constvars), len(jaxpr.invars)
         writer = _Writer(self)
         env: dict[Any, int] = {}
@@ -89,6 +91,22 @@ class Flat:
         if found is None:
             found = self.variables[number] = Var(self.avals[number])
         return found
+
+    def loop(self, row: int) -> JaxprEqn:
+        """The loop of a row, or the routine that it is (``registers``) at these sizes."""
+        if row not in self.loops:
+            eqn, operands, first, _ = self.rows[row]
+            makers = {out: (row[0], row[1]) for row in self.rows for out in [row[2]]}
+            atoms: list[Any] = []
+            for number in operands:
+                maker, read = makers.get(number, (None, ()))
+                if maker is not None and maker.primitive is lax.broadcast_in_dim_p and not self.avals[number].shape:
+                    number = min(number, *read)
+                atoms.append(self.literals[-number - 1] if number < 0 else self.variable(number))
+            outvars = [self.variable(first + i) for i in range(len(eqn.outvars))]
+            whole = eqn.replace(invars=atoms, outvars=outvars)
+            self.loops[row] = registers.in_registers([whole], simplify.simplify_body)[0]
+        return self.loops[row]
 
     def jaxpr(self) -> Jaxpr:
         """The program without calls, over variables and literals of its own."""
@@ -144,7 +162,7 @@ class _Writer:
         self.flat = flat
         self.key: list[Any] = []
         self.pattern: list[int] = []
-        self.values: list[float] = []
+        self.values: list[Any] = []
         self.classes: dict[int, int] = {0: 0, 1: 1}
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
@@ -235,7 +253,9 @@ class _Writer:
         same = integers.setdefault(value, len(integers))
         primitive = None if eqn is None else eqn.primitive
         divides = primitive in algebra.DIVISIONS[:2] and place == 1
-        is_count = abs(value) > 1 if primitive in _COUNTING else divides and divisors.is_plain(value)
+        is_count = (
+            abs(value) > 1 if primitive in _COUNTING or _carries(primitive) else divides and divisors.is_plain(value)
+        )
         if is_count:
             self.key.append((literal.aval, type(literal.val), same))
             self.values.append(value)
@@ -284,6 +304,11 @@ class _Writer:
                 raise Unfit
             if describe is _scattered and (inner := self._instead(eqn, operands)) is not None:
                 self._walk_into(inner, eqn, operands, env, expanded or eqn.source)
+                continue
+            if describe is _branched and operands[0] < 0:
+                programs = eqn.primitive.kind.branches(eqn.params)
+                which = min(max(int(literals[-operands[0] - 1].val), 0), len(programs) - 1)
+                self._walk_into(programs[which], eqn, operands[1:], env, expanded)
                 continue
             if operands and min(operands) < 0:
                 if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
@@ -371,6 +396,11 @@ class _Producers:
         )
 
 
+def _carries(primitive: Any) -> bool:
+    """Whether it runs programs, which read literals as they do any scalar."""
+    return primitive is not None and isinstance(primitive.kind, kinds.Loop | kinds.Branch)
+
+
 # what of an equation's parameters is in the key; sizes are those of its operands and results
 
 
@@ -416,6 +446,28 @@ def _called(writer: _Writer, eqn: JaxprEqn) -> Any:
 def _moved(_: _Writer, __: JaxprEqn) -> Any:
     """Nothing: what is read or written is as large as the result or the update, and starts are operands."""
     return ()
+
+
+def _run(writer: _Writer, programs: Sequence[ClosedJaxpr]) -> None:
+    """Programs that an equation runs, which are compiled for themselves."""
+    if any(program.consts for program in programs):
+        raise Unfit
+    writer.values += [fingerprint(program) for program in programs]
+
+
+def _looped(writer: _Writer, eqn: JaxprEqn) -> Any:
+    parts = eqn.primitive.kind.parts(eqn.params)
+    if simplify.other_than_loop(parts) is not None:
+        raise Unfit
+    _run(writer, [program for program in (parts.body, parts.cond) if program is not None])
+    writer.values.append(parts.trips)
+    return parts.n_consts, parts.n_carry, parts.n_cond_consts, parts.cond is None, parts.trips is None, parts.reverse
+
+
+def _branched(writer: _Writer, eqn: JaxprEqn) -> Any:
+    programs = eqn.primitive.kind.branches(eqn.params)
+    _run(writer, programs)
+    return len(programs)
 
 
 def _windowed(writer: _Writer, eqn: JaxprEqn) -> Any:
@@ -472,4 +524,6 @@ _PARAMETERS = {
     kinds.DynamicUpdateSlice: _moved,
     kinds.Gather: _windowed,
     kinds.Scatter: _scattered,
+    kinds.Loop: _looped,
+    kinds.Branch: _branched,
 }

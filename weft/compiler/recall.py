@@ -44,6 +44,7 @@ _SIZELESS = (  # kinds of which kernels have no size from the parameters
     kinds.Generate, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
 )  # fmt: skip
 _SORTS = (lax.sort_p, lax.sort_order_p)
+_CALLED = (kinds.Contraction, kinds.External, kinds.Loop, kinds.Routine, kinds.Branch)
 _BOUNDING = (lax.clamp_p, lax.min_p, lax.max_p, lax.le_p, lax.ge_p, lax.lt_p, lax.gt_p)  # by what may be a size
 _known: dict[Any, dict[tuple[int, ...], Description]] = {}  # by what is alike but for sizes, then by their pattern
 
@@ -155,12 +156,20 @@ class _Call:
     results: list[int]
     order: tuple[int, ...] | None
     views: list[tuple[int, list[tuple[int, Any]]] | None]  # of each operand: the array, and each view with its index
+    copies: list[tuple[int, int]]
 
     def bind(self, flat: Flat, sizes: Sequence[int], _: Sequence[JaxprEqn]) -> tuple[Step, None]:
         """Raises _Fixed where a product cannot be walked at these sizes (an extent of 1 has no stride)."""
         operands, results = ([flat.variable(n) for n in numbers] for numbers in (self.operands, self.results))
-        like = self.equation if self.row is None else flat.rows[self.row][0]
+        kind = self.equation.primitive.kind
+        if self.row is None:
+            like = self.equation
+        else:
+            like = flat.loop(self.row) if isinstance(kind, kinds.Loop | kinds.Routine) else flat.rows[self.row][0]
         equation = like.replace(invars=operands, outvars=results)
+        if isinstance(kind, kinds.Loop):
+            copies = [(flat.variable(source), flat.variable(target)) for source, target in self.copies]
+            return Step(None, equation, tuple(copies)), None
         if not isinstance(equation.primitive.kind, kinds.Contraction):
             return Step(None, equation), None
         left, right = [None if view is None else _chain(flat, sizes, *view) for view in self.views]
@@ -193,11 +202,14 @@ class Template:
     equations: int
     decisions: list[tuple[gathers.Price | dynamic_slices.Room, bool]]  # whose sizes are classes
     moved: list[_Moved]
+    loops: list[tuple[int, bool]]  # rows, and whether they are routines
     joins: bool = False  # whether kernels become one (``edges``)
 
-    def holds(self, sizes: Sequence[int]) -> bool:
+    def holds(self, flat: Flat, sizes: Sequence[int]) -> bool:
         """Whether the same is decided at other sizes."""
-        return all(price.at(sizes.__getitem__).pays() == pays for price, pays in self.decisions)
+        return all(price.at(sizes.__getitem__).pays() == pays for price, pays in self.decisions) and all(
+            isinstance(flat.loop(row).primitive.kind, kinds.Routine) == is_routine for row, is_routine in self.loops
+        )
 
     def bind(self, flat: Flat, sizes: Sequence[int]) -> tuple[Kernels, list[Lowered | None]]:
         """The kernels and their calls for a program like the one it was made of, at the sizes of its classes.
@@ -243,7 +255,9 @@ class Description:
     def holds(self, flat: Flat) -> bool:
         """Whether its template, if there is one, is that of a program of its pattern."""
         template, classes = self.template, self.classes
-        return template is None or not template.decisions or template.holds(_sizes_of(flat, classes))
+        if template is None or not (template.decisions or template.loops):
+            return True
+        return template.holds(flat, _sizes_of(flat, classes))
 
     def bind(self, flat: Flat) -> tuple[Kernels, list[Lowered | None]] | None:
         """The kernels of a program that is so, and their calls; None, and no template any more, if it needs others."""
@@ -339,6 +353,7 @@ class _Maker:
         self.numbers: dict[Any, int] = {variable: number for number, variable in flat.variables.items()}
         self.new: list[tuple[ShapedArray, list[int]]] = []
         self.moved: dict[JaxprEqn, int] = {}
+        self.loops: list[tuple[int, bool]] = []
         self.literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
         self.rows = {first: row for row, (_, _, first, _) in enumerate(flat.rows)}
         self.rewritten = {eqn for eqn in kernels.jaxpr.eqns if self._row(eqn) is None}
@@ -375,7 +390,7 @@ class _Maker:
             is_turned = order != sorted(order) and self.turned.isdisjoint(ends)
             if is_turned or any(place.start or place.step != 1 for place in found):
                 raise _Fixed  # where dimensions are turned, narrow ones decide (schedule)
-        elif not isinstance(kind, _SIZELESS) and eqn.primitive not in _SORTS:
+        elif not isinstance(kind, (*_SIZELESS, kinds.Routine)) and eqn.primitive not in _SORTS:
             raise _Fixed
         numbers = [v for v in eqn.invars if isinstance(v, Literal) and id(v) not in self.literals]
         fractions = [v.val for v in numbers if v.aval.dtype.kind == "f"]
@@ -402,7 +417,7 @@ class _Maker:
         decisions = [(price.at(self._of_size), pays) for price, pays in jaxpr.memoize("decisions", lambda _: ())]
         moved = [self._mover(equation) for equation in self.moved]
         outvars = [number(v) for v in jaxpr.outvars]
-        return Template(recipes, self.new, aliases, outvars, len(jaxpr.eqns), decisions, moved)
+        return Template(recipes, self.new, aliases, outvars, len(jaxpr.eqns), decisions, moved, self.loops)
 
     def _of_size(self, extent: int) -> int:
         return self._class(0, extent)
@@ -440,12 +455,32 @@ class _Maker:
         return _Measure(self._number(source.array), source.dim, window)
 
     def _call(self, step: Step) -> _Call:
-        eqn = step.equation
-        if step.copies or not isinstance(eqn.primitive.kind, kinds.Contraction | kinds.External):
+        eqn, kind = step.equation, step.equation.primitive.kind
+        row = self._loop(eqn) if isinstance(kind, kinds.Loop | kinds.Routine) else self._row(eqn)
+        if isinstance(kind, kinds.Branch) and row is None:
+            raise _Fixed
+        if not isinstance(kind, _CALLED) or (step.copies and not isinstance(kind, kinds.Loop)):
             raise _Fixed
         operands, results = ([self._number(v) for v in variables] for variables in (eqn.invars, eqn.outvars))
         views = [None if view is None else self._view(view) for view in step.views]
-        return _Call(eqn, self._row(eqn), operands, results, step.order, views)
+        copies = [(self._number(source), self._number(target)) for source, target in step.copies]
+        return _Call(eqn, row, operands, results, step.order, views, copies)
+
+    def _loop(self, eqn: JaxprEqn) -> int:
+        """The row of a loop; noted, since sizes decide whether it is a routine."""
+        row = self.rows.get(self.numbers.get(eqn.outvars[0], -1))
+        if row is None or not isinstance(self.flat.rows[row][0].primitive.kind, kinds.Loop):
+            raise _Fixed
+        found = self.flat.loop(row)
+        if found.primitive is not eqn.primitive or len(found.outvars) != len(eqn.outvars):
+            raise _Fixed
+        is_routine = isinstance(found.primitive.kind, kinds.Routine)
+        if is_routine and len(found.invars) != len(eqn.invars):  # other scalars are known
+            raise _Fixed
+        if not is_routine and found.params is not eqn.params:
+            raise _Fixed
+        self.loops.append((row, is_routine))
+        return row
 
     def _view(self, view: Chain) -> tuple[int, list[tuple[int, Any]]]:
         stages: list[tuple[int, Any]] = []
@@ -604,7 +639,11 @@ def _facts(step: Step, low: Lowered | None) -> Any:
     if low is None:
         eqn = step.equation
         avals = [atom.aval for atom in (*eqn.invars, *eqn.outvars)]
-        return eqn.primitive, eqn.params, avals, step.order, [view and walk(view) for view in step.views]
+        params: Any = eqn.params
+        if isinstance(eqn.primitive.kind, kinds.Routine):
+            lowered = params["lowered"]
+            params = lowered.routine, lowered.trips, [scalar.tobytes() for scalar in lowered.scalars]
+        return eqn.primitive, params, avals, step.order, [view and walk(view) for view in step.views]
     operands = [
         (b.variable.aval, b.role, b.offset, b.strides, b.outer, b.dtype, b.starts and _movement(b.starts))
         for b in low.operands

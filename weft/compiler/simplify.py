@@ -76,7 +76,7 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         sliced = dynamic_slices.pull(eqns, outvars, decisions)
         if sliced is not eqns:
             eqns = drop_dead(sliced, outvars)
-        routines = registers.in_registers(eqns, _simplify_body)
+        routines = registers.in_registers(eqns, simplify_body)
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
@@ -84,7 +84,7 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
     return ClosedJaxpr(small, simplifier.consts)
 
 
-def _simplify_body(closed: ClosedJaxpr) -> ClosedJaxpr:
+def simplify_body(closed: ClosedJaxpr) -> ClosedJaxpr:
     """As ``simplify``, once for each loop body: every loop around it asks, and what follows doubles with the depth."""
     key: Any = ("simplified", config.token(), *map(id, closed.consts))
     return closed.jaxpr.memoize(key, lambda _: (simplify(closed), closed.consts))[0]
@@ -140,6 +140,11 @@ def other_than_scatter(equation: Any, producers: Any) -> ClosedJaxpr | None:
     avals = [v.aval for v in equation.invars]
     key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
     return expansion(key, found[1], avals)
+
+
+def other_than_loop(parts: kinds.LoopParts, flatten_only: bool = False) -> Callable[..., Any] | None:
+    """A function of a loop's operands with its results that is no loop, or None."""
+    return unrolled_loops.rewrite(parts, None if flatten_only else simplify)
 
 
 def clear() -> None:
@@ -215,7 +220,7 @@ class _Simplifier:
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Loop):
-            function = unrolled_loops.rewrite(kind.parts(equation.params), None if self.flatten_only else simplify)
+            function = other_than_loop(kind.parts(equation.params), self.flatten_only)
             if function is not None:
                 self.splice(_traced(function, [v.aval for v in invars]), invars, equation.outvars, equation.source)
                 return
