@@ -93,3 +93,11 @@ def test_tiles_of_every_word_are_turned_in_registers(dtype: str) -> None:
         text = weft.jit(lambda x: x.T).lower(jnp.zeros((300, 200), dtype)).compile().as_text("llvm")
     steps = side.bit_length() - 1
     assert text.count(f"shufflevector <{side} x i{8 * jnp.dtype(dtype).itemsize}>") >= side * steps
+
+
+def test_a_row_kernel_that_computes_for_long_fetches_the_next_row() -> None:
+    """And one that does not leaves that to the processor; so do rows too long to wait in the cache (at run time)."""
+    x = jnp.zeros((300, 200), np.float32)
+    for function, fetches in ((weft.nn.softmax, True), (weft.nn.logsumexp, True), (jnp.var, False), (jnp.sum, False)):
+        text = weft.jit(lambda x, f=function: f(x, axis=-1)).lower(x).compile().as_text("llvm")
+        assert ("call void @llvm.prefetch" in text) == fetches

@@ -16,7 +16,7 @@ from weft.codegen import copies, elements, leaders, ordered, reduce_tree
 from weft.codegen.copies import Copy, Place
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import V
-from weft.codegen.memory import Mask, lanes_below
+from weft.codegen.memory import Mask, lanes_below, whole
 from weft.codegen.reduce_tree import BLOCK_LANES, LANES, Accumulators
 from weft.loops import ir
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PARTIAL_BYTES = 16  # a slot of the partial buffer
 SEARCHED = 4  # vectors that are searched together
+FETCHED_BYTES = 1 << 18  # of a row that is fetched ahead: longer ones might be gone again when their turn comes
 
 
 class RowWriter:
@@ -327,11 +328,13 @@ class RowWriter:
                 reduce_tree.group_accs(phase.reductions, values[k * per : (k + 1) * per]) for k in range(len(vectors))
             ]
 
-        carried = self._digits(bounds[0])
+        carried, following_row = self._digits(bounds[0]), self._following_row(phase, place)
 
         def body(index: str, texts: list[str]) -> list[str]:
             digits, texts = texts[: len(carried)], texts[len(carried) :]
             now = split(reduce_tree.rebuild(flat, texts))
+            for word, row in following_row:
+                writer.prefetch(writer.element(word, row, index))
             tile = []
             for u in range(group):
                 at = writer.index("add", index, str(u * width))
@@ -349,6 +352,26 @@ class RowWriter:
 
         texts = writer.loop(*bounds, width * group, [*carried, *reduce_tree.flatten(flat)], body)
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
+
+    def _following_row(self, phase: ir.Phase, place: Place) -> list[tuple[str, str]]:
+        """(word, pointer) of rows that the next point reads, which a long computation on this one has time to fetch.
+
+        The processor's own prefetching ends with a page, and begins anew with each row.
+        """
+        nest, writer = self.nest, self.writer
+        if phase is nest.phases[0] or copies.cost(phase.body) <= copies.SMALL_BODY:
+            return []
+        if self.vector == 0 or nest.dims[self.vector - 1].role != "parallel":
+            return []
+        found = []
+        for k in copies.operands(nest.phases[0].body):
+            operand, word = nest.operands[k], whole(nest.operands[k].dtype)
+            if operand.role == "in" and operand.strides[self.vector - 1 :] == (ir.RUNTIME, 1):
+                most = FETCHED_BYTES // (elements.of(operand.dtype).bytes * elements.of(operand.dtype).parts)
+                near = writer.compare_index("sle", self.parent.extents[self.vector], str(most))
+                ahead = writer.op(f"select i1 {near}, i64 {self.parent.strides[k, self.vector - 1]}, i64 0")
+                found.append((word, writer.element(word, place.pointers[k], ahead)))
+        return found
 
     # split nests
 

@@ -117,6 +117,11 @@ class Writer:
             return ""
         return self.op(text)
 
+    def prefetch(self, pointer: str) -> None:
+        """Have a line fetched that is read soon; nothing happens where there is no such memory."""
+        hints = [("i32", "0"), ("i32", "3"), ("i32", "1")]  # to read, near, data
+        self.call("llvm.prefetch.p0", "void", [("ptr", pointer), *hints])
+
     def phi(self, type_: str, *incoming: tuple[str, str]) -> str:
         """Incoming values as (value, label)."""
         return self.op(f"phi {type_} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
