@@ -21,7 +21,7 @@ SHAPES = [
     (1, 1, 1), (1, 1, 70000),
     (2, 3, 1), (5, 7, 3), (13, 31, 17), (14, 32, 16), (15, 33, 64), (29, 65, 100), (28, 64, 512),
     (3, 2, 513), (97, 101, 103), (64, 64, 64), (1, 5, 3), (5, 1, 3), (1, 40, 600), (37, 1, 600), (1, 130, 9000),
-    (1, 1100, 2100),
+    (1, 1100, 2100), (1, 700, 1500),
     (50, 1, 8193), (200, 10, 1024), (10, 300, 520), (6, 5, 5000), (300, 290, 700), (130, 700, 30), (17, 2000, 40),
 ]  # fmt: skip
 
@@ -203,13 +203,59 @@ def test_views_of_operands_have_the_same_bits() -> None:
         np.testing.assert_array_equal(out, product(np.asarray(view(base)), other, np.float32))
 
 
+@pytest.mark.parametrize("few", [1, 2, 3, 4, 5, 7, 8, 9, 12, 16, 17, 33])
+def test_vectors_by_matrices_of_few_rows_or_columns(few: int) -> None:
+    rng = np.random.default_rng(few)
+    for many in (1, 3, 16, 17, 63, 64, 130, 700):
+        wide = few_bits(rng, (many, few + 3))
+        imaginary = few_bits(rng, (many, few + 3))
+        x, y = few_bits(rng, (1, many)), few_bits(rng, (few, 1))
+        for matrix in (wide, wide + np.complex64(1j) * imaginary):
+            by, kind = (product, np.float32) if matrix is wide else (complex_product, None)
+            u, v = (x, y) if matrix is wide else (x - np.complex64(2j) * x, y + np.complex64(3j) * y)
+            narrow = np.ascontiguousarray(matrix[:, :few])
+            columns, rows = (by(u, narrow, kind), by(narrow, v, kind)) if kind else (by(u, narrow), by(narrow, v))
+            np.testing.assert_array_equal(np.asarray(jnp.matmul(u, narrow)), columns)
+            np.testing.assert_array_equal(np.asarray(jnp.matmul(narrow, v)), rows)
+            if many in (17, 130):  # rows that do not follow each other
+                np.testing.assert_array_equal(np.asarray(weft.jit(lambda u, m: u @ m[:, :few])(u, matrix)), columns)
+                np.testing.assert_array_equal(np.asarray(weft.jit(lambda m, v: m[:, :few] @ v)(matrix, v)), rows)
+
+
+@pytest.mark.parametrize("few", [1, 2, 3, 4, 6, 8, 20])
+def test_zeros_that_negative_products_leave(few: int) -> None:
+    tiny = np.full((40, few), -1e-30, np.float32)
+    for a, b in ((tiny, np.full((few, 1), 1e-30, np.float32)), (np.full((1, 40), 1e-30, np.float32), tiny)):
+        out = np.asarray(jnp.matmul(a, b))
+        np.testing.assert_array_equal(np.signbit(out), np.signbit(product(a, b, np.float32)))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "int32"])
+@pytest.mark.parametrize("batch", [(1201,), (7, 190), (2, 3, 100)])
+def test_large_batches_of_small_products(batch: tuple[int, ...], dtype: str) -> None:
+    rng = np.random.default_rng(9)
+    with weft.enable_x64(True):
+        for m, n, k in [(4, 4, 4), (8, 8, 8), (1, 8, 8), (8, 1, 8), (20, 33, 17), (40, 40, 30)]:
+            if m * n > 1000 and batch != (1201,):
+                continue
+            a, b = (rng.integers(-9, 9, (*batch, *s)).astype(dtype) for s in ((m, k), (k, n)))
+            wide = np.complex128 if dtype == "complex64" else np.float64
+            for x, y in ((a, b), (a, b[0]), (a[0], b)):
+                exact = np.matmul(x.astype(wide), y.astype(wide))
+                for threads in (1, 2):
+                    with weft.threads(threads):
+                        np.testing.assert_array_equal(np.asarray(jnp.matmul(x, y)), exact.astype(dtype))
+
+
 SCRIPT = """
-import sys, numpy as np, weft.numpy as jnp
+import sys, numpy as np, weft, weft.numpy as jnp
+weft.config.update("enable_x64", True)
 rng = np.random.default_rng(7)
-for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300)]:
-    for dtype in ("float32", "int32", "float16", "complex64"):
+few = [shape for n in (1, 2, 3, 4, 5, 8, 12, 17) for shape in ((1, n, 150), (150, 1, n), (35, n, n))]
+for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300), (1, 700, 1500), *few]:
+    for dtype in ("float32", "float64", "int32", "int64", "float16", "complex64", "complex128"):
         parts = ((rng.standard_normal(s) * 9, rng.standard_normal(s)) for s in ((m, k), (k, n)))
-        a, b = ((x + 1j * y if dtype == "complex64" else x).astype(dtype) for x, y in parts)
+        a, b = ((x + 1j * y if dtype.startswith("complex") else x).astype(dtype) for x, y in parts)
         sys.stdout.buffer.write(np.asarray(jnp.matmul(a, b)).tobytes())
 """
 

@@ -25,15 +25,20 @@ namespace {
 constexpr int64_t kRowsOfTask = 128;         // 128 x 512 packed float32: a quarter of a second-level cache
 constexpr int64_t kColumnsOfTask = 128;      // of the packed operand that is walked while the other one is cached
 constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the second-level cache need not be packed
+constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
 constexpr int64_t kSharedBytes = 32 << 20;   // packed operand of all threads
 constexpr int64_t kPartialBytes = 4 << 20;   // sums of blocks of k, when k is what is cut
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
-constexpr double kStripBytes = 8 << 20;  // of a matrix of contiguous columns that is read in narrow strips
+constexpr double kStripBytes = 3 << 19;  // of a matrix of contiguous columns that is read in narrow strips: in the second-level cache
 constexpr int64_t kStripDepth = 128;     // the same where it is no deeper
 constexpr int64_t kTileBytes = 16384;    // of a column that is read at a time otherwise
 constexpr double kTileNs = 6;  // a tile's fixed cost
+constexpr int64_t kSmallTiles = 512;         // of a product whose tiles are listed once for all of its batch
+constexpr int64_t kFetchedBytes = 1 << 20;   // of a batch from where on the next product is fetched during one
+constexpr int64_t kNearBytes = 40 << 10;     // of the first cache
+constexpr int64_t kLine = 64;
 
 int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
@@ -84,7 +89,11 @@ class GemmStep final : public Step {
     double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;
     cost = double(batch.count) * (20 + (vector ? 0 : kTileNs * double(tiles)) + std::max(flops, bytes * (bytes < kLargeVectorBytes ? 0.012 : 0.05)));
     span = kGemmBlock * kernels->depth;
-    in_place = kernels->strided != nullptr && whole && b_column == 1 && n * k * kernels->source_bytes <= kInPlaceBytes &&
+    // of few columns a block is small, and an element of a is not read often
+    const bool few = a_k == 1 && n * std::min(k, span) * kernels->source_bytes <= kFewColumnsBytes;
+    const int64_t cached = few ? std::min(k, span) : k;
+    in_place = kernels->strided != nullptr && whole && b_column == 1 &&
+               n * cached * kernels->source_bytes <= kInPlaceBytes &&
                (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
     // rows that lie a multiple of a cache's way apart evict each other
     if (a_k == 1 && m > 4 && k > 64 && a_row * kernels->source_bytes % 2048 == 0) in_place = false;
@@ -95,6 +104,7 @@ class GemmStep final : public Step {
     if (form == Form::grid && !by_part) form = Form::rows;
     by_product = form == Form::products;
     if (by_product) form = Form::none;  // nothing is done inside a product
+    if (in_place && !vector && k > 0 && k <= span && tiles <= kSmallTiles) plan_small();
   }
 
  private:
@@ -125,13 +135,92 @@ class GemmStep final : public Step {
   static void run_products(void* context, int64_t low, int64_t high) {
     Job* job = static_cast<Job*>(context);
     const GemmStep& step = *job->step;
+    GemmBatch::Walk walk(step.batch, low, job->a, job->b, job->c);
+    const bool small = job->threads == 1 && !step.small.empty();
+    const bool short_vector = job->threads == 1 && step.vector && step.k > 0 && step.k <= step.depth_of_block();
     for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
-      Product product{job, job->a, job->b, job->c};
-      int64_t rest = item;
-      step.batch.move(rest, product.a, product.b, product.c);
-      step.multiply(product);
+      Product product{job, walk.a, walk.b, walk.c};
+      if (item + 1 < high) walk.advance();
+      if (small) step.multiply_small(product, walk.a, walk.b);
+      else if (short_vector) step.multiply_short_vector(product);
+      else step.multiply(product);
       if (job->finish_each) step.run_epilogue(product, {item, item + 1, 0, -1});
     }
+  }
+
+  // Small products on one thread: their tiles are listed.
+
+  struct SmallTile {
+    GemmTileFunction function;
+    int64_t a, b, c;  // bytes from the product's
+    int columns;
+  };
+
+  void plan_small() {
+    const int64_t slivers = pieces_of(m, kernels->height), pieces = pieces_of(n, tile_columns());
+    const int64_t item = kernels->source_bytes;
+    // the part of b that a column of tiles reads stays in the first cache, where not both operands do
+    const bool by_column = (m + n) * k * item > kNearBytes;
+    for (int64_t i = 0; i < slivers * pieces; ++i) {
+      const int64_t sliver = by_column ? i % slivers : i / pieces;
+      const int64_t column = (by_column ? i / slivers : i % pieces) * tile_columns();
+      const int64_t row = m * sliver / slivers, height = m * (sliver + 1) / slivers - row;
+      const int columns = int(std::min(tile_columns(), n - column));
+      const int64_t vectors = pieces_of(columns, kernels->lanes);
+      small.push_back({kernels->strided[(height - 1) * kernels->vectors + vectors - 1], row * a_row * item, column * item,
+                       (row * c_row + column) * kernels->result_bytes, columns});
+    }
+    // operands that lie together are fetched in as many parts as there are tiles
+    const int64_t tiles = int64_t(small.size()), bytes = (m * k + k * n + m * n) * item;
+    const auto part = [&](int64_t rows, int64_t columns, int64_t row, int64_t column) {
+      const int64_t reach = ((rows - 1) * row + (columns - 1) * column + 1) * item;
+      return reach <= 2 * rows * columns * item ? up(pieces_of(reach, tiles), kLine) : 0;
+    };
+    near = 2 * bytes <= kNearBytes;
+    if (batch.count > 1 && double(batch.count) * double(bytes) > (near ? kNearBytes : kFetchedBytes)) {
+      a_part = part(m, k, a_row, a_k);
+      b_part = part(k, n, b_k, b_column);
+    }
+  }
+
+  // Has half the tiles fetch a and the others b, a line at each step of k; what is too much for that is fetched at once.
+  void fetch_during(GemmTile& tile, const char* next_a, int64_t a_part, const char* next_b, int64_t b_part,
+                    int64_t index) const {
+    const bool first = index % 2 == 0;
+    tile.fetch = first ? next_a : next_b;
+    tile.fetch_step = kLine;
+    const int64_t part = 2 * (first ? a_part : b_part);
+    for (int64_t i = k * kLine; i < part; i += kLine) __builtin_prefetch(tile.fetch + i, 0, 2);
+  }
+
+  void multiply_short_vector(const Product& product) const {
+    vector_block(product, 0, std::max(m, n), 0, k, product.c, n == 1 ? c_row : 1, false);
+    if (form != Form::none) finish(product, 0, m, 0, n);
+  }
+
+  void multiply_small(const Product& product, const char* next_a, const char* next_b) const {
+    GemmTile tile{};
+    tile.a_row = a_row;
+    tile.a_k = a_k;
+    tile.b_k = b_k;
+    tile.c_row = c_row;
+    tile.k = k;
+    for (const SmallTile& part : small) {
+      if (near) {
+        for (int64_t i = 0; i < a_part; i += kLine) __builtin_prefetch(next_a + i);
+        for (int64_t i = 0; i < b_part; i += kLine) __builtin_prefetch(next_b + i);
+      } else if (a_part > 0) {
+        fetch_during(tile, next_a, a_part, next_b, b_part, &part - small.data());
+      }
+      next_a += a_part;
+      next_b += b_part;
+      tile.a = product.a + part.a;
+      tile.b = product.b + part.b;
+      tile.c = product.c + part.c;
+      tile.columns = part.columns;
+      part.function(tile);
+    }
+    if (form != Form::none) finish(product, 0, m, 0, n);
   }
 
   void multiply(const Product& product) const {
@@ -206,7 +295,7 @@ class GemmStep final : public Step {
     tile.add = block.add;
     const int64_t packed_sliver = width * steps * kernels->packed_bytes;
     for (int64_t first = 0; first < block.columns; first += kColumnsOfTask) {
-      const int64_t last = std::min(block.columns, first + kColumnsOfTask);
+      const int64_t last = std::min(block.columns, first + kColumnsOfTask), first_piece = first / width;
       for (int64_t sliver = 0, row = 0; sliver < slivers; ++sliver) {
         const int64_t next = block.rows * (sliver + 1) / slivers, height = next - row;
         tile.a = block.a_packed ? block.a + row * steps * kernels->packed_bytes
@@ -215,12 +304,13 @@ class GemmStep final : public Step {
         const bool storing = block.store != nullptr && sliver == 0, stored = block.store != nullptr && sliver > 0;
         if (storing) functions = kernels->storing;
         if (stored) functions = kernels->packed;
-        for (int64_t column = first; column < last; column += width) {
+        int64_t piece = first_piece;
+        for (int64_t column = first; column < last; column += width, ++piece) {
           tile.columns = int(std::min(width, block.columns - column));
-          const int64_t vectors = pieces_of(tile.columns, kernels->lanes);
+          const int64_t vectors = tile.columns == width ? kernels->vectors : pieces_of(tile.columns, kernels->lanes);
           tile.ahead = storing && column == first;
-          tile.store = block.store + column / width * packed_sliver;
-          tile.b = stored ? tile.store : block.b + column / width * block.b_sliver;
+          tile.store = block.store + piece * packed_sliver;
+          tile.b = stored ? tile.store : block.b + piece * block.b_sliver;
           tile.b_k = block.b_padded || stored ? vectors * kernels->lanes : block.b_k;
           tile.b_padded = block.b_padded || stored;
           tile.c = c + column * kernels->result_bytes;
@@ -598,7 +688,7 @@ class GemmStep final : public Step {
     // memory likes long contiguous reads
     const bool large = double(std::max(m, n)) * double(k) * kernels->source_bytes > kStripBytes && k > kStripDepth;
     work.tile = large && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
-    int64_t scratch = (kernels->sum_bytes + kGemmTreeLevels * kernels->source_bytes) * up(work.tile, kernels->lanes);
+    int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * up(work.tile, kernels->lanes);
     if (work.a_k == 1 && work.x_k != 1) scratch = depth * kernels->source_bytes;
     if (scratch > 0) {
       work.scratch = static_cast<char*>(thread_scratch(scratch));
@@ -615,6 +705,9 @@ class GemmStep final : public Step {
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
   bool by_part = false;       // the epilogue runs on tiles, else on rows
   bool by_product = false;    // it runs on whole products of a batch
+  std::vector<SmallTile> small;
+  bool near = false;               // into the first cache
+  int64_t a_part = 0, b_part = 0;  // bytes of the next product that each tile fetches
 };
 
 bool read_epilogue(const char* form, PyObject* kernel, const PlaceReader& places, GemmStep* step) {

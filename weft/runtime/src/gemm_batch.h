@@ -23,17 +23,36 @@ struct GemmBatch {
   int64_t reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize, int64_t Dim::* stride,
                 int64_t blocks = 0, int64_t block = 0) const;
 
-  // The operands of product number `index`.
-  template <class A, class B, class C>
-  void move(int64_t index, A*& a, B*& b, C*& c) const {
-    for (size_t d = dims.size(); d-- > 0;) {
-      int64_t at = index % dims[d].extent;
-      index /= dims[d].extent;
-      a += at * dims[d].a;
-      b += at * dims[d].b;
-      c += at * dims[d].c;
+  // The operands of one product after the other, from number `index` on.
+  struct Walk {
+    const std::vector<Dim>& dims;
+    std::vector<int64_t> at;
+    const char *a, *b;
+    char* c;
+
+    Walk(const GemmBatch& batch, int64_t index, const char* a, const char* b, char* c)
+        : dims(batch.dims), at(batch.dims.size()), a(a), b(b), c(c) {
+      for (size_t d = dims.size(); d-- > 0;) {
+        at[d] = index % dims[d].extent;
+        index /= dims[d].extent;
+        move(dims[d], at[d]);
+      }
     }
-  }
+    void advance() {
+      for (size_t d = dims.size(); d-- > 0;) {
+        if (++at[d] < dims[d].extent) return move(dims[d], 1);
+        move(dims[d], 1 - at[d]);
+        at[d] = 0;
+      }
+    }
+
+   private:
+    void move(const Dim& dim, int64_t steps) {
+      a += steps * dim.a;
+      b += steps * dim.b;
+      c += steps * dim.c;
+    }
+  };
 };
 
 bool invalid_gemm(const char* message);  // sets a ValueError; false

@@ -13,7 +13,6 @@ namespace weft {
 // of equal index modulo their number; of 16, chains l and l + 8 are added, then l and l + 4 of these sums, ...
 constexpr int64_t kGemmBlock = 512;
 constexpr int kGemmLaneBytes = 64;
-constexpr int kGemmTreeLevels = 5;  // sums of 1, 2, 4, 8 and 16 chains
 
 // One tile of the result. Strides count elements.
 struct GemmTile {
@@ -24,6 +23,8 @@ struct GemmTile {
   char* c;
   int64_t c_row;
   int64_t k;
+  const char* fetch;   // strided kernels fetch what lies here, one line at each step of k: the next product; or nullptr
+  int64_t fetch_step;  // bytes, or 0
   char* store;    // storing kernels leave the columns of b here, packed
   int columns;    // of the result, 1 to vectors * lanes
   bool b_padded;  // whole vectors of b may be read beyond the last column
@@ -41,7 +42,7 @@ struct GemmVector {
   char* y;
   int64_t y_row;
   int64_t rows, k;
-  char* scratch;  // sums of a tile and kGemmTreeLevels elements for each of its rows, or a copy of x
+  char* scratch;  // the chains' sums of a tile, or a copy of x
   int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
   bool add;
 };

@@ -64,6 +64,11 @@ struct Lanes {
   static inline void store(T* p, V v) { *reinterpret_cast<Unaligned*>(p) = v; }
   static inline Factor splat(T x) { return splat_over(x, typename MakeIndices<W>::Type{}); }
   static inline Factor factor(V x) { return x; }
+  // Lane j of the factors is lane i[j] of a, or i[j] - W of b.
+  template <int... i>
+  static inline Factor factors(V a, V b, Indices<i...> indices) {
+    return shuffled(a, b, indices);
+  }
   static inline V total(Sum sum) { return sum; }
   static inline V paired_total(Sum sum) { return sum; }
   static inline Sum load_sum(const T* p) { return load(p); }
@@ -89,6 +94,34 @@ struct Lanes {
     return v;
 #endif
   }
+#if defined(__AVX512F__)
+  // Groups of k lanes that follow each other, moved to the first of every `lanes` lanes; the others are zero.
+  struct Spread {
+    __m512i index;
+    unsigned mask;
+  };
+  static inline Spread spread_of(int k, int lanes) {
+    Spread spread{_mm512_setzero_si512(), 0};
+    alignas(64) std::conditional_t<sizeof(T) == 4, int32_t, int64_t> index[W];
+    for (int i = 0; i < W; ++i) {
+      index[i] = i / lanes * k + i % lanes;
+      if (i % lanes < k) spread.mask |= 1u << i;
+    }
+    spread.index = _mm512_load_si512(index);
+    return spread;
+  }
+  static inline V spread(V v, const Spread& to) {
+    if constexpr (sizeof(T) == 4) return V(_mm512_maskz_permutexvar_epi32(__mmask16(to.mask), to.index, __m512i(v)));
+    else return V(_mm512_maskz_permutexvar_epi64(__mmask8(to.mask), to.index, __m512i(v)));
+  }
+  // Lanes first to first + n - 1 from p, the others of old.
+  static inline V load_at(V old, const T* p, int first, int n) {
+    const unsigned mask = ((1u << n) - 1) << first;
+    p = reinterpret_cast<const T*>(reinterpret_cast<uintptr_t>(p) - uintptr_t(first) * sizeof(T));
+    if constexpr (sizeof(T) == 4) return V(_mm512_mask_loadu_epi32(__m512i(old), __mmask16(mask), p));
+    else return V(_mm512_mask_loadu_epi64(__m512i(old), __mmask8(mask), p));
+  }
+#endif
   static inline void store(T* p, V v, int n) {
 #if defined(__AVX512F__)
     if constexpr (sizeof(T) == 4) _mm512_mask_storeu_epi32(p, __mmask16((1u << n) - 1), __m512i(v));
@@ -212,6 +245,12 @@ struct ComplexLanes {
 
   static inline V load(const T* p) { return L::load(&p->real); }
   static inline V load(const T* p, int n) { return L::load(&p->real, 2 * n); }
+#if defined(__AVX512F__)
+  using Spread = typename L::Spread;
+  static inline Spread spread_of(int k, int lanes) { return L::spread_of(2 * k, 2 * lanes); }
+  static inline V spread(V v, const Spread& to) { return L::spread(v, to); }
+  static inline V load_at(V old, const T* p, int first, int n) { return L::load_at(old, &p->real, 2 * first, 2 * n); }
+#endif
   static inline void store(T* p, V v) { L::store(&p->real, v); }
   static inline void store(T* p, V v, int n) { L::store(&p->real, v, 2 * n); }
   static inline V widen(const T* p, int n) { return n == W ? load(p) : load(p, n); }
@@ -219,6 +258,10 @@ struct ComplexLanes {
   static inline Factor splat(T x) { return {L::splat(x.real), L::splat(x.imag)}; }
   // For lane by lane products of x and another vector: those of equal parts, and those of one part with the other.
   static inline Factor factor(V x) { return {x, exchanged(x, typename MakeIndices<2 * W>::Type{})}; }
+  template <int... i>
+  static inline Factor factors(V a, V b, Indices<i...> indices) {
+    return factors_over(a, b, indices, typename MakeIndices<2 * W>::Type{});
+  }
   static inline Sum fma(Factor x, V v, Sum sum) { return {L::fma(x.real, v, sum.real), L::fma(x.imag, v, sum.imag)}; }
   static inline Sum keep(Sum sum, Sum old, int n) {
     return {L::keep(sum.real, old.real, 2 * n), L::keep(sum.imag, old.imag, 2 * n)};
@@ -253,6 +296,11 @@ struct ComplexLanes {
   static inline V paired_total_over(Sum sum, Indices<j...> lanes) {
     return difference_and_sum(__builtin_shufflevector(sum.real, sum.imag, (j & 1 ? 2 * W + j - 1 : j)...),
                               __builtin_shufflevector(sum.real, sum.imag, (j & 1 ? 2 * W + j : j + 1)...), lanes);
+  }
+  template <int... i, int... j>
+  static inline Factor factors_over(V a, V b, Indices<i...>, Indices<j...>) {
+    constexpr int lanes[] = {i...};
+    return {__builtin_shufflevector(a, b, (2 * lanes[j / 2])...), __builtin_shufflevector(a, b, (2 * lanes[j / 2] + 1)...)};
   }
   template <int... i, int... j>
   static inline V shuffled_over(V a, V b, Indices<i...>, Indices<j...>) {

@@ -21,6 +21,8 @@ constexpr int kAhead = 16;  // steps of k by which packed columns are prefetched
 constexpr int kRowVectors = 8;  // of a row that are fetched together
 constexpr int kRowsAhead = 24;  // of an operand that is packed: its rows lie in different pages
 
+constexpr int kFetchedSteps = 16;  // of k, during which the result's lines arrive
+
 enum class Mode { packed, strided, storing };
 
 // Keeps the compiler from deriving a value from others, or others from it: what it would keep in registers instead.
@@ -67,6 +69,7 @@ inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vec
   RowWalk<T, height, mode != Mode::strided> a(reinterpret_cast<const T*>(tile.a), tile.a_row, tile.a_k);
   const T* b = reinterpret_cast<const T*>(tile.b);
   T* store = reinterpret_cast<T*>(tile.store);
+  const char* fetch = tile.fetch;
   const int64_t b_k = tile.b_k;
   const int last = tile.columns - (vectors - 1) * E::W;
   for (int64_t k = tile.k; k > 0; --k) {
@@ -75,6 +78,7 @@ inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vec
       if (masked && v == vectors - 1) columns[v] = E::load(b + v * E::W, last);
       else columns[v] = E::load(b + v * E::W);
       if (mode == Mode::packed) __builtin_prefetch(b + kAhead * b_k + v * E::W);
+      if (mode == Mode::strided && v == 0 && fetch != nullptr) __builtin_prefetch(fetch, 0, 2);
       if (mode == Mode::storing) {
         __builtin_prefetch(b + kRowsAhead * b_k + v * E::W);
         E::store(store + v * E::W, columns[v]);
@@ -88,6 +92,7 @@ inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vec
     }
     a.advance();
     b += b_k;
+    fetch += tile.fetch_step;
     if (mode == Mode::storing) {
       store += vectors * E::W;
       if (tile.ahead)  // memory likes long contiguous reads: the tiles to the right find theirs in the second cache
@@ -102,9 +107,10 @@ void multiply_tile(const GemmTile& tile) {
   T* c = reinterpret_cast<T*>(tile.c);
   const int64_t c_row = tile.c_row;
   const int last = tile.columns - (vectors - 1) * E::W;
+  if (tile.k >= kFetchedSteps)
 #pragma GCC unroll 16
-  for (int r = 0; r < height; ++r)
-    for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + r * c_row + v * E::W, 1);
+    for (int r = 0; r < height; ++r)
+      for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + r * c_row + v * E::W, 1);
   typename E::Sum sums[height][vectors] = {};
   if (last == E::W || tile.b_padded) accumulate<E, height, vectors, mode, false>(tile, sums);
   else accumulate<E, height, vectors, mode, true>(tile, sums);
@@ -264,6 +270,58 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
   put(y, work.y_row, each, count, work.add);
 }
 
+#if defined(__AVX512F__)
+// W rows of at most `lanes` elements, as many in a vector as there is room for. Their other lanes are sums of nothing, and
+// what adding these would do, a sum of -0 becoming +0, is done once at the end.
+template <class E, int lanes, bool all, int... i>
+inline void short_rows(const GemmVector& work, const typename E::T* x, int64_t row, const typename E::Spread& spread,
+                       Indices<i...>) {
+  using T = typename E::T;
+  constexpr int in_vector = E::W / lanes;
+  const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  const int k = int(work.k);
+  const int count = all ? E::W : int(work.rows - row);
+  const bool contiguous = work.a_row == k;
+  const typename E::V once = E::load(x, k);
+  const typename E::Factor factor = E::factor(E::shuffled(once, once, Indices<(i % lanes)...>{}));
+  typename E::V rows[E::W];
+#pragma GCC unroll 8
+  for (int v = 0; v < lanes; ++v) {
+    typename E::V elements{};
+    const int left = all ? in_vector : int(least(in_vector, count - v * in_vector));  // of them in this vector
+    if (!all && left <= 0) {
+    } else if (all && contiguous && k == lanes) {
+      elements = E::load(a + v * E::W);
+    } else if (contiguous) {
+      elements = E::spread(E::load(a + v * in_vector * k, left * k), spread);
+    } else {
+#pragma GCC unroll 16
+      for (int r = 0; r < in_vector; ++r)
+        if (all || r < left) elements = E::load_at(elements, a + (v * in_vector + r) * work.a_row, r * lanes, k);
+    }
+    rows[v] = E::paired_total(E::fma(factor, elements, typename E::Sum{}));
+  }
+  const typename E::V total = fold_together<E, lanes>(rows) + typename E::V{};
+  if (work.y_row == 1 && all) return E::store(y, work.add ? E::load(y) + total : total);
+  if (work.y_row == 1) return E::store(y, work.add ? E::load(y, count) + total : total, count);
+  T each[E::W];
+  E::store(each, total);
+  put(y, work.y_row, each, count, work.add);
+}
+
+template <class E, int lanes>
+inline void all_short_rows(const GemmVector& work, const typename E::T* x) {
+  if constexpr (lanes > 1)
+    if (work.k <= lanes / 2) return all_short_rows<E, lanes / 2>(work, x);
+  constexpr typename MakeIndices<E::W>::Type indices;
+  const typename E::Spread spread = E::spread_of(int(work.k), lanes);
+  int64_t row = 0;
+  for (; row + E::W <= work.rows; row += E::W) short_rows<E, lanes, true>(work, x, row, spread, indices);
+  if (row < work.rows) short_rows<E, lanes, false>(work, x, row, spread, indices);
+}
+#endif
+
 // All rows from `row` on, as many at once as are left, at most `count`.
 template <class E, int count>
 inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
@@ -273,24 +331,41 @@ inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row
 
 constexpr int kStrip = 8;        // vectors along rows whose sums are in registers
 constexpr int kLevels = 5;       // sums of the tree that wait for others: of 1, 2, 4, 8 lanes, and all 16
-constexpr int64_t kColumnsOfLane = 8;   // that are read side by side: more are too many streams for memory
 
-// sums[v] += the products of columns k, k + kLanes, ... before `end` and their factors, in vectors along rows; of the last
-// one `last` lanes are there. a and x point at column k, their steps are from one such column to the next.
-template <class E, int vectors, bool masked>
-inline __attribute__((always_inline)) void add_columns(typename E::Sum (&sums)[vectors], const typename E::T* a,
+constexpr int kStepsAhead = 4;
+
+// Lanes whose sums grow together in `vectors` vectors each: one chain of additions alone is as slow as an addition.
+template <class E>
+constexpr int lanes_together(int vectors) {
+  int lanes = kLanes<E>;
+  while (lanes > 1 && lanes * vectors * E::kParts > (kVectorBytes == 32 ? 8 : 16)) lanes /= 2;
+  return lanes;
+}
+
+// sums[j][v] += the products of columns k + j d, k + j d + kLanes, ... before `end` and their factors, d = kLanes / together,
+// in vectors along rows; of the last one `last` lanes are there. a and x point at column k, their steps are those of d.
+template <class E, int together, int vectors, bool masked>
+inline __attribute__((always_inline)) void add_columns(typename E::Sum (&sums)[together][vectors], const typename E::T* a,
                                                        int64_t a_step, const typename E::T* x, int64_t x_step,
                                                        int64_t k, int64_t end, int last) {
-  for (; k < end; k += kLanes<E>) {
+  const auto add = [&](int lane) __attribute__((always_inline)) {
     const typename E::Factor factor = E::splat(*x);
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) {
       const typename E::T* from = a + v * E::W;
-      sums[v] = E::fma(factor, masked && v == vectors - 1 ? E::load(from, last) : E::load(from), sums[v]);
+      if (vectors > 1) __builtin_prefetch(from + kStepsAhead * a_step);  // a tenth: rows cross lines, and are far apart
+      sums[lane][v] = E::fma(factor, masked && v == vectors - 1 ? E::load(from, last) : E::load(from), sums[lane][v]);
     }
     a += a_step;
     x += x_step;
-  }
+  };
+  constexpr int distance = kLanes<E> / together;
+  for (; k + kLanes<E> - distance < end; k += kLanes<E>)
+#pragma GCC unroll 16
+    for (int lane = 0; lane < together; ++lane) add(lane);
+#pragma GCC unroll 16
+  for (int lane = 0; lane < together - 1; ++lane)
+    if (k + lane * distance < end) add(lane);
 }
 
 // The lanes in the order in which the tree of their sums needs the fewest waiting: their bits are mirrored.
@@ -306,22 +381,37 @@ inline int waiting_levels(int index) { return __builtin_ctz(~unsigned(index)); }
 template <class E, int vectors, bool masked>
 inline void vector_strip(const GemmVector& work, int64_t row, int last) {
   using T = typename E::T;
+  constexpr int together = lanes_together<E>(vectors), distance = kLanes<E> / together;
   const T* a = reinterpret_cast<const T*>(work.a) + row;
   const T* x = reinterpret_cast<const T*>(work.x);
   T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
-  const int64_t a_step = kLanes<E> * work.a_k, x_step = kLanes<E> * work.x_k;
+  const int64_t a_step = distance * work.a_k, x_step = distance * work.x_k;
   typename E::V waiting[kLevels][vectors], totals[vectors];
-  for (int i = 0, lane = 0; i < kLanes<E>; ++i, lane = lane_after<kLanes<E>>(lane)) {
-    typename E::Sum sums[vectors] = {};
-    add_columns<E, vectors, masked>(sums, a + lane * work.a_k, a_step, x + lane * work.x_k, x_step, lane, work.k, last);
+  for (int i = 0, first = 0; i < distance; ++i, first = lane_after<distance>(first)) {
+    typename E::Sum sums[together][vectors] = {};
+    add_columns<E, together, vectors, masked>(sums, a + first * work.a_k, a_step, x + first * work.x_k, x_step, first,
+                                              work.k, last);
+    typename E::V lanes[together][vectors];
+#pragma GCC unroll 16
+    for (int lane = 0; lane < together; ++lane)
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) totals[v] = E::total(sums[v]);
-    const int levels = waiting_levels(i);
-    for (int level = 0; level < levels; ++level)
+      for (int v = 0; v < vectors; ++v) lanes[lane][v] = E::total(sums[lane][v]);
+#pragma GCC unroll 4
+    for (int width = together / 2; width > 0; width /= 2)
 #pragma GCC unroll 8
-      for (int v = 0; v < vectors; ++v) totals[v] = waiting[level][v] + totals[v];
+      for (int lane = 0; lane < width; ++lane)
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) waiting[levels][v] = totals[v];
+        for (int v = 0; v < vectors; ++v) lanes[lane][v] = lanes[lane][v] + lanes[lane + width][v];
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) totals[v] = lanes[0][v];
+    if constexpr (distance > 1) {
+      const int levels = waiting_levels(i);
+      for (int level = 0; level < levels; ++level)
+#pragma GCC unroll 8
+        for (int v = 0; v < vectors; ++v) totals[v] = waiting[level][v] + totals[v];
+#pragma GCC unroll 8
+      for (int v = 0; v < vectors; ++v) waiting[levels][v] = totals[v];
+    }
   }
   if (work.y_row == 1) {
 #pragma GCC unroll 8
@@ -338,68 +428,57 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
   put(y, work.y_row, each, (vectors - 1) * E::W + last, work.add);
 }
 
-// The same with sums in memory, for matrices beyond the caches: these like long contiguous reads. Strides in elements.
-template <class T>
-struct LaneTerms {
-  const T *a, *x;
-  int64_t a_step, x_step, k, end;
-  T *sums, *totals;  // of this lane so far; of the tree, level by level
-  int64_t pitch;     // of a level
-  int levels;        // that wait for this lane
-  bool begins, ends;
-};
+// The same with the sums of all lanes in memory, so that a is read as it lies: most of a matrix is not in the first cache.
 
-template <class E, int vectors, bool masked>
-inline void add_terms(const LaneTerms<typename E::T>& terms, int64_t row, int last) {
-  using T = typename E::T;
-  typename E::Sum sums[vectors] = {};
-  T* kept = terms.sums + E::kParts * row;
-  if (!terms.begins)
+constexpr int kColumnsOfLane = 8;  // that are read side by side: each sum is read and written once for them
+
+// Adds the products of `deep` columns, a_step apart, and their factors, x_step apart, to the sums of their lane.
+template <class E, int deep>
+inline void add_to_lane(typename E::T* sums, const typename E::T* a, int64_t a_step, const typename E::T* x,
+                        int64_t x_step, int64_t rows) {
+  typename E::Factor factors[deep];
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) sums[v] = E::load_sum(kept + v * E::kParts * E::W);
-  add_columns<E, vectors, masked>(sums, terms.a + row, terms.a_step, terms.x, terms.x_step, terms.k, terms.end,
-                                  last);
-  if (!terms.ends) {
+  for (int d = 0; d < deep; ++d) factors[d] = E::splat(x[d * x_step]);
+  const auto add = [&](int64_t row, auto load) __attribute__((always_inline)) {
+    typename E::Sum sum = E::load_sum(sums + E::kParts * row);
 #pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) E::store_sum(kept + v * E::kParts * E::W, sums[v]);
-    return;
-  }
-#pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) {
-    T* level = terms.totals + row + v * E::W;
-    typename E::V total = E::total(sums[v]);
-    for (int i = 0; i < terms.levels; ++i, level += terms.pitch) total = E::load(level) + total;
-    E::store(level, total);
-  }
+    for (int d = 0; d < deep; ++d) sum = E::fma(factors[d], load(a + d * a_step + row), sum);
+    E::store_sum(sums + E::kParts * row, sum);
+  };
+  int64_t row = 0;
+  for (; row + E::W <= rows; row += E::W) add(row, [](const typename E::T* from) { return E::load(from); });
+  const int last = int(rows - row);
+  if (last > 0) add(row, [last](const typename E::T* from) { return E::load(from, last); });
 }
 
 template <class E>
 inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
   using T = typename E::T;
-  LaneTerms<T> terms{};
-  terms.a_step = kLanes<E> * work.a_k;
-  terms.x_step = kLanes<E> * work.x_k;
-  terms.pitch = (rows + E::W - 1) / E::W * E::W;
-  terms.sums = reinterpret_cast<T*>(work.scratch);
-  terms.totals = terms.sums + E::kParts * terms.pitch;
-  for (int i = 0, lane = 0; i < kLanes<E>; ++i, lane = lane_after<kLanes<E>>(lane)) {
-    terms.levels = waiting_levels(i);
-    terms.ends = false;
-    for (terms.k = lane; !terms.ends; terms.k = terms.end) {
-      terms.a = reinterpret_cast<const T*>(work.a) + row + terms.k * work.a_k;
-      terms.x = reinterpret_cast<const T*>(work.x) + terms.k * work.x_k;
-      terms.end = terms.k + kColumnsOfLane * kLanes<E>;
-      terms.begins = terms.k == lane;
-      terms.ends = terms.end >= work.k;
-      if (terms.ends) terms.end = work.k;
-      int64_t r = 0;
-      for (; r + 2 * E::W <= rows; r += 2 * E::W) add_terms<E, 2, false>(terms, r, E::W);
-      for (; r + E::W <= rows; r += E::W) add_terms<E, 1, false>(terms, r, E::W);
-      if (r < rows) add_terms<E, 1, true>(terms, r, int(rows - r));
-    }
+  constexpr int lanes = kLanes<E>;
+  const T* a = reinterpret_cast<const T*>(work.a) + row;
+  const T* x = reinterpret_cast<const T*>(work.x);
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  T* sums = reinterpret_cast<T*>(work.scratch);
+  const int64_t pitch = (rows + E::W - 1) / E::W * E::W * E::kParts;  // of a lane
+  std::memset(sums, 0, size_t(lanes * pitch) * sizeof(T));
+  int64_t k = 0;
+  for (; k + kColumnsOfLane * lanes <= work.k; k += kColumnsOfLane * lanes)
+    for (int lane = 0; lane < lanes; ++lane)
+      add_to_lane<E, kColumnsOfLane>(sums + lane * pitch, a + (k + lane) * work.a_k, lanes * work.a_k,
+                                     x + (k + lane) * work.x_k, lanes * work.x_k, rows);
+  for (; k < work.k; ++k)
+    add_to_lane<E, 1>(sums + k % lanes * pitch, a + k * work.a_k, 0, x + k * work.x_k, 0, rows);
+  for (row = 0; row < rows; row += E::W) {
+    typename E::V totals[lanes];
+    for (int lane = 0; lane < lanes; ++lane) totals[lane] = E::total(E::load_sum(sums + lane * pitch + E::kParts * row));
+#pragma GCC unroll 4
+    for (int width = lanes / 2; width > 0; width /= 2)
+#pragma GCC unroll 8
+      for (int lane = 0; lane < width; ++lane) totals[lane] = totals[lane] + totals[lane + width];
+    T each[E::W];
+    E::store(each, totals[0]);
+    put(y + row * work.y_row, work.y_row, each, least(E::W, rows - row), work.add);
   }
-  const T* totals = terms.totals + terms.levels * terms.pitch;
-  put(reinterpret_cast<T*>(work.y) + row * work.y_row, work.y_row, totals, rows, work.add);
 }
 
 // The strips from `row` on, which are fewer vectors than `vectors` + 1.
@@ -413,10 +492,63 @@ inline void last_strip(const GemmVector& work, int64_t row) {
   }
 }
 
+// Vector v of such columns: the factor of each of its lanes, of the kLanes that begin at x.
+template <class E, int rows, int v, int... i>
+inline typename E::Factor factors_of(const typename E::T* x, Indices<i...>) {
+  constexpr int begin = v * E::W / rows, most = kLanes<E> - E::W, first = begin < most ? begin : most;
+  const typename E::V near = E::load(x + first);
+  return E::factors(near, near, Indices<((v * E::W + i) / rows - first)...>{});
+}
+
+// The columns of a few rows, which follow each other in memory, as whole vectors: `rows` of them are kLanes columns.
+template <class E, int rows, int... v>
+inline void narrow_columns(const GemmVector& work, Indices<v...>) {
+  using T = typename E::T;
+  constexpr int vectors = rows * kFolds<E>;
+  constexpr typename MakeIndices<E::W>::Type lanes;
+  const T* a = reinterpret_cast<const T*>(work.a);
+  const T* x = reinterpret_cast<const T*>(work.x);
+  typename E::Sum sums[vectors] = {};
+  int64_t k = 0;
+  for (; k + kLanes<E> <= work.k; k += kLanes<E>) {
+    ((sums[v] = E::fma(factors_of<E, rows, v>(x + k, lanes), E::load(a + k * rows + v * E::W), sums[v])), ...);
+  }
+  T each[vectors * E::W], terms[vectors * E::W] = {}, last[kLanes<E>] = {};
+  const int left = int(work.k - k);
+  for (int i = 0; i < left * rows; ++i) terms[i] = a[k * rows + i];
+  for (int i = 0; i < left; ++i) last[i] = x[k + i];
+  const auto add_last = [&](int vector, typename E::Factor factor) {
+    const int n = int(least(E::W, left * rows - vector * E::W));
+    if (n <= 0) return;
+    sums[vector] = E::keep(E::fma(factor, E::load(terms + vector * E::W), sums[vector]), sums[vector], n);
+  };
+  (add_last(v, factors_of<E, rows, v>(last, lanes)), ...);
+  (E::store(each + v * E::W, E::total(sums[v])), ...);
+  for (int width = kLanes<E> / 2; width > 0; width /= 2)
+    for (int i = 0; i < width * rows; ++i) each[i] = each[i] + each[i + width * rows];
+  put(reinterpret_cast<T*>(work.y), work.y_row, each, rows, work.add);
+}
+
+constexpr int64_t kNarrowDepth = 64;  // of less the sum of the lanes is the larger part
+
+// Whether a has so few rows, 1 to `rows`, that they were multiplied as a whole.
+template <class E, int rows>
+inline bool all_narrow_columns(const GemmVector& work) {
+  if constexpr (rows > 0) {
+    if (work.rows != rows) return all_narrow_columns<E, rows - 1>(work);
+    narrow_columns<E, rows>(work, typename MakeIndices<rows * kFolds<E>>::Type{});
+    return true;
+  }
+  return false;
+}
+
 template <class E>
 void multiply_vector(const GemmVector& work) {
   using T = typename E::T;
   if (work.a_k != 1) {
+    constexpr int narrow = 8 / (E::kParts * kFolds<E>);
+    const bool whole = work.a_k == work.rows && work.x_k == 1 && work.k >= kNarrowDepth;
+    if (whole && all_narrow_columns<E, narrow>(work)) return;
     int64_t row = 0;
     for (; work.tile > 0 && row < work.rows; row += work.tile)
       vector_columns<E>(work, row, least(work.tile, work.rows - row));
@@ -432,6 +564,9 @@ void multiply_vector(const GemmVector& work) {
   }
   // registers that sums may take
   constexpr int kFree = (kVectorBytes == 32 ? 8 : 16) / (E::kParts * kFolds<E>), kRows = kFree < E::W ? kFree : E::W;
+#if defined(__AVX512F__)
+  if (work.k <= E::W / 2) return all_short_rows<E, E::W / 2>(work, x);
+#endif
   if (work.k <= kFoldedDepth) all_rows<E, kRows>(work, x, 0);
   else all_rows<E, (kRows < 8 ? kRows : 8)>(work, x, 0);
 }
