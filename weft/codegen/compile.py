@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from weft import config, lazy, runtime
-from weft.codegen import chains, llvm, routines
+from weft.codegen import chains, lane_routines, llvm, routines
 from weft.codegen import nest as nest_writer
 from weft.loops import ir, routine
 from weft.target import Target
@@ -34,7 +34,8 @@ def text_of(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> str:
     if isinstance(nest, ir.Chain):
         return chains.text_of(nest, target, helper_names(), SYMBOL)
     if isinstance(nest, routine.Routine):
-        return routines.RoutineWriter(nest, target, helper_names()).text(SYMBOL)
+        writer = lane_routines.LaneWriter if nest.lanes else routines.RoutineWriter
+        return writer(nest, target, helper_names()).text(SYMBOL)
     return nest_writer.NestWriter(nest, target, helper_names()).text(SYMBOL)
 
 

@@ -39,7 +39,7 @@ class Mask:
 def first_lanes(lanes: Lanes, remaining: str, few: bool = False) -> Mask:
     """The lanes below ``remaining``. ``few`` says that it is small beside 2**31: LLVM's work for a minimum is saved."""
     writer = lanes.writer
-    element = "i32" if lanes.width <= 16 else "i8"
+    element = "i32" if lanes.width <= 16 else "i8" if lanes.width < 128 else "i16"
     count = remaining if few and element == "i32" else writer.minimum_index(remaining, str(lanes.width))
     short = writer.op(f"trunc i64 {count} to {element}")
     return Mask(remaining, lanes.iota(element) < lanes.splat(short, element))

@@ -14,6 +14,7 @@ import numpy as np
 from weft.codegen import elements
 from weft.codegen.copies import typed
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
@@ -38,29 +39,44 @@ class RoutineWriter:
         self.program, self.target = program, target
         scalar = program.scalar or all(kind.size == 1 for kind in program.types)
         self.writer = Writer(target.avx512, scalar)
+        self.helpers = helpers
         self.scope = Scope(self.writer, target, helpers, 1 if scalar else target.lanes)
         self.values: dict[int, Array] = {}
         self.pointers: list[str] = []
         self.trips: list[str] = []
+        self.extents: list[str] = []
         self.row: str | None = None  # of the enclosing loop
         self.stops = False  # whether a loop may be left because of an interrupt
+        self.steps = "0"  # of the loop that was written last
 
     def text(self, symbol: str) -> str:
+        self.load_parameters()
+        self.run(self.program.block)
+        return self.ended(symbol)
+
+    def load_parameters(self) -> None:
         writer = self.writer
         for k in range(len(self.program.operands)):
             self.pointers.append(writer.op(f"load ptr, ptr {writer.element('ptr', '%operands', str(k))}, align 8"))
-        for k in range(self.program.trips):
-            self.trips.append(writer.op(f"load i64, ptr {writer.element('i64', '%params', str(k))}, align 8"))
-        self.run(self.program.block)
+        numbers = self.program.trips + self.program.extents
+        slots = [writer.element("i64", "%params", str(k)) for k in range(numbers)]
+        loaded = [writer.op(f"load i64, ptr {slot}, align 8") for slot in slots]
+        self.trips, self.extents = loaded[: self.program.trips], loaded[self.program.trips :]
+
+    def ended(self, symbol: str) -> str:
+        """The text of what was written."""
         if self.stops:
-            writer.branch(ABORT)
-            writer.label(ABORT)
-        return writer.text(symbol, PARAMETERS)
+            self.writer.branch(ABORT)
+            self.writer.label(ABORT)
+        return self.writer.text(symbol, PARAMETERS)
 
     def run(self, block: routine.Block) -> list[Array]:
         for statement in block.statements:
-            _STATEMENTS[type(statement)](self, statement)
+            self.statement(statement)
         return [self.values[n] for n in block.results]
+
+    def statement(self, s: Any) -> None:
+        getattr(self, _STATEMENTS[type(s)])(s)
 
     def type(self, n: int) -> routine.Type:
         return self.program.types[n]
@@ -73,7 +89,7 @@ class RoutineWriter:
 
     def param(self, s: routine.Param) -> None:
         kind = self.type(s.out)
-        slot = self.writer.element("i64", "%params", str(self.program.trips + s.index))
+        slot = self.writer.element("i64", "%params", str(len(self.trips) + len(self.extents) + s.index))
         self.values[s.out] = self.scope.load(kind.dtype, 1, slot)
 
     def pick(self, s: routine.Pick) -> None:
@@ -258,15 +274,15 @@ class RoutineWriter:
 
     # places known at run time
 
-    def offset(self, starts: Sequence[tuple[int, int, int]]) -> str:
-        """The sum of the clamped starts times their strides, as i64."""
+    def offset(self, starts: Sequence[tuple[int, Any, Any]]) -> str:
+        """The sum of the clamped starts times their strides (numbers, or names of i64), as i64."""
         writer, total = self.writer, "0"
         for value, most, stride in starts:
-            start = self.values[value].pieces[0]
-            unsigned = start.dtype.kind == "u"
-            text = start.part.text
-            if start.part.element != "i64":
-                text = writer.op(f"{'zext' if unsigned else 'sext'} {start.part.element} {text} to i64")
+            unsigned = self.type(value).dtype.kind == "u"
+            start = self.one(value)
+            text = start.text
+            if start.element != "i64":
+                text = writer.op(f"{'zext' if unsigned else 'sext'} {start.element} {text} to i64")
             minimum, maximum = ("umin", "umax") if unsigned else ("smin", "smax")
             text = writer.call(f"llvm.{minimum}.i64", "i64", [("i64", text), ("i64", str(most))])
             text = writer.call(f"llvm.{maximum}.i64", "i64", [("i64", text), ("i64", "0")])
@@ -288,15 +304,23 @@ class RoutineWriter:
         else:
             assert s.operand is not None
             base = self.pointers[s.operand]
-        base = writer.element(whole(kind.dtype), base, self.offset(s.starts))
-        if s.offsets == tuple(range(kind.size)):
-            self.values[s.out] = self.scope.load(kind.dtype, kind.size, base)
-            return
-        ones = [
-            (self.scope.load(kind.dtype, 1, writer.element(whole(kind.dtype), base, str(offset))), 0)
-            for offset in s.offsets
-        ]
-        self.values[s.out] = self.scope.pick(kind.dtype, ones)
+        starts: Sequence[tuple[int, Any, Any]] = s.starts
+        if s.value is None:
+            sizes = self.extents
+            starts = [(start, sizes[most], 1 if stride is None else sizes[stride]) for start, most, stride in s.starts]
+        base = writer.element(whole(kind.dtype), base, self.offset(starts))
+        self.values[s.out] = self.loaded(kind, base, s.offsets)
+
+    def loaded(self, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
+        """The elements there."""
+        if offsets == tuple(range(kind.size)):
+            return self.scope.load(kind.dtype, kind.size, base)
+        pointers = [self.writer.element(whole(kind.dtype), base, str(offset)) for offset in offsets]
+        return self.scope.pick(kind.dtype, [(self.scope.load(kind.dtype, 1, pointer), 0) for pointer in pointers])
+
+    def one(self, n: int) -> V:
+        """The register of a scalar."""
+        return self.values[n].pieces[0].part
 
     def update(self, s: routine.Update) -> None:
         kind, writer, update = self.type(s.out), self.writer, self.values[s.update]
@@ -344,15 +368,20 @@ class RoutineWriter:
         writer.label(done)
         self.scope, self.row = outer_scope.inner(), outer_row
         self.values.update(zip(s.outs, state, strict=True))
+        self.steps = count
 
     def poll(self, count: str) -> None:
         """Every so often ask the runtime whether to stop; then the results do not matter."""
+        low = self.writer.index("and", count, str(POLL_MASK))
+        self.look(self.writer.compare_index("eq", low, "0"))
+
+    def look(self, due: str) -> None:
+        """The same if it is due."""
         writer = self.writer
         look, stay = writer.fresh_label(), writer.fresh_label()
-        low = writer.index("and", count, str(POLL_MASK))
-        writer.branch_if(writer.compare_index("eq", low, "0"), look, stay, cold=True)
+        writer.branch_if(due, look, stay, cold=True)
         writer.label(look)
-        (stop,) = self.scope.inner().emit(1).call("poll", [], [("i32", 1)])
+        (stop,) = Emitter(Lanes(writer, 1), "%table", self.helpers).call("poll", [], [("i32", 1)])
         writer.branch_if(writer.op(f"icmp ne i32 {stop.text}, 0"), ABORT, stay, cold=True)
         writer.label(stay)
         self.stops = True
@@ -365,12 +394,15 @@ class RoutineWriter:
         self.scope = self.scope.inner()
         self.values.update(zip(s.cond.arguments, state, strict=True))
         (result,) = self.run(s.cond)
+        return self.holds(s, result)
+
+    def holds(self, s: routine.Repeat, result: Array) -> str:
         return result.pieces[0].part.text
 
     def choose(self, s: routine.Choose) -> None:
         writer, outer_scope = self.writer, self.scope
         labels, join = [writer.fresh_label() for _ in s.blocks], writer.fresh_label()
-        index = self.values[s.index].pieces[0].part.text
+        index = self.one(s.index).text
         index = writer.call("llvm.smax.i32", "i32", [("i32", index), ("i32", "0")])
         cases = " ".join(f"i32 {k}, label %{label}" for k, label in enumerate(labels[:-1]))
         writer.line(f"switch i32 {index}, label %{labels[-1]} [ {cases} ]")
@@ -390,18 +422,19 @@ class RoutineWriter:
         self.values.update(zip(s.outs, arrays, strict=True))
 
 
-_STATEMENTS: dict[type, Any] = {
-    routine.Constant: RoutineWriter.constant,
-    routine.Param: RoutineWriter.param,
-    routine.Pick: RoutineWriter.pick,
-    routine.Map: RoutineWriter.map,
-    routine.Fold: RoutineWriter.fold,
-    routine.Running: RoutineWriter.running,
-    routine.Product: RoutineWriter.product,
-    routine.Read: RoutineWriter.read,
-    routine.Write: RoutineWriter.write,
-    routine.Slice: RoutineWriter.slice,
-    routine.Update: RoutineWriter.update,
-    routine.Repeat: RoutineWriter.repeat,
-    routine.Choose: RoutineWriter.choose,
+_STATEMENTS = {
+    routine.Constant: "constant",
+    routine.Param: "param",
+    routine.Pick: "pick",
+    routine.Spread: "spread",
+    routine.Map: "map",
+    routine.Fold: "fold",
+    routine.Running: "running",
+    routine.Product: "product",
+    routine.Read: "read",
+    routine.Write: "write",
+    routine.Slice: "slice",
+    routine.Update: "update",
+    routine.Repeat: "repeat",
+    routine.Choose: "choose",
 }

@@ -310,6 +310,9 @@ class _Writer:
                 which = min(max(int(literals[-operands[0] - 1].val), 0), len(programs) - 1)
                 self._walk_into(programs[which], eqn, operands[1:], env, expanded)
                 continue
+            if describe is _looped and (inner := simplify.other_than_loop(eqn)) is not None:
+                self._walk_into(inner, eqn, operands, env, expanded or eqn.source)
+                continue
             if operands and min(operands) < 0:
                 if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
                     env[eqn.outvars[0]] = known
@@ -457,8 +460,6 @@ def _run(writer: _Writer, programs: Sequence[ClosedJaxpr]) -> None:
 
 def _looped(writer: _Writer, eqn: JaxprEqn) -> Any:
     parts = eqn.primitive.kind.parts(eqn.params)
-    if simplify.other_than_loop(parts) is not None:
-        raise Unfit
     _run(writer, [program for program in (parts.body, parts.cond) if program is not None])
     writer.values.append(parts.trips)
     return parts.n_consts, parts.n_carry, parts.n_cond_consts, parts.cond is None, parts.trips is None, parts.reverse

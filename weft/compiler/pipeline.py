@@ -379,6 +379,8 @@ def instructions(
 def _routine_instruction(entry: plan.Native, compiled: cache.Compiled) -> tuple[Any, ...]:
     trips = entry.lowered.trips
     often = math.prod(trips) if trips else UNKNOWN_TRIPS
+    if entry.lowered.routine.lanes:
+        often *= -(-entry.lowered.extents[0] // target.host().lanes)
     return ("routine", compiled.kernel, entry.places, entry.params(), compiled.ns_per_point * often)
 
 

@@ -115,7 +115,7 @@ class Native:
     def params(self) -> bytes:
         """The parameter block."""
         scalars = [scalar.tobytes().ljust(8, b"\0") for scalar in self.lowered.scalars]
-        return np.array(self.lowered.trips, np.int64).tobytes() + b"".join(scalars)
+        return np.array([*self.lowered.trips, *self.lowered.extents], np.int64).tobytes() + b"".join(scalars)
 
 
 @dataclass(slots=True)

@@ -642,7 +642,7 @@ def _facts(step: Step, low: Lowered | None) -> Any:
         params: Any = eqn.params
         if isinstance(eqn.primitive.kind, kinds.Routine):
             lowered = params["lowered"]
-            params = lowered.routine, lowered.trips, [scalar.tobytes() for scalar in lowered.scalars]
+            params = lowered.routine, lowered.trips, lowered.extents, [scalar.tobytes() for scalar in lowered.scalars]
         return eqn.primitive, params, avals, step.order, [view and walk(view) for view in step.views]
     operands = [
         (b.variable.aval, b.role, b.offset, b.strides, b.outer, b.dtype, b.starts and _movement(b.starts))

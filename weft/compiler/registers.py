@@ -2,7 +2,8 @@
 
     c:i32[] d:f32[] = while[...] n a b      ->      c:i32[] d:f32[] = register_loop[...] n
 
-Scalars that the program knows are no operands of the routine but parameters. A loop that is no business of registers
+Lanes are tried first: there the number of elements is no part of the code, and may be any. Scalars that the program
+knows are no operands of the routine but parameters. A loop that is no business of registers
 (large arrays, effects, library calls) stays as it is, and runs its body as a plan.
 """
 
@@ -14,8 +15,8 @@ import numpy as np
 
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn, Literal
-from weft.higher import loops
-from weft.loops import small
+from weft.higher import batched_programs, loops
+from weft.loops import lanes, small
 
 
 def in_registers(equations: list[JaxprEqn], flatten: small.Flatten) -> list[JaxprEqn]:
@@ -39,8 +40,9 @@ def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatt
     parts = equation.primitive.kind.parts(equation.params)
     atoms = [known.get(atom, atom) if not isinstance(atom, Literal) and not atom.aval.shape else atom
              for atom in equation.invars]  # fmt: skip
+    lowered = lanes.lower_loop(parts, atoms, flatten, equation.primitive.name, batched_programs.ends_by_element)
     try:
-        lowered = small.lower_loop(parts, atoms, flatten, equation.primitive.name)
+        lowered = lowered or small.lower_loop(parts, atoms, flatten, equation.primitive.name)
     except small.TooLarge:
         return equation
     literals = [np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else None for atom in atoms]

@@ -17,6 +17,7 @@ from weft.compiler import (
     algebra,
     contraction,
     dynamic_slices,
+    early_steps,
     gathers,
     keys,
     orders,
@@ -142,9 +143,14 @@ def other_than_scatter(equation: Any, producers: Any) -> ClosedJaxpr | None:
     return expansion(key, found[1], avals)
 
 
-def other_than_loop(parts: kinds.LoopParts, flatten_only: bool = False) -> Callable[..., Any] | None:
-    """A function of a loop's operands with its results that is no loop, or None."""
-    return unrolled_loops.rewrite(parts, None if flatten_only else simplify)
+def other_than_loop(equation: Any, flatten_only: bool = False) -> ClosedJaxpr | None:
+    """What a loop is said in instead, as a program of its operands; None where it stays as it is."""
+    parts = equation.primitive.kind.parts(equation.params)
+    if flatten_only:
+        function = unrolled_loops.rewrite(parts, None)
+    else:
+        function = unrolled_loops.rewrite(parts, simplify) or early_steps.rewrite(parts, simplify_body)
+    return None if function is None else _traced(function, [v.aval for v in equation.invars])
 
 
 def clear() -> None:
@@ -220,9 +226,9 @@ class _Simplifier:
                 self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Loop):
-            function = other_than_loop(kind.parts(equation.params), self.flatten_only)
-            if function is not None:
-                self.splice(_traced(function, [v.aval for v in invars]), invars, equation.outvars, equation.source)
+            inner = other_than_loop(equation.replace(invars=invars), self.flatten_only)
+            if inner is not None:
+                self.splice(inner, invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, NEEDS_ARRAYS):
             invars = self._with_arrays(kind, invars)

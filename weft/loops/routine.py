@@ -5,15 +5,19 @@ row-major order, and moving elements about costs a shuffle at most. Loops and br
 
     routine    operands (memory), a block
     block      arguments, statements, results
-    statement  Constant | Param | Pick | Map | Fold | Running | Product | Read | Write | Slice | Update |
+    statement  Constant | Param | Pick | Spread | Map | Fold | Running | Product | Read | Write | Slice | Update |
                Repeat | Choose
 
 Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its own
 block or in one around it. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
 statement, reductions run the tree of docs/NUMERICS.md; only products combine in another order than elsewhere.
-Sizes are in the text; numbers of iterations and scalar literals are not, they are parameters.
+Sizes of values are in the text, for they are numbers of registers; numbers of iterations, sizes of what stays in memory
+and scalar literals are not, they are parameters.
 
-Parameter block (8-byte slots): the iteration counts, then the scalars in the low bytes of a slot each.
+A routine in lanes is the program of one lane: where a value differs between them, an element of it is a vector of
+lanes, which do not see each other. They lie one after the other in memory, in rows too.
+
+Parameter block (8-byte slots): the iteration counts, the sizes, then the scalars in the low bytes of a slot each.
 """
 
 from __future__ import annotations
@@ -28,19 +32,21 @@ from weft.core import kinds
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A value: ``size`` elements of a dtype."""
+    """A value: ``size`` elements of a dtype, in a routine in lanes perhaps other ones in each of them."""
 
     dtype: np.dtype
     size: int
+    lanes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Memory: ``rows`` says that a loop's iteration i reads or writes the i-th piece of ``size`` elements."""
+    """Memory, of which a loop's iteration i may read or write the i-th row, of ``size`` elements."""
 
     dtype: np.dtype
     role: Literal["in", "out"]
     size: int
+    lanes: bool = False  # of a routine in lanes: whether each of them has its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,14 @@ class Pick:
 
     out: int
     sources: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """out = the value, which is the same for all lanes, in each of them."""
+
+    out: int
+    value: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +156,16 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """out[k] = source[offsets[k] + the sum of clamp(start, 0, most) * stride]; the source is a value or an operand."""
+    """out[k] = source[offsets[k] + the sum of clamp(start, 0, most) * stride]; the source is a value or an operand.
+
+    Of an operand, ``most`` and ``stride`` are numbers of sizes among the parameters; no stride means 1.
+    """
 
     out: int
     value: int | None
     operand: int | None
     offsets: tuple[int, ...]
-    starts: tuple[tuple[int, int, int], ...]  # (value, most, stride)
+    starts: tuple[tuple[int, int, int | None], ...]  # (value, most, stride)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +189,7 @@ class Repeat:
     cond: Block | None
     trips: int | None
     reverse: bool  # rows are read and written from the last to the first
+    by_element: bool = False  # the condition is one for every lane: it goes on while that of any of them holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +203,16 @@ class Choose:
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """One compiled function, with ``trips`` iteration counts and scalar parameters of the dtypes ``scalars``."""
+    """One compiled function; its parameters: ``trips`` iteration counts, ``extents`` sizes, scalars of these dtypes."""
 
     types: tuple[Type, ...]
     operands: tuple[Operand, ...]
     trips: int
+    extents: int
     scalars: tuple[np.dtype, ...]
     block: Block
     scalar: bool = False  # every element in a register of its own, rather than vectors
+    lanes: bool = False  # it runs for each of as many lanes as size 0 says, see loops.lanes
     cost: float = field(default=0.0, compare=False)  # instructions of one run of the innermost body, about
     name: str = field(default="routine", compare=False)
 

@@ -3,6 +3,7 @@
 v3 f32[3] = mul v1 v2
 v7 f32[3] = repeat trips0 (v1)
   body (v4) ... -> (v6)
+v8 f32[1]* = a value that each lane has its own of
 """
 
 from __future__ import annotations
@@ -17,9 +18,12 @@ from weft.loops import routine
 
 def text(program: routine.Routine) -> str:
     """The whole routine."""
-    lines = [f"routine {program.name}"]
+    lines = [f"routine {program.name}{' in lanes' if program.lanes else ''}"]
     for k, operand in enumerate(program.operands):
-        lines.append(f"  operand {k}: {operand.role} {operand.dtype.name}[{operand.size}]")
+        lines.append(
+            f"  operand {k}: {operand.role} {operand.dtype.name}{' of each lane' if operand.lanes else ''}"
+            + (f", rows of {operand.size}" if operand.size else "")
+        )
     return "\n".join([*lines, *_block(program, program.block, "  ")])
 
 
@@ -38,7 +42,8 @@ def _values(numbers: Sequence[int]) -> str:
 
 def _typed(program: routine.Routine, numbers: Sequence[int]) -> str:
     kinds = [program.types[n] for n in numbers]
-    return ", ".join(f"v{n} {kind.dtype.name}[{kind.size}]" for n, kind in zip(numbers, kinds, strict=True))
+    texts = [f"{kind.dtype.name}[{kind.size}]{'*' if kind.lanes else ''}" for kind in kinds]
+    return ", ".join(f"v{n} {text}" for n, text in zip(numbers, texts, strict=True))
 
 
 def _statement(program: routine.Routine, s: Any) -> list[str]:
@@ -48,6 +53,7 @@ def _statement(program: routine.Routine, s: Any) -> list[str]:
     left = f"{_typed(program, outs)} = "
     if isinstance(s, routine.Repeat):
         count = f"trips {s.trips}{' from the last' if s.reverse else ''}" if s.cond is None else "as long as"
+        count += " in any lane" if s.by_element else ""
         lines = [f"{left}repeat {count} ({_values(s.initial)})"]
         if s.cond is not None:
             lines += [f"  cond ({_values(s.cond.arguments)})", *_block(program, s.cond, "    ")]
@@ -69,6 +75,8 @@ def _right(program: routine.Routine, s: Any) -> str:
     if isinstance(s, routine.Pick):
         shown = " ".join(f"v{value}.{element}" for value, element in s.sources[:16])
         return f"pick {shown}{' ...' if len(s.sources) > 16 else ''}"
+    if isinstance(s, routine.Spread):
+        return f"v{s.value} in every lane"
     if isinstance(s, routine.Map):
         return f"{s.name} {_values(s.args)}"
     if isinstance(s, routine.Fold):
@@ -79,7 +87,13 @@ def _right(program: routine.Routine, s: Any) -> str:
         return f"product v{s.lhs} v{s.rhs} (batch {s.extents[0]} m {s.extents[1]} n {s.extents[2]} k {s.extents[3]})"
     if isinstance(s, routine.Read):
         return f"read operand {s.operand}{' row' if s.row else ''}"
-    at = " + ".join(f"clamp(v{value}, 0, {most})*{stride}" for value, most, stride in s.starts) or "0"
+    far = isinstance(s, routine.Slice) and s.operand is not None
+    at = " + ".join(_place(far, value, most, stride) for value, most, stride in s.starts) or "0"
     if isinstance(s, routine.Update):
         return f"update v{s.value} at {at} with v{s.update}"
     return f"slice {f'v{s.value}' if s.value is not None else f'operand {s.operand}'} at {at}"
+
+
+def _place(far: bool, value: int, most: int, stride: int | None) -> str:
+    size = "size " if far else ""
+    return f"clamp(v{value}, 0, {size}{most})" + (f"*{size}{stride}" if stride is not None else "")

@@ -33,39 +33,41 @@ class TooLarge(Exception):
     """Why a program is no routine."""
 
 
-class _Memory:
-    """A captured array that stays in memory."""
+class Memory:
+    """A captured array: slices read it where it lies; what uses it whole reads it into ``value``, once."""
 
     def __init__(self, operand: int, aval: Any) -> None:
         self.operand, self.aval = operand, aval
+        self.value: int | None = None
 
 
 class Lowered(Record):
-    """A routine, how often its loops with a known count run, and its scalar parameters."""
+    """A routine, how often its loops with a known count run, the sizes it asks for, and its scalar parameters."""
 
     routine: routine.Routine
     trips: tuple[int, ...]
+    extents: tuple[int, ...]
     scalars: tuple[Any, ...]
 
 
 def lower_loop(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, name: str) -> Lowered:
     """The routine of a loop on operands that are variables (its operands, in order) or literals."""
-    lowering = _Lowering(flatten)
-    made = lowering.loop_routine(parts, atoms, name)
-    return Lowered(made, tuple(lowering.trips), tuple(lowering.scalars))
+    return Lowering(flatten).lowered(parts, atoms, name)
 
 
-class _Lowering:
+class Lowering:
     """Statements under construction, block inside block."""
 
     def __init__(self, flatten: Flatten) -> None:
         self.flatten = flatten
+        self.rules = RULES
         self.types: list[Type] = []
         self.depths: list[int] = []  # of the block a value is defined in
         self.blocks: list[list[Any]] = [[]]
         self.floors: list[int] = [0]  # the outermost block that statements of a block may move to
         self.operands: list[routine.Operand] = []
         self.trips: list[int] = []
+        self.extents: list[int] = []  # never told apart by their values: the text must not depend on those
         self.work = 0.0
         self.moved = 0  # elements that change their place
         self.single = 0.0  # instructions that vectors save
@@ -74,16 +76,18 @@ class _Lowering:
 
     # the whole
 
+    def lowered(self, parts: kinds.LoopParts, atoms: Sequence[Any], name: str) -> Lowered:
+        made = self.loop_routine(parts, atoms, name)
+        return Lowered(made, tuple(self.trips), tuple(self.extents), tuple(self.scalars))
+
     def loop_routine(self, parts: kinds.LoopParts, atoms: Sequence[Any], name: str) -> routine.Routine:
         first = parts.n_cond_consts + parts.n_consts
         captured = [self.captured(atom) for atom in atoms[:first]]
         state = [self.in_registers(self.captured(atom)) for atom in atoms[first:][: parts.n_carry]]
-        rows = []
-        for atom in atoms[first + parts.n_carry :]:
-            aval = atom.aval
-            rows.append((self.operand(aval, "in", math.prod(aval.shape[1:])), aval))
-        outs = [self.operand(aval, "out", aval.size) for aval in parts.body.out_avals[: parts.n_carry]]
-        ys = [self.operand(aval, "out", aval.size) for aval in parts.body.out_avals[parts.n_carry :]]
+        elements = parts.body.in_avals[parts.n_consts + parts.n_carry :]
+        rows = [(self.operand(aval, "in", True), aval) for aval in elements]
+        outs = [self.operand(aval, "out", False) for aval in parts.body.out_avals[: parts.n_carry]]
+        ys = [self.operand(aval, "out", True) for aval in parts.body.out_avals[parts.n_carry :]]
         results = self.repeat(parts, captured, state, rows, ys)
         for operand, value in zip(outs, results, strict=True):
             self.append(routine.Write(operand, value, False), 0)
@@ -91,26 +95,29 @@ class _Lowering:
         if self.work > MOST_WORK:
             raise TooLarge(f"about {self.work:.0f} instructions")
         return routine.Routine(
-            tuple(self.types), tuple(self.operands), len(self.trips),
+            tuple(self.types), tuple(self.operands), len(self.trips), len(self.extents),
             tuple([np.dtype(scalar.dtype) for scalar in self.scalars]), block,
-            self.is_scalar(), max(self.work, 1.0), name,
+            self.is_scalar(), cost=max(self.work, 1.0), name=name,
         )  # fmt: skip
 
     def is_scalar(self) -> bool:
         """Whether moving elements between vectors would cost more than computing them one by one."""
         return max(kind.size for kind in self.types) <= LARGEST_SCALAR and self.single < SHUFFLE * self.moved
 
-    def operand(self, aval: Any, role: Any, size: int) -> int:
-        self.operands.append(routine.Operand(np.dtype(aval.dtype), role, size))
+    def operand(self, aval: Any, role: Any, rows: bool) -> int:
+        """Memory; ``aval`` is that of a row if there are rows."""
+        self.operands.append(routine.Operand(np.dtype(aval.dtype), role, self.size_of(aval) if rows else 0))
         return len(self.operands) - 1
 
+    def size_of(self, aval: Any) -> int:
+        """Elements of a value."""
+        return aval.size
+
     def captured(self, atom: Any) -> Any:
-        """A captured array: a value if it is small, else memory that only dynamic slices may read."""
+        """A value from outside the loop."""
         if isinstance(atom, Literal):
             return self.literal(atom)
-        aval = atom.aval
-        operand = self.operand(aval, "in", aval.size)
-        return self.read(operand, aval, False) if aval.size <= LARGEST else _Memory(operand, aval)
+        return Memory(self.operand(atom.aval, "in", False), atom.aval)
 
     # values and statements
 
@@ -120,6 +127,14 @@ class _Lowering:
         self.types.append(Type(np.dtype(dtype), size))
         self.depths.append(depth)
         return len(self.types) - 1
+
+    def variable(self, aval: Any, depth: int) -> int:
+        """A value of a type, which control flow gives."""
+        return self.value(aval.dtype, self.size_of(aval), depth)
+
+    def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
+        """Values that control flow hands on, as those types are held."""
+        return list(values)
 
     def depth_of(self, args: Sequence[int]) -> int:
         """The block a pure statement on these values goes to: as far out as they allow."""
@@ -131,20 +146,27 @@ class _Lowering:
     def pieces(self, size: int) -> int:
         return -(-size // VECTOR)
 
-    def read(self, operand: int, aval: Any, row: bool) -> int:
-        depth = len(self.blocks) - 1
-        out = self.value(aval.dtype, math.prod(aval.shape[1:]) if row else aval.size, depth)
+    def read(self, operand: int, dtype: Any, size: int, depth: int, row: bool) -> int:
+        out = self.value(dtype, size, depth)
         self.append(routine.Read(out, operand, row), depth)
         return out
+
+    def extent(self, size: int) -> int:
+        """The number of a parameter that is a size."""
+        self.extents.append(size)
+        return len(self.extents) - 1
 
     def literal(self, atom: Literal) -> int:
         return self.constant(np.asarray(atom.val).astype(atom.aval.dtype).reshape(1))
 
     def constant(self, array: np.ndarray) -> int:
-        """Known elements: in the text if there are several, else a parameter."""
+        """Known elements: in the text if there are several, else a parameter.
+
+        Integers may be sizes, which only happen to be equal: each is a parameter of its own.
+        """
         array = np.ascontiguousarray(array)
         key = (array.tobytes(), array.dtype)
-        found = self.constants.get(key)
+        found = None if array.size == 1 and array.dtype.kind in "iu" else self.constants.get(key)
         if found is None:
             found = self.constants[key] = self.value(array.dtype, array.size, 0)
             if array.size == 1 and array.dtype.itemsize <= 8:
@@ -203,9 +225,14 @@ class _Lowering:
         return env[atom]
 
     def in_registers(self, value: Any) -> int:
-        if isinstance(value, _Memory):
-            raise TooLarge(f"an array of {value.aval.size} elements is used whole")
-        return value
+        if not isinstance(value, Memory):
+            return value
+        size = self.size_of(value.aval)
+        if size > LARGEST:
+            raise TooLarge(f"an array of {size} elements is used whole")
+        if value.value is None:
+            value.value = self.read(value.operand, value.aval.dtype, size, 0, False)
+        return value.value
 
     def equation(self, equation: Any, operands: list[Any]) -> Sequence[int]:
         kind = equation.primitive.kind
@@ -215,7 +242,7 @@ class _Lowering:
             return self.inner_loop(kind.parts(equation.params), operands)
         if isinstance(kind, kinds.Branch):
             return self.branch(kind.branches(equation.params), operands)
-        rule = _RULES.get(type(kind))
+        rule = self.rules.get(type(kind))
         if rule is None:
             raise TooLarge(f"{equation.primitive.name} is no operation on registers")
         return rule(self, equation, kind, [self.in_registers(value) for value in operands])
@@ -234,18 +261,23 @@ class _Lowering:
     ) -> list[int]:
         depth = len(self.blocks)
         floor = self.floors[-1]
-        arguments = [self.value(self.types[v].dtype, self.types[v].size, depth) for v in state]
+        avals = parts.body.in_avals[parts.n_consts :][: parts.n_carry]
+        state = self.matched(state, avals)
+        arguments = [self.variable(aval, depth) for aval in avals]
         n_tested = parts.n_cond_consts
         cond = None
+        by_element = False
         if parts.cond is not None:
-            test = parts.cond
+            test, by_element = self.test(parts.cond)
             statements, results = self.block(lambda: self.program(test, [*captured[:n_tested], *arguments]), floor)
             cond = Block(tuple(arguments), tuple(statements), tuple(results))
-            arguments = [self.value(self.types[v].dtype, self.types[v].size, depth) for v in state]
+            arguments = [self.variable(aval, depth) for aval in avals]
 
         def body() -> Sequence[int]:
-            elements = [self.read(operand, aval, True) for operand, aval in rows]
+            inside = len(self.blocks) - 1
+            elements = [self.read(operand, aval.dtype, self.size_of(aval), inside, True) for operand, aval in rows]
             results = self.program(parts.body, [*captured[n_tested:], *arguments, *elements])
+            results = self.matched(results, parts.body.out_avals)
             for operand, value in zip(ys, results[parts.n_carry :], strict=True):
                 self.append(routine.Write(operand, value, True), len(self.blocks) - 1)
             return results[: parts.n_carry]
@@ -255,10 +287,15 @@ class _Lowering:
         if parts.trips is not None:
             trips = len(self.trips)
             self.trips.append(parts.trips)
-        outs = [self.value(self.types[v].dtype, self.types[v].size, depth - 1) for v in state]
+        outs = [self.variable(aval, depth - 1) for aval in avals]
         inner = Block(tuple(arguments), tuple(statements), tuple(results))
-        self.append(routine.Repeat(tuple(outs), tuple(state), inner, cond, trips, parts.reverse), depth - 1)
+        repeat = routine.Repeat(tuple(outs), tuple(state), inner, cond, trips, parts.reverse, by_element)
+        self.append(repeat, depth - 1)
         return outs
+
+    def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
+        """The condition as it is computed, and whether that is one for every lane."""
+        return cond, False
 
     def inner_loop(self, parts: kinds.LoopParts, operands: list[Any]) -> list[int]:
         first = parts.n_cond_consts + parts.n_consts
@@ -271,12 +308,16 @@ class _Lowering:
         depth = len(self.blocks)
         blocks = []
         for closed in branches:
-            statements, results = self.block(lambda closed=closed: self.program(closed, operands[1:]), depth)
+            statements, results = self.block(lambda closed=closed: self.way(closed, operands[1:]), depth)
             blocks.append(Block((), tuple(statements), tuple(results)))
-        outs = [self.value(aval.dtype, aval.size, depth - 1) for aval in branches[0].out_avals]
+        outs = [self.variable(aval, depth - 1) for aval in branches[0].out_avals]
         index = self.in_registers(operands[0])
         self.append(routine.Choose(tuple(outs), index, tuple(blocks)), depth - 1)
         return outs
+
+    def way(self, closed: ClosedJaxpr, operands: Sequence[Any]) -> list[int]:
+        """The results of one of several programs."""
+        return self.matched(self.program(closed, operands), closed.out_avals)
 
     # run-time starts
 
@@ -285,13 +326,22 @@ class _Lowering:
         entries = zip(starts, shape, sizes, strides, strict=True)
         return tuple([(start, extent - size, stride) for start, extent, size, stride in entries if extent != size])
 
+    def far_starts(self, starts: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
+        """The same in memory, bounds and strides as numbers of parameters; a row of one element has a place anyway."""
+        found = []
+        for d, (start, extent, size) in enumerate(zip(starts, shape, sizes, strict=True)):
+            if extent != size or size == 1:
+                stride = self.extent(math.prod(shape[d + 1 :])) if d + 1 < len(shape) else None
+                found.append((start, self.extent(extent - size), stride))
+        return tuple(found)
+
     def slice(self, equation: Any, operands: list[Any]) -> int:
         source, *given = operands
         out = equation.outvars[0].aval
         shape = equation.invars[0].aval.shape
-        starts = self.starts([self.in_registers(v) for v in given], shape, out.shape)
-        offsets = tuple(np.arange(math.prod(shape)).reshape(shape)[tuple(slice(n) for n in out.shape)].ravel().tolist())
-        memory = isinstance(source, _Memory)
+        memory = isinstance(source, Memory)
+        starts = (self.far_starts if memory else self.starts)([self.in_registers(v) for v in given], shape, out.shape)
+        offsets = tuple(view_places(_steps(shape), shape, out.shape).ravel().tolist())
         depth = self.depth_of([start for start, _, _ in starts] + ([] if memory else [source]))
         made = self.value(out.dtype, out.size, depth)
         self.work += 4.0 * self.pieces(out.size) + 4.0
@@ -300,10 +350,15 @@ class _Lowering:
         return made
 
 
-Rule = Callable[[_Lowering, Any, Any, list[int]], Sequence[int]]
+def _steps(shape: Sequence[int]) -> list[kinds.DimMap]:
+    """The view that is the array itself, or its first part."""
+    return [kinds.DimMap(out_dim=d, start=0, step=1) for d in range(len(shape))]
 
 
-def _elementwise(low: _Lowering, equation: Any, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
+Rule = Callable[[Lowering, Any, Any, list[int]], Sequence[int]]
+
+
+def _elementwise(low: Lowering, equation: Any, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     args = [low.stretched(arg, atom.aval.shape, out.shape) for arg, atom in zip(args, equation.invars, strict=True)]
     depth = low.depth_of(args)
@@ -315,7 +370,7 @@ def _elementwise(low: _Lowering, equation: Any, kind: kinds.Elementwise, args: l
     return [made]
 
 
-def _view(low: _Lowering, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
+def _view(low: Lowering, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
     operand, out = equation.invars[0].aval, equation.outvars[0].aval
     places = view_places(kind.index_map(operand, out, equation.params), operand.shape, out.shape)
     return [low.reordered(args[0], places)]
@@ -336,44 +391,60 @@ def view_places(index_map: Sequence[kinds.DimMap], shape: Sequence[int], out_sha
     return places
 
 
-def _reshape(low: _Lowering, equation: Any, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
+def _reshape(low: Lowering, equation: Any, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
     if equation.invars[0].aval.dtype != equation.outvars[0].aval.dtype:
         raise TooLarge("bytes are read as another dtype")
     return args
 
 
-def _assemble(low: _Lowering, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
+def _assemble(low: Lowering, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     avals = [atom.aval for atom in equation.invars]
-    source = np.zeros(out.shape, np.int64)
-    element = np.zeros(out.shape, np.int64)
-    for piece in kind.pieces(avals, out, equation.params):
+    pieces = [
+        (piece.operand, piece.start, piece.step, piece.extent, piece.index_map, avals[piece.operand].shape)
+        for piece in kind.pieces(avals, out, equation.params)
+    ]
+    return [assembled(low, out.dtype, out.shape, pieces, args)]
+
+
+def assembled(low: Lowering, dtype: Any, shape: tuple[int, ...], pieces: Sequence[Any], args: Sequence[int]) -> int:
+    """An array from pieces: (number of the operand, start, step, extent, index map, the operand's shape) of each."""
+    source = np.zeros(shape, np.int64)
+    element = np.zeros(shape, np.int64)
+    for operand, starts, steps, extents, index_map, operand_shape in pieces:
         region = tuple(
             slice(start, start + step * (extent - 1) + 1, step)
-            for start, step, extent in zip(piece.start, piece.step, piece.extent, strict=True)
+            for start, step, extent in zip(starts, steps, extents, strict=True)
         )
-        if 0 in piece.extent:
+        if 0 in extents:
             continue
-        operand = avals[piece.operand]
         places: Any = np.int64(0)
-        if operand.shape:
-            places = view_places(piece.index_map, operand.shape, piece.extent)
-        source[region], element[region] = args[piece.operand], places
+        if operand_shape:
+            places = view_places(index_map, operand_shape, extents)
+        source[region], element[region] = args[operand], places
     pairs = zip(source.ravel().tolist(), element.ravel().tolist(), strict=True)
-    return [low.pick(out.dtype, list(pairs))]
+    return low.pick(dtype, list(pairs))
 
 
-def _generate(low: _Lowering, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
+def _generate(low: Lowering, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
     return [low.constant(np.asarray(kind.reference(**equation.params)))]
 
 
-def _reduction(low: _Lowering, equation: Any, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
+def _reduction(low: Lowering, equation: Any, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
     avals = [atom.aval for atom in equation.invars]
     if kind.operands is not None:
         raise TooLarge("a reduction with initial values")
     axes, shape = sorted(kind.axes(equation.params)), avals[0].shape
     if not axes or 0 in shape:
         raise TooLarge("a reduction over nothing")
+    return fold(low, equation, kind, args, axes, shape)
+
+
+def fold(
+    low: Lowering, equation: Any, kind: kinds.Reduction, args: list[int], axes: list[int], shape: tuple[int, ...]
+) -> Sequence[int]:
+    """The statement of a reduction whose operands have that shape."""
+    avals = [atom.aval for atom in equation.invars]
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     first = len(axes) - 1
     while first > 0 and axes[first - 1] == axes[first] - 1:
@@ -381,7 +452,7 @@ def _reduction(low: _Lowering, equation: Any, kind: kinds.Reduction, args: list[
     order = np.arange(math.prod(shape)).reshape(shape).transpose([*kept, *axes])
     ordered = [low.reordered(arg, order) for arg in args]
     depth = low.depth_of(ordered)
-    outs = [low.value(v.aval.dtype, v.aval.size, depth) for v in equation.outvars]
+    outs = [low.value(v.aval.dtype, low.size_of(v.aval), depth) for v in equation.outvars]
     extents = [math.prod([shape[axis] for axis in group]) for group in (kept, axes[:first], axes[first:])]
     accumulators = tuple([(np.dtype(d), i) for d, i in kind.accumulators(avals, equation.params)])
     tree: Any = "lanes" if axes[-1] == len(shape) - 1 else "rows"
@@ -396,7 +467,7 @@ def _reduction(low: _Lowering, equation: Any, kind: kinds.Reduction, args: list[
     return outs
 
 
-def _cumulative(low: _Lowering, equation: Any, kind: kinds.Cumulative, args: list[int]) -> Sequence[int]:
+def _cumulative(low: Lowering, equation: Any, kind: kinds.Cumulative, args: list[int]) -> Sequence[int]:
     avals = [atom.aval for atom in equation.invars]
     axis, shape = kind.axis(equation.params), avals[0].shape
     order = np.moveaxis(np.arange(math.prod(shape)).reshape(shape), axis, 0)
@@ -417,7 +488,7 @@ def _cumulative(low: _Lowering, equation: Any, kind: kinds.Cumulative, args: lis
     return [low.reordered(out, back) for out in outs]
 
 
-def _product(low: _Lowering, equation: Any, kind: kinds.Contraction, args: list[int]) -> Sequence[int]:
+def _product(low: Lowering, equation: Any, kind: kinds.Contraction, args: list[int]) -> Sequence[int]:
     (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
     lhs, rhs = (atom.aval.shape for atom in equation.invars)
     out = equation.outvars[0].aval
@@ -439,11 +510,11 @@ def _product(low: _Lowering, equation: Any, kind: kinds.Contraction, args: list[
     return [made]
 
 
-def _identity(low: _Lowering, equation: Any, kind: kinds.Identity, args: list[int]) -> Sequence[int]:
+def _identity(low: Lowering, equation: Any, kind: kinds.Identity, args: list[int]) -> Sequence[int]:
     return args[: len(equation.outvars)]
 
 
-def _update(low: _Lowering, equation: Any, kind: kinds.DynamicUpdateSlice, args: list[int]) -> Sequence[int]:
+def _update(low: Lowering, equation: Any, kind: kinds.DynamicUpdateSlice, args: list[int]) -> Sequence[int]:
     array, update, *given = args
     shape, region = (atom.aval.shape for atom in equation.invars[:2])
     starts = low.starts(given, shape, region)
@@ -455,7 +526,7 @@ def _update(low: _Lowering, equation: Any, kind: kinds.DynamicUpdateSlice, args:
     return [out]
 
 
-_RULES: dict[type, Rule] = {
+RULES: dict[type, Rule] = {
     kinds.Elementwise: _elementwise,
     kinds.View: _view,
     kinds.Reshape: _reshape,

@@ -1,0 +1,227 @@
+"""A routine in lanes (``loops.lanes``) becomes the text of one LLVM function: a few vectors of lanes at a time.
+
+The writer of other routines writes the program of a lane; here an element of it is a vector. It is written twice: for
+tiles of several vectors, so that one computes while another waits, and for the last lanes, one vector of them. Lanes
+past the end repeat the first of their tile, so that no operation meets a value the program has not computed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.lanes import Lanes, V
+from weft.codegen.memory import PAIRED, Mask, Memory, first_lanes, whole
+from weft.codegen.pieces import Array, Scope
+from weft.codegen.routines import POLL_MASK, RoutineWriter
+from weft.codegen.writer import Writer
+from weft.loops import routine
+from weft.target import Target
+
+WORK_OF_A_TILE = 400  # instructions, about: what is longer has enough to do at once
+STATE_OF_A_TILE = 16  # registers
+TILES = (8, 4, 2)  # vectors of one, if that is not the width at which bfloat16 comes in pairs
+LONG = 8.0  # instructions: what is longer is computed of one vector after the other, or there were too few registers
+
+
+class LaneScope(Scope):
+    """A straight run of code in which an element is a vector of ``width`` lanes; ``single`` is for what they share."""
+
+    def __init__(self, writer: Writer, target: Target, helpers: Sequence[str], width: int) -> None:
+        super().__init__(writer, target, helpers, 1)
+        self.width = width
+        self.single = Scope(writer, target, helpers, 1)
+        self.narrow = Emitter(Lanes(writer, target.lanes), "%table", helpers)
+        self.apart = False
+
+    def emit(self, width: int) -> Emitter:
+        found = self._emitters.get(1)
+        if found is None:
+            found = self._emitters[1] = Emitter(Lanes(self.writer, self.width), "%table", self.helpers)
+        return found
+
+    def inner(self) -> LaneScope:
+        return LaneScope(self.writer, self.target, self.helpers, self.width)
+
+    def gathered(self, dtype: np.dtype, places: Sequence[tuple[Value, int]], width: int) -> Value:
+        return places[0][0]
+
+    def splat(self, array: Array, width: int) -> Value:
+        return array.pieces[0]
+
+    def mapped(self, function: Callable[..., Sequence[Value]], args: Sequence[Array], size: int) -> list[list[Value]]:
+        if not self.apart or self.width <= self.target.lanes:
+            return super().mapped(function, args, size)
+        columns: list[list[Value]] = []
+        for k in range(size):
+            values = [arg.pieces[k if arg.size == size else 0] for arg in args]
+            parts = []
+            for first in range(0, self.width, self.target.lanes):
+                parts.append(function(self.narrow, *[self.part(value, first) for value in values]))
+            for place, pieces in enumerate(zip(*parts, strict=True)):
+                if k == 0:
+                    columns.append([])
+                columns[place].append(self.joined(pieces))
+        return columns
+
+    def part(self, value: Value, first: int) -> Value:
+        """The lanes of one vector."""
+        narrow, wide = self.narrow.lanes, self.emit(1).lanes
+        picks = range(first, first + narrow.width)
+        texts = [wide.shuffle(v.text, "poison", v.element, picks, self.width) for v in value.parts]
+        return Value(value.dtype, tuple([V(narrow, v.element, t) for v, t in zip(value.parts, texts, strict=True)]))
+
+    def joined(self, pieces: Sequence[Value]) -> Value:
+        """Vectors one after the other."""
+        lanes, first = self.emit(1).lanes, pieces[0]
+        parts = []
+        for number, part in enumerate(first.parts):
+            texts, width = [piece.parts[number].text for piece in pieces], self.target.lanes
+            while len(texts) > 1:
+                pairs = zip(texts[::2], texts[1::2], strict=True)
+                texts = [lanes.shuffle(a, b, part.element, range(2 * width), width) for a, b in pairs]
+                width *= 2
+            parts.append(V(lanes, part.element, texts[0]))
+        return Value(first.dtype, tuple(parts))
+
+    def rebuild(self, like: Sequence[Any], texts: Sequence[str]) -> list[Array]:
+        rest, arrays = iter(texts), []
+        for kind in like:
+            count = kind.size * elements.of(kind.dtype).parts
+            given = [next(rest) for _ in range(count)]
+            arrays += super().rebuild([kind], given) if kind.lanes else self.single.rebuild([kind], given)
+        return arrays
+
+
+class LaneWriter(RoutineWriter):
+    """Writes one function. ``text()`` gives the module."""
+
+    def __init__(self, program: routine.Routine, target: Target, helpers: Sequence[str]) -> None:
+        super().__init__(program, target, helpers)
+        self.writer = Writer(target.avx512)
+        self.first = ""  # lane of the tile
+        self.mask = Mask("", V(Lanes(self.writer, 1), "i1", ""))
+
+    def text(self, symbol: str) -> str:
+        writer = self.writer
+        self.load_parameters()
+        first, spent = "0", "0"
+        widths = self.widths()
+        for width, least in zip(widths, [*widths[1:], 0], strict=True):  # fewer lanes are left to the next
+            high = writer.index("sub", self.extents[0], str(least))
+            carried = [("i64", first), ("i64", spent)]
+            tile = functools.partial(self.tile, width)
+            first, spent = writer.loop(first, high, width, carried, tile)
+        return self.ended(symbol)
+
+    def widths(self) -> list[int]:
+        """How many lanes a tile may have."""
+        repeat = next(s for s in self.program.block.statements if isinstance(s, routine.Repeat))
+        registers = 0
+        for n in repeat.initial:
+            element = elements.of(self.type(n).dtype)
+            registers += self.type(n).size * element.parts * max(element.bytes // 4, 1)
+        lanes = self.target.lanes
+        few = min(WORK_OF_A_TILE / max(self.program.cost, 1.0), STATE_OF_A_TILE / max(registers, 1))
+        wide = [count * lanes for count in TILES if count <= few and count * lanes != PAIRED]
+        return [*wide[:2], lanes]
+
+    def tile(self, width: int, first: str, carried: Sequence[str]) -> tuple[str, str]:
+        """The lanes from ``first``; gives the next, and how many steps were made since an interrupt was looked for."""
+        writer = self.writer
+        self.scope = LaneScope(writer, self.target, self.helpers, width)
+        self.first = first
+        remaining = writer.index("sub", self.extents[0], first)
+        self.mask = first_lanes(self.scope.emit(1).lanes, remaining)
+        self.run(self.program.block)
+        spent = writer.index("add", writer.index("add", carried[1], self.steps), "1")
+        many = writer.compare_index("sgt", spent, str(POLL_MASK))
+        self.look(many)
+        return writer.op(f"add nsw i64 {first}, {width}"), writer.choose_index(many, "0", spent)
+
+    def statement(self, s: Any) -> None:
+        """What all lanes share is computed once."""
+        if isinstance(s, routine.Read | routine.Write):
+            lanes = self.program.operands[s.operand].lanes
+        else:
+            lanes = isinstance(s, routine.Repeat | routine.Choose) or self.type(_outs(s)[0]).lanes
+        if lanes:
+            super().statement(s)
+            return
+        scope = self.scope
+        assert isinstance(scope, LaneScope)
+        self.scope = scope.single
+        super().statement(s)
+        self.scope = scope
+
+    def map(self, s: routine.Map) -> None:
+        if isinstance(self.scope, LaneScope):
+            self.scope.apart = s.kind.cost > LONG
+        super().map(s)
+
+    def spread(self, s: routine.Spread) -> None:
+        value = self.values[s.value]
+        memory = Memory(self.scope.emit(1).lanes, self.target)
+        self.values[s.out] = Array(value.dtype, value.size, tuple([memory.splat(piece) for piece in value.pieces]))
+
+    # memory
+
+    def place(self, operand: int, size: int, row: bool) -> str:
+        """A pointer to the first element of the tile's first lane."""
+        writer, lane = self.writer, self.first
+        if row:
+            assert self.row is not None
+            lane = writer.index("add", writer.index("mul", self.row, self.extents[0]), lane)
+        type_ = whole(self.program.operands[operand].dtype)
+        return writer.element(type_, self.pointers[operand], writer.index("mul", lane, str(size)))
+
+    def read(self, s: routine.Read) -> None:
+        kind = self.type(s.out)
+        if not self.program.operands[s.operand].lanes:
+            super().read(s)
+            return
+        lanes = self.scope.emit(1).lanes
+        memory, base = Memory(lanes, self.target), self.place(s.operand, kind.size, s.row)
+        pieces = []
+        for k in range(kind.size):
+            pointer = self.writer.element(whole(kind.dtype), base, str(k))
+            first = memory.splat(memory.load_scalar(kind.dtype, pointer))
+            if kind.size == 1:
+                loaded = memory.load(kind.dtype, pointer, self.mask)
+            else:
+                offsets = lanes.iota("i32") * kind.size
+                loaded = memory.load_strided(kind.dtype, pointer, str(kind.size), offsets, self.mask)
+            pairs = zip(loaded.parts, first.parts, strict=True)
+            parts = tuple(lanes.select(self.mask.lanes, own, other) for own, other in pairs)
+            pieces.append(Value(kind.dtype, parts))
+        self.values[s.out] = Array(kind.dtype, kind.size, tuple(pieces))
+
+    def write(self, s: routine.Write) -> None:
+        value = self.values[s.value]
+        if not self.program.operands[s.operand].lanes:
+            super().write(s)
+            return
+        lanes = self.scope.emit(1).lanes
+        memory, base = Memory(lanes, self.target), self.place(s.operand, value.size, s.row)
+        for k, piece in enumerate(value.pieces):
+            pointer = self.writer.element(whole(value.dtype), base, str(k))
+            if value.size == 1:
+                memory.store(piece, pointer, self.mask)
+            else:
+                offsets = lanes.iota("i32") * value.size
+                memory.store_strided(piece, pointer, str(value.size), offsets, self.mask)
+
+    # control flow
+
+    def holds(self, s: routine.Repeat, result: Array) -> str:
+        part = result.pieces[0].part
+        return part.lanes.any(part & self.mask.lanes) if s.by_element else part.text
+
+
+def _outs(s: Any) -> tuple[int, ...]:
+    return s.outs if hasattr(s, "outs") else (s.out,)

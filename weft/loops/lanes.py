@@ -1,0 +1,285 @@
+"""A loop over arrays that share their first dimensions, element for element -> a routine of one element, in lanes.
+
+    c:f32[n] = c * 0.5 + 1, ten times      ->      routine in lanes: a few vectors of c at a time, ten times
+
+How many there are is a parameter, so that another n is no other routine; the state of a few lanes stays in registers
+until the loop is over. Dimensions behind the shared ones are elements of a lane, their sizes in the text as in other
+routines. ``TooLarge`` if a lane would see another one, or if it is not worth it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft.core import kinds
+from weft.core.jaxpr import ClosedJaxpr
+from weft.loops import routine, small
+from weft.loops.small import Flatten, Lowered, Lowering, TooLarge
+
+MOST_OF_A_LANE = 16  # elements of one value
+MOST_WORK = 1200  # instructions of the text of one lane, about
+MOST_LANES = 4096  # with more, rows are one page after another for each, and several threads are worth it
+MOST_AT_ONCE = 32000  # instructions of all lanes of a larger number of them (tanh of 1000: 84 us, 50 on two threads)
+MOST_GENERATED = 1 << 16  # elements that are looked at
+FEW = 64  # instructions that may be for all lanes, and are done for each tile
+
+ByElement = Callable[[ClosedJaxpr], bool]
+
+
+def lower_loop(
+    parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, name: str, by_element: ByElement
+) -> Lowered | None:
+    """The routine in lanes of a loop, along as many dimensions as can be; None if there is none.
+
+    ``by_element`` says whether a condition is that any element goes on, in a loop that leaves those alone that do not.
+    """
+    for shared in _shared(parts):
+        try:
+            return _Lanes(shared, flatten, by_element).lowered(parts, atoms, name)
+        except TooLarge:
+            continue
+    return None
+
+
+def _shared(parts: kinds.LoopParts) -> list[tuple[int, ...]]:
+    """What the first dimensions may be, most of them first."""
+    shape = max([aval.shape for aval in parts.body.out_avals], key=len, default=())
+    counts = range(len(shape), 0, -1)
+    return [shape[:count] for count in counts if 0 < math.prod(shape[:count]) <= MOST_LANES]
+
+
+class _Lanes(Lowering):
+    """Lowering of one lane: an array whose shape begins with ``shared`` is the rest of it."""
+
+    def __init__(self, shared: tuple[int, ...], flatten: Flatten, by_element: ByElement) -> None:
+        super().__init__(flatten)
+        self.shared, self.by_element = shared, by_element
+        self.rules = RULES
+        self.for_all = 0.0  # instructions that are the same in all lanes
+        self.spreads: dict[int, int] = {}
+        self.extent(math.prod(shared))
+
+    def own(self, aval: Any) -> bool:
+        """Whether every lane has its own."""
+        return aval.shape[: len(self.shared)] == self.shared
+
+    def shape_of(self, aval: Any) -> tuple[int, ...]:
+        return aval.shape[len(self.shared) :] if self.own(aval) else aval.shape
+
+    def size_of(self, aval: Any) -> int:
+        return math.prod(self.shape_of(aval))
+
+    def pieces(self, size: int) -> int:
+        return size
+
+    def value(self, dtype: Any, size: int, depth: int) -> int:
+        if size > MOST_OF_A_LANE:
+            raise TooLarge(f"a value of {size} elements in each lane")
+        return super().value(dtype, size, depth)
+
+    def append(self, statement: Any, depth: int) -> None:
+        if isinstance(statement, routine.Map | routine.Fold | routine.Pick | routine.Spread):
+            self.mark(statement)
+        elif isinstance(statement, routine.Read) and self.operands[statement.operand].lanes:
+            self.differs(statement.out)
+        super().append(statement, depth)
+
+    def mark(self, statement: Any) -> None:
+        """Where an operand differs between lanes, so does the result."""
+        if isinstance(statement, routine.Pick):
+            args = [value for value, _ in statement.sources]
+        else:
+            args = [] if isinstance(statement, routine.Spread) else statement.args
+        if not args or any(self.types[n].lanes for n in args):
+            for out in statement.outs if isinstance(statement, routine.Fold) else (statement.out,):
+                self.differs(out)
+
+    def differs(self, value: int) -> None:
+        self.types[value] = dataclasses.replace(self.types[value], lanes=True)
+
+    def variable(self, aval: Any, depth: int) -> int:
+        made = super().variable(aval, depth)
+        if self.own(aval):
+            self.differs(made)
+        return made
+
+    def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
+        return [self.spread(v) if self.own(aval) else v for v, aval in zip(values, avals, strict=True)]
+
+    def spread(self, value: int) -> int:
+        """The value in every lane."""
+        if self.types[value].lanes:
+            return value
+        made = self.spreads.get(value)
+        if made is None:
+            kind, depth = self.types[value], self.depth_of([value])
+            made = self.value(kind.dtype, kind.size, depth)
+            if not self.floors[-1]:  # else it is in a block that does not always run
+                self.spreads[value] = made
+            self.append(routine.Spread(made, value), depth)
+        return made
+
+    def pick(self, dtype: Any, sources: Sequence[tuple[int, int]]) -> int:
+        if any(self.types[value].lanes for value, _ in sources):
+            sources = [(self.spread(value), element) for value, element in sources]
+        return super().pick(dtype, sources)
+
+    def operand(self, aval: Any, role: Any, rows: bool) -> int:
+        number = super().operand(aval, role, rows)
+        if rows or role == "out":
+            self.of_each(number, aval)
+        return number
+
+    def of_each(self, operand: int, aval: Any) -> None:
+        self.operands[operand] = dataclasses.replace(self.operands[operand], lanes=self.own(aval))
+
+    def in_registers(self, value: Any) -> int:
+        if isinstance(value, small.Memory):  # what is only sliced may be as long by chance
+            self.of_each(value.operand, value.aval)
+        return super().in_registers(value)
+
+    def loop_routine(self, parts: kinds.LoopParts, atoms: Sequence[Any], name: str) -> routine.Routine:
+        made = super().loop_routine(parts, atoms, name)
+        if self.work > MOST_WORK or self.for_all > max(FEW, self.work - self.for_all):
+            raise TooLarge("too much of it is the same in all lanes")
+        lanes = math.prod(self.shared)
+        if lanes > small.LARGEST and self.work * lanes > MOST_AT_ONCE:
+            raise TooLarge("several threads are worth it")
+        return dataclasses.replace(made, scalar=False, lanes=True)
+
+    def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
+        if not self.by_element(cond):
+            return cond, False
+        flat = self.flatten(cond)
+        (goes_on,) = flat.jaxpr.outvars
+        any_of = next((equation for equation in flat.jaxpr.eqns if goes_on in equation.outvars), None)
+        kind = any_of.primitive.kind if any_of is not None else None
+        along = list(range(len(self.shared)))
+        if any_of is not None and isinstance(kind, kinds.Reduction):
+            of_all = sorted(kind.axes(any_of.params)) == along
+        else:  # of one lane there is nothing to combine
+            of_all = isinstance(kind, kinds.View | kinds.Reshape) and math.prod(self.shared) == 1
+        if any_of is None or not of_all or not self.own(any_of.invars[0].aval):
+            raise TooLarge("a condition on more than a lane")
+        jaxpr = flat.jaxpr
+        each = type(jaxpr)(jaxpr.constvars, jaxpr.invars, any_of.invars, [e for e in jaxpr.eqns if e is not any_of])
+        return ClosedJaxpr(each, flat.consts), True
+
+    def slice(self, equation: Any, operands: list[Any]) -> int:
+        if not isinstance(operands[0], small.Memory) or self.own(equation.outvars[0].aval):
+            raise TooLarge("a slice of a lane's own")
+        return super().slice(equation, operands)
+
+
+# what a lane sees
+
+
+def _elementwise(low: _Lanes, equation: Any, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
+    out = equation.outvars[0].aval
+    shape = low.shape_of(out)
+    for_each = low.own(out)
+    stretched = []
+    for arg, atom in zip(args, equation.invars, strict=True):
+        given = low.shape_of(atom.aval)
+        if for_each and given and not low.own(atom.aval):
+            if any(extent != 1 for extent in given[: len(low.shared)]):
+                raise TooLarge("lanes meet an array of no lane")
+            given = given[len(low.shared) :]
+        stretched.append(low.stretched(arg, given, shape))
+    if any(low.types[arg].lanes for arg in stretched):
+        stretched = [low.spread(arg) for arg in stretched]
+    depth = low.depth_of(stretched)
+    made = low.value(out.dtype, math.prod(shape), depth)
+    params = tuple(sorted(equation.params.items()))
+    low.append(routine.Map(made, equation.primitive.name, kind, params, tuple(stretched)), depth)
+    low.work += kind.cost * math.prod(shape)
+    low.for_all += 0.0 if for_each else kind.cost * math.prod(shape)
+    return [made]
+
+
+def _inner(low: _Lanes, index_map: Sequence[kinds.DimMap], operand: Any, for_each: bool) -> list[kinds.DimMap]:
+    """An index map as a lane sees it; ``for_each``: its result is every lane's own."""
+    count = len(low.shared)
+    if not low.own(operand):
+        inner = list(index_map)
+    elif for_each and all(
+        dim.out_dim == d and dim.start == 0 and dim.step == 1 for d, dim in enumerate(index_map[:count])
+    ):
+        inner = list(index_map[count:])
+    else:
+        raise TooLarge("lanes change places")
+    if not for_each:
+        return inner
+    if any(dim.out_dim is not None and dim.out_dim < count for dim in inner):
+        raise TooLarge("lanes take different elements")
+    return [
+        dim if dim.out_dim is None else kinds.DimMap(out_dim=dim.out_dim - count, start=dim.start, step=dim.step)
+        for dim in inner
+    ]
+
+
+def _view(low: _Lanes, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
+    operand, out = equation.invars[0].aval, equation.outvars[0].aval
+    index_map = _inner(low, kind.index_map(operand, out, equation.params), operand, low.own(out))
+    return [low.reordered(args[0], small.view_places(index_map, low.shape_of(operand), low.shape_of(out)))]
+
+
+def _reshape(low: _Lanes, equation: Any, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
+    operand, out = equation.invars[0].aval, equation.outvars[0].aval
+    if low.own(operand) != low.own(out) or operand.dtype != out.dtype:
+        raise TooLarge("lanes are no dimension of the result")
+    return args
+
+
+def _assemble(low: _Lanes, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
+    out, count = equation.outvars[0].aval, len(low.shared)
+    avals = [atom.aval for atom in equation.invars]
+    pieces = []
+    for piece in kind.pieces(avals, out, equation.params):
+        operand = avals[piece.operand]
+        first = count if low.own(out) else 0
+        whole = not any(piece.start[:first]) and all(step == 1 for step in piece.step[:first])
+        if not whole or tuple(piece.extent[:first]) != low.shared[:first]:
+            raise TooLarge("a part of the lanes")
+        index_map = _inner(low, piece.index_map, operand, low.own(out)) if operand.shape else []
+        region = (piece.start[first:], piece.step[first:], piece.extent[first:])
+        pieces.append((piece.operand, *region, index_map, low.shape_of(operand)))
+    return [small.assembled(low, out.dtype, low.shape_of(out), pieces, args)]
+
+
+def _generate(low: _Lanes, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
+    out = equation.outvars[0].aval
+    if out.size > MOST_GENERATED:
+        raise TooLarge(f"{out.size} elements are made")
+    made = np.asarray(kind.reference(**equation.params))
+    if not low.own(out):
+        return [low.constant(made)]
+    each = np.ascontiguousarray(made).reshape(math.prod(low.shared), -1)
+    if any(row.tobytes() != each[0].tobytes() for row in each):
+        raise TooLarge("lanes have different constants")
+    return [low.constant(each[0])]
+
+
+def _reduction(low: _Lanes, equation: Any, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
+    avals = [atom.aval for atom in equation.invars]
+    first = len(low.shared) if low.own(avals[0]) else 0
+    axes, shape = [axis - first for axis in sorted(kind.axes(equation.params))], low.shape_of(avals[0])
+    if kind.operands is not None or not axes or axes[0] < 0 or 0 in shape:
+        raise TooLarge("a reduction over lanes, with initial values, or over nothing")
+    return small.fold(low, equation, kind, args, axes, shape)
+
+
+RULES: dict[type, Any] = {
+    kinds.Elementwise: _elementwise,
+    kinds.View: _view,
+    kinds.Reshape: _reshape,
+    kinds.Assemble: _assemble,
+    kinds.Generate: _generate,
+    kinds.Reduction: _reduction,
+    kinds.Identity: small.RULES[kinds.Identity],
+}
