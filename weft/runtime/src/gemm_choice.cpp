@@ -24,7 +24,7 @@ bool wide() {
 
 bool can_add_pairs() { return wide() && __builtin_cpu_supports("avx512bf16"); }
 
-// vdpbf16ps beside vfmadd231ps, flops a cycle and core: AMD's Zen 4 64 and 32; Intel's Golden Cove 32 and 64.
+// vdpbf16ps beside vfmadd231ps, flops a cycle and core: AMD's Zen 4 64 and 32; an Intel (family 6, model 207) 32 and 64.
 bool pairs_are_fast() { return __builtin_cpu_is("amd"); }
 #else
 bool can_add_pairs() { return false; }
