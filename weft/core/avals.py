@@ -62,7 +62,7 @@ def _array_aval(value: Any) -> ShapedArray:
 
 
 def is_masked(value: Any) -> bool:
-    """Whether a value is a masked array of NumPy; ``numpy.ma`` takes tens of milliseconds to import and is not for being asked."""
+    """Whether a value is a masked array of NumPy; ``numpy.ma`` takes long to import and is not for being asked."""
     kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     return kind is not None and isinstance(value, kind)
 
