@@ -106,12 +106,15 @@ def test_set_async_switches_it_off() -> None:
 
 def test_errors_surface_at_every_use_and_pass_on() -> None:
     error = ZeroDivisionError("mine")
+    launched = threading.Event()
 
     def fail(x: np.ndarray) -> np.ndarray:
+        assert launched.wait(60)
         raise error
 
     y = run(callback(fail), zeros())
-    z = run(add_one(), y)
+    z = run(add_one(), y)  # of an array that has failed already the call itself would raise
+    launched.set()
     for _ in range(2):
         for result in (z, y):
             with pytest.raises(ZeroDivisionError, match="mine"):
