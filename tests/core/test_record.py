@@ -1,110 +1,79 @@
-"""Equations made natively: what the collector is shown of them, and that cycles through programs are still found."""
+"""NamedTuple: what a class made by a class statement does, beside the same class of the standard library."""
 
 from __future__ import annotations
 
-import gc
-import sys
-import weakref
+import copy
+import pickle
+import typing
 from typing import Any
 
-import numpy as np
 import pytest
 
 import weft
-import weft.numpy as jnp
-from weft import lax, runtime
-from weft.core.jaxpr import JaxprEqn, Literal, Var
-from weft.core.trace import DynamicJaxprTracer
+from weft import record
 
 
-def _chain(x: Any) -> Any:
-    for _ in range(500):
-        x = lax.mul(lax.add(x, x), x) * 2.0
-        x = lax.transpose(lax.reshape(x, (2, 3)), (1, 0)).sum(axis=0)
-        x = jnp.concatenate([x, x, x])
-    return x
+class Point(record.NamedTuple):
+    """A place."""
+
+    x: int
+    y: Any = 5
+    name: str = "p"
+
+    @property
+    def norm(self):
+        return abs(self.x) + abs(self.y)
 
 
-def test_a_collection_does_not_walk_the_equations_of_a_program() -> None:
-    x = np.ones(6, np.float32)
-    weft.make_jaxpr(lambda x: _chain(x) + 1)(x)  # imports
-    gc.collect()
-    before = len(gc.get_objects())
-    closed = weft.make_jaxpr(_chain)(x)
-    assert len(closed.eqns) >= 3000
-    assert len(gc.get_objects()) - before < len(closed.eqns) / 10
+Standard: Any = typing.NamedTuple("Point", [("x", int), ("y", Any), ("name", str)])
+Standard.__new__.__defaults__ = (5, "p")
+Standard._field_defaults = {"y": 5, "name": "p"}
 
 
-def test_equations_that_carry_programs_or_functions_stay_known_to_the_collector() -> None:
-    inner = weft.jit(lambda x: jnp.sin(x) + 1)
-    jaxpr = weft.make_jaxpr(lambda x: weft.pure_callback(np.sin, x, inner(x)))(np.float32(1))
-    carrying = [eqn for eqn in jaxpr.eqns if any(gc.is_tracked(value) for value in eqn.params.values())]
-    assert len(carrying) >= 2
-    assert all(gc.is_tracked(eqn) and gc.is_tracked(eqn.params) for eqn in carrying)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda kind: repr(kind(1)), lambda kind: kind(1, 2, "q"), lambda kind: kind(x=1, name="n"),
+        lambda kind: kind._fields, lambda kind: kind._field_defaults, lambda kind: kind.__match_args__,
+        lambda kind: kind(1)._replace(y=7), lambda kind: kind(1)._asdict(), lambda kind: kind._make([3, 4, "r"]),
+        lambda kind: hash(kind(1, 2)), lambda kind: kind(1, 2) < kind(1, 3), lambda kind: kind(1, 2)[1:],
+        lambda kind: kind(1) == (1, 5, "p"), lambda kind: hasattr(kind(1), "__dict__"),
+        lambda kind: copy.deepcopy(kind(1, [2])).y,
+    ],
+    ids=[
+        "repr", "positions", "keywords", "fields", "defaults", "match", "replace", "asdict", "make", "hash", "order",
+        "slice", "equal", "slots", "copy",
+    ],
+)  # fmt: skip
+def test_named_tuples_are_those_of_the_standard_library(use):
+    assert use(Point) == use(Standard)
 
 
-class _Scale:
-    """A function that is a parameter of the program which it holds."""
-
-    program: Any = None
-
-    def __call__(self, x: Any) -> Any:
-        return np.asarray(x) * 2
-
-
-def _forgotten(reference: weakref.ref[Any]) -> bool:
-    weft.clear_caches()
-    gc.collect()
-    return reference() is None
-
-
-def test_a_cycle_through_a_program_is_collected() -> None:
-    def cycle() -> weakref.ref[Any]:
-        scale = _Scale()
-        x = np.ones(3, np.float32)
-        scale.program = weft.make_jaxpr(lambda v: jnp.sin(weft.pure_callback(scale, v, jnp.cos(v))))(x)
-        assert any(eqn.primitive.name == "pure_callback" for eqn in scale.program.eqns)
-        return weakref.ref(scale)
-
-    assert _forgotten(cycle())
+@pytest.mark.parametrize(
+    ("use", "error"),
+    [
+        (lambda kind: kind(), TypeError), (lambda kind: kind(1, 2, 3, 4), TypeError),
+        (lambda kind: kind(1, x=2), TypeError), (lambda kind: kind(1, z=2), TypeError),
+        (lambda kind: setattr(kind(1), "x", 2), AttributeError), (lambda kind: kind._make([]), TypeError),
+    ],
+    ids=["missing", "too many", "twice", "unknown", "assignment", "make"],
+)  # fmt: skip
+def test_named_tuples_refuse_what_those_of_the_standard_library_refuse(use, error):
+    for kind in (Point, Standard):
+        with pytest.raises(error):
+            use(kind)
 
 
-def test_values_kept_from_a_trace_are_collected_with_their_cycle() -> None:
-    def cycle() -> weakref.ref[Any]:
-        keeper = _Scale()
-
-        def f(x: Any) -> Any:
-            keeper.program = [keeper, *(x + i for i in range(10))]
-            return x
-
-        weft.make_jaxpr(f)(1.0)
-        return weakref.ref(keeper.program[1]._trace)
-
-    assert _forgotten(cycle())
+def test_named_tuples_are_pickled_matched_and_have_methods():
+    point = pickle.loads(pickle.dumps(Point(2, -3)))
+    assert type(point) is Point
+    assert point.norm == 5
+    match point:
+        case Point(x, y):
+            assert (x, y) == (2, -3)
 
 
-def test_parameters_are_as_many_references_as_the_program_holds() -> None:
-    marker = (object.__new__(_Scale),)
-    aval = weft.typeof(np.ones(3, np.float32))
-    counts = [sys.getrefcount(marker), sys.getrefcount(aval)]
-    eqn = runtime.equation([Var(aval)], (aval, aval), lax.add_p, {"x": marker}, frozenset(), None)
-    assert [v.aval for v in eqn.outvars] == [aval, aval]
-    assert gc.is_tracked(eqn)
-    del eqn
-    assert [sys.getrefcount(marker), sys.getrefcount(aval)] == counts
-
-
-def test_bad_arguments_raise() -> None:
-    with pytest.raises(TypeError, match="expected a list of operands and a dict"):
-        runtime.equation((), None, None, {}, frozenset(), None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="expected 8 arguments, got 2"):
-        runtime.record(None, [])  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="expected a list"):
-        runtime.record(None, (), [], None, None, {}, frozenset(), None)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="expected a class"):
-        runtime.install_recording(1, Literal, JaxprEqn, DynamicJaxprTracer)  # type: ignore[arg-type]
-    with pytest.raises(AttributeError, match="val"):
-        runtime.install_recording(Var, Var, JaxprEqn, DynamicJaxprTracer)
-    with pytest.raises(TypeError, match="is no slot"):
-        runtime.install_recording(type("V", (), {"aval": 1}), Literal, JaxprEqn, DynamicJaxprTracer)
-    assert str(weft.make_jaxpr(lambda x: x + 1)(1.0))
+def test_named_tuples_are_nodes_of_pytrees():
+    doubled = weft.tree.map(lambda leaf: leaf * 2, Point(1, {"a": 3}, 4))
+    assert doubled == Point(2, {"a": 6}, 8)
+    assert type(doubled) is Point

@@ -108,10 +108,8 @@ class _Steps:
 
     def run_early(self, fixed: dict[Any, Any], rows: dict[Any, Any]) -> None:
         """Adds to ``rows`` what is computed of all of them at once."""
-        made = {v for equation in self.split.early for v in equation.outvars}
-        ys = _variables(self.body.jaxpr.outvars[self.parts.n_carry :])
-        outs = [v for v in made if v in self.needed or v in ys]
-        outs.sort(key=[v for equation in self.split.early for v in equation.outvars].index)
+        read = self.needed.union(_variables(self.body.jaxpr.outvars[self.parts.n_carry :]))
+        outs = [v for equation in self.split.early for v in equation.outvars if v in read]
         program = Jaxpr([], [*fixed, *rows], outs, self.split.early, frozenset(), None)
         axes = (*[None for _ in fixed], *[0 for _ in rows])
         results = vmap(lambda *args: eval_jaxpr(program, (), *args), in_axes=axes)(*fixed.values(), *rows.values())
