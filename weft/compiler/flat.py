@@ -96,12 +96,12 @@ class Flat:
         """The loop of a row, or the routine that it is (``registers``) at these sizes."""
         if row not in self.loops:
             eqn, operands, first, _ = self.rows[row]
-            makers = {out: (row[0], row[1]) for row in self.rows for out in [row[2]]}
+            makers = {row[2]: row[:2] for row in self.rows}
             atoms: list[Any] = []
             for number in operands:
                 maker, read = makers.get(number, (None, ()))
                 if maker is not None and maker.primitive is lax.broadcast_in_dim_p and not self.avals[number].shape:
-                    number = min(number, *read)
+                    number = min(number, *read)  # a literal that is broadcast to no dimensions: the loop knows it
                 atoms.append(self.literals[-number - 1] if number < 0 else self.variable(number))
             outvars = [self.variable(first + i) for i in range(len(eqn.outvars))]
             whole = eqn.replace(invars=atoms, outvars=outvars)
@@ -484,6 +484,7 @@ def _windowed(writer: _Writer, eqn: JaxprEqn) -> Any:
 
 
 def _scattered(writer: _Writer, eqn: JaxprEqn) -> Any:
+    """As other windows; a name of its own, since ``walk`` first asks what is said instead of a scatter."""
     return _windowed(writer, eqn)
 
 
