@@ -273,7 +273,7 @@ def test_sizes_that_become_equal_are_no_case_of_sizes_that_differ():
         before = pipeline.stats()["programs_recalled"]
         jitted(np.ones((1, 1), np.float32), np.ones((5, 0), np.float32))
         assert pipeline.stats()["programs_recalled"] == before + 1
-        jitted(np.ones((3, 4), np.float32), np.ones((5, 3), np.float32))
+        jitted(np.ones((8, 4), np.float32), np.ones((5, 8), np.float32))
         assert pipeline.stats()["programs_recalled"] == before + 1
 
 
@@ -323,30 +323,79 @@ def test_literals_that_a_rewrite_looks_at_are_part_of_the_description():
     ]
     assert keys[5] == keys[6] != keys[7]
     assert len(set(keys)) == 9
-    assert described(lambda x: x * 0.3 + 0.3, (3,)).key != described(lambda x: x * 0.3 + 0.4, (3,)).key
+    equal, apart = [described(lambda x, c=c: x * 0.3 + c, (3,)) for c in (0.3, 0.4)]
+    assert equal.pattern != apart.pattern and recall._instance(equal.pattern, apart) is None
     assert described(lambda x: x * 0.3, (3,)).numbers != described(lambda x: x * 0.4, (3,)).numbers
 
 
 def test_integers_that_are_extents_are_sizes() -> None:
     rows = lambda x: x * (jnp.arange(x.shape[0]) * x.shape[0] + 2)
     halves = lambda x: x * ((jnp.arange(x.shape[0]) + x.shape[0]) // 2)
-    keys = [described(rows, (n,)).key for n in (5, 9, 2)]
-    assert keys[0] == keys[1] != keys[2]  # where it meets another integer, kernels take both as one
-    assert described(halves, (5,)).key == described(halves, (9,)).key
+    five, nine, two = [described(rows, (n,)) for n in (5, 9, 2)]
+    assert five.key == nine.key == two.key
+    assert five.pattern == nine.pattern != two.pattern  # where it meets another integer, kernels take both as one
+    assert recall._instance(five.pattern, two) and recall._instance(two.pattern, five) is None
+    assert described(halves, (5,)).pattern == described(halves, (9,)).pattern
 
 
 def test_divisors_for_which_something_is_done_are_part_of_the_description() -> None:
     rests = lambda x: x * (jnp.arange(x.shape[0]) % x.shape[0])
-    keys = [described(rests, (n,)).key for n in (5, 9, 1, 2, 4, 8)]
-    assert keys[0] == keys[1] and len(set(keys)) == 5
+    plain, *others = [described(rests, (n,)) for n in (5, 9, 1, 2, 4, 8)]
+    assert [found.key == plain.key for found in others] == [True, False, True, True, True]
+    assert len({found.pattern for found in (plain, *others)}) == 5
+    assert all(recall._instance(plain.pattern, found) for found in others if found.key == plain.key)
+    assert all(recall._instance(found.pattern, plain) is None for found in others[2:])
     masked = lambda other: lambda x: x * (jnp.arange(x.shape[0]) % 8 + jnp.arange(x.shape[0]) * other)
-    assert len({described(masked(other), (9,)).key for other in (20, 21, 7, 3)}) == 3  # 7 masks, 3 shifts
+    assert len({described(masked(other), (9,)).pattern for other in (20, 21, 7, 3)}) == 3  # 7 masks, 3 shifts
+
+
+def count_at(x, k):
+    """Numbers made of a size: a divisor, a count of positions, one that is added."""
+    return x[(jnp.arange(9) * 7 + k) % x.shape[0]] + jnp.arange(x.shape[1]) * x.shape[1]
+
+
+@pytest.mark.parametrize("shape", [(16, 24), (14, 2), (32, 64), (21, 7), (3, 7), (24, 1)])
+def test_literals_that_become_equal_or_powers_of_two_need_no_compilation(shape):
+    weft.clear_caches()
+    jitted = weft.jit(lambda x, k: count_at(x, k) / x.shape[1])
+    with config.context("check", False):
+        jitted(np.ones((12, 20), np.float32), np.int32(3))
+        before = pipeline.stats()
+        x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+        found = jitted(x, np.int32(3))
+        after = pipeline.stats()
+    n, m = shape
+    expected = (x[(np.arange(9) * 7 + 3) % n] + np.arange(m) * m * 1.0) / np.float32(m)
+    np.testing.assert_array_max_ulp(np.asarray(found), expected.astype(np.float32), 2)
+    assert after["kernels_built"] == before["kernels_built"]
+    assert after["programs_recalled"] > before["programs_recalled"]
+
+
+def test_literals_that_were_equal_are_told_apart():
+    """A kernel takes equal numbers once: its code is that of no program in which they differ."""
+
+    def f(np, x):
+        rows, columns = x.shape
+        return x * 5 + np.arange(columns) * columns + (np.arange(columns) % 8) * (rows + 2) + 5
+
+    recall.clear()
+    jitted = weft.jit(lambda x: f(jnp, x))
+    for shape in [(5, 5), (5, 6), (8, 5), (7, 7), (6, 9), (8, 8), (16, 16), (16, 8), (3, 11), (12, 13)]:
+        x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+        assert np.array_equal(jitted(x), f(np, x))
+
+
+def test_tiny_sizes_may_meet():
+    a, b, c = [described(lambda x: jnp.stack([x, x + 1]) * 2, (n, 30)) for n in (7, 2, 30)]
+    assert a.key == b.key == c.key and a.pattern != b.pattern
+    assert recall._instance(a.pattern, b) and recall._instance(a.pattern, c) is None
 
 
 def test_what_integers_alone_come_to_is_described() -> None:
     """Other sizes may make something else of them."""
     last = lambda x, least: x + lax.max(lax.add(np.int32(-7), np.int32(x.shape[0])), np.int32(least)).astype(x.dtype)
-    keys = [described(lambda x, n=n: last(x, n), (rows,)).key for n in (0, 1, 2) for rows in (5, 6)]
+    found = [described(lambda x, n=n: last(x, n), (rows,)) for n in (0, 1, 2) for rows in (5, 6)]
+    keys = [(one.key, one.pattern) for one in found]
     assert keys[0] == keys[1] and keys[2] == keys[3] != keys[0] and keys[4] == keys[5]
 
 

@@ -119,7 +119,7 @@ def _chain(planned: Plan, runs: Sequence[Run]) -> Run | Chain:
     rows = _rows(planned, runs)
     scatter = next(run for run in runs if _is_scatter(run))
     target = next(b.variable for b in scatter.lowered.operands if b.role == "out")
-    block = max(1, BLOCK_BYTES * rows // target.aval.nbytes)
+    block = max(1, BLOCK_BYTES * rows // max(target.aval.nbytes, 1))
     nest = ir.Chain(tuple([run.lowered.nest for run in runs]), "_".join([run.lowered.name for run in runs][-2:]))
     return Chain(tuple(runs), rows, min(block, rows), nest)
 

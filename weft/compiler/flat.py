@@ -1,9 +1,9 @@
 """Jaxpr -> its shape-free description: what programs have in common that differ in extents and counts alone.
 
 Calls are walked through, variables numbered in order. Sizes (extents, and where the pieces of assembled arrays start)
-are told apart by which of them are equal and which are 0 or 1: that is the ``pattern``. Literals of floating point are
-told apart by which are equal, whole, or of consequence (0, 1, the exponents of ``algebra``). Everything else, such as
-where a view reads, is in the ``key`` as it is. What has no such description is ``Unfit``.
+are told apart by which of them are equal and which are 0 or 1: that is the ``pattern``. So are literals that may be
+sizes (counts, divisors, floats that are of no consequence to ``algebra``), and those they may be equal to. Everything
+else, such as where a view reads, is in the ``key`` as it is. What has no such description is ``Unfit``.
 
     f32[64,100] -> reduce_sum[axes=(1,)] -> div 100.0        is like        f32[80,120] -> ... -> div 120.0
 """
@@ -28,7 +28,9 @@ from weft.loops.schedule import LONG, NARROW, SHORT
 
 MAX_ELEMENTS = 1 << 48
 MAX_EQUATIONS = 512  # of a larger program the compilation costs little beside its tracing
-EXACT = frozenset([0.0, 1.0, *algebra.POWERS])  # values at which a rewrite looks
+EXACT = tuple(dict.fromkeys([0.0, 1.0, *algebra.POWERS]))  # values at which a rewrite looks
+OWN = 1 << 20  # numbers of a pattern from -OWN down are values for which something may be done,
+OPEN = 1 - OWN  # and this is all others
 
 
 _COUNTING = frozenset([  # of whose integers nothing asks the value
@@ -46,7 +48,8 @@ class Flat:
     """A program described: ``key`` and ``pattern`` without its sizes, ``numbers`` with the rest.
 
     Atoms are numbers: 0, 1, ... the variables, -1, -2, ... the literals. Equal sizes are one class, and a class is a
-    number too: ``pattern`` has that of every size, ``classes`` that of a value, ``sizes`` the value of each.
+    number too: ``pattern`` has that of every size, ``classes`` that of a value, ``sizes`` the value of each. Those
+    of literals in the pattern are negative.
     """
 
     __slots__ = (
@@ -166,7 +169,6 @@ class _Writer:
         self.classes: dict[int, int] = {0: 0, 1: 1}
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
-        self.integers: dict[int, int] = {}
         self.slices: set[int] = set()
         self.are_long: list[bool] = []  # of the reductions' rows, which are kept from gathers while they are short
         self.gathers = False
@@ -236,35 +238,46 @@ class _Writer:
             self._integer(literal, eqn, place)
             return
         real = float(value)
-        if real in EXACT or not math.isfinite(real):
+        if not math.isfinite(real):
             self.key.append((aval, repr(real)))
             return
-        rounded, equal = float(dtype.type(real)), self.equal
-        same = equal.setdefault((real, type(value), getattr(value, "dtype", None), aval), len(equal))
-        self.key.append((aval, same, equal.setdefault((rounded, dtype), len(equal)), rounded.is_integer()))
+        rounded = float(dtype.type(real))
+        same = self._same((real, type(value), getattr(value, "dtype", None), aval))
+        self.pattern += (same, self._same((rounded, dtype)))
+        is_divisor = eqn is not None and eqn.primitive is lax.div_p and place == 1 and real != 0  # no rule asks for it
+        if real in EXACT and not is_divisor:
+            self.key.append((aval, repr(real)))
+            return
+        self.pattern.append(-OWN - 3 - EXACT.index(real) if real in EXACT else OPEN)
+        self.key.append((aval, rounded.is_integer()))
         self.values.append(real)
 
     def _integer(self, literal: Literal, eqn: JaxprEqn | None, place: int) -> None:
-        """An integer or a bool: exact, but for extents that only move or scale (``x[i]`` adds one to what is negative).
+        """An integer or a bool: exact, but for extents that only move, scale or divide.
 
-        Which are equal is told of all, for kernels take equal ones once.
+        Which are equal is told of all, for kernels take equal ones once; so is what is made of a divisor.
         """
-        value, integers = int(literal.val), self.integers
-        same = integers.setdefault(value, len(integers))
+        value, key = int(literal.val), (literal.aval, type(literal.val))
+        same = self._same(value)
         primitive = None if eqn is None else eqn.primitive
-        divides = primitive in algebra.DIVISIONS[:2] and place == 1
-        is_count = (
-            abs(value) > 1 if primitive in _COUNTING or _carries(primitive) else divides and divisors.is_plain(value)
-        )
-        if is_count:
-            self.key.append((literal.aval, type(literal.val), same))
-            self.values.append(value)
+        if literal.aval.dtype.kind == "b":
+            key, numbers = (*key, value), ()
+        elif primitive in _COUNTING or _carries(primitive):
+            numbers = (-OWN - 1 - value if abs(value) <= 1 else OPEN,)
+        elif primitive in algebra.DIVISIONS[:2] and place == 1 and value > 1:
+            is_plain = divisors.is_plain(value)
+            made = [object(), object()] if is_plain else divisors.made_of(value)
+            numbers = (OPEN if is_plain else -2 * OWN - value, *map(self._same, made))
         else:
-            made = divisors.made_of(value) if divides else ()
-            self.key.append((literal.aval, type(literal.val), value, same, *self._equal(made)))
+            key, numbers = (*key, value), ()
+        if numbers:
+            self.values.append(value)
+        self.key.append(key)
+        self.pattern += (same, *numbers)
 
-    def _equal(self, values: Sequence[int]) -> list[int]:
-        return [self.integers.setdefault(value, len(self.integers)) for value in values]
+    def _same(self, value: Any) -> int:
+        """The number of literals of a value."""
+        return -1 - self.equal.setdefault(value, len(self.equal))
 
     def _known(self, eqn: JaxprEqn, operands: Sequence[int]) -> int | None:
         """The literal that an elementwise equation of literals is, as ``algebra`` has it."""

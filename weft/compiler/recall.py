@@ -39,6 +39,7 @@ from weft.record import NamedTuple
 from weft.runtime import ShapedArray
 
 _BYTES, _EQUATION_BYTES = 1500, 600  # measured: a description with its template, each equation
+TINY = 4  # a size up to which it may be another one as well
 _SIZELESS = (  # kinds of which kernels have no size from the parameters
     kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Identity, kinds.Reshape, kinds.Gather, kinds.Scatter,
     kinds.Generate, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
@@ -303,13 +304,17 @@ def description(flat: Flat, token: int) -> Description | None:
 
 
 def _instance(general: tuple[int, ...], flat: Flat) -> tuple[int, ...] | None:
-    """The class in ``flat`` of each class of a pattern, if all that sets them apart is that some sizes are 0 or 1."""
+    """The class in ``flat`` of each class of a pattern, if all that sets them apart is that some sizes are 0 or 1.
+
+    Tiny sizes may meet, literals be equal, or ones for which something could be done: it would gain little.
+    """
     classes = {0: 0, 1: 1}
     for theirs, own in zip(general, flat.pattern, strict=True):
-        if classes.setdefault(theirs, own) != own:
+        if theirs != flats.OPEN and classes.setdefault(theirs, theirs if theirs <= -flats.OWN else own) != own:
             return None
-    apart = [own for own in classes.values() if own > 1]
-    return tuple([classes[n] for n in range(len(classes))]) if len(set(apart)) == len(apart) else None
+    sizes = [classes[n] for n in range(sum([n >= 0 for n in classes]))]
+    apart = [own for own in sizes if own > 1 and flat.sizes[own] > TINY]
+    return tuple(sizes) if len(set(apart)) == len(apart) else None
 
 
 def _drop(key: Any, pattern: tuple[int, ...], found: Description) -> None:
