@@ -6,13 +6,16 @@ the edges: sizes that meet, vanish, are 1, are narrow, are large; and that recal
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
 import weft
 import weft.numpy as jnp
-from weft import config, lax, nn, random
+from weft import config, lax, nn, ops, random
 from weft.compiler import flat, pipeline, recall
+from weft.core.budget import BUDGET
 
 SHAPES = [(6, 10), (8, 12), (12, 8), (7, 7), (1, 5), (5, 1), (3, 6000), (6000, 3), (9, 0), (0, 4), (520, 600)]
 
@@ -255,6 +258,89 @@ def test_slices_are_decided_again_at_sizes_at_which_they_are_most_of_a_value():
             jitted(np.ones((rows, 17), np.float32))
             recalled.append(pipeline.stats()["programs_recalled"] - before)
     assert recalled == [0, 0, 1, 1, 1]
+
+
+def recalled_at(function, *sizes):
+    """How many programs are recalled for each call on arrays of these shapes; each must be right."""
+    recall.clear()
+    weft.clear_caches()
+    jitted, found = weft.jit(lambda *args: function(*args)), []
+    with config.context("check", False):
+        for shapes in sizes:
+            args = [np.linspace(0, 2, int(np.prod(shape)), dtype=np.float32).reshape(shape) for shape in shapes]
+            before = pipeline.stats()["programs_recalled"]
+            got = jitted(*args)
+            found.append(pipeline.stats()["programs_recalled"] - before)
+            with weft.disable_jit():
+                expected = function(*args)
+            for a, b in zip(weft.tree.leaves(got), weft.tree.leaves(expected), strict=True):
+                np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5)
+    return found
+
+
+def test_where_lanes_run_is_decided_again_at_sizes_at_which_it_matters():
+    outer = lambda x, y, z: (x[:, None] * y + 1, z * 2)
+    sizes = [(5000, 10, 3), (6000, 4, 3), (7000, 12, 4), (8000, 2, 3), (9000, 11, 2)]
+    assert recalled_at(outer, *[[(n,), (m,), (k,)] for n, m, k in sizes]) == [0, 0, 1, 1, 1]
+    sums = lambda x, z: ((x * x).sum(-1), z * 2)
+    sizes = [((90, 70, 8), 3), ((100, 60, 8), 2), ((3000, 3, 8), 4), ((4000, 2, 8), 3)]
+    assert recalled_at(sums, *[[shape, (k,)] for shape, k in sizes]) == [0, 1, 1, 1]
+
+
+def test_elements_of_short_rows_are_decided_apart():
+    picked = lambda x: jnp.take_along_axis(nn.log_softmax(x), rows_of(x)[:, None], 1).mean()
+    assert recalled_at(picked, *[[shape] for shape in [(20, 18), (3, 40), (30, 5), (40, 6), (50, 60)]]) == [
+        0,
+        1,
+        0,
+        1,
+        1,
+    ]
+
+
+class Refusing:
+    """A template for sizes of its own."""
+
+    decisions, loops = (0,), ()
+
+    def holds(self, flat, sizes):
+        return False
+
+
+def test_what_is_decided_apart_counts_in_the_budget():
+    recall.clear()
+    one, another = described(jnp.cos, (20, 18)), described(jnp.cos, (30, 19))
+    before = len(BUDGET)
+    first = recall.description(one, -1)
+    assert first is not None
+    first.template = Refusing()
+    second = recall.description(another, -1)
+    assert second is first.other is not None and len(BUDGET) == before + 2
+    recall._drop_other(weakref.ref(first), second)
+    assert first.other is None
+    recall.clear()
+
+
+@pytest.mark.parametrize("name", ["segment", "bincount", "noise"])
+def test_a_batch_of_one_needs_no_other_code(name):
+    """Rows added up in a table, and random numbers: one of them is said as several are."""
+    function = {
+        "segment": lambda x: ops.segment_sum(x, (x[:, 0] * 3).astype(int) % 7, 7),
+        "bincount": lambda x: jnp.bincount((x[:, 0] * 3).astype(int) % 7, length=7),
+        "noise": lambda x: x.T + random.normal(random.key(3), (x.shape[1], x.shape[0])),
+    }[name]
+    weft.clear_caches()
+    jitted = weft.jit(lambda x: function(x))
+    with config.context("check", False):
+        jitted(np.ones((24, 36), np.float32))
+        before = pipeline.stats()
+        x = np.linspace(0, 2, 36, dtype=np.float32).reshape(1, 36)
+        found = np.asarray(jitted(x))
+        after = pipeline.stats()
+        with weft.disable_jit():
+            np.testing.assert_allclose(found, np.asarray(function(x)), rtol=1e-6)
+    assert after["kernels_built"] == before["kernels_built"]
+    assert after["programs_recalled"] > before["programs_recalled"]
 
 
 def test_divisions_of_floats_leave_integers_sizes():

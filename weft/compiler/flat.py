@@ -53,8 +53,8 @@ class Flat:
     """
 
     __slots__ = (
-        "avals", "classes", "constants", "invars", "key", "literals", "loops", "numbers", "outvars", "pattern",
-        "rows", "sizes", "variables",
+        "avals", "classes", "constants", "invars", "is_narrow", "key", "literals", "loops", "numbers",
+        "outvars", "pattern", "rows", "sizes", "variables",
     )  # fmt: skip
 
     def __init__(self, closed: ClosedJaxpr) -> None:
@@ -76,13 +76,14 @@ class Flat:
         self.classes = writer.classes
         self.sizes = tuple(self.classes)
         self.pattern = tuple(writer.pattern)
+        self.is_narrow = writer.is_narrow()
         self.key = (
             self.constants,
             *types,
             *writer.key,
             *self.outvars,
-            writer.narrow(),
-            writer.gathers and tuple(writer.are_long),
+            self.is_narrow,
+            tuple(writer.lengths),
             writer.is_huge,
         )
         weak = tuple([aval.weak_type for aval in self.avals[: self.constants + self.invars]])
@@ -170,8 +171,6 @@ class _Writer:
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal: dict[Any, int] = {}  # literals' values -> a number for each
         self.slices: set[int] = set()
-        self.are_long: list[bool] = []  # of the reductions' rows, which are kept from gathers while they are short
-        self.gathers = False
         self.is_huge = False  # whether places take 64 bits
         self.most_rows = 0
         self.lengths: list[int] = []  # for each reduction that of its rows if they are short, or LONG_COLUMN, or 0
@@ -206,15 +205,9 @@ class _Writer:
         self.types[aval] = both = found, tuple([self.class_of(extent) for extent in shape])
         return both
 
-    def narrow(self) -> Any:
-        """The sizes themselves where a dimension is so narrow, and another may be so long, that lanes turn.
-
-        Otherwise the lengths of rows that may be so short, and so many, that lanes run across them, and which columns
-        are too long for a cache.
-        """
-        if self.most_rows >= LONG and any(1 < size <= NARROW for size in self.classes):
-            return tuple(self.classes)
-        return tuple(self.lengths)
+    def is_narrow(self) -> bool:
+        """Whether a dimension is so narrow, and another may be so long, that lanes turn (``schedule.Lanes``)."""
+        return self.most_rows >= LONG and any(1 < size <= NARROW for size in self.classes)
 
     def atom(self, env: dict[Any, int], atom: Any) -> int:
         """The number of an atom; a literal is described where it is used."""
@@ -338,9 +331,6 @@ class _Writer:
                 length, size = math.prod([shape[axis] for axis in axes]), eqn.invars[0].aval.size
                 is_short, is_long = 1 < length <= SHORT and size >= LONG * length, length >= LONG_COLUMN and size >= FAR
                 self.lengths.append(length if is_short else LONG_COLUMN * is_long)
-                self.are_long.append(length > SHORT)
-            elif type(eqn.primitive.kind) is kinds.Gather:
-                self.gathers = True
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
             if eqn.primitive is lax.slice_p:
                 self.slices.add(len(avals))

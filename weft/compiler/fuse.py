@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from weft.loops import kernel, starts
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
 from weft.loops.schedule import SHORT
+from weft.record import NamedTuple
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
@@ -35,6 +36,20 @@ MAX_MERGES = 8  # groups that one shared value may bring together
 FUSABLE = (
     kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Identity, kinds.Gather,
 )  # fmt: skip
+
+
+class Rows(NamedTuple):
+    """Whether one of some reductions is over more elements than a short row has."""
+
+    lengths: tuple[tuple[int, ...], ...]
+
+    def at(self, size: Callable[[int], int]) -> Rows:
+        """The same where sizes are others. What ``size`` raises is raised."""
+        return Rows(tuple([tuple(map(size, length)) for length in self.lengths]))
+
+    def pays(self) -> bool:
+        """Whether there is one."""
+        return max(map(math.prod, self.lengths), default=0) > SHORT
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +75,7 @@ class Kernels:
     steps: tuple[Step, ...]
     aliases: dict[Any, Any]
     sizes: Sizes
+    decisions: tuple[tuple[Any, bool], ...] = ()  # that sizes decided: objects with ``at`` and ``pays``, what they said
 
     def describe(self) -> str:
         lines = []
@@ -74,7 +90,9 @@ def fuse(jaxpr: Any) -> Kernels:
     """The kernels of a simplified program."""
     dims = dimensions(jaxpr)
     without = unit_reductions.without_unit_reductions(jaxpr, dims)
-    return _Fusion(without, dims if without is jaxpr else dimensions(without)).run()
+    fusion = _Fusion(without, dims if without is jaxpr else dimensions(without))
+    fusion.decisions = list(jaxpr.memoize("decisions", lambda _: ()))
+    return fusion.run()
 
 
 def without_fuse(jaxpr: Any) -> Kernels:
@@ -100,6 +118,7 @@ class _Fusion:
         self.aliases: dict[Any, Any] = {}
         self.later_effect: Group | None = None
         self.alone = False  # let no equation join another
+        self.decisions: list[tuple[Any, bool]] = []
         self.gathers = any(isinstance(equation.primitive.kind, kinds.Gather) for equation in jaxpr.eqns)
 
     def run(self) -> Kernels:
@@ -110,7 +129,7 @@ class _Fusion:
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
         if not self.alone:
             steps = viewed_operands.read_in_place(steps, self.aliases, self.jaxpr.outvars)
-        return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
+        return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes, tuple(self.decisions))
 
     def _place(self, equation: Any) -> None:
         kind = equation.primitive.kind
@@ -306,7 +325,8 @@ class _Fusion:
             return False, False
         by_key = {axis.key: axis for axis in group.axes}
         own = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
-        stack, seen, others, gathers, length = [equation], {equation}, False, False, 0
+        stack, seen, others, gathers = [equation], {equation}, False, False
+        lengths: list[tuple[int, ...]] = []
         while stack and len(seen) <= LOOK_BACK:
             for atom in stack.pop().invars:
                 maker = None if hasattr(atom, "val") else self.makers.get(atom)
@@ -316,13 +336,16 @@ class _Fusion:
                 if isinstance(kind, kinds.Reduction):
                     facts = groups.ReductionFacts(maker, self.dims)
                     others |= [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] != own
-                    length = max(length, math.prod([facts.shape[dim] for dim in facts.moving]))
+                    lengths.append(tuple([facts.shape[dim] for dim in facts.moving]))
                 elif isinstance(kind, kinds.Gather):
                     gathers = True
                 elif isinstance(kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
                     seen.add(maker)
                     stack.append(maker)
-        return others, gathers and length > SHORT
+        rows = Rows(tuple(lengths))
+        if gathers:
+            self.decisions.append((rows, rows.pays()))
+        return others, gathers and rows.pays()
 
     def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
         """Compute and store every output of an equation inside one of its users."""

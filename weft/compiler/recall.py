@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import contraction, dynamic_slices, gathers, pad_sums, plan, rolls, verify
+from weft.compiler import contraction, pad_sums, plan, rolls, verify
 from weft.compiler import flat as flats
 from weft.compiler.flat import Flat
 from weft.compiler.fuse import Kernels, Step
@@ -201,7 +202,7 @@ class Template:
     aliases: list[tuple[int, int]]
     outvars: list[int]
     equations: int
-    decisions: list[tuple[gathers.Price | dynamic_slices.Room, bool]]  # whose sizes are classes
+    decisions: list[tuple[Any, Any]]  # objects with ``at``, whose sizes are classes, and ``pays``; what they said
     moved: list[_Moved]
     loops: list[tuple[int, bool]]  # rows, and whether they are routines
     joins: bool = False  # whether kernels become one (``edges``)
@@ -297,9 +298,13 @@ def description(flat: Flat, token: int) -> Description | None:
         BUDGET.keep(found, _BYTES + _EQUATION_BYTES * len(flat.rows), place, _uses)
     found.uses += 1
     while not found.holds(flat):
-        if found.other is None:
-            found.other = Description()
-        found = found.other
+        other = found.other
+        if other is None:
+            other = found.other = Description()
+            place = functools.partial(_drop_other, weakref.ref(found))
+            BUDGET.keep(other, _BYTES + _EQUATION_BYTES * len(flat.rows), place, _uses)
+        found = other
+        found.uses += 1
     return found
 
 
@@ -323,6 +328,13 @@ def _drop(key: Any, pattern: tuple[int, ...], found: Description) -> None:
         del alike[pattern]
         if not alike:
             del _known[key]
+
+
+def _drop_other(before: weakref.ref[Description], other: Description) -> None:
+    """Those that follow it stay."""
+    found = before()
+    if found is not None and found.other is other:
+        found.other = other.other
 
 
 def _uses(found: Description) -> int:
@@ -359,6 +371,7 @@ class _Maker:
         self.new: list[tuple[ShapedArray, list[int]]] = []
         self.moved: dict[JaxprEqn, int] = {}
         self.loops: list[tuple[int, bool]] = []
+        self.lanes: list[tuple[Any, Any]] = []
         self.literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
         self.rows = {first: row for row, (_, _, first, _) in enumerate(flat.rows)}
         self.rewritten = {eqn for eqn in kernels.jaxpr.eqns if self._row(eqn) is None}
@@ -419,7 +432,8 @@ class _Maker:
             recipes.append(self._recipe(step, draft, layout))
         jaxpr, number = self.kernels.jaxpr, self._number
         aliases = [(number(name), number(source)) for name, source in self.kernels.aliases.items()]
-        decisions = [(price.at(self._of_size), pays) for price, pays in jaxpr.memoize("decisions", lambda _: ())]
+        decisions = [(price.at(self._of_size), pays) for price, pays in self.kernels.decisions]
+        decisions += self.lanes
         moved = [self._mover(equation) for equation in self.moved]
         outvars = [number(v) for v in jaxpr.outvars]
         return Template(recipes, self.new, aliases, outvars, len(jaxpr.eqns), decisions, moved, self.loops)
@@ -559,6 +573,10 @@ class _Maker:
         scatters = [output.places.equation for output in kernel.outputs if output.places]
         is_described = self.rewritten.isdisjoint((*kernel.equations, *scatters))
         classes = {axis.key: self._class(axis.symbol, axis.extent if is_described else None) for axis in kernel.axes}
+        lanes = layout.lanes(kernel.tree) if self.flat.is_narrow else None
+        if lanes is not None:
+            lanes = lanes.at(classes.__getitem__)
+            self.lanes.append((lanes, lanes.at(self.flat.sizes.__getitem__).pays()))
         shell = Kernel(kernel.name, kernel.axes, (), 0, None, (), {}, {}, ())
         copies = [(self._number(source), self._number(target)) for source, target in step.copies]
         return _Recipe(shell, layout, operands, classes, scalars, copies)

@@ -49,7 +49,8 @@ def _walks(windows: kinds.Windows, array: Any, indices: Any, updates: Any) -> Wa
            for dim in windows.starts):  # fmt: skip
         return None
     alone = all(dim in walks or updates.shape[dim] == 1 for dim in windows.batch)
-    return tuple(walks) if alone and None in walks else None
+    is_batch = bool(windows.batch) and not any(dim in walks for dim in windows.batch)  # of one: as larger ones are said
+    return tuple(walks) if alone and None in walks and not is_batch else None
 
 
 def _selected(windows: kinds.Windows, walks: Walks, clips: bool, update: Any) -> Callable[..., Any]:

@@ -81,7 +81,7 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
-    small.memoize("decisions", lambda _: tuple(decisions))
+    small.memoize("decisions", lambda _: decisions)
     return ClosedJaxpr(small, simplifier.consts)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 from weft.errors import InternalError
 from weft.loops import ir, neighbours, printer
 from weft.loops.index_math import ZERO, Stride, follows
+from weft.record import NamedTuple
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel
@@ -103,6 +104,25 @@ class _Loop:
         return self.axes[-1].key
 
 
+class Lanes(NamedTuple):
+    """What extents decide of a nest: the extents of the axes of its loops, those around it first; of a reduced one."""
+
+    parallel: tuple[tuple[int, ...], ...]
+    reduced: tuple[int, ...] | None
+
+    def at(self, size: Callable[[int], int]) -> Lanes:
+        """The same where sizes are others. What ``size`` raises is raised."""
+        parallel = tuple([tuple(map(size, loop)) for loop in self.parallel])
+        return Lanes(parallel, None if self.reduced is None else tuple(map(size, self.reduced)))
+
+    def pays(self) -> int | None:
+        """The extent of a short row (``_short``), or whether lanes run along the last dimension but one."""
+        extents = [math.prod(loop) for loop in self.parallel]
+        if self.reduced is not None:
+            return _short_extent(extents, math.prod(self.reduced))
+        return _is_narrow(extents[-1], extents[-2])
+
+
 @dataclass(slots=True)
 class Layout:
     """What ``schedule`` decides: the nest, and which axes its loops walk. No extent but a narrow one changes it.
@@ -116,6 +136,17 @@ class Layout:
     outer: tuple[tuple[int, ...], ...]
     walks: tuple[tuple[int, ...], ...]
     around: tuple[tuple[int, ...], ...]
+
+    def lanes(self, tree: str | None) -> Lanes | None:
+        """What extents decide of it, with the keys of axes for extents; None if nothing."""
+        roles = [dim.role for dim in self.nest.dims]
+        parallel, reduced = roles.count("parallel"), roles.count("reduced")
+        if tree is None:
+            return Lanes(self.loops[:parallel], None) if parallel > 1 else None
+        around = (*self.outer, *self.loops[:parallel])
+        if tree != "lanes" or reduced != 1 or not around or self.nest.digits:
+            return None
+        return Lanes(around, self.loops[parallel])
 
     def bind(
         self, operands: Sequence[Walked], scalars: Sequence[tuple[np.dtype, Any]], sizes: dict[int, int]
@@ -254,15 +285,18 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
     """The extent of rows so short that their lanes would stay empty, where there are others to fill."""
-    if source.tree != "lanes" or len(reduced) != 1 or not parallel or parallel[-1].extent <= NARROW:
-        return None
-    if math.prod([loop.extent for loop in parallel]) < LONG:
+    if source.tree != "lanes" or len(reduced) != 1 or not parallel:
         return None
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
     if any(isinstance(s, ir.LoadAt | ir.Update) for s in statements):
         return None
-    extent = reduced[0].extent
-    return extent if 1 < extent <= SHORT else None
+    return _short_extent([loop.extent for loop in parallel], reduced[0].extent)
+
+
+def _short_extent(parallel: Sequence[int], reduced: int) -> int | None:
+    if parallel[-1] <= NARROW or math.prod(parallel) < LONG:
+        return None
+    return reduced if 1 < reduced <= SHORT else None
 
 
 def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_Loop]) -> int | None:

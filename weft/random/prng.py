@@ -114,7 +114,7 @@ def _counters(shape: tuple[int, ...], leading: tuple[int, ...]) -> tuple[Any, An
     for axis, extent in enumerate(shape):
         stride = math.prod(shape[axis + 1 :]) % 2**32
         steps = lax.broadcasted_iota(np.uint32, shape, axis)
-        part = lax.mul(steps, np.asarray(stride, np.uint32)) if stride != 1 else steps
+        part = lax.mul(steps, np.asarray(stride, np.uint32)) if axis < len(shape) - 1 else steps
         low = part if low is None else lax.add(low, part)
         del extent
     if low is None:
