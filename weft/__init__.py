@@ -12,9 +12,9 @@ with collector.resting(lasting=True):
     from weft import runtime  # refuses a subinterpreter, before NumPy is loaded there: it can be loaded but once
 
     # isort: split
-    from typing import Any
+    from typing import TYPE_CHECKING, Any
 
-    from weft import api, config, dtypes, errors, lazy, tree, tree_util, unbuilt
+    from weft import api, config, dtypes, errors, lazy, unbuilt
     from weft.api import (
         clear_caches,
         ensure_compile_time_eval,
@@ -27,11 +27,15 @@ with collector.resting(lasting=True):
     from weft.array import Array, live_arrays
     from weft.core import trace
     from weft.higher import jit as jit_module
-    from weft.higher import loop_derivatives as _loop_derivatives
     from weft.higher import persistent
+    from weft.higher.jit import jit
+
+if TYPE_CHECKING:
+    from weft import tree, tree_util
     from weft.higher.callbacks import pure_callback
     from weft.higher.calls import named_call, named_scope
     from weft.higher.checkpoint import checkpoint
+    from weft.higher.checkpoint import checkpoint as remat
     from weft.higher.custom_jvp import custom_jvp
     from weft.higher.custom_vjp import closure_convert, custom_gradient, custom_vjp
     from weft.higher.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
@@ -49,7 +53,6 @@ with collector.resting(lasting=True):
     )
     from weft.higher.gradients import grad, value_and_grad
     from weft.higher.jacobians import hessian, jacfwd, jacobian, jacrev
-    from weft.higher.jit import jit
     from weft.higher.placement import (
         block_until_ready,
         copy_to_host_async,
@@ -85,27 +88,48 @@ persistent.install(
     lambda *request: lazy.compiler.stored.find(*request), lambda *program: lazy.compiler.stored.keep(*program)
 )
 trace.install_evaluate(_evaluate)
-api.on_clear_caches(_clear_compiler)
+jit_module.on_clear_caches(_clear_compiler)
 runtime.set_memory_error_type(errors.OutOfMemoryError)
 unbuilt.install()
 globals().update(config.CONTEXTS)
 float0 = dtypes.float0
-remat = checkpoint
 
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((
     "ad_checkpoint", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives", "debug",
     "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
     "inspect", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy", "sharding", "stages",
-    "test_util", "tree_util", "typing",
+    "test_util", "tree", "tree_util", "typing",
 ))  # fmt: skip
+
+# Names whose modules are loaded when one of them is first used; the imports above say the same to type checkers.
+_NAMES = lazy.Names(
+    "weft",
+    {
+        "higher.callbacks": "pure_callback",
+        "higher.calls": "named_call named_scope",
+        "higher.checkpoint": "checkpoint remat",
+        "higher.custom_jvp": "custom_jvp",
+        "higher.custom_vjp": "closure_convert custom_gradient custom_vjp",
+        "higher.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
+        "higher.devices": """
+            Device Shard default_backend device_count devices local_device_count local_devices process_count
+            process_index process_indices""",
+        "higher.gradients": "grad value_and_grad",
+        "higher.jacobians": "hessian jacfwd jacobian jacrev",
+        "higher.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
+        "higher.struct": "ShapeDtypeStruct",
+        "higher.vectorize": "vmap",
+    },
+    renamed={"remat": "checkpoint"},
+)  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name in _SUBMODULES:
         return lazy.submodule(f"weft.{name}")
-    return unbuilt.missing("weft", name)
+    return _NAMES.find(name) if name in _NAMES else unbuilt.missing("weft", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_SUBMODULES})
+    return sorted({*globals(), *_SUBMODULES, *_NAMES.modules})

@@ -16,7 +16,7 @@ from weft import lazy, runtime, target
 from weft.core import axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
-from weft.higher import code_facts, custom_jvp, devices, signature, stages
+from weft.higher import code_facts, devices, signature, stages
 from weft.higher import jit as jit_module
 
 VERSION = "0.1.0"
@@ -103,19 +103,8 @@ def ensure_compile_time_eval() -> Iterator[None]:
 def clear_caches() -> None:
     """Forget all traces, executables and machine code of this process."""
     jit_module.clear_caches()
-    custom_jvp.forget()
     code_facts.forget()
     primitive.clear_memos()
-    for hook in _clear_hooks:
-        hook()
-
-
-_clear_hooks: list[Callable[[], None]] = []
-
-
-def on_clear_caches(hook: Callable[[], None]) -> None:
-    """Have ``clear_caches`` call ``hook`` too (the compiler's caches)."""
-    _clear_hooks.append(hook)
 
 
 def environment() -> dict[str, str]:

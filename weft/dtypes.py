@@ -313,7 +313,10 @@ def _closure(edges: dict[Node, list[Node]]) -> dict[Node, frozenset[Node]]:
     return above
 
 
-_ABOVE = {"standard": _closure(_standard_edges()), "strict": _closure(_strict_edges())}
+@functools.cache
+def _above(mode: str) -> dict[Node, frozenset[Node]]:
+    """Each type with all types above it, in one of the two modes of promotion."""
+    return _closure(_strict_edges() if mode == "strict" else _standard_edges())
 
 
 @functools.lru_cache(maxsize=4096)
@@ -321,7 +324,7 @@ def _join(mode: str, nodes: frozenset[Node]) -> Node:
     """The least type above all nodes; TypePromotionError when there is none."""
     if float0 in nodes:
         raise TypeError(FLOAT0_OPERAND.format(name="a function"))
-    above = _ABOVE[mode]
+    above = _above(mode)
     for node in nodes:
         if node not in above:
             raise ValueError(f"dtype={node!r} is not a valid dtype for JAX type promotion.")

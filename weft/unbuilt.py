@@ -8,6 +8,7 @@ it works and using it raises.
 
 from __future__ import annotations
 
+import functools
 import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
@@ -392,6 +393,7 @@ def fallback(module: str) -> Callable[[str], Any]:
     return __getattr__
 
 
+@functools.cache
 def _modules() -> frozenset[str]:
     named = {*FUNCTIONS, *CLASSES, *EMPTY_MODULES}
     parents = {name.rpartition(".")[0] for name in named}

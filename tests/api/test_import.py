@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import weft
-from weft import cli, unbuilt
+import weft.numpy as jnp
+from weft import cli, operations, unbuilt
 from weft.core import Primitive
 
 
@@ -21,10 +24,82 @@ def in_fresh_process(code: str) -> str:
 def test_import_loads_no_heavy_library() -> None:
     heavy = ["llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "jax", "weft.compiler", "weft.codegen"]
     heavy += ["dataclasses", "difflib", "hashlib", "logging"]  # of the standard library, and not loaded by NumPy
+    heavy += ["weft.operations.special", "weft.higher.scan", "weft.higher.vectorize", "weft.transforms.batching"]
+    heavy += ["weft.higher.gradients", "weft.higher.custom_jvp", "weft.numpy.sets", "weft.numpy.ufuncs", "weft.lax"]
     loaded = json.loads(in_fresh_process("import weft, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert [name for name in heavy if name in loaded] == []
     loaded = json.loads(in_fresh_process("import weft.numpy, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert [name for name in heavy if name in loaded] == []
+
+
+def test_import_loads_few_modules_of_numpy_and_the_standard_library() -> None:
+    count = "import sys, numpy, ml_dtypes; old = set(sys.modules); import weft.numpy; new = set(sys.modules) - old"
+    others = in_fresh_process(f"{count}; print(*[name for name in new if name.split('.')[0] != 'weft'])").split()
+    assert set(others) <= {"__future__", "atexit", "gc", "threading"}
+    assert int(in_fresh_process(f"{count}; print(len(new))")) <= 105  # each costs a quarter of a millisecond
+
+
+LAZY = {"weft": Path(weft.__file__), "weft.numpy": Path(jnp.__file__), "weft.operations": Path(operations.__file__)}
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_names_loaded_later_are_those_type_checkers_see(package: str) -> None:
+    blocks = [node for node in ast.parse(LAZY[package].read_text()).body if isinstance(node, ast.If)]
+    seen = {
+        alias.asname or alias.name: (node.module, alias.name)
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom) and node.module != "weft"
+        for alias in node.names
+    }
+    names = importlib.import_module(package)._NAMES
+    assert {name: (module, names.renamed.get(name, name)) for name, module in names.modules.items()} == seen
+    folder = LAZY[package].parent
+    assert [name for name in seen if (folder / f"{name}.py").exists() or (folder / name).exists()] == []
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_names_loaded_later_are_found_in_every_way(package: str) -> None:
+    module = importlib.import_module(package)
+    assert set(module._NAMES.modules) <= set(dir(module))
+    code = (
+        f"import sys; names = {{}}; exec('from {package} import *', names); m = sys.modules[{package!r}]; "
+        "print(all(names[n] is getattr(m, n) is vars(m)[n] for n in m._NAMES.modules), '__all__' in names)"
+    )
+    assert in_fresh_process(code).split() == ["True", "False"]
+    with pytest.raises(AttributeError, match="nonsense"):
+        module.nonsense
+    assert not hasattr(module, "nonsense")
+
+
+def test_methods_loaded_later_stand_in_the_class_once_asked_for() -> None:
+    code = (
+        "import sys, inspect, weft.numpy as jnp; x = jnp.ones((2, 3)); kind = type(x); "
+        "print('weft.numpy.sorting' in sys.modules, 'argsort' in dir(x), inspect.isfunction(vars(kind)['argsort'])); "
+        "x.argsort(); print('weft.numpy.sorting' in sys.modules, inspect.isfunction(vars(kind)['argsort'])); "
+        "print(x.T.shape, isinstance(vars(kind)['T'], property), kind.mean.__name__, x[1:].shape, x.at[0].set(7).sum())"
+    )
+    assert in_fresh_process(code).split("\n")[:3] == [
+        "False True False", "True True", "(3, 2) True mean (1, 3) 24.0",
+    ]  # fmt: skip
+
+
+SCAN = (
+    "import weft; from weft.higher.scan import scan; "
+    "f = lambda x: scan(lambda c, _: (c * x, None), x, None, length=2)[0]; "
+)
+DIFFERENTIATED = {
+    "weft.grad(f)(2.0)": 12.0, "weft.value_and_grad(f)(2.0)[1]": 12.0, "weft.jvp(f, (2.0,), (1.0,))[1]": 12.0,
+    "weft.linearize(f, 2.0)[1](1.0)": 12.0, "weft.vjp(f, 2.0)[1](1.0)[0]": 12.0, "weft.jacfwd(f)(2.0)": 12.0,
+    "weft.jacrev(f)(2.0)": 12.0, "weft.hessian(f)(2.0)": 12.0, "weft.grad(weft.checkpoint(f))(2.0)": 12.0,
+    "weft.grad(weft.jit(f))(2.0)": 12.0,
+    "weft.linear_transpose(lambda x: scan(lambda c, _: (c * 2, None), x, None, length=2)[0], 1.0)(1.0)[0]": 4.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expression", DIFFERENTIATED)
+def test_loops_have_derivatives_whoever_asks_first(expression: str) -> None:
+    assert float(in_fresh_process(f"{SCAN}print(float({expression}))")) == DIFFERENTIATED[expression]
 
 
 def test_operators_work_after_import_weft_alone() -> None:

@@ -45,7 +45,7 @@ OPERANDS: dict[str, tuple[Any, ...]] = {
 
 def _functions() -> Iterator[tuple[str, Any, str]]:
     for path, module in MODULES.items():
-        for name in sorted(vars(module)):
+        for name in dir(module):
             function = getattr(module, name)
             if name.startswith("_") or isinstance(function, type) or not callable(function):
                 continue

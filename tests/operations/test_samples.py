@@ -37,7 +37,7 @@ def test_every_slot_of_an_elementwise_operation_is_given() -> None:
 
 
 def test_facade_has_every_operation() -> None:
-    public = {name for name in vars(operations) if not name.startswith("_")}
+    public = {name for name in dir(operations) if not name.startswith("_")}
     functions = {name for name in public if callable(getattr(operations, name)) or name.endswith("_p")}
     assert functions - set(vars(lax)) == set()
 

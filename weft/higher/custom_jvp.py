@@ -26,6 +26,7 @@ from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Va
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero
 from weft.higher import calls, flat, symbolic
+from weft.higher import jit as jit_module
 from weft.operations import linear
 from weft.transforms.jvp import JVPTrace
 from weft.transforms.linearize import TangentTrace
@@ -276,6 +277,9 @@ def forget() -> None:
     for function in _remembering:
         if function._programs is not None:
             function._programs.clear()
+
+
+jit_module.on_clear_caches(forget)
 
 
 def undifferentiated(function: Callable[..., Any], args: tuple[Any, ...], trace: Any, text: str) -> Any:

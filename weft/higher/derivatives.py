@@ -18,6 +18,7 @@ from weft.core.tangents import FLOAT0, Undefined, Zero, is_differentiable, tange
 from weft.core.tracer import Tracer
 from weft.higher import flat, signature, struct
 from weft.higher import jit as jit_module
+from weft.higher import loop_derivatives as loop_derivatives  # whoever differentiates needs its rules
 from weft.operations import linear as linear_operations
 from weft.transforms import jvp as jvp_module
 from weft.transforms import linearize as linearize_module

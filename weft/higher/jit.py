@@ -781,3 +781,13 @@ def clear_caches() -> None:
         if state is not None:
             state.forget(jitted.hits)
     trace_cache.forget()
+    for hook in _clear_hooks:
+        hook()
+
+
+_clear_hooks: list[Callable[[], None]] = []
+
+
+def on_clear_caches(hook: Callable[[], None]) -> None:
+    """Have ``clear_caches`` call ``hook`` too: what the compiler keeps, and modules that are loaded later."""
+    _clear_hooks.append(hook)

@@ -6,9 +6,8 @@ this package also gives arrays and tracers their operators and methods (``array_
 
 from __future__ import annotations
 
-import importlib as _importlib
 import sys as _sys
-from typing import Any as _Any
+import typing as _typing
 
 import numpy as _np
 from numpy import (
@@ -31,443 +30,445 @@ from numpy import (
 from numpy.exceptions import ComplexWarning
 
 from weft import collector as _collector
+from weft import lazy as _lazy
 from weft import unbuilt as _unbuilt
 from weft.array import Array as ndarray
 
 with _collector.resting(lasting=True):
-    from weft.numpy import array_methods as _array_methods  # and with it most of the package
-    from weft.numpy import builtin_ufuncs as _builtin_ufuncs
+    from weft.numpy import array_methods as _array_methods
 
-from weft.numpy.arithmetic import (
-    abs,
-    absolute,
-    add,
-    divide,
-    divmod,
-    fabs,
-    float_power,
-    floor_divide,
-    fmax,
-    fmin,
-    fmod,
-    gcd,
-    heaviside,
-    hypot,
-    lcm,
-    maximum,
-    minimum,
-    mod,
-    multiply,
-    negative,
-    positive,
-    pow,
-    power,
-    reciprocal,
-    remainder,
-    sign,
-    square,
-    subtract,
-    true_divide,
-)
-from weft.numpy.bins import (
-    digitize,
-    histogram,
-    histogram2d,
-    histogram_bin_edges,
-    histogramdd,
-    interp,
-    searchsorted,
-)
-from weft.numpy.bits import packbits, unpackbits
-from weft.numpy.calculus import (
-    corrcoef,
-    cov,
-    diff,
-    ediff1d,
-    gradient,
-    polyadd,
-    polyder,
-    polysub,
-    polyval,
-    trapezoid,
-    unwrap,
-)
-from weft.numpy.contractions import (
-    cross,
-    dot,
-    inner,
-    kron,
-    matmul,
-    matvec,
-    outer,
-    tensordot,
-    vdot,
-    vecdot,
-    vecmat,
-)
-from weft.numpy.creation import (
-    arange,
-    array,
-    asarray,
-    astype,
-    copy,
-    empty,
-    empty_like,
-    eye,
-    from_dlpack,
-    frombuffer,
-    fromfile,
-    fromiter,
-    fromstring,
-    full,
-    full_like,
-    geomspace,
-    identity,
-    indices,
-    linspace,
-    logspace,
-    meshgrid,
-    ones,
-    ones_like,
-    tri,
-    zeros,
-    zeros_like,
-)
-from weft.numpy.dtype_queries import (
-    can_cast,
-    finfo,
-    iinfo,
-    iscomplexobj,
-    isdtype,
-    isrealobj,
-    issubdtype,
-    promote_types,
-    result_type,
-)
-from weft.numpy.einstein import (
-    einsum,
-    einsum_path,
-)
-from weft.numpy.elementary import (
-    acos,
-    acosh,
-    arccos,
-    arccosh,
-    arcsin,
-    arcsinh,
-    arctan,
-    arctan2,
-    arctanh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    cbrt,
-    cos,
-    cosh,
-    deg2rad,
-    degrees,
-    exp,
-    exp2,
-    expm1,
-    i0,
-    log,
-    log1p,
-    log2,
-    log10,
-    logaddexp,
-    logaddexp2,
-    rad2deg,
-    radians,
-    sin,
-    sinc,
-    sinh,
-    sqrt,
-    tan,
-    tanh,
-)
-from weft.numpy.files import (
-    array_repr,
-    array_str,
-    load,
-    save,
-    savez,
-)
-from weft.numpy.grids import c_, mgrid, ogrid, r_
-from weft.numpy.joining import (
-    append,
-    array_split,
-    block,
-    column_stack,
-    concat,
-    concatenate,
-    dsplit,
-    dstack,
-    hsplit,
-    hstack,
-    split,
-    stack,
-    unstack,
-    vsplit,
-    vstack,
-)
-from weft.numpy.logic import (
-    allclose,
-    array_equal,
-    array_equiv,
-    bitwise_and,
-    bitwise_count,
-    bitwise_invert,
-    bitwise_left_shift,
-    bitwise_not,
-    bitwise_or,
-    bitwise_right_shift,
-    bitwise_xor,
-    equal,
-    greater,
-    greater_equal,
-    invert,
-    isclose,
-    isfinite,
-    isinf,
-    isnan,
-    isneginf,
-    isposinf,
-    left_shift,
-    less,
-    less_equal,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    not_equal,
-    right_shift,
-    signbit,
-)
-from weft.numpy.matrices import (
-    bartlett,
-    blackman,
-    diag,
-    diag_indices,
-    diag_indices_from,
-    diagflat,
-    diagonal,
-    hamming,
-    hanning,
-    ix_,
-    trace,
-    tril,
-    tril_indices,
-    tril_indices_from,
-    triu,
-    triu_indices,
-    triu_indices_from,
-    unravel_index,
-    vander,
-)
-from weft.numpy.padding import (
-    pad,
-)
-from weft.numpy.placing import (
-    delete,
-    fill_diagonal,
-    insert,
-    place,
-    put,
-    put_along_axis,
-)
-from weft.numpy.quantiles import (
-    median,
-    nanmedian,
-    nanpercentile,
-    nanquantile,
-    percentile,
-    quantile,
-)
-from weft.numpy.rearrange import (
-    atleast_1d,
-    atleast_2d,
-    atleast_3d,
-    broadcast_arrays,
-    broadcast_shapes,
-    broadcast_to,
-    expand_dims,
-    flip,
-    fliplr,
-    flipud,
-    isscalar,
-    iterable,
-    matrix_transpose,
-    moveaxis,
-    ndim,
-    permute_dims,
-    ravel,
-    reshape,
-    resize,
-    roll,
-    rollaxis,
-    rot90,
-    shape,
-    size,
-    squeeze,
-    swapaxes,
-    tile,
-    transpose,
-)
-from weft.numpy.reductions import (
-    all,
-    amax,
-    amin,
-    any,
-    argmax,
-    argmin,
-    count_nonzero,
-    cumprod,
-    cumsum,
-    cumulative_prod,
-    cumulative_sum,
-    max,
-    min,
-    nancumprod,
-    nancumsum,
-    prod,
-    ptp,
-    sum,
-)
-from weft.numpy.rounding import (
-    angle,
-    around,
-    ceil,
-    conj,
-    conjugate,
-    copysign,
-    floor,
-    frexp,
-    imag,
-    iscomplex,
-    isreal,
-    ldexp,
-    modf,
-    nextafter,
-    real,
-    rint,
-    round,
-    spacing,
-    trunc,
-)
-from weft.numpy.scalar_types import (
-    bfloat16,
-    bool_,
-    cdouble,
-    complex64,
-    complex128,
-    complex_,
-    csingle,
-    double,
-    float4_e2m1fn,
-    float6_e2m3fn,
-    float6_e3m2fn,
-    float8_e3m4,
-    float8_e4m3,
-    float8_e4m3b11fnuz,
-    float8_e4m3fn,
-    float8_e4m3fnuz,
-    float8_e5m2,
-    float8_e5m2fnuz,
-    float8_e8m0fnu,
-    float16,
-    float32,
-    float64,
-    float_,
-    int1,
-    int2,
-    int4,
-    int8,
-    int16,
-    int32,
-    int64,
-    int_,
-    single,
-    uint,
-    uint1,
-    uint2,
-    uint4,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from weft.numpy.scalar_types import bool_ as bool
-from weft.numpy.searching import (
-    argwhere,
-    bincount,
-    flatnonzero,
-    mask_indices,
-    nonzero,
-    ravel_multi_index,
-    where,
-)
-from weft.numpy.selection import (
-    clip,
-    nan_to_num,
-    select,
-)
-from weft.numpy.sets import (
-    intersect1d,
-    isin,
-    setdiff1d,
-    setxor1d,
-    union1d,
-    unique,
-    unique_all,
-    unique_counts,
-    unique_inverse,
-    unique_values,
-)
-from weft.numpy.sorting import (
-    argpartition,
-    argsort,
-    compress,
-    extract,
-    lexsort,
-    partition,
-    sort,
-    sort_complex,
-)
-from weft.numpy.statistics import (
-    average,
-    mean,
-    nanargmax,
-    nanargmin,
-    nanmax,
-    nanmean,
-    nanmin,
-    nanprod,
-    nanstd,
-    nansum,
-    nanvar,
-    std,
-    var,
-)
-from weft.numpy.taking import (
-    choose,
-    repeat,
-    take,
-    take_along_axis,
-    trim_zeros,
-)
-from weft.numpy.ufuncs import (
-    frompyfunc,
-    ufunc,
-)
-from weft.numpy.vectorized import (
-    apply_along_axis,
-    apply_over_axes,
-    fromfunction,
-    piecewise,
-    vectorize,
-)
+if _typing.TYPE_CHECKING:
+    from weft.numpy.arithmetic import (
+        abs,
+        absolute,
+        divide,
+        divmod,
+        fabs,
+        float_power,
+        floor_divide,
+        fmax,
+        fmin,
+        fmod,
+        heaviside,
+        hypot,
+        mod,
+        positive,
+        pow,
+        power,
+        reciprocal,
+        remainder,
+        sign,
+        square,
+        true_divide,
+    )
+    from weft.numpy.bins import (
+        digitize,
+        histogram,
+        histogram2d,
+        histogram_bin_edges,
+        histogramdd,
+        interp,
+        searchsorted,
+    )
+    from weft.numpy.bits import packbits, unpackbits
+    from weft.numpy.builtin_ufuncs import (
+        add,
+        bitwise_and,
+        bitwise_or,
+        bitwise_xor,
+        logaddexp,
+        logaddexp2,
+        logical_and,
+        logical_or,
+        logical_xor,
+        maximum,
+        minimum,
+        multiply,
+        negative,
+        subtract,
+    )
+    from weft.numpy.calculus import (
+        corrcoef,
+        cov,
+        diff,
+        ediff1d,
+        gradient,
+        polyadd,
+        polyder,
+        polysub,
+        polyval,
+        trapezoid,
+        unwrap,
+    )
+    from weft.numpy.common_divisors import gcd, lcm
+    from weft.numpy.contractions import (
+        cross,
+        dot,
+        inner,
+        kron,
+        matmul,
+        matvec,
+        outer,
+        tensordot,
+        vdot,
+        vecdot,
+        vecmat,
+    )
+    from weft.numpy.creation import (
+        arange,
+        array,
+        asarray,
+        astype,
+        copy,
+        empty,
+        empty_like,
+        eye,
+        from_dlpack,
+        frombuffer,
+        fromfile,
+        fromiter,
+        fromstring,
+        full,
+        full_like,
+        geomspace,
+        identity,
+        indices,
+        linspace,
+        logspace,
+        meshgrid,
+        ones,
+        ones_like,
+        tri,
+        zeros,
+        zeros_like,
+    )
+    from weft.numpy.dtype_queries import (
+        can_cast,
+        finfo,
+        iinfo,
+        iscomplexobj,
+        isdtype,
+        isrealobj,
+        issubdtype,
+        promote_types,
+        result_type,
+    )
+    from weft.numpy.einstein import (
+        einsum,
+        einsum_path,
+    )
+    from weft.numpy.elementary import (
+        acos,
+        acosh,
+        arccos,
+        arccosh,
+        arcsin,
+        arcsinh,
+        arctan,
+        arctan2,
+        arctanh,
+        asin,
+        asinh,
+        atan,
+        atan2,
+        atanh,
+        cbrt,
+        cos,
+        cosh,
+        deg2rad,
+        degrees,
+        exp,
+        exp2,
+        expm1,
+        i0,
+        log,
+        log1p,
+        log2,
+        log10,
+        rad2deg,
+        radians,
+        sin,
+        sinc,
+        sinh,
+        sqrt,
+        tan,
+        tanh,
+    )
+    from weft.numpy.files import (
+        array_repr,
+        array_str,
+        load,
+        save,
+        savez,
+    )
+    from weft.numpy.grids import c_, mgrid, ogrid, r_
+    from weft.numpy.joining import (
+        append,
+        array_split,
+        block,
+        column_stack,
+        concat,
+        concatenate,
+        dsplit,
+        dstack,
+        hsplit,
+        hstack,
+        split,
+        stack,
+        unstack,
+        vsplit,
+        vstack,
+    )
+    from weft.numpy.logic import (
+        allclose,
+        array_equal,
+        array_equiv,
+        bitwise_count,
+        bitwise_invert,
+        bitwise_left_shift,
+        bitwise_not,
+        bitwise_right_shift,
+        equal,
+        greater,
+        greater_equal,
+        invert,
+        isclose,
+        isfinite,
+        isinf,
+        isnan,
+        isneginf,
+        isposinf,
+        left_shift,
+        less,
+        less_equal,
+        logical_not,
+        not_equal,
+        right_shift,
+        signbit,
+    )
+    from weft.numpy.matrices import (
+        bartlett,
+        blackman,
+        diag,
+        diag_indices,
+        diag_indices_from,
+        diagflat,
+        diagonal,
+        hamming,
+        hanning,
+        ix_,
+        trace,
+        tril,
+        tril_indices,
+        tril_indices_from,
+        triu,
+        triu_indices,
+        triu_indices_from,
+        unravel_index,
+        vander,
+    )
+    from weft.numpy.padding import (
+        pad,
+    )
+    from weft.numpy.placing import (
+        delete,
+        fill_diagonal,
+        insert,
+        place,
+        put,
+        put_along_axis,
+    )
+    from weft.numpy.quantiles import (
+        median,
+        nanmedian,
+        nanpercentile,
+        nanquantile,
+        percentile,
+        quantile,
+    )
+    from weft.numpy.rearrange import (
+        atleast_1d,
+        atleast_2d,
+        atleast_3d,
+        broadcast_arrays,
+        broadcast_shapes,
+        broadcast_to,
+        expand_dims,
+        flip,
+        fliplr,
+        flipud,
+        isscalar,
+        iterable,
+        matrix_transpose,
+        moveaxis,
+        ndim,
+        permute_dims,
+        ravel,
+        reshape,
+        resize,
+        roll,
+        rollaxis,
+        rot90,
+        shape,
+        size,
+        squeeze,
+        swapaxes,
+        tile,
+        transpose,
+    )
+    from weft.numpy.reductions import (
+        all,
+        amax,
+        amin,
+        any,
+        argmax,
+        argmin,
+        count_nonzero,
+        cumprod,
+        cumsum,
+        cumulative_prod,
+        cumulative_sum,
+        max,
+        min,
+        nancumprod,
+        nancumsum,
+        prod,
+        ptp,
+        sum,
+    )
+    from weft.numpy.rounding import (
+        angle,
+        around,
+        ceil,
+        conj,
+        conjugate,
+        copysign,
+        floor,
+        frexp,
+        imag,
+        iscomplex,
+        isreal,
+        ldexp,
+        modf,
+        nextafter,
+        real,
+        rint,
+        round,
+        spacing,
+        trunc,
+    )
+    from weft.numpy.scalar_types import (
+        bfloat16,
+        bool_,
+        cdouble,
+        complex64,
+        complex128,
+        complex_,
+        csingle,
+        double,
+        float4_e2m1fn,
+        float6_e2m3fn,
+        float6_e3m2fn,
+        float8_e3m4,
+        float8_e4m3,
+        float8_e4m3b11fnuz,
+        float8_e4m3fn,
+        float8_e4m3fnuz,
+        float8_e5m2,
+        float8_e5m2fnuz,
+        float8_e8m0fnu,
+        float16,
+        float32,
+        float64,
+        float_,
+        int1,
+        int2,
+        int4,
+        int8,
+        int16,
+        int32,
+        int64,
+        int_,
+        single,
+        uint,
+        uint1,
+        uint2,
+        uint4,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
+    from weft.numpy.scalar_types import bool_ as bool
+    from weft.numpy.searching import (
+        argwhere,
+        bincount,
+        flatnonzero,
+        mask_indices,
+        nonzero,
+        ravel_multi_index,
+        where,
+    )
+    from weft.numpy.selection import (
+        clip,
+        nan_to_num,
+        select,
+    )
+    from weft.numpy.sets import (
+        intersect1d,
+        isin,
+        setdiff1d,
+        setxor1d,
+        union1d,
+        unique,
+        unique_all,
+        unique_counts,
+        unique_inverse,
+        unique_values,
+    )
+    from weft.numpy.sorting import (
+        argpartition,
+        argsort,
+        compress,
+        extract,
+        lexsort,
+        partition,
+        sort,
+        sort_complex,
+    )
+    from weft.numpy.statistics import (
+        average,
+        mean,
+        nanargmax,
+        nanargmin,
+        nanmax,
+        nanmean,
+        nanmin,
+        nanprod,
+        nanstd,
+        nansum,
+        nanvar,
+        std,
+        var,
+    )
+    from weft.numpy.taking import (
+        choose,
+        repeat,
+        take,
+        take_along_axis,
+        trim_zeros,
+    )
+    from weft.numpy.ufuncs import (
+        frompyfunc,
+        ufunc,
+    )
+    from weft.numpy.vectorized import (
+        apply_along_axis,
+        apply_over_axes,
+        fromfunction,
+        piecewise,
+        vectorize,
+    )
 
 nan = _np.nan
 inf = _np.inf
@@ -478,11 +479,88 @@ newaxis = None
 s_ = _np.s_
 index_exp = _np.index_exp
 
-_builtin_ufuncs.install()
+
+# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+_NAMES = _lazy.Names(
+    "weft.numpy",
+    {
+        "numpy.arithmetic": """
+            abs absolute divide divmod fabs float_power floor_divide fmax fmin fmod heaviside hypot mod
+            positive pow power reciprocal remainder sign square true_divide""",
+        "numpy.bins": "digitize histogram histogram2d histogram_bin_edges histogramdd interp searchsorted",
+        "numpy.bits": "packbits unpackbits",
+        "numpy.builtin_ufuncs": """
+            add bitwise_and bitwise_or bitwise_xor logaddexp logaddexp2 logical_and logical_or logical_xor maximum
+            minimum multiply negative subtract""",
+        "numpy.calculus": "corrcoef cov diff ediff1d gradient polyadd polyder polysub polyval trapezoid unwrap",
+        "numpy.common_divisors": "gcd lcm",
+        "numpy.contractions": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+        "numpy.creation": """
+            arange array asarray astype copy empty empty_like eye from_dlpack frombuffer fromfile fromiter
+            fromstring full full_like geomspace identity indices linspace logspace meshgrid ones ones_like tri
+            zeros zeros_like""",
+        "numpy.dtype_queries": """
+            can_cast finfo iinfo iscomplexobj isdtype isrealobj issubdtype promote_types result_type""",
+        "numpy.einstein": "einsum einsum_path",
+        "numpy.elementary": """
+            acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh cbrt cos
+            cosh deg2rad degrees exp exp2 expm1 i0 log log1p log2 log10 rad2deg radians sin sinc sinh sqrt tan
+            tanh""",
+        "numpy.files": "array_repr array_str load save savez",
+        "numpy.grids": "c_ mgrid ogrid r_",
+        "numpy.joining": """
+            append array_split block column_stack concat concatenate dsplit dstack hsplit hstack split stack
+            unstack vsplit vstack""",
+        "numpy.logic": """
+            allclose array_equal array_equiv bitwise_count bitwise_invert bitwise_left_shift bitwise_not
+            bitwise_right_shift equal greater greater_equal invert isclose isfinite isinf isnan isneginf isposinf
+            left_shift less less_equal logical_not not_equal right_shift signbit""",
+        "numpy.matrices": """
+            bartlett blackman diag diag_indices diag_indices_from diagflat diagonal hamming hanning ix_ trace tril
+            tril_indices tril_indices_from triu triu_indices triu_indices_from unravel_index vander""",
+        "numpy.padding": "pad",
+        "numpy.placing": "delete fill_diagonal insert place put put_along_axis",
+        "numpy.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+        "numpy.rearrange": """
+            atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims flip
+            fliplr flipud isscalar iterable matrix_transpose moveaxis ndim permute_dims ravel reshape resize roll
+            rollaxis rot90 shape size squeeze swapaxes tile transpose""",
+        "numpy.reductions": """
+            all amax amin any argmax argmin count_nonzero cumprod cumsum cumulative_prod cumulative_sum max min
+            nancumprod nancumsum prod ptp sum""",
+        "numpy.rounding": """
+            angle around ceil conj conjugate copysign floor frexp imag iscomplex isreal ldexp modf nextafter real
+            rint round spacing trunc""",
+        "numpy.scalar_types": """
+            bfloat16 bool_ cdouble complex64 complex128 complex_ csingle double float4_e2m1fn float6_e2m3fn
+            float6_e3m2fn float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2
+            float8_e5m2fnuz float8_e8m0fnu float16 float32 float64 float_ int1 int2 int4 int8 int16 int32 int64
+            int_ single uint uint1 uint2 uint4 uint8 uint16 uint32 uint64 bool""",
+        "numpy.searching": "argwhere bincount flatnonzero mask_indices nonzero ravel_multi_index where",
+        "numpy.selection": "clip nan_to_num select",
+        "numpy.sets": """
+            intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse
+            unique_values""",
+        "numpy.sorting": "argpartition argsort compress extract lexsort partition sort sort_complex",
+        "numpy.statistics": """
+            average mean nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar std var""",
+        "numpy.taking": "choose repeat take take_along_axis trim_zeros",
+        "numpy.ufuncs": "frompyfunc ufunc",
+        "numpy.vectorized": "apply_along_axis apply_over_axes fromfunction piecewise vectorize",
+    },
+    renamed={"bool": "bool_"},
+)  # fmt: skip
+
 _array_methods.install(_sys.modules[__name__])
 
 
-def __getattr__(name: str) -> _Any:
+def __getattr__(name: str) -> _typing.Any:
+    if name in _NAMES:
+        return _NAMES.find(name)
     if _unbuilt.is_documented_module(f"weft.numpy.{name}"):
-        return _importlib.import_module(f"weft.numpy.{name}")
+        return _lazy.submodule(f"weft.numpy.{name}")
     return _unbuilt.missing("weft.numpy", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})

@@ -18,7 +18,6 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
 from weft.numpy import logic, promotion, selection
-from weft.operations import special
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
@@ -417,37 +416,3 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     middle = selection.where(lax.ne(x1, x1), x1, x2)
     upper = selection.where(positive_part, one, middle)
     return selection.where(negative_part, zero, upper)
-
-
-def _integers(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
-    promotion.check_arraylike(name, x1, x2)
-    x1, x2 = promotion.promote_dtypes(x1, x2)
-    if not dtypes.issubdtype(promotion.dtype_of(x1), np.integer):
-        raise ValueError(f"[{name}] takes integers, got {promotion.dtype_of(x1)}. Convert the operands first.")
-    return promotion.promote_shapes(x1, x2, name=name)
-
-
-@jit
-def gcd(x1: Any, x2: Any) -> Any:
-    """Greatest common divisor, element by element, by Euclid's algorithm; never negative, 0 of two zeros.
-
-    >>> gcd(12, 18).item()
-    6
-    """
-    return special.gcd(*_integers("gcd", x1, x2))
-
-
-@jit
-def lcm(x1: Any, x2: Any) -> Any:
-    """Least common multiple, element by element; never negative, 0 where an operand is 0.
-
-    >>> lcm(4, 6).item()
-    12
-    """
-    x1, x2 = _integers("lcm", x1, x2)
-    if not dtypes.issubdtype(promotion.dtype_of(x1), np.unsignedinteger):
-        x1, x2 = lax.abs(x1), lax.abs(x2)
-    divisor = special.gcd(x1, x2)
-    zero = promotion.constant_like(0, divisor)
-    safe = selection.where(lax.eq(divisor, zero), promotion.constant_like(1, divisor), divisor)
-    return lax.mul(x1, lax.div(x2, safe))

@@ -2,7 +2,7 @@
 
 A binary operator defers (NotImplemented) to operands it does not know. On concrete arrays the native
 ``BinaryOperator`` calls the jitted function directly when both operands are simple; the Python function below is its
-fallback and what tracers use.
+fallback and what tracers use. Functions that are methods under their own name are loaded when first asked for.
 """
 
 from __future__ import annotations
@@ -12,27 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, runtime
+from weft import core, dtypes, lazy, runtime
 from weft import operations as lax
 from weft.higher import devices
-from weft.numpy import (
-    arithmetic,
-    bins,
-    contractions,
-    creation,
-    index_updates,
-    indexing,
-    logic,
-    matrices,
-    rearrange,
-    reductions,
-    rounding,
-    searching,
-    selection,
-    sorting,
-    statistics,
-    taking,
-)
+from weft.numpy import arithmetic, contractions, creation, logic, rearrange, reductions, selection
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -93,10 +76,6 @@ def _power(self: Any, other: Any, modulus: None = None) -> Any:
     return arithmetic.power(self, other)
 
 
-def _at(self: Any) -> Any:
-    return index_updates.IndexUpdates(self)
-
-
 def _transpose(self: Any, *args: Any) -> Any:
     axes = None if not args else args[0] if len(args) == 1 and (args[0] is None or not _is_int(args[0])) else args
     return rearrange.transpose(self, axes)
@@ -116,7 +95,7 @@ def _compress(
     self: Any, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
     fill_value: Any = 0,
 ) -> Any:  # fmt: skip
-    return sorting.compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
+    return _namespace["weft.numpy"].compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
@@ -171,7 +150,7 @@ def _view_bool(self: Any, own: Any, target: Any) -> Any:
 
 
 def _trace(self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
-    return matrices.trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+    return _namespace["weft.numpy"].trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
 
 def _contains(self: Any, item: Any) -> bool:
@@ -181,11 +160,11 @@ def _contains(self: Any, item: Any) -> bool:
 def _iter_traced(self: Any) -> Iterator[Any]:
     if not self.aval.shape:
         raise TypeError("iteration over a 0-d array")
-    return indexing.rows(self)
+    return lazy.submodule("weft.numpy.indexing").rows(self)
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
-    return rounding.round(self, ndigits or 0)
+    return _namespace["weft.numpy"].round(self, ndigits or 0)
 
 
 def _copy(self: Any) -> Any:
@@ -203,7 +182,7 @@ def _var(
     where: Any = None,
     correction: int | float | None = None,
 ) -> Any:
-    return statistics.var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+    return _namespace["weft.numpy"].var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
 
 def _std(
@@ -217,7 +196,7 @@ def _std(
     where: Any = None,
     correction: int | float | None = None,
 ) -> Any:
-    return statistics.std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+    return _namespace["weft.numpy"].std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
 
 def _dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -236,54 +215,41 @@ _namespace: dict[str, Any] = {}
 METHODS: dict[str, Callable[..., Any]] = {
     "__contains__": _contains,
     "__round__": _round_dunder,
-    "__getitem__": indexing.index,
     "__array_namespace__": _array_namespace,
-    "all": reductions.all,
-    "any": reductions.any,
-    "argmax": reductions.argmax,
-    "argmin": reductions.argmin,
-    "argpartition": sorting.argpartition,
-    "argsort": sorting.argsort,
     "astype": _astype,
-    "choose": taking.choose,
     "clip": _clip,
     "compress": _compress,
-    "conj": rounding.conj,
-    "conjugate": rounding.conjugate,
     "copy": _copy,
-    "cumprod": reductions.cumprod,
-    "cumsum": reductions.cumsum,
-    "diagonal": matrices.diagonal,
     "dot": _dot,
     "flatten": _flatten,
-    "max": reductions.max,
-    "mean": statistics.mean,
-    "min": reductions.min,
-    "nonzero": searching.nonzero,
-    "prod": reductions.prod,
-    "ptp": reductions.ptp,
-    "ravel": rearrange.ravel,
-    "repeat": taking.repeat,
     "reshape": _reshape,
-    "round": rounding.round,
-    "searchsorted": bins.searchsorted,
-    "sort": sorting.sort,
-    "squeeze": rearrange.squeeze,
     "std": _std,
-    "sum": reductions.sum,
-    "swapaxes": rearrange.swapaxes,
-    "take": taking.take,
     "trace": _trace,
     "transpose": _transpose,
     "var": _var,
     "view": _view,
 }
-PROPERTIES: dict[str, Callable[[Any], Any]] = {
-    "T": rearrange.transpose,
-    "mT": rearrange.matrix_transpose,
-    "real": rounding.real,
-    "imag": rounding.imag,
-    "at": _at,
+# What stands in other modules: method -> module of weft.numpy and its function.
+FUNCTIONS: dict[str, tuple[str, str]] = {
+    "__getitem__": ("indexing", "index"),
+    **{name: (module, name) for module, names in {
+        "bins": "searchsorted",
+        "matrices": "diagonal",
+        "rearrange": "ravel squeeze swapaxes",
+        "reductions": "all any argmax argmin cumprod cumsum max min prod ptp sum",
+        "rounding": "conj conjugate round",
+        "searching": "nonzero",
+        "sorting": "argpartition argsort sort",
+        "statistics": "mean",
+        "taking": "choose repeat take",
+    }.items() for name in names.split()},
+}  # fmt: skip
+PROPERTIES: dict[str, tuple[str, str]] = {
+    "T": ("rearrange", "transpose"),
+    "mT": ("rearrange", "matrix_transpose"),
+    "real": ("rounding", "real"),
+    "imag": ("rounding", "imag"),
+    "at": ("index_updates", "IndexUpdates"),
 }
 UNBUILT_METHODS = (
     "byteswap",
@@ -313,6 +279,22 @@ def _flat(self: Any) -> Any:
     raise NotImplementedError("JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead.")
 
 
+class _Later:
+    """A method or property that loads its module when it is first looked up, and then leaves its place to it."""
+
+    def __init__(self, name: str, module: str, function: str) -> None:
+        self.name, self.module, self.function = name, f"weft.numpy.{module}", function
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        function = getattr(lazy.submodule(self.module), self.function)
+        found: Any = _as_method(function) if isinstance(function, runtime.JitFunction) else function
+        if self.name in PROPERTIES:
+            found = property(function, doc=(function.__doc__ or "").partition("\n")[0])
+        for target in (runtime.Array, core.Tracer):
+            setattr(target, self.name, found)
+        return found.__get__(instance, owner)
+
+
 def _install_operators(target: type, native: bool) -> None:
     def binary(function: Callable[..., Any], fallback: Callable[..., Any], reflected: bool) -> Any:
         if native and isinstance(function, runtime.JitFunction):
@@ -335,11 +317,10 @@ def install(namespace: Any) -> None:
     _namespace["weft.numpy"] = namespace
     for target in (runtime.Array, core.Tracer):
         _install_operators(target, native=target is runtime.Array)
-        for name, function in METHODS.items():
-            setattr(target, name, function if not isinstance(function, runtime.JitFunction) else _as_method(function))
-        for name, getter in PROPERTIES.items():
-            summary = (getter.__doc__ or "").partition("\n")[0]
-            setattr(target, name, property(_as_method(getter), doc=summary))
+        for name, method in METHODS.items():
+            setattr(target, name, method)
+        for name, (module, function) in {**FUNCTIONS, **PROPERTIES}.items():
+            setattr(target, name, _Later(name, module, function))
         for name in UNBUILT_METHODS:
             setattr(target, name, _unbuilt_method(name))
         target.flat = property(_flat)  # type: ignore[union-attr]

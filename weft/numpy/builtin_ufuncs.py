@@ -14,7 +14,10 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.numpy import arithmetic, axes, creation, elementary, logic, promotion, reductions
+from weft.numpy import axes, creation, promotion, reductions
+from weft.numpy.arithmetic import add, maximum, minimum, multiply, negative, subtract
+from weft.numpy.elementary import logaddexp, logaddexp2
+from weft.numpy.logic import bitwise_and, bitwise_or, bitwise_xor, logical_and, logical_or, logical_xor
 from weft.numpy.reductions import Reducer
 from weft.numpy.ufuncs import give_methods
 
@@ -63,7 +66,7 @@ def _log_of_sum(a: Any, axis: Any, dtype: Any, keepdims: bool, initial: Any, whe
     largest = lax.stop_gradient(lax.select(lax.is_finite(largest), largest, lax.full_like(largest, 0)))
     total = reductions.sum(lax.exp(a - largest), axis=axis, keepdims=keepdims, where=where)
     result = lax.log(total) + (largest if keepdims else largest.reshape(total.shape))
-    return (result if initial is None else elementary.logaddexp(initial * scale, result)) / scale
+    return (result if initial is None else logaddexp(initial * scale, result)) / scale
 
 
 def _counted(name: str) -> Callable[..., Any]:
@@ -81,27 +84,25 @@ def _counted(name: str) -> Callable[..., Any]:
     return at
 
 
-def install() -> None:
-    """Give every one of them its methods."""
-    give_methods(arithmetic.add, 2, 0, reduce=reductions.sum, accumulate=reductions.cumsum, at=_counted("add"))
-    give_methods(
-        arithmetic.multiply, 2, 1, reduce=reductions.prod, accumulate=reductions.cumprod, at=_counted("multiply")
-    )
-    give_methods(arithmetic.subtract, 2, None, at=_counted("subtract"))
-    give_methods(arithmetic.negative, 1, None)
-    give_methods(arithmetic.maximum, 2, None, reduce=_reducing(reductions.MAX))
-    give_methods(arithmetic.minimum, 2, None, reduce=_reducing(reductions.MIN))
-    give_methods(elementary.logaddexp, 2, -np.inf, reduce=_log_of_sum)
-    give_methods(elementary.logaddexp2, 2, -np.inf, reduce=functools.partial(_log_of_sum, base=2))
+def _give_methods() -> None:
+    give_methods(add, 2, 0, reduce=reductions.sum, accumulate=reductions.cumsum, at=_counted("add"))
+    give_methods(multiply, 2, 1, reduce=reductions.prod, accumulate=reductions.cumprod, at=_counted("multiply"))
+    give_methods(subtract, 2, None, at=_counted("subtract"))
+    give_methods(negative, 1, None)
+    give_methods(maximum, 2, None, reduce=_reducing(reductions.MAX))
+    give_methods(minimum, 2, None, reduce=_reducing(reductions.MIN))
+    give_methods(logaddexp, 2, -np.inf, reduce=_log_of_sum)
+    give_methods(logaddexp2, 2, -np.inf, reduce=functools.partial(_log_of_sum, base=2))
     folds = (
-        ("and", lax.reduce_and, lax.bitwise_and, _all_bits, _one),
-        ("or", lax.reduce_or, lax.bitwise_or, _no_bits, _no_bits),
-        ("xor", lax.reduce_xor, lax.bitwise_xor, _no_bits, _no_bits),
+        ("and", bitwise_and, logical_and, lax.reduce_and, lax.bitwise_and, _all_bits, _one),
+        ("or", bitwise_or, logical_or, lax.reduce_or, lax.bitwise_or, _no_bits, _no_bits),
+        ("xor", bitwise_xor, logical_xor, lax.reduce_xor, lax.bitwise_xor, _no_bits, _no_bits),
     )
-    for name, reduce, combine, bits, truth in folds:
+    for name, of_bits, of_truth, reduce, combine, bits, truth in folds:
         bitwise = Reducer(f"reduce_bitwise_{name}", reduce, combine, bits)
         logical = Reducer(f"reduce_logical_{name}", reduce, combine, truth)
-        give_methods(
-            getattr(logic, f"bitwise_{name}"), 2, -1 if name == "and" else 0, reduce=_reducing(bitwise, _integers)
-        )
-        give_methods(getattr(logic, f"logical_{name}"), 2, name == "and", reduce=_reducing(logical, _truth))
+        give_methods(of_bits, 2, -1 if name == "and" else 0, reduce=_reducing(bitwise, _integers))
+        give_methods(of_truth, 2, name == "and", reduce=_reducing(logical, _truth))
+
+
+_give_methods()

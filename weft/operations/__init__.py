@@ -3,6 +3,9 @@
 Every public name of ``weft.lax`` that is an operation is re-exported here, with its primitive ``name_p``.
 """
 
+import typing
+
+from weft import lazy
 from weft.operations import (
     algebra,
     complex_math,
@@ -266,15 +269,12 @@ from weft.operations.settings import (
     ConvDimensionNumbers,
     ConvGeneralDilatedDimensionNumbers,
     DotAlgorithm,
-    DotAlgorithmPreset,
     DotDimensionNumbers,
-    FftType,
     GatherDimensionNumbers,
     GatherScatterMode,
     Precision,
     PrecisionLike,
     RaggedDotDimensionNumbers,
-    RandomAlgorithm,
     RoundingMethod,
     ScatterDimensionNumbers,
     Tolerance,
@@ -303,27 +303,47 @@ from weft.operations.shape import (
     transpose_p,
 )
 from weft.operations.sort import sort, sort_key_val, sort_order_p, sort_p, top_k, top_k_p
-from weft.operations.special import (
-    bessel_i0e,
-    bessel_i0e_p,
-    bessel_i1e,
-    bessel_i1e_p,
-    betainc,
-    digamma,
-    digamma_p,
-    igamma,
-    igamma_grad_a,
-    igamma_grad_a_p,
-    igamma_p,
-    igammac,
-    igammac_p,
-    lgamma,
-    lgamma_p,
-    polygamma,
-    polygamma_p,
-    random_gamma_grad,
-    random_gamma_grad_p,
-    regularized_incomplete_beta_p,
-    zeta,
-    zeta_p,
+
+if typing.TYPE_CHECKING:
+    from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
+    from weft.operations.special import (
+        bessel_i0e,
+        bessel_i0e_p,
+        bessel_i1e,
+        bessel_i1e_p,
+        betainc,
+        digamma,
+        digamma_p,
+        igamma,
+        igamma_grad_a,
+        igamma_grad_a_p,
+        igamma_p,
+        igammac,
+        igammac_p,
+        lgamma,
+        lgamma_p,
+        polygamma,
+        polygamma_p,
+        random_gamma_grad,
+        random_gamma_grad_p,
+        regularized_incomplete_beta_p,
+        zeta,
+        zeta_p,
+    )
+
+# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+_NAMES = lazy.Names(
+    "weft.operations",
+    {
+        "operations.algorithms": "DotAlgorithmPreset FftType RandomAlgorithm",
+        "operations.special": """
+            bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p igamma igamma_grad_a
+            igamma_grad_a_p igamma_p igammac igammac_p lgamma lgamma_p polygamma polygamma_p random_gamma_grad
+            random_gamma_grad_p regularized_incomplete_beta_p zeta zeta_p""",
+    },
 )
+__getattr__ = _NAMES.find
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})

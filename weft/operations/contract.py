@@ -239,15 +239,15 @@ def canonical_precision(precision: settings.PrecisionLike) -> Any:
         precision = config.read("default_matmul_precision")
     if precision is None:
         return None
-    if isinstance(precision, (settings.DotAlgorithm, settings.DotAlgorithmPreset)):
+    if isinstance(precision, settings.Precision):
+        return (precision, precision)
+    if isinstance(precision, (settings.DotAlgorithm, ops.DotAlgorithmPreset)):
         return precision
     if isinstance(precision, str):
-        preset = settings.DotAlgorithmPreset.__members__.get(precision)
+        preset = ops.DotAlgorithmPreset.__members__.get(precision)
         if preset is not None and precision != "DEFAULT":
             return preset
         return (_one_precision(precision),) * 2
-    if isinstance(precision, settings.Precision):
-        return (precision, precision)
     if isinstance(precision, (tuple, list)) and len(precision) == 2:
         return (_one_precision(precision[0]), _one_precision(precision[1]))
     raise ValueError(f"[dot_general] precision must be None, a Precision, a word or a pair of these, got {precision!r}")
