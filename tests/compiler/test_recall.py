@@ -82,6 +82,11 @@ PROGRAMS = {
     "products of a batch": lambda x: jnp.einsum("ij,ik->ijk", x, x[:, ::2]) + 1,
     "sums so far": lambda x: jnp.cumsum(x * 2, axis=0),
     "sorted": lambda x: jnp.sort(x * x, axis=0) + 1,
+    "sorted columns": lambda x: jnp.sort(x, axis=0),
+    "counts between borders": lambda x: jnp.histogram(x, bins=10)[0],
+    "between points": lambda x: jnp.interp(x[:, 0], jnp.linspace(-1, 1, 9), jnp.arange(9.0)) if x.size else x,
+    "last of pieces": lambda x: jnp.concatenate([x[:, 0], x[:1, 0] * 2, x[:, 0]])[len(x)] + x if x.size else x,
+    "place in pieces": lambda x: jnp.concatenate([x[:, 0] * 2, x[:, 0] + 1])[9] + x if x.size and len(x) > 4 else x,
     "columns in turn": lambda x: jnp.stack([x, x + 1], axis=-1) * 2,
     "halves": lambda x: jnp.split(x, [1], axis=1)[1] * 2,
     "rows taken": lambda x: x[rows_of(x)] * 2,
@@ -214,6 +219,10 @@ REWRITTEN_OR_STEPS = (
         ("pad one side", (6, 11), [(8, 13), (1, 12)]),
         ("slice", (6, 10), [(1, 12), (0, 12)]),
         ("elements of rows' logarithms", (20, 18), [(28, 21), (70, 50)]),
+        ("sorted columns", (6, 10), [(8, 12), (70, 50)]),
+        ("counts between borders", (6, 7), [(8, 13), (70, 50)]),
+        ("between points", (6, 7), [(17, 13), (70, 50)]),
+        ("place in pieces", (16, 10), [(18, 12), (70, 50)]),
         *[(name, (6, 18), [(8, 21), (70, 50)]) for name in REWRITTEN_OR_STEPS],
         *[(name, (30, 280), [(28, 290), (70, 500)]) for name in PROGRAMS if name.startswith(("steps", "one of"))],
     ],
@@ -289,13 +298,8 @@ def test_where_lanes_run_is_decided_again_at_sizes_at_which_it_matters():
 
 def test_elements_of_short_rows_are_decided_apart():
     picked = lambda x: jnp.take_along_axis(nn.log_softmax(x), rows_of(x)[:, None], 1).mean()
-    assert recalled_at(picked, *[[shape] for shape in [(20, 18), (3, 40), (30, 5), (40, 6), (50, 60)]]) == [
-        0,
-        1,
-        0,
-        1,
-        1,
-    ]
+    shapes = [(20, 18), (3, 40), (30, 5), (5000, 5), (40, 6), (6000, 5), (50, 60)]  # few of them are like long ones
+    assert recalled_at(picked, *[[shape] for shape in shapes]) == [0, 1, 1, 0, 1, 1, 1]
 
 
 class Refusing:
@@ -359,8 +363,10 @@ def test_sizes_that_become_equal_are_no_case_of_sizes_that_differ():
         before = pipeline.stats()["programs_recalled"]
         jitted(np.ones((1, 1), np.float32), np.ones((5, 0), np.float32))
         assert pipeline.stats()["programs_recalled"] == before + 1
-        jitted(np.ones((8, 4), np.float32), np.ones((5, 8), np.float32))
+        jitted(np.ones((3000, 40), np.float32), np.ones((5, 3000), np.float32))
         assert pipeline.stats()["programs_recalled"] == before + 1
+        jitted(np.ones((8, 4), np.float32), np.ones((5, 8), np.float32))
+        assert pipeline.stats()["programs_recalled"] == before + 2
 
 
 def described(function, *shapes):
@@ -471,10 +477,11 @@ def test_literals_that_were_equal_are_told_apart():
         assert np.array_equal(jitted(x), f(np, x))
 
 
-def test_tiny_sizes_may_meet():
-    a, b, c = [described(lambda x: jnp.stack([x, x + 1]) * 2, (n, 30)) for n in (7, 2, 30)]
-    assert a.key == b.key == c.key and a.pattern != b.pattern
-    assert recall._instance(a.pattern, b) and recall._instance(a.pattern, c) is None
+def test_sizes_may_meet_but_for_those_of_large_arrays():
+    a, b, c, d = [described(lambda x: jnp.stack([x, x + 1]) * 2, s) for s in [(7, 30), (2, 30), (9, 9), (2, 90_000)]]
+    assert a.key == b.key == c.key and len({found.pattern for found in (a, b, c)}) == 3
+    assert recall._instance(a.pattern, b) and recall._instance(a.pattern, c)
+    assert recall._instance(c.pattern, a) is None and recall._instance(a.pattern, d) is None
 
 
 def test_what_integers_alone_come_to_is_described() -> None:

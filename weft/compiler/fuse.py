@@ -25,7 +25,7 @@ from weft.errors import InternalError
 from weft.loops import kernel, starts
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
-from weft.loops.schedule import SHORT
+from weft.loops.schedule import LONG, SHORT
 from weft.record import NamedTuple
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
@@ -39,17 +39,20 @@ FUSABLE = (
 
 
 class Rows(NamedTuple):
-    """Whether one of some reductions is over more elements than a short row has."""
+    """Whether one of some reductions has rows that do not lie across the lanes, being long or few.
 
-    lengths: tuple[tuple[int, ...], ...]
+    Of each reduction: the extents that it reduces, and those that are left.
+    """
+
+    extents: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 
     def at(self, size: Callable[[int], int]) -> Rows:
         """The same where sizes are others. What ``size`` raises is raised."""
-        return Rows(tuple([tuple(map(size, length)) for length in self.lengths]))
+        return Rows(tuple([(tuple(map(size, row)), tuple(map(size, rows))) for row, rows in self.extents]))
 
     def pays(self) -> bool:
         """Whether there is one."""
-        return max(map(math.prod, self.lengths), default=0) > SHORT
+        return any(math.prod(row) > SHORT or math.prod(rows) < LONG for row, rows in self.extents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,14 +322,14 @@ class _Fusion:
     def _origins(self, group: Group, equation: Any) -> tuple[bool, bool]:
         """Whether a value is computed from reductions over other rows than a group's, and whether from gathers too.
 
-        Short rows lie across the lanes, which gathers would keep them from: these do not count.
+        Short rows lie across the lanes if there are many, which gathers would keep them from: these do not count.
         """
         if group.tree not in ("lanes", "rows"):
             return False, False
         by_key = {axis.key: axis for axis in group.axes}
         own = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
         stack, seen, others, gathers = [equation], {equation}, False, False
-        lengths: list[tuple[int, ...]] = []
+        extents: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
         while stack and len(seen) <= LOOK_BACK:
             for atom in stack.pop().invars:
                 maker = None if hasattr(atom, "val") else self.makers.get(atom)
@@ -336,13 +339,14 @@ class _Fusion:
                 if isinstance(kind, kinds.Reduction):
                     facts = groups.ReductionFacts(maker, self.dims)
                     others |= [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] != own
-                    lengths.append(tuple([facts.shape[dim] for dim in facts.moving]))
+                    left = [n for dim, n in enumerate(facts.shape) if dim not in facts.axes]
+                    extents.append((tuple([facts.shape[dim] for dim in facts.moving]), tuple(left)))
                 elif isinstance(kind, kinds.Gather):
                     gathers = True
                 elif isinstance(kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
                     seen.add(maker)
                     stack.append(maker)
-        rows = Rows(tuple(lengths))
+        rows = Rows(tuple(extents))
         if gathers:
             self.decisions.append((rows, rows.pays()))
         return others, gathers and rows.pays()

@@ -13,6 +13,7 @@ import functools
 import itertools
 import math
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ from weft.record import NamedTuple
 from weft.runtime import ShapedArray
 
 _BYTES, _EQUATION_BYTES = 1500, 600  # measured: a description with its template, each equation
-TINY = 4  # a size up to which it may be another one as well
+LARGE = 1 << 16  # elements of arrays whose kernels are worth more than a compilation where they become of one shape
 _SIZELESS = (  # kinds of which kernels have no size from the parameters
     kinds.Elementwise, kinds.Reduction, kinds.Contraction, kinds.Identity, kinds.Reshape, kinds.Gather, kinds.Scatter,
     kinds.Generate, kinds.DynamicSlice, kinds.DynamicUpdateSlice,
@@ -60,6 +61,23 @@ class _Place:
 
     def at(self, sizes: Sequence[int]) -> int:
         return self.rest + sum([often * sizes[number] for number, often in self.terms])
+
+
+class _Within(NamedTuple):
+    """Whether a place in an assembled array is in a piece, by the classes of where that starts and how long it is."""
+
+    place: int
+    terms: tuple[tuple[int, int], ...]
+    start: int
+    extent: int
+
+    def at(self, size: Callable[[int], int]) -> _Within:
+        """The same where classes are sizes."""
+        place = self.place + sum([often * size(number) for number, often in self.terms])
+        return _Within(place, (), size(self.start), size(self.extent))
+
+    def pays(self) -> bool:
+        return self.start <= self.place < self.start + self.extent
 
 
 @dataclass(slots=True)
@@ -311,15 +329,18 @@ def description(flat: Flat, token: int) -> Description | None:
 def _instance(general: tuple[int, ...], flat: Flat) -> tuple[int, ...] | None:
     """The class in ``flat`` of each class of a pattern, if all that sets them apart is that some sizes are 0 or 1.
 
-    Tiny sizes may meet, literals be equal, or ones for which something could be done: it would gain little.
+    Sizes may meet but for those of large arrays, literals be equal, or ones for which something could be done: it would
+    gain little.
     """
     classes = {0: 0, 1: 1}
     for theirs, own in zip(general, flat.pattern, strict=True):
         if theirs != flats.OPEN and classes.setdefault(theirs, theirs if theirs <= -flats.OWN else own) != own:
             return None
     sizes = [classes[n] for n in range(sum([n >= 0 for n in classes]))]
-    apart = [own for own in sizes if own > 1 and flat.sizes[own] > TINY]
-    return tuple(sizes) if len(set(apart)) == len(apart) else None
+    met = {flat.sizes[own] for own, often in Counter(sizes).items() if own > 1 and often > 1}
+    if met and any(aval.size >= LARGE and not met.isdisjoint(aval.shape) for aval in flat.avals):
+        return None
+    return tuple(sizes)
 
 
 def _drop(key: Any, pattern: tuple[int, ...], found: Description) -> None:
@@ -371,7 +392,7 @@ class _Maker:
         self.new: list[tuple[ShapedArray, list[int]]] = []
         self.moved: dict[JaxprEqn, int] = {}
         self.loops: list[tuple[int, bool]] = []
-        self.lanes: list[tuple[Any, Any]] = []
+        self.decided: list[tuple[Any, Any]] = []
         self.literals = {id(literal): -1 - index for index, literal in enumerate(flat.literals)}
         self.rows = {first: row for row, (_, _, first, _) in enumerate(flat.rows)}
         self.rewritten = {eqn for eqn in kernels.jaxpr.eqns if self._row(eqn) is None}
@@ -389,6 +410,10 @@ class _Maker:
         self.symbols: dict[int, int] = {UNIT: 1}  # of dimensions equal to one that is described: its class
         for variable in self.numbers:
             if kernels.sizes.known(variable):
+                classes = [flat.classes[extent] for extent in variable.aval.shape]
+                self.symbols.update(zip(kernels.sizes.symbols(variable), classes, strict=True))
+        for number, variable in zip(flat.outvars, kernels.jaxpr.outvars, strict=True):
+            if number >= 0 and isinstance(variable, Var) and kernels.sizes.known(variable):
                 classes = [flat.classes[extent] for extent in variable.aval.shape]
                 self.symbols.update(zip(kernels.sizes.symbols(variable), classes, strict=True))
 
@@ -433,7 +458,7 @@ class _Maker:
         jaxpr, number = self.kernels.jaxpr, self._number
         aliases = [(number(name), number(source)) for name, source in self.kernels.aliases.items()]
         decisions = [(price.at(self._of_size), pays) for price, pays in self.kernels.decisions]
-        decisions += self.lanes
+        decisions += self.decided
         moved = [self._mover(equation) for equation in self.moved]
         outvars = [number(v) for v in jaxpr.outvars]
         return Template(recipes, self.new, aliases, outvars, len(jaxpr.eqns), decisions, moved, self.loops)
@@ -535,14 +560,26 @@ class _Maker:
         return _Moved(equation.replace(params={}), atoms, self._number(equation.outvars[0]))
 
     def _check_piece(self, variable: Any, access: Access) -> None:
-        """Raise _Fixed if another piece, or several, of an assembled array may be read so at other sizes."""
+        """Note in which pieces of an assembled array a place is, since it may be in others at other sizes.
+
+        Raises _Fixed where a piece has gaps.
+        """
         for piece in self.pieces.get(variable, ()):
-            spans = zip(piece.start, piece.extent, variable.aval.shape, access, strict=True)
-            if any(
-                use.axis == CONSTANT and max(start, n) > 1 and (start, n) != (0, whole)
-                for start, n, whole, use in spans
-            ):
-                raise _Fixed
+            spans = zip(piece.start, piece.extent, piece.step, variable.aval.shape, access, strict=True)
+            for start, n, step, whole, use in spans:
+                if use.axis != CONSTANT or max(start, n) <= 1 or (start, n) == (0, whole):
+                    continue
+                if step != 1:
+                    raise _Fixed
+                place = self._place(use.start)
+                rest, terms = (place, ()) if isinstance(place, int) else (place.rest, place.terms)
+                self._decide(_Within(rest, terms, self._of_size(start), self._of_size(n)))
+
+    def _decide(self, decision: Any) -> None:
+        """Note what the sizes of its classes decide."""
+        decided = decision, decision.at(self.flat.sizes.__getitem__).pays()
+        if decided not in self.decided:
+            self.decided.append(decided)
 
     def _recipe(self, step: Step, draft: Draft, layout: Layout) -> _Recipe:
         kernel = step.kernel
@@ -575,8 +612,7 @@ class _Maker:
         classes = {axis.key: self._class(axis.symbol, axis.extent if is_described else None) for axis in kernel.axes}
         lanes = layout.lanes(kernel.tree) if self.flat.is_narrow else None
         if lanes is not None:
-            lanes = lanes.at(classes.__getitem__)
-            self.lanes.append((lanes, lanes.at(self.flat.sizes.__getitem__).pays()))
+            self._decide(lanes.at(classes.__getitem__))
         shell = Kernel(kernel.name, kernel.axes, (), 0, None, (), {}, {}, ())
         copies = [(self._number(source), self._number(target)) for source, target in step.copies]
         return _Recipe(shell, layout, operands, classes, scalars, copies)
