@@ -26,6 +26,9 @@ from weft.target import Target
 WORK_OF_A_TILE = 400  # instructions, about: what is longer has enough to do at once
 STATE_OF_A_TILE = 16  # registers
 TILES = (8, 4, 2)  # vectors of one, if that is not the width at which bfloat16 comes in pairs
+AHEAD = 4  # rows that are fetched before they are read or written: 2 to 16 take the same
+FAR_BYTES = 2048  # between rows that the processor does not fetch by itself: its own prefetching ends with a page
+LINE_BYTES = 64
 LONG = 8.0  # instructions: what is longer is computed of one vector after the other, or there were too few registers
 
 
@@ -187,6 +190,7 @@ class LaneWriter(RoutineWriter):
             return
         lanes = self.scope.emit(1).lanes
         memory, base = Memory(lanes, self.target), self.place(s.operand, kind.size, s.row)
+        self.fetch(s, base, kind)
         pieces = []
         for k in range(kind.size):
             pointer = self.writer.element(whole(kind.dtype), base, str(k))
@@ -208,6 +212,7 @@ class LaneWriter(RoutineWriter):
             return
         lanes = self.scope.emit(1).lanes
         memory, base = Memory(lanes, self.target), self.place(s.operand, value.size, s.row)
+        self.fetch(s, base, self.type(s.value))
         for k, piece in enumerate(value.pieces):
             pointer = self.writer.element(whole(value.dtype), base, str(k))
             if value.size == 1:
@@ -215,6 +220,24 @@ class LaneWriter(RoutineWriter):
             else:
                 offsets = lanes.iota("i32") * value.size
                 memory.store_strided(piece, pointer, str(value.size), offsets, self.mask)
+
+    def fetch(self, s: routine.Read | routine.Write, base: str, kind: routine.Type) -> None:
+        """Have the tile's lines of a later row fetched: one tile after the other, they lie a row apart in memory."""
+        if not s.row:
+            return
+        writer, word = self.writer, whole(kind.dtype)
+        element = elements.of(kind.dtype)
+        item = element.bytes * element.parts
+        tile = self.scope.emit(1).lanes.width * kind.size
+        apart = writer.index("mul", self.extents[0], str(kind.size))
+        fetch, go_on = writer.fresh_label(), writer.fresh_label()
+        writer.branch_if(writer.compare_index("sge", apart, str(FAR_BYTES // item)), fetch, go_on)
+        writer.label(fetch)
+        ahead = writer.element(word, base, writer.index("mul", apart, str(-AHEAD if self.downwards else AHEAD)))
+        for k in range(0, tile, LINE_BYTES // item):
+            writer.prefetch(writer.element(word, ahead, str(k)))
+        writer.branch(go_on)
+        writer.label(go_on)
 
     # control flow
 

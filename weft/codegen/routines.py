@@ -46,6 +46,7 @@ class RoutineWriter:
         self.trips: list[str] = []
         self.extents: list[str] = []
         self.row: str | None = None  # of the enclosing loop
+        self.downwards = False  # whether that begins with the last row
         self.stops = False  # whether a loop may be left because of an interrupt
         self.steps = "0"  # of the loop that was written last
 
@@ -337,7 +338,7 @@ class RoutineWriter:
     # control flow
 
     def repeat(self, s: routine.Repeat) -> None:
-        writer, outer_scope, outer_row = self.writer, self.scope, self.row
+        writer, outer_scope, outer_row = self.writer, self.scope, (self.row, self.downwards)
         head, body, done = writer.fresh_label(), writer.fresh_label(), writer.fresh_label()
         before = writer.block
         initial = outer_scope.flatten([self.values[n] for n in s.initial])
@@ -351,7 +352,7 @@ class RoutineWriter:
         goes_on = self.test(s, state, count)
         writer.branch_if(goes_on, body, done)
         writer.label(body)
-        self.scope, self.row = outer_scope.inner(), count
+        self.scope, self.row, self.downwards = outer_scope.inner(), count, s.reverse
         if s.reverse and s.trips is not None:
             last = writer.index("sub", self.trips[s.trips], "1")
             self.row = writer.index("sub", last, count)
@@ -366,7 +367,8 @@ class RoutineWriter:
             phis.append(f"{name} = phi {type_} [ {first}, %{before} ], [ {new}, %{latch} ]")
         writer.lines[at:at] = phis
         writer.label(done)
-        self.scope, self.row = outer_scope.inner(), outer_row
+        self.scope = outer_scope.inner()
+        self.row, self.downwards = outer_row
         self.values.update(zip(s.outs, state, strict=True))
         self.steps = count
 
