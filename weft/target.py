@@ -28,11 +28,12 @@ class Target(Record):
     masked_bytes: tuple[int, ...]  # element sizes with masked loads and stores
     gather_bytes: tuple[int, ...]  # element sizes with gathers
     avx512: bool = False  # its F, BW, CD, DQ and VL
+    row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
 
     @property
     def key(self) -> str:
         """What a kernel cache must distinguish."""
-        return f"{self.name}:{self.cpu}:{self.features}"
+        return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}"
 
 
 _LINUX = "unknown-linux-gnu"
@@ -49,14 +50,19 @@ _V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
 _V4 = frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 
 
-def _host_name() -> str:
+def _host() -> Target:
     machine = platform.machine()
     if machine in ("aarch64", "arm64"):
-        return "aarch64"
-    flags = frozenset[str]()
+        return named("aarch64")
+    flags, maker = frozenset[str](), ""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
-            flags = next((frozenset(line.split()) for line in lines if line.startswith("flags")), flags)
+            for line in lines:
+                if line.startswith("vendor_id"):
+                    maker = line.split()[-1]
+                elif line.startswith("flags"):
+                    flags = frozenset(line.split())
+                    break
     except OSError:
         pass
     if machine not in ("x86_64", "AMD64") or not flags >= _V3:
@@ -65,7 +71,8 @@ def _host_name() -> str:
             f"[target] this processor ({machine}) cannot run compiled kernels: x86-64-v3 or aarch64 is needed"
             f"{', missing ' + missing if missing else ''}."
         )
-    return "x86-64-v4" if flags >= _V4 else "x86-64-v3"
+    found = named("x86-64-v4" if flags >= _V4 else "x86-64-v3")
+    return found.replace(row_by_row=found.avx512 and maker == "GenuineIntel")  # measured: benchmarks/NOTES.md
 
 
 def named(name: str) -> Target:
@@ -78,4 +85,5 @@ def named(name: str) -> Target:
 @functools.cache
 def host() -> Target:
     """The target of this process."""
-    return named(os.environ.get("WEFT_TARGET") or _host_name())
+    asked = os.environ.get("WEFT_TARGET")
+    return named(asked) if asked else _host()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
@@ -28,6 +29,20 @@ def test_override():
     environment = {**os.environ, "WEFT_TARGET": "x86-64-v3"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "x86-64-v3 False\n"
+
+
+def test_the_processors_maker_is_part_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that differs with it is kept apart."""
+    flags = " ".join(sorted(target._V3 | target._V4))
+    found = {}
+    for maker in ("GenuineIntel", "AuthenticAMD"):
+        text = f"processor\t: 0\nvendor_id\t: {maker}\nflags\t\t: {flags}\n"
+        monkeypatch.setattr("builtins.open", lambda *_, text=text, **__: io.StringIO(text))
+        monkeypatch.setattr(target.platform, "machine", lambda: "x86_64")
+        found[maker] = target._host()
+    assert [host.name for host in found.values()] == ["x86-64-v4"] * 2
+    assert found["GenuineIntel"].row_by_row and not found["AuthenticAMD"].row_by_row
+    assert found["GenuineIntel"].key != found["AuthenticAMD"].key
 
 
 def test_cost_and_scratch():

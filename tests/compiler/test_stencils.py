@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import weft
 import weft.numpy as jnp
 from tests.codegen.test_bounds import NAMES
 from tests.compiler import ladder
-from weft import lax
+from weft import lax, target
+from weft.codegen.compile import text_of
 
 
 def inside(u: Any, shifts: tuple[int, ...]) -> Any:
@@ -99,6 +101,16 @@ def test_rows_that_share_nothing_stay_alone(function: Any) -> None:
     assert " at in" not in program.text("loops")
 
 
+@pytest.mark.parametrize("row_by_row", [False, True])
+def test_rows_one_by_one_are_fetched_ahead_and_rows_in_pairs_are_not(row_by_row: bool) -> None:
+    """The first row that the next one reads, and the next that is written; twice for the vectors of a tile."""
+    (low,) = ladder.compiled(weft.make_jaxpr(cross)(np.zeros((30, 40), np.float32))).lowered
+    on = target.named("x86-64-v4").replace(row_by_row=row_by_row)
+    text = text_of(dataclasses.replace(low.nest, width=on.lanes), on)
+    assert text.count("call void @llvm.prefetch") == (4 if row_by_row else 0)
+    assert text.count("call void @llvm.masked.store") == (1 if row_by_row else 3)
+
+
 PROGRAM = """
     import dataclasses, sys
     import numpy as np
@@ -108,7 +120,7 @@ PROGRAM = """
     from tests.compiler.test_stencils import box, cross
     from weft import target
 
-    on = target.named(sys.argv[1])
+    on = target.named(sys.argv[1]).replace(row_by_row=sys.argv[2] == "rows")
     weft.config.update("enable_x64", True)
     for function in (cross, box):
         for dtype in (np.float32, np.float64, np.int8):
@@ -129,9 +141,10 @@ PROGRAM = """
 """
 
 
+@pytest.mark.parametrize("way", ["pairs", "rows"])
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_read_outside_a_neighbourhood(name: str) -> None:
+def test_nothing_is_read_outside_a_neighbourhood(name: str, way: str) -> None:
     child = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(PROGRAM), name], capture_output=True, text=True, check=False
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), name, way], capture_output=True, text=True, check=False
     )
     assert child.stdout == "inside\n", child.stderr[-2000:]

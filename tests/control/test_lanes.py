@@ -158,3 +158,13 @@ def test_a_scan_without_a_state_is_no_loop() -> None:
         assert np.array_equal(counts, np.tile(np.arange(3), (n, 1)))
     plan = weft.jit(lambda x: lax.map(weft.nn.softmax, x)).lower(jnp.ones((24, 36))).compile().as_text("plan")
     assert "kernel" in plan and "routine" not in plan and "loop" not in plan and "scan" not in plan
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_far_rows_are_fetched_ahead(reverse: bool) -> None:
+    """Tile after tile goes through all rows: the processor does not follow that, where a row fills half a page."""
+    run = weft.jit(lambda c, a: lax.scan(lambda c, a: (c + a, c), c, a, reverse=reverse))
+    text = run.lower(values(np.float32, 1000), values(np.float32, 9, 1000)).as_text("llvm")
+    assert text.count("icmp sge i64 %") >= 2 and ", 512\n" in text  # elements of 2 KB
+    assert text.count("call void @llvm.prefetch") > 2
+    assert (", -4\n" in text) == reverse

@@ -2,6 +2,8 @@
 
     for pairs of rows: for vectors: load the lines that either row reads; both rows' statements; both rows' stores
 
+Where the processor follows one long stream better than several short ones (``Target.row_by_row``), one row at a time.
+
 A line is a row of a buffer as several operands read it, some elements apart. Where they are loaded unaligned, nearly
 every one of them crosses a cache line, which takes two accesses: on AVX-512 they are shuffled out of whole vectors.
 """
@@ -22,9 +24,10 @@ if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.nest import NestWriter
 
-ROWS = 2  # more of them meet in one set of the first cache where rows are a power of two long
+PAIR = 2  # rows; more of them meet in one set of the first cache where rows are a power of two long
 LIGHT = 4.0  # instructions for each load, up to which loads are what takes the time
 TILE_BYTES = 128  # of a row, in registers at once
+FETCHED_BYTES = 1 << 12  # of rows that are fetched ahead: with longer ones it took longer
 LINE_BYTES = 1536  # of all lines: three quarters of the registers
 
 Line = tuple[int, int]  # an operand, and how many rows below its own
@@ -46,10 +49,11 @@ class Stencil:
         self.nest = columns.nest
         self.scalars, self.base = scalars, base
         self.around, self.dim = outer[:-1], outer[-1]
+        self.rows = 1 if self.parent.target.row_by_row else PAIR
         self.shifts: dict[Line, set[int]] = {}  # in elements
         for s in columns.statements:
             if isinstance(s, ir.Load) and self.nest.operands[s.operand].strides[-1]:
-                for row in range(ROWS):
+                for row in range(self.rows):
                     line, shift = self._place(s.operand, row)
                     self.shifts.setdefault(line, set()).add(shift)
         self.unroll = self._unroll()
@@ -72,10 +76,10 @@ class Stencil:
 
         def pairs(inner: Place) -> None:
             low, high = (parent.range(0), parent.range(1)) if dim == 0 else ("0", parent.extents[dim])
-            even = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-ROWS)))
+            even = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-self.rows)))
 
             def pair(index: str, _: list[str]) -> list[str]:
-                at = [writer.index("add", index, str(row)) for row in range(ROWS)]
+                at = [writer.index("add", index, str(row)) for row in range(self.rows)]
                 places = [parent.enter(inner, dim, i, firsts) for i in at]
                 self._rows(places)
                 for row in places:
@@ -86,8 +90,9 @@ class Stencil:
                 self.columns.row(parent.enter(inner, dim, index, operands), self.scalars, self.base, once=True)
                 return []
 
-            writer.loop(low, even, ROWS, [], pair)
-            writer.loop(even, high, 1, [], last)
+            writer.loop(low, even, self.rows, [], pair)
+            if self.rows > 1:
+                writer.loop(even, high, 1, [], last)
 
         parent.parallel(place, self.around, pairs)
 
@@ -100,7 +105,10 @@ class Stencil:
         low, high, step = parent.range(2), parent.range(3), width * self.unroll
         main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
 
+        following = self._following(places[0])
+
         def tile(index: str, _: list[str]) -> list[str]:
+            self._fetch(following, index)
             at = [writer.index("add", index, str(u * width)) for u in range(self.unroll)]
             self._tile(places, [[self._copy(row, i, u) for u, i in enumerate(at)] for row in known])
             return []
@@ -112,6 +120,30 @@ class Stencil:
 
         parent.stretches(low, main, step, [], tile)
         writer.loop(main, high, width, [], part)
+
+    def _following(self, place: Place) -> list[tuple[str, str]]:
+        """(word, pointer) of the rows that the next row is the first to read and to write, which are fetched ahead.
+
+        The processor's own prefetching ends with a page, and begins anew with each row.
+        """
+        parent, writer, found = self.parent, self.writer, []
+        if not parent.target.row_by_row:
+            return found
+        for k, operand in enumerate(self.nest.operands):
+            if operand.near is None and operand.strides[self.dim] == ir.RUNTIME and operand.strides[-1] == 1:
+                element = elements.of(operand.dtype)
+                most = FETCHED_BYTES // (element.bytes * element.parts)
+                near = writer.compare_index("sle", parent.extents[-1], str(most))
+                below = max([row for first, row in self.shifts if first == k], default=0) + 1
+                ahead = writer.choose_index(near, parent.distance(k, self.dim, str(below)), "0")
+                found.append((whole(operand.dtype), writer.element(whole(operand.dtype), place.pointers[k], ahead)))
+        return found
+
+    def _fetch(self, rows: Sequence[tuple[str, str]], index: str) -> None:
+        for word, row in rows:
+            for u in range(self.unroll):
+                at = self.writer.index("add", index, str(u * self.parent.width))
+                self.writer.prefetch(self.writer.element(word, row, at))
 
     def _copy(self, known: dict[int, Value], index: str, number: int, mask: Mask | None = None) -> Copy:
         return copies.fresh(self.base, known, index, mask, number * self.parent.width)
