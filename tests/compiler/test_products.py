@@ -222,10 +222,34 @@ def test_vectors_by_matrices_of_few_rows_or_columns(few: int) -> None:
                 np.testing.assert_array_equal(np.asarray(weft.jit(lambda m, v: m[:, :few] @ v)(matrix, v)), rows)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int32"])
+@pytest.mark.parametrize("shape", [(129, 250), (250, 129), (600, 65), (300, 40), (1000, 33), (4100, 9), (257, 700)])
+def test_columns_that_cross_cache_lines_have_the_bits_of_rows(shape: tuple[int, int], dtype: str) -> None:
+    rng = np.random.default_rng(shape[1])
+    many, columns = shape
+    with weft.enable_x64(True):
+        for offset in (0, 1, 5):
+            parts = [rng.integers(-99, 99, many * columns + offset + many) / 7 for _ in range(2)]
+            flat = (parts[0] + 1j * parts[1] if dtype.startswith("complex") else parts[0]).astype(dtype)
+            matrix, x = flat[offset : offset + many * columns].reshape(shape), flat[-many:]
+            turned = np.ascontiguousarray(matrix.T)
+            for threads in (1, 2):
+                with weft.threads(threads):
+                    by_columns, by_rows = jnp.matmul(x, matrix), jnp.matmul(turned, x)
+                np.testing.assert_array_equal(np.asarray(by_columns), np.asarray(by_rows))
+            exact = x.astype(np.complex128 if dtype.startswith("complex") else np.float64) @ matrix
+            scale = np.abs(x).astype(np.float64) @ np.abs(matrix).astype(np.float64)
+            bound = 0 if dtype == "int32" else 20 * np.finfo(dtype).eps
+            assert np.all(np.abs(np.asarray(by_columns) - exact) <= bound * scale + 1e-12 * scale)
+
+
 @pytest.mark.parametrize("few", [1, 2, 3, 4, 6, 8, 20])
 def test_zeros_that_negative_products_leave(few: int) -> None:
-    tiny = np.full((40, few), -1e-30, np.float32)
-    for a, b in ((tiny, np.full((few, 1), 1e-30, np.float32)), (np.full((1, 40), 1e-30, np.float32), tiny)):
+    tiny, long = np.full((40, few), -1e-30, np.float32), np.full((300, few), -1e-30, np.float32)
+    for a, b in (
+        (tiny, np.full((few, 1), 1e-30, np.float32)), (np.full((1, 40), 1e-30, np.float32), tiny),
+        (np.full((1, 300), 1e-30, np.float32), long), (np.full((1, 300), 1e-30, np.float32), np.tile(long, 13)),
+    ):  # fmt: skip
         out = np.asarray(jnp.matmul(a, b))
         np.testing.assert_array_equal(np.signbit(out), np.signbit(product(a, b, np.float32)))
 
@@ -251,8 +275,8 @@ SCRIPT = """
 import sys, numpy as np, weft, weft.numpy as jnp
 weft.config.update("enable_x64", True)
 rng = np.random.default_rng(7)
-few = [shape for n in (1, 2, 3, 4, 5, 8, 12, 17) for shape in ((1, n, 150), (150, 1, n), (35, n, n))]
-for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300), (1, 700, 1500), *few]:
+few = [shape for n in (1, 2, 3, 4, 5, 8, 12, 17) for shape in ((1, n, 150), (1, n, 307), (150, 1, n), (35, n, n))]
+for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300), (1, 700, 1500), (1, 250, 300), *few]:
     for dtype in ("float32", "float64", "int32", "int64", "float16", "complex64", "complex128"):
         parts = ((rng.standard_normal(s) * 9, rng.standard_normal(s)) for s in ((m, k), (k, n)))
         a, b = ((x + 1j * y if dtype.startswith("complex") else x).astype(dtype) for x, y in parts)

@@ -32,6 +32,7 @@ constexpr int64_t kVectorBytesOfTask = 128 << 10;
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
 constexpr double kStripBytes = 3 << 19;  // of a matrix of contiguous columns that is read in narrow strips: in the second-level cache
+constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cache lines
 constexpr int64_t kStripDepth = 128;     // the same where it is no deeper
 constexpr int64_t kTileBytes = 16384;    // of a column that is read at a time otherwise
 constexpr double kTileNs = 6;  // a tile's fixed cost
@@ -686,9 +687,11 @@ class GemmStep final : public Step {
     work.k = depth;
     work.add = add;
     // memory likes long contiguous reads
-    const bool large = double(std::max(m, n)) * double(k) * kernels->source_bytes > kStripBytes && k > kStripDepth;
+    const bool crossing = work.a_k * kernels->source_bytes % kLine != 0;
+    const double bytes = double(std::max(m, n)) * double(k) * kernels->source_bytes;
+    const bool large = bytes > (crossing ? kCrossingBytes : kStripBytes) && k > kStripDepth;
     work.tile = large && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
-    int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * up(work.tile, kernels->lanes);
+    int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * (work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0);
     if (work.a_k == 1 && work.x_k != 1) scratch = depth * kernels->source_bytes;
     if (scratch > 0) {
       work.scratch = static_cast<char*>(thread_scratch(scratch));

@@ -71,8 +71,11 @@ struct Lanes {
   }
   static inline V total(Sum sum) { return sum; }
   static inline V paired_total(Sum sum) { return sum; }
-  static inline Sum load_sum(const T* p) { return load(p); }
-  static inline void store_sum(T* p, Sum sum) { store(p, sum); }
+  // Sums in memory; a complex one's second part lies `apart` elements after its first.
+  static inline Sum load_sum(const T* p, int64_t) { return load(p); }
+  static inline Sum load_sum(const T* p, int64_t, int n) { return load(p, n); }
+  static inline void store_sum(T* p, int64_t, Sum sum) { store(p, sum); }
+  static inline void store_sum(T* p, int64_t, Sum sum, int n) { store(p, sum, n); }
 
   // Lane j of the result is lane i[j] of a, or i[j] - W of b.
   template <int... i>
@@ -113,6 +116,20 @@ struct Lanes {
   static inline V spread(V v, const Spread& to) {
     if constexpr (sizeof(T) == 4) return V(_mm512_maskz_permutexvar_epi32(__mmask16(to.mask), to.index, __m512i(v)));
     else return V(_mm512_maskz_permutexvar_epi64(__mmask8(to.mask), to.index, __m512i(v)));
+  }
+  // Which lane of a vector each lane of another one is.
+  using Order = __m512i;
+  static inline Factor factor_parts(V x) { return x; }
+  static inline V ordered(V v, Order order) {
+    if constexpr (sizeof(T) == 4) return V(_mm512_permutexvar_epi32(order, __m512i(v)));
+    else return V(_mm512_permutexvar_epi64(order, __m512i(v)));
+  }
+  // Of vectors that follow each other: each lane once for every `rows` elements, of `parts` lanes each.
+  static inline void order_by(int rows, Order* orders, int parts = 1) {
+    using Index = std::conditional_t<sizeof(T) == 4, int32_t, int64_t>;
+    Index* to = reinterpret_cast<Index*>(orders);
+    for (int lane = 0; lane < W; lane += parts)
+      for (int i = 0; i < rows * parts; ++i) *to++ = Index(lane);
   }
   // Lanes first to first + n - 1 from p, the others of old.
   static inline V load_at(V old, const T* p, int first, int n) {
@@ -249,6 +266,13 @@ struct ComplexLanes {
   using Spread = typename L::Spread;
   static inline Spread spread_of(int k, int lanes) { return L::spread_of(2 * k, 2 * lanes); }
   static inline V spread(V v, const Spread& to) { return L::spread(v, to); }
+  using Order = typename L::Order;
+  static inline Factor factor_parts(V x) {
+    constexpr typename MakeIndices<W>::Type lanes;
+    return factors(x, x, lanes);
+  }
+  static inline Factor ordered(Factor x, Order order) { return {L::ordered(x.real, order), L::ordered(x.imag, order)}; }
+  static inline void order_by(int rows, Order* orders) { L::order_by(rows, orders, 2); }
   static inline V load_at(V old, const T* p, int first, int n) { return L::load_at(old, &p->real, 2 * first, 2 * n); }
 #endif
   static inline void store(T* p, V v) { L::store(&p->real, v); }
@@ -271,10 +295,15 @@ struct ComplexLanes {
     return difference_and_sum(sum.real, exchanged(sum.imag, lanes), lanes);
   }
   static inline V paired_total(Sum sum) { return paired_total_over(sum, typename MakeIndices<2 * W>::Type{}); }  // of `factor`
-  static inline Sum load_sum(const T* p) { return {load(p), load(p + W)}; }
-  static inline void store_sum(T* p, Sum sum) {
+  static inline Sum load_sum(const T* p, int64_t apart) { return {load(p), load(p + apart)}; }
+  static inline Sum load_sum(const T* p, int64_t apart, int n) { return {load(p, n), load(p + apart, n)}; }
+  static inline void store_sum(T* p, int64_t apart, Sum sum) {
     store(p, sum.real);
-    store(p + W, sum.imag);
+    store(p + apart, sum.imag);
+  }
+  static inline void store_sum(T* p, int64_t apart, Sum sum, int n) {
+    store(p, sum.real, n);
+    store(p + apart, sum.imag, n);
   }
 
   template <int... i>

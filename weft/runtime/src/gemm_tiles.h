@@ -428,53 +428,77 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
   put(y, work.y_row, each, (vectors - 1) * E::W + last, work.add);
 }
 
-// The same with the sums of all lanes in memory, so that a is read as it lies: most of a matrix is not in the first cache.
+// The same with the sums of all lanes in memory, so that a is read as it lies. The columns of one lane are whole cache
+// lines apart: its sums begin as far from a line as they do, so that all but the ends of columns is read aligned.
 
-constexpr int kColumnsOfLane = 8;  // that are read side by side: each sum is read and written once for them
+// Columns side by side, whose factors stay in registers: each sum is read and written once for them.
+template <class E>
+constexpr int kColumnsOfLane = kVectorBytes == 32 ? 8 / E::kParts : E::kParts == 1 ? 16 : 14;
 
-// Adds the products of `deep` columns, a_step apart, and their factors, x_step apart, to the sums of their lane.
+// Where the sums of a lane are, and how many rows come before its first aligned one.
+template <class E>
+struct LaneSums {
+  typename E::T* sums;
+  int64_t apart;
+  int before;
+};
+
+// Adds the products of `deep` columns, a_step apart, and their factors, x_step apart, to the sums of their lane, or to 0.
 template <class E, int deep>
-inline void add_to_lane(typename E::T* sums, const typename E::T* a, int64_t a_step, const typename E::T* x,
-                        int64_t x_step, int64_t rows) {
-  typename E::Factor factors[deep];
-#pragma GCC unroll 8
+void add_to_lane(const LaneSums<E>& lane, const typename E::T* a, int64_t a_step, const typename E::T* x, int64_t x_step,
+                 int64_t rows, bool first) {
+  typename E::Factor factors[deep + 1];
+#pragma GCC unroll 16
   for (int d = 0; d < deep; ++d) factors[d] = E::splat(x[d * x_step]);
-  const auto add = [&](int64_t row, auto load) __attribute__((always_inline)) {
-    typename E::Sum sum = E::load_sum(sums + E::kParts * row);
-#pragma GCC unroll 8
-    for (int d = 0; d < deep; ++d) sum = E::fma(factors[d], load(a + d * a_step + row), sum);
-    E::store_sum(sums + E::kParts * row, sum);
+  const auto add = [&](int64_t row, auto... n) __attribute__((always_inline)) {
+    typename E::Sum sum{};
+    if (!first) sum = E::load_sum(lane.sums + row, lane.apart, n...);
+#pragma GCC unroll 16
+    for (int d = 0; d < deep; ++d) sum = E::fma(factors[d], E::load(a + d * a_step + row, n...), sum);
+    E::store_sum(lane.sums + row, lane.apart, sum, n...);
   };
-  int64_t row = 0;
-  for (; row + E::W <= rows; row += E::W) add(row, [](const typename E::T* from) { return E::load(from); });
-  const int last = int(rows - row);
-  if (last > 0) add(row, [last](const typename E::T* from) { return E::load(from, last); });
+  int64_t row = least(lane.before, rows);
+  if (row > 0) add(0, int(row));
+  for (; row + E::W <= rows; row += E::W) add(row);
+  if (row < rows) add(row, int(rows - row));
+}
+
+template <class E, int... deep>
+inline void add_columns_of_lane(int64_t count, const LaneSums<E>& lane, const typename E::T* a, int64_t a_step,
+                                const typename E::T* x, int64_t x_step, int64_t rows, bool first, Indices<deep...>) {
+  static constexpr decltype(&add_to_lane<E, 0>) functions[] = {add_to_lane<E, deep>...};
+  functions[count](lane, a, a_step, x, x_step, rows, first);
 }
 
 template <class E>
 inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
   using T = typename E::T;
-  constexpr int lanes = kLanes<E>;
+  constexpr int lanes = kLanes<E>, most = kColumnsOfLane<E>;
   const T* a = reinterpret_cast<const T*>(work.a) + row;
   const T* x = reinterpret_cast<const T*>(work.x);
   T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
-  T* sums = reinterpret_cast<T*>(work.scratch);
-  const int64_t pitch = (rows + E::W - 1) / E::W * E::W * E::kParts;  // of a lane
-  std::memset(sums, 0, size_t(lanes * pitch) * sizeof(T));
-  int64_t k = 0;
-  for (; k + kColumnsOfLane * lanes <= work.k; k += kColumnsOfLane * lanes)
-    for (int lane = 0; lane < lanes; ++lane)
-      add_to_lane<E, kColumnsOfLane>(sums + lane * pitch, a + (k + lane) * work.a_k, lanes * work.a_k,
-                                     x + (k + lane) * work.x_k, lanes * work.x_k, rows);
-  for (; k < work.k; ++k)
-    add_to_lane<E, 1>(sums + k % lanes * pitch, a + k * work.a_k, 0, x + k * work.x_k, 0, rows);
+  const int64_t apart = (rows + E::W - 1) / E::W * E::W + E::W;
+  LaneSums<E> lane[lanes];
+  for (int l = 0; l < lanes; ++l) {
+    const int64_t after = int64_t(reinterpret_cast<uintptr_t>(a + l * work.a_k) % kVectorBytes / sizeof(T));
+    lane[l] = {reinterpret_cast<T*>(work.scratch) + l * E::kParts * apart + after, apart, int((E::W - after) % E::W)};
+  }
+  const int64_t passes = (work.k + lanes * most - 1) / (lanes * most);
+  for (int64_t pass = 0; pass < passes; ++pass)
+    for (int l = 0; l < lanes; ++l) {
+      const int64_t columns = (work.k - l + lanes - 1) / lanes, begin = columns * pass / passes;
+      const int64_t k = begin * lanes + l;
+      add_columns_of_lane(columns * (pass + 1) / passes - begin, lane[l], a + k * work.a_k, lanes * work.a_k,
+                          x + k * work.x_k, lanes * work.x_k, rows, pass == 0, typename MakeIndices<most + 1>::Type{});
+    }
   for (row = 0; row < rows; row += E::W) {
     typename E::V totals[lanes];
-    for (int lane = 0; lane < lanes; ++lane) totals[lane] = E::total(E::load_sum(sums + lane * pitch + E::kParts * row));
+#pragma GCC unroll 16
+    for (int l = 0; l < lanes; ++l) totals[l] = E::total(E::load_sum(lane[l].sums + row, apart));
 #pragma GCC unroll 4
     for (int width = lanes / 2; width > 0; width /= 2)
 #pragma GCC unroll 8
-      for (int lane = 0; lane < width; ++lane) totals[lane] = totals[lane] + totals[lane + width];
+      for (int l = 0; l < width; ++l) totals[l] = totals[l] + totals[l + width];
     T each[E::W];
     E::store(each, totals[0]);
     put(y + row * work.y_row, work.y_row, each, least(E::W, rows - row), work.add);
@@ -542,13 +566,75 @@ inline bool all_narrow_columns(const GemmVector& work) {
   return false;
 }
 
+#if defined(__AVX512F__)
+constexpr int kMostGrouped = 64;         // rows of a matrix that is read in groups of kLanes columns
+constexpr int64_t kGroupedDepth = 256;    // from where on the sum of the lanes is a small part
+constexpr int64_t kGroupedBytes = 3 << 19;  // that are read several times, from the second cache
+constexpr int kStripLines = 4;            // of a column of whole cache lines, from where on strips are as fast
+
+// Vectors `begin` to `begin` + `vectors` of each such group: they are aligned if a is, and each of their lanes has its row.
+template <class E, int vectors>
+void grouped_columns(const GemmVector& work, const typename E::Order* orders, const typename E::T* terms,
+                     const typename E::T* factors, int begin, typename E::T* each) {
+  using T = typename E::T;
+  const T* a = reinterpret_cast<const T*>(work.a) + begin * E::W;
+  const T* x = reinterpret_cast<const T*>(work.x);
+  typename E::Sum sums[vectors] = {};
+  const int64_t step = work.rows * kLanes<E>;
+  for (int64_t groups = work.k / kLanes<E>; groups > 0; --groups, a += step, x += kLanes<E>) {
+    const typename E::Factor near = E::factor_parts(E::load(x));
+#pragma GCC unroll 16
+    for (int v = 0; v < vectors; ++v) sums[v] = E::fma(E::ordered(near, orders[begin + v]), E::load(a + v * E::W), sums[v]);
+  }
+  const int64_t left = work.k % kLanes<E> * work.rows - begin * E::W;
+  const typename E::Factor near = E::factor_parts(E::load(factors));
+  for (int v = 0; v < vectors; ++v) {
+    const int n = int(least(E::W, left - v * E::W));
+    const typename E::V last = E::load(terms + (begin + v) * E::W);
+    if (n > 0) sums[v] = E::keep(E::fma(E::ordered(near, orders[begin + v]), last, sums[v]), sums[v], n);
+    E::store(each + (begin + v) * E::W, E::total(sums[v]));
+  }
+}
+
+template <class E>
+inline bool worth_grouping(const GemmVector& work) {
+  const int64_t bytes = work.rows * int64_t(sizeof(typename E::T));
+  if (work.k < kGroupedDepth || work.rows > kMostGrouped || work.k * bytes > kGroupedBytes) return false;
+  return bytes % kVectorBytes != 0 || (E::kParts == 1 && bytes <= kStripLines * kVectorBytes);
+}
+
+template <class E, int... i>
+inline void all_grouped_columns(const GemmVector& work, Indices<i...>) {
+  using T = typename E::T;
+  constexpr int most = sizeof...(i);
+  static constexpr decltype(&grouped_columns<E, 1>) functions[] = {grouped_columns<E, i + 1>...};
+  alignas(64) T each[kMostGrouped * E::W], terms[kMostGrouped * E::W] = {}, factors[kLanes<E>] = {};
+  alignas(64) typename E::Order orders[kMostGrouped];
+  const int rows = int(work.rows), chunks = (rows + most - 1) / most, left = int(work.k % kLanes<E>);
+  E::order_by(rows, orders);
+  std::memcpy(terms, reinterpret_cast<const T*>(work.a) + (work.k - left) * rows, size_t(left * rows) * sizeof(T));
+  std::memcpy(factors, reinterpret_cast<const T*>(work.x) + work.k - left, size_t(left) * sizeof(T));
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    const int begin = rows * chunk / chunks, end = rows * (chunk + 1) / chunks;
+    functions[end - begin - 1](work, orders, terms, factors, begin, each);
+  }
+  for (int width = kLanes<E> / 2; width > 0; width /= 2)
+    for (int j = 0; j < width * rows; ++j) each[j] = each[j] + each[j + width * rows];
+  put(reinterpret_cast<T*>(work.y), work.y_row, each, rows, work.add);
+}
+#endif
+
 template <class E>
 void multiply_vector(const GemmVector& work) {
   using T = typename E::T;
   if (work.a_k != 1) {
     constexpr int narrow = 8 / (E::kParts * kFolds<E>);
-    const bool whole = work.a_k == work.rows && work.x_k == 1 && work.k >= kNarrowDepth;
-    if (whole && all_narrow_columns<E, narrow>(work)) return;
+    const bool whole = work.a_k == work.rows && work.x_k == 1;
+    if (whole && work.k >= kNarrowDepth && all_narrow_columns<E, narrow>(work)) return;
+#if defined(__AVX512F__)
+    if (whole && worth_grouping<E>(work))
+      return all_grouped_columns<E>(work, typename MakeIndices<(E::kParts == 1 ? 16 : 10)>::Type{});
+#endif
     int64_t row = 0;
     for (; work.tile > 0 && row < work.rows; row += work.tile)
       vector_columns<E>(work, row, least(work.tile, work.rows - row));
