@@ -691,7 +691,8 @@ class GemmStep final : public Step {
     const double bytes = double(std::max(m, n)) * double(k) * kernels->source_bytes;
     const bool large = bytes > (crossing ? kCrossingBytes : kStripBytes) && k > kStripDepth;
     work.tile = large && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
-    int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * (work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0);
+    const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
+    int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * pitch;
     if (work.a_k == 1 && work.x_k != 1) scratch = depth * kernels->source_bytes;
     if (scratch > 0) {
       work.scratch = static_cast<char*>(thread_scratch(scratch));

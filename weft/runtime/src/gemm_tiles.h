@@ -567,10 +567,10 @@ inline bool all_narrow_columns(const GemmVector& work) {
 }
 
 #if defined(__AVX512F__)
-constexpr int kMostGrouped = 64;         // rows of a matrix that is read in groups of kLanes columns
-constexpr int64_t kGroupedDepth = 256;    // from where on the sum of the lanes is a small part
+constexpr int kMostGrouped = 64;            // rows of a matrix that is read in groups of kLanes columns
+constexpr int64_t kGroupedDepth = 256;      // from where on the sum of the lanes is a small part
 constexpr int64_t kGroupedBytes = 3 << 19;  // that are read several times, from the second cache
-constexpr int kStripLines = 4;            // of a column of whole cache lines, from where on strips are as fast
+constexpr int kStripLines = 4;              // of a column of whole cache lines, from where on strips are as fast
 
 // Vectors `begin` to `begin` + `vectors` of each such group: they are aligned if a is, and each of their lanes has its row.
 template <class E, int vectors>
