@@ -40,6 +40,7 @@ constexpr int64_t kSmallTiles = 512;         // of a product whose tiles are lis
 constexpr int64_t kFetchedBytes = 1 << 20;   // of a batch from where on the next product is fetched during one
 constexpr int64_t kNearBytes = 40 << 10;     // of the first cache
 constexpr int64_t kLine = 64;
+constexpr int kRowsAlike = 8;  // whose lines are in one set of the first cache, which has at least as many ways
 
 int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
@@ -96,8 +97,9 @@ class GemmStep final : public Step {
     in_place = kernels->strided != nullptr && whole && b_column == 1 &&
                n * cached * kernels->source_bytes <= kInPlaceBytes &&
                (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
-    // rows that lie a multiple of a cache's way apart evict each other
-    if (a_k == 1 && m > 4 && k > 64 && a_row * kernels->source_bytes % 2048 == 0) in_place = false;
+    // rows that lie a multiple of a cache's way apart evict each other, if they are more than its ways
+    const bool alike = a_k == 1 && k > 64 && a_row * kernels->source_bytes % 2048 == 0;
+    most_rows = in_place && alike ? std::min(kernels->height, kRowsAlike) : kernels->height;
     wide = m <= 2 * kRowsOfTask && n > m;
     if (epilogue != nullptr) cost += epilogue->cost_ns();
     // tasks use the thread's scratch between their parts; one call of a flat epilogue wants whole rows
@@ -158,7 +160,7 @@ class GemmStep final : public Step {
   };
 
   void plan_small() {
-    const int64_t slivers = pieces_of(m, kernels->height), pieces = pieces_of(n, tile_columns());
+    const int64_t slivers = pieces_of(m, most_rows), pieces = pieces_of(n, tile_columns());
     const int64_t item = kernels->source_bytes;
     // the part of b that a column of tiles reads stays in the first cache, where not both operands do
     const bool by_column = (m + n) * k * item > kNearBytes;
@@ -268,6 +270,12 @@ class GemmStep final : public Step {
 
   // Tiles of one block of k.
 
+  // A block of k of a task's columns of a wide product, and where they are packed.
+  struct Unit {
+    int64_t column, columns, k0, depth;
+    char* packed;
+  };
+
   // A range of rows times a range of columns. a and b point at the range's first elements.
   struct Block {
     const char* a;
@@ -279,13 +287,14 @@ class GemmStep final : public Step {
     int64_t c_row;
     int64_t rows, columns, k;
     char* store;  // b is not packed yet: the first sliver leaves it here
+    const Unit* next = nullptr;  // whose columns are packed meanwhile
     bool a_packed, b_padded, add;
     bool last;                     // of k: the epilogue may follow
     int64_t row0, column0;         // of the product
   };
 
   void multiply_block(const Block& block, const Product& product) const {
-    const int64_t width = tile_columns(), slivers = pieces_of(block.rows, kernels->height);
+    const int64_t width = tile_columns(), slivers = pieces_of(block.rows, most_rows);
     const int64_t steps = pieces_of(block.k, kernels->depth);
     const GemmTileFunction* functions = block.a_packed ? kernels->packed : kernels->strided;
     GemmTile tile{};
@@ -305,6 +314,7 @@ class GemmStep final : public Step {
         const bool storing = block.store != nullptr && sliver == 0, stored = block.store != nullptr && sliver > 0;
         if (storing) functions = kernels->storing;
         if (stored) functions = kernels->packed;
+        const int64_t carriers = slivers - (block.store != nullptr), carrier = sliver - (block.store != nullptr);
         int64_t piece = first_piece;
         for (int64_t column = first; column < last; column += width, ++piece) {
           tile.columns = int(std::min(width, block.columns - column));
@@ -315,7 +325,13 @@ class GemmStep final : public Step {
           tile.b_k = block.b_padded || stored ? vectors * kernels->lanes : block.b_k;
           tile.b_padded = block.b_padded || stored;
           tile.c = c + column * kernels->result_bytes;
-          functions[(height - 1) * kernels->vectors + vectors - 1](tile);
+          const GemmTileFunction* kind = functions;
+          GemmCarry carry;
+          if (block.next != nullptr && !storing && carry_part(product, *block.next, piece, carrier, carriers, steps, &carry)) {
+            tile.carry = &carry;
+            kind = kernels->carrying;
+          }
+          kind[(height - 1) * kernels->vectors + vectors - 1](tile);
         }
         row = next;
       }
@@ -334,12 +350,13 @@ class GemmStep final : public Step {
     const char* shared = nullptr;           // the packed operand of all tasks
     int64_t column0 = 0, columns = 0;       // of the result
     int64_t k0 = 0, k1 = 0;
+    std::atomic<int64_t>* claimed = nullptr;  // columns of a wide product
   };
 
   void multiply_in_place(const Product& product) const {
     const int threads = product.job->threads;
-    Range range{this, &product, 0, m >= 2 * kernels->height || n <= tile_columns()};
-    const int64_t extent = range.rows ? m : n, unit = range.rows ? kernels->height : tile_columns();
+    Range range{this, &product, 0, m >= 2 * most_rows || n <= tile_columns()};
+    const int64_t extent = range.rows ? m : n, unit = range.rows ? most_rows : tile_columns();
     const int64_t tasks = threads == 1 ? 1 : cost < 20000 ? threads : 4 * threads;
     range.size = std::max(pieces_of(extent, tasks), std::min(unit, extent));
     if (!range.rows) range.size = up(range.size, tile_columns());
@@ -402,18 +419,20 @@ class GemmStep final : public Step {
     }
   }
 
-  // Rows of a as slivers of balanced heights.
+  // Rows of a as slivers of balanced heights, all of them or one.
   void pack_rows(const Product& product, int64_t first, int64_t rows, int64_t k0, int64_t depth, char* to) const {
+    for (int64_t sliver = 0; sliver < pieces_of(rows, kernels->height); ++sliver)
+      pack_sliver(product, first, rows, sliver, k0, depth, to);
+  }
+  void pack_sliver(const Product& product, int64_t first, int64_t rows, int64_t sliver, int64_t k0, int64_t depth,
+                   char* to) const {
     const int64_t steps = pieces_of(depth, kernels->depth), slivers = pieces_of(rows, kernels->height);
-    for (int64_t sliver = 0, row = 0; sliver < slivers; ++sliver) {
-      const int64_t next = rows * (sliver + 1) / slivers, height = next - row;
-      char* packed = to + row * steps * kernels->packed_bytes;
-      for (int64_t run, at = 0; at < depth; at += run) {
-        run = run_of(k0 + at, depth - at);
-        kernels->pack(row_of_a(product, first + row, k0 + at), a_k, a_row, run, height, height,
-                      packed + at / kernels->depth * height * kernels->packed_bytes);
-      }
-      row = next;
+    const int64_t row = rows * sliver / slivers, height = rows * (sliver + 1) / slivers - row;
+    to += row * steps * kernels->packed_bytes;
+    for (int64_t run, at = 0; at < depth; at += run) {
+      run = run_of(k0 + at, depth - at);
+      kernels->pack(row_of_a(product, first + row, k0 + at), a_k, a_row, run, height, height,
+                    to + at / kernels->depth * height * kernels->packed_bytes);
     }
   }
 
@@ -447,11 +466,11 @@ class GemmStep final : public Step {
       range.columns = std::min(columns, n - range.column0);
       for (range.k0 = 0; range.k0 < k; range.k0 = range.k1) {
         range.k1 = std::min(k, range.k0 + blocks * span);
-        range.size = shared_unit();
-        each(product, pack_shared, &range,
-             pieces_of(wide ? m : range.columns, range.size) * pieces_of(range.k1 - range.k0, span));
+        each(product, pack_shared, &range, units_of_block(range) * pieces_of(range.k1 - range.k0, span));
         range.size = task_size(product, wide ? range.columns : m);
-        each(product, run_packed, &range, pieces_of(wide ? range.columns : m, range.size));
+        std::atomic<int64_t> claimed{0};
+        range.claimed = &claimed;
+        each(product, wide ? run_wide : run_packed, &range, pieces_of(wide ? range.columns : m, range.size));
       }
     }
     buffer_release(buffer);
@@ -461,7 +480,6 @@ class GemmStep final : public Step {
   // Whether the tasks of a packed product make whole rows, and the epilogue wants these.
   bool rows_by_task(int64_t columns) const { return !wide && columns >= n && form != Form::none; }
 
-  int64_t shared_unit() const { return wide ? m : kColumnsOfTask; }
   int64_t task_size(const Product& product, int64_t extent) const {
     const int64_t tasks = 4 * product.job->threads;
     if (wide) return up(std::clamp<int64_t>(pieces_of(extent, tasks), tile_columns(), kColumnsOfTask), tile_columns());
@@ -473,32 +491,39 @@ class GemmStep final : public Step {
     return const_cast<char*>(range.shared) + (k0 - range.k0) / kernels->depth * width * kernels->packed_bytes;
   }
 
+  // Unit of a block of k: a sliver of rows, or kColumnsOfTask columns.
   static void pack_shared(void* context, int64_t low, int64_t high) {
     const Range& range = *static_cast<const Range*>(context);
     const GemmStep& step = *range.step;
-    const int64_t extent = step.wide ? step.m : range.columns, pieces = pieces_of(extent, range.size);
+    const int64_t units = step.units_of_block(range);
     const int64_t width = step.wide ? step.m : step.packed_columns(range.columns);
     for (int64_t unit = low; unit < high; ++unit) {
-      const int64_t k0 = range.k0 + unit / pieces * step.span, depth = std::min(step.span, range.k1 - k0);
-      const int64_t first = unit % pieces * range.size, count = std::min(range.size, extent - first);
-      char* to = step.shared_block(range, k0, width) + first * pieces_of(depth, step.kernels->depth) * step.kernels->packed_bytes;
-      if (step.wide) step.pack_rows(*range.product, first, count, k0, depth, to);
-      else step.pack_columns(*range.product, range.column0 + first, count, k0, depth, to);
+      const int64_t k0 = range.k0 + unit / units * step.span, depth = std::min(step.span, range.k1 - k0);
+      char* to = step.shared_block(range, k0, width);
+      if (step.wide) {
+        step.pack_sliver(*range.product, 0, step.m, unit % units, k0, depth, to);
+        continue;
+      }
+      const int64_t first = unit % units * kColumnsOfTask, count = std::min(kColumnsOfTask, range.columns - first);
+      to += first * pieces_of(depth, step.kernels->depth) * step.kernels->packed_bytes;
+      step.pack_columns(*range.product, range.column0 + first, count, k0, depth, to);
     }
+  }
+  int64_t units_of_block(const Range& range) const {
+    return wide ? pieces_of(m, kernels->height) : pieces_of(range.columns, kColumnsOfTask);
   }
 
   static void run_packed(void* context, int64_t low, int64_t high) {
     const Range& range = *static_cast<const Range*>(context);
     const GemmStep& step = *range.step;
     Job& job = *range.product->job;
-    const int64_t extent = step.wide ? range.columns : step.m;
+    const int64_t extent = step.m;
     const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.span * step.kernels->packed_bytes;
     for (int64_t task = low; task < high && !stream_cancelled(job.number); ++task) {
       const int64_t first = task * range.size, last = std::min(extent, first + range.size);
       char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
       if (own == nullptr) return job.failed.store(true, std::memory_order_relaxed);
-      if (step.wide) step.multiply_columns(range, range.column0 + first, last - first, own);
-      else step.multiply_rows(range, first, last - first, own);
+      step.multiply_rows(range, first, last - first, own);
       if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k)
         step.finish(*range.product, first, last, 0, step.n);
     }
@@ -520,28 +545,69 @@ class GemmStep final : public Step {
     }
   }
 
-  void multiply_columns(const Range& range, int64_t column, int64_t columns, char* own) const {
-    Block block = packed_block(range, 0, column);
-    block.rows = m;
-    block.columns = columns;
-    for (int64_t k0 = range.k0; k0 < range.k1 && !stream_cancelled(range.product->job->number); k0 += span) {
-      block.k = std::min(span, range.k1 - k0);
-      block.a = shared_block(range, k0, m);
-      if (kernels->storing != nullptr && b_column == 1 && k_inner == k) {
-        block.b = column_of_b(*range.product, column, k0);
+  // Part `index` of `count` of the rows of a column of tiles: whether a tile of so many steps is to take it along.
+  bool carry_part(const Product& product, const Unit& unit, int64_t piece, int64_t index, int64_t count, int64_t steps,
+                  GemmCarry* carry) const {
+    const int64_t column = piece * tile_columns(), begin = unit.depth * index / count, end = unit.depth * (index + 1) / count;
+    if (column >= unit.columns || begin == end) return false;
+    const int64_t columns = std::min(tile_columns(), unit.columns - column);
+    const int64_t padded = up(columns, kernels->lanes);
+    const char* from = column_of_b(product, unit.column + column, unit.k0 + begin);
+    char* to = unit.packed + (column * unit.depth + begin * padded) * kernels->packed_bytes;
+    *carry = {from, b_k * kernels->source_bytes, to, int(columns), end - begin};
+    if (end - begin <= steps) return true;
+    kernels->pack(from, b_k, 1, end - begin, columns, padded, to);
+    return false;
+  }
+
+  // Wide: a thread takes its next columns before it has done the last ones, and packs them meanwhile, until none are left.
+  // So its first task does all that it can do.
+  static void run_wide(void* context, int64_t, int64_t) {
+    const Range& range = *static_cast<const Range*>(context);
+    if (range.claimed->load(std::memory_order_relaxed) < range.columns) range.step->multiply_columns(range);
+  }
+
+  void multiply_columns(const Range& range) const {
+    const Product& product = *range.product;
+    const bool direct = kernels->storing != nullptr && b_column == 1 && k_inner == k, carries = direct && m > kernels->height;
+    const int64_t bytes = up(up(range.size, kernels->lanes) * span * kernels->packed_bytes, 64);
+    char* own = static_cast<char*>(thread_scratch(carries ? 2 * bytes : bytes));  // no epilogue that runs by part uses it
+    if (own == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
+    Unit unit = claim(range, own);
+    bool packed = false;
+    while (unit.columns > 0 && !stream_cancelled(product.job->number)) {
+      char* to = carries && unit.packed == own ? own + bytes : own;
+      const int64_t k1 = unit.k0 + unit.depth;
+      Unit next = k1 < range.k1 ? Unit{unit.column, unit.columns, k1, std::min(span, range.k1 - k1), to} : claim(range, to);
+      if (!direct) pack_columns(product, unit.column, unit.columns, unit.k0, unit.depth, own);
+      Block block = packed_block(range, 0, unit.column);
+      block.rows = m;
+      block.columns = unit.columns;
+      block.k = unit.depth;
+      block.a = shared_block(range, unit.k0, m);
+      block.b = unit.packed;
+      block.b_sliver = tile_columns() * pieces_of(unit.depth, kernels->depth) * kernels->packed_bytes;
+      if (direct && !packed) {
+        block.b = column_of_b(product, unit.column, unit.k0);
         block.b_k = b_k;
         block.b_sliver = tile_columns() * kernels->source_bytes;
         block.b_padded = false;
-        block.store = own;
-      } else {
-        pack_columns(*range.product, column, columns, k0, block.k, own);
-        block.b = own;
-        block.b_sliver = tile_columns() * pieces_of(block.k, kernels->depth) * kernels->packed_bytes;
+        block.store = unit.packed;
       }
-      block.add = k0 > 0;
-      block.last = k0 + block.k == k;
-      multiply_block(block, *range.product);
+      block.next = carries && next.columns > 0 ? &next : nullptr;
+      block.add = unit.k0 > 0;
+      block.last = k1 == k;
+      multiply_block(block, product);
+      packed = carries;
+      unit = next;
     }
+  }
+
+  // The columns that no thread has taken yet, or none.
+  Unit claim(const Range& range, char* to) const {
+    const int64_t first = range.claimed->fetch_add(range.size, std::memory_order_relaxed);
+    const int64_t columns = std::clamp<int64_t>(range.columns - first, 0, range.size);
+    return {range.column0 + first, columns, range.k0, std::min(span, range.k1 - range.k0), to};
   }
 
   Block packed_block(const Range& range, int64_t row, int64_t column) const {
@@ -706,6 +772,7 @@ class GemmStep final : public Step {
 
  private:
   bool vector = false, in_place = false, wide = false;
+  int64_t most_rows = 0;      // of a tile
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
   bool by_part = false;       // the epilogue runs on tiles, else on rows
   bool by_product = false;    // it runs on whole products of a batch

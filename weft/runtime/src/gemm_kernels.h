@@ -14,6 +14,15 @@ namespace weft {
 constexpr int64_t kGemmBlock = 512;
 constexpr int kGemmLaneBytes = 64;
 
+// Rows of the columns that are next, on their way to where they are packed.
+struct GemmCarry {
+  const char* from;
+  int64_t step;  // bytes from row to row
+  char* to;      // `columns` of them, as whole vectors
+  int columns;
+  int64_t rows;  // 1 to the tile's k
+};
+
 // One tile of the result. Strides count elements.
 struct GemmTile {
   const char* a;
@@ -26,6 +35,7 @@ struct GemmTile {
   const char* fetch;   // strided kernels fetch what lies here, one line at each step of k: the next product; or nullptr
   int64_t fetch_step;  // bytes, or 0
   char* store;    // storing kernels leave the columns of b here, packed
+  const GemmCarry* carry;  // carrying kernels are packed ones that copy these meanwhile
   int columns;    // of the result, 1 to vectors * lanes
   bool b_padded;  // whole vectors of b may be read beyond the last column
   bool add;       // to what is in c, else overwrite
@@ -56,6 +66,7 @@ struct GemmKernels {
   int depth;  // elements along k that one packed step holds: 1, or 2 where products are added in pairs
   const GemmTileFunction* packed;  // [(rows - 1) * vectors + (vectors of the tile - 1)]
   const GemmTileFunction* strided;  // the same, or nullptr: operands must be packed
+  const GemmTileFunction* carrying;  // or nullptr
   const GemmTileFunction* storing;  // a packed, b in place: they pack it in passing; or nullptr
   // to[step * width_padded + x] = source[step, x] for x < width, zero up to width_padded. Strides in elements.
   void (*pack)(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int64_t width, int64_t width_padded,

@@ -21,9 +21,11 @@ constexpr int kAhead = 16;  // steps of k by which packed columns are prefetched
 constexpr int kRowVectors = 8;  // of a row that are fetched together
 constexpr int kRowsAhead = 24;  // of an operand that is packed: its rows lie in different pages
 
-constexpr int kFetchedSteps = 16;  // of k, during which the result's lines arrive
+constexpr int kRowsCarried = 16;  // ahead of which rows are fetched that are copied during tiles
 
-enum class Mode { packed, strided, storing };
+enum class Mode { packed, strided, storing, carrying };
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Keeps the compiler from deriving a value from others, or others from it: what it would keep in registers instead.
 template <class T>
@@ -62,22 +64,49 @@ struct RowWalk {
   }
 };
 
+// Copies a row of the next columns and fetches a later one.
+template <class E>
+inline void carry_row(GemmCarry& carry) {
+  using T = typename E::T;
+  const T* row = reinterpret_cast<const T*>(carry.from);
+  T* to = reinterpret_cast<T*>(carry.to);
+#pragma GCC unroll 2
+  for (int left = carry.columns; left > 0; left -= E::W, row += E::W, to += E::W) {
+    __builtin_prefetch(reinterpret_cast<const char*>(row) + kRowsCarried * carry.step);
+    E::store(to, left >= E::W ? E::load(row) : E::load(row, left));
+  }
+  carry.from += carry.step;
+  carry.to = reinterpret_cast<char*>(to);
+}
+
 // The sum over k for a tile of `height` x `vectors` vectors.
 template <class E, int height, int vectors, Mode mode, bool masked>
 inline void accumulate(const GemmTile& tile, typename E::Sum (&sums)[height][vectors]) {
   using T = typename E::T;
+  constexpr bool packed = mode == Mode::packed || mode == Mode::carrying;
   RowWalk<T, height, mode != Mode::strided> a(reinterpret_cast<const T*>(tile.a), tile.a_row, tile.a_k);
   const T* b = reinterpret_cast<const T*>(tile.b);
   T* store = reinterpret_cast<T*>(tile.store);
   const char* fetch = tile.fetch;
   const int64_t b_k = tile.b_k;
   const int last = tile.columns - (vectors - 1) * E::W;
+  GemmCarry carry{};
+  int64_t every = 0, wait = 0;  // steps from one row that is carried to the next; until it
+  if constexpr (mode == Mode::carrying) {
+    carry = *tile.carry;
+    every = tile.k / carry.rows;
+    wait = 1;
+  }
   for (int64_t k = tile.k; k > 0; --k) {
+    if (mode == Mode::carrying && --wait == 0) {
+      carry_row<E>(carry);
+      wait = --carry.rows > 0 ? every : tile.k;
+    }
     typename E::V columns[vectors];
     for (int v = 0; v < vectors; ++v) {
       if (masked && v == vectors - 1) columns[v] = E::load(b + v * E::W, last);
       else columns[v] = E::load(b + v * E::W);
-      if (mode == Mode::packed) __builtin_prefetch(b + kAhead * b_k + v * E::W);
+      if (packed) __builtin_prefetch(b + kAhead * b_k + v * E::W);
       if (mode == Mode::strided && v == 0 && fetch != nullptr) __builtin_prefetch(fetch, 0, 2);
       if (mode == Mode::storing) {
         __builtin_prefetch(b + kRowsAhead * b_k + v * E::W);
@@ -107,7 +136,7 @@ void multiply_tile(const GemmTile& tile) {
   T* c = reinterpret_cast<T*>(tile.c);
   const int64_t c_row = tile.c_row;
   const int last = tile.columns - (vectors - 1) * E::W;
-  if (tile.k >= kFetchedSteps)
+  if (tile.add)
 #pragma GCC unroll 16
     for (int r = 0; r < height; ++r)
       for (int v = 0; v < vectors; ++v) __builtin_prefetch(c + r * c_row + v * E::W, 1);
@@ -145,8 +174,6 @@ struct Tiles {
   }
   static constexpr const GemmTileFunction* all() { return table(typename MakeIndices<kTileHeight<E> * kVectors>::Type{}); }
 };
-
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // See GemmKernels::pack.
 template <class E, class S>
@@ -683,6 +710,7 @@ const GemmKernels* kernels_of(double flops_per_ns) {
                                       1,
                                       tiles_of<E, Mode::packed, true>(),
                                       tiles_of<E, Mode::strided, floats>(),
+                                      tiles_of<E, Mode::carrying, floats>(),
                                       tiles_of<E, Mode::storing, floats>(),
                                       pack<E, S>,
                                       vector_of<E, same>(),
