@@ -1,0 +1,214 @@
+// Matrix products whose operands are packed: packing, and large products, tall or wide.
+#include "buffer.h"
+#include "gemm_step.h"
+#include "pool.h"
+#include "stream.h"
+
+namespace weft {
+
+namespace {
+
+constexpr int64_t kSharedBytes = 32 << 20;  // packed operand of all threads
+
+}  // namespace
+
+// Columns of b as slivers of a tile's columns, the last one padded to whole vectors.
+void GemmStep::pack_columns(const Product& product, int64_t first, int64_t columns, int64_t k0, int64_t depth,
+                            char* to) const {
+  const int64_t steps = pieces_of(depth, kernels->depth);
+  for (int64_t column = 0; column < columns; column += tile_columns()) {
+    const int64_t width = std::min(tile_columns(), columns - column), padded = up(width, kernels->lanes);
+    char* sliver = to + column * steps * kernels->packed_bytes;
+    for (int64_t run, at = 0; at < depth; at += run) {
+      run = run_of(k0 + at, depth - at);
+      kernels->pack(column_of_b(product, first + column, k0 + at), b_k, b_column, run, width, padded,
+                    sliver + at / kernels->depth * padded * kernels->packed_bytes);
+    }
+  }
+}
+
+// Rows of a as slivers of balanced heights, all of them or one.
+void GemmStep::pack_rows(const Product& product, int64_t first, int64_t rows, int64_t k0, int64_t depth,
+                         char* to) const {
+  for (int64_t sliver = 0; sliver < pieces_of(rows, kernels->height); ++sliver)
+    pack_sliver(product, first, rows, sliver, k0, depth, to);
+}
+void GemmStep::pack_sliver(const Product& product, int64_t first, int64_t rows, int64_t sliver, int64_t k0,
+                           int64_t depth, char* to) const {
+  const int64_t steps = pieces_of(depth, kernels->depth), slivers = pieces_of(rows, kernels->height);
+  const int64_t row = rows * sliver / slivers, height = rows * (sliver + 1) / slivers - row;
+  to += row * steps * kernels->packed_bytes;
+  for (int64_t run, at = 0; at < depth; at += run) {
+    run = run_of(k0 + at, depth - at);
+    kernels->pack(row_of_a(product, first + row, k0 + at), a_k, a_row, run, height, height,
+                  to + at / kernels->depth * height * kernels->packed_bytes);
+  }
+}
+
+// Large products. Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are columns.
+
+void GemmStep::multiply_packed(const Product& product) const {
+  const int64_t block_bytes = span * kernels->packed_bytes;
+  Range range{this, &product, 0, !wide};
+  // as many columns (wide: rows, all of them) and blocks of k as the shared memory holds
+  const int64_t most = std::max(kSharedBytes / block_bytes, tile_columns());
+  const int64_t columns = wide ? n : std::min(packed_columns(n), most / tile_columns() * tile_columns());
+  const int64_t width = wide ? m : columns;
+  const int64_t blocks = std::clamp<int64_t>(most / width, 1, pieces_of(k, span));
+  Buffer* buffer = buffer_allocate(width * std::min(blocks * span, up(k, kernels->depth)) * kernels->packed_bytes);
+  if (buffer == nullptr) {
+    product.job->failed.store(true, std::memory_order_relaxed);
+    return;
+  }
+  range.shared = buffer->data;
+  for (range.column0 = 0; range.column0 < n; range.column0 += columns) {
+    range.columns = std::min(columns, n - range.column0);
+    for (range.k0 = 0; range.k0 < k; range.k0 = range.k1) {
+      range.k1 = std::min(k, range.k0 + blocks * span);
+      each(product, pack_shared, &range, units_of_block(range) * pieces_of(range.k1 - range.k0, span));
+      range.size = task_size(product, wide ? range.columns : m);
+      std::atomic<int64_t> claimed{0};
+      range.claimed = &claimed;
+      each(product, wide ? run_wide : run_packed, &range, pieces_of(wide ? range.columns : m, range.size));
+    }
+  }
+  buffer_release(buffer);
+  if (!by_part && !rows_by_task(columns)) finish_all(product);
+}
+
+int64_t GemmStep::task_size(const Product& product, int64_t extent) const {
+  const int64_t tasks = 4 * product.job->threads;
+  if (wide) return up(std::clamp<int64_t>(pieces_of(extent, tasks), tile_columns(), kColumnsOfTask), tile_columns());
+  return std::clamp<int64_t>(pieces_of(extent, tasks), 1, kRowsOfTask);
+}
+
+// Unit of a block of k: a sliver of rows, or kColumnsOfTask columns.
+void GemmStep::pack_shared(void* context, int64_t low, int64_t high) {
+  const Range& range = *static_cast<const Range*>(context);
+  const GemmStep& step = *range.step;
+  const int64_t units = step.units_of_block(range);
+  const int64_t width = step.wide ? step.m : step.packed_columns(range.columns);
+  for (int64_t unit = low; unit < high; ++unit) {
+    const int64_t k0 = range.k0 + unit / units * step.span, depth = std::min(step.span, range.k1 - k0);
+    char* to = step.shared_block(range, k0, width);
+    if (step.wide) {
+      step.pack_sliver(*range.product, 0, step.m, unit % units, k0, depth, to);
+      continue;
+    }
+    const int64_t first = unit % units * kColumnsOfTask, count = std::min(kColumnsOfTask, range.columns - first);
+    to += first * pieces_of(depth, step.kernels->depth) * step.kernels->packed_bytes;
+    step.pack_columns(*range.product, range.column0 + first, count, k0, depth, to);
+  }
+}
+
+void GemmStep::run_packed(void* context, int64_t low, int64_t high) {
+  const Range& range = *static_cast<const Range*>(context);
+  const GemmStep& step = *range.step;
+  Job& job = *range.product->job;
+  const int64_t extent = step.m;
+  const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.span * step.kernels->packed_bytes;
+  for (int64_t task = low; task < high && !stream_cancelled(job.number); ++task) {
+    const int64_t first = task * range.size, last = std::min(extent, first + range.size);
+    char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
+    if (own == nullptr) return job.failed.store(true, std::memory_order_relaxed);
+    step.multiply_rows(range, first, last - first, own);
+    if (!step.by_part && step.rows_by_task(range.columns) && range.k1 == step.k)
+      step.finish(*range.product, first, last, 0, step.n);
+  }
+}
+
+void GemmStep::multiply_rows(const Range& range, int64_t row, int64_t rows, char* own) const {
+  Block block = packed_block(range, row, range.column0);
+  block.rows = rows;
+  block.columns = range.columns;
+  for (int64_t k0 = range.k0; k0 < range.k1 && !stream_cancelled(range.product->job->number); k0 += span) {
+    block.k = std::min(span, range.k1 - k0);
+    pack_rows(*range.product, row, rows, k0, block.k, own);
+    block.a = own;
+    block.b = shared_block(range, k0, packed_columns(range.columns));
+    block.b_sliver = tile_columns() * pieces_of(block.k, kernels->depth) * kernels->packed_bytes;
+    block.add = k0 > 0;
+    block.last = k0 + block.k == k;
+    multiply_block(block, *range.product);
+  }
+}
+
+// Part `index` of `count` of the rows of a column of tiles: whether a tile of so many steps is to take it along.
+bool GemmStep::carry_part(const Product& product, const Unit& unit, int64_t piece, int64_t index, int64_t count,
+                          int64_t steps, GemmCarry* carry) const {
+  const int64_t column = piece * tile_columns();
+  const int64_t begin = unit.depth * index / count, end = unit.depth * (index + 1) / count;
+  if (column >= unit.columns || begin == end) return false;
+  const int64_t columns = std::min(tile_columns(), unit.columns - column);
+  const int64_t padded = up(columns, kernels->lanes);
+  const char* from = column_of_b(product, unit.column + column, unit.k0 + begin);
+  char* to = unit.packed + (column * unit.depth + begin * padded) * kernels->packed_bytes;
+  *carry = {from, b_k * kernels->source_bytes, to, int(columns), end - begin};
+  if (end - begin <= steps) return true;
+  kernels->pack(from, b_k, 1, end - begin, columns, padded, to);
+  return false;
+}
+
+// Wide: a thread takes its next columns before it has done the last ones, and packs them meanwhile, until none are
+// left. So its first task does all that it can do.
+void GemmStep::run_wide(void* context, int64_t, int64_t) {
+  const Range& range = *static_cast<const Range*>(context);
+  if (range.claimed->load(std::memory_order_relaxed) < range.columns) range.step->multiply_columns(range);
+}
+
+void GemmStep::multiply_columns(const Range& range) const {
+  const Product& product = *range.product;
+  const bool direct = kernels->storing != nullptr && b_column == 1 && k_inner == k;
+  const bool carries = direct && m > kernels->height;
+  const int64_t bytes = up(up(range.size, kernels->lanes) * span * kernels->packed_bytes, 64);
+  char* own = static_cast<char*>(thread_scratch(carries ? 2 * bytes : bytes));  // no epilogue that runs by part uses it
+  if (own == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
+  Unit unit = claim(range, own);
+  bool packed = false;
+  while (unit.columns > 0 && !stream_cancelled(product.job->number)) {
+    char* to = carries && unit.packed == own ? own + bytes : own;
+    const int64_t k1 = unit.k0 + unit.depth;
+    const Unit deeper{unit.column, unit.columns, k1, std::min(span, range.k1 - k1), to};
+    const Unit next = k1 < range.k1 ? deeper : claim(range, to);
+    if (!direct) pack_columns(product, unit.column, unit.columns, unit.k0, unit.depth, own);
+    Block block = packed_block(range, 0, unit.column);
+    block.rows = m;
+    block.columns = unit.columns;
+    block.k = unit.depth;
+    block.a = shared_block(range, unit.k0, m);
+    block.b = unit.packed;
+    block.b_sliver = tile_columns() * pieces_of(unit.depth, kernels->depth) * kernels->packed_bytes;
+    if (direct && !packed) {
+      block.b = column_of_b(product, unit.column, unit.k0);
+      block.b_k = b_k;
+      block.b_sliver = tile_columns() * kernels->source_bytes;
+      block.b_padded = false;
+      block.store = unit.packed;
+    }
+    block.next = carries && next.columns > 0 ? &next : nullptr;
+    block.add = unit.k0 > 0;
+    block.last = k1 == k;
+    multiply_block(block, product);
+    packed = carries;
+    unit = next;
+  }
+}
+
+// The columns that no thread has taken yet, or none.
+GemmStep::Unit GemmStep::claim(const Range& range, char* to) const {
+  const int64_t first = range.claimed->fetch_add(range.size, std::memory_order_relaxed);
+  const int64_t columns = std::clamp<int64_t>(range.columns - first, 0, range.size);
+  return {range.column0 + first, columns, range.k0, std::min(span, range.k1 - range.k0), to};
+}
+
+GemmStep::Block GemmStep::packed_block(const Range& range, int64_t row, int64_t column) const {
+  Block block{};
+  block.a_packed = block.b_padded = true;
+  block.c = range.product->c + (row * c_row + column) * kernels->result_bytes;
+  block.c_row = c_row;
+  block.row0 = row;
+  block.column0 = column;
+  return block;
+}
+
+}  // namespace weft

@@ -1,0 +1,205 @@
+// A matrix product as a step of a plan: what all of its sources know.
+//
+// How a product is cut (rows or columns, packed or read in place, one thread or many) is free: every element is the
+// same sum. Packed products pack one operand whole, all threads together, then each task packs its part of the other
+// one. An epilogue, a kernel that is the only reader of the result, runs on each part of it that is done, or on all at
+// the end.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "gemm_batch.h"
+#include "gemm_kernels.h"
+#include "plan.h"
+#include "pool.h"
+
+namespace weft {
+
+constexpr int64_t kRowsOfTask = 128;     // 128 x 512 packed float32: a quarter of a second-level cache
+constexpr int64_t kColumnsOfTask = 128;  // of the packed operand that is walked while the other one is cached
+constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
+
+inline int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+inline int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
+
+class GemmStep final : public Step {
+ public:
+  // How an epilogue walks the result: one loop over all elements, rows by columns, whole rows, whole products of a
+  // batch.
+  enum class Form { none, flat, grid, rows, products };
+
+  Status run(Frame& frame) const override;
+  double cost_ns() const override { return cost; }
+  bool is_kernel() const override { return epilogue != nullptr; }
+
+  std::unique_ptr<Step> epilogue;  // or nullptr
+  Form form = Form::none;
+  const GemmKernels* kernels = nullptr;
+  char result = 'f';  // its dtype
+  int64_t m = 0, n = 0, k = 0;
+  int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // strides in elements; c's columns are contiguous
+  // Where k is two dimensions that do not lie as one: the extent of the inner one (else k), strides of the outer one.
+  int64_t k_inner = 0, a_outer = 0, b_outer = 0;
+  Place a{}, b{}, c{};
+  GemmBatch batch;
+  double cost = 0;
+
+  // Once the fields above are set: how it will be run.
+  void plan();
+
+ private:
+  struct Job {
+    const GemmStep* step;
+    const Frame* frame;
+    uint64_t number;  // the task's, for cancellation
+    const char *a, *b;
+    char* c;
+    int threads;       // that one product may use
+    bool finish_each;  // the epilogue follows each product of a batch
+    std::atomic<bool> failed;
+  };
+  struct Product {
+    Job* job;
+    const char *a, *b;
+    char* c;
+  };
+  struct SmallTile {
+    GemmTileFunction function;
+    int64_t a, b, c;  // bytes from the product's
+    int columns;
+  };
+  // A block of k of a task's columns of a wide product, and where they are packed.
+  struct Unit {
+    int64_t column, columns, k0, depth;
+    char* packed;
+  };
+  // A range of rows times a range of columns. a and b point at the range's first elements.
+  struct Block {
+    const char* a;
+    int64_t a_row, a_k;  // elements; packed: not used, slivers of balanced heights follow each other
+    const char* b;
+    int64_t b_k;       // elements
+    int64_t b_sliver;  // bytes from one tile's columns to the next
+    char* c;           // row-major, `c_row` elements
+    int64_t c_row;
+    int64_t rows, columns, k;
+    char* store;  // b is not packed yet: the first sliver leaves it here
+    const Unit* next = nullptr;  // whose columns are packed meanwhile
+    bool a_packed, b_padded, add;
+    bool last;              // of k: the epilogue may follow
+    int64_t row0, column0;  // of the product
+  };
+  struct Range {
+    const GemmStep* step;
+    const Product* product;
+    int64_t size;  // rows (or columns) of one task
+    bool rows;
+    const char* shared = nullptr;      // the packed operand of all tasks
+    int64_t column0 = 0, columns = 0;  // of the result
+    int64_t k0 = 0, k1 = 0;
+    std::atomic<int64_t>* claimed = nullptr;  // columns of a wide product
+  };
+  struct Deep {
+    const GemmStep* step;
+    const Product* product;
+    int64_t first;  // block of k
+    char* sums;
+  };
+
+  int64_t tile_columns() const { return kernels->vectors * kernels->lanes; }
+  int64_t depth_of_block() const { return vector ? kGemmBlock * (kGemmLaneBytes / kernels->source_bytes) : span; }
+
+  // Calls function(context, low, high) over 0..total, on the pool if this product may.
+  void each(const Product& product, ChunkFunction function, void* context, int64_t total) const {
+    if (product.job->threads > 1 && total > 1) pool_run(function, context, total, 1, cost / double(batch.count));
+    else function(context, 0, total);
+  }
+
+  // Any product, and its epilogue.
+  static void run_products(void* context, int64_t low, int64_t high);
+  void multiply(const Product& product) const;
+  void finish(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const;
+  void run_epilogue(const Product& product, const int64_t (&part)[4]) const;
+  void finish_all(const Product& product) const;
+  static void run_finish(void* context, int64_t low, int64_t high);
+  void fill_zero(char* to) const;
+
+  // Small ones, on one thread.
+  void plan_small();
+  void fetch_during(GemmTile& tile, const char* next_a, int64_t a_part, const char* next_b, int64_t b_part,
+                    int64_t index) const;
+  void multiply_short_vector(const Product& product) const;
+  void multiply_small(const Product& product, const char* next_a, const char* next_b) const;
+
+  // Tiles of one block of k; products of operands as they lie.
+  void multiply_block(const Block& block, const Product& product) const;
+  void multiply_in_place(const Product& product) const;
+  static void run_in_place(void* context, int64_t low, int64_t high);
+  void rectangle(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const;
+
+  // Packing (gemm_packed.cpp).
+  int64_t packed_columns(int64_t columns) const {
+    return columns / tile_columns() * tile_columns() + up(columns % tile_columns(), kernels->lanes);
+  }
+  void pack_columns(const Product& product, int64_t first, int64_t columns, int64_t k0, int64_t depth, char* to) const;
+  void pack_rows(const Product& product, int64_t first, int64_t rows, int64_t k0, int64_t depth, char* to) const;
+  void pack_sliver(const Product& product, int64_t first, int64_t rows, int64_t sliver, int64_t k0, int64_t depth,
+                   char* to) const;
+  bool carry_part(const Product& product, const Unit& unit, int64_t piece, int64_t index, int64_t count, int64_t steps,
+                  GemmCarry* carry) const;
+  // How many of the next `most` terms from `k0` lie in one stride.
+  int64_t run_of(int64_t k0, int64_t most) const { return std::min(most, k_inner - k0 % k_inner); }
+  const char* row_of_a(const Product& product, int64_t row, int64_t k0) const {
+    return product.a + (row * a_row + k0 / k_inner * a_outer + k0 % k_inner * a_k) * kernels->source_bytes;
+  }
+  const char* column_of_b(const Product& product, int64_t column, int64_t k0) const {
+    return product.b + (k0 / k_inner * b_outer + k0 % k_inner * b_k + column * b_column) * kernels->source_bytes;
+  }
+
+  // Large products (gemm_packed.cpp). Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are
+  // columns.
+  void multiply_packed(const Product& product) const;
+  // Whether the tasks of a packed product make whole rows, and the epilogue wants these.
+  bool rows_by_task(int64_t columns) const { return !wide && columns >= n && form != Form::none; }
+  int64_t task_size(const Product& product, int64_t extent) const;
+  // Where a block of k begins in the shared operand, which has `width` columns (wide: rows).
+  char* shared_block(const Range& range, int64_t k0, int64_t width) const {
+    return const_cast<char*>(range.shared) + (k0 - range.k0) / kernels->depth * width * kernels->packed_bytes;
+  }
+  static void pack_shared(void* context, int64_t low, int64_t high);
+  int64_t units_of_block(const Range& range) const {
+    return wide ? pieces_of(m, kernels->height) : pieces_of(range.columns, kColumnsOfTask);
+  }
+  static void run_packed(void* context, int64_t low, int64_t high);
+  void multiply_rows(const Range& range, int64_t row, int64_t rows, char* own) const;
+  static void run_wide(void* context, int64_t low, int64_t high);
+  void multiply_columns(const Range& range) const;
+  Unit claim(const Range& range, char* to) const;
+  Block packed_block(const Range& range, int64_t row, int64_t column) const;
+
+  // Few elements, each a long sum (gemm_vector.cpp).
+  void multiply_deep(const Product& product) const;
+  static void run_deep(void* context, int64_t low, int64_t high);
+  void add_sums(char* to, const char* from, bool first) const;
+
+  // A vector and a matrix (gemm_vector.cpp; a block of k beside its hottest caller in gemm.cpp).
+  int64_t matrix_row() const { return n == 1 ? a_row : b_column; }
+  void multiply_vector(const Product& product) const;
+  static void run_vector(void* context, int64_t low, int64_t high);
+  void vector_block(const Product& product, int64_t row, int64_t rows, int64_t k0, int64_t depth, char* y,
+                    int64_t y_row, bool add) const;
+
+  bool vector = false, in_place = false, wide = false;
+  int64_t most_rows = 0;      // of a tile that reads rows in place
+  int64_t span = kGemmBlock;  // elements of k whose sum is one chain
+  bool by_part = false;       // the epilogue runs on tiles, else on rows
+  bool by_product = false;    // it runs on whole products of a batch
+  std::vector<SmallTile> small;
+  bool near = false;               // into the first cache
+  int64_t a_part = 0, b_part = 0;  // bytes of the next product that each tile fetches
+};
+
+}  // namespace weft
