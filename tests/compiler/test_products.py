@@ -276,7 +276,8 @@ import sys, numpy as np, weft, weft.numpy as jnp
 weft.config.update("enable_x64", True)
 rng = np.random.default_rng(7)
 few = [shape for n in (1, 2, 3, 4, 5, 8, 12, 17) for shape in ((1, n, 150), (1, n, 307), (150, 1, n), (35, n, n))]
-for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300), (1, 700, 1500), (1, 250, 300), *few]:
+some = [*few, (29, 640, 513), (15, 1037, 300), (40, 6, 1024)]
+for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300), (1, 700, 1500), (1, 250, 300), *some]:
     for dtype in ("float32", "float64", "int32", "int64", "float16", "complex64", "complex128"):
         parts = ((rng.standard_normal(s) * 9, rng.standard_normal(s)) for s in ((m, k), (k, n)))
         a, b = ((x + 1j * y if dtype.startswith("complex") else x).astype(dtype) for x, y in parts)

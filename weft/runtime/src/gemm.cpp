@@ -240,7 +240,7 @@ void GemmStep::fill_zero(char* to) const {
 
 void GemmStep::multiply_block(const Block& block, const Product& product) const {
   const int64_t width = tile_columns(), steps = pieces_of(block.k, kernels->depth);
-  const int64_t slivers = pieces_of(block.rows, most_rows);
+  const int64_t slivers = pieces_of(block.rows, block.a_packed ? kernels->height : most_rows);
   const GemmTileFunction* functions = block.a_packed ? kernels->packed : kernels->strided;
   GemmTile tile{};
   tile.a_row = block.a_row;
