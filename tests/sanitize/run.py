@@ -37,7 +37,7 @@ PARTS = {
         *("tests/compiler/test_indexing.py", "tests/compiler/test_movement.py", "tests/compiler/test_few_columns.py"),
         *("tests/compiler/test_flattened_runs.py", "tests/compiler/test_viewed_operands.py"),
         *("tests/operations/test_compiled.py", "tests/operations/test_sort.py"),
-        "tests/operations/test_indexing.py",
+        *("tests/operations/test_indexing.py", "tests/compiler/test_wide_products.py"),
     ),
 }
 # Not asked under sanitizers: resident memory (they keep what is freed), how soon an interrupt comes and what it hits,
