@@ -16,7 +16,7 @@ constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the se
 constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 // Of a matrix of contiguous columns that is read in narrow strips: in the second-level cache.
-constexpr double kStripBytes = 3 << 19;
+constexpr double kStripBytes = 2 << 20;
 constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cache lines
 constexpr int64_t kStripDepth = 128;  // the same where it is no deeper
 constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise

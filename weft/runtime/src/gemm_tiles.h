@@ -257,8 +257,11 @@ inline void put(T* y, int64_t y_row, const T* sums, int64_t count, bool add) {
   for (int64_t i = 0; i < count; ++i) y[i * y_row] = add ? y[i * y_row] + sums[i] : sums[i];
 }
 
+constexpr int kVectorsAhead = 4;  // of rows that cross cache lines; others are slower for it
+constexpr int64_t kNearBytes = 48 << 10;  // of a matrix that is in the first cache
+
 // `count` rows that are contiguous along k, as x is.
-template <class E, int count>
+template <class E, int count, bool fetch>
 inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
   using T = typename E::T;
   const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
@@ -272,6 +275,7 @@ inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t 
 #pragma GCC unroll 16
       for (int r = 0; r < count; ++r) {
         sums[r][v] = E::fma(factor, E::load(from), sums[r][v]);
+        if (fetch) __builtin_prefetch(from + kVectorsAhead * E::W);
         from += work.a_row;
       }
     }
@@ -350,10 +354,17 @@ inline void all_short_rows(const GemmVector& work, const typename E::T* x) {
 #endif
 
 // All rows from `row` on, as many at once as are left, at most `count`.
-template <class E, int count>
+template <class E, int count, bool fetch>
 inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
-  for (; row + count <= work.rows; row += count) vector_rows<E, count>(work, x, row);
-  if constexpr (count > 1) all_rows<E, count / 2>(work, x, row);
+  for (; row + count <= work.rows; row += count) vector_rows<E, count, fetch>(work, x, row);
+  if constexpr (count > 1) all_rows<E, count / 2, fetch>(work, x, row);
+}
+
+template <class E, int count>
+inline void all_rows(const GemmVector& work, const typename E::T* x) {
+  const int64_t bytes = work.a_row * int64_t(sizeof(typename E::T));
+  if (bytes % kVectorBytes != 0 && work.rows * bytes > kNearBytes) all_rows<E, count, true>(work, x, 0);
+  else all_rows<E, count, false>(work, x, 0);
 }
 
 constexpr int kStrip = 8;        // vectors along rows whose sums are in registers
@@ -680,8 +691,8 @@ void multiply_vector(const GemmVector& work) {
 #if defined(__AVX512F__)
   if (work.k <= E::W / 2) return all_short_rows<E, E::W / 2>(work, x);
 #endif
-  if (work.k <= kFoldedDepth) all_rows<E, kRows>(work, x, 0);
-  else all_rows<E, (kRows < 8 ? kRows : 8)>(work, x, 0);
+  if (work.k <= kFoldedDepth) all_rows<E, kRows>(work, x);
+  else all_rows<E, (kRows < 8 ? kRows : 8)>(work, x);
 }
 
 template <class E, Mode mode, bool wanted>
