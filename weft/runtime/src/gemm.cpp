@@ -96,20 +96,27 @@ void GemmStep::plan() {
 
 // Small products on one thread: their tiles are listed.
 
+void GemmStep::list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_t width) {
+  const int64_t item = kernels->source_bytes, row = m * sliver / slivers, height = m * (sliver + 1) / slivers - row;
+  const int columns = int(std::min(width, n - column));
+  const int64_t vectors = pieces_of(columns, kernels->lanes);
+  const GemmTileFunction function = vectors > kernels->vectors
+                                        ? kernels->broad[height - 1]
+                                        : kernels->strided[(height - 1) * kernels->vectors + vectors - 1];
+  small.push_back({function, row * a_row * item, column * item, (row * c_row + column) * kernels->result_bytes, columns});
+}
+
 void GemmStep::plan_small() {
-  const int64_t slivers = pieces_of(m, most_rows), pieces = pieces_of(n, tile_columns());
-  const int64_t item = kernels->source_bytes;
+  const int64_t item = kernels->source_bytes, width = tile_columns();
+  // a last vector alone is bound by its loads
+  const bool broad = n > width && n % width != 0 && n % width <= kernels->lanes;
+  const int64_t whole = broad ? n / width - 1 : pieces_of(n, width), slivers = pieces_of(m, most_rows);
   // the part of b that a column of tiles reads stays in the first cache, where not both operands do
   const bool by_column = (m + n) * k * item > kNearBytes;
-  for (int64_t i = 0; i < slivers * pieces; ++i) {
-    const int64_t sliver = by_column ? i % slivers : i / pieces;
-    const int64_t column = (by_column ? i / slivers : i % pieces) * tile_columns();
-    const int64_t row = m * sliver / slivers, height = m * (sliver + 1) / slivers - row;
-    const int columns = int(std::min(tile_columns(), n - column));
-    const int64_t vectors = pieces_of(columns, kernels->lanes);
-    small.push_back({kernels->strided[(height - 1) * kernels->vectors + vectors - 1], row * a_row * item, column * item,
-                     (row * c_row + column) * kernels->result_bytes, columns});
-  }
+  for (int64_t i = 0; i < slivers * whole; ++i)
+    list_tile(by_column ? i % slivers : i / whole, slivers, (by_column ? i / slivers : i % whole) * width, width);
+  const int64_t lower = pieces_of(m, std::min<int64_t>(most_rows, kernels->broad_height));
+  for (int64_t sliver = 0; broad && sliver < lower; ++sliver) list_tile(sliver, lower, whole * width, width + kernels->lanes);
   // operands that lie together are fetched in as many parts as there are tiles
   const int64_t tiles = int64_t(small.size()), bytes = (m * k + k * n + m * n) * item;
   const auto part = [&](int64_t rows, int64_t columns, int64_t row, int64_t column) {

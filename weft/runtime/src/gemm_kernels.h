@@ -66,6 +66,8 @@ struct GemmKernels {
   int depth;  // elements along k that one packed step holds: 1, or 2 where products are added in pairs
   const GemmTileFunction* packed;  // [(rows - 1) * vectors + (vectors of the tile - 1)]
   const GemmTileFunction* strided;  // the same, or nullptr: operands must be packed
+  const GemmTileFunction* broad;  // [rows - 1], strided ones of a vector more; or nullptr
+  int broad_height;
   const GemmTileFunction* carrying;  // or nullptr
   const GemmTileFunction* storing;  // a packed, b in place: they pack it in passing; or nullptr
   // to[step * width_padded + x] = source[step, x] for x < width, zero up to width_padded. Strides in elements.

@@ -69,7 +69,9 @@ void GemmStep::multiply_packed(const Product& product) const {
       range.size = task_size(product, wide ? range.columns : m);
       std::atomic<int64_t> claimed{0};
       range.claimed = &claimed;
-      each(product, wide ? run_wide : run_packed, &range, pieces_of(wide ? range.columns : m, range.size));
+      const int64_t tasks = pieces_of(wide ? range.columns : m, range.size);
+      if (wide) each(product, run_wide, &range, std::min<int64_t>(product.job->threads, tasks));
+      else each(product, run_packed, &range, tasks);
     }
   }
   buffer_release(buffer);
@@ -150,10 +152,10 @@ bool GemmStep::carry_part(const Product& product, const Unit& unit, int64_t piec
 }
 
 // Wide: a thread takes its next columns before it has done the last ones, and packs them meanwhile, until none are
-// left. So its first task does all that it can do.
-void GemmStep::run_wide(void* context, int64_t, int64_t) {
+// left.
+void GemmStep::run_wide(void* context, int64_t low, int64_t high) {
   const Range& range = *static_cast<const Range*>(context);
-  if (range.claimed->load(std::memory_order_relaxed) < range.columns) range.step->multiply_columns(range);
+  for (int64_t thread = low; thread < high; ++thread) range.step->multiply_columns(range);
 }
 
 void GemmStep::multiply_columns(const Range& range) const {

@@ -129,6 +129,7 @@ class GemmStep final : public Step {
 
   // Small ones, on one thread.
   void plan_small();
+  void list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_t width);
   void fetch_during(GemmTile& tile, const char* next_a, int64_t a_part, const char* next_b, int64_t b_part,
                     int64_t index) const;
   void multiply_short_vector(const Product& product) const;

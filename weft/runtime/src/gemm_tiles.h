@@ -175,6 +175,19 @@ struct Tiles {
   static constexpr const GemmTileFunction* all() { return table(typename MakeIndices<kTileHeight<E> * kVectors>::Type{}); }
 };
 
+// Tiles of one vector more and fewer rows: for a last vector, which alone is bound by its loads.
+template <class E>
+constexpr int kBroadHeight = kTileHeight<E> * kVectors / (kVectors + 1);
+template <class E, int... i>
+struct BroadTiles {
+  static constexpr GemmTileFunction functions[] = {multiply_tile<E, i + 1, kVectors + 1, Mode::strided>...};
+};
+template <class E, bool wanted, int... i>
+constexpr const GemmTileFunction* broad_tiles_of(Indices<i...>) {
+  if constexpr (wanted) return BroadTiles<E, i...>::functions;
+  else return nullptr;
+}
+
 // See GemmKernels::pack.
 template <class E, class S>
 void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int64_t width, int64_t padded, char* to) {
@@ -721,6 +734,8 @@ const GemmKernels* kernels_of(double flops_per_ns) {
                                       1,
                                       tiles_of<E, Mode::packed, true>(),
                                       tiles_of<E, Mode::strided, floats>(),
+                                      broad_tiles_of<E, floats>(typename MakeIndices<kBroadHeight<E>>::Type{}),
+                                      kBroadHeight<E>,
                                       tiles_of<E, Mode::carrying, floats>(),
                                       tiles_of<E, Mode::storing, floats>(),
                                       pack<E, S>,

@@ -133,7 +133,6 @@ class Pool {
       t_inside_job = false;
       return;
     }
-    bool may_be_long = job.chunks > 2;
     uint32_t epoch = publish(job);
     if (sleepers_.load(std::memory_order_seq_cst) != 0)
       futex_wake(&epoch_, int(std::min<uint32_t>(job.chunks, INT_MAX)));
@@ -141,7 +140,7 @@ class Pool {
     uint32_t own = drain(epoch, job);
     t_inside_job = false;
     await_workers(job.chunks, own, begin);
-    if (may_be_long) note_share(own == job.chunks, begin);
+    note_share(own == job.chunks, begin);
   }
 
   // No job may be running and none may start any more.
