@@ -338,7 +338,9 @@ inline void short_rows(const GemmVector& work, const typename E::T* x, int64_t r
     } else if (all && contiguous && k == lanes) {
       elements = E::load(a + v * E::W);
     } else if (contiguous) {
-      elements = E::spread(E::load(a + v * in_vector * k, left * k), spread);
+      const T* from = a + v * in_vector * k;
+      const bool followed = all && v < lanes - 1;  // by the rows of another vector, which are more than half of one
+      elements = E::spread(followed ? E::load(from) : E::load(from, left * k), spread);
     } else {
 #pragma GCC unroll 16
       for (int r = 0; r < in_vector; ++r)
