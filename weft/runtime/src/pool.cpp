@@ -30,7 +30,7 @@ namespace weft {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int kSpin = 800;                  // pauses before sleeping, about 20 us: calls in a row are 10 us apart, and waking takes 30
+constexpr int kSpin = 800;                  // pauses before sleeping, about 20 us: calls in a row are 10 apart
 constexpr double kAwakeThresholdNs = 4000;  // break-even 2.3 us measured with spinning workers
 constexpr double kAsleepThresholdNs = 40000;
 constexpr int kStreak = 32;  // jobs in a row that wake sleeping workers: 5 to 9 us for the call that wakes them
