@@ -23,7 +23,6 @@ constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time oth
 constexpr double kTileNs = 6;  // a tile's fixed cost
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
 constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
-constexpr int64_t kNearBytes = 40 << 10;  // of the first cache
 constexpr int64_t kLine = 64;
 constexpr int kRowsAlike = 8;  // whose lines are in one set of the first cache, which has at least as many ways
 
@@ -103,7 +102,8 @@ void GemmStep::list_tile(int64_t sliver, int64_t slivers, int64_t column, int64_
   const GemmTileFunction function = vectors > kernels->vectors
                                         ? kernels->broad[height - 1]
                                         : kernels->strided[(height - 1) * kernels->vectors + vectors - 1];
-  small.push_back({function, row * a_row * item, column * item, (row * c_row + column) * kernels->result_bytes, columns});
+  const int64_t c = (row * c_row + column) * kernels->result_bytes;
+  small.push_back({function, row * a_row * item, column * item, c, columns});
 }
 
 void GemmStep::plan_small() {
@@ -116,7 +116,8 @@ void GemmStep::plan_small() {
   for (int64_t i = 0; i < slivers * whole; ++i)
     list_tile(by_column ? i % slivers : i / whole, slivers, (by_column ? i / slivers : i % whole) * width, width);
   const int64_t lower = pieces_of(m, std::min<int64_t>(most_rows, kernels->broad_height));
-  for (int64_t sliver = 0; broad && sliver < lower; ++sliver) list_tile(sliver, lower, whole * width, width + kernels->lanes);
+  for (int64_t sliver = 0; broad && sliver < lower; ++sliver)
+    list_tile(sliver, lower, whole * width, width + kernels->lanes);
   // operands that lie together are fetched in as many parts as there are tiles
   const int64_t tiles = int64_t(small.size()), bytes = (m * k + k * n + m * n) * item;
   const auto part = [&](int64_t rows, int64_t columns, int64_t row, int64_t column) {

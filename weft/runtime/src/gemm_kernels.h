@@ -14,6 +14,8 @@ namespace weft {
 constexpr int64_t kGemmBlock = 512;
 constexpr int kGemmLaneBytes = 64;
 
+constexpr int64_t kNearBytes = 40 << 10;  // of the first cache
+
 // Rows of the columns that are next, on their way to where they are packed.
 struct GemmCarry {
   const char* from;

@@ -107,10 +107,9 @@ void GemmStep::run_packed(void* context, int64_t low, int64_t high) {
   const Range& range = *static_cast<const Range*>(context);
   const GemmStep& step = *range.step;
   Job& job = *range.product->job;
-  const int64_t extent = step.m;
   const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.span * step.kernels->packed_bytes;
   for (int64_t task = low; task < high && !stream_cancelled(job.number); ++task) {
-    const int64_t first = task * range.size, last = std::min(extent, first + range.size);
+    const int64_t first = task * range.size, last = std::min(step.m, first + range.size);
     char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
     if (own == nullptr) return job.failed.store(true, std::memory_order_relaxed);
     step.multiply_rows(range, first, last - first, own);
@@ -136,6 +135,7 @@ void GemmStep::multiply_rows(const Range& range, int64_t row, int64_t rows, char
 }
 
 // Part `index` of `count` of the rows of a column of tiles: whether a tile of so many steps is to take it along.
+// If it has more rows than the tile has steps, it is packed at once.
 bool GemmStep::carry_part(const Product& product, const Unit& unit, int64_t piece, int64_t index, int64_t count,
                           int64_t steps, GemmCarry* carry) const {
   const int64_t column = piece * tile_columns();

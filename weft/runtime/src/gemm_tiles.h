@@ -271,7 +271,6 @@ inline void put(T* y, int64_t y_row, const T* sums, int64_t count, bool add) {
 }
 
 constexpr int kVectorsAhead = 4;  // of rows that cross cache lines; others are slower for it
-constexpr int64_t kNearBytes = 48 << 10;  // of a matrix that is in the first cache
 
 // `count` rows that are contiguous along k, as x is.
 template <class E, int count, bool fetch>
