@@ -13,6 +13,7 @@ import pytest
 
 import weft
 import weft.numpy as jnp
+from tests.compiler.test_matrix_unit import in_tiles
 from weft import dtypes, lax, runtime
 
 BLOCK, LANE_BYTES = 512, 64
@@ -289,7 +290,10 @@ for m, n, k in [(29, 65, 700), (1, 50, 900), (70, 1, 9000), (130, 200, 300), (1,
 def test_every_vector_width_has_the_same_bits() -> None:
     results = [
         subprocess.run(
-            [sys.executable, "-c", SCRIPT], capture_output=True, check=True, env={**os.environ, "WEFT_TARGET": name}
+            [sys.executable, "-c", SCRIPT],
+            capture_output=True,
+            check=True,
+            env={**os.environ, "WEFT_TARGET": name, "WEFT_MATRIX_UNIT": "0"},  # the unit has a rule of its own
         ).stdout
         for name in ("x86-64-v3", weft.target.host().name)
         if weft.target.host().name.startswith("x86")
@@ -311,7 +315,6 @@ def in_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def test_bfloat16_products() -> None:
-    pairs = runtime.bfloat16_products == "pairs"
     rng = np.random.default_rng(9)
     for m, n, k in [
         (5, 3, 1),
@@ -325,14 +328,18 @@ def test_bfloat16_products() -> None:
     ]:
         a, b = (rng.standard_normal(s).astype(dtypes.bfloat16) for s in ((m, k), (k, n)))
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-        chains = in_pairs(wide_a, wide_b) if pairs else product(a, b, np.float32, halves=True)
+        expected = {
+            "tiles": lambda a, b: in_tiles(a, b),
+            "pairs": lambda a, b: in_pairs(a.astype(np.float64), b.astype(np.float64)),
+            "chains": lambda a, b: product(a, b, np.float32, halves=True),
+        }[runtime.how_added("E", "f", m, n, k)](a, b)
         for left, right, threads in itertools.product(("rows", "columns"), ("rows", "columns"), (1, 2)):
             x, y = (v if how == "rows" else v.T.copy() for v, how in ((a, left), (b, right)))
             numbers = (((1 if left == "rows" else 0,), (0 if right == "rows" else 1,)), ((), ()))
             with weft.threads(threads):
                 out = np.asarray(lax.dot_general(x, y, numbers, preferred_element_type=np.float32))
             np.testing.assert_allclose(out, wide_a @ wide_b, atol=1e-4 * np.sqrt(k))
-            np.testing.assert_array_equal(out, chains)
+            np.testing.assert_array_equal(out, expected)
 
 
 CHOICE = """
@@ -344,6 +351,7 @@ a = jnp.ones((64, 64), jnp.bfloat16)
 plan = weft.jit(lambda a, b: a @ b).lower(a, a).as_text("plan")
 print(runtime.bfloat16_products, f"added in {runtime.bfloat16_products}" in plan)
 """
+ASKED_FOR = {"tiles": "AMX_BF16", "pairs": "AVX512_BF16"}
 
 
 def _with_choice(choice: str, program: str) -> subprocess.CompletedProcess[str]:
@@ -351,26 +359,27 @@ def _with_choice(choice: str, program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False)
 
 
-@pytest.mark.parametrize("choice", ["pairs", "float32"])
+def _has(instructions: str) -> bool:
+    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+        return instructions in lines.read() and weft.target.host().name == "x86-64-v4"
+
+
+@pytest.mark.parametrize("choice", ["tiles", "pairs", "float32"])
 def test_how_the_terms_of_bfloat16_products_are_added_can_be_chosen(choice: str) -> None:
     done = _with_choice(choice, CHOICE)
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
-        able = choice == "float32" or ("avx512_bf16" in lines.read() and weft.target.host().name == "x86-64-v4")
-    if able:
+    if choice == "float32" or _has(ASKED_FOR[choice].lower()):
         assert done.stdout.split() == [choice, "True"], done.stderr
     else:
-        assert "ValueError: WEFT_BFLOAT16_PRODUCTS=pairs asks for instructions" in done.stderr
+        expected = f"ValueError: WEFT_BFLOAT16_PRODUCTS={choice} asks for instructions ({ASKED_FOR[choice]})"
+        assert expected in done.stderr
 
 
 def test_the_processor_alone_chooses_how_the_terms_of_bfloat16_products_are_added() -> None:
     program = "from weft import runtime; print(runtime.bfloat16_products)"
-    with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
-        text = lines.read()
-    able = "avx512_bf16" in text and weft.target.host().name == "x86-64-v4"
-    expected = "pairs" if able and "AuthenticAMD" in text else "float32"
+    expected = "tiles" if _has("amx_bf16") else "pairs" if _has("avx512_bf16") and _has("AuthenticAMD") else "float32"
     assert {_with_choice("", program).stdout.strip() for _ in range(3)} == {expected}
     wrong = _with_choice("fast", program)
-    assert "ValueError: WEFT_BFLOAT16_PRODUCTS is pairs or float32, got 'fast'" in wrong.stderr
+    assert "ValueError: WEFT_BFLOAT16_PRODUCTS is tiles, pairs or float32, got 'fast'" in wrong.stderr
 
 
 def test_products_of_columns_that_later_steps_read_as_vectors() -> None:

@@ -101,9 +101,21 @@ def exchanged(product: Any, out: Any) -> Any:
     """The product of the exchanged operands, as ``out``."""
     (left_sum, right_sum), (left_batch, right_batch) = product.params["dimension_numbers"]
     params = {**product.params, "dimension_numbers": ((right_sum, left_sum), (right_batch, left_batch))}
+    if not params.pop("exchanged", False):
+        params["exchanged"] = True  # a matrix unit adds the products of both operands' parts in an order
     if isinstance(params.get("precision"), tuple):
         params["precision"] = params["precision"][::-1]
     return JaxprEqn(product.invars[::-1], [out], product.primitive, params, product.effects, product.source)
+
+
+def free_sizes(product: Any) -> tuple[int, int]:
+    """How many rows and columns a product has, without its batch."""
+    numbers = product.params["dimension_numbers"]
+    left, right = (
+        math.prod([atom.aval.shape[d] for d in _free(atom.aval.ndim, numbers[0][side], numbers[1][side])])
+        for side, atom in enumerate(product.invars)
+    )
+    return left, right
 
 
 def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:

@@ -526,6 +526,7 @@ class Planner:
             self._viewed(rhs, step.views[1]), *_matrix_strides(k, summed.right, n, columns.right),
             self.place(out), max(rows.result if m != 1 else 0, n), batch,
             (outer.extent, outer.left, outer.right) if outer.extent != 1 else (),
+            (*contraction.free_sizes(equation), "exchanged" in equation.params),
         )  # fmt: skip
 
     def _viewed(self, variable: Any, view: walks.Chain | None) -> Place:
@@ -535,9 +536,16 @@ class Planner:
 
 
 def _words(instruction: tuple[Any, ...]) -> str:
-    """An instruction as a line; of a product of bfloat16 also how this process adds its terms."""
+    """An instruction as a line; of a product also how this process adds its terms, where that is not as everywhere."""
     text = " ".join(map(str, instruction))
-    return f"{text}, added in {runtime.bfloat16_products}" if instruction[:2] == ("gemm", "E") else text
+    if instruction[0] != "gemm":
+        return text
+    source, result, _, _, terms = instruction[1:6]
+    *_, outer, (rows, columns, _) = instruction[:17]
+    how = runtime.how_added(source, result, rows, columns, terms * (outer[0] if outer else 1))
+    if how == "chains":
+        return f"{text}, added in float32" if source == "E" else text
+    return f"{text}, added in {how}"
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:

@@ -67,6 +67,7 @@ def _dot_typing(
     precision: Any,
     preferred_element_type: np.dtype | None,
     out_sharding: Any = None,
+    exchanged: bool = False,
 ) -> Any:
     _check_dimensions(lhs, rhs, dimension_numbers)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers
@@ -105,6 +106,7 @@ def _dot_reference(
     precision: Any,
     preferred_element_type: np.dtype | None,
     out_sharding: Any = None,
+    exchanged: bool = False,
 ) -> Any:
     lhs, rhs = np.asarray(lhs), np.asarray(rhs)
     (lhs_contract, rhs_contract), (lhs_batch, rhs_batch) = dimension_numbers

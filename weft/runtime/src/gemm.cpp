@@ -24,6 +24,17 @@ constexpr double kTileNs = 6;  // a tile's fixed cost
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
 constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
 constexpr int64_t kLine = 64;
+// A thread's use of the matrix unit.
+struct UnitUse {
+  const GemmUnit* unit;
+  explicit UnitUse(const GemmUnit* unit) : unit(unit) {
+    if (unit != nullptr) unit->enter();
+  }
+  ~UnitUse() {
+    if (unit != nullptr) unit->leave();
+  }
+};
+
 constexpr int kRowsAlike = 8;  // whose lines are in one set of the first cache, which has at least as many ways
 
 }  // namespace
@@ -56,7 +67,7 @@ void GemmStep::plan() {
   double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;
   cost = double(batch.count) * (20 + (vector ? 0 : kTileNs * double(tiles)) +
                                 std::max(flops, bytes * (bytes < kLargeVectorBytes ? 0.012 : 0.05)));
-  span = kGemmBlock * kernels->depth;
+  span = kernels->unit != nullptr ? kernels->unit->span : kGemmBlock * kernels->depth;
   // of few columns a block is small, and an element of a is not read often
   const bool few = a_k == 1 && n * std::min(k, span) * kernels->source_bytes <= kFewColumnsBytes;
   const int64_t cached = few ? std::min(k, span) : k;
@@ -247,7 +258,8 @@ void GemmStep::fill_zero(char* to) const {
 // Tiles of one block of k.
 
 void GemmStep::multiply_block(const Block& block, const Product& product) const {
-  const int64_t width = tile_columns(), steps = pieces_of(block.k, kernels->depth);
+  const UnitUse use(kernels->unit);
+  const int64_t width = tile_columns(), steps = steps_of(block.k);
   const int64_t slivers = pieces_of(block.rows, block.a_packed ? kernels->height : most_rows);
   const GemmTileFunction* functions = block.a_packed ? kernels->packed : kernels->strided;
   GemmTile tile{};
@@ -256,11 +268,15 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
   tile.c_row = block.c_row;
   tile.k = steps;
   tile.add = block.add;
+  tile.exchanged = exchanged;
   const int64_t packed_sliver = width * steps * kernels->packed_bytes;
   for (int64_t first = 0; first < block.columns; first += kColumnsOfTask) {
     const int64_t last = std::min(block.columns, first + kColumnsOfTask), first_piece = first / width;
     for (int64_t sliver = 0, row = 0; sliver < slivers; ++sliver) {
-      const int64_t next = block.rows * (sliver + 1) / slivers, height = next - row;
+      const int64_t next =
+          block.a_packed ? row_of_sliver(block.rows, sliver + 1) : block.rows * (sliver + 1) / slivers;
+      const int64_t height = next - row;
+      tile.rows = int(height);
       tile.a = block.a_packed ? block.a + row * steps * kernels->packed_bytes
                               : block.a + row * block.a_row * kernels->source_bytes;
       char* c = block.c + row * block.c_row * kernels->result_bytes;
@@ -280,6 +296,7 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
         tile.c = c + column * kernels->result_bytes;
         const GemmTileFunction* kind = functions;
         GemmCarry carry;
+        tile.carry = nullptr;
         if (block.next != nullptr && !storing &&
             carry_part(product, *block.next, piece, carrier, carriers, steps, &carry)) {
           tile.carry = &carry;

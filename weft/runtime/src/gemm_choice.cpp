@@ -5,6 +5,11 @@
 #include <cstdlib>
 #include <cstring>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include "gemm_kernels.h"
 #include "module.h"
 
@@ -31,19 +36,86 @@ bool can_add_pairs() { return false; }
 bool pairs_are_fast() { return false; }
 #endif
 
-enum class Choice { by_processor, pairs, float32, unknown };
+#if defined(WEFT_AMX) && defined(__linux__)
+constexpr long kSupported = 0x1021, kRequest = 0x1023, kTileData = 18;  // of arch_prctl: ARCH_GET_XCOMP_SUPP, _REQ_XCOMP_PERM
+
+bool has_unit() {
+  static const bool has = [] {
+    unsigned a = 7, b = 0, c = 0, d = 0;
+    unsigned long features = 0;
+    if (!can_add_pairs()) return false;
+    __asm__("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
+    const bool tiles = (d >> 22 & 1) != 0 && (d >> 24 & 1) != 0;  // AMX-BF16, AMX-TILE
+    return tiles && syscall(SYS_arch_prctl, kSupported, &features) == 0 && (features >> kTileData & 1) != 0;
+  }();
+  return has;
+}
+
+// The system lends a process the unit's registers when it is asked.
+bool may_use_unit() {
+  static const bool may = syscall(SYS_arch_prctl, kRequest, kTileData) == 0;
+  return may;
+}
+#else
+bool has_unit() { return false; }
+bool may_use_unit() { return false; }
+const GemmKernels* gemm_kernels_amx(char) { return nullptr; }
+#endif
+
+const char* variable(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+// How the terms of bfloat16 products are added.
+enum class Choice { by_processor, tiles, pairs, float32, unknown };
+constexpr const char* kChoices[] = {"", "tiles", "pairs", "float32"};
 
 Choice asked() {
-  const char* text = std::getenv("WEFT_BFLOAT16_PRODUCTS");
-  if (text == nullptr || *text == 0) return Choice::by_processor;
-  if (std::strcmp(text, "pairs") == 0) return Choice::pairs;
-  return std::strcmp(text, "float32") == 0 ? Choice::float32 : Choice::unknown;
+  const char* text = variable("WEFT_BFLOAT16_PRODUCTS");
+  for (int i = 0; i < 4; ++i)
+    if (std::strcmp(text, kChoices[i]) == 0) return Choice(i);
+  return Choice::unknown;
 }
 
-bool adds_pairs() {
-  static const bool chosen = can_add_pairs() && (asked() == Choice::by_processor ? pairs_are_fast() : asked() == Choice::pairs);
+bool unit_is_on() {
+  static const bool on = has_unit() && std::strcmp(variable("WEFT_MATRIX_UNIT"), "0") != 0;
+  return on;
+}
+
+Choice bfloat16_choice() {
+  static const Choice chosen = [] {
+    if (asked() == Choice::tiles || asked() == Choice::pairs || asked() == Choice::float32) return asked();
+    if (unit_is_on()) return Choice::tiles;
+    return can_add_pairs() && pairs_are_fast() ? Choice::pairs : Choice::float32;
+  }();
   return chosen;
 }
+
+bool adds_pairs() { return bfloat16_choice() == Choice::pairs; }
+
+// What packing takes is worth it: float32 is split into three parts, and its other kernels read operands as they lie.
+bool worth_a_unit(char source, int64_t rows, int64_t columns, int64_t terms) {
+  const int64_t least = source == 'f' ? 64 : 16;
+  const double products = source == 'f' ? double(1 << 26) : double(1 << 18);
+  return rows >= least && columns >= least && double(rows) * double(columns) * double(terms) >= products;
+}
+
+bool takes_unit(char source, char result, int64_t rows, int64_t columns, int64_t terms) {
+  if (result != 'f' || std::strchr("feE", source) == nullptr) return false;
+  const bool on = source == 'E' ? bfloat16_choice() == Choice::tiles : unit_is_on();
+  return on && worth_a_unit(source, rows, columns, terms) && may_use_unit();
+}
+
+PyObject* how_added(PyObject*, PyObject* args) {
+  int source, result;
+  long long rows, columns, terms;
+  if (!PyArg_ParseTuple(args, "CCLLL", &source, &result, &rows, &columns, &terms)) return nullptr;
+  if (takes_unit(char(source), char(result), rows, columns, terms)) return PyUnicode_FromString("tiles");
+  return PyUnicode_FromString(source == 'E' && adds_pairs() ? "pairs" : "chains");
+}
+
+PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace
 
@@ -58,19 +130,32 @@ const GemmKernels* gemm_kernels(char source, char result) {
 #endif
 }
 
+const GemmKernels* gemm_kernels(char source, char result, int64_t rows, int64_t columns, int64_t terms) {
+  if (takes_unit(source, result, rows, columns, terms)) return gemm_kernels_amx(source);
+  return gemm_kernels(source, result);
+}
+
 int register_gemm_choice(PyObject* module) {
-  const char* text = std::getenv("WEFT_BFLOAT16_PRODUCTS");
   if (asked() == Choice::unknown) {
-    PyErr_Format(PyExc_ValueError, "WEFT_BFLOAT16_PRODUCTS is pairs or float32, got '%s'", text);
+    PyErr_Format(PyExc_ValueError, "WEFT_BFLOAT16_PRODUCTS is tiles, pairs or float32, got '%s'",
+                 variable("WEFT_BFLOAT16_PRODUCTS"));
     return -1;
   }
-  if (asked() == Choice::pairs && !can_add_pairs()) {
-    PyErr_SetString(PyExc_ValueError,
-                    "WEFT_BFLOAT16_PRODUCTS=pairs asks for instructions (AVX512_BF16) that this processor or target "
-                    "does not have; unset it, or say float32");
+  if ((asked() == Choice::pairs && !can_add_pairs()) || (asked() == Choice::tiles && !has_unit())) {
+    PyErr_Format(PyExc_ValueError,
+                 "WEFT_BFLOAT16_PRODUCTS=%s asks for instructions (%s) that this processor or target does not have; "
+                 "unset it, or say float32",
+                 kChoices[int(asked())], asked() == Choice::pairs ? "AVX512_BF16" : "AMX_BF16");
     return -1;
   }
-  return PyModule_AddStringConstant(module, "bfloat16_products", adds_pairs() ? "pairs" : "float32");
+  const char* unit = variable("WEFT_MATRIX_UNIT");
+  if (*unit != 0 && std::strcmp(unit, "0") != 0 && std::strcmp(unit, "1") != 0) {
+    PyErr_Format(PyExc_ValueError, "WEFT_MATRIX_UNIT is 0 or 1, got '%s'", unit);
+    return -1;
+  }
+  if (PyModule_AddObjectRef(module, "matrix_unit", unit_is_on() ? Py_True : Py_False) < 0) return -1;
+  if (PyModule_AddStringConstant(module, "bfloat16_products", kChoices[int(bfloat16_choice())]) < 0) return -1;
+  return PyModule_AddFunctions(module, methods);
 }
 
 }  // namespace weft

@@ -22,7 +22,8 @@ struct GemmCarry {
   int64_t step;  // bytes from row to row
   char* to;      // `columns` of them, as whole vectors
   int columns;
-  int64_t rows;  // 1 to the tile's k
+  int64_t rows;  // 1 to the tile's k; for a matrix unit any number
+  int64_t first, steps;  // for a matrix unit: `to` is the sliver's begin, the rows are those of its steps from `first`
 };
 
 // One tile of the result. Strides count elements.
@@ -38,7 +39,9 @@ struct GemmTile {
   int64_t fetch_step;  // bytes, or 0
   char* store;    // storing kernels leave the columns of b here, packed
   const GemmCarry* carry;  // carrying kernels are packed ones that copy these meanwhile
+  int rows;       // 1 to height
   int columns;    // of the result, 1 to vectors * lanes
+  bool exchanged;  // the rows are the product's right operand
   bool b_padded;  // whole vectors of b may be read beyond the last column
   bool add;       // to what is in c, else overwrite
   bool ahead;     // storing kernels: fetch further columns of the same rows, which are next
@@ -59,6 +62,25 @@ struct GemmVector {
   bool add;
 };
 
+// Rows of the left operand, or columns of the right one, as tiles of a matrix unit.
+struct GemmPacking {
+  const char* source;  // element 0 of k
+  int64_t k0, k;       // first term and their number
+  int64_t k_inner, k_stride, k_outer, x_stride;  // elements; term t lies at t / k_inner * k_outer + t % k_inner * k_stride
+  int64_t width;       // rows or columns
+  bool left;
+  char* to;  // 64 bytes aligned; whole vectors of rows or columns
+};
+
+// What kernels need that use the processor's matrix unit: their slivers begin at multiples of whole tiles, rows too.
+struct GemmUnit {
+  void (*pack)(const GemmPacking& work);
+  void (*finish)(const GemmPacking& work);  // what was packed in passing
+  void (*enter)();  // before tiles are multiplied by a thread
+  void (*leave)();
+  int64_t span;  // elements of k whose sum is rounded apart from the others
+};
+
 struct GemmKernels {
   int height, vectors, lanes;  // a whole tile has height rows and vectors * lanes columns
   int source_bytes;            // of an operand's element
@@ -77,14 +99,18 @@ struct GemmKernels {
                char* to);
   void (*vector)(const GemmVector& work);  // or nullptr
   double flops_per_ns;                     // of one thread
+  const GemmUnit* unit;                    // or nullptr
 };
 
 // Kernels for operands and results of these dtypes (NumPy's characters; 'E' is bfloat16), or nullptr.
 const GemmKernels* gemm_kernels(char source, char result);
+// Those for products of so many rows, columns and terms.
+const GemmKernels* gemm_kernels(char source, char result, int64_t rows, int64_t columns, int64_t terms);
 
 // The tables of one instruction set; defined where the compiler can make it.
 const GemmKernels* gemm_kernels_v4(char source, char result);
 const GemmKernels* gemm_kernels_v4_bfloat16();
+const GemmKernels* gemm_kernels_amx(char source);
 const GemmKernels* gemm_kernels_v3(char source, char result);
 const GemmKernels* gemm_kernels_neon(char source, char result);
 

@@ -15,10 +15,15 @@ constexpr int64_t kSharedBytes = 32 << 20;  // packed operand of all threads
 // Columns of b as slivers of a tile's columns, the last one padded to whole vectors.
 void GemmStep::pack_columns(const Product& product, int64_t first, int64_t columns, int64_t k0, int64_t depth,
                             char* to) const {
-  const int64_t steps = pieces_of(depth, kernels->depth);
+  const int64_t steps = steps_of(depth);
   for (int64_t column = 0; column < columns; column += tile_columns()) {
     const int64_t width = std::min(tile_columns(), columns - column), padded = up(width, kernels->lanes);
     char* sliver = to + column * steps * kernels->packed_bytes;
+    if (kernels->unit != nullptr) {
+      const char* from = column_of_b(product, first + column, 0);
+      kernels->unit->pack({from, k0, depth, k_inner, b_k, b_outer, b_column, width, false, sliver});
+      continue;
+    }
     for (int64_t run, at = 0; at < depth; at += run) {
       run = run_of(k0 + at, depth - at);
       kernels->pack(column_of_b(product, first + column, k0 + at), b_k, b_column, run, width, padded,
@@ -35,9 +40,13 @@ void GemmStep::pack_rows(const Product& product, int64_t first, int64_t rows, in
 }
 void GemmStep::pack_sliver(const Product& product, int64_t first, int64_t rows, int64_t sliver, int64_t k0,
                            int64_t depth, char* to) const {
-  const int64_t steps = pieces_of(depth, kernels->depth), slivers = pieces_of(rows, kernels->height);
-  const int64_t row = rows * sliver / slivers, height = rows * (sliver + 1) / slivers - row;
+  const int64_t steps = steps_of(depth), row = row_of_sliver(rows, sliver);
+  const int64_t height = row_of_sliver(rows, sliver + 1) - row;
   to += row * steps * kernels->packed_bytes;
+  if (kernels->unit != nullptr) {
+    const char* from = row_of_a(product, first + row, 0);
+    return kernels->unit->pack({from, k0, depth, k_inner, a_k, a_outer, a_row, height, true, to});
+  }
   for (int64_t run, at = 0; at < depth; at += run) {
     run = run_of(k0 + at, depth - at);
     kernels->pack(row_of_a(product, first + row, k0 + at), a_k, a_row, run, height, height,
@@ -48,14 +57,14 @@ void GemmStep::pack_sliver(const Product& product, int64_t first, int64_t rows, 
 // Large products. Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are columns.
 
 void GemmStep::multiply_packed(const Product& product) const {
-  const int64_t block_bytes = span * kernels->packed_bytes;
+  const int64_t block_bytes = steps_of(span) * kernels->packed_bytes;
   Range range{this, &product, 0, !wide};
   // as many columns (wide: rows, all of them) and blocks of k as the shared memory holds
   const int64_t most = std::max(kSharedBytes / block_bytes, tile_columns());
   const int64_t columns = wide ? n : std::min(packed_columns(n), most / tile_columns() * tile_columns());
-  const int64_t width = wide ? m : columns;
+  const int64_t width = wide ? packed_rows(m) : columns;
   const int64_t blocks = std::clamp<int64_t>(most / width, 1, pieces_of(k, span));
-  Buffer* buffer = buffer_allocate(width * std::min(blocks * span, up(k, kernels->depth)) * kernels->packed_bytes);
+  Buffer* buffer = buffer_allocate(width * steps_of(std::min(blocks * span, k)) * kernels->packed_bytes);
   if (buffer == nullptr) {
     product.job->failed.store(true, std::memory_order_relaxed);
     return;
@@ -81,7 +90,7 @@ void GemmStep::multiply_packed(const Product& product) const {
 int64_t GemmStep::task_size(const Product& product, int64_t extent) const {
   const int64_t tasks = 4 * product.job->threads;
   if (wide) return up(std::clamp<int64_t>(pieces_of(extent, tasks), tile_columns(), kColumnsOfTask), tile_columns());
-  return std::clamp<int64_t>(pieces_of(extent, tasks), 1, kRowsOfTask);
+  return packed_rows(std::clamp<int64_t>(pieces_of(extent, tasks), 1, kRowsOfTask));
 }
 
 // Unit of a block of k: a sliver of rows, or kColumnsOfTask columns.
@@ -89,7 +98,7 @@ void GemmStep::pack_shared(void* context, int64_t low, int64_t high) {
   const Range& range = *static_cast<const Range*>(context);
   const GemmStep& step = *range.step;
   const int64_t units = step.units_of_block(range);
-  const int64_t width = step.wide ? step.m : step.packed_columns(range.columns);
+  const int64_t width = step.wide ? step.packed_rows(step.m) : step.packed_columns(range.columns);
   for (int64_t unit = low; unit < high; ++unit) {
     const int64_t k0 = range.k0 + unit / units * step.span, depth = std::min(step.span, range.k1 - k0);
     char* to = step.shared_block(range, k0, width);
@@ -98,7 +107,7 @@ void GemmStep::pack_shared(void* context, int64_t low, int64_t high) {
       continue;
     }
     const int64_t first = unit % units * kColumnsOfTask, count = std::min(kColumnsOfTask, range.columns - first);
-    to += first * pieces_of(depth, step.kernels->depth) * step.kernels->packed_bytes;
+    to += first * step.steps_of(depth) * step.kernels->packed_bytes;
     step.pack_columns(*range.product, range.column0 + first, count, k0, depth, to);
   }
 }
@@ -107,7 +116,7 @@ void GemmStep::run_packed(void* context, int64_t low, int64_t high) {
   const Range& range = *static_cast<const Range*>(context);
   const GemmStep& step = *range.step;
   Job& job = *range.product->job;
-  const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.span * step.kernels->packed_bytes;
+  const int64_t own_bytes = (up(range.size, step.kernels->lanes) + 1) * step.steps_of(step.span) * step.kernels->packed_bytes;
   for (int64_t task = low; task < high && !stream_cancelled(job.number); ++task) {
     const int64_t first = task * range.size, last = std::min(step.m, first + range.size);
     char* own = static_cast<char*>(thread_scratch(own_bytes));  // each time: an epilogue may have used it
@@ -127,7 +136,7 @@ void GemmStep::multiply_rows(const Range& range, int64_t row, int64_t rows, char
     pack_rows(*range.product, row, rows, k0, block.k, own);
     block.a = own;
     block.b = shared_block(range, k0, packed_columns(range.columns));
-    block.b_sliver = tile_columns() * pieces_of(block.k, kernels->depth) * kernels->packed_bytes;
+    block.b_sliver = tile_columns() * steps_of(block.k) * kernels->packed_bytes;
     block.add = k0 > 0;
     block.last = k0 + block.k == k;
     multiply_block(block, *range.product);
@@ -139,13 +148,22 @@ void GemmStep::multiply_rows(const Range& range, int64_t row, int64_t rows, char
 bool GemmStep::carry_part(const Product& product, const Unit& unit, int64_t piece, int64_t index, int64_t count,
                           int64_t steps, GemmCarry* carry) const {
   const int64_t column = piece * tile_columns();
+  if (kernels->unit != nullptr) {
+    const int64_t all = steps_of(unit.depth), first = all * index / count, last = all * (index + 1) / count;
+    if (column >= unit.columns || first == last) return false;
+    const int64_t k = first * kernels->depth, rows = std::min(unit.depth, last * kernels->depth) - k;
+    const char* from = column_of_b(product, unit.column + column, unit.k0 + k);
+    const int width = int(std::min(tile_columns(), unit.columns - column));
+    *carry = {from, b_k * kernels->source_bytes, unit.packed + column * all * kernels->packed_bytes, width, rows, first, all};
+    return true;
+  }
   const int64_t begin = unit.depth * index / count, end = unit.depth * (index + 1) / count;
   if (column >= unit.columns || begin == end) return false;
   const int64_t columns = std::min(tile_columns(), unit.columns - column);
   const int64_t padded = up(columns, kernels->lanes);
   const char* from = column_of_b(product, unit.column + column, unit.k0 + begin);
   char* to = unit.packed + (column * unit.depth + begin * padded) * kernels->packed_bytes;
-  *carry = {from, b_k * kernels->source_bytes, to, int(columns), end - begin};
+  *carry = {from, b_k * kernels->source_bytes, to, int(columns), end - begin, 0, 0};
   if (end - begin <= steps) return true;
   kernels->pack(from, b_k, 1, end - begin, columns, padded, to);
   return false;
@@ -160,9 +178,10 @@ void GemmStep::run_wide(void* context, int64_t low, int64_t high) {
 
 void GemmStep::multiply_columns(const Range& range) const {
   const Product& product = *range.product;
-  const bool direct = kernels->storing != nullptr && b_column == 1 && k_inner == k;
-  const bool carries = direct && m > kernels->height;
-  const int64_t bytes = up(up(range.size, kernels->lanes) * span * kernels->packed_bytes, 64);
+  const bool plain = b_column == 1 && k_inner == k;
+  const bool direct = kernels->storing != nullptr && plain;
+  const bool carries = kernels->carrying != nullptr && plain && m > kernels->height;
+  const int64_t bytes = up(up(range.size, kernels->lanes) * steps_of(span) * kernels->packed_bytes, 64);
   char* own = static_cast<char*>(thread_scratch(carries ? 2 * bytes : bytes));  // no epilogue that runs by part uses it
   if (own == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
   Unit unit = claim(range, own);
@@ -172,14 +191,15 @@ void GemmStep::multiply_columns(const Range& range) const {
     const int64_t k1 = unit.k0 + unit.depth;
     const Unit deeper{unit.column, unit.columns, k1, std::min(span, range.k1 - k1), to};
     const Unit next = k1 < range.k1 ? deeper : claim(range, to);
-    if (!direct) pack_columns(product, unit.column, unit.columns, unit.k0, unit.depth, own);
+    if (!direct && !packed) pack_columns(product, unit.column, unit.columns, unit.k0, unit.depth, unit.packed);
+    if (packed && kernels->unit != nullptr) finish_columns(product, unit);
     Block block = packed_block(range, 0, unit.column);
     block.rows = m;
     block.columns = unit.columns;
     block.k = unit.depth;
-    block.a = shared_block(range, unit.k0, m);
+    block.a = shared_block(range, unit.k0, packed_rows(m));
     block.b = unit.packed;
-    block.b_sliver = tile_columns() * pieces_of(unit.depth, kernels->depth) * kernels->packed_bytes;
+    block.b_sliver = tile_columns() * steps_of(unit.depth) * kernels->packed_bytes;
     if (direct && !packed) {
       block.b = column_of_b(product, unit.column, unit.k0);
       block.b_k = b_k;
@@ -193,6 +213,15 @@ void GemmStep::multiply_columns(const Range& range) const {
     multiply_block(block, product);
     packed = carries;
     unit = next;
+  }
+}
+
+// What a matrix unit needs beside what was packed in passing.
+void GemmStep::finish_columns(const Product& product, const Unit& unit) const {
+  for (int64_t column = 0; column < unit.columns; column += tile_columns()) {
+    const int64_t width = std::min(tile_columns(), unit.columns - column);
+    kernels->unit->finish({column_of_b(product, unit.column + column, 0), unit.k0, unit.depth, k_inner, b_k, b_outer, b_column,
+                           width, false, unit.packed + column * steps_of(unit.depth) * kernels->packed_bytes});
   }
 }
 

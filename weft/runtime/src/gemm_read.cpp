@@ -40,18 +40,23 @@ bool read_places(PyObject* a, PyObject* b, PyObject* c, int64_t k, int64_t outer
 
 std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places) {
   auto step = std::make_unique<GemmStep>();
-  PyObject *a, *b, *c, *batch, *outer;
+  PyObject *a, *b, *c, *batch, *outer, *whole;
   int source, result;
   long long m, n, k, a_row, a_k, b_k, b_column, c_row, outer_k = 1, a_outer = 0, b_outer = 0;
+  int exchanged;
+  long long rows, columns;  // of which m and n may be a part
   const char* form = "";
   PyObject* epilogue = nullptr;
   if (!PyArg_ParseTuple(fields,
-                        "CCLLLOLLOLLOLO!O!|sO!;[executable] a gemm instruction has 15 or 17 fields after its name",
+                        "CCLLLOLLOLLOLO!O!O!|sO!;[executable] a gemm instruction has 16 or 18 fields after its name",
                         &source, &result, &m, &n, &k, &a, &a_row, &a_k, &b, &b_k, &b_column, &c, &c_row, &PyTuple_Type,
-                        &batch, &PyTuple_Type, &outer, &form, &PyTuple_Type, &epilogue))
+                        &batch, &PyTuple_Type, &outer, &PyTuple_Type, &whole, &form, &PyTuple_Type, &epilogue))
     return nullptr;
   if (PyTuple_GET_SIZE(outer) != 0 &&
       !PyArg_ParseTuple(outer, "LLL;[gemm] an outer sum has an extent and two strides", &outer_k, &a_outer, &b_outer))
+    return nullptr;
+  if (!PyArg_ParseTuple(whole, "LLp;[gemm] a whole product has rows, columns and whether operands are exchanged",
+                        &rows, &columns, &exchanged))
     return nullptr;
   for (int64_t value : {m, n, k, a_row, a_k, b_k, b_column, c_row, outer_k, a_outer, b_outer})
     if (value < 0 || value > INT64_MAX / 64) {
@@ -71,6 +76,8 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
     invalid_gemm("[gemm] rows of the result overlap");
     return nullptr;
   }
+  step->kernels = gemm_kernels(char(source), char(result), rows, columns, k * outer_k);
+  step->exchanged = exchanged != 0;
   step->result = char(result);
   step->m = m;
   step->n = n;

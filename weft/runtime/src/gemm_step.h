@@ -44,6 +44,7 @@ class GemmStep final : public Step {
   // Where k is two dimensions that do not lie as one: the extent of the inner one (else k), strides of the outer one.
   int64_t k_inner = 0, a_outer = 0, b_outer = 0;
   Place a{}, b{}, c{};
+  bool exchanged = false;  // a is the right operand of the product as it was written
   GemmBatch batch;
   double cost = 0;
 
@@ -110,6 +111,13 @@ class GemmStep final : public Step {
   };
 
   int64_t tile_columns() const { return kernels->vectors * kernels->lanes; }
+  // Slivers of packed rows: of balanced heights, but for a matrix unit.
+  int64_t row_of_sliver(int64_t rows, int64_t sliver) const {
+    if (kernels->unit != nullptr) return std::min(rows, sliver * kernels->height);
+    return rows * sliver / pieces_of(rows, kernels->height);
+  }
+  int64_t packed_rows(int64_t rows) const { return kernels->unit != nullptr ? up(rows, kernels->height) : rows; }
+  int64_t steps_of(int64_t depth) const { return pieces_of(depth, kernels->depth); }
   int64_t depth_of_block() const { return vector ? kGemmBlock * (kGemmLaneBytes / kernels->source_bytes) : span; }
 
   // Calls function(context, low, high) over 0..total, on the pool if this product may.
@@ -179,6 +187,7 @@ class GemmStep final : public Step {
   static void run_wide(void* context, int64_t low, int64_t high);
   void multiply_columns(const Range& range) const;
   Unit claim(const Range& range, char* to) const;
+  void finish_columns(const Product& product, const Unit& unit) const;
   Block packed_block(const Range& range, int64_t row, int64_t column) const;
 
   // Few elements, each a long sum (gemm_vector.cpp).

@@ -741,7 +741,8 @@ const GemmKernels* kernels_of(double flops_per_ns) {
                                       tiles_of<E, Mode::storing, floats>(),
                                       pack<E, S>,
                                       vector_of<E, same>(),
-                                      flops_per_ns};
+                                      flops_per_ns,
+                                      nullptr};
   return &kernels;
 }
 

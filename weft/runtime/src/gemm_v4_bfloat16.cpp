@@ -70,7 +70,7 @@ void pack_pairs(const char* source, int64_t k_stride, int64_t x_stride, int64_t 
 
 const GemmKernels* gemm_kernels_v4_bfloat16() {
   static const GemmKernels kernels = {kHeight, kVectors, Pairs::W, 2, 4, 4, 4, 2, tiles_of<Pairs, Mode::packed, true>(),
-                                      nullptr, nullptr, 0, nullptr, nullptr, pack_pairs, nullptr, 230};
+                                      nullptr, nullptr, 0, nullptr, nullptr, pack_pairs, nullptr, 230, nullptr};
   return &kernels;
 }
 

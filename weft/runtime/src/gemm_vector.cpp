@@ -46,11 +46,11 @@ void GemmStep::run_deep(void* context, int64_t low, int64_t high) {
   const GemmKernels& kernels = *step.kernels;
   Job& job = *deep.product->job;
   const int64_t bytes = up(step.m * step.n * kernels.result_bytes, 64);
-  const int64_t a_bytes = up(step.m * step.span * kernels.packed_bytes, 64);
+  const int64_t a_bytes = up(step.packed_rows(step.m) * step.steps_of(step.span) * kernels.packed_bytes, 64);
   char* own = nullptr;
   if (!step.vector) {
     own = static_cast<char*>(
-        thread_scratch(a_bytes + step.packed_columns(step.n) * step.span * kernels.packed_bytes));
+        thread_scratch(a_bytes + step.packed_columns(step.n) * step.steps_of(step.span) * kernels.packed_bytes));
     if (own == nullptr) {
       job.failed.store(true, std::memory_order_relaxed);
       return;
@@ -69,7 +69,7 @@ void GemmStep::run_deep(void* context, int64_t low, int64_t high) {
     Block block{};
     block.a = own;
     block.b = own + a_bytes;
-    block.b_sliver = step.tile_columns() * pieces_of(depth, kernels.depth) * kernels.packed_bytes;
+    block.b_sliver = step.tile_columns() * step.steps_of(depth) * kernels.packed_bytes;
     block.c = sums;
     block.c_row = step.n;
     block.rows = step.m;
