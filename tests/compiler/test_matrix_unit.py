@@ -206,13 +206,15 @@ def test_what_the_unit_has_no_parts_for_is_a_chain(name: str, side: str, dtype: 
     calm = multiply(a, b)
     with np.errstate(over="ignore"):
         extreme = np.float32(EXTREMES[name]).astype(kind)
-    if side == "left":
-        a[70, 100] = extreme
-    else:
-        b[100, 70] = extreme
-    assert how(a, b) == "tiles"
     touched = np.zeros((200, 530), bool)
-    touched[70 if side == "left" else slice(None), slice(None) if side == "left" else 70] = True
+    for k, place in ((100, 70), (100, 199), (600, 150)):  # b's columns are packed in passing, a few terms at a time
+        if side == "left":
+            a[place, k] = extreme
+            touched[place] = True
+        else:
+            b[k, 2 * place] = extreme
+            touched[:, 2 * place] = True
+    assert how(a, b) == "tiles"
     with np.errstate(all="ignore"):
         exact = a.astype(np.float64) @ b.astype(np.float64)
         bound = 2.0**-20 * (np.abs(a.astype(np.float64)) @ np.abs(b.astype(np.float64)))
@@ -231,6 +233,8 @@ RANGES = [  # of exponents, of the left operand and of the right one
     ((-126, -100), (-20, 0)),
     ((-70, -50), (-70, -50)),
     ((-60, -40), (-60, -40)),
+    ((-66, -60), (-66, -60)),
+    ((-50, -45), (-70, -66)),
     ((-149, 60), (-149, 60)),
     ((100, 127), (-127, 0)),
     ((-20, 20), (-20, 20)),
@@ -255,6 +259,15 @@ def test_small_and_large_numbers_are_multiplied_to_the_last_bits(left: tuple[int
     out = multiply(a, b)
     error = np.abs(out.astype(np.float64)[inside] - exact[inside])
     assert (error <= 2.0**-20 * sizes[inside] + 600 * 2.0**-149).all()
+
+
+@needs_unit
+def test_products_near_the_largest_number_are_not_infinite() -> None:
+    """Their first parts are rounded up, to what has an infinite product."""
+    a, b = np.zeros((128, 1024), np.float32), np.zeros((1024, 640), np.float32)
+    a[:, 5], b[5] = 1.999 * 2.0**63, 1.999 * 2.0**63
+    assert how(a, b) == "tiles"
+    np.testing.assert_array_equal(multiply(a, b), np.full((128, 640), a[0, 5] * b[5, 0]))
 
 
 @needs_unit
