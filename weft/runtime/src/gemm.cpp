@@ -16,7 +16,8 @@ constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the se
 constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 // Of a matrix of contiguous columns that is read in narrow strips: in the second-level cache.
-constexpr double kStripBytes = 2 << 20;
+constexpr double kStripBytes = 2 << 20, kComplexStripBytes = 7 << 18;  // complex ones of more than one strip
+constexpr int64_t kStripWidth = 512;  // bytes
 constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cache lines
 constexpr int64_t kStripDepth = 128;  // the same where it is no deeper
 constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise
@@ -169,7 +170,9 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   // memory likes long contiguous reads
   const bool crossing = work.a_k * kernels->source_bytes % kLine != 0;
   const double bytes = double(std::max(m, n)) * double(k) * kernels->source_bytes;
-  const bool large = bytes > (crossing ? kCrossingBytes : kStripBytes) && k > kStripDepth;
+  const bool several = std::max(m, n) * kernels->source_bytes > kStripWidth;
+  const double strips = several && kernels->sum_bytes > kernels->result_bytes ? kComplexStripBytes : kStripBytes;
+  const bool large = bytes > (crossing ? kCrossingBytes : strips) && k > kStripDepth;
   work.tile = large && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
   const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
   int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * pitch;

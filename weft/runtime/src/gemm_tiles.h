@@ -487,6 +487,8 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
 template <class E>
 constexpr int kColumnsOfLane = kVectorBytes == 32 ? 8 / E::kParts : E::kParts == 1 ? 16 : 14;
 
+constexpr int kLaneAhead = 8;  // vectors of complex columns, 4 % of what the third cache holds: its prefetching ends with a page
+
 // Where the sums of a lane are, and how many rows come before its first aligned one.
 template <class E>
 struct LaneSums {
@@ -506,7 +508,11 @@ void add_to_lane(const LaneSums<E>& lane, const typename E::T* a, int64_t a_step
     typename E::Sum sum{};
     if (!first) sum = E::load_sum(lane.sums + row, lane.apart, n...);
 #pragma GCC unroll 16
-    for (int d = 0; d < deep; ++d) sum = E::fma(factors[d], E::load(a + d * a_step + row, n...), sum);
+    for (int d = 0; d < deep; ++d) {
+      const typename E::T* from = a + d * a_step + row;
+      if (E::kParts > 1) __builtin_prefetch(from + kLaneAhead * E::W);
+      sum = E::fma(factors[d], E::load(from, n...), sum);
+    }
     E::store_sum(lane.sums + row, lane.apart, sum, n...);
   };
   int64_t row = least(lane.before, rows);
