@@ -469,7 +469,7 @@ void add_elements(const GemmTile& tile, int high, int wide, bool a_stored, bool 
 inline bool bounded(const Extremes& a, const Extremes& b) {
   return a.has_parts() && b.has_parts() && a.high_exponent() + b.high_exponent() <= 2 * 127 + 114;
 }
-// None is subnormal.
+// What terms lose that are subnormal, or parts of terms, is nothing beside any term.
 inline bool normal(const Extremes& a, const Extremes& b) { return a.low_exponent() + b.low_exponent() >= 2 * 127 - 92; }
 // What subnormal terms lose, less than 2^-113, is nothing beside the sum.
 inline bool far_from_zero(float sum) { return __builtin_fabsf(sum) >= 0x1p-88f; }
