@@ -36,7 +36,7 @@ bool can_add_pairs() { return false; }
 bool pairs_are_fast() { return false; }
 #endif
 
-#if defined(WEFT_AMX) && defined(__linux__)
+#if defined(WEFT_AMX)
 constexpr long kSupported = 0x1021, kRequest = 0x1023, kTileData = 18;  // of arch_prctl: ARCH_GET_XCOMP_SUPP, _REQ_XCOMP_PERM
 
 bool has_unit() {
@@ -59,7 +59,6 @@ bool may_use_unit() {
 #else
 bool has_unit() { return false; }
 bool may_use_unit() { return false; }
-const GemmKernels* gemm_kernels_amx(char) { return nullptr; }
 #endif
 
 const char* variable(const char* name) {
@@ -131,7 +130,9 @@ const GemmKernels* gemm_kernels(char source, char result) {
 }
 
 const GemmKernels* gemm_kernels(char source, char result, int64_t rows, int64_t columns, int64_t terms) {
+#if defined(WEFT_AMX)
   if (takes_unit(source, result, rows, columns, terms)) return gemm_kernels_amx(source);
+#endif
   return gemm_kernels(source, result);
 }
 
