@@ -129,6 +129,17 @@ def test_views_batches_and_exchanged_operands_have_the_same_bits(dtype: str) -> 
 
 
 @needs_unit
+@pytest.mark.parametrize("dtype", list(PARTS))
+def test_exchanged_operands_have_the_bits_of_the_rule(dtype: str) -> None:
+    """In float32, which shows the last ones of half precisions' sums too."""
+    rng = np.random.default_rng(11)
+    a, b = (values(rng, s, dtypes.canonicalize_dtype(dtype)) for s in ((384, 544), (544, 420)))
+    turned = weft.jit(lambda a, b: lax.dot_general(a, b, (((1,), (0,)), ((), ())), preferred_element_type=np.float32).T)
+    assert "(420, 384, True)" in turned.lower(a, b).as_text("plan")
+    np.testing.assert_array_equal(np.asarray(turned(a, b)).T, in_tiles(a, b))
+
+
+@needs_unit
 def test_a_sum_over_two_dimensions_is_that_over_one() -> None:
     rng = np.random.default_rng(4)
     a, b = (jnp.array(values(rng, s, np.float32)) for s in ((20, 300, 27), (20, 27, 500)))

@@ -264,25 +264,9 @@ def test_batched_products(threads: int) -> None:
     a, b = rng.random((6, 3, 40, 50)), rng.random((3, 50, 30))
     out = aval((6, 3, 40, 30), "float64")
     batch = ((6, a.strides[0], 0, 8 * 3 * 1200), (3, a.strides[1], b.strides[0], 8 * 1200))
-    step = (
-        "gemm",
-        "d",
-        "d",
-        40,
-        30,
-        50,
-        (0, 0, -1),
-        50,
-        1,
-        (1, 0, -1),
-        30,
-        1,
-        (2, 0, -1),
-        30,
-        batch,
-        (),
-        (40, 30, False),
-    )
+    places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
+    whole = (40, 30, False)
+    step = ("gemm", "d", "d", 40, 30, 50, places[0], 50, 1, places[1], 30, 1, places[2], 30, batch, (), whole)
     executable = runtime.Executable(
         2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d"))
     )

@@ -71,9 +71,10 @@ inline __m512i below(__m512i x, __m512i part) {  // exact
   return __m512i(_mm512_sub_ps(__m512(x), __m512(part)));
 }
 
-// The parts of elements: of terms 2 i and 2 i + 1 for word i, in two vectors, or of one term and the next.
-template <int parts, bool along>
-inline void split(__m512i x, __m512i y, int row, Square (&squares)[parts]) {
+// Calls put(part, words) for the parts of elements: of terms 2 i and 2 i + 1 for word i, in two vectors, or of one term
+// and the next.
+template <int parts, bool along, class Put>
+inline void split(__m512i x, __m512i y, const Put& put) {
   static constexpr uint16_t odd[32] = {1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
                                        33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
   const __m512i odds = _mm512_loadu_si512(odd);
@@ -81,8 +82,7 @@ inline void split(__m512i x, __m512i y, int row, Square (&squares)[parts]) {
   for (int part = 0; part < parts; ++part) {
     const bool exact = part == parts - 1;
     const __m512i p = exact ? x : rounded(x), q = exact ? y : rounded(y);
-    if (along) squares[part][row] = Words::V(_mm512_permutex2var_epi16(p, odds, q));
-    else squares[part][row] = Words::V(_mm512_or_si512(_mm512_srli_epi32(p, 16), q));
+    put(part, along ? _mm512_permutex2var_epi16(p, odds, q) : _mm512_or_si512(_mm512_srli_epi32(p, 16), q));
     if (exact) return;
     x = below(x, p);
     y = below(y, q);
@@ -114,7 +114,7 @@ inline void load_squares(const Piece& piece, Square (&squares)[parts], __m512i& 
     }
     note(x, low, high);
     note(y, low, high);
-    split<parts, along>(x, y, row, squares);
+    split<parts, along>(x, y, [&](int part, __m512i words) { squares[part][row] = Words::V(words); });
   }
 }
 // bfloat16 is its only part.
@@ -221,50 +221,44 @@ void pack_tiles(const GemmPacking& work) {
 template <class S, int parts>
 struct Carrier {
   static constexpr int kRows = parts == 1 ? 8 : parts == 2 ? 4 : 2;  // at a time, of the 16 of a square
-  const GemmCarry* carry = nullptr;
-  const char* from = nullptr;
-  uint32_t* to = nullptr;
-  int64_t step = 0, end = 0, squares = 0, square = 0, left = 0;  // terms
+  const GemmCarry& carry;
+  const char* from;
+  uint32_t* to;
+  const int64_t squares, end;
+  int64_t step, square = 0, left;  // terms
   int row = 0;
-  __mmask16 mask = 0;
+  __mmask16 mask;
   __m512i low = _mm512_set1_epi32(-1), high{};
 
-  void begin(const GemmCarry& what) {
-    carry = &what;
-    squares = (what.columns + kSide - 1) / kSide;
-    step = what.first;
-    end = what.first + (what.rows + kDepth - 1) / kDepth;
-    left = what.rows;
+  explicit Carrier(const GemmCarry& carry)
+      : carry(carry),
+        squares((carry.columns + kSide - 1) / kSide),
+        end(carry.first + (carry.rows + kDepth - 1) / kDepth),
+        step(carry.first),
+        left(carry.rows) {
     place();
   }
   void place() {
-    from = carry->from + (step - carry->first) * kDepth * carry->step + square * kSide * int64_t(sizeof(S));
-    to = reinterpret_cast<uint32_t*>(carry->to) + (step * parts * squares + square) * kTile;
-    mask = first(carry->columns - square * kSide);
+    from = carry.from + (step - carry.first) * kDepth * carry.step + square * kSide * int64_t(sizeof(S));
+    to = reinterpret_cast<uint32_t*>(carry.to) + (step * parts * squares + square) * kTile;
+    mask = first(carry.columns - square * kSide);
   }
   __m512i term(int64_t k) const {
     const __mmask16 some = k < left ? mask : __mmask16(0);
-    return widened(reinterpret_cast<const S*>(from + k * carry->step), some);
+    return widened(reinterpret_cast<const S*>(from + k * carry.step), some);
   }
   // The next rows of a square.
   inline void pack_some() {
     if (step >= end) return;
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i, to += kSide) {
-      __m512i x = term(2 * (row + i)), y = term(2 * (row + i) + 1);
+      const __m512i x = term(2 * (row + i)), y = term(2 * (row + i) + 1);
       if constexpr (parts == 1) {
         _mm512_storeu_si512(to, _mm512_or_si512(x, _mm512_slli_epi32(y, 16)));
       } else {
         note(x, low, high);
         note(y, low, high);
-#pragma GCC unroll 4
-        for (int part = 0; part < parts; ++part) {
-          const bool exact = part == parts - 1;
-          const __m512i p = exact ? x : rounded(x), q = exact ? y : rounded(y);
-          _mm512_storeu_si512(to + part * squares * kTile, _mm512_or_si512(_mm512_srli_epi32(p, 16), q));
-          x = below(x, p);
-          y = below(y, q);
-        }
+        split<parts, false>(x, y, [&](int part, __m512i words) { _mm512_storeu_si512(to + part * squares * kTile, words); });
       }
     }
     row += kRows;
@@ -279,10 +273,10 @@ struct Carrier {
   }
   void finish() {
     while (step < end) pack_some();
-    if (parts == 1 || carry == nullptr) return;
-    char* at = carry->to + squares * kSide * carry->steps * (kPackedBytes<parts> - 4);
+    if (parts == 1) return;
+    char* at = carry.to + squares * kSide * carry.steps * (kPackedBytes<parts> - 4);
     Extremes all{_mm512_reduce_min_epu32(low), _mm512_reduce_max_epu32(high)}, before;
-    if (carry->first > 0) {
+    if (carry.first > 0) {
       std::memcpy(&before, at, sizeof(before));
       all = {before.low < all.low ? before.low : all.low, before.high > all.high ? before.high : all.high};
     }
@@ -323,34 +317,23 @@ inline void multiply() {
   if constexpr (high == 2 && wide == 2) _tile_dpbf16ps(3, 5, 7);
 }
 
-// One step: h l, h m, m m, m h, l h, h h, and for exchanged operands the same products of the same operands.
+// One step: h l, h m, m m, m h, l h, h h; of exchanged operands the columns are the left one.
 template <int parts, int high, int wide, bool exchanged, class Carry>
 inline void add_step(const uint32_t* a, const uint32_t* b, Carry& carry) {
-  constexpr int64_t rows = high * kTile, columns = wide * kTile;
+  const auto rows = [&](int part) { load_rows<high>(a + part * high * kTile); };
+  const auto columns = [&](int part) { load_columns<wide>(b + part * wide * kTile); };
+  const auto left = [&](int part) { exchanged ? columns(part) : rows(part); };
+  const auto right = [&](int part) { exchanged ? rows(part) : columns(part); };
   const auto then = [&] {
     multiply<high, wide>();
     carry.pack_some();
   };
-  if constexpr (exchanged) {
-    load_columns<wide>(b);
-    load_rows<high>(a + (parts - 1) * rows);
-    then();
-    if constexpr (parts == 3) load_rows<high>(a + rows), then();
-    if constexpr (parts >= 2) load_columns<wide>(b + columns), then();
-    if constexpr (parts >= 2) load_rows<high>(a), then();
-    if constexpr (parts == 3) load_columns<wide>(b + 2 * columns), then();
-    if constexpr (parts == 3) load_columns<wide>(b), then();
-    if constexpr (parts == 2) load_columns<wide>(b), then();
-  } else {
-    load_rows<high>(a);
-    load_columns<wide>(b + (parts - 1) * columns);
-    then();
-    if constexpr (parts == 3) load_columns<wide>(b + columns), then();
-    if constexpr (parts >= 2) load_rows<high>(a + rows), then();
-    if constexpr (parts >= 2) load_columns<wide>(b), then();
-    if constexpr (parts == 3) load_rows<high>(a + 2 * rows), then();
-    if constexpr (parts >= 2) load_rows<high>(a), then();
-  }
+  left(0), right(parts - 1), then();
+  if constexpr (parts == 3) right(1), then();
+  if constexpr (parts >= 2) left(1), then();
+  if constexpr (parts >= 2) right(0), then();
+  if constexpr (parts == 3) left(2), then();
+  if constexpr (parts >= 2) left(0), then();
 }
 
 // The sums over k, tiles 0 to 3.
@@ -369,8 +352,7 @@ template <class S, int parts, int high, int wide>
 inline void add_products(const GemmTile& tile) {
   NoCarrier nothing;
   if (tile.carry != nullptr) {
-    Carrier<S, parts> carrier;
-    carrier.begin(*tile.carry);
+    Carrier<S, parts> carrier(*tile.carry);
     if (parts > 1 && tile.exchanged) add_steps<parts, high, wide, true>(tile, carrier);
     else add_steps<parts, high, wide, false>(tile, carrier);
     carrier.finish();
