@@ -14,6 +14,7 @@ namespace {
 
 constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the second-level cache need not be packed
 constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
+constexpr double kFewTermsBytes = 160 << 10;      // of a block of b that is read whole for every few rows
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 // Of a matrix of contiguous columns that is read in narrow strips: in the second-level cache.
 constexpr double kStripBytes = 2 << 20, kComplexStripBytes = 7 << 18;  // complex ones of more than one strip
@@ -42,8 +43,9 @@ constexpr int kRowsAlike = 8;  // whose lines are in one set of the first cache,
 
 Status GemmStep::run(Frame& frame) const {
   if (m == 0 || n == 0 || batch.count == 0) return Status::ok;
-  Job job{this, &frame, frame.number, a.address(frame), b.address(frame), c.address(frame), 1, false, false};
+  Job job{this, &frame, frame.number, a.address(frame), b.address(frame), c.address(frame), 1};
   job.threads = pool_worth(cost) ? pool_threads() : 1;
+  if (vector && batch.count == 1) look_at_cache(&job);
   double one = cost / double(batch.count);
   if (batch.count > 1 && job.threads > 1 && (batch.count >= 4 * job.threads || one < 20000)) {
     job.threads = 1;
@@ -94,7 +96,8 @@ void GemmStep::plan() {
   const GemmStep& step = *job->step;
   GemmBatch::Walk walk(step.batch, low, job->a, job->b, job->c);
   const bool small = job->threads == 1 && !step.small.empty();
-  const bool short_vector = job->threads == 1 && step.vector && step.k > 0 && step.k <= step.depth_of_block();
+  const bool one_block = job->threads == 1 && !job->turned;
+  const bool short_vector = one_block && step.vector && step.k > 0 && step.k <= step.depth_of_block();
   for (int64_t item = low; item < high && !stream_cancelled(job->number); ++item) {
     Product product{job, walk.a, walk.b, walk.c};
     if (item + 1 < high) walk.advance();
@@ -173,7 +176,10 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   const bool several = std::max(m, n) * kernels->source_bytes > kStripWidth;
   const double strips = several && kernels->sum_bytes > kernels->result_bytes ? kComplexStripBytes : kStripBytes;
   const bool large = bytes > (crossing ? kCrossingBytes : strips) && k > kStripDepth;
-  work.tile = large && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
+  work.far = product.job->far;
+  work.by_chain = product.job->turned;
+  work.backwards = product.job->backwards;
+  work.tile = (large || work.by_chain) && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
   const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
   int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * pitch;
   if (work.a_k == 1 && work.x_k != 1) scratch = depth * kernels->source_bytes;
@@ -273,9 +279,12 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
   tile.add = block.add;
   tile.exchanged = exchanged;
   const int64_t packed_sliver = width * steps * kernels->packed_bytes;
-  for (int64_t first = 0; first < block.columns; first += kColumnsOfTask) {
-    const int64_t last = std::min(block.columns, first + kColumnsOfTask), first_piece = first / width;
-    for (int64_t sliver = 0, row = 0; sliver < slivers; ++sliver) {
+  // what few terms have in b is near whatever the order: whole rows of the result are written one after another
+  const bool few_terms = double(block.k) * double(block.columns) * kernels->source_bytes <= kFewTermsBytes;
+  const int64_t at_once = few_terms ? block.columns : kColumnsOfTask;
+  for (int64_t first = 0; first < block.columns; first += at_once) {
+    const int64_t last = std::min(block.columns, first + at_once), first_piece = first / width;
+    for (int64_t sliver = 0, row = 0, finished = 0; sliver < slivers; ++sliver) {
       const int64_t next =
           block.a_packed ? row_of_sliver(block.rows, sliver + 1) : block.rows * (sliver + 1) / slivers;
       const int64_t height = next - row;
@@ -308,9 +317,11 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
         kind[(height - 1) * kernels->vectors + vectors - 1](tile);
       }
       row = next;
+      const bool enough = row == block.rows || (row - finished) * (last - first) >= kFinishElements;
+      if (!block.last || !by_part || !enough) continue;
+      finish(product, block.row0 + finished, block.row0 + row, block.column0 + first, block.column0 + last);
+      finished = row;
     }
-    if (block.last && by_part)
-      finish(product, block.row0, block.row0 + block.rows, block.column0 + first, block.column0 + last);
   }
 }
 

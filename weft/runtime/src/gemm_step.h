@@ -60,6 +60,7 @@ class GemmStep final : public Step {
     char* c;
     int threads;       // that one product may use
     bool finish_each;  // the epilogue follows each product of a batch
+    bool far, turned, backwards;  // a matrix by a vector: see `look_at_cache`
     std::atomic<bool> failed;
   };
   struct Product {
@@ -197,12 +198,14 @@ class GemmStep final : public Step {
 
   // A vector and a matrix (gemm_vector.cpp; a block of k beside its hottest caller in gemm.cpp).
   int64_t matrix_row() const { return n == 1 ? a_row : b_column; }
+  void look_at_cache(Job* job) const;
   void multiply_vector(const Product& product) const;
   static void run_vector(void* context, int64_t low, int64_t high);
   void vector_block(const Product& product, int64_t row, int64_t rows, int64_t k0, int64_t depth, char* y,
                     int64_t y_row, bool add) const;
 
   bool vector = false, in_place = false, wide = false;
+  mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
   bool by_part = false;       // the epilogue runs on tiles, else on rows

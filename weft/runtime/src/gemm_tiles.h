@@ -270,7 +270,7 @@ inline void put(T* y, int64_t y_row, const T* sums, int64_t count, bool add) {
   for (int64_t i = 0; i < count; ++i) y[i * y_row] = add ? y[i * y_row] + sums[i] : sums[i];
 }
 
-constexpr int kVectorsAhead = 4;  // of rows that cross cache lines; others are slower for it
+constexpr int kVectorsAhead = 4;  // of rows that cross cache lines or come from the third cache; others are slower for it
 
 // `count` rows that are contiguous along k, as x is.
 template <class E, int count, bool fetch>
@@ -377,7 +377,8 @@ inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row
 template <class E, int count>
 inline void all_rows(const GemmVector& work, const typename E::T* x) {
   const int64_t bytes = work.a_row * int64_t(sizeof(typename E::T));
-  if (bytes % kVectorBytes != 0 && work.rows * bytes > kNearBytes) all_rows<E, count, true>(work, x, 0);
+  const bool crossing = bytes % kVectorBytes != 0 && work.rows * bytes > kNearBytes;
+  if (crossing || work.far) all_rows<E, count, true>(work, x, 0);
   else all_rows<E, count, false>(work, x, 0);
 }
 
@@ -487,6 +488,8 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
 template <class E>
 constexpr int kColumnsOfLane = kVectorBytes == 32 ? 8 / E::kParts : E::kParts == 1 ? 16 : 14;
 
+constexpr int kFarColumns = 8;  // the same where they come from the third cache: fewer streams
+
 constexpr int kLaneAhead = 8;  // vectors of complex columns, 4 % of what the third cache holds: its prefetching ends with a page
 
 // Where the sums of a lane are, and how many rows come before its first aligned one.
@@ -541,14 +544,20 @@ inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
     const int64_t after = int64_t(reinterpret_cast<uintptr_t>(a + l * work.a_k) % kVectorBytes / sizeof(T));
     lane[l] = {reinterpret_cast<T*>(work.scratch) + l * E::kParts * apart + after, apart, int((E::W - after) % E::W)};
   }
-  const int64_t passes = (work.k + lanes * most - 1) / (lanes * most);
-  for (int64_t pass = 0; pass < passes; ++pass)
-    for (int l = 0; l < lanes; ++l) {
-      const int64_t columns = (work.k - l + lanes - 1) / lanes, begin = columns * pass / passes;
-      const int64_t k = begin * lanes + l;
-      add_columns_of_lane(columns * (pass + 1) / passes - begin, lane[l], a + k * work.a_k, lanes * work.a_k,
-                          x + k * work.x_k, lanes * work.x_k, rows, pass == 0, typename MakeIndices<most + 1>::Type{});
-    }
+  const int64_t together = work.far ? least(most, kFarColumns) : most;
+  const int64_t passes = (work.k + lanes * together - 1) / (lanes * together);
+  const auto add = [&](int64_t pass, int l) {
+    const int64_t columns = (work.k - l + lanes - 1) / lanes, begin = columns * pass / passes, k = begin * lanes + l;
+    add_columns_of_lane(columns * (pass + 1) / passes - begin, lane[l], a + k * work.a_k, lanes * work.a_k,
+                        x + k * work.x_k, lanes * work.x_k, rows, pass == 0, typename MakeIndices<most + 1>::Type{});
+  };
+  if (work.by_chain) {
+    for (int i = 0; i < lanes; ++i)
+      for (int64_t pass = 0; pass < passes; ++pass) add(pass, work.backwards ? lanes - 1 - i : i);
+  } else {
+    for (int64_t pass = 0; pass < passes; ++pass)
+      for (int l = 0; l < lanes; ++l) add(pass, l);
+  }
   for (row = 0; row < rows; row += E::W) {
     typename E::V totals[lanes];
 #pragma GCC unroll 16
@@ -694,8 +703,14 @@ void multiply_vector(const GemmVector& work) {
       return all_grouped_columns<E>(work, typename MakeIndices<(E::kParts == 1 ? 16 : 10)>::Type{});
 #endif
     int64_t row = 0;
-    for (; work.tile > 0 && row < work.rows; row += work.tile)
-      vector_columns<E>(work, row, least(work.tile, work.rows - row));
+    if (work.tile > 0) {
+      const int64_t tiles = (work.rows + work.tile - 1) / work.tile;
+      for (int64_t i = 0; i < tiles; ++i) {
+        row = (work.backwards ? tiles - 1 - i : i) * work.tile;
+        vector_columns<E>(work, row, least(work.tile, work.rows - row));
+      }
+      return;
+    }
     for (; row + kStrip * E::W < work.rows; row += kStrip * E::W) vector_strip<E, kStrip, false>(work, row, E::W);
     last_strip<E, kStrip>(work, row);
     return;

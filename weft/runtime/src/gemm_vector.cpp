@@ -1,4 +1,6 @@
 // Matrix products of few elements, each a long sum, and of a vector and a matrix.
+#include <unistd.h>
+
 #include <cstring>
 
 #include "buffer.h"
@@ -12,6 +14,19 @@ namespace {
 
 constexpr int64_t kPartialBytes = 4 << 20;  // sums of blocks of k, when k is what is cut
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
+constexpr double kNearlyHeld = 0.85, kPartlyHeld = 2.25;  // of the second cache, by a matrix that is read to and fro
+constexpr int64_t kRowsTurned = 64;                       // at a time
+constexpr int64_t kFetchedPast = 1280;  // bytes of a complex column from where on what is fetched past its end is little
+
+// Bytes of the second cache, or 0 if the system does not say.
+double second_cache() {
+#if defined(_SC_LEVEL2_CACHE_SIZE)
+  static const double bytes = double(sysconf(_SC_LEVEL2_CACHE_SIZE));
+  return bytes;
+#else
+  return 0;
+#endif
+}
 
 template <class T>
 void add_all(void* to, const void* from, int64_t count) {
@@ -96,6 +111,19 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
 
 // A vector and a matrix: bound by memory.
 
+// A matrix that the second cache nearly holds, read from one end to the other again and again, has always just lost what
+// comes next. Every other run of a step reads it from its other end, and finds there what the last one left. Chains are
+// added as before, in another order of rows or of chains: the bits are the same.
+void GemmStep::look_at_cache(Job* job) const {
+  const double bytes = double(std::max(m, n)) * double(k) * kernels->source_bytes / job->threads;
+  const double cache = second_cache();
+  job->far = cache > 0 && bytes > kNearlyHeld * cache;
+  const bool complex = kernels->sum_bytes > kernels->result_bytes;
+  const bool short_columns = complex && matrix_row() == 1 && std::max(m, n) * kernels->source_bytes < kFetchedPast;
+  job->turned = job->far && bytes <= kPartlyHeld * cache && !short_columns;
+  job->backwards = job->turned && turns.fetch_add(1, std::memory_order_relaxed) % 2 != 0;
+}
+
 void GemmStep::multiply_vector(const Product& product) const {
   const int64_t rows = std::max(m, n), item = kernels->source_bytes;
   const int64_t most = std::clamp<int64_t>(rows * k * item / kVectorBytesOfTask, 1, 1 << 20);
@@ -106,6 +134,8 @@ void GemmStep::multiply_vector(const Product& product) const {
     if (rows < 2 * least * product.job->threads && k >= 2 * depth_of_block() * product.job->threads)
       return multiply_deep(product);
     range.size = up(std::max(pieces_of(rows, std::min<int64_t>(most, 4 * product.job->threads)), least), 64);
+  } else if (product.job->turned && matrix_row() != 1) {
+    range.size = kRowsTurned;
   }
   each(product, run_vector, &range, pieces_of(rows, range.size));
 }
@@ -114,8 +144,9 @@ void GemmStep::run_vector(void* context, int64_t low, int64_t high) {
   const Range& range = *static_cast<const Range*>(context);
   const GemmStep& step = *range.step;
   const int64_t rows = std::max(step.m, step.n), y_row = step.n == 1 ? step.c_row : 1;
+  const int64_t last = range.product->job->backwards ? pieces_of(rows, range.size) - 1 : 0;
   for (int64_t task = low; task < high && !stream_cancelled(range.product->job->number); ++task) {
-    const int64_t first = task * range.size, count = std::min(range.size, rows - first);
+    const int64_t first = (last > 0 ? last - task : task) * range.size, count = std::min(range.size, rows - first);
     const int64_t depth = step.depth_of_block();
     for (int64_t k0 = 0; k0 < step.k; k0 += depth)
       step.vector_block(*range.product, first, count, k0, std::min(depth, step.k - k0),

@@ -28,7 +28,7 @@
 namespace weft {
 namespace {
 
-constexpr double kWakeNs = 1'000'000;   // queued work from which waking the thread (5 us, and a CPU) is worth it
+constexpr double kWakeNs = 2'000'000;   // queued work from which waking the thread (5 to 45 us, and a CPU) is worth it
 constexpr double kHelpNs = 30'000'000;  // longer tasks are left to the thread, so that waiters see signals
 constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;

@@ -1,0 +1,67 @@
+"""Matrices by vectors that the second cache nearly holds: every other run reads them from their other end."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+
+CACHE = os.sysconf("SC_LEVEL2_CACHE_SIZE") if "SC_LEVEL2_CACHE_SIZE" in os.sysconf_names else 0
+SECOND_CACHE = CACHE if CACHE > 0 else 1 << 20
+RUNS = 5
+PIECES = 8  # each far smaller than the cache: read in one way only
+
+
+def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    if dtype == "int32":
+        return rng.integers(-(2**31), 2**31, shape).astype(np.int32)
+    x = rng.standard_normal(shape)
+    return (x + 1j * rng.standard_normal(shape) if dtype.startswith("complex") else x).astype(dtype)
+
+
+def shape_of(kind: str, share: float, dtype: str) -> tuple[int, int]:
+    """A matrix of about this share of the second cache, whose sizes no vector and no task divides."""
+    items = share * SECOND_CACHE / np.dtype(dtype).itemsize
+    if kind == "square":
+        return int(items**0.5) | 1, int(items**0.5) + 3 | 1
+    few = 37 if kind == "flat" else 517
+    many = int(items / few) | 1
+    return (few, many) if kind == "flat" else (many, few)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int32"])
+@pytest.mark.parametrize("share", [0.9, 1.4, 2.2])
+@pytest.mark.parametrize("kind", ["square", "flat", "tall"])
+def test_every_run_has_the_bits_of_small_pieces(kind: str, share: float, dtype: str, threads: int) -> None:
+    rows, columns = shape_of(kind, threads * share, dtype)
+    rng = np.random.default_rng(rows)
+    with weft.enable_x64(True), weft.threads(threads):
+        matrix, left, right = (numbers(rng, s, dtype) for s in ((rows, columns), (rows,), (columns,)))
+        by_vector, by_matrix = weft.jit(lambda m, x: m @ x), weft.jit(lambda x, m: x @ m)
+        whole, x, y = jnp.array(matrix), jnp.array(right), jnp.array(left)
+        by_rows = [np.asarray(jnp.array(piece) @ x) for piece in np.array_split(matrix, PIECES)]
+        by_columns = [np.asarray(y @ jnp.array(piece)) for piece in np.array_split(matrix, PIECES, axis=1)]
+        for _ in range(RUNS):
+            np.testing.assert_array_equal(np.asarray(by_vector(whole, x)), np.concatenate(by_rows))
+            np.testing.assert_array_equal(np.asarray(by_matrix(y, whole)), np.concatenate(by_columns))
+
+
+def test_runs_of_several_threads_at_once() -> None:
+    n = int((1.2 * SECOND_CACHE / 4) ** 0.5)
+    rng = np.random.default_rng(3)
+    matrix, vector = (jnp.array(numbers(rng, s, "float32")) for s in ((n, n), (n,)))
+    multiply = weft.jit(lambda m, x: (m @ x, x @ m))
+    expected = [np.asarray(part) for part in multiply(matrix, vector)]
+
+    def run(_: int) -> None:
+        for part, same in zip(multiply(matrix, vector), expected, strict=True):
+            np.testing.assert_array_equal(np.asarray(part), same)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(run, range(200)))
