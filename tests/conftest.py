@@ -15,3 +15,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the backgro
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the texts of tests/golden anew")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests have to say at the end, from whichever process they ran in."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    for report in reports:
+        if getattr(report, "when", None) == "call":
+            for name, text in report.user_properties:
+                if name == "summary":
+                    terminalreporter.write_line(text)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,15 +159,15 @@ def random_programs(program: Program) -> None:
     COUNT["programs"] += 1
 
 
-def test_random_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_random_programs(record_property: Callable[[str, object], None]) -> None:
     STARTED[0] = time.monotonic()
     try:
         with contextlib.suppress(Enough):
             random_programs()
     finally:
-        with capsys.disabled():
-            spent = time.monotonic() - STARTED[0]
-            print(f"\nfuzz: {COUNT['programs']} programs, {COUNT['jax']} of them beside JAX, {spent:.0f} s")
+        spent = time.monotonic() - STARTED[0]
+        said = f"fuzz: {COUNT['programs']} programs, {COUNT['jax']} of them beside JAX, {spent:.0f} s"
+        record_property("summary", said)
     assert COUNT["programs"] >= AT_LEAST
 
 
