@@ -46,6 +46,7 @@ def shapes() -> Iterator[tuple[str, Shape, Shape]]:
         yield "vector by tall matrix", (4096,), (4096, k)
     for k in (5, 16, 64):
         yield "flat matrix by vector", (k, 4096), (4096,)
+        yield "vector by flat matrix", (k,), (k, 40000)
     for n in (8, 16, 24, 32, 48, 64, 80, 96, 100, 128, 200, 256, 300, 500, 512, 700, 1024):
         yield "square", (n, n), (n, n)
     for m, k, n in RECTANGLES:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kInPlaceBytes = 640 << 10;  // an operand that stays in the second-level cache need not be packed
 constexpr int64_t kFewColumnsBytes = 128 << 10;  // of a block of b that is read in place however many blocks there are
-constexpr double kFewTermsBytes = 160 << 10;      // of a block of b that is read whole for every few rows
+constexpr double kFewTermsBytes = 160 << 10;  // of a block of b that is read whole for every few rows
 constexpr int64_t kFinishElements = 16 << 10;  // of a part that an epilogue is run on
 // Of a matrix of contiguous columns that is read in narrow strips: in the second-level cache.
 constexpr double kStripBytes = 2 << 20, kComplexStripBytes = 7 << 18;  // complex ones of more than one strip
@@ -175,11 +175,11 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   const double bytes = double(std::max(m, n)) * double(k) * kernels->source_bytes;
   const bool several = std::max(m, n) * kernels->source_bytes > kStripWidth;
   const double strips = several && kernels->sum_bytes > kernels->result_bytes ? kComplexStripBytes : kStripBytes;
-  const bool large = bytes > (crossing ? kCrossingBytes : strips) && k > kStripDepth;
+  const bool large = bytes > (crossing ? kCrossingBytes : strips), deep = k > kStripDepth;
   work.far = product.job->far;
   work.by_chain = product.job->turned;
   work.backwards = product.job->backwards;
-  work.tile = (large || work.by_chain) && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
+  work.tile = (large || work.by_chain) && deep && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
   const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
   int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * pitch;
   if (work.a_k == 1 && work.x_k != 1) scratch = depth * kernels->source_bytes;
