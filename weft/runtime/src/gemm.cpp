@@ -172,10 +172,8 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   work.add = add;
   // memory likes long contiguous reads
   const bool crossing = work.a_k * kernels->source_bytes % kLine != 0;
-  const double bytes = double(std::max(m, n)) * double(k) * kernels->source_bytes;
-  const bool several = std::max(m, n) * kernels->source_bytes > kStripWidth;
-  const double strips = several && kernels->sum_bytes > kernels->result_bytes ? kComplexStripBytes : kStripBytes;
-  const bool large = bytes > (crossing ? kCrossingBytes : strips), deep = k > kStripDepth;
+  const double strips = is_complex() && column_bytes() > kStripWidth ? kComplexStripBytes : kStripBytes;
+  const bool large = matrix_bytes() > (crossing ? kCrossingBytes : strips), deep = k > kStripDepth;
   work.far = product.job->far;
   work.by_chain = product.job->turned;
   work.backwards = product.job->backwards;

@@ -198,6 +198,9 @@ class GemmStep final : public Step {
 
   // A vector and a matrix (gemm_vector.cpp; a block of k beside its hottest caller in gemm.cpp).
   int64_t matrix_row() const { return n == 1 ? a_row : b_column; }
+  int64_t column_bytes() const { return std::max(m, n) * kernels->source_bytes; }
+  double matrix_bytes() const { return double(column_bytes()) * double(k); }
+  bool is_complex() const { return kernels->sum_bytes > kernels->result_bytes; }
   void look_at_cache(Job* job) const;
   void multiply_vector(const Product& product) const;
   static void run_vector(void* context, int64_t low, int64_t high);

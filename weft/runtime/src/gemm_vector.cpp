@@ -115,11 +115,9 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
 // comes next. Every other run of a step reads it from its other end, and finds there what the last one left. Chains are
 // added as before, in another order of rows or of chains: the bits are the same.
 void GemmStep::look_at_cache(Job* job) const {
-  const double bytes = double(std::max(m, n)) * double(k) * kernels->source_bytes / job->threads;
-  const double cache = second_cache();
+  const double bytes = matrix_bytes() / job->threads, cache = second_cache();
   job->far = cache > 0 && bytes > kNearlyHeld * cache;
-  const bool complex = kernels->sum_bytes > kernels->result_bytes;
-  const bool short_columns = complex && matrix_row() == 1 && std::max(m, n) * kernels->source_bytes < kFetchedPast;
+  const bool short_columns = is_complex() && matrix_row() == 1 && column_bytes() < kFetchedPast;
   job->turned = job->far && bytes <= kPartlyHeld * cache && !short_columns;
   job->backwards = job->turned && turns.fetch_add(1, std::memory_order_relaxed) % 2 != 0;
 }
@@ -144,9 +142,10 @@ void GemmStep::run_vector(void* context, int64_t low, int64_t high) {
   const Range& range = *static_cast<const Range*>(context);
   const GemmStep& step = *range.step;
   const int64_t rows = std::max(step.m, step.n), y_row = step.n == 1 ? step.c_row : 1;
-  const int64_t last = range.product->job->backwards ? pieces_of(rows, range.size) - 1 : 0;
+  const bool backwards = range.product->job->backwards;
+  const int64_t last = pieces_of(rows, range.size) - 1;
   for (int64_t task = low; task < high && !stream_cancelled(range.product->job->number); ++task) {
-    const int64_t first = (last > 0 ? last - task : task) * range.size, count = std::min(range.size, rows - first);
+    const int64_t first = (backwards ? last - task : task) * range.size, count = std::min(range.size, rows - first);
     const int64_t depth = step.depth_of_block();
     for (int64_t k0 = 0; k0 < step.k; k0 += depth)
       step.vector_block(*range.product, first, count, k0, std::min(depth, step.k - k0),
