@@ -1,6 +1,6 @@
 """Products beside OpenBLAS on one thread: every kind of product, four dtypes, sizes from the first cache to memory.
 
-    python benchmarks/products.py                # every point: about two minutes
+    python benchmarks/products.py                # every point: two to three minutes
     python benchmarks/products.py vector "512"   # the points whose names hold one of these words
 
 NumPy's own OpenBLAS multiplies the same numbers in the same process, in turns with weft. Where a matrix nearly fills a
@@ -46,7 +46,9 @@ def shapes() -> Iterator[tuple[str, Shape, Shape]]:
         yield "vector by tall matrix", (4096,), (4096, k)
     for k in (5, 16, 64):
         yield "flat matrix by vector", (k, 4096), (4096,)
-        yield "vector by flat matrix", (k,), (k, 40000)
+    for k in (5, 16, 24, 64, 100, 128):
+        for n in (1000, 2048, 40000):
+            yield "vector by flat matrix", (k,), (k, n)
     for n in (8, 16, 24, 32, 48, 64, 80, 96, 100, 128, 200, 256, 300, 500, 512, 700, 1024):
         yield "square", (n, n), (n, n)
     for m, k, n in RECTANGLES:

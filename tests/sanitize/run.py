@@ -39,6 +39,7 @@ PARTS = {
         *("tests/operations/test_compiled.py", "tests/operations/test_sort.py"),
         *("tests/operations/test_indexing.py", "tests/compiler/test_wide_products.py"),
         *("tests/compiler/test_matrix_unit.py", "tests/compiler/test_to_and_fro.py"),
+        "tests/compiler/test_few_long_rows.py",
     ),
 }
 # Not asked under sanitizers: resident memory (they keep what is freed), how soon an interrupt comes and what it hits,

@@ -16,6 +16,9 @@ constexpr int kGemmLaneBytes = 64;
 
 constexpr int64_t kNearBytes = 40 << 10;  // of the first cache
 
+constexpr int64_t kGemmWaitingBytes = 8192;  // of a column whose sums wait in memory
+constexpr int kGemmWaiting = 7;  // such sums at most: a tree's, and a complex chain's
+
 // Rows of the columns that are next, on their way to where they are packed.
 struct GemmCarry {
   const char* from;
@@ -57,7 +60,7 @@ struct GemmVector {
   char* y;
   int64_t y_row;
   int64_t rows, k;
-  char* scratch;  // the chains' sums of a tile, or a copy of x
+  char* scratch;  // the chains' sums of a tile, a copy of x, or, if columns are contiguous, kGemmWaiting sums
   int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
   bool far;       // a is about as large as the second cache, or larger
   bool by_chain;  // such a tile is read chain by chain, from the last one if `backwards`

@@ -113,13 +113,14 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
 
 // A matrix that the second cache nearly holds, read from one end to the other again and again, has always just lost what
 // comes next. Every other run of a step reads it from its other end, and finds there what the last one left. Chains are
-// added as before, in another order of rows or of chains: the bits are the same.
+// added as before, in another order of rows or of chains: the bits are the same. Tiles of few columns are turned however
+// large they are: that costs nothing, and the third cache may hold them in part.
 void GemmStep::look_at_cache(Job* job) const {
   const double bytes = matrix_bytes() / job->threads, cache = second_cache();
   job->far = cache > 0 && bytes > kNearlyHeld * cache;
   const bool short_columns = is_complex() && matrix_row() == 1 && column_bytes() < kFetchedPast;
   job->turned = job->far && bytes <= kPartlyHeld * cache && !short_columns;
-  job->backwards = job->turned && turns.fetch_add(1, std::memory_order_relaxed) % 2 != 0;
+  job->backwards = job->far && turns.fetch_add(1, std::memory_order_relaxed) % 2 != 0;
 }
 
 void GemmStep::multiply_vector(const Product& product) const {

@@ -1,0 +1,188 @@
+// A matrix of contiguous rows by a vector, as kernels of matrix products: each element of the result is the sum of a row.
+#pragma once
+
+#include "gemm_kernels.h"
+#include "gemm_lanes.h"
+
+namespace weft {
+namespace {
+
+inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// Partial sums that a row is added up in, and the vectors that hold them.
+template <class E>
+constexpr int kLanes = kGemmLaneBytes / int(sizeof(typename E::T));
+template <class E>
+constexpr int kFolds = kLanes<E> / E::W;
+
+constexpr int kTreeLevels = 5;  // sums of lanes that wait for others: of 1, 2, 4, 8, and all 16
+
+// The lanes in the order in which the tree of their sums needs the fewest waiting: their bits are mirrored.
+template <int lanes>
+inline int lane_after(int lane) {
+  int bit = lanes / 2;
+  for (; lane & bit; bit /= 2) lane ^= bit;
+  return lane ^ bit;
+}
+// How many of them the sum of lane `index` in this order is added to.
+inline int waiting_levels(int index) { return __builtin_ctz(~unsigned(index)); }
+
+// Of two vectors that hold a row in every g lanes: one that holds a row in every g / 2, lane l added to lane l + g / 2.
+template <class E, int g, int... i>
+inline typename E::V fold_pair(typename E::V a, typename E::V b, Indices<i...>) {
+  constexpr int h = g / 2;
+  return E::shuffled(a, b, Indices<(i / h * g + i % h)...>{}) + E::shuffled(a, b, Indices<(i / h * g + h + i % h)...>{});
+}
+
+// Lane r of the result is the fold of rows[r].
+template <class E, int g>
+inline typename E::V fold_together(typename E::V (&rows)[E::W]) {
+  if constexpr (g == 1) {
+    return rows[0];
+  } else {
+#pragma GCC unroll 8
+    for (int r = 0; r < g / 2; ++r)
+      rows[r] = fold_pair<E, g>(rows[2 * r], rows[2 * r + 1], typename MakeIndices<E::W>::Type{});
+    return fold_together<E, g / 2>(rows);
+  }
+}
+
+constexpr int64_t kFoldedDepth = 256;  // of longer rows the fold is a small part, and many are too many streams
+
+template <class T>
+inline void put(T* y, int64_t y_row, const T* sums, int64_t count, bool add) {
+  for (int64_t i = 0; i < count; ++i) y[i * y_row] = add ? y[i * y_row] + sums[i] : sums[i];
+}
+
+constexpr int kVectorsAhead = 4;  // of rows that cross cache lines or come from the third cache; others are slower for it
+
+// `count` rows that are contiguous along k, as x is.
+template <class E, int count, bool fetch>
+inline void vector_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
+  using T = typename E::T;
+  const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  typename E::Sum sums[count][kFolds<E>] = {};
+  int64_t k = 0;
+  for (; k + kLanes<E> <= work.k; k += kLanes<E>)
+    for (int v = 0; v < kFolds<E>; ++v) {
+      const typename E::Factor factor = E::factor(E::load(x + k + v * E::W));
+      const T* from = a + k + v * E::W;
+#pragma GCC unroll 16
+      for (int r = 0; r < count; ++r) {
+        sums[r][v] = E::fma(factor, E::load(from), sums[r][v]);
+        if (fetch) __builtin_prefetch(from + kVectorsAhead * E::W);
+        from += work.a_row;
+      }
+    }
+  for (int v = 0; v < kFolds<E> && k + v * E::W < work.k; ++v) {
+    const int n = int(least(E::W, work.k - k - v * E::W));
+    const typename E::Factor factor = E::factor(E::load(x + k + v * E::W, n));
+    for (int r = 0; r < count; ++r)
+      sums[r][v] = E::keep(E::fma(factor, E::load(a + r * work.a_row + k + v * E::W, n), sums[r][v]), sums[r][v], n);
+  }
+  typename E::V rows[E::W];  // all of them, again and again
+#pragma GCC unroll 16
+  for (int r = 0; r < E::W; ++r) {
+    typename E::V totals[kFolds<E>];
+    for (int v = 0; v < kFolds<E>; ++v) totals[v] = E::paired_total(sums[r % count][v]);
+    for (int width = kFolds<E> / 2; width > 0; width /= 2)
+      for (int v = 0; v < width; ++v) totals[v] = totals[v] + totals[v + width];
+    rows[r] = totals[0];
+  }
+  const typename E::V total = fold_together<E, E::W>(rows);
+  if (work.y_row == 1) return E::store(y, work.add ? E::load(y, count) + total : total, count);
+  T each[E::W];
+  E::store(each, total);
+  put(y, work.y_row, each, count, work.add);
+}
+
+#if defined(__AVX512F__)
+// W rows of at most `lanes` elements, as many in a vector as there is room for. Their other lanes are sums of nothing, and
+// what adding these would do, a sum of -0 becoming +0, is done once at the end.
+template <class E, int lanes, bool all, int... i>
+inline void short_rows(const GemmVector& work, const typename E::T* x, int64_t row, const typename E::Spread& spread,
+                       Indices<i...>) {
+  using T = typename E::T;
+  constexpr int in_vector = E::W / lanes;
+  const T* a = reinterpret_cast<const T*>(work.a) + row * work.a_row;
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  const int k = int(work.k);
+  const int count = all ? E::W : int(work.rows - row);
+  const bool contiguous = work.a_row == k;
+  const typename E::V once = E::load(x, k);
+  const typename E::Factor factor = E::factor(E::shuffled(once, once, Indices<(i % lanes)...>{}));
+  typename E::V rows[E::W];
+#pragma GCC unroll 8
+  for (int v = 0; v < lanes; ++v) {
+    typename E::V elements{};
+    const int left = all ? in_vector : int(least(in_vector, count - v * in_vector));  // of them in this vector
+    if (!all && left <= 0) {
+    } else if (all && contiguous && k == lanes) {
+      elements = E::load(a + v * E::W);
+    } else if (contiguous) {
+      const T* from = a + v * in_vector * k;
+      const bool followed = all && v < lanes - 1;  // by the rows of another vector, which are more than half of one
+      elements = E::spread(followed ? E::load(from) : E::load(from, left * k), spread);
+    } else {
+#pragma GCC unroll 16
+      for (int r = 0; r < in_vector; ++r)
+        if (all || r < left) elements = E::load_at(elements, a + (v * in_vector + r) * work.a_row, r * lanes, k);
+    }
+    rows[v] = E::paired_total(E::fma(factor, elements, typename E::Sum{}));
+  }
+  const typename E::V total = fold_together<E, lanes>(rows) + typename E::V{};
+  if (work.y_row == 1 && all) return E::store(y, work.add ? E::load(y) + total : total);
+  if (work.y_row == 1) return E::store(y, work.add ? E::load(y, count) + total : total, count);
+  T each[E::W];
+  E::store(each, total);
+  put(y, work.y_row, each, count, work.add);
+}
+
+template <class E, int lanes>
+inline void all_short_rows(const GemmVector& work, const typename E::T* x) {
+  if constexpr (lanes > 1)
+    if (work.k <= lanes / 2) return all_short_rows<E, lanes / 2>(work, x);
+  constexpr typename MakeIndices<E::W>::Type indices;
+  const typename E::Spread spread = E::spread_of(int(work.k), lanes);
+  int64_t row = 0;
+  for (; row + E::W <= work.rows; row += E::W) short_rows<E, lanes, true>(work, x, row, spread, indices);
+  if (row < work.rows) short_rows<E, lanes, false>(work, x, row, spread, indices);
+}
+#endif
+
+// All rows from `row` on, as many at once as are left, at most `count`.
+template <class E, int count, bool fetch>
+inline void all_rows(const GemmVector& work, const typename E::T* x, int64_t row) {
+  for (; row + count <= work.rows; row += count) vector_rows<E, count, fetch>(work, x, row);
+  if constexpr (count > 1) all_rows<E, count / 2, fetch>(work, x, row);
+}
+
+template <class E, int count>
+inline void all_rows(const GemmVector& work, const typename E::T* x) {
+  const int64_t bytes = work.a_row * int64_t(sizeof(typename E::T));
+  const bool crossing = bytes % kVectorBytes != 0 && work.rows * bytes > kNearBytes;
+  if (crossing || work.far) all_rows<E, count, true>(work, x, 0);
+  else all_rows<E, count, false>(work, x, 0);
+}
+
+template <class E>
+inline void multiply_rows(const GemmVector& work) {
+  using T = typename E::T;
+  const T* x = reinterpret_cast<const T*>(work.x);
+  if (work.x_k != 1) {
+    T* copy = reinterpret_cast<T*>(work.scratch);
+    for (int64_t k = 0; k < work.k; ++k) copy[k] = x[k * work.x_k];
+    x = copy;
+  }
+  // registers that sums may take
+  constexpr int kFree = (kVectorBytes == 32 ? 8 : 16) / (E::kParts * kFolds<E>), kRows = kFree < E::W ? kFree : E::W;
+#if defined(__AVX512F__)
+  if (work.k <= E::W / 2) return all_short_rows<E, E::W / 2>(work, x);
+#endif
+  if (work.k <= kFoldedDepth) all_rows<E, kRows>(work, x);
+  else all_rows<E, (kRows < 8 ? kRows : 8)>(work, x);
+}
+
+}  // namespace
+}  // namespace weft
