@@ -1,4 +1,4 @@
-"""Reductions of few columns and many rows are cut along the rows: the same bits in every way of cutting them."""
+"""Reductions of columns are cut along the rows if there are enough: the same bits in every way of cutting them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
     "any": lambda x: (x != 0).any(0),
     "of two axes": lambda x: jnp.sum((x.reshape(x.shape[0], 1, -1) - x[:1].reshape(1, 1, -1)) * 3, axis=(0, 1)),
 }
-SHAPES = [(1000, 4), (513, 1), (256, 3), (257, 70), (1, 5), (4099, 17), (40_001, 2), (300, 2000)]
+SHAPES = [(1000, 4), (513, 1), (256, 3), (257, 70), (1, 5), (4099, 17), (40_001, 2), (300, 2000), (2071, 1100)]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -40,13 +40,37 @@ def test_every_rung_agrees(name: str) -> None:
                     assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected, (shape, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "complex64"])
+@pytest.mark.parametrize("shape", [(2048, 1024), (2300, 1037), (2049, 260), (2100, 257)])
+def test_long_rows_are_read_side_by_side(shape: tuple[int, int], dtype: str) -> None:
+    """Sixteen at a time: what they add up to waits in memory, but for the bits nothing changes."""
+    with weft.enable_x64(True):
+        x = (np.random.default_rng(0).standard_normal(shape) * 9).astype(dtype)
+        names = ["sum"] if dtype == "complex64" else ["sum", "sum and maximum", "mean of squares", "position"]
+        for name in names:
+            closed = weft.make_jaxpr(PROGRAMS[name])(x)
+            program = ladder.compiled(closed)
+            assert {plan.split_of(low)[0] for low in program.lowered if low is not None} == {"blocks"}
+            expected = [out.tobytes() for out in ladder.by_loops(program, [x])]
+            for threads in (1, 2, 3):
+                with weft.threads(threads):
+                    assert [out.tobytes() for out in ladder.by_machine_code(program, [x])] == expected
+
+
 def test_no_rows() -> None:
     assert np.asarray(weft.jit(lambda x: x.sum(0))(np.zeros((0, 3), np.float32))).tolist() == [0.0, 0.0, 0.0]
 
 
-def test_many_rows_are_cut_and_many_columns_are_not() -> None:
-    for shape, split in (((100_000, 4), "blocks"), ((4096, 1024), "vector"), ((255, 4), "vector")):
-        program = ladder.compiled(weft.make_jaxpr(lambda x: x.sum(0))(np.zeros(shape, np.float32)))
+def test_many_rows_are_cut_and_few_rows_of_many_columns_or_of_long_computations_are_not() -> None:
+    def exponentials(x: Any) -> Any:
+        return jnp.exp(jnp.sin(x)).sum(0)
+
+    for function, shape, split in (
+        (PROGRAMS["sum"], (100_000, 4), "blocks"), (PROGRAMS["sum"], (4096, 1024), "blocks"),
+        (PROGRAMS["sum"], (1024, 4096), "vector"), (PROGRAMS["sum"], (255, 4), "vector"),
+        (exponentials, (4096, 1024), "vector"), (exponentials, (100_000, 4), "blocks"),
+    ):  # fmt: skip
+        program = ladder.compiled(weft.make_jaxpr(function)(np.zeros(shape, np.float32)))
         (low,) = [low for low in program.lowered if low is not None]
         assert plan.split_of(low)[0] == split, shape
 

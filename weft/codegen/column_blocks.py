@@ -1,4 +1,4 @@
-"""Column reductions cut along the reduced dimension: few columns, many rows, several workers.
+"""Column reductions cut along the reduced dimension, for several workers and for rows that are read side by side.
 
 Called without a partial buffer a nest does all blocks of its range of columns. With one, mode 0 leaves the
 accumulators of some blocks of 256 rows in it, for all columns, and mode 1 combines them in order and finishes. One
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 PARTIAL_BYTES = 16  # reserved for an element of the partial buffer
 SHIFT = BLOCK_ROWS.bit_length() - 1
+SIDE_BY_SIDE = 16  # rows, a part of a block
+ALL_ROWS = 1 << 60  # more than there are
 
 
 class Blocks:
@@ -40,6 +42,7 @@ class Blocks:
         low, high = (writer.op(f"shl i64 {parent.range(slot)}, {SHIFT}") for slot in (2, 3))
         self.low = writer.choose_index(self.leaves, low, "0")
         self.high = writer.choose_index(self.leaves, writer.minimum_index(high, rows), rows)
+        self.rows = (self.low, self.high)  # of one pass over the columns
         count = writer.op(f"lshr i64 {writer.index('add', rows, str(BLOCK_ROWS - 1))}, {SHIFT}")
         self.size = writer.index("mul", writer.index("mul", count, self.columns), str(PARTIAL_BYTES))
         self.range = (
@@ -47,27 +50,53 @@ class Blocks:
             writer.choose_index(cut, self.columns, parent.range(3)),
         )
 
-    def accumulators(
-        self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str, walk: Callable[[], list[Value]]
-    ) -> list[Value]:
-        """Those of the block at row ``start``: from the partial buffer or by ``walk``, and into it in mode 0."""
+    def passes(self, columns: int, write: Callable[[], None]) -> None:
+        """Writes the passes over all columns, of which ``columns`` are walked at a time.
+
+        Longer rows are left in the partial buffer sixteen at a time: so many are read side by side, each from end to
+        end, where all rows of a block would be read in pieces that lie a row apart.
+        """
         writer = self.writer
-        load, compute, join = (writer.fresh_label() for _ in range(3))
+        is_long = writer.compare_index("sgt", self.columns, str(columns))
+        step = writer.choose_index(is_long, str(SIDE_BY_SIDE), str(BLOCK_ROWS))
+        step = writer.choose_index(self.leaves, step, str(ALL_ROWS))
+
+        def one(low: str, _: list[str]) -> list[str]:
+            self.rows = (low, writer.minimum_index(writer.index("add", low, step), self.high))
+            write()
+            return []
+
+        writer.loop(self.low, writer.choose_index(self.leaves, self.high, "1"), step, [], one)
+
+    def accumulators(
+        self,
+        tile: Sequence[Copy],
+        reductions: Sequence[ir.Reduce],
+        start: str,
+        seeds: list[Value],
+        walk: Callable[[list[Value]], list[Value]],
+    ) -> list[Value]:
+        """Those of the block of row ``start``: from the partial buffer or by ``walk``, and into it in mode 0.
+
+        It walks on from the seeds, or from what the rows before left there.
+        """
+        writer = self.writer
+        load, begin, compute, join = (writer.fresh_label() for _ in range(4))
         places = self._places(tile, reductions, start)  # once a block: cheaper than to compile them twice
-        writer.branch_if(self.gathers, load, compute)
+        begun = writer.compare_index("ne", writer.op(f"and i64 {start}, {BLOCK_ROWS - 1}"), "0")
+        writer.branch_if(writer.op(f"or i1 {self.gathers}, {begun}"), load, begin)
         writer.label(load)
         read = [copy.memory.load(value.dtype, place, copy.mask) for copy, place, value in places]
-        ends = [writer.block]
-        writer.branch(join)
+        loaded = writer.block
+        writer.branch_if(self.gathers, join, compute)
+        writer.label(begin)
+        writer.branch(compute)
         writer.label(compute)
-        made = walk()
-        ends.append(writer.block)
+        made = walk(self._either(seeds, begin, read, loaded))
+        walked = writer.block
         writer.branch(join)
         writer.label(join)
-        pairs = zip(reduce_tree.flatten(read), reduce_tree.flatten(made), strict=True)
-        values = reduce_tree.rebuild(
-            made, [writer.phi(type_, (left, ends[0]), (right, ends[1])) for (type_, left), (_, right) in pairs]
-        )
+        values = self._either(made, walked, read, loaded)
         keep, done = writer.fresh_label(), writer.fresh_label()
         writer.branch_if(self.leaves, keep, done)
         writer.label(keep)
@@ -76,6 +105,11 @@ class Blocks:
         writer.branch(done)
         writer.label(done)
         return values
+
+    def _either(self, left: list[Value], left_from: str, right: list[Value], right_from: str) -> list[Value]:
+        pairs = zip(reduce_tree.flatten(left), reduce_tree.flatten(right), strict=True)
+        ways = [self.writer.phi(type_, (a, left_from), (b, right_from)) for (type_, a), (_, b) in pairs]
+        return reduce_tree.rebuild(left, ways)
 
     def _places(
         self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str

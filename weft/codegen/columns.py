@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once for each column: in wide tiles, and at all
 FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
+STRETCH_BYTES = 256  # the same of narrower elements, where a few rows are read side by side
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
+LONG_TILES = 4  # a row of more is long: in few rows side by side the prefetcher sees it from end to end
 REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
 
 
@@ -127,9 +129,19 @@ class ColumnWriter:
         if largest > copies.SMALL_BODY:
             return [2 if largest <= copies.LARGE_BODY else 1]
         per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
+        if self.blocks:  # it has code for more ways already
+            unroll = STRETCH_BYTES // self._row_bytes()
+            while unroll > TILE and per_vector * unroll > REGISTERS:
+                unroll //= 2
+            return [max(TILE, unroll)]
         if self.nest.rows or per_vector * WIDE_TILE > REGISTERS or self._ends() > SMALL_ENDS:
             return [TILE]
-        return [WIDE_TILE] if self.blocks else [WIDE_TILE, TILE]  # what cuts columns has code for more ways already
+        return [WIDE_TILE, TILE]
+
+    def _row_bytes(self) -> int:
+        """Of a vector of the widest operand."""
+        kinds = [elements.of(operand.dtype) for operand in self.nest.operands if operand.role == "in"]
+        return self.parent.width * max([kind.bytes * kind.parts for kind in kinds], default=4)
 
     def _kept(self, phase: ir.Phase) -> float:
         """Words of 4 bytes in each lane that stay in registers from row to row."""
@@ -154,45 +166,61 @@ class ColumnWriter:
         return sum(copies.cost(phase.before) for phase in self.nest.phases)
 
     def _vectors(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
+        hoisted = self.parent.hoist(self.hoistable, scalars, place)
+        known = {**scalars.values, **hoisted}
+        wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
+        base = replace(base, values=wide, scalars=known)
+        alone = copies.fresh(scalars, known)
+        heavy = self.maskable() and (once or self._is_heavy())
+        tiles = [] if heavy else self._tiles()
+        if self.blocks and tiles and self._ends() <= SMALL_ENDS:
+            self.blocks.passes(
+                LONG_TILES * tiles[0] * self.parent.width, lambda: self._columns(place, alone, base, tiles)
+            )
+        else:
+            self._columns(place, alone, base, tiles)
+
+    def _columns(self, place: Place, alone: Copy, base: Copy, tiles: Sequence[int]) -> None:
+        """The range of the lanes in such tiles, then what is left; all by single vectors if there are none."""
         parent, writer, width = self.parent, self.writer, self.parent.width
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
-        hoisted = parent.hoist(self.hoistable, scalars, place)
-        wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
-        base = replace(base, scalars={**scalars.values, **hoisted})
-        maskable = self.maskable()
-        heavy = maskable and (once or self._is_heavy())
-        if not heavy:
-            for unroll in self._tiles():
-                step = width * unroll
-                main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
+        for unroll in tiles:
+            step = width * unroll
+            main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
 
-                def tile(index: str, _: list[str], unroll: int = unroll) -> list[str]:
-                    vectors = []
-                    for u in range(unroll):
-                        at = writer.index("add", index, str(u * width))
-                        vectors.append(copies.fresh(base, wide, at, None, u * width))
-                    self._inside(vectors, place)
-                    return []
+            def tile(index: str, _: list[str], unroll: int = unroll) -> list[str]:
+                vectors = []
+                for u in range(unroll):
+                    at = writer.index("add", index, str(u * width))
+                    vectors.append(copies.fresh(base, base.values, at, None, u * width))
+                self._inside(vectors, place)
+                return []
 
-                parent.stretches(low, main, step, [], tile)
-                low = main
-        cut = overlap.halves(parent, self.statements, set(wide)) if heavy else None
+            parent.stretches(low, main, step, [], tile)
+            low = main
+        self._rest(place, alone, base, (low, high), heavy=not tiles)
+
+    def _rest(self, place: Place, alone: Copy, base: Copy, bounds: tuple[str, str], heavy: bool) -> None:
+        """By single vectors, or by single elements where the target has no masked access."""
+        parent, writer = self.parent, self.writer
+        low, high = bounds
+        cut = overlap.halves(parent, self.statements, set(base.values)) if heavy else None
         if cut is not None:
-            overlap.write(parent, cut, low, high, base, wide, place)
+            overlap.write(parent, cut, low, high, base, base.values, place)
             return
-        if maskable:
+        if self.maskable():
 
             def masked(index: str, _: list[str]) -> list[str]:
                 mask = lanes_below(parent.lanes, writer.index("sub", high, index), heavy)
-                self._inside([copies.fresh(base, wide, index, mask)], place)
+                self._inside([copies.fresh(base, base.values, index, mask)], place)
                 return []
 
             loop = parent.stretches if heavy else writer.loop
-            loop(low, high, width, [], masked)
+            loop(low, high, parent.width, [], masked)
             return
 
         def one(index: str, _: list[str]) -> list[str]:
-            self._inside([copies.fresh(scalars, {**scalars.values, **hoisted}, index, None)], place)
+            self._inside([copies.fresh(alone, alone.values, index, None)], place)
             return []
 
         writer.loop(low, high, 1, [], one)
@@ -287,20 +315,20 @@ class _ReducedLoop:
             return self._carry("0", extent, 1, values, lambda i, v: self._body(place, dim, i, v), stretches=True)
 
         blocks = self.parent.blocks
+        low, high = blocks.rows if blocks else ("0", extent)
 
         def block(start: str, inner: list[Value]) -> list[Value]:
             self.nest.poll()
-            stop = writer.minimum_index(writer.index("add", start, str(reduce_tree.BLOCK_ROWS)), extent)
+            stop = writer.minimum_index(writer.index("add", start, str(reduce_tree.BLOCK_ROWS)), high)
 
-            def walk() -> list[Value]:
-                fresh = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
-                begun = [*inner[: self.n_states], *fresh]
+            def walk(begun: list[Value]) -> list[Value]:
                 return self._carry(start, stop, 1, begun, lambda i, v: self._body(place, dim, i, v))
 
-            after = blocks.accumulators(self.tile, self.phase.reductions, start, walk) if blocks else walk()
+            seeds = [v for c in self.tile for r in self.phase.reductions for v in self._seeds(r, c, start)]
+            begun = [*inner[: self.n_states], *seeds]
+            after = blocks.accumulators(self.tile, self.phase.reductions, start, begun, walk) if blocks else walk(begun)
             return [*after[: self.n_states], *self._combine(self.accumulators(inner), self.accumulators(after))]
 
-        low, high = (blocks.low, blocks.high) if blocks else ("0", extent)
         return self._carry(low, high, reduce_tree.BLOCK_ROWS, values, block)
 
     def _seeds(self, reduction: ir.Reduce, copy: Copy, start: str) -> reduce_tree.Accumulators:

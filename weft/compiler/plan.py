@@ -27,6 +27,8 @@ ALIGNMENT = 64
 VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
 COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
 WIDE_GRAIN = 16  # and where there are enough of them for tiles of so many vectors
+ENOUGH_BLOCKS = 8  # of rows, for the threads
+LIGHT = 8.0  # cost of the applications at a point
 ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
 
 Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
@@ -630,9 +632,9 @@ def split_of(low: Lowered) -> tuple[str, int, int]:
     nest, extents = low.nest, low.extents
     if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
         return "blocks", -(-extents[0] // BLOCK), 1
-    if nest.split:  # few columns: their rows are cut
+    if nest.split:  # the rows of few columns are cut, and of many that are added up as fast as whole rows can be read
         blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
-        if blocks > max(chunks, 1):
+        if blocks > max(chunks, 1) or (blocks >= ENOUGH_BLOCKS and _is_light(nest)):
             return "blocks", blocks, 1
     if not nest.dims or nest.dims[0].role == "reduced":
         return "none", 0, 1
@@ -643,6 +645,11 @@ def split_of(low: Lowered) -> tuple[str, int, int]:
     if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
         return "vector", extents[vector], nest.width * VECTOR_GRAIN
     return "first", extents[0], 1
+
+
+def _is_light(nest: ir.Nest) -> bool:
+    """Whether a point is at most a few instructions."""
+    return sum(s.kind.cost for phase in nest.phases for s in phase.body if isinstance(s, ir.Apply)) <= LIGHT
 
 
 def partial_bytes(low: Lowered, blocks: int) -> int:
