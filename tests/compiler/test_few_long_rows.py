@@ -66,6 +66,19 @@ def test_zeros_infinities_and_nan_stay_in_their_columns(k: int, dtype: str) -> N
         assert np.flatnonzero(~np.isfinite(np.asarray(found))).tolist() == [100, 2999]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128"])
+def test_products_that_vanish_below_zero_are_positive_zeros(dtype: str) -> None:
+    """A lane of one such product is -0; where lanes have none, their sums are +0 and so is the total."""
+    tiny = float(np.finfo(dtype).smallest_normal) ** 0.75
+    with weft.enable_x64(True):
+        for k in TERMS:
+            x, m = np.full((k,), -tiny, dtype), np.full((k, 3000), tiny, dtype)
+            found = np.asarray(by_matrix(jnp.array(x), jnp.array(m)))
+            assert_same_bits(found, by_columns(jnp.array(x), jnp.array(m.T.copy())))
+            if k < 64 // np.dtype(dtype).itemsize:
+                assert not np.signbit(found.real).any()
+
+
 @pytest.mark.parametrize("k", [5, 16, 33, 100])
 def test_operands_that_begin_anywhere(k: int) -> None:
     rng = np.random.default_rng(k)

@@ -25,10 +25,10 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once for each column: in wide tiles, and at all
+SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once a column: in wide tiles or passes, and at all
 FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
-STRETCH_BYTES = 256  # the same of narrower elements, where a few rows are read side by side
+STRETCH_BYTES = 256  # that tiles of blocks touch of each row, if elements are so narrow that this takes more vectors
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
 LONG_TILES = 4  # a row of more is long: in few rows side by side the prefetcher sees it from end to end
 REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
@@ -130,7 +130,7 @@ class ColumnWriter:
             return [2 if largest <= copies.LARGE_BODY else 1]
         per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
         if self.blocks:  # it has code for more ways already
-            unroll = STRETCH_BYTES // self._row_bytes()
+            unroll = min(STRETCH_BYTES // self._row_bytes(), WIDE_TILE)
             while unroll > TILE and per_vector * unroll > REGISTERS:
                 unroll //= 2
             return [max(TILE, unroll)]

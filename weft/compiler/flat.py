@@ -282,10 +282,23 @@ class _Writer:
         found = algebra.number(JaxprEqn(literals, eqn.outvars, eqn.primitive, eqn.params))
         return None if found is None else self._literal(found)
 
-    def _instead(self, eqn: JaxprEqn, operands: Sequence[int]) -> ClosedJaxpr | None:
-        """What ``simplify`` will say instead of a scatter: places that it knows are then described as any others."""
-        producers = _Producers(self.flat)
-        return simplify.other_than_scatter(eqn.replace(invars=[producers.atom(n) for n in operands]), producers)
+    def _in_other_words(
+        self, eqn: JaxprEqn, operands: Sequence[int], describe: Any
+    ) -> tuple[ClosedJaxpr, Sequence[int]] | None:
+        """What ``simplify`` will say instead of an equation, and on what: places that it knows are then described as
+        any others."""
+        if describe is _branched:
+            if operands[0] >= 0:
+                return None
+            programs = eqn.primitive.kind.branches(eqn.params)
+            which = min(max(int(self.flat.literals[-operands[0] - 1].val), 0), len(programs) - 1)
+            return programs[which], operands[1:]
+        if describe is _looped:
+            inner = simplify.other_than_loop(eqn)
+        else:
+            producers = _Producers(self.flat)
+            inner = simplify.other_than_scatter(eqn.replace(invars=[producers.atom(n) for n in operands]), producers)
+        return None if inner is None else (inner, operands)
 
     def walk(self, jaxpr: Jaxpr, env: dict[Any, int], expanded: Any = None) -> None:
         """Describe the equations of a program whose inputs have numbers.
@@ -308,16 +321,9 @@ class _Writer:
                 continue
             if eqn.effects or len(rows) >= MAX_EQUATIONS:
                 raise Unfit
-            if describe is _scattered and (inner := self._instead(eqn, operands)) is not None:
-                self._walk_into(inner, eqn, operands, env, expanded or eqn.source)
-                continue
-            if describe is _branched and operands[0] < 0:
-                programs = eqn.primitive.kind.branches(eqn.params)
-                which = min(max(int(literals[-operands[0] - 1].val), 0), len(programs) - 1)
-                self._walk_into(programs[which], eqn, operands[1:], env, expanded)
-                continue
-            if describe is _looped and (inner := simplify.other_than_loop(eqn)) is not None:
-                self._walk_into(inner, eqn, operands, env, expanded or eqn.source)
+            if describe in _IN_OTHER_WORDS and (inner := self._in_other_words(eqn, operands, describe)) is not None:
+                program, reads = inner
+                self._walk_into(program, eqn, reads, env, expanded or (None if describe is _branched else eqn.source))
                 continue
             if operands and min(operands) < 0:
                 if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
@@ -326,21 +332,15 @@ class _Writer:
                 for place, number in enumerate(operands):
                     if number < 0:
                         self.value(number, eqn, place)
-            if isinstance(eqn.primitive.kind, kinds.Reduction):
-                shape, axes = eqn.invars[0].aval.shape, eqn.primitive.kind.axes(eqn.params)
-                length, size = math.prod([shape[axis] for axis in axes]), eqn.invars[0].aval.size
-                is_short, is_long = 1 < length <= SHORT and size >= LONG * length, length >= LONG_COLUMN and size >= FAR
-                self.lengths.append(length if is_short else LONG_COLUMN * is_long)
             params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
-            if eqn.primitive is lax.slice_p:
-                self.slices.add(len(avals))
-            elif len(operands) == 2 and describe is _assembled and self.slices.issuperset(operands):  # a roll
+            if describe is _places:
+                if eqn.primitive is lax.slice_p:
+                    self.slices.add(len(avals))
+            elif describe is _assembled and len(operands) == 2 and self.slices.issuperset(operands):  # a roll
                 params = (*params, eqn.outvars[0].aval.size >= rolls.LEAST_SIZE)
             rows.append((eqn, operands, len(avals), expanded or eqn.source))
             key += (eqn.primitive, params, *operands)
-            for (
-                out
-            ) in eqn.outvars:  # as ``bind`` does, without a call for each: every first trace of a shape comes here
+            for out in eqn.outvars:  # as ``bind`` does, without a call: every first trace of a shape comes here
                 aval = out.aval
                 env[out] = len(avals)
                 avals.append(aval)
@@ -412,6 +412,15 @@ def _carries(primitive: Any) -> bool:
 
 def _all(_: _Writer, eqn: JaxprEqn) -> Any:
     return tuple(eqn.params.items()) if eqn.params else ()
+
+
+def _reduced(writer: _Writer, eqn: JaxprEqn) -> Any:
+    aval = eqn.invars[0].aval
+    length = math.prod([aval.shape[axis] for axis in eqn.primitive.kind.axes(eqn.params)])
+    is_short = 1 < length <= SHORT and aval.size >= LONG * length
+    is_long = length >= LONG_COLUMN and aval.size >= FAR
+    writer.lengths.append(length if is_short else LONG_COLUMN * is_long)
+    return tuple(eqn.params.items())
 
 
 def _places(writer: _Writer, eqn: JaxprEqn) -> Any:
@@ -517,7 +526,7 @@ def _assembled(writer: _Writer, eqn: JaxprEqn) -> Any:
 
 _PARAMETERS = {
     kinds.Elementwise: _all,
-    kinds.Reduction: _all,
+    kinds.Reduction: _reduced,
     kinds.View: _places,
     kinds.Generate: _dimension,
     kinds.Reshape: _reshaped,
@@ -532,3 +541,4 @@ _PARAMETERS = {
     kinds.Loop: _looped,
     kinds.Branch: _branched,
 }
+_IN_OTHER_WORDS = frozenset([_scattered, _branched, _looped])

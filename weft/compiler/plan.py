@@ -26,7 +26,7 @@ from weft.loops.schedule import BLOCK, BLOCK_ROWS, Binding, Lowered
 ALIGNMENT = 64
 VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
 COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
-WIDE_GRAIN = 16  # and where there are enough of them for tiles of so many vectors
+WIDE_GRAIN = 16  # and where there are enough of them
 ENOUGH_BLOCKS = 8  # of rows, for the threads
 LIGHT = 8.0  # cost of the applications at a point
 ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
@@ -648,8 +648,9 @@ def split_of(low: Lowered) -> tuple[str, int, int]:
 
 
 def _is_light(nest: ir.Nest) -> bool:
-    """Whether a point is at most a few instructions."""
-    return sum(s.kind.cost for phase in nest.phases for s in phase.body if isinstance(s, ir.Apply)) <= LIGHT
+    """Whether a point is at most a few instructions, and the end of a column too."""
+    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+    return sum(s.kind.cost for s in statements if isinstance(s, ir.Apply)) <= LIGHT
 
 
 def partial_bytes(low: Lowered, blocks: int) -> int:

@@ -1,7 +1,8 @@
 // A matrix of few contiguous columns, however long, by a vector, as kernels of matrix products.
 //
-// Up to kStreams columns are read side by side, each from end to end, which is what the processor fetches ahead best. They
-// are all terms of some lanes. What these lanes add up to waits in memory until the tree of lanes wants it.
+// Up to kStreams columns, or one of each lane, are read side by side, each from end to end, which is what the processor
+// fetches ahead best. They are all terms of some lanes. What these lanes add up to waits in memory until the tree of lanes
+// wants it.
 #pragma once
 
 #include "gemm_kernels.h"
@@ -11,8 +12,19 @@
 namespace weft {
 namespace {
 
-template <class E>
-constexpr int kStreams = kVectorBytes == 64 ? 16 : 8;  // columns
+constexpr int kTreeLevels = 5;  // sums of lanes that wait for others: of 1, 2, 4, 8, and all 16
+
+// The lanes in the order in which the tree of their sums needs the fewest waiting: their bits are mirrored.
+template <int lanes>
+inline int lane_after(int lane) {
+  int bit = lanes / 2;
+  for (; lane & bit; bit /= 2) lane ^= bit;
+  return lane ^ bit;
+}
+// How many of them the sum of lane `index` in this order is added to.
+inline int waiting_levels(int index) { return __builtin_ctz(~unsigned(index)); }
+
+constexpr int kStreams = kVectorBytes == 64 ? 16 : 8;  // columns, where lanes have several
 constexpr int kAliasedStreams = 8;        // the same where one line of each lies in one set of the first cache
 constexpr int64_t kAliasingPitch = 4096;  // bytes from lane to lane, of which that is so
 
@@ -36,8 +48,8 @@ struct Streams {
   bool begun, ends;  // it is read there; it is not left there
 };
 
-// Adds up `rows` rows of `together` lanes of `terms` columns each, but of one less from lane `full` on; `known` is as many,
-// or 0.
+// Adds up `rows` rows of `together` lanes of `terms` columns each, but of one less from lane `full` on; `known` is `full`
+// where it is known at compile time, or else 0.
 template <class E, int together, int terms, int known>
 void add_streams(const Streams<E>& group, int64_t rows) {
   const int full = known > 0 ? known : group.full;
@@ -55,14 +67,14 @@ void add_streams(const Streams<E>& group, int64_t rows) {
     for (int lane = 0; lane < together; ++lane) {
       const typename E::T* from = group.a + row + lane * group.a_lane;
       typename E::Sum sum{};
-      if (together == 1 && group.begun) sum = E::load_sum(group.chain + row, group.apart);
+      if (together == 1 && group.begun) sum = E::load_sum(group.chain + row, group.apart, n...);
 #pragma GCC unroll 16
       for (int term = 0; term < terms; ++term, from += group.a_term) {
         if (term + 1 == terms && lane >= full) continue;
         __builtin_prefetch(from + kStreamAhead * E::W);
         sum = E::fma(factors[lane][term], E::load(from, n...), sum);
       }
-      if (together == 1 && !group.ends) E::store_sum(group.chain + row, group.apart, sum);
+      if (together == 1 && !group.ends) E::store_sum(group.chain + row, group.apart, sum, n...);
       lanes[lane] = E::total(sum);
     }
 #pragma GCC unroll 4
@@ -71,7 +83,8 @@ void add_streams(const Streams<E>& group, int64_t rows) {
       for (int lane = 0; lane < width; ++lane)
         if (lane + width < together) lanes[lane] = lanes[lane] + lanes[lane + width];
     for (int level = 0; level < group.levels; ++level)
-      lanes[0] = E::load(group.waiting + level * group.apart + row) + lanes[0];
+      lanes[0] = E::load(group.waiting + level * group.apart + row, n...) + lanes[0];
+    if (terms == 1 && known > 0 && known < kLanes<E>) lanes[0] = lanes[0] + typename E::V{};  // the other lanes, of nothing
     return lanes[0];
   };
   const bool kept = together > 1 || group.ends;
@@ -99,7 +112,7 @@ inline void each_group(const GemmVector& work, int64_t row, int64_t rows, Add ad
   group.x_lane = groups * work.x_k;
   group.x_term = kLanes<E> * work.x_k;
   group.waiting = waiting;
-  group.apart = (rows + E::W - 1) / E::W * E::W;
+  group.apart = straight && groups == 1 ? 0 : (rows + E::W - 1) / E::W * E::W;
   group.chain = waiting + kTreeLevels * group.apart;
   group.ends = true;
   for (int i = 0, lane = 0; i < groups; ++i, lane = lane_after<groups>(lane)) {
@@ -174,14 +187,16 @@ inline FewColumns by_terms(int64_t terms, Indices<i...>) {
 // The function for columns that have `terms` in each lane.
 template <class E>
 inline FewColumns function_for(const GemmVector& work, int64_t terms) {
-  constexpr int many = kStreams<E>, few = kAliasedStreams;
+  constexpr int many = kStreams, few = kAliasedStreams;
+  if (terms == 1) return by_column<E>(work.k, typename MakeIndices<kLanes<E>>::Type{});
   const int64_t pitch = kLanes<E> / lanes_of<E>(int(terms), many) * work.a_k * int64_t(sizeof(typename E::T));
   const bool aliased = many > few && pitch % kAliasingPitch == 0;
-  if (terms == 1) return by_column<E>(work.k, typename MakeIndices<kLanes<E>>::Type{});
   if (terms > (aliased ? few : many)) return few_columns_in_parts<E>;
   if (aliased) return by_terms<E, few>(terms, typename MakeIndices<few - 1>::Type{});
   return by_terms<E, many>(terms, typename MakeIndices<many - 1>::Type{});
 }
+
+static_assert(kTreeLevels + 2 <= kGemmWaiting, "the sums of a tree and of a complex chain");
 
 // Whether a has so few columns, and such long ones, that they were multiplied side by side.
 template <class E>

@@ -60,7 +60,7 @@ struct GemmVector {
   char* y;
   int64_t y_row;
   int64_t rows, k;
-  char* scratch;  // the chains' sums of a tile, a copy of x, or, if columns are contiguous, kGemmWaiting sums
+  char* scratch;  // the chains' sums of a tile, kGemmWaiting times kGemmWaitingBytes for those of few columns, or a copy of x
   int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
   bool far;       // a is about as large as the second cache, or larger
   bool by_chain;  // such a tile is read chain by chain, from the last one if `backwards`

@@ -15,18 +15,6 @@ constexpr int kLanes = kGemmLaneBytes / int(sizeof(typename E::T));
 template <class E>
 constexpr int kFolds = kLanes<E> / E::W;
 
-constexpr int kTreeLevels = 5;  // sums of lanes that wait for others: of 1, 2, 4, 8, and all 16
-
-// The lanes in the order in which the tree of their sums needs the fewest waiting: their bits are mirrored.
-template <int lanes>
-inline int lane_after(int lane) {
-  int bit = lanes / 2;
-  for (; lane & bit; bit /= 2) lane ^= bit;
-  return lane ^ bit;
-}
-// How many of them the sum of lane `index` in this order is added to.
-inline int waiting_levels(int index) { return __builtin_ctz(~unsigned(index)); }
-
 // Of two vectors that hold a row in every g lanes: one that holds a row in every g / 2, lane l added to lane l + g / 2.
 template <class E, int g, int... i>
 inline typename E::V fold_pair(typename E::V a, typename E::V b, Indices<i...>) {

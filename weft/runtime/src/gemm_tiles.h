@@ -236,6 +236,7 @@ void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int
       E::store(out + step * padded + x, v, 1);
     }
 }
+
 template <class E>
 void multiply_vector(const GemmVector& work) {
   if (work.a_k != 1) multiply_columns<E>(work);
