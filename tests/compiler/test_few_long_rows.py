@@ -49,7 +49,9 @@ def test_bits_are_those_of_the_other_layout(n: int, dtype: str, threads: int) ->
             if np.dtype(dtype).kind in "iu":
                 np.testing.assert_array_equal(np.asarray(found), x @ m)
             else:
-                np.testing.assert_allclose(np.asarray(found), x @ m, rtol=1e-3, atol=1e-5 * k)
+                exact = x.astype(np.clongdouble) @ m.astype(np.clongdouble)
+                bound = (k + 2) * np.finfo(dtype).eps * (np.abs(x) @ np.abs(m))
+                assert (np.abs(np.asarray(found) - exact) <= bound).all()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])

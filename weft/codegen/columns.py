@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once a column: in wide tiles or passes, and at all
 FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
-STRETCH_BYTES = 256  # that tiles of blocks touch of each row, if elements are so narrow that this takes more vectors
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
+STRETCH_BYTES = 256  # that tiles of blocks touch of each row, if elements are so narrow that this takes more vectors
 LONG_TILES = 4  # a row of more is long: in few rows side by side the prefetcher sees it from end to end
 REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
 

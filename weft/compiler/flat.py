@@ -284,21 +284,21 @@ class _Writer:
 
     def _in_other_words(
         self, eqn: JaxprEqn, operands: Sequence[int], describe: Any
-    ) -> tuple[ClosedJaxpr, Sequence[int]] | None:
-        """What ``simplify`` will say instead of an equation, and on what: places that it knows are then described as
-        any others."""
+    ) -> tuple[ClosedJaxpr, Sequence[int], Any] | None:
+        """What ``simplify`` will say instead of an equation, on what, and its position unless it has one of its own:
+        places that it knows are then described as any others."""
         if describe is _branched:
             if operands[0] >= 0:
                 return None
             programs = eqn.primitive.kind.branches(eqn.params)
             which = min(max(int(self.flat.literals[-operands[0] - 1].val), 0), len(programs) - 1)
-            return programs[which], operands[1:]
+            return programs[which], operands[1:], None
         if describe is _looped:
             inner = simplify.other_than_loop(eqn)
         else:
             producers = _Producers(self.flat)
             inner = simplify.other_than_scatter(eqn.replace(invars=[producers.atom(n) for n in operands]), producers)
-        return None if inner is None else (inner, operands)
+        return None if inner is None else (inner, operands, eqn.source)
 
     def walk(self, jaxpr: Jaxpr, env: dict[Any, int], expanded: Any = None) -> None:
         """Describe the equations of a program whose inputs have numbers.
@@ -322,8 +322,8 @@ class _Writer:
             if eqn.effects or len(rows) >= MAX_EQUATIONS:
                 raise Unfit
             if describe in _IN_OTHER_WORDS and (inner := self._in_other_words(eqn, operands, describe)) is not None:
-                program, reads = inner
-                self._walk_into(program, eqn, reads, env, expanded or (None if describe is _branched else eqn.source))
+                program, reads, position = inner
+                self._walk_into(program, eqn, reads, env, expanded or position)
                 continue
             if operands and min(operands) < 0:
                 if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
@@ -415,12 +415,13 @@ def _all(_: _Writer, eqn: JaxprEqn) -> Any:
 
 
 def _reduced(writer: _Writer, eqn: JaxprEqn) -> Any:
+    """All; how long its rows are is told of the program."""
     aval = eqn.invars[0].aval
     length = math.prod([aval.shape[axis] for axis in eqn.primitive.kind.axes(eqn.params)])
     is_short = 1 < length <= SHORT and aval.size >= LONG * length
     is_long = length >= LONG_COLUMN and aval.size >= FAR
     writer.lengths.append(length if is_short else LONG_COLUMN * is_long)
-    return tuple(eqn.params.items())
+    return _all(writer, eqn)
 
 
 def _places(writer: _Writer, eqn: JaxprEqn) -> Any:

@@ -318,15 +318,8 @@ inline void multiply_columns(const GemmVector& work) {
     return all_grouped_columns<E>(work, typename MakeIndices<(E::kParts == 1 ? 16 : 10)>::Type{});
 #endif
   if (all_few_columns<E>(work)) return;
+  if (work.tile > 0) return each_tile(work, work.tile, vector_columns<E>);
   int64_t row = 0;
-  if (work.tile > 0) {
-    const int64_t tiles = (work.rows + work.tile - 1) / work.tile;
-    for (int64_t i = 0; i < tiles; ++i) {
-      row = (work.backwards ? tiles - 1 - i : i) * work.tile;
-      vector_columns<E>(work, row, least(work.tile, work.rows - row));
-    }
-    return;
-  }
   for (; row + kStrip * E::W < work.rows; row += kStrip * E::W) vector_strip<E, kStrip, false>(work, row, E::W);
   last_strip<E, kStrip>(work, row);
 }

@@ -25,8 +25,8 @@ inline int lane_after(int lane) {
 inline int waiting_levels(int index) { return __builtin_ctz(~unsigned(index)); }
 
 constexpr int kStreams = kVectorBytes == 64 ? 16 : 8;  // columns, where lanes have several
-constexpr int kAliasedStreams = 8;        // the same where one line of each lies in one set of the first cache
-constexpr int64_t kAliasingPitch = 4096;  // bytes from lane to lane, of which that is so
+constexpr int kAliasedStreams = 8;                     // the same where one line of each is in one set of the first cache
+constexpr int64_t kAliasingPitch = 4096;               // bytes from lane to lane, of which that is so
 
 constexpr int kMostTerms = 16;           // of a lane, of what is few columns
 constexpr int kStreamAhead = 8;          // vectors of a column that are fetched: prefetching begins anew with each page
@@ -143,10 +143,12 @@ void few_columns(const GemmVector& work, int64_t row, int64_t rows) {
   });
 }
 
+// A lane in parts has more than kAliasedStreams columns or just as many, so that each part has at least half as many.
 template <class E, int... i>
 inline void add_part(const Streams<E>& group, int64_t terms, int64_t rows, Indices<i...>) {
-  static constexpr decltype(&add_streams<E, 1, 1, 1>) functions[] = {add_streams<E, 1, i + 1, 1>...};
-  functions[terms - 1](group, rows);
+  constexpr int least_terms = kAliasedStreams / 2;
+  static constexpr decltype(&add_streams<E, 1, least_terms, 1>) functions[] = {add_streams<E, 1, least_terms + i, 1>...};
+  functions[terms - least_terms](group, rows);
 }
 
 // The same, where the columns of one lane are more than are read at a time.
@@ -160,7 +162,7 @@ void few_columns_in_parts(const GemmVector& work, int64_t row, int64_t rows) {
       begin_at(&group, work, row, lane + begin * kLanes<E>);
       group.begun = part > 0;
       group.ends = part + 1 == parts;
-      add_part<E>(group, end - begin, rows, typename MakeIndices<kAliasedStreams>::Type{});
+      add_part<E>(group, end - begin, rows, typename MakeIndices<kAliasedStreams / 2 + 1>::Type{});
     }
   });
 }
@@ -198,6 +200,16 @@ inline FewColumns function_for(const GemmVector& work, int64_t terms) {
 
 static_assert(kTreeLevels + 2 <= kGemmWaiting, "the sums of a tree and of a complex chain");
 
+// Calls function(work, row, rows) for tiles of so many rows, from the last one if `backwards`.
+template <class Function>
+inline void each_tile(const GemmVector& work, int64_t tile, Function function) {
+  const int64_t tiles = (work.rows + tile - 1) / tile;
+  for (int64_t i = 0; i < tiles; ++i) {
+    const int64_t row = (work.backwards ? tiles - 1 - i : i) * tile;
+    function(work, row, least(tile, work.rows - row));
+  }
+}
+
 // Whether a has so few columns, and such long ones, that they were multiplied side by side.
 template <class E>
 inline bool all_few_columns(const GemmVector& work) {
@@ -205,12 +217,7 @@ inline bool all_few_columns(const GemmVector& work) {
   const int64_t terms = (work.k + kLanes<E> - 1) / kLanes<E>;
   if (terms > kMostTerms || (terms > 1 && work.rows * item < kStreamedBytes * terms)) return false;
   const bool at_once = terms == 1 && work.y_row == 1 && !work.add && !work.backwards;  // nothing waits
-  const int64_t tile = at_once ? work.rows : kGemmWaitingBytes / item, tiles = (work.rows + tile - 1) / tile;
-  const FewColumns multiply = function_for<E>(work, terms);
-  for (int64_t i = 0; i < tiles; ++i) {
-    const int64_t row = (work.backwards ? tiles - 1 - i : i) * tile;
-    multiply(work, row, least(tile, work.rows - row));
-  }
+  each_tile(work, at_once ? work.rows : kGemmWaitingBytes / item, function_for<E>(work, terms));
   return true;
 }
 

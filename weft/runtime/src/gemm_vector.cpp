@@ -114,7 +114,7 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
 // A matrix that the second cache nearly holds, read from one end to the other again and again, has always just lost what
 // comes next. Every other run of a step reads it from its other end, and finds there what the last one left. Chains are
 // added as before, in another order of rows or of chains: the bits are the same. Tiles of columns, and tasks, are turned
-// however large the matrix is: that costs nothing, and the third cache may hold it in part.
+// however large the matrix is: the third cache may hold it in part.
 void GemmStep::look_at_cache(Job* job) const {
   const double bytes = matrix_bytes() / job->threads, cache = second_cache();
   job->far = cache > 0 && bytes > kNearlyHeld * cache;

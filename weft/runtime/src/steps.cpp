@@ -75,7 +75,7 @@ class KernelStep final : public Step {
     }
     for (size_t i = 0; i < count; ++i) bases[i] = operands[i].address(frame);
     char* memory;
-    if (!scratch(&memory, true)) return Status::no_memory;
+    if (!scratch(&memory)) return Status::no_memory;
     int64_t range[7] = {part[0], part[1] < 0 ? full_first : part[1], part[2], part[3] < 0 ? full_vector : part[3]};
     range[6] = reinterpret_cast<int64_t>(stream_stop_word(frame.number));
     function(bases, params.data(), helper_table(), range, memory);
@@ -105,9 +105,9 @@ class KernelStep final : public Step {
     std::atomic<bool> failed{false};
   };
 
-  // A thread's memory for the nest; after it, of the thread that runs the step, what blocks leave.
-  bool scratch(char** out, bool with_partial) const {
-    int64_t bytes = align_up(scratch_bytes) + (with_partial ? partial_bytes : 0);
+  // A thread's memory for the nest, and `more` after it.
+  bool scratch(char** out, int64_t more = 0) const {
+    int64_t bytes = align_up(scratch_bytes) + more;
     *out = bytes == 0 ? nullptr : static_cast<char*>(thread_scratch(bytes));
     return bytes == 0 || *out != nullptr;
   }
@@ -138,7 +138,7 @@ class KernelStep final : public Step {
     Chunks* chunks = static_cast<Chunks*>(context);
     if (stream_cancelled(chunks->number)) return;
     char* memory;
-    if (!chunks->step->scratch(&memory, false)) {
+    if (!chunks->step->scratch(&memory)) {
       chunks->failed.store(true);
       return;
     }
@@ -148,7 +148,7 @@ class KernelStep final : public Step {
   // The nest at one outer point, cut along its split range if that is worth it.
   Status run_nest(const Frame& frame, void* const* bases, double nest_cost) const {
     char* memory;
-    if (!scratch(&memory, true)) return Status::no_memory;
+    if (!scratch(&memory, partial_bytes)) return Status::no_memory;
     char* partial = partial_bytes == 0 ? nullptr : memory + align_up(scratch_bytes);
     if (split == Split::none) {
       call(frame.number, bases, 0, 0, 0, partial, memory);
