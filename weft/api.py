@@ -16,7 +16,7 @@ from weft import lazy, runtime, target
 from weft.core import axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
-from weft.higher import code_facts, devices, signature, stages
+from weft.higher import code_facts, devices, function_names, signature, stages
 from weft.higher import jit as jit_module
 
 VERSION = "0.1.0"
@@ -51,7 +51,7 @@ def make_jaxpr(
         closed = trace.closed.replace(jaxpr=name_unused_outputs(trace.closed.jaxpr))
         return (closed, stages.out_structs(trace)) if return_shape else closed
 
-    name = jit_module.function_name(fun)
+    name = function_names.function_name(fun)
     jaxpr_of.__module__ = "weft"
     jaxpr_of.__name__ = f"make_jaxpr({name})"
     jaxpr_of.__qualname__ = f"make_jaxpr({getattr(fun, '__qualname__', name)})"

@@ -170,6 +170,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 _values: dict[str, Any] = {}
 _tokens: dict[tuple[Any, ...], int] = {}
+_interned: list[tuple[Any, ...]] = []  # the values of each token
 _version = 0  # grows with every process-wide change, so that threads make their tokens anew
 _lock = threading.RLock()
 
@@ -263,7 +264,10 @@ def _from_environment(option: Option) -> Any:
 
 def _intern(values: tuple[Any, ...]) -> int:
     with _lock:
-        return _tokens.setdefault(values, len(_tokens))
+        found = _tokens.setdefault(values, len(_interned))
+        if found == len(_interned):
+            _interned.append(values)
+        return found
 
 
 def _install_token() -> None:
@@ -293,15 +297,14 @@ def token() -> int:
 
 def key_values() -> tuple[Any, ...]:
     """The values whose id is the token, of this thread."""
-    return (*[read(name) for name in _KEY_NAMES], _thread.axes)
+    return _interned[token()]
 
 
 def describe_difference(old: int, new: int) -> str:
     """What two tokens differ in: ``enable_x64 now True, before False``."""
-    by_token = {number: values for values, number in _tokens.items()}
-    before, now = by_token.get(old), by_token.get(new)
-    if before is None or now is None:
+    if max(old, new) >= len(_interned):
         return "an earlier configuration"
+    before, now = _interned[old], _interned[new]
     changed = [(name, a, b) for name, a, b in zip(_KEY_PARTS, before, now, strict=True) if a != b]
     return ", ".join(f"{name} now {b!r}, before {a!r}" for name, a, b in changed) or "none"
 

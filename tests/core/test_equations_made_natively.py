@@ -94,7 +94,26 @@ def test_parameters_are_as_many_references_as_the_program_holds() -> None:
     assert [sys.getrefcount(marker), sys.getrefcount(aval)] == counts
 
 
+def test_atoms_of_operands() -> None:
+    def traced(x: Any) -> Any:
+        other: list[Any] = []
+        weft.make_jaxpr(lambda y: other.append(y) or y)(1.0)  # a value of a trace that is over
+        found, avals = runtime.atoms(x._trace, (x, 2.0, np.float32(3)))
+        assert found[0] is x.val
+        assert [type(atom) for atom in found[1:]] == [Literal, Literal]
+        assert list(avals) == [atom.aval for atom in found]
+        with pytest.raises(weft.errors.UnexpectedTracerError):
+            runtime.atoms(x._trace, (x, *other))
+        with pytest.raises(TypeError, match="not a valid JAX type"):
+            runtime.atoms(x._trace, (x, "a"))
+        return x
+
+    weft.make_jaxpr(traced)(np.ones(3, np.float32))
+
+
 def test_bad_arguments_raise() -> None:
+    with pytest.raises(TypeError, match="expected a trace and a tuple"):
+        runtime.atoms(None, [])  # type: ignore[arg-type]  # refused at run time too
     with pytest.raises(TypeError, match="expected a list of operands and a dict"):
         runtime.equation((), None, None, {}, frozenset(), None)  # type: ignore[arg-type]  # refused at run time too
     with pytest.raises(TypeError, match="expected 8 arguments, got 2"):

@@ -10,6 +10,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.oracle import differential, test_numpy_jaxprs
+from weft import runtime
 from weft.higher import replay
 
 ROWS = [(group, row) for group, row in test_numpy_jaxprs._ROWS if not test_numpy_jaxprs._parted(row)[0]]
@@ -110,3 +111,63 @@ def test_errors_are_raised_every_time() -> None:
     for _ in range(3):
         with pytest.raises(TypeError):
             traced(lambda a: jnp.add(a, "text"), np.ones(3, np.float32))
+
+
+def calls_of(*calls: tuple[tuple[Any, ...], dict[str, Any]], static: tuple[str, ...] = ()) -> list[Any]:
+    """What identifies each of some calls of a function under one trace; ``...`` stands for its traced argument."""
+    keys: list[Any] = []
+
+    def traced(x: Any) -> Any:
+        trace = x._trace
+        for args, kwargs in calls:
+            args = tuple(x if arg is ... else arg for arg in args)
+            keys.append(runtime.call_key(trace, 7, args, kwargs, (), static))
+        return x
+
+    weft.make_jaxpr(traced)(np.ones((2, 3), np.float32))
+    return [None if key is None else key[0] for key in keys]
+
+
+def test_what_a_key_holds() -> None:
+    array, host = jnp.ones(3), np.ones((2, 2))
+    found = calls_of(((..., 1, ...), {}), ((array, host), {}), ((None, 2.5), {"axis": (0, 1)}), static=("axis",))
+    aval = runtime.ShapedArray((2, 3), np.dtype(np.float32))
+    assert found[0] == (7, aval, int, 1, 0)  # the argument again: its place among the operands
+    assert found[1] == (7, runtime.Array, array.aval, np.ndarray, host.dtype, (2, 2))
+    assert found[2] == (7, None, float, 2.5, "axis", tuple, (0, 1))
+
+
+def test_keys_tell_scalars_apart() -> None:
+    scalars = [0, 0.0, -0.0, 0j, complex(0, -0.0), complex(-0.0, 0), False, 1, 1.0, True, np.float32(1), np.float64(1)]
+    scalars += [np.int32(0), np.complex64(complex(0.0, -0.0)), np.complex64(0)]
+    keys = calls_of(*[((scalar,), {}) for scalar in scalars])
+    assert len(set(keys)) == len(scalars)
+
+
+def test_calls_without_a_key() -> None:
+    array = jnp.ones(3)
+    others = [((object(),), {}), (([1],), {}), ((np.array(2.0),), {}), ((array, array), {}), ((len,), {})]
+    others += [((...,), {"f": np.sin}), (tuple(jnp.ones(1) for _ in range(65)), {})]
+    assert calls_of(*others, static=("f",)) == [None] * len(others)
+
+
+def test_a_tracer_of_another_trace_has_no_key() -> None:
+    def outer(x: Any) -> Any:
+        def inner(y: Any) -> Any:
+            assert runtime.call_key(y._trace, 7, (y, x), {}, (), ()) is None
+            return y
+
+        weft.make_jaxpr(inner)(1.0)
+        return x
+
+    weft.make_jaxpr(outer)(1.0)
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), (None,) * 5, (None, 0, [], {}, (), ()), (None, 0, (), [], (), ()), (None, 0, (), {}, [], ())]
+)
+def test_arguments_that_are_no_call_are_refused(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match="call_key"):
+        runtime.call_key(*arguments)
+    with pytest.raises(TypeError, match="user_position"):
+        runtime.user_position(*arguments)

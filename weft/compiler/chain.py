@@ -29,6 +29,8 @@ BLOCK_BYTES = 1 << 14  # of the rows that pass through a chain together; with wh
 
 def chain(planned: Plan) -> Plan:
     """The plan with its scatters joined to their neighbours."""
+    if len(planned.instructions) < 2:
+        return planned
     if not any(isinstance(entry, Run) and _is_scatter(entry) for entry in planned.instructions):
         return planned
     made: list[Any] = []

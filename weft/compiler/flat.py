@@ -202,7 +202,8 @@ class _Writer:
             found = (*found, size >= LONG_ROW, tuple([min(extent, LONG_SIDE) for extent in shape]))
         if aval.dtype.kind in "iu" and aval.dtype.itemsize < 8:  # whether it can count its elements (own_rows)
             found = (*found, max(shape, default=1) > 1 << 8 * aval.dtype.itemsize - (aval.dtype.kind == "i"))
-        self.types[aval] = both = found, tuple([self.class_of(extent) for extent in shape])
+        classes = self.classes
+        self.types[aval] = both = found, tuple([classes.setdefault(extent, len(classes)) for extent in shape])
         return both
 
     def is_narrow(self) -> bool:
@@ -234,9 +235,9 @@ class _Writer:
         if not math.isfinite(real):
             self.key.append((aval, repr(real)))
             return
-        rounded = float(dtype.type(real))
-        same = self._same((real, type(value), getattr(value, "dtype", None), aval))
-        self.pattern += (same, self._same((rounded, dtype)))
+        rounded, equal = float(dtype.type(real)), self.equal
+        same = equal.setdefault((real, type(value), getattr(value, "dtype", None), aval), len(equal))
+        self.pattern += (-1 - same, -1 - equal.setdefault((rounded, dtype), len(equal)))  # as ``_same``
         is_divisor = eqn is not None and eqn.primitive is lax.div_p and place == 1 and real != 0  # no rule asks for it
         if real in EXACT and not is_divisor:
             self.key.append((aval, repr(real)))
@@ -276,7 +277,7 @@ class _Writer:
         """The literal that an elementwise equation of literals is, as ``algebra`` has it."""
         if eqn.primitive is lax.select_n_p and len(set(operands[1:])) == 1:
             return operands[1] if not eqn.outvars[0].aval.shape else None
-        if max(operands) >= 0:
+        if max(operands) >= 0 or self.flat.literals[-operands[0] - 1].aval.dtype.kind not in "biu":
             return None
         literals = [self.flat.literals[-number - 1] for number in operands]
         found = algebra.number(JaxprEqn(literals, eqn.outvars, eqn.primitive, eqn.params))
@@ -417,11 +418,11 @@ def _all(_: _Writer, eqn: JaxprEqn) -> Any:
 def _reduced(writer: _Writer, eqn: JaxprEqn) -> Any:
     """All; how long its rows are is told of the program."""
     aval = eqn.invars[0].aval
-    length = math.prod([aval.shape[axis] for axis in eqn.primitive.kind.axes(eqn.params)])
+    length = math.prod(map(aval.shape.__getitem__, eqn.primitive.kind.axes(eqn.params)))
     is_short = 1 < length <= SHORT and aval.size >= LONG * length
     is_long = length >= LONG_COLUMN and aval.size >= FAR
     writer.lengths.append(length if is_short else LONG_COLUMN * is_long)
-    return _all(writer, eqn)
+    return tuple(eqn.params.items())
 
 
 def _places(writer: _Writer, eqn: JaxprEqn) -> Any:

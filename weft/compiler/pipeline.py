@@ -63,11 +63,12 @@ class Program:
         self.executable: Any = None
         self.consts: tuple[Any, ...] = ()
         self.in_avals: tuple[Any, ...] = ()
-        self.out_avals: tuple[Any, ...] = tuple(v.aval for v in source.jaxpr.outvars)
+        self.out_avals: tuple[Any, ...] = tuple([v.aval for v in source.jaxpr.outvars])
         self.nested: list[Program] = []  # what control flow runs
         self.kernels_built = 0
         self.kernels_loaded = 0
         self.kernels_reused = 0
+        self.counted = False  # by the function for which it was compiled
         self.stages = stages
 
     def made(self) -> Forms:
@@ -198,7 +199,8 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
         if found is not None:
             _totals["programs_reused"] += 1
             return found.with_consts(closed)
-    compilation = progress.begin(name)
+    is_new = like is None or like.template is None
+    compilation = progress.begin(name) if is_new else None  # like an earlier one it takes no time to speak of
     try:
         program = compile_new(closed, name, donated, described, like)
     finally:

@@ -91,7 +91,8 @@ class Budget:
         with self._lock:
             self._kept[kept] = None
             self._nbytes += nbytes
-        self._bury()
+        if self._dead:
+            self._bury()
         self._looks += 1
         if self._looks % _LOOK_EVERY == 0:
             self._look_at_tables()

@@ -281,7 +281,8 @@ def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
 
 def joined_effects(eqns: Sequence[JaxprEqn]) -> Effects:
     """The union of the equations' effects."""
-    return effects_module.join(*(eqn.effects for eqn in eqns if eqn.effects))
+    found = [eqn.effects for eqn in eqns if eqn.effects]
+    return effects_module.join(*found) if found else no_effects
 
 
 def name_unused_outputs(jaxpr: Jaxpr) -> Jaxpr:

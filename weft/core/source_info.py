@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 
+from weft import runtime
 from weft.record import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -59,8 +60,7 @@ def capture(depth: int = 1) -> Captured | None:
     replayed = _scopes.replayed
     if replayed is not None:
         return replayed
-    frame = user_frame(sys._getframe(depth))
-    return None if frame is None else (frame.f_code, frame.f_lasti, _scopes.names)
+    return runtime.user_position(sys._getframe(depth), _is_internal, is_internal, _scopes.names)
 
 
 class Frame(NamedTuple):

@@ -209,7 +209,7 @@ class DynamicJaxprTrace(Trace):
         if not self.valid:
             raise errors.InternalError("a finished trace is still current", stage="trace", node=primitive.name)
         try:
-            invars = [x.val if type(x) is DynamicJaxprTracer and x._trace is self else self.atom(x) for x in args]
+            invars, in_avals = runtime.atoms(self, args)
         except TypeError as error:
             _explain_operand(primitive, args, error)
             raise
@@ -218,7 +218,7 @@ class DynamicJaxprTrace(Trace):
             atom = shortcut(invars, params)
             if atom is not None:
                 return DynamicJaxprTracer(self, atom.aval, atom, None)
-        out_aval, effects = primitive.typed(tuple([v.aval for v in invars]), params)
+        out_aval, effects = primitive.typed(in_avals, params)
         source = source_info.capture(2)
         return runtime.record(self, self.eqns, invars, out_aval, primitive, params, effects, source)
 

@@ -36,6 +36,7 @@ from weft.experimental.functional_errors import (
     OOBError,
     asserted,
 )
+from weft.higher import function_names
 from weft.higher import jit as jit_module
 from weft.operations import logic
 
@@ -75,7 +76,7 @@ def checkify(f: Callable[..., Out], errors: frozenset[ErrorCategory] = user_chec
             outs, out_tree = runtime.tree_flatten(f(*args, **kwargs))
             return outs
 
-        info = DebugInfo("checkify", jit_module.source_of(f))
+        info = DebugInfo("checkify", function_names.source_of(f))
         closed, _ = tracing.trace_to_jaxpr(closed_over, [], info)
         error, outs = error_checks.functionalized(closed, enabled)
         return error, runtime.tree_unflatten(out_tree, [_as_array(x, v) for x, v in zip(outs, closed.out_avals)])

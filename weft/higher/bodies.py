@@ -20,8 +20,7 @@ from weft.core import avals as avals_module
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, Var
 from weft.core.trace import trace_to_jaxpr
 from weft.core.tracer import Tracer
-from weft.higher import calls, signature
-from weft.higher import jit as jit_module
+from weft.higher import calls, function_names, signature
 from weft.record import Record
 
 Adapter = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -88,7 +87,7 @@ def _trace(
         return results
 
     info = DebugInfo(
-        purpose, jit_module.source_of(function), _arg_names(function, in_tree), lambda: signature.tree_paths(out[0])
+        purpose, function_names.source_of(function), _arg_names(function, in_tree), lambda: signature.tree_paths(out[0])
     )
     closed, _ = trace_to_jaxpr(flat, in_avals, info)
     program, captured = without_constants(closed)

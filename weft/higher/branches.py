@@ -19,8 +19,7 @@ from weft.core.effects import join
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
-from weft.higher import bodies, carry, flat, signature
-from weft.higher import jit as jit_module
+from weft.higher import bodies, carry, flat, function_names, signature
 from weft.higher.bodies import Body
 from weft.operations import convert, logic
 
@@ -203,7 +202,7 @@ def _agreeing(programs: Sequence[ClosedJaxpr]) -> list[ClosedJaxpr]:
 
 
 def _functions_listed(first: Any, other: Any) -> str:
-    return "\n".join(f"{name} is {jit_module.source_of(function)}" for name, function, _ in (first, other))
+    return "\n".join(f"{name} is {function_names.source_of(function)}" for name, function, _ in (first, other))
 
 
 def _check_structure(caller: str, first: tuple[str, Any, Body], other: tuple[str, Any, Body]) -> None:

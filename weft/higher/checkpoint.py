@@ -20,7 +20,7 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero, is_undefined
-from weft.higher import calls, division, saving, signature
+from weft.higher import calls, division, function_names, saving, signature
 from weft.higher import jit as jit_module
 from weft.higher.flat import check_leaf
 from weft.operations import effects
@@ -178,7 +178,7 @@ def checkpoint(
             outs, out_tree = runtime.tree_flatten(fun(*given, **named))
             return outs
 
-        info = DebugInfo("checkpoint / remat", jit_module.source_of(fun), lambda: signature.leaf_paths(fun, call))
+        info = DebugInfo("checkpoint / remat", function_names.source_of(fun), lambda: signature.leaf_paths(fun, call))
         closed, _ = tracing.trace_to_jaxpr(flat, [check_leaf(leaf) for leaf in leaves], info)
         params = {"differentiated": False, "policy": policy, "prevent_cse": _flags(prevent_cse, call, len(leaves))}
         return runtime.tree_unflatten(out_tree, bind(closed, leaves, params))

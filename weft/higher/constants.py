@@ -40,8 +40,10 @@ def _constvars_first(jaxpr: Jaxpr) -> Jaxpr:
 
 def _lift(jaxpr: Jaxpr) -> Lifted | None:
     """None if it stays as it is: a program that held itself would be left to the garbage collector."""
-    called = [eqn.params["jaxpr"] for eqn in jaxpr.eqns if eqn.primitive is calls.jit_p]
-    if not any([inner.consts or lifted(inner.jaxpr).values for inner in called]):  # noqa: C419 - few: a generator would cost more than it spares
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is calls.jit_p and (eqn.params["jaxpr"].consts or lifted(eqn.params["jaxpr"].jaxpr).values):
+            break
+    else:
         return None
     variables: dict[int, Var] = {}
     values: list[Any] = []

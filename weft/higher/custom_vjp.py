@@ -22,9 +22,8 @@ from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.primitive import Primitive
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
-from weft.higher import calls, custom_jvp, symbolic
+from weft.higher import calls, custom_jvp, function_names, symbolic
 from weft.higher import flat as flat_module
-from weft.higher import jit as jit_module
 from weft.operations import convert
 from weft.record import NamedTuple
 from weft.transforms.jvp import JVPTrace
@@ -301,7 +300,7 @@ class custom_vjp:
             outs, out_tree = runtime.tree_flatten(self.fun(*moved))
             return outs
 
-        info = DebugInfo("custom_vjp fun", jit_module.source_of(self.fun))
+        info = DebugInfo("custom_vjp fun", function_names.source_of(self.fun))
         closed, _ = tracing.trace_to_jaxpr(flat, [get_aval(leaf) for leaf in leaves], info)
         program, captured = calls.close_over(closed)
         outs = custom_vjp_call_p.bind(

@@ -23,9 +23,8 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero, tangent_aval
-from weft.higher import bodies, calls, custom_jvp
+from weft.higher import bodies, calls, custom_jvp, function_names
 from weft.higher import flat as flat_module
-from weft.higher import jit as jit_module
 from weft.higher import map as map_module
 from weft.operations import linear
 from weft.operations.mapped import Dim, in_front
@@ -254,7 +253,7 @@ class custom_vmap:
             outs, out_tree = runtime.tree_flatten(self.fun(*runtime.tree_unflatten(in_tree, list(values))))
             return outs
 
-        info = DebugInfo("custom_vmap fun", jit_module.source_of(self.fun))
+        info = DebugInfo("custom_vmap fun", function_names.source_of(self.fun))
         closed, _ = tracing.trace_to_jaxpr(flat, [bodies.aval_of(leaf) for leaf in leaves], info)
         call, captured = bodies.without_constants(closed)
         rule = VmapRule(name, self.vmap_rule, in_tree, out_tree)

@@ -16,7 +16,7 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import DebugInfo, Jaxpr
 from weft.core.tangents import FLOAT0, Undefined, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
-from weft.higher import flat, signature, struct
+from weft.higher import flat, function_names, signature, struct
 from weft.higher import jit as jit_module
 from weft.higher import loop_derivatives as loop_derivatives  # whoever differentiates needs its rules
 from weft.operations import linear as linear_operations
@@ -325,7 +325,7 @@ def vjp_flat(
     in_avals = [flat.check_leaf(leaf) for leaf in leaves]
     function = flat.FlatFunction(fun, in_tree, has_aux)
     made = linearize_module.without_dead(linearize_module.linearize_flat(function, flat.kept(leaves, in_avals)))
-    facts = _Facts(jit_module.source_of(fun), made, in_avals, in_tree, function.out_tree)
+    facts = _Facts(function_names.source_of(fun), made, in_avals, in_tree, function.out_tree)
     return (made.outs, VJP(facts, [], made.residuals)), function
 
 
@@ -416,14 +416,14 @@ def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = 
     leaves, in_tree = runtime.tree_flatten(tuple(primals))
     in_avals = [_aval_of(leaf) for leaf in leaves]
     function = flat.FlatFunction(fun, in_tree)
-    info = DebugInfo("linear_transpose", jit_module.source_of(fun))
+    info = DebugInfo("linear_transpose", function_names.source_of(fun))
     closed, out_avals = tracing.trace_to_jaxpr(function, in_avals, info)
     out_tree = function.out_tree
     if len({is_differentiable(aval.dtype) for aval in (*in_avals, *out_avals)}) > 1:
         dtypes_in, dtypes_out = ([aval.dtype for aval in side] for side in (in_avals, out_avals))
         raise TypeError(
             "linear_transpose only supports [float or complex] -> [float or complex], and integer -> integer "
-            f"functions, but got {dtypes_in} -> {dtypes_out}. The function is {jit_module.source_of(fun)}."
+            f"functions, but got {dtypes_in} -> {dtypes_out}. The function is {function_names.source_of(fun)}."
         )
 
     @tracebacks.boundary

@@ -35,12 +35,13 @@ class Refusal(Exception):
 class Identity:
     """What a function is: ``key`` compares by ==; ``arrays`` are the weft Arrays it names, by id, in ``key``."""
 
-    __slots__ = ("arrays", "codes", "key")
+    __slots__ = ("arrays", "codes", "key", "words")
 
     def __init__(self, key: tuple[Any, ...], arrays: dict[int, Any], codes: tuple[Any, ...]) -> None:
         self.key = key
         self.arrays = arrays
         self.codes = codes  # everything else named by id in ``key``: kept alive with it, so that ids stay unique
+        self.words: Any = None  # the same as ``portable`` has it, once that was asked for
 
 
 PURE_BUILTINS = frozenset(

@@ -19,7 +19,7 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero
-from weft.higher import bodies, custom_jvp, derivatives, flat, jit
+from weft.higher import bodies, custom_jvp, derivatives, flat, function_names
 from weft.operations import arithmetic
 from weft.operations import linear as linear_operations
 from weft.transforms.batching import batch_jaxpr, in_front
@@ -146,7 +146,7 @@ def _traced(
     function: Callable[..., Any], avals: Sequence[Any], what: str, source: Any
 ) -> tuple[ClosedJaxpr, list[Any]]:
     """(the program with its constants as leading inputs, their values)."""
-    closed, _ = tracing.trace_to_jaxpr(function, avals, DebugInfo(what, jit.source_of(source)))
+    closed, _ = tracing.trace_to_jaxpr(function, avals, DebugInfo(what, function_names.source_of(source)))
     program, captured = bodies.without_constants(closed)
     return program, list(captured)
 

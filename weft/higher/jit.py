@@ -38,6 +38,7 @@ from weft.higher import (
     signature,
     trace_cache,
 )
+from weft.higher.function_names import function_name, source_of
 from weft.record import NamedTuple
 
 _hooks: dict[str, Callable[..., Any]] = {}
@@ -110,13 +111,14 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "__weakref__", "executables", "function", "hits_before", "known", "name", "options", "own", "traces",
+        "__weakref__", "executables", "function", "hits_before", "known", "name", "options", "own", "traces", "uniform",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
         self.options = options
         self.own: bool | None = None  # whether the function is weft's, once that was asked
+        self.uniform: bool | None = None  # and one that is not run for every size
         self.known: known_calls.KnownCalls | None = None  # from its first call on, until the budget drops it
         self.name: str | None = None
         self.hits_before = 0
@@ -148,34 +150,43 @@ class JitState:
 
         To a native ``caller``, which runs what it is given and keeps it, the entry of its program alone, unless the
         budget has dropped that already; in a tuple if an equal function was called so before, whose entry is lent.
-        While tracing, a call that was recorded before is replayed.
         """
         current = tracing.state.trace
         try:
             if current is not tracing.EVAL:
-                token = runtime.get_config_token()
-                call = replay.call_of(current, args, kwargs, self.options.roles, token)
-                if call is not None:
-                    templates = self.calls().templates
-                    template = replay.find(templates, call)
-                    if type(template) is replay.Template:
-                        return template.record(call.trace, call.operands), None
-                    if template and _flags(token)[1]:
-                        exact = not self.is_own()
-                        return replay.watch(templates, call, self._slow, (args, kwargs, None), exact)
+                return self._recorded(current, args, kwargs), None
             return self._slow(args, kwargs, caller)
         except Exception as error:
             tracebacks.filter_exception(error)
             raise
 
+    def _recorded(self, current: tracing.Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call under a trace. One that was recorded before is replayed, or written for other sizes."""
+        token = runtime.get_config_token()
+        call = replay.call_of(current, args, kwargs, self.options.roles, token)
+        if call is None:
+            return self._traced(args, kwargs)
+        templates = self.calls().templates
+        template = replay.find(templates, call)
+        if type(template) is replay.Template:
+            return template.record(call.trace, call.operands)
+        if template and _flags(token)[1]:
+            return replay.watch(templates, call, self._traced, args, kwargs, not self.is_own())
+        recipes = self._recipes(token)
+        if recipes is None:
+            return self._traced(args, kwargs)
+        scalars = resize.NO_SCALARS if self.options.inline else resize.LITERAL_SCALARS
+        return recipes.record(call, self._traced, args, kwargs, scalars)
+
+    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same, recorded anew."""
+        if self.options.inline and self.is_own():
+            return self.function(*args, **kwargs)
+        return self._slow(args, kwargs, None)[0]
+
     def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
         token = runtime.get_config_token()
         if _flags(token)[0]:
-            return self.function(*args, **kwargs), None
-        if self.options.inline and tracing.is_tracing() and self.is_own():
-            recipes = self._recipes(token)
-            if recipes is not None:
-                return recipes.inline(self.function, args, kwargs, token), None
             return self.function(*args, **kwargs), None
         prepared = self.prepare(args, kwargs)
         plain = caller is not None and self.options is PLAIN
@@ -244,10 +255,13 @@ class JitState:
 
     def _recipes(self, token: int) -> resize.Recipes | None:
         """How to write at new sizes what the function records; None where it has to run."""
-        if not (self.is_own() and resize.is_uniform(self.function) and _flags(token)[1]):
+        uniform = self.uniform
+        if uniform is None:
+            uniform = self.uniform = self.is_own() and resize.is_uniform(self.function)
+        if not uniform or not _flags(token)[1]:
             return None
         known = self.calls()
-        known.recipes = known.recipes or resize.Recipes()
+        known.recipes = known.recipes or resize.Recipes(function_name(self.function))
         return known.recipes
 
     def calls_own_only(self) -> bool:
@@ -430,14 +444,16 @@ class JitState:
         program = trace.programs.get(key)
         changed, kept, inner = trace.closed.jaxpr.memoize(_FORMS[key[1]], _PARAMETERS[key[1]])
         jaxpr = changed or trace.closed.jaxpr
-        kept_donated = donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
+        kept_donated = (False,) * len(kept)
+        if any(donated):
+            kept_donated = donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
         values = (*trace.closed.consts, *inner)
         hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
         if program is None:
             flags = (False,) * len(hidden) + kept_donated
             program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)
             trace.programs[key] = program
-            if program in _counted and config.read("log_compiles"):  # the compiler logs those it makes
+            if program.counted and config.read("log_compiles"):  # the compiler logs those it makes
                 misses.log_reused(trace.name, program)
             self._count(program)
         consts = (*program.consts, *hidden)
@@ -449,12 +465,12 @@ class JitState:
         """Add a program's costs; one that another function had compiled cost nothing here."""
         self.executables += 1
         stats = program.stats
-        built, loaded, reused = [stats.get(f"kernels_{how}", 0) for how in ("built", "loaded", "reused")]
-        if program in _counted:
+        built, loaded, reused = stats["kernels_built"], stats["kernels_loaded"], stats["kernels_reused"]
+        if program.counted:
             self._spend({}, (0, 0, built + loaded + reused))
             return
-        _counted.add(program)
-        self._spend(stats.get("milliseconds", {}), (built, loaded, reused))
+        program.counted = True
+        self._spend(stats["milliseconds"], (built, loaded, reused))
 
     def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
         """Add to the times of stages, and to the numbers of kernels built, loaded and reused."""
@@ -464,9 +480,6 @@ class JitState:
             spent[stage] = spent.get(stage, 0.0) + elapsed_ms
         before = known.statistics
         known.statistics = (before[0] + kernels[0], before[1] + kernels[1], before[2] + kernels[2])
-
-
-_counted: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:
@@ -551,9 +564,12 @@ def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr | None, tuple[in
     is ``jaxpr``, which holds the answer; which arguments are left; the values of the constants of inner calls)."""
     kept = tuple(range(len(jaxpr.invars)))
     if not keep_unused:
-        used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if isinstance(atom, Var)}
-        used.update(atom for atom in jaxpr.outvars if isinstance(atom, Var))
-        kept = tuple([index for index, v in enumerate(jaxpr.invars) if v in used])
+        unused = dict.fromkeys(jaxpr.invars)
+        for atoms in (*[eqn.invars for eqn in jaxpr.eqns], jaxpr.outvars):
+            for atom in atoms:
+                if isinstance(atom, Var):
+                    unused.pop(atom, None)
+        kept = tuple([index for index, v in enumerate(jaxpr.invars) if v not in unused])
     lifted = constants.lifted(jaxpr)
     if not lifted.jaxpr.constvars and len(kept) == len(jaxpr.invars):
         return None, kept, ()
@@ -566,27 +582,6 @@ _PARAMETERS = {
     False: functools.partial(_parameters, keep_unused=False),
     True: functools.partial(_parameters, keep_unused=True),
 }
-
-
-# -- names ------------------------------------------------------------------------------------------------------------
-
-
-def function_name(function: Any) -> str:
-    """The name a jitted function has in programs: of a partial, that of the function inside."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    return getattr(function, "__name__", "<unnamed function>")
-
-
-def source_of(function: Any) -> str:
-    """``f at file.py:12``."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    inner = inspect.unwrap(function) if hasattr(function, "__wrapped__") else function
-    code = getattr(getattr(inner, "__func__", inner), "__code__", None)
-    if code is None:
-        return function_name(function)
-    return f"{function_name(function)} at {code.co_filename}:{code.co_firstlineno}"
 
 
 # -- the public function ----------------------------------------------------------------------------------------------

@@ -36,11 +36,16 @@ def text(value: Any) -> bytes:
 
 
 def function(who: Identity) -> Any:
-    """The function and its static values."""
+    """The function and its static values; remembered where that are no Arrays, which may be deleted."""
+    if who.words is not None:
+        return who.words
     named: Named = {id(code): code for code in who.codes if isinstance(code, CodeType)}
     named |= {number: (index, array) for index, (number, array) in enumerate(who.arrays.items())}
     key, values = who.key
-    return _node(key, named), tuple([_node(value, named) for value in values])
+    words = _node(key, named), tuple([_node(value, named) for value in values])
+    if not who.arrays:
+        who.words = words
+    return words
 
 
 def tree(treedef: Any) -> bytes:
@@ -55,6 +60,7 @@ def read_tree(written: bytes) -> Any:
     return runtime.tree_structure(marshal.loads(written))
 
 
+@functools.lru_cache(maxsize=256)
 def dtype_name(dtype: Any) -> str:
     """The name of a dtype that ``dtypes.as_dtype`` reads back; extended dtypes have theirs."""
     if not dtypes.is_extended(dtype) and (dtype.name == "void" or dtypes.as_dtype(dtype.name) != dtype):

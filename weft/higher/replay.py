@@ -21,14 +21,16 @@ from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
 
 _BOUND = 512  # templates per function; a full table starts anew
 _LONGEST = 256  # equations of a template
-_OPERANDS_BOUND = 64  # operands of a call, each of which is compared with those before
-_COMPLEX = frozenset((complex, np.complex64, np.complex128))
-_SCALARS = frozenset((bool, int, float, complex, *dtypes.SCALAR_TYPES))
+
+runtime.install_replay(
+    frozenset((bool, int, float, complex, *dtypes.SCALAR_TYPES)), frozenset((complex, np.complex64, np.complex128))
+)
 
 _SEEN_ONCE = object()
 NONE: list[int] = []  # no captured operands
 
 Key = tuple[Any, ...]
+Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # a function on the arguments of a call
 Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # primitive, params, effects, reads, avals
 
 
@@ -90,76 +92,8 @@ def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: An
     """
     if type(trace) is not DynamicJaxprTrace or trace.source is not None:
         return None
-    key: list[Any] = [token]
-    operands: list[Any] = []
-    numbers = roles.static_argnums
-    for place, value in enumerate(args):
-        if type(value) is DynamicJaxprTracer and not (numbers and place in numbers):
-            if not _add_operand(trace, key, operands, value):
-                return None
-        elif not _add_value(key, operands, value, bool(numbers) and place in numbers):
-            return None
-    if kwargs:
-        names = roles.static_argnames
-        for name, value in kwargs.items():
-            key.append(name)
-            if type(value) is DynamicJaxprTracer and name not in names:
-                if not _add_operand(trace, key, operands, value):
-                    return None
-            elif not _add_value(key, operands, value, name in names):
-                return None
-    return Call(trace, tuple(key), operands)
-
-
-def _add_operand(trace: Any, key: list[Any], operands: list[Any], value: DynamicJaxprTracer) -> bool:
-    """Note a traced operand: by its type, or by its place among those seen if it is one of them."""
-    if value._trace is not trace:
-        return False
-    atom = value.val
-    if len(operands) >= _OPERANDS_BOUND:
-        return False
-    if operands:
-        for place, seen in enumerate(operands):
-            if seen is value:
-                key.append(place)
-                return True
-            if type(seen) is DynamicJaxprTracer and seen.val is atom:
-                return False
-    if type(atom) is Literal:
-        return False
-    operands.append(value)
-    key.append(value.aval)
-    return True
-
-
-def _add_array(key: list[Any], operands: list[Any], value: Any) -> bool:
-    """Note an array with values, which becomes a constant of the program."""
-    if any(seen is value for seen in operands):
-        return False
-    operands.append(value)
-    if type(value) is runtime.Array:
-        key += (runtime.Array, value.aval)
-    else:
-        key += (np.ndarray, value.dtype, value.shape)
-    return True
-
-
-def _add_value(key: list[Any], operands: list[Any], value: Any, static: bool) -> bool:
-    """Note a scalar or a static argument by type and value, an array by its type."""
-    if value is None:
-        key.append(None)
-        return True
-    kind = type(value)
-    if kind in _SCALARS:
-        if kind is not int and (value == 0 or kind in _COMPLEX):  # 0.0 equals -0.0, also as a part
-            value = repr(value)
-    elif not static:
-        return (kind is runtime.Array or (kind is np.ndarray and value.ndim > 0)) and _add_array(key, operands, value)
-    elif callable(value) and kind is not type:
-        return False
-    key.append(kind)
-    key.append(value)
-    return True
+    found = runtime.call_key(trace, token, args, kwargs, roles.static_argnums, roles.static_argnames)
+    return None if found is None else Call(trace, *found)
 
 
 def find(templates: dict[Key, Any], call: Call) -> Template | bool:
@@ -180,24 +114,24 @@ def find(templates: dict[Key, Any], call: Call) -> Template | bool:
 
 
 def watch(
-    templates: dict[Key, Any], call: Call, run: Callable[..., Any], arguments: tuple[Any, ...], single: bool
+    templates: dict[Key, Any], call: Call, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], single: bool
 ) -> Any:
-    """``run(*arguments)``, which gives a pair whose first is the call's result, and a template of what it recorded.
+    """The result of ``run(args, kwargs)``, and a template of what it recorded.
 
     ``single`` asks for one equation on exactly the operands.
     """
     trace = call.trace
     before, constants = len(trace.eqns), len(trace.consts)
-    answer = run(*arguments)
+    result = run(args, kwargs)
     made = None
     known = all(any(x is operand for operand in call.operands) for x in trace.consts[constants:])
     if known and len(trace.eqns) - before <= _LONGEST:
         recorded = trace.eqns[before:]
         here = source_info.capture(2)
         if all(eqn.source == here for eqn in recorded):
-            made = _template(recorded, call, answer[0], single)
+            made = _template(recorded, call, result, single)
     templates[call.key] = made or False
-    return answer
+    return result
 
 
 def _template(eqns: list[JaxprEqn], call: Call, result: Any, single: bool) -> Template | None:

@@ -20,7 +20,7 @@ from weft import config, runtime
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.source_info import Captured
-from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, state, trace_to_jaxpr
+from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, trace_to_jaxpr
 from weft.errors import InternalError
 from weft.higher import calls, replay
 from weft.higher.trace_cache import FunctionRecord, Trace
@@ -28,6 +28,8 @@ from weft.operations import broadcast_in_dim_p
 from weft.runtime import ShapedArray
 
 _KEYS, _RECIPES = 64, 2  # kinds of calls that one function remembers, and recipes for each
+# Literals of what the caller gave. Where they are operands of one call they are no counts: those are NumPy arrays.
+NO_SCALARS, LITERAL_SCALARS = frozenset([type(None)]), frozenset([type(None), bool, int, float])
 _Function = TypeVar("_Function", bound=FunctionType)
 _uniform: set[CodeType] = set()
 
@@ -64,8 +66,11 @@ class _Sizes(dict[int, int]):
             if self.setdefault(before, now) != now:
                 raise _Refused
 
+    def shape(self, extents: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(self.__getitem__, extents))
+
     def count(self, extents: Sequence[int]) -> int:
-        return math.prod([self[extent] for extent in extents])
+        return math.prod(map(self.__getitem__, extents))
 
 
 class Recipe:
@@ -108,9 +113,12 @@ class Recipe:
         sizes = _Sizes({0: 0, 1: 1})
         for old, variable in zip(self.inputs, invars, strict=True):
             sizes.learn(old, variable.aval.shape)
-        if any(sizes.count(extents) != math.prod(extents) for extents in self.fixed):
-            raise _Refused
-        atoms: list[Any] = [*invars, *[_literal(literal, counted, sizes) for literal, counted in self.literals]]
+        for extents in self.fixed:
+            if sizes.count(extents) != math.prod(extents):
+                raise _Refused
+        atoms: list[Any] = list(invars)
+        for literal, counted in self.literals:
+            atoms.append(_counted(literal, counted, sizes) if counted else literal)
         avals: list[Any] = [None] * len(self.types)
         eqns = []
         for eqn, change, reads, types in self.steps:
@@ -121,13 +129,13 @@ class Recipe:
                 aval = avals[number]
                 if aval is None:
                     old = self.types[number]
-                    aval = ShapedArray(tuple([sizes[extent] for extent in old.shape]), old.dtype, old.weak_type)
+                    aval = ShapedArray(sizes.shape(old.shape), old.dtype, old.weak_type)
                     avals[number] = aval
                 made.append(aval)
             resized = runtime.equation(operands, tuple(made), eqn.primitive, params, eqn.effects, source)
             atoms += resized.outvars
             eqns.append(resized)
-        return eqns, [atoms[place] for place in self.results]
+        return eqns, list(map(atoms.__getitem__, self.results))
 
 
 def _reduced(eqn: JaxprEqn) -> tuple[int, ...]:
@@ -146,14 +154,13 @@ def _is_count(value: Any, count: int) -> bool:
     return found
 
 
-def _literal(literal: Literal, counted: list[tuple[int, ...]], sizes: _Sizes) -> Literal:
-    """A literal as it is now, which may have been the number of some elements."""
-    if not counted:
-        return literal
-    now = {sizes.count(extents) for extents in counted}
-    if len(now) > 1:
-        raise _Refused
-    return Literal(np.asarray(now.pop()).astype(literal.val.dtype), literal.aval)
+def _counted(literal: Literal, counted: list[tuple[int, ...]], sizes: _Sizes) -> Literal:
+    """A literal that may have been the number of some elements, as it is now."""
+    count, *others = map(sizes.count, counted)
+    for other in others:
+        if other != count:
+            raise _Refused
+    return Literal(np.asarray(count).astype(literal.val.dtype), literal.aval)
 
 
 # -- what of an equation's parameters changes with its sizes ----------------------------------------------------------
@@ -173,7 +180,7 @@ def _change(eqn: JaxprEqn) -> Callable[[JaxprEqn, list[Any], _Sizes], dict[str, 
 
 
 def _broadcast(eqn: JaxprEqn, operands: list[Any], sizes: _Sizes) -> dict[str, Any]:
-    shape = tuple([sizes[extent] for extent in eqn.params["shape"]])
+    shape = sizes.shape(eqn.params["shape"])
     if operands[0].aval.shape == shape:  # it would not have been recorded
         raise _Refused
     return {**eqn.params, "shape": shape}
@@ -190,6 +197,8 @@ def _call(eqn: JaxprEqn, operands: list[Any], sizes: _Sizes) -> dict[str, Any]:
     trace = at and at(tuple([atom.aval for atom in operands]))
     if trace is None:
         raise _Refused
+    for v, aval in zip(eqn.outvars, trace.out_avals, strict=True):
+        sizes.learn(v.aval.shape, aval.shape)
     return {**eqn.params, "jaxpr": trace.closed}
 
 
@@ -203,9 +212,10 @@ def _nowhere(_: Jaxpr) -> None:
 class Recipes:
     """The recipes of one function, by what calls have in common that differ in sizes alone."""
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "_name")
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._known: dict[Any, list[Recipe]] = {}
 
     def _keep(self, alike: Any, jaxpr: Jaxpr, out_tree: Any) -> None:
@@ -252,50 +262,56 @@ class Recipes:
         key = (key[0], avals, *key[2:])
         return record.traces.get(key) or self.trace(record, key, name)
 
-    def inline(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], token: int) -> Any:
-        """Record the equations of a call on variables of the current trace; ``kwargs`` are static.
+    def record(
+        self,
+        call: replay.Call,
+        run: replay.Run,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        scalars: frozenset[type],
+    ) -> Any:
+        """The result of ``run(args, kwargs)``, whose equations are written after those of a call of other sizes.
 
-        Inside weft's own functions, whose traces are kept whole, the function runs.
+        ``scalars`` are the types of which literals may be that are no counts; on any others the function runs.
         """
-        trace: Any = state.trace
-        if type(trace) is not DynamicJaxprTrace or trace.source is not None:
-            return function(*args, **kwargs)
-        alike: list[Any] = [token, *kwargs.items()]
-        invars: list[Var] = []
         for x in args:
-            if x is None:
-                alike.append(None)
-                continue
-            if type(x) is not DynamicJaxprTracer or x._trace is not trace:
-                return function(*args, **kwargs)
-            if isinstance(x.val, Literal) or x.val in invars:
-                return function(*args, **kwargs)
-            alike.append((x.aval.dtype, x.aval.weak_type, len(x.aval.shape)))
-            invars.append(x.val)
-        source = source_info.capture(2)
-        written = self._write(tuple(alike), invars, source)
+            if type(x) is not DynamicJaxprTracer and type(x) not in scalars:
+                return run(args, kwargs)
+        alike = tuple([(x.dtype, x.weak_type, len(x.shape)) if type(x) is ShapedArray else x for x in call.key])
+        invars, source = [x.val for x in call.operands], source_info.capture(2)
+        written = self._write(alike, invars, source)
         if written is None:
-            before = len(trace.eqns)
-            result = function(*args, **kwargs)
-            leaves, out_tree = runtime.tree_flatten(result)
-            eqns = trace.eqns[before:]
-            made = {id(v) for eqn in eqns for v in eqn.outvars}
-            if made.issuperset([id(getattr(leaf, "val", None)) for leaf in leaves]):
-                self._keep(tuple(alike), Jaxpr([], invars, [leaf.val for leaf in leaves], eqns), out_tree)
-            return result
+            return self._learn(alike, invars, call.trace, functools.partial(run, args, kwargs))
         eqns, outvars, recipe = written
         if config.read("check"):
-            own = trace_to_jaxpr(_flat(function, args, kwargs), [v.aval for v in invars])[0].jaxpr
-            agree(Jaxpr([], invars, outvars, eqns), own, function.__name__)
+            own = trace_to_jaxpr(_flat(call, run, args, kwargs), [v.aval for v in invars])[0].jaxpr
+            agree(Jaxpr([], invars, outvars, eqns), own, self._name)
+        trace = call.trace
         trace.eqns += eqns
         tracers = [DynamicJaxprTracer(trace, atom.aval, atom, source) for atom in outvars]
         return runtime.tree_unflatten(recipe.out_tree, tracers)
 
+    def _learn(self, alike: Any, invars: list[Var], trace: DynamicJaxprTrace, run: Callable[[], Any]) -> Any:
+        """``run()``, and a recipe of what it records."""
+        before = len(trace.eqns)
+        result = run()
+        leaves, out_tree = runtime.tree_flatten(result)
+        eqns = trace.eqns[before:]
+        made = {id(v) for eqn in eqns for v in eqn.outvars}
+        if made.issuperset([id(getattr(leaf, "val", None)) for leaf in leaves]):
+            self._keep(alike, Jaxpr([], invars, [leaf.val for leaf in leaves], eqns), out_tree)
+        return result
 
-def _flat(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., list[Any]]:
+
+def _flat(
+    call: replay.Call, run: replay.Run, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[..., list[Any]]:
+    """``run(args, kwargs)`` as a function of the traced operands."""
+
     def flat(*operands: Any) -> list[Any]:
-        given = iter(operands)
-        return runtime.tree_flatten(function(*[None if x is None else next(given) for x in args], **kwargs))[0]
+        given = {id(x): operand for x, operand in zip(call.operands, operands, strict=True)}
+        named = {name: given.get(id(x), x) for name, x in kwargs.items()}
+        return runtime.tree_flatten(run(tuple([given.get(id(x), x) for x in args]), named))[0]
 
     return flat
 

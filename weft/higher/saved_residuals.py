@@ -8,8 +8,7 @@ from typing import Any
 from weft import runtime
 from weft.core import trace as tracing
 from weft.core.jaxpr import DebugInfo, Literal
-from weft.higher import calls, derivatives, flat, signature
-from weft.higher import jit as jit_module
+from weft.higher import calls, derivatives, flat, function_names, signature
 from weft.higher.saving import name_p
 
 
@@ -22,7 +21,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
         (_, pullback), _ = derivatives.vjp_flat(lambda args, kwargs: f(*args, **kwargs), (given, named), False)
         return pullback.residuals
 
-    info = DebugInfo("saved_residuals", jit_module.source_of(f))
+    info = DebugInfo("saved_residuals", function_names.source_of(f))
     closed, _ = tracing.trace_to_jaxpr(residuals, [flat.check_leaf(leaf) for leaf in leaves], info)
     jaxpr = closed.jaxpr
     wanted = {v for v in jaxpr.outvars if not isinstance(v, Literal)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft import config
-from weft.higher import identity, misses, signature, trace_cache
+from weft.higher import function_names, identity, misses, signature, trace_cache
 from weft.higher import jit as jit_module
 
 
@@ -23,7 +23,7 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     """
     state: jit_module.JitState = jitted._state
     prepared = state.prepare(args, kwargs, accept_structs=True)
-    name = jit_module.function_name(state.function)
+    name = function_names.function_name(state.function)
     record = state.record()
     statics = prepared.call.statics
     token = config.token()

@@ -55,6 +55,8 @@ _NEVER_NAMED = ("all", "any", "prod")
 
 def reduced_axes(axis: Any, name: str) -> Any:
     """``static_axes`` of a reduction, which JAX also runs over axes with names; weft has none that could be meant."""
+    if axis is None or type(axis) is int:
+        return axis
     names = [a for a in (axis if isinstance(axis, tuple | list) else (axis,)) if isinstance(a, str)]
     if names and name in _NEVER_NAMED:
         raise NotImplementedError(f"Named reductions not implemented for jnp.{name}(), got axis={axis!r}")

@@ -285,13 +285,18 @@ def promote_shapes(*args: Any, name: str | None = None) -> tuple[Any, ...]:
     )
 
 
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two types differ in extents at most."""
+    return one.dtype == other.dtype and one.weak_type == other.weak_type and len(one.shape) == len(other.shape)
+
+
 def promote_args(name: str, *args: Any) -> tuple[Any, ...]:
     """Check, unify dtypes, unify ranks: what a ufunc does to its operands before it binds."""
-    if len(args) == 2:  # the common case: two arrays of one type
-        first = getattr(args[0], "aval", None)
-        if first is not None and first is getattr(args[1], "aval", None):
-            weak_bool = first.weak_type and first.dtype == np.bool_  # bool is never weak in a result
-            if not weak_bool and not isinstance(first.dtype, dtypes.ExtendedDType):
+    if len(args) == 2:  # the common case: two arrays of one dtype and rank
+        one, other = getattr(args[0], "aval", None), getattr(args[1], "aval", None)
+        if one is not None and other is not None and (one is other or _alike(one, other)):
+            weak_bool = one.weak_type and one.dtype == np.bool_  # bool is never weak in a result
+            if not weak_bool and not isinstance(one.dtype, dtypes.ExtendedDType):
                 return args
     common = _operands(name, args)
     return promote_shapes(*[convert(x, common.dtype, common.weak_type) for x in args], name=name)

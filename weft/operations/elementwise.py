@@ -83,7 +83,7 @@ def check_dtype(name: str, operand: int, aval: Any, accepts: Accepts) -> None:
 def check_same_dtype(name: str, avals: Sequence[Any]) -> None:
     """Raise TypeError unless all operands have one dtype: lax functions never promote."""
     dtype = avals[0].dtype
-    if any([aval.dtype is not dtype and aval.dtype != dtype for aval in avals]):  # noqa: C419 - at most a few
+    if any(aval.dtype != dtype for aval in avals):
         listed = ", ".join(aval.str_short() for aval in avals)
         raise TypeError(
             f"[{name}] operands have different dtypes: {listed}. lax.{name} requires arguments to have the same "
@@ -99,14 +99,14 @@ def broadcast_shape(name: str, avals: Sequence[Any]) -> tuple[int, ...]:
     first = shapes[0]
     if shapes.count(first) == len(shapes):
         return first
-    if len({len(shape) for shape in shapes}) > 1:
-        listed = ", ".join(aval.str_short() for aval in avals)
-        raise TypeError(
-            f"[{name}] operands have different numbers of dimensions: {listed}. lax broadcasts only scalars and "
-            f"extents of 1; add dimensions with lax.expand_dims, or use weft.numpy, which broadcasts."
-        )
     out = list(first)
     for shape in shapes:
+        if len(shape) != len(first):
+            listed = ", ".join(aval.str_short() for aval in avals)
+            raise TypeError(
+                f"[{name}] operands have different numbers of dimensions: {listed}. lax broadcasts only scalars and "
+                f"extents of 1; add dimensions with lax.expand_dims, or use weft.numpy, which broadcasts."
+            )
         for axis, extent in enumerate(shape):
             if extent != 1 and extent != out[axis]:
                 if out[axis] != 1:
@@ -124,15 +124,17 @@ def elementwise_typing(
     accepted_dtypes: set[Any] = set()  # of all operands alike
 
     def typing(*avals: Any, **params: Any) -> Any:
-        dtype, weak = avals[0].dtype, True
+        dtype, weak, same = avals[0].dtype, True, True
         for aval in avals:
             weak = weak and aval.weak_type
+            same = same and aval.dtype is dtype
         if dtype not in accepted_dtypes or len(avals) != len(accepts):
             for i, (aval, accepted) in enumerate(zip(avals, accepts, strict=True)):
                 check_dtype(name, i, aval, accepted)
             if all(category(dtype) in accepted for accepted in accepts):
                 accepted_dtypes.add(dtype)
-        check_same_dtype(name, avals)
+        if not same:
+            check_same_dtype(name, avals)
         shape = avals[0].shape if len(avals) == 1 else broadcast_shape(name, avals)
         if result is not None:
             dtype = result(*[aval.dtype for aval in avals], **params)

@@ -1,6 +1,7 @@
 """What the C++ module offers, for the type checker. Sources: weft/runtime/src."""
 
 from collections.abc import Callable, Iterable, Sequence
+from types import CodeType, FrameType
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -290,6 +291,15 @@ def record(
     trace: Any, equations: list[Any],
     invars: list[Any], avals: Any, primitive: Any, params: dict[str, Any], effects: frozenset[Any], source: Any, /,
 ) -> Any: ...  # fmt: skip
+def atoms(trace: Any, operands: tuple[Any, ...], /) -> tuple[list[Any], tuple[Any, ...]]: ...
+def install_replay(scalars: frozenset[type], with_parts: frozenset[type], /) -> None: ...
+def call_key(
+    trace: Any, token: int, args: tuple[Any, ...], kwargs: dict[str, Any],
+    static_argnums: tuple[int, ...], static_argnames: tuple[str, ...], /,
+) -> tuple[tuple[Any, ...], list[Any]] | None: ...  # fmt: skip
+def user_position(
+    frame: FrameType, known: dict[str, bool], is_internal: Callable[[str], bool], names: tuple[str, ...], /
+) -> tuple[CodeType, int, tuple[str, ...]] | None: ...
 def jit_functions() -> list[JitFunction]: ...
 def lent_count() -> int: ...
 def take_back_lent() -> None: ...

@@ -4,6 +4,8 @@
 // of leaves can be part of no cycle, nor can its variables (an aval leads to no program) or literals, so they are
 // untracked, as Python itself does with tuples and dicts of leaves. A program of 200,000 equations is otherwise a
 // million objects which every full collection walks: 2 us an equation.
+#include "record.h"
+
 #include "module.h"
 
 namespace weft {
@@ -189,7 +191,42 @@ PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return result && PyList_Append(equations, made.get()) == 0 ? result.release() : nullptr;
 }
 
+// The atom that stands for a value in the program of a trace: owned.
+PyObject* atom_of(PyObject* trace, PyObject* value, PyObject* method) {
+  if (Py_TYPE(value) == g_tracer.type && g_tracer.slot(value, 0) == trace && g_tracer.slot(value, 2) != nullptr)
+    return Py_NewRef(g_tracer.slot(value, 2));
+  return PyObject_CallMethodOneArg(trace, method, value);
+}
+
+PyObject* aval_of(PyObject* atom) {
+  PyObject* aval = Py_TYPE(atom) == g_var.type ? g_var.slot(atom, 0) : nullptr;
+  if (Py_TYPE(atom) == g_literal.type) aval = g_literal.slot(atom, 1);
+  return aval != nullptr ? Py_NewRef(aval) : PyObject_GetAttrString(atom, "aval");
+}
+
+PyObject* atoms(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  static PyObject* const method = PyUnicode_InternFromString("atom");
+  if (count != 2 || !PyTuple_CheckExact(args[1]))
+    return PyErr_Format(PyExc_TypeError, "[atoms] expected a trace and a tuple of operands");
+  PyObject *trace = args[0], *operands = args[1];
+  const Py_ssize_t size = PyTuple_GET_SIZE(operands);
+  Ref found = steal(PyList_New(size)), avals = steal(PyTuple_New(size));
+  if (!found || !avals || method == nullptr) return nullptr;
+  for (Py_ssize_t i = 0; i < size; ++i) {
+    PyObject* atom = atom_of(trace, PyTuple_GET_ITEM(operands, i), method);
+    if (atom == nullptr) return nullptr;
+    PyList_SET_ITEM(found.get(), i, atom);
+    PyObject* aval = aval_of(atom);
+    if (aval == nullptr) return nullptr;
+    PyTuple_SET_ITEM(avals.get(), i, aval);
+  }
+  return PyTuple_Pack(2, found.get(), avals.get());
+}
+
 PyMethodDef kFunctions[] = {
+    {"atoms", reinterpret_cast<PyCFunction>(atoms), METH_FASTCALL,
+     "atoms(trace, operands) -> (list of atoms, tuple of their avals); what is no tracer of the trace is asked of its "
+     "method atom."},
     {"install_recording", install_recording, METH_VARARGS,
      "install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer): the classes that are made here."},
     {"equation", reinterpret_cast<PyCFunction>(equation), METH_FASTCALL,
@@ -201,6 +238,13 @@ PyMethodDef kFunctions[] = {
 };
 
 }  // namespace
+
+bool is_tracer(PyObject* object) { return Py_TYPE(object) == g_tracer.type; }
+bool is_literal(PyObject* object) { return Py_TYPE(object) == g_literal.type; }
+
+TracerFields tracer_fields(PyObject* tracer) {
+  return {g_tracer.slot(tracer, 0), g_tracer.slot(tracer, 1), g_tracer.slot(tracer, 2)};
+}
 
 int register_record(PyObject* module) { return PyModule_AddFunctions(module, kFunctions); }
 

@@ -1,0 +1,81 @@
+"""Programs of one kernel have the plan that the planner makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+from weft import lax, nn
+from weft.compiler import plan
+
+X = np.random.default_rng(0).standard_normal((6, 10)).astype(np.float32)
+
+ONE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "elementwise": (lambda x: jnp.sin(x) + 1, (X,)),
+    "two results": (lambda x, y: (x + y, x - y), (X, X[:, :1])),
+    "results in another order than operands": (lambda x, y: (jnp.cos(y), jnp.sin(x)), (X, X)),
+    "rows": (lambda x: nn.softmax(x), (X,)),
+    "columns": (lambda x: x.sum(0), (X,)),
+    "a number": (lambda x: x.mean(), (X,)),
+    "a slice": (lambda x: x[1:, ::2] * 2, (X,)),
+    "backwards": (lambda x: x[::-1] * 2, (X,)),
+    "a transpose": (lambda x: x.T + 0, (X,)),
+    "loops around": (lambda x: jnp.exp(x.transpose(2, 0, 3, 1)), (np.ones((3, 4, 5, 6), np.float32),)),
+    "a captured array": (lambda x: x * jnp.arange(10.0), (X,)),
+    "bool": (lambda x: x > 0, (X,)),
+    "complex": (lambda x: x * 1j, (X,)),
+    "bfloat16": (lambda x: nn.silu(x), (X.astype(jnp.bfloat16),)),
+    "an unused operand": (lambda x, y: x + 1, (X, X)),
+}
+MORE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "nothing": (lambda x: x + 1, (np.ones((0, 3)),)),
+    "sum of nothing": (lambda x: x.sum(0), (np.ones((0, 3)),)),
+    "an operand for a result": (lambda x: (x, x + 1), (X,)),
+    "one result twice": (lambda x: (x + 1,) * 2, (X,)),
+    "a reshaped result": (lambda x: (jnp.sin(x)).reshape(-1), (X,)),
+    "a place that is read": (lambda x, i: lax.dynamic_slice(x, (i, i), (2, 2)) + 1, (X, np.int32(1))),
+    "an update": (lambda x: lax.dynamic_update_slice(x, x[:1] * 2, (2, 0)), (X,)),
+}
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
+    """The plan of each program of one kernel that was planned, and the planner's."""
+    found: list[tuple[Any, Any]] = []
+    quickly = plan._of_one_kernel
+
+    def both(kernels: Any, low: Any, out_avals: Any) -> Any:
+        planned = quickly(kernels, low, out_avals)
+        found.append((planned, plan.Planner(kernels, [low], (), out_avals).run()))
+        return planned
+
+    monkeypatch.setattr(plan, "_of_one_kernel", both)
+    weft.clear_caches()
+    return found
+
+
+@pytest.mark.parametrize("name", [*ONE, *MORE])
+def test_the_plan_is_the_planners(name: str, made: list[tuple[Any, Any]]) -> None:
+    function, args = {**ONE, **MORE}[name]
+    jitted = weft.jit(lambda *args: function(*args))
+    wider = [np.concatenate([x, x]) if np.ndim(x) and "captured" not in name else x for x in args]
+    for given in (args, wider):
+        for result, expected in zip(
+            weft.tree.leaves(jitted(*given)), weft.tree.leaves(function(*map(jnp.asarray, given))), strict=True
+        ):
+            np.testing.assert_allclose(np.asarray(result), np.asarray(expected), rtol=1e-2)
+    for quick, planned in made:
+        assert quick is None or quick == planned
+    assert name in MORE or sum(quick is not None for quick, _ in made) >= 2
+
+
+def test_donated_operands_are_planned_for(made: list[tuple[Any, Any]]) -> None:
+    x = jnp.asarray(X)
+    weft.jit(lambda x: x + 1, donate_argnums=0)(x)
+    assert x.is_deleted()
+    assert not made
