@@ -518,9 +518,9 @@ def pieces(eqn: JaxprEqn) -> list[kinds.Piece]:
 
 def _assembled(writer: _Writer, eqn: JaxprEqn) -> Any:
     """What the pieces are made of; where they begin and end are sizes."""
-    found = []
+    found, classes = [], writer.classes
     for piece in pieces(eqn):
-        writer.pattern += [writer.class_of(size) for size in (*piece.start, *piece.extent)]
+        writer.pattern += [classes.setdefault(size, len(classes)) for size in (*piece.start, *piece.extent)]
         reads = tuple([(dim.out_dim, dim.start, dim.step) for dim in piece.index_map])
         found.append((piece.operand, piece.fill, piece.step, reads))
     return tuple(found)

@@ -107,7 +107,7 @@ class Program:
         """Bytes it takes in the process, without its kernels' machine code."""
         return (
             _PROGRAM_BYTES + _KERNEL_BYTES * len(self.plan.instructions) + _EQUATION_BYTES * self.equations
-            + sum(const.nbytes for const in self.consts)
+            + sum([const.nbytes for const in self.consts])
         )  # fmt: skip
 
     @property
@@ -239,8 +239,7 @@ def compile_new(
     start = time.perf_counter()
     stages = Stages(name)
     program = Program(name, closed, stages)
-    with collector.resting():
-        kernels, lowered = _kernels(program, described, like)
+    kernels, lowered = _kernels(program, described, like)
     constvars = closed.jaxpr.constvars
     if program.forms is not None:
         simplified = program.forms.simplified
@@ -271,28 +270,38 @@ def _kernels(
     stages, closed = program.stages, program.source
     if described is None or like is None or stages.watched:
         check_sizes(closed)
-        forms = make_forms(closed, stages)
-        program.forms = _joined(forms)
+        with collector.resting():
+            forms = make_forms(closed, stages)
+            program.forms = _joined(forms)
         return program.forms.kernels, program.forms.lowered
-    recalled, made, template = None, None, like.template
+    recalled, template = None, like.template
     if template is not None:
         program.equations = template.equations
         recalled = stages.run("recall", like.bind, described)
         _totals["programs_recalled"] += recalled is not None
-        if recalled is not None and template is not None and not stages.checked:
+        if recalled is not None and not stages.checked:
             return edges.join(*recalled) if template.joins and like.classes is None else recalled
-    own = stages.run("simplify", flat.flatten, closed, described)
-    forms, drafts = _make_forms(own, stages)
+    with collector.resting():
+        return _made(program, described, like, recalled)
+
+
+def _made(
+    program: Program, described: flat.Flat, like: recall.Description,
+    recalled: tuple[fuse.Kernels, list[Lowered | None]] | None,
+) -> tuple[fuse.Kernels, list[Lowered | None]]:  # fmt: skip
+    """What the stages make of a described program, which must be what was recalled, or is remembered."""
+    own = program.stages.run("simplify", flat.flatten, program.source, described)
+    forms, drafts = _make_forms(own, program.stages)
+    program.forms = _joined(forms)
     if recalled is None:
         made = recall.template(described, forms.kernels, drafts, forms.lowered)
+        if made is not None:
+            made.joins = len(program.forms.lowered) < len(forms.lowered)
+            like.template = made
     elif like.classes is None:
         recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
     else:  # the kernels of sizes that are 0 or 1 are other ones where that is known
         recall.gives_the_bits(recalled, own, program.name)
-    program.forms = _joined(forms)
-    if made is not None:
-        made.joins = len(program.forms.lowered) < len(forms.lowered)
-        like.template = made
     return program.forms.kernels, program.forms.lowered
 
 

@@ -181,31 +181,37 @@ def plan(
     kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
 ) -> Plan:
     """The plan of a fused program; ``lowered`` has the nest of every kernel step."""
-    found = None if any(donated) or len(kernels.steps) != 1 else _of_one_kernel(kernels, lowered[0], out_avals)
+    found = None if any(donated) else _of_results_alone(kernels, lowered, out_avals)
     return Planner(kernels, lowered, donated, out_avals).run() if found is None else found
 
 
-def _of_one_kernel(kernels: Kernels, low: Lowered | None, out_avals: Sequence[Any]) -> Plan | None:
-    """The plan of one kernel that writes each of the results and nothing else: no memory is shared.
+def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_avals: Sequence[Any]) -> Plan | None:
+    """The plan of kernels that read the inputs and write the results: no value in between, so no memory is shared.
 
     As ``Planner`` makes it, in a tenth of the time, which every new shape of a small program takes.
     """
-    jaxpr, step = kernels.jaxpr, kernels.steps[0]
-    if low is None or step.copies or kernels.aliases or 0 in low.extents or 0 in low.outer:
+    if kernels.aliases or any(step.copies for step in kernels.steps):
         return None
+    jaxpr = kernels.jaxpr
     slots = {v: slot for slot, v in enumerate((*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars))}
     n_inputs = len(jaxpr.constvars) + len(jaxpr.invars)
-    places, written = [], 0
-    for binding in low.operands:
-        slot = slots.get(binding.variable)
-        if slot is None or binding.starts is not None:
+    runs, written = [], set()
+    for low in lowered:
+        if low is None or 0 in low.extents or 0 in low.outer:
             return None
-        written += slot >= n_inputs
-        places.append((slot, binding.offset * binding.dtype.itemsize, -1))
-    if not written == len(jaxpr.outvars) == len(slots) - n_inputs:
+        places = []
+        for binding in low.operands:
+            slot, is_result = slots.get(binding.variable, -1), binding.role == "out"
+            if slot < 0 or is_result != (slot >= n_inputs) or binding.starts is not None:
+                return None
+            if is_result:
+                written.add(slot)
+            places.append((slot, binding.offset * binding.dtype.itemsize, -1))
+        runs.append(Run(low, tuple(places), _outer(low)))
+    if not len(written) == len(jaxpr.outvars) == len(slots) - n_inputs:
         return None
     outputs: list[tuple[Any, ...]] = [("new", aval.nbytes, aval) for aval in out_avals]
-    return Plan(n_inputs, outputs, [], 0, [Run(low, tuple(places), _outer(low))])
+    return Plan(n_inputs, outputs, [], 0, list(runs))
 
 
 def _outer(low: Lowered) -> tuple[tuple[int, tuple[int, ...]], ...]:

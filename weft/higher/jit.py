@@ -166,13 +166,13 @@ class JitState:
         call = replay.call_of(current, args, kwargs, self.options.roles, token)
         if call is None:
             return self._traced(args, kwargs)
-        templates = self.calls().templates
+        templates = (self.known or self.calls()).templates
         template = replay.find(templates, call)
         if type(template) is replay.Template:
             return template.record(call.trace, call.operands)
         if template and _flags(token)[1]:
             return replay.watch(templates, call, self._traced, args, kwargs, not self.is_own())
-        recipes = self._recipes(token)
+        recipes = None if self.uniform is False else self._recipes(token)
         if recipes is None:
             return self._traced(args, kwargs)
         scalars = resize.NO_SCALARS if self.options.inline else resize.LITERAL_SCALARS
@@ -260,7 +260,7 @@ class JitState:
             uniform = self.uniform = self.is_own() and resize.is_uniform(self.function)
         if not uniform or not _flags(token)[1]:
             return None
-        known = self.calls()
+        known = self.known or self.calls()
         known.recipes = known.recipes or resize.Recipes(function_name(self.function))
         return known.recipes
 

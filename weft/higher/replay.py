@@ -18,6 +18,7 @@ from weft import dtypes, runtime
 from weft.core import source_info
 from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
+from weft.record import NamedTuple
 
 _BOUND = 512  # templates per function; a full table starts anew
 _LONGEST = 256  # equations of a template
@@ -74,15 +75,12 @@ class Template:
         return results[0] if self.tree is None else runtime.tree_unflatten(self.tree, results)
 
 
-class Call:
+class Call(NamedTuple):
     """A call that may be replayed: its key and its operands (traced values and arrays), each named once."""
 
-    __slots__ = ("key", "operands", "trace")
-
-    def __init__(self, trace: DynamicJaxprTrace, key: Key, operands: list[Any]) -> None:
-        self.trace = trace
-        self.key = key
-        self.operands = operands
+    trace: DynamicJaxprTrace
+    key: Key
+    operands: list[Any]
 
 
 def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int) -> Call | None:
@@ -93,7 +91,7 @@ def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: An
     if type(trace) is not DynamicJaxprTrace or trace.source is not None:
         return None
     found = runtime.call_key(trace, token, args, kwargs, roles.static_argnums, roles.static_argnames)
-    return None if found is None else Call(trace, *found)
+    return None if found is None else tuple.__new__(Call, (trace, *found))
 
 
 def find(templates: dict[Key, Any], call: Call) -> Template | bool:

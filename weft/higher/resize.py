@@ -160,7 +160,9 @@ def _counted(literal: Literal, counted: list[tuple[int, ...]], sizes: _Sizes) ->
     for other in others:
         if other != count:
             raise _Refused
-    return Literal(np.asarray(count).astype(literal.val.dtype), literal.aval)
+    dtype = literal.val.dtype
+    exact = dtype.kind == "f" and count < 1 << 11  # in half precision too; then one conversion is as good as two
+    return Literal(np.array(count, dtype) if exact else np.asarray(count).astype(dtype), literal.aval)
 
 
 # -- what of an equation's parameters changes with its sizes ----------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Programs of one kernel have the plan that the planner makes of them."""
+"""Programs whose kernels read inputs and write results alone have the plan that the planner makes of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from weft.compiler import plan
 
 X = np.random.default_rng(0).standard_normal((6, 10)).astype(np.float32)
 
-ONE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+ALONE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "elementwise": (lambda x: jnp.sin(x) + 1, (X,)),
     "two results": (lambda x, y: (x + y, x - y), (X, X[:, :1])),
     "results in another order than operands": (lambda x, y: (jnp.cos(y), jnp.sin(x)), (X, X)),
@@ -30,11 +30,18 @@ ONE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bool": (lambda x: x > 0, (X,)),
     "complex": (lambda x: x * 1j, (X,)),
     "bfloat16": (lambda x: nn.silu(x), (X.astype(jnp.bfloat16),)),
+    "pieces": (lambda x: jnp.pad(x, 2), (X,)),
+    "operands in a row": (lambda x: jnp.concatenate([x, x * 2, jnp.sin(x)], 1), (X,)),
+    "two kernels": (lambda x, y: (jnp.sin(x), y.sum(0)), (X, np.ones((20, 30), np.float32))),
     "an unused operand": (lambda x, y: x + 1, (X, X)),
 }
 MORE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "nothing": (lambda x: x + 1, (np.ones((0, 3)),)),
     "sum of nothing": (lambda x: x.sum(0), (np.ones((0, 3)),)),
+    "pieces of nothing": (lambda x: jnp.pad(x[:, :0], ((0, 0), (1, 1))), (X,)),
+    "a value between kernels": (lambda x: jnp.cumsum(jnp.sort(x), 1) @ x.T, (X,)),
+    "a result that is read": (lambda x: (s := jnp.sort(x), s.sum(0)), (X,)),
+    "nothing to run": (lambda x: (), (X,)),
     "an operand for a result": (lambda x: (x, x + 1), (X,)),
     "one result twice": (lambda x: (x + 1,) * 2, (X,)),
     "a reshaped result": (lambda x: (jnp.sin(x)).reshape(-1), (X,)),
@@ -45,23 +52,23 @@ MORE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Any]]:
-    """The plan of each program of one kernel that was planned, and the planner's."""
+    """The plan of each program that was planned, None if it was left to the planner, and the planner's."""
     found: list[tuple[Any, Any]] = []
-    quickly = plan._of_one_kernel
+    quickly = plan._of_results_alone
 
-    def both(kernels: Any, low: Any, out_avals: Any) -> Any:
-        planned = quickly(kernels, low, out_avals)
-        found.append((planned, plan.Planner(kernels, [low], (), out_avals).run()))
+    def both(kernels: Any, lowered: Any, out_avals: Any) -> Any:
+        planned = quickly(kernels, lowered, out_avals)
+        found.append((planned, plan.Planner(kernels, lowered, (), out_avals).run()))
         return planned
 
-    monkeypatch.setattr(plan, "_of_one_kernel", both)
+    monkeypatch.setattr(plan, "_of_results_alone", both)
     weft.clear_caches()
     return found
 
 
-@pytest.mark.parametrize("name", [*ONE, *MORE])
+@pytest.mark.parametrize("name", [*ALONE, *MORE])
 def test_the_plan_is_the_planners(name: str, made: list[tuple[Any, Any]]) -> None:
-    function, args = {**ONE, **MORE}[name]
+    function, args = {**ALONE, **MORE}[name]
     jitted = weft.jit(lambda *args: function(*args))
     wider = [np.concatenate([x, x]) if np.ndim(x) and "captured" not in name else x for x in args]
     for given in (args, wider):
