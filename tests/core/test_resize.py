@@ -168,6 +168,28 @@ def test_a_program_that_sizes_alone_do_not_tell_is_recorded_by_its_function(func
         assert str(made) == str(weft.make_jaxpr(function)(np.ones(shape, np.float16)))
 
 
+def test_what_is_known_of_calls_is_freed_without_the_collector() -> None:
+    def recipes() -> int:
+        return sum(isinstance(x, resize.Recipes) for x in gc.get_objects())
+
+    def call() -> None:
+        program = weft.jit(
+            lambda x: x.var(0) + jnp.where(x > 0, x, 1.0) + x.std(1, keepdims=True) + jnp.pad(x, 1)[1:-1, 1:-1]
+        )
+        for n in (3, 4, 5):
+            program(np.ones((n, n + 7), np.float32))
+
+    gc.collect()
+    gc.disable()
+    try:
+        call()
+        assert recipes() >= 4
+        weft.clear_caches()
+        assert recipes() == 0
+    finally:
+        gc.enable()
+
+
 def layernorm(x: Any) -> Any:
     centred = x - x.mean(-1, keepdims=True)
     return centred * lax.rsqrt(x.var(-1, keepdims=True) + 1e-5)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, TypeVar
@@ -214,7 +215,7 @@ def _nowhere(_: Jaxpr) -> None:
 class Recipes:
     """The recipes of one function, by what calls have in common that differ in sizes alone."""
 
-    __slots__ = ("_known", "_name")
+    __slots__ = ("__weakref__", "_known", "_name")
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -244,7 +245,7 @@ class Recipes:
         """Make a recipe of a trace, which an equation may call."""
         jaxpr = trace.closed.jaxpr
         self._keep(_alike(key), jaxpr, trace.out_tree)
-        jaxpr.memoize("at", lambda _: functools.partial(self._at, record, key, trace.name))
+        jaxpr.memoize("at", lambda _: _At(self, record, key, trace.name))
 
     def trace(self, record: FunctionRecord, key: Key, name: str) -> Trace | None:
         """The trace of a call, written after one of other sizes; it is found from now on."""
@@ -254,15 +255,10 @@ class Recipes:
             return None
         eqns, outvars, recipe = written
         jaxpr = Jaxpr([], invars, outvars, eqns, debug_info=recipe.debug_info)
-        jaxpr.memoize("at", lambda _: functools.partial(self._at, record, key, name))
+        jaxpr.memoize("at", lambda _: _At(self, record, key, name))
         made = Trace(ClosedJaxpr(jaxpr), recipe.out_tree, jaxpr.out_avals, name)
         record.store(key, made)
         return made
-
-    def _at(self, record: FunctionRecord, key: Key, name: str, avals: tuple[Any, ...]) -> Trace | None:
-        """The trace of a call like that of ``key`` for operands of other types."""
-        key = (key[0], avals, *key[2:])
-        return record.traces.get(key) or self.trace(record, key, name)
 
     def record(
         self,
@@ -276,7 +272,7 @@ class Recipes:
 
         ``scalars`` are the types of which literals may be that are no counts; on any others the function runs.
         """
-        for x in args:
+        for x in (*args, *call.operands):
             if type(x) is not DynamicJaxprTracer and type(x) not in scalars:
                 return run(args, kwargs)
         alike = tuple([(x.dtype, x.weak_type, len(x.shape)) if type(x) is ShapedArray else x for x in call.key])
@@ -303,6 +299,26 @@ class Recipes:
         if made.issuperset([id(getattr(leaf, "val", None)) for leaf in leaves]):
             self._keep(alike, Jaxpr([], invars, [leaf.val for leaf in leaves], eqns), out_tree)
         return result
+
+
+class _At:
+    """The trace of a call like that of ``key`` for operands of other types, or None.
+
+    What a program remembers of the function that made it: weakly, for recipes hold programs.
+    """
+
+    __slots__ = ("_key", "_name", "_recipes", "_record")
+
+    def __init__(self, recipes: Recipes, record: FunctionRecord, key: Key, name: str) -> None:
+        self._recipes, self._record = weakref.ref(recipes), weakref.ref(record)
+        self._key, self._name = key, name
+
+    def __call__(self, avals: tuple[Any, ...]) -> Trace | None:
+        recipes, record = self._recipes(), self._record()
+        if recipes is None or record is None:
+            return None
+        key = (self._key[0], avals, *self._key[2:])
+        return record.traces.get(key) or recipes.trace(record, key, self._name)
 
 
 def _flat(
