@@ -130,10 +130,10 @@ def test_other_options_are_other_calls() -> None:
         assert runs_of(function, lambda: text(program, (8, 12))) > 0
 
 
-def declared(function: Program) -> Any:
+def declared(function: Program, inline: bool = True) -> Any:
     """``function`` as one of weft's own, marked."""
     own = FunctionType(function.__code__, {**globals(), "__name__": "weft.numpy.statistics"}, function.__name__)
-    return functools.partial(jit_module.jit, inline=True)(resize.uniform(own))
+    return functools.partial(jit_module.jit, inline=inline)(resize.uniform(own))
 
 
 def _twice_the_rows(x: Any) -> Any:
@@ -144,9 +144,10 @@ def _compares_extents(x: Any) -> Any:
     return lax.sin(x) if x.shape[0] < 7 else lax.cos(x)
 
 
+@pytest.mark.parametrize("inline", [True, False], ids=["inline", "call"])
 @pytest.mark.parametrize("function", [_twice_the_rows, _compares_extents])
-def test_a_function_that_is_not_uniform_is_found_out_under_check(function: Program) -> None:
-    jitted = declared(function)
+def test_a_function_that_is_not_uniform_is_found_out_under_check(function: Program, inline: bool) -> None:
+    jitted = declared(function, inline)
     weft.make_jaxpr(lambda x: jitted(x))(np.ones((6, 10)))
     with pytest.raises(errors.InternalError, match="not uniform"):
         weft.make_jaxpr(lambda x: jitted(x))(np.ones((8, 10)))

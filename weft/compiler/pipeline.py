@@ -199,8 +199,7 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
         if found is not None:
             _totals["programs_reused"] += 1
             return found.with_consts(closed)
-    is_new = like is None or like.template is None
-    compilation = progress.begin(name) if is_new else None  # like an earlier one it takes no time to speak of
+    compilation = progress.begin(name)
     try:
         program = compile_new(closed, name, donated, described, like)
     finally:

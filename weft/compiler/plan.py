@@ -195,7 +195,8 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
     jaxpr = kernels.jaxpr
     slots = {v: slot for slot, v in enumerate((*jaxpr.constvars, *jaxpr.invars, *jaxpr.outvars))}
     n_inputs = len(jaxpr.constvars) + len(jaxpr.invars)
-    runs, written = [], set()
+    runs: list[Any] = []
+    written = set()
     for low in lowered:
         if low is None or 0 in low.extents or 0 in low.outer:
             return None
@@ -211,7 +212,7 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
     if not len(written) == len(jaxpr.outvars) == len(slots) - n_inputs:
         return None
     outputs: list[tuple[Any, ...]] = [("new", aval.nbytes, aval) for aval in out_avals]
-    return Plan(n_inputs, outputs, [], 0, list(runs))
+    return Plan(n_inputs, outputs, [], 0, runs)
 
 
 def _outer(low: Lowered) -> tuple[tuple[int, tuple[int, ...]], ...]:

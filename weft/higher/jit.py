@@ -168,6 +168,8 @@ class JitState:
             return self._traced(args, kwargs)
         templates = (self.known or self.calls()).templates
         template = replay.find(templates, call)
+        if template is None:
+            return self._traced(args, kwargs)
         if type(template) is replay.Template:
             return template.record(call.trace, call.operands)
         if template and _flags(token)[1]:
@@ -179,7 +181,7 @@ class JitState:
         return recipes.record(call, self._traced, args, kwargs, scalars)
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same, recorded anew."""
+        """The same without what is known of other calls."""
         if self.options.inline and self.is_own():
             return self.function(*args, **kwargs)
         return self._slow(args, kwargs, None)[0]
@@ -319,12 +321,13 @@ class JitState:
         record, key, who, places, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             misses.report(self.function, record, key, prepared.call, who)
-        recipes = self._recipes(key[-1])
+        recipes, own = self._recipes(key[-1]), None
+        if recipes is not None and config.read("check"):  # first, or what it calls would be found written already
+            own = tracing.trace_to_jaxpr(flat_function(self.function, prepared)[0], prepared.avals)[0].jaxpr
         found = None if recipes is None else recipes.trace(record, key, function_name(self.function))
         if found is not None:
-            if config.read("check"):
-                flat = flat_function(self.function, prepared)[0]
-                resize.agree(found.closed.jaxpr, tracing.trace_to_jaxpr(flat, prepared.avals)[0].jaxpr, found.name)
+            if own is not None:
+                resize.agree(found.closed.jaxpr, own, found.name)
             return found
         found = self._trace_anew(prepared, key)
         if not trace_cache.holds_tracers(found.closed):

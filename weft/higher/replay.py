@@ -94,12 +94,13 @@ def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: An
     return None if found is None else tuple.__new__(Call, (trace, *found))
 
 
-def find(templates: dict[Key, Any], call: Call) -> Template | bool:
-    """The template of a call; True if it is to be watched, which pays from its third time on; else False."""
+def find(templates: dict[Key, Any], call: Call) -> Template | bool | None:
+    """The template of a call; True if it is to be watched, which pays from its third time on; else False. None where
+    a static argument has no hash."""
     try:
         found = templates.get(call.key)
-    except TypeError:  # a static argument without hash
-        return False
+    except TypeError:
+        return None
     if found is not None:
         if found is _SEEN_ONCE:
             templates[call.key] = True

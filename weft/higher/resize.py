@@ -276,13 +276,14 @@ class Recipes:
             if type(x) is not DynamicJaxprTracer and type(x) not in scalars:
                 return run(args, kwargs)
         alike = tuple([(x.dtype, x.weak_type, len(x.shape)) if type(x) is ShapedArray else x for x in call.key])
-        invars, source = [x.val for x in call.operands], source_info.capture(2)
+        invars, source, own = [x.val for x in call.operands], source_info.capture(2), None
+        if config.read("check"):  # first, or the function would be found written already
+            own = trace_to_jaxpr(_flat(call, run, args, kwargs), [v.aval for v in invars])[0].jaxpr
         written = self._write(alike, invars, source)
         if written is None:
             return self._learn(alike, invars, call.trace, functools.partial(run, args, kwargs))
         eqns, outvars, recipe = written
-        if config.read("check"):
-            own = trace_to_jaxpr(_flat(call, run, args, kwargs), [v.aval for v in invars])[0].jaxpr
+        if own is not None:
             agree(Jaxpr([], invars, outvars, eqns), own, self._name)
         trace = call.trace
         trace.eqns += eqns

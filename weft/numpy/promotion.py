@@ -293,8 +293,9 @@ def _alike(one: Any, other: Any) -> bool:
 def promote_args(name: str, *args: Any) -> tuple[Any, ...]:
     """Check, unify dtypes, unify ranks: what a ufunc does to its operands before it binds."""
     if len(args) == 2:  # the common case: two arrays of one dtype and rank
-        one, other = getattr(args[0], "aval", None), getattr(args[1], "aval", None)
-        if one is not None and other is not None and (one is other or _alike(one, other)):
+        one: Any = getattr(args[0], "aval", None)
+        other: Any = getattr(args[1], "aval", None)
+        if type(one) is type(other) is runtime.ShapedArray and (one is other or _alike(one, other)):
             weak_bool = one.weak_type and one.dtype == np.bool_  # bool is never weak in a result
             if not weak_bool and not isinstance(one.dtype, dtypes.ExtendedDType):
                 return args
