@@ -73,7 +73,7 @@ class Flat:
         for number in self.outvars:
             if number < 0:
                 writer.value(number, None, 0)
-        self.classes = writer.classes
+        self.classes = dict(writer.classes)
         self.sizes = tuple(self.classes)
         self.pattern = tuple(writer.pattern)
         self.is_narrow = writer.is_narrow()
@@ -159,6 +159,14 @@ def flatten(closed: ClosedJaxpr, flat: Flat) -> ClosedJaxpr:
     return ClosedJaxpr(flat.jaxpr(), words)
 
 
+class _Numbers(dict[Any, int]):
+    """A number for each value that was asked for, in the order of the first questions."""
+
+    def __missing__(self, value: Any) -> int:
+        number = self[value] = len(self)
+        return number
+
+
 class _Writer:
     """One program on its way to a key."""
 
@@ -167,9 +175,9 @@ class _Writer:
         self.key: list[Any] = []
         self.pattern: list[int] = []
         self.values: list[Any] = []
-        self.classes: dict[int, int] = {0: 0, 1: 1}
+        self.classes = _Numbers({0: 0, 1: 1})  # of sizes
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
-        self.equal: dict[Any, int] = {}  # literals' values -> a number for each
+        self.equal = _Numbers()  # of literals' values
         self.slices: set[int] = set()
         self.is_huge = False  # whether places take 64 bits
         self.most_rows = 0
@@ -183,9 +191,6 @@ class _Writer:
         found, classes = self.types.get(aval) or self._type(aval)
         self.pattern += classes
         return found
-
-    def class_of(self, size: int) -> int:
-        return self.classes.setdefault(size, len(self.classes))
 
     def _type(self, aval: Any) -> Any:
         shape = aval.shape
@@ -202,8 +207,7 @@ class _Writer:
             found = (*found, size >= LONG_ROW, tuple([min(extent, LONG_SIDE) for extent in shape]))
         if aval.dtype.kind in "iu" and aval.dtype.itemsize < 8:  # whether it can count its elements (own_rows)
             found = (*found, max(shape, default=1) > 1 << 8 * aval.dtype.itemsize - (aval.dtype.kind == "i"))
-        classes = self.classes
-        self.types[aval] = both = found, tuple([classes.setdefault(extent, len(classes)) for extent in shape])
+        self.types[aval] = both = found, tuple(map(self.classes.__getitem__, shape))
         return both
 
     def is_narrow(self) -> bool:
@@ -235,9 +239,9 @@ class _Writer:
         if not math.isfinite(real):
             self.key.append((aval, repr(real)))
             return
-        rounded, equal = float(dtype.type(real)), self.equal
-        same = equal.setdefault((real, type(value), getattr(value, "dtype", None), aval), len(equal))
-        self.pattern += (-1 - same, -1 - equal.setdefault((rounded, dtype), len(equal)))  # as ``_same``
+        rounded = float(dtype.type(real))
+        same = self.equal[real, type(value), getattr(value, "dtype", None), aval]
+        self.pattern += (-1 - same, -1 - self.equal[rounded, dtype])
         is_divisor = eqn is not None and eqn.primitive is lax.div_p and place == 1 and real != 0  # no rule asks for it
         if real in EXACT and not is_divisor:
             self.key.append((aval, repr(real)))
@@ -252,7 +256,7 @@ class _Writer:
         Which are equal is told of all, for kernels take equal ones once; so is what is made of a divisor.
         """
         value, key = int(literal.val), (literal.aval, type(literal.val))
-        same = self._same(value)
+        same = -1 - self.equal[value]
         primitive = None if eqn is None else eqn.primitive
         if literal.aval.dtype.kind == "b":
             key, numbers = (*key, value), ()
@@ -261,17 +265,13 @@ class _Writer:
         elif primitive in algebra.DIVISIONS[:2] and place == 1 and value > 1:
             is_plain = divisors.is_plain(value)
             made = [object(), object()] if is_plain else divisors.made_of(value)
-            numbers = (OPEN if is_plain else -2 * OWN - value, *map(self._same, made))
+            numbers = (OPEN if is_plain else -2 * OWN - value, *[-1 - self.equal[part] for part in made])
         else:
             key, numbers = (*key, value), ()
         if numbers:
             self.values.append(value)
         self.key.append(key)
         self.pattern += (same, *numbers)
-
-    def _same(self, value: Any) -> int:
-        """The number of literals of a value."""
-        return -1 - self.equal.setdefault(value, len(self.equal))
 
     def _known(self, eqn: JaxprEqn, operands: Sequence[int]) -> int | None:
         """The literal that an elementwise equation of literals is, as ``algebra`` has it."""
@@ -433,7 +433,7 @@ def _places(writer: _Writer, eqn: JaxprEqn) -> Any:
     for dim, extent in zip(found, aval.shape, strict=True):
         start = starts.of_view(dim.start, dim.step, extent) if dim.start else 0
         if type(start) is starts.Start:
-            writer.pattern += [writer.class_of(size) for size, _ in start.terms]
+            writer.pattern += [writer.classes[size] for size, _ in start.terms]
             start = (start.rest, len(start.terms))
         places.append((dim.out_dim, start, dim.step))
     return tuple(places)
@@ -492,7 +492,7 @@ def _windowed(writer: _Writer, eqn: JaxprEqn) -> Any:
     if indices.dtype.itemsize < 4:
         raise Unfit  # whether it reaches the ends of the array may be asked (row_scatters)
     windows = kind.windows(avals, eqn.outvars[0].aval, eqn.params)
-    writer.pattern += [writer.class_of(most) for most in windows.most]
+    writer.pattern += [writer.classes[most] for most in windows.most]
     params = [item for item in eqn.params.items() if item[0] != "slice_sizes"]
     return (*params, windows.starts, windows.moved, windows.batch, array.size >= indexed.FEW)
 
@@ -518,9 +518,9 @@ def pieces(eqn: JaxprEqn) -> list[kinds.Piece]:
 
 def _assembled(writer: _Writer, eqn: JaxprEqn) -> Any:
     """What the pieces are made of; where they begin and end are sizes."""
-    found, classes = [], writer.classes
+    found = []
     for piece in pieces(eqn):
-        writer.pattern += [classes.setdefault(size, len(classes)) for size in (*piece.start, *piece.extent)]
+        writer.pattern += [writer.classes[size] for size in (*piece.start, *piece.extent)]
         reads = tuple([(dim.out_dim, dim.start, dim.step) for dim in piece.index_map])
         found.append((piece.operand, piece.fill, piece.step, reads))
     return tuple(found)

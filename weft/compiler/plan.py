@@ -253,9 +253,8 @@ class Planner:
     def run(self) -> Plan:
         self._lifetimes()
         outputs = self._assign_outputs()
-        if len(self.kernels.steps) > 1:
-            for number, step in enumerate(self.kernels.steps):
-                self._reuse(number, step)
+        for number, step in enumerate(self.kernels.steps):
+            self._reuse(number, step)
         if self.donated:
             self._donate(outputs)
         temps, arena = self._pack()
@@ -630,12 +629,9 @@ def _callable(function: Callable[..., Any], params: dict[str, Any]) -> Callable[
 
 def _has_points(low: Lowered) -> bool:
     """Whether a kernel writes anything (a reduction over nothing still writes its identity)."""
-    if 0 in low.outer:
-        return False
-    if 0 not in low.extents:
-        return True
     reduces = any(phase.reductions for phase in low.nest.phases)
-    return reduces and all(n or dim.role != "parallel" for dim, n in zip(low.nest.dims, low.extents, strict=True))
+    extents = [n for dim, n in zip(low.nest.dims, low.extents, strict=True) if dim.role == "parallel" or not reduces]
+    return 0 not in extents and 0 not in low.outer
 
 
 def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]) -> bool:

@@ -166,7 +166,7 @@ class JitState:
         call = replay.call_of(current, args, kwargs, self.options.roles, token)
         if call is None:
             return self._traced(args, kwargs)
-        templates = (self.known or self.calls()).templates
+        templates = self.calls().templates
         template = replay.find(templates, call)
         if template is None:
             return self._traced(args, kwargs)
@@ -174,7 +174,7 @@ class JitState:
             return template.record(call.trace, call.operands)
         if template and _flags(token)[1]:
             return replay.watch(templates, call, self._traced, args, kwargs, not self.is_own())
-        recipes = None if self.uniform is False else self._recipes(token)
+        recipes = self._recipes(token)
         if recipes is None:
             return self._traced(args, kwargs)
         scalars = resize.NO_SCALARS if self.options.inline else resize.LITERAL_SCALARS
@@ -262,7 +262,7 @@ class JitState:
             uniform = self.uniform = self.is_own() and resize.is_uniform(self.function)
         if not uniform or not _flags(token)[1]:
             return None
-        known = self.known or self.calls()
+        known = self.calls()
         known.recipes = known.recipes or resize.Recipes(function_name(self.function))
         return known.recipes
 
@@ -324,7 +324,7 @@ class JitState:
         recipes, own = self._recipes(key[-1]), None
         if recipes is not None and config.read("check"):  # first, or what it calls would be found written already
             own = tracing.trace_to_jaxpr(flat_function(self.function, prepared)[0], prepared.avals)[0].jaxpr
-        found = None if recipes is None else recipes.trace(record, key, function_name(self.function))
+        found = None if recipes is None else recipes.trace(record, key)
         if found is not None:
             if own is not None:
                 resize.agree(found.closed.jaxpr, own, found.name)
@@ -447,9 +447,10 @@ class JitState:
         program = trace.programs.get(key)
         changed, kept, inner = trace.closed.jaxpr.memoize(_FORMS[key[1]], _PARAMETERS[key[1]])
         jaxpr = changed or trace.closed.jaxpr
-        kept_donated = (False,) * len(kept)
-        if any(donated):
-            kept_donated = donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
+        nothing = (False,) * len(kept)
+        kept_donated = (
+            donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals) if any(donated) else nothing
+        )
         values = (*trace.closed.consts, *inner)
         hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
         if program is None:

@@ -8,7 +8,6 @@ With ``WEFT_CHECK=1`` it runs all the same, and both programs must agree.
 
 from __future__ import annotations
 
-import functools
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ from weft import config, runtime
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 from weft.core.source_info import Captured
-from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer, trace_to_jaxpr
+from weft.core.trace import DynamicJaxprTracer, trace_to_jaxpr
 from weft.errors import InternalError
 from weft.higher import calls, replay
 from weft.higher.trace_cache import FunctionRecord, Trace
@@ -29,7 +28,8 @@ from weft.operations import broadcast_in_dim_p
 from weft.runtime import ShapedArray
 
 _KEYS, _RECIPES = 64, 2  # kinds of calls that one function remembers, and recipes for each
-# Literals of what the caller gave. Where they are operands of one call they are no counts: those are NumPy arrays.
+# Arguments that are no arrays. A number stays Python's where it is an operand of one call, but what a function that is
+# inlined makes of it may be a NumPy array, as counts are.
 NO_SCALARS, LITERAL_SCALARS = frozenset([type(None)]), frozenset([type(None), bool, int, float])
 _Function = TypeVar("_Function", bound=FunctionType)
 _uniform: set[CodeType] = set()
@@ -245,9 +245,9 @@ class Recipes:
         """Make a recipe of a trace, which an equation may call."""
         jaxpr = trace.closed.jaxpr
         self._keep(_alike(key), jaxpr, trace.out_tree)
-        jaxpr.memoize("at", lambda _: _At(self, record, key, trace.name))
+        jaxpr.memoize("at", lambda _: _At(self, record, key))
 
-    def trace(self, record: FunctionRecord, key: Key, name: str) -> Trace | None:
+    def trace(self, record: FunctionRecord, key: Key) -> Trace | None:
         """The trace of a call, written after one of other sizes; it is found from now on."""
         invars, user = [Var(aval) for aval in key[1]], source_info.capture(2)
         written = self._write(_alike(key), invars, user and (*user[:2], ()))
@@ -255,8 +255,8 @@ class Recipes:
             return None
         eqns, outvars, recipe = written
         jaxpr = Jaxpr([], invars, outvars, eqns, debug_info=recipe.debug_info)
-        jaxpr.memoize("at", lambda _: _At(self, record, key, name))
-        made = Trace(ClosedJaxpr(jaxpr), recipe.out_tree, jaxpr.out_avals, name)
+        jaxpr.memoize("at", lambda _: _At(self, record, key))
+        made = Trace(ClosedJaxpr(jaxpr), recipe.out_tree, jaxpr.out_avals, self._name)
         record.store(key, made)
         return made
 
@@ -281,7 +281,7 @@ class Recipes:
             own = trace_to_jaxpr(_flat(call, run, args, kwargs), [v.aval for v in invars])[0].jaxpr
         written = self._write(alike, invars, source)
         if written is None:
-            return self._learn(alike, invars, call.trace, functools.partial(run, args, kwargs))
+            return self._learn(alike, call, run, args, kwargs)
         eqns, outvars, recipe = written
         if own is not None:
             agree(Jaxpr([], invars, outvars, eqns), own, self._name)
@@ -290,10 +290,13 @@ class Recipes:
         tracers = [DynamicJaxprTracer(trace, atom.aval, atom, source) for atom in outvars]
         return runtime.tree_unflatten(recipe.out_tree, tracers)
 
-    def _learn(self, alike: Any, invars: list[Var], trace: DynamicJaxprTrace, run: Callable[[], Any]) -> Any:
-        """``run()``, and a recipe of what it records."""
+    def _learn(
+        self, alike: Any, call: replay.Call, run: replay.Run, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """``run(args, kwargs)``, and a recipe of what it records."""
+        trace, invars = call.trace, [x.val for x in call.operands]
         before = len(trace.eqns)
-        result = run()
+        result = run(args, kwargs)
         leaves, out_tree = runtime.tree_flatten(result)
         eqns = trace.eqns[before:]
         made = {id(v) for eqn in eqns for v in eqn.outvars}
@@ -308,18 +311,18 @@ class _At:
     What a program remembers of the function that made it: weakly, for recipes hold programs.
     """
 
-    __slots__ = ("_key", "_name", "_recipes", "_record")
+    __slots__ = ("_key", "_recipes", "_record")
 
-    def __init__(self, recipes: Recipes, record: FunctionRecord, key: Key, name: str) -> None:
+    def __init__(self, recipes: Recipes, record: FunctionRecord, key: Key) -> None:
         self._recipes, self._record = weakref.ref(recipes), weakref.ref(record)
-        self._key, self._name = key, name
+        self._key = key
 
     def __call__(self, avals: tuple[Any, ...]) -> Trace | None:
         recipes, record = self._recipes(), self._record()
         if recipes is None or record is None:
             return None
         key = (self._key[0], avals, *self._key[2:])
-        return record.traces.get(key) or recipes.trace(record, key, self._name)
+        return record.traces.get(key) or recipes.trace(record, key)
 
 
 def _flat(
