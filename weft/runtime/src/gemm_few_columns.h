@@ -49,8 +49,8 @@ struct Streams {
 };
 
 // Adds up `rows` rows of `together` lanes of `terms` columns each, but of one less from lane `full` on; `known` is `full`
-// where it is known at compile time, or else 0.
-template <class E, int together, int terms, int known>
+// where it is known at compile time, or else 0. Lines are fetched `ahead` vectors before they are read, if it is not 0.
+template <class E, int together, int terms, int known, int ahead>
 void add_streams(const Streams<E>& group, int64_t rows) {
   const int full = known > 0 ? known : group.full;
   typename E::Factor factors[together][terms];
@@ -71,7 +71,7 @@ void add_streams(const Streams<E>& group, int64_t rows) {
 #pragma GCC unroll 16
       for (int term = 0; term < terms; ++term, from += group.a_term) {
         if (term + 1 == terms && lane >= full) continue;
-        __builtin_prefetch(from + kStreamAhead * E::W);
+        if (ahead > 0) __builtin_prefetch(from + ahead * E::W);
         sum = E::fma(factors[lane][term], E::load(from, n...), sum);
       }
       if (together == 1 && !group.ends) E::store_sum(group.chain + row, group.apart, sum, n...);
@@ -132,14 +132,14 @@ inline void begin_at(Streams<E>* group, const GemmVector& work, int64_t row, int
 using FewColumns = void (*)(const GemmVector& work, int64_t row, int64_t rows);
 
 // Rows `row` to `row` + `rows`, where `together` lanes of `terms` columns are read at a time; or all columns, `known`.
-template <class E, int together, int terms, int known>
+template <class E, int together, int terms, int known, int ahead = kStreamAhead>
 void few_columns(const GemmVector& work, int64_t row, int64_t rows) {
   constexpr int groups = known > 0 ? 1 : kLanes<E> / together;
   const int64_t full = work.k - (terms - 1) * kLanes<E>;
   each_group<E, groups>(work, row, rows, [&](Streams<E>& group, int lane) {
     begin_at(&group, work, row, lane);
     group.full = int((full - lane + groups - 1) / groups);
-    add_streams<E, together, terms, known>(group, rows);
+    add_streams<E, together, terms, known, ahead>(group, rows);
   });
 }
 
@@ -147,7 +147,8 @@ void few_columns(const GemmVector& work, int64_t row, int64_t rows) {
 template <class E, int... i>
 inline void add_part(const Streams<E>& group, int64_t terms, int64_t rows, Indices<i...>) {
   constexpr int least_terms = kAliasedStreams / 2;
-  static constexpr decltype(&add_streams<E, 1, least_terms, 1>) functions[] = {add_streams<E, 1, least_terms + i, 1>...};
+  using Add = void (*)(const Streams<E>& group, int64_t rows);
+  static constexpr Add functions[] = {add_streams<E, 1, least_terms + i, 1, kStreamAhead>...};
   functions[terms - least_terms](group, rows);
 }
 
@@ -186,13 +187,25 @@ inline FewColumns by_terms(int64_t terms, Indices<i...>) {
   return functions[terms - 2];
 }
 
-// The function for columns that have `terms` in each lane.
+// The same for more than kAliasedStreams columns of a single lane, from the second cache.
+template <class E, int... i>
+inline FewColumns by_terms_unfetched(int64_t terms, Indices<i...>) {
+  static constexpr FewColumns functions[] = {few_columns<E, 1, kAliasedStreams + 1 + i, 0, 0>...};
+  return functions[terms - kAliasedStreams - 1];
+}
+
+// The function for columns that have `terms` in each lane. Of those that share sets of the first cache, fewer are fetched
+// than it has ways. From the second cache a whole lane is faster unfetched: its sums need not wait for its other part.
 template <class E>
 inline FewColumns function_for(const GemmVector& work, int64_t terms) {
   constexpr int many = kStreams, few = kAliasedStreams;
   if (terms == 1) return by_column<E>(work.k, typename MakeIndices<kLanes<E>>::Type{});
   const int64_t pitch = kLanes<E> / lanes_of<E>(int(terms), many) * work.a_k * int64_t(sizeof(typename E::T));
   const bool aliased = many > few && pitch % kAliasingPitch == 0;
+  if constexpr (many > few) {
+    if (aliased && terms > few && (!work.far || work.by_chain))
+      return by_terms_unfetched<E>(terms, typename MakeIndices<many - few>::Type{});
+  }
   if (terms > (aliased ? few : many)) return few_columns_in_parts<E>;
   if (aliased) return by_terms<E, few>(terms, typename MakeIndices<few - 1>::Type{});
   return by_terms<E, many>(terms, typename MakeIndices<many - 1>::Type{});

@@ -260,7 +260,15 @@ struct ComplexLanes {
   };
   using Sum = Factor;  // what the factor's real and imaginary parts have added up to
 
-  static inline V load(const T* p) { return L::load(&p->real); }
+  // In a register: two multiply-adds would each load it as their operand.
+  static inline V loaded(V v) {
+#if defined(__x86_64__)
+    asm("" : "+v"(v));
+#endif
+    return v;
+  }
+
+  static inline V load(const T* p) { return loaded(L::load(&p->real)); }
   static inline V load(const T* p, int n) { return L::load(&p->real, 2 * n); }
 #if defined(__AVX512F__)
   using Spread = typename L::Spread;
