@@ -46,8 +46,8 @@ def shapes() -> Iterator[tuple[str, Shape, Shape]]:
         yield "vector by tall matrix", (4096,), (4096, k)
     for k in (5, 16, 64):
         yield "flat matrix by vector", (k, 4096), (4096,)
-    for k in (5, 16, 24, 64, 100, 128):
-        for n in (1000, 2048, 40000):
+    for k in (5, 16, 24, 64, 72, 80, 100, 128):
+        for n in (1000, 1024, 2048, 4096, 40000):
             yield "vector by flat matrix", (k,), (k, n)
     for n in (8, 16, 24, 32, 48, 64, 80, 96, 100, 128, 200, 256, 300, 500, 512, 700, 1024):
         yield "square", (n, n), (n, n)

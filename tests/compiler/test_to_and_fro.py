@@ -12,7 +12,6 @@ import weft
 import weft.numpy as jnp
 
 
-
 def second_cache() -> int:
     """Its bytes as the C library tells them, which Python's sysconf does not know."""
     try:
@@ -70,7 +69,7 @@ def test_every_run_keeps_the_same_one_of_several_nans(kind: str, dtype: str) -> 
     rng = np.random.default_rng(rows)
     with weft.enable_x64(True), weft.threads(1):
         matrix, left, right = (numbers(rng, s, dtype) for s in ((rows, columns), (rows,), (columns,)))
-        parts = matrix.view(f"u{matrix.real.dtype.itemsize}")  # of complex numbers the real ones, then the imaginary ones
+        parts = matrix.view(f"u{matrix.real.dtype.itemsize}")  # of complex numbers real and imaginary ones
         quiet = np.array(np.nan, matrix.real.dtype).view(parts.dtype)
         marked = np.argwhere(rng.random(matrix.shape) < 4 / min(rows, columns))
         parts[marked[:, 0], marked[:, 1] * (parts.shape[1] // columns)] = quiet + np.arange(1, len(marked) + 1)

@@ -180,7 +180,8 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   work.tile = (large || work.by_chain) && deep && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
   const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums
   int64_t scratch = kGemmLaneBytes / kernels->source_bytes * kernels->sum_bytes * pitch;
-  if (work.a_k != 1) scratch = std::max(scratch, kGemmWaiting * kGemmWaitingBytes);
+  work.waiting = matrix_bytes() > kLargeVectorBytes ? kGemmLongWaitingBytes : kGemmWaitingBytes;
+  if (work.a_k != 1) scratch = std::max(scratch, kGemmWaiting * work.waiting);
   else if (work.x_k != 1) scratch = depth * kernels->source_bytes;
   if (scratch > 0) {
     work.scratch = static_cast<char*>(thread_scratch(scratch));

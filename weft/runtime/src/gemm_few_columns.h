@@ -230,7 +230,7 @@ inline bool all_few_columns(const GemmVector& work) {
   const int64_t terms = (work.k + kLanes<E> - 1) / kLanes<E>;
   if (terms > kMostTerms || (terms > 1 && work.rows * item < kStreamedBytes * terms)) return false;
   const bool at_once = terms == 1 && work.y_row == 1 && !work.add && !work.backwards;  // nothing waits
-  each_tile(work, at_once ? work.rows : kGemmWaitingBytes / item, function_for<E>(work, terms));
+  each_tile(work, at_once ? work.rows : work.waiting / item, function_for<E>(work, terms));
   return true;
 }
 
