@@ -16,7 +16,7 @@ constexpr int kGemmLaneBytes = 64;
 
 constexpr int64_t kNearBytes = 40 << 10;  // of the first cache
 
-constexpr int64_t kGemmWaitingBytes = 8192;        // of a column whose sums wait in memory
+constexpr int64_t kGemmWaitingBytes = 8192;       // of a column whose sums wait in memory
 constexpr int64_t kGemmLongWaitingBytes = 32768;  // of one that comes from memory itself, which likes to be read on and on
 constexpr int kGemmWaiting = 7;  // such sums at most: a tree's, and a complex chain's
 
@@ -62,7 +62,7 @@ struct GemmVector {
   int64_t y_row;
   int64_t rows, k;
   char* scratch;  // the chains' sums of a tile, kGemmWaiting times `waiting` bytes for those of few columns, or a copy of x
-  int64_t waiting;
+  int64_t waiting;  // bytes of a column whose sums wait there
   int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
   bool far;       // a is about as large as the second cache, or larger
   bool by_chain;  // such a tile is read chain by chain, from the last one if `backwards`
