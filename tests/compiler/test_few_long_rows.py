@@ -56,11 +56,12 @@ def test_bits_are_those_of_the_other_layout(n: int, dtype: str, threads: int) ->
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
-@pytest.mark.parametrize("k", [3, 33, 72, 200])
-def test_rows_of_a_matrix_from_memory(k: int, dtype: str, threads: int) -> None:
-    """More than 16 MB are read in longer pieces of each row; the last one is shorter and no vector divides it."""
+@pytest.mark.parametrize("divisor", [1, 512])
+@pytest.mark.parametrize("k", [3, 33, 72, 128, 200])
+def test_rows_of_a_matrix_from_memory(k: int, divisor: int, dtype: str, threads: int) -> None:
+    """More than 16 MB are read in longer pieces. Rows of whole pages share sets; others end within a vector."""
     rng = np.random.default_rng(k)
-    n = (17 << 20) // (k * np.dtype(dtype).itemsize) | 1
+    n = ((17 << 20) // (k * np.dtype(dtype).itemsize) // divisor | 1) * divisor
     with weft.threads(threads):
         x, m = numbers(rng, (k,), dtype), numbers(rng, (k, n), dtype)
         assert_same_bits(by_matrix(jnp.array(x), jnp.array(m)), by_columns(jnp.array(x), jnp.array(m.T.copy())))

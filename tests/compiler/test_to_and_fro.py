@@ -64,7 +64,7 @@ def test_every_run_has_the_bits_of_small_pieces(kind: str, share: float, dtype: 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
 @pytest.mark.parametrize("kind", ["square", "flat", "few", "broad", "tall"])
 def test_every_run_keeps_the_same_one_of_several_nans(kind: str, dtype: str) -> None:
-    """Of two NaN that are added the first one is kept, with its sign and its payload: lanes are added in one order."""
+    """Which of two NaN an addition keeps is up to the compiler, but the payload is that of every other run."""
     rows, columns = shape_of(kind, 0.9, dtype)
     rng = np.random.default_rng(rows)
     with weft.enable_x64(True), weft.threads(1):
