@@ -24,7 +24,8 @@ def walked(nest: ir.Nest) -> int | None:
 
 def text_of(chain: ir.Chain, target: Target, helpers: Sequence[str], symbol: str) -> str:
     """LLVM text of a chain."""
-    parts = {f"{symbol}{k}": NestWriter(nest, target, helpers).written() for k, nest in enumerate(chain.nests)}
+    writers = [NestWriter(nest, target, helpers) for nest in chain.nests]
+    parts = {f"{symbol}{k}": writer.written(alone=False) for k, writer in enumerate(writers)}
     return _ChainWriter(chain, list(parts), target).written().text(symbol, PARAMETERS, parts)
 
 

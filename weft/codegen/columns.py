@@ -23,6 +23,7 @@ from weft.codegen.memory import lanes_below
 from weft.loops import ir
 
 if TYPE_CHECKING:
+    from weft.codegen.lanes import Lanes
     from weft.codegen.nest import NestWriter
 
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once a column: in wide tiles or passes, and at all
@@ -53,21 +54,21 @@ class ColumnWriter:
         if nest.vector is None:
             parent.parallel(place, outer, lambda inner: self.point([copies.fresh(scalars, scalars.values)], inner))
             return
-        base = parent.copy(parent.lanes, {})
-        wanted = self._wanted()
-        base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
+        base = self._base(parent.lanes, scalars)
         dim, turned = transposed.across(nest, parent.width)
-        if dim is None or not self.maskable(turned):
+        if dim is None:
+            parent.stream(place, parent.width)
             if self.maskable() and stencils.pays(parent):
                 stencils.Stencil(self, scalars, base, outer).write(place)
             else:
                 parent.parallel(place, outer, lambda inner: self.row(inner, scalars, base))
             return
-        turner = transposed.Turner(parent, self.statements, dim, turned)
-        rest = [d for d in outer if d != dim]
+        turner = transposed.Turner(self, dim, turned)
+        parent.stream(place, turner.width, turned=True)
+        rest, wide = [d for d in outer if d != dim], self._base(turner.lanes, scalars)
 
         def turn() -> None:
-            parent.parallel(place, rest, lambda inner: turner.write(inner, base))
+            parent.parallel(place, rest, lambda inner: turner.write(inner, wide))
 
         if len(turned) > 1:
             turn()
@@ -83,6 +84,12 @@ class ColumnWriter:
         turn()
         writer.branch(done)
         writer.label(done)
+
+    def _base(self, lanes: Lanes, scalars: Copy) -> Copy:
+        """A copy of so many lanes that knows the scalars the phases use."""
+        base, wanted = self.parent.copy(lanes, {}), self._wanted()
+        base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
+        return base
 
     def row(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
         """Everything at one point of the dimensions ahead of the lanes; the code is short if it is used ``once``."""

@@ -165,7 +165,8 @@ class Memory:
             return f"<{2 * width} x i1>", self.lanes.shuffle(mask.lanes.text, "poison", "i1", picks, width)
         return self.lanes.type("i1"), mask.lanes.text
 
-    def _masked_natively(self, dtype: np.dtype) -> bool:
+    def masks(self, dtype: np.dtype) -> bool:
+        """Whether the target has masked access for elements of this dtype."""
         element = elements.of(dtype)
         return min(element.bytes * element.parts, 8) in self.target.masked_bytes
 
@@ -204,7 +205,7 @@ class Memory:
         """Lanes at consecutive elements."""
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
-        if mask is not None and not self._masked_natively(dtype):
+        if mask is not None and not self.masks(dtype):
             return self._load_through_buffer(dtype, pointer, "1", mask)
         type_, suffix = self._vector_type(dtype)
         if mask is None:
@@ -223,10 +224,14 @@ class Memory:
             self.store_scalar(value, pointer)
             return
         dtype = value.dtype
-        if mask is not None and not self._masked_natively(dtype):
+        if mask is not None and not self.masks(dtype):
             self._store_through_buffer(value, pointer, "1", mask)
             return
-        type_, text = self.pack(value)
+        self.put(dtype, self.pack(value), pointer, mask)
+
+    def put(self, dtype: np.dtype, packed: tuple[str, str], pointer: str, mask: Mask | None) -> None:
+        """Store what ``pack`` gave; a mask only where the target ``masks`` such elements."""
+        type_, text = packed
         if mask is None:
             self.writer.line(f"store {type_} {text}, ptr {pointer}, align {alignment(dtype)}")
         else:
@@ -251,7 +256,7 @@ class Memory:
         """Lanes at decreasing addresses from ``pointer``."""
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
-        if mask is not None and not self._masked_natively(dtype):
+        if mask is not None and not self.masks(dtype):
             return self._load_through_buffer(dtype, pointer, "-1", mask)
         last = self.writer.element(whole(dtype), pointer, str(1 - self.lanes.width))
         return self._turned(self.load(dtype, last, self._turned_mask(mask)))
@@ -259,7 +264,7 @@ class Memory:
     def store_reversed(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
         if self.lanes.width == 1:
             self.store_scalar(value, pointer)
-        elif mask is not None and not self._masked_natively(value.dtype):
+        elif mask is not None and not self.masks(value.dtype):
             self._store_through_buffer(value, pointer, "-1", mask)
         else:
             last = self.writer.element(whole(value.dtype), pointer, str(1 - self.lanes.width))
@@ -278,7 +283,7 @@ class Memory:
         return self.load_far(dtype, pointer, stride, offsets, mask)
 
     def _has_small_strides(self, dtype: np.dtype) -> bool:
-        return dtype != elements.COMPLEX128 and self._masked_natively(dtype)
+        return dtype != elements.COMPLEX128 and self.masks(dtype)
 
     def load_far(self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None) -> Value:
         """A gather, or one element after another."""

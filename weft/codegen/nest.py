@@ -13,7 +13,19 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from weft.codegen import columns, digits, elements, indexed, leaders, rows, short_rows, strided, uniform, words
+from weft.codegen import (
+    columns,
+    digits,
+    elements,
+    indexed,
+    leaders,
+    rows,
+    short_rows,
+    streamed,
+    strided,
+    uniform,
+    words,
+)
 from weft.codegen.copies import Copy, Place, apply, index_value, scan
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
@@ -33,15 +45,18 @@ STRETCH = 1 << 14  # of a loop without blocks, between looks for an interrupt
 STOP = "stop"
 
 
-def _width(nest: ir.Nest, target: Target) -> int:
-    """Lanes of a vector: more than the nest's where they only hold bytes, words of 16 bits or bfloat16 side by side."""
+def width(nest: ir.Nest, target: Target, turned: Sequence[int] = ()) -> int:
+    """Lanes of a vector: more than the nest's where they only hold bytes, words of 16 bits or bfloat16 side by side.
+
+    ``turned``: the operands whose lanes lie apart, and are brought side by side.
+    """
     if nest.vector is None:
         return 1
     if any(dim.role == "reduced" for dim in nest.dims):
         return leaders.width(nest, target)
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
-    side_by_side = all(operand.strides[nest.vector] != ir.RUNTIME for operand in nest.operands)
+    side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in turned)
     if not (target.avx512 and simple and side_by_side):
         return nest.width
     dtypes = [s.dtype for s in statements if isinstance(s, ir.Param | ir.Apply)]
@@ -67,7 +82,7 @@ class NestWriter:
         self.target = target
         self.helpers = helpers
         self.writer = Writer(target.avx512)
-        self.width = _width(nest, target)
+        self.width = width(nest, target)
         self.scalar = Lanes(self.writer, 1)
         self.lanes = Lanes(self.writer, self.width)
         self.extents: list[str] = []
@@ -77,6 +92,8 @@ class NestWriter:
         self.stop_word = ""  # its address, once somebody polls
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
         self.digits: digits.Digits | None = None
+        self.alone = True
+        self.streams: streamed.Streams | None = None
         spread = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
         self.inner = [
             d
@@ -92,9 +109,10 @@ class NestWriter:
         simple = not self.columns or len(self.nest.dims) == 1
         return self.written().text(symbol, PARAMETERS, simple=simple)
 
-    def written(self) -> Writer:
-        """The function's instructions."""
+    def written(self, alone: bool = True) -> Writer:
+        """The function's instructions. What is not ``alone`` leaves what it writes in the caches, for the next one."""
         place = self._entry()
+        self.alone = alone
         scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
         across = columns.ColumnWriter if self.nest.short is None else short_rows.ShortRowWriter
@@ -103,6 +121,8 @@ class NestWriter:
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
+        if self.streams is not None:
+            self.streams.finish()
         return self.writer
 
     # interrupts: whoever waits for a kernel that was told to stop discards what it has written
@@ -183,6 +203,15 @@ class NestWriter:
         return self.nest.vector is None or self.nest.dims[self.nest.vector].role == "parallel"
 
     # places
+
+    def stream(self, place: Place, width: int, turned: bool = False) -> None:
+        """Let vectors of ``width`` lanes be stored past the caches from here on."""
+        if self.alone:
+            self.streams = streamed.Streams(self, place, width, turned)
+
+    def lanes_of(self, turned: Sequence[int]) -> int:
+        """Lanes of a vector where the operands ``turned`` are brought side by side."""
+        return width(self.nest, self.target, turned)
 
     def copy(self, lanes: Lanes, values: dict[int, Value]) -> Copy:
         return Copy(Emitter(lanes, "%table", self.helpers), Memory(lanes, self.target), values)
@@ -318,16 +347,14 @@ class NestWriter:
 
     def store(self, s: ir.Store, copies: list[Copy], place: Place) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
-        first = ""
+        if self.stride(s.operand, copies[0]) == 1:
+            self._store_side_by_side(s, copies, pointer)
+            return
         for copy in copies:
             value = copy.values[s.value]
             stride = self.stride(s.operand, copy)
             if copy.index is None:
                 copy.memory.store_scalar(value, pointer)
-            elif stride == 1:
-                first = first or writer.element(whole(operand.dtype), pointer, copies[0].index or "0")
-                p = writer.element(whole(operand.dtype), first, str(copy.slot - copies[0].slot))
-                copy.memory.store(value, p, copy.mask)
             elif stride == ir.REVERSED:
                 p = writer.element(whole(operand.dtype), pointer, writer.index("sub", "0", copy.index))
                 copy.memory.store_reversed(value, p, copy.mask)
@@ -339,6 +366,16 @@ class NestWriter:
                 copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask, self.near)
             else:
                 raise ValueError(f"[codegen] store to operand {s.operand} does not move along the vector dimension")
+
+    def _store_side_by_side(self, s: ir.Store, copies: list[Copy], pointer: str) -> None:
+        word = whole(self.nest.operands[s.operand].dtype)
+        first = self.writer.element(word, pointer, copies[0].index or "0")
+        pointers = [self.writer.element(word, first, str(copy.slot - copies[0].slot)) for copy in copies]
+        if self.streams is not None and self.streams.take(s.operand, copies):
+            self.streams.store(s, copies, pointers)
+            return
+        for copy, p in zip(copies, pointers, strict=True):
+            copy.memory.store(copy.values[s.value], p, copy.mask)
 
     def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Copy], place: Place) -> None:
         dtype, writer = self.nest.rows[s.row], self.writer

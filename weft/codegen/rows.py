@@ -45,6 +45,7 @@ class RowWriter:
         if self.nest.split:
             self._split(place, scalars)
             return
+        self.parent.stream(place, self.parent.width)
         outer = [d for d, dim in enumerate(self.nest.dims) if dim.role == "parallel"]
         self.parent.parallel(place, outer, lambda inner: self._point(inner, copies.fresh(scalars, scalars.values)))
 

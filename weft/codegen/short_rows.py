@@ -62,9 +62,7 @@ class ShortRowWriter(columns.ColumnWriter):
 
     def write(self, place: Place, scalars: Copy) -> None:
         parent = self.parent
-        base = parent.copy(parent.lanes, {})
-        wanted = self._wanted()
-        base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
+        base = self._base(parent.lanes, scalars)
         outer = list(range(self.vector))
         if self.shared:
             parent.parallel(place, outer[:-1], lambda inner: self._blocks(inner, scalars, base))

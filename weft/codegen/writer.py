@@ -24,7 +24,7 @@ class Writer:
 
     __slots__ = (
         "_count", "avx512", "block", "cold_branches", "declarations", "entry", "functions", "held", "lines", "literals",
-        "prepared", "scalar", "spills", "splats",
+        "prepared", "scalar", "spills", "splats", "streams",
     )  # fmt: skip
 
     def __init__(self, avx512: bool = False, scalar: bool = False) -> None:
@@ -40,6 +40,7 @@ class Writer:
         self.held: dict[tuple[str, str], str] = {}  # constant vectors by type and value, and what they are called
         self.literals = False  # whether there are constant vectors that are not held
         self.cold_branches = False
+        self.streams = False  # whether there are stores past the caches
         self.spills = False  # whether there are rare blocks, which may call
         self._count = 0
 
@@ -122,6 +123,11 @@ class Writer:
         hints = [("i32", "0"), ("i32", "3"), ("i32", "1")]  # to read, near, data
         self.call("llvm.prefetch.p0", "void", [("ptr", pointer), *hints])
 
+    def stream(self, type_: str, value: str, pointer: str, align: int) -> None:
+        """Store past the caches."""
+        self.streams = True
+        self.lines.append(f"store {type_} {value}, ptr {pointer}, align {align}, !nontemporal !1")
+
     def phi(self, type_: str, *incoming: tuple[str, str]) -> str:
         """Incoming values as (value, label)."""
         return self.op(f"phi {type_} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
@@ -147,6 +153,9 @@ class Writer:
 
     def minimum_index(self, x: str, y: str) -> str:
         return self.choose_index(self.compare_index("slt", x, y), x, y)
+
+    def maximum_index(self, x: str, y: str) -> str:
+        return self.choose_index(self.compare_index("sgt", x, y), x, y)
 
     def element(self, type_: str, pointer: str, index: str) -> str:
         """Pointer to element ``index``."""
@@ -295,6 +304,8 @@ class Writer:
         lines += beside.values()
         if any(writer.cold_branches for writer in writers.values()):
             lines.append('!0 = !{!"branch_weights", i32 1, i32 100000}')
+        if any(writer.streams for writer in writers.values()):
+            lines.append("!1 = !{i32 1}")
         text = "\n".join([*lines, ""])
         as_written = simple and self.avx512 and self._holds and not self.literals
         return AS_WRITTEN + text if as_written else text

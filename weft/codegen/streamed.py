@@ -1,0 +1,150 @@
+"""Stores past the caches, where a nest writes more than they keep: chosen at run time, by one branch for each tile.
+
+An ordinary store fetches the line that it replaces, and the line is written back later, when it is thrown out. A
+streamed one does neither, but its line is in no cache when somebody reads it. Sizes are not in the text of a nest, so
+whole vectors have both kinds of store behind a test of their address:
+
+    %limit = 0 where the operand is large and is not written in place, else 63
+    if ((address | %limit) & 63) == 0: streamed stores, else: ordinary ones
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.codegen import elements
+from weft.codegen.copies import Copy, Place
+from weft.codegen.writer import Writer
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+# Bytes of all operands that move along the lanes, from which it gains (benchmarks/NOTES.md, "Stores past the caches").
+LARGE = 64 << 20
+LARGE_TURNED = 8 << 20  # lines are written rows apart
+LINE = 64
+LEAST = 16  # bytes of a vector: narrower ones have no such store
+
+
+def operands(parent: NestWriter, width: int) -> list[int]:
+    """Those that may be streamed: written side by side along the lanes, by nothing but plain stores."""
+    nest, target = parent.nest, parent.target
+    if nest.vector is None or width == 1 or nest.digits or not target.triple.startswith("x86_64"):
+        return []
+    if parent.reduced and nest.dims[nest.vector].role == "parallel":
+        return []
+    updated = {s.operand for s in nest.statements() if isinstance(s, ir.Update)}
+    stored = {s.operand for phase in nest.phases for s in phase.body if isinstance(s, ir.Store)}
+    return [k for k in sorted(stored - updated) if nest.operands[k].strides[nest.vector] == 1]
+
+
+def _bytes(nest: ir.Nest, operand: int) -> int:
+    element = elements.of(nest.operands[operand].dtype)
+    return element.bytes * element.parts
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """How many lanes ahead of a place the line begins that it lies in, where ``writer``'s rows are streamed."""
+
+    writer: Writer
+    operand: int
+    size: int  # bytes of an element
+    kept: str  # bits of an address: those within a line, or none
+    some: str  # whether there is a row with such lanes (an i1)
+
+    def lanes(self, place: Place, first: str) -> str:
+        writer = self.writer
+        address = writer.op(f"ptrtoint ptr {place.pointers[self.operand]} to i64")
+        there = writer.index("add", address, writer.index("mul", first, str(self.size)))
+        return writer.index("lshr", writer.index("and", there, self.kept), str(self.size.bit_length() - 1))
+
+
+class Streams:
+    """The streamed operands of one nest, stored in vectors of ``width`` lanes; ``turned``: in rows far apart."""
+
+    def __init__(self, parent: NestWriter, place: Place, width: int, turned: bool = False) -> None:
+        self.parent, self.writer, self.width = parent, parent.writer, width
+        self.limits: dict[int, str] = {}
+        for k in operands(parent, width):
+            if self._vector(k) >= LEAST:
+                self.limits[k] = self._limit(k, place, LARGE_TURNED if turned else LARGE)
+
+    def _vector(self, operand: int) -> int:
+        """Bytes of a vector in memory."""
+        return _bytes(self.parent.nest, operand) * self.width
+
+    def _limit(self, operand: int, place: Place, least: int) -> str:
+        parent, writer, nest = self.parent, self.writer, self.parent.nest
+        assert nest.vector is not None
+        size = str(sum(_bytes(nest, k) for k, other in enumerate(nest.operands) if other.strides[nest.vector]))
+        for extent, stride in zip(parent.extents, nest.operands[operand].strides, strict=True):
+            size = writer.index("mul", size, extent) if stride else size
+        ordinary = writer.compare_index("slt", size, str(least))
+        for k, other in enumerate(nest.operands):
+            if other.role == "in" and _bytes(nest, k) == _bytes(nest, operand):
+                same = writer.op(f"icmp eq ptr {place.pointers[operand]}, {place.pointers[k]}")
+                ordinary = writer.op(f"or i1 {ordinary}, {same}")
+        return writer.choose_index(ordinary, str(LINE - 1), "0")
+
+    def shift(self, place: Place, dim: int, low: str) -> Shift | None:
+        """Where lines begin in the rows along ``dim``, from lane ``low`` on; of several operands in the first's."""
+        if not self.limits:
+            return None
+        writer, nest, operand = self.writer, self.parent.nest, next(iter(self.limits))
+        size = _bytes(nest, operand)
+        kept = writer.index("xor", self.limits[operand], str(LINE - 1))
+        stride = self.parent.strides.get((operand, dim), "1")
+        rows = writer.index("or", writer.index("mul", stride, str(size)), writer.index("mul", low, str(size)))
+        address = writer.op(f"ptrtoint ptr {place.pointers[operand]} to i64")
+        some = writer.compare_index("ne", writer.index("and", writer.index("or", address, rows), kept), "0")
+        return Shift(writer, operand, size, kept, some)
+
+    def take(self, operand: int, copies: Sequence[Copy]) -> bool:
+        """Whether these vectors of an operand are whole, nearly always."""
+        if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width < self.width:
+            return False
+        mask = copies[0].mask
+        return mask is None or (mask.mostly_whole and copies[0].memory.masks(self.parent.nest.operands[operand].dtype))
+
+    def store(self, s: ir.Store, copies: Sequence[Copy], pointers: Sequence[str]) -> None:
+        """A tile of vectors side by side, or one that may be masked."""
+        writer, dtype = self.writer, self.parent.nest.operands[s.operand].dtype
+        packed = [copy.memory.pack(copy.values[s.value]) for copy in copies]
+        address = writer.op(f"ptrtoint ptr {pointers[0]} to i64")
+        aligned = min(self._vector(s.operand), LINE)
+        rest = writer.index("and", writer.index("or", address, self.limits[s.operand]), str(aligned - 1))
+        chosen, mask = writer.compare_index("eq", rest, "0"), copies[0].mask
+        if mask is not None:
+            whole = writer.compare_index("sge", mask.remaining, str(self.width))
+            chosen = writer.op(f"and i1 {chosen}, {whole}")
+        past, kept, done = (writer.fresh_label() for _ in range(3))
+        writer.branch_if(chosen, past, kept)
+        writer.label(past)
+        for (type_, text), pointer in zip(packed, pointers, strict=True):
+            writer.stream(type_, text, pointer, aligned)
+        writer.branch(done)
+        writer.label(kept)
+        for copy, vector, pointer in zip(copies, packed, pointers, strict=True):
+            copy.memory.put(dtype, vector, pointer, copy.mask)
+        writer.branch(done)
+        writer.label(done)
+
+    def finish(self) -> None:
+        """Whoever hears that the kernel is done finds everything in memory: streamed stores wait for nobody else."""
+        writer = self.writer
+        if not self.limits:
+            return
+        fence, done = writer.fresh_label(), writer.fresh_label()
+        flags = list(self.limits.values())
+        least = flags[0]
+        for flag in flags[1:]:
+            least = writer.index("and", least, flag)
+        writer.branch_if(writer.compare_index("eq", least, "0"), fence, done)
+        writer.label(fence)
+        writer.call("llvm.x86.sse.sfence", "void", [])
+        writer.branch(done)
+        writer.label(done)
