@@ -51,6 +51,8 @@ PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
     "transposed and added": lambda m, x: m.swapaxes(x, -1, -2) + m.swapaxes(x[..., ::-1], -1, -2),
     "compared": lambda m, x: x == x[..., ::-1],
     "a view": lambda m, x: x[..., 1:],
+    "a view, added": lambda m, x: x[..., 1:] + x[..., :-1],
+    "padded": lambda m, x: m.pad(x, 1),
     "joined": lambda m, x: m.concatenate([x, x[..., :3]], -1),
     "added": lambda m, x: x + x,
     "long": lambda m, x: m.where(x == 0, x, m.where(x == 1, x + x, m.where(x == 2, x * x, x * (x + x)))),

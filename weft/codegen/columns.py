@@ -189,8 +189,24 @@ class ColumnWriter:
 
     def _columns(self, place: Place, alone: Copy, base: Copy, tiles: Sequence[int]) -> None:
         """The range of the lanes in such tiles, then what is left; all by single vectors if there are none."""
-        parent, writer, width = self.parent, self.writer, self.parent.width
+        parent = self.parent
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
+        streams = parent.streams if tiles and len(self.nest.dims) > 1 and self.maskable() else None
+        end = streams.first_line(place, low, high) if streams is not None else None
+        if end is None:
+            self._stretch(place, alone, base, tiles, (low, high))
+            return
+
+        def stretch(start: str, ends: list[str]) -> list[str]:
+            self._stretch(place, alone, base, tiles, (start, ends[0]))
+            return [ends[0], high]
+
+        self.writer.repeat(high, [("i64", low), ("i64", end)], stretch)
+
+    def _stretch(self, place: Place, alone: Copy, base: Copy, tiles: Sequence[int], bounds: tuple[str, str]) -> None:
+        """A part of the range, of which the first one ends where a line begins."""
+        parent, writer, width = self.parent, self.writer, self.parent.width
+        low, high = bounds
         for unroll in tiles:
             step = width * unroll
             main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))

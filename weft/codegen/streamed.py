@@ -103,6 +103,24 @@ class Streams:
         some = writer.compare_index("ne", writer.index("and", writer.index("or", address, rows), kept), "0")
         return Shift(writer, operand, size, kept, some)
 
+    def first_line(self, place: Place, low: str, high: str) -> str | None:
+        """The lane of a row after ``low`` that the first line begins with; ``high`` where it is that or none."""
+        if not self.limits:
+            return None
+        writer, operand = self.writer, next(iter(self.limits))
+        size = _bytes(self.parent.nest, operand)
+
+        def in_row() -> list[str]:
+            address = writer.op(f"ptrtoint ptr {place.pointers[operand]} to i64")
+            there = writer.index("add", address, writer.index("mul", low, str(size)))
+            rest = writer.index("and", writer.index("sub", "0", there), str(LINE - 1))
+            lanes = writer.index("lshr", rest, str(size.bit_length() - 1))
+            end = writer.minimum_index(writer.index("add", low, lanes), high)
+            return [writer.choose_index(writer.compare_index("eq", rest, "0"), high, end)]
+
+        is_streamed = writer.compare_index("eq", self.limits[operand], "0")
+        return writer.when(is_streamed, in_row, ["i64"], [high], rare=False)[0]
+
     def take(self, operand: int, copies: Sequence[Copy]) -> bool:
         """Whether these vectors of an operand are whole, nearly always."""
         if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width < self.width:

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 MAX_PARALLEL = 3
 NARROW = 4  # lanes run along the next dimension where the last has no more than so many elements,
-LONG = 4096  # and that one at least so many
+FILLING = 16  # that one at least so many,
+LARGE = 8192  # and the array so many
+LONG = 4096
 SHORT = 16  # up to so many elements are added up one after the other, lanes running across at least LONG rows
 BLOCK_ROWS = 256  # and of one of a column
 BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
@@ -120,7 +122,7 @@ class Lanes(NamedTuple):
         extents = [math.prod(loop) for loop in self.parallel]
         if self.reduced is not None:
             return _short_extent(extents, math.prod(self.reduced))
-        return _is_narrow(extents[-1], extents[-2])
+        return _is_narrow(extents)
 
 
 @dataclass(slots=True)
@@ -307,14 +309,15 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
         return len(parallel) + len(reduced) - 1
     if source.tree == "scan" and source.axes[-1].key in source.reduced:
         return None
-    if source.tree is None and len(parallel) > 1 and _is_narrow(parallel[-1].extent, parallel[-2].extent):
+    if source.tree is None and len(parallel) > 1 and _is_narrow([loop.extent for loop in parallel]):
         return len(parallel) - 2
     return len(parallel) - 1 if parallel else None
 
 
-def _is_narrow(last: int, before: int) -> bool:
+def _is_narrow(parallel: Sequence[int]) -> bool:
     """Here and in ``_short`` extents decide; an extent of 1 does not, so that a batch of one is no other program."""
-    return 1 < last <= NARROW and before >= LONG
+    last, before = parallel[-1], parallel[-2]
+    return 1 < last <= NARROW and before >= FILLING and math.prod(parallel) >= LARGE
 
 
 def _calls_functions(draft: Draft) -> bool:
