@@ -1,12 +1,12 @@
 """Programs on disk: a compiled program as plain data, from which a later process builds the executable at once.
 
-In: a ``Program``, its constants and what its caller wants to know again (``facts``). Out: an entry of the cache on
+In: a ``Program``, its constants and what its caller wants to know again (``facts``: a structure and numbers). Out: an entry of the cache on
 disk (``disk``) that holds the instructions as the runtime takes them, with indices for types and kernels; the kernels
 are entries of their own. What runs Python, has large constants or kernels that are not on disk is not kept. An entry
 that is not what it should be, or one of whose kernels is gone, is a miss and is removed.
 
-Writing takes a third of a millisecond, which the call that made the program does not wait for: a thread of its own does
-it a moment later, or else the end of the process.
+Writing takes a third of a millisecond, and starting a thread up to a half, which the call that made the program does not
+wait for: a thread that stays for a while does it a moment later, or else the end of the process.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import logging
 import marshal
 import os
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -37,11 +38,21 @@ from weft.record import NamedTuple
 _log = logging.getLogger("weft.compiler")
 _MOST_CONSTANT_BYTES = 1 << 20
 _DELAY_S = 0.1  # from the first program that waits to be written
+_IDLE_ROUNDS = 20  # delays without anything to write until the thread is to be called: that takes 50 us
+_STAY_S = 30.0  # until it ends
 _waiting: deque[tuple[disk.DiskCache, Any]] = deque()
-_writer: threading.Timer | None = None
+_asleep: Any = None  # of the thread that writes: locked while it has to be called
 _lock = threading.RLock()
-# a child process must not inherit a lock that another thread held
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
+
+
+def _in_child() -> None:
+    """A child process has no such thread, and must not inherit a lock that another thread held."""
+    global _asleep
+    _asleep = None
+    _lock.release()
+
+
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_in_child)
 Built = TypeVar("Built")
 
 
@@ -65,16 +76,42 @@ def _key(store: disk.DiskCache, text: bytes) -> bytes:
 
 def keep(wanted: Request, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any) -> None:
     """Store, soon, a program for the calls that ``wanted`` tells; its first inputs are ``consts``."""
-    global _writer
     store = disk.current()
     if store is None or not store.writable:
         return
     _waiting.append((store, (wanted, program, consts, out_avals, facts)))
-    if _writer is None or not _writer.is_alive():  # it does not survive a fork
-        _writer = threading.Timer(_DELAY_S, flush)
-        _writer.daemon = True
-        with contextlib.suppress(RuntimeError):  # no thread can be started
-            _writer.start()
+    if _asleep is None:
+        _start_writer()
+    elif _asleep.locked():
+        with contextlib.suppress(RuntimeError):  # another thread called it meanwhile
+            _asleep.release()
+
+
+def _start_writer() -> None:
+    global _asleep
+    _asleep = threading.Lock()
+    writer = threading.Thread(target=_write_again_and_again, args=(_asleep,), name="weft-writer", daemon=True)
+    try:
+        writer.start()
+    except RuntimeError:  # no thread can be started: the end of the process writes
+        _asleep = None
+
+
+def _write_again_and_again(asleep: threading.Lock) -> None:
+    global _asleep
+    idle = 0
+    while True:
+        time.sleep(_DELAY_S)
+        idle = 0 if _waiting else idle + 1
+        flush()
+        if idle < _IDLE_ROUNDS:
+            continue
+        asleep.acquire()
+        if not _waiting and not asleep.acquire(timeout=_STAY_S):
+            _asleep = None  # what is added just now waits for the next thread, or the end of the process
+            return
+        asleep.release()
+        idle = 0
 
 
 @atexit.register
@@ -100,7 +137,9 @@ def _write(
     captured = [(index, places[id(const)]) for index, const in enumerate(consts) if id(const) in places]
     try:
         inputs = [index for index, _ in made], writer.consts([const for _, const in made]), captured
-        content = (writer.program(program), inputs, [writer.aval(aval) for aval in out_avals], facts)
+        words = portable.tree(facts[0]), facts[1]
+        content = (writer.program(program), inputs, [writer.aval(aval) for aval in out_avals], words)
+        key = _key(store, wanted.text)
         data = portable.text((list(map(portable.aval, writer.avals)), list(writer.kernels), content))
     except Refusal as refusal:
         _log.debug("kernel cache: the program %s is not kept: %s", program.name, refusal)
@@ -108,7 +147,7 @@ def _write(
     if marshal.loads(data)[2] != content:
         _log.debug("kernel cache: the program %s is not kept: it has values of other types", program.name)
         return
-    store.store(_key(store, wanted.text), "program", data, disk.PROGRAM)
+    store.store(key, "program", data, disk.PROGRAM)
 
 
 class _Writer:

@@ -398,7 +398,9 @@ class JitState:
         found = trace_cache.find_program(who, (*places, code))
         if found is None:
             request = persistent.request(who, prepared.in_tree, prepared.avals, (places[2], *code))
-            found = self._from_disk(request, prepared, code, who.codes) if request is not None else None
+            if request is None or record.knows(key):
+                return None, request
+            found = self._from_disk(request, prepared, code, who.codes)
             if found is None:
                 return None, request
             if not who.arrays:  # which sharing must not keep alive

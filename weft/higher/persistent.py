@@ -2,7 +2,8 @@
 
 In: the identity of a function and one call of it. Out: a ``Request``, whose text is the same in every process that
 makes this call of this function under these options, and says all that the program depends on but the machine and weft
-itself (``compiler.stored`` adds those). Only the first calls of a code object ask: whoever makes thousands of functions
+itself (``compiler.stored`` adds those). A function that was traced here for other sizes has its program sooner than the
+disk has it: for that nobody asks, and the text is made by whoever writes the program. Only the first calls of a code object ask: whoever makes thousands of functions
 or calls one with thousands of shapes would fill the disk.
 """
 
@@ -16,7 +17,6 @@ from weft import config, dtypes
 from weft.core.budget import BUDGET
 from weft.higher import portable
 from weft.higher.identity import Identity, Refusal
-from weft.record import NamedTuple
 
 MOST_REQUESTS = 16  # of the functions of one code object
 MOST_CAPTURED_BYTES = 1 << 20  # a millisecond to read
@@ -28,12 +28,28 @@ _ASKED_LIMIT = 4096
 _hooks: dict[str, Callable[..., Any]] = {}
 
 
-class Request(NamedTuple):
-    """One call in portable words, the extended dtypes of its arguments by name, and the Arrays that it captures."""
+class Request:
+    """One call, with the Arrays that it captures (``captured``) and the extended dtypes of its arguments by name."""
 
-    text: bytes
-    extended: dict[str, Any]
-    captured: tuple[Any, ...]
+    __slots__ = ("_call", "_text", "_who", "avals", "captured")
+
+    def __init__(self, who: Identity, avals: tuple[Any, ...], call: tuple[Any, ...]) -> None:
+        self._who, self.avals, self._call = who, avals, call
+        self.captured = tuple(who.arrays.values())
+        self._text: bytes | None = None
+
+    @property
+    def text(self) -> bytes:
+        """The call in portable words, made when it is asked for. Refusal where it has none."""
+        if self._text is None:
+            in_tree, options, values = self._call
+            call = portable.tree(in_tree), tuple([portable.aval(aval) for aval in self.avals]), options, values
+            self._text = portable.text((portable.function(self._who), call))
+        return self._text
+
+    @property
+    def extended(self) -> dict[str, Any]:
+        return {aval.dtype.name: aval.dtype for aval in self.avals if dtypes.is_extended(aval.dtype)}
 
 
 def install(find: Callable[..., Any], keep: Callable[..., Any]) -> None:
@@ -58,16 +74,17 @@ def _options_allow() -> bool:
 
 def request(who: Identity, in_tree: Any, avals: tuple[Any, ...], options: tuple[Any, ...]) -> Request | None:
     """The request of a call; ``options`` are plain values (which arguments are static, which leaves donated)."""
-    captured = tuple(who.arrays.values())
-    if sum(array.nbytes for array in captured) > MOST_CAPTURED_BYTES or not _may_ask(who):
+    if sum([array.nbytes for array in who.arrays.values()]) > MOST_CAPTURED_BYTES or not _may_ask(who):
         return None
+    wanted = Request(who, avals, (in_tree, options, config.key_values()))
+    return wanted if not wanted.captured or _has_text(wanted) else None  # Arrays may be deleted when it is written
+
+
+def _has_text(wanted: Request) -> bool:
     try:
-        described = tuple([portable.aval(aval) for aval in avals])
-        call = portable.tree(in_tree), described, options, config.key_values()
-        text = portable.text((portable.function(who), call))
+        return bool(wanted.text)
     except Refusal:
-        return None
-    return Request(text, {aval.dtype.name: aval.dtype for aval in avals if dtypes.is_extended(aval.dtype)}, captured)
+        return False
 
 
 def _may_ask(who: Identity) -> bool:
@@ -83,6 +100,8 @@ def _may_ask(who: Identity) -> bool:
 
 def find(wanted: Request, build: Callable[..., Any]) -> Any:
     """What ``build(program, out_avals, out_tree, kept)`` makes of the program on disk; None without one."""
+    if not _has_text(wanted):
+        return None
 
     def read(program: Any, out_avals: Any, facts: tuple[bytes, tuple[int, ...]]) -> Any:
         return build(program, out_avals, portable.read_tree(facts[0]), facts[1])
@@ -92,13 +111,8 @@ def find(wanted: Request, build: Callable[..., Any]) -> Any:
 
 def keep(wanted: Request, trace: Any, compiled: Any) -> None:
     """Store the program of a trace, unless it has effects or plain values do not tell the structure of its results."""
-    if trace.closed.effects:
-        return
-    try:
-        structure = portable.tree(trace.out_tree)
-    except Refusal:
-        return
-    _hooks["keep"](wanted, compiled.program, compiled.consts, trace.out_avals, (structure, compiled.kept))
+    if not trace.closed.effects:
+        _hooks["keep"](wanted, compiled.program, compiled.consts, trace.out_avals, (trace.out_tree, compiled.kept))
 
 
 def forget() -> None:

@@ -120,12 +120,13 @@ def equation_count(jaxpr: Jaxpr) -> int:
 class FunctionRecord:
     """What is known of one function object."""
 
-    __slots__ = ("__weakref__", "reference", "refusal", "stored", "traces")
+    __slots__ = ("__weakref__", "reference", "refusal", "stored", "structures", "traces")
 
     reference: _Reference
 
     def __init__(self) -> None:
         self.traces: dict[Key, Trace] = {}
+        self.structures: set[Any] = set()  # of the calls traced: all but sizes
         self.stored: dict[Key, Stored] = {}
         self.refusal: Refusal | None = None  # why its latest trace was not looked up by identity
 
@@ -145,7 +146,12 @@ class FunctionRecord:
             for compiled in oldest.compiled.values():
                 compiled.entry.retire()
         self.traces[key] = trace
+        self.structures.add(_structure(key))
         trace.placed(self, key)
+
+    def knows(self, key: Key) -> bool:
+        """Whether a call was traced that differs in sizes at most."""
+        return bool(self.traces) and _structure(key) in self.structures
 
     def store_program(self, key: Key, stored: Stored) -> None:
         self.stored[key] = stored
@@ -160,6 +166,12 @@ class FunctionRecord:
     def clear(self) -> None:
         self.traces.clear()
         self.stored.clear()
+        self.structures.clear()
+
+
+def _structure(key: Key) -> Any:
+    in_tree, avals, statics, token = key
+    return in_tree, tuple([(aval.dtype, aval.ndim, aval.weak_type) for aval in avals]), statics, token
 
 
 _records: dict[int, FunctionRecord] = {}
