@@ -502,6 +502,70 @@ def test_only_the_first_calls_of_a_code_are_kept(folder: Path) -> None:
     assert len(programs(folder)) == 32
 
 
+def test_sizes_of_a_structure_that_was_traced_here_are_kept_but_not_sought(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its program is there sooner than the disk's; another dtype or rank is another structure."""
+    sought: list[bool] = []
+    load = disk.DiskCache.load
+
+    def counted(cache: disk.DiskCache, key: bytes, suffix: str = disk.KERNEL) -> Any:
+        sought.append(suffix == disk.PROGRAM)
+        return load(cache, key, suffix)
+
+    jitted = weft.jit(function)
+    jitted(X)
+    monkeypatch.setattr(disk.DiskCache, "load", counted)
+    for rows in (4, 3, 2):
+        jitted(X[:rows])
+    assert sum(sought) == 0
+    jitted(X.astype(np.int32))
+    assert sum(sought) == 1
+    assert len(programs(folder)) == 5
+    restart()
+    again = weft.jit(function)
+    for rows in (4, 3, 2):
+        np.testing.assert_array_equal(again(X[:rows]), jitted(X[:rows]))
+    assert again.cache_info().traces == 0  # each was found: nothing was traced
+
+
+def test_the_writing_thread_sleeps_is_called_and_ends(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored.flush()
+    monkeypatch.setattr(stored, "_DELAY_S", 0.01)
+    monkeypatch.setattr(stored, "_IDLE_ROUNDS", 1)
+    monkeypatch.setattr(stored, "_STAY_S", 0.5)
+    monkeypatch.setattr(stored, "_asleep", None)
+
+    def files_after(count: int) -> int:
+        limit = time.monotonic() + 20
+        while len(list(folder.glob("*.program"))) < count and time.monotonic() < limit:
+            time.sleep(0.01)
+        return len(list(folder.glob("*.program")))
+
+    for number in (1, 2, 3):  # new thread, called from its sleep, new thread after it has ended
+        weft.jit(lambda x, c=float(number): x * c)(X)
+        assert files_after(number) == number
+        asleep = stored._asleep
+        limit = time.monotonic() + 20
+        while not asleep.locked() and time.monotonic() < limit:
+            time.sleep(0.01)
+        if number == 2:
+            while stored._asleep is not None and time.monotonic() < limit:
+                time.sleep(0.01)
+            assert stored._asleep is None
+
+
+def test_a_child_process_writes_by_itself(folder: Path) -> None:
+    fresh()
+    child = os.fork()
+    if child == 0:
+        weft.jit(lambda x: x * 7)(X)
+        time.sleep(1)  # long enough for a thread of its own; _exit runs nothing at the end
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert len(programs(folder)) == 2
+
+
 def test_donated_arguments_are_deleted_and_unusable_ones_warned_of_again(folder: Path) -> None:
     for count in (1, 0):
         restart()

@@ -1,12 +1,12 @@
 """Programs on disk: a compiled program as plain data, from which a later process builds the executable at once.
 
-In: a ``Program``, its constants and what its caller wants to know again (``facts``: a structure and numbers). Out: an entry of the cache on
-disk (``disk``) that holds the instructions as the runtime takes them, with indices for types and kernels; the kernels
-are entries of their own. What runs Python, has large constants or kernels that are not on disk is not kept. An entry
-that is not what it should be, or one of whose kernels is gone, is a miss and is removed.
+In: a ``Program``, its constants and what its caller wants to know again (``facts``: a structure and numbers). Out: an
+entry of the cache on disk (``disk``) that holds the instructions as the runtime takes them, with indices for types and
+kernels; the kernels are entries of their own. What runs Python, has large constants or kernels that are not on disk is
+not kept. An entry that is not what it should be, or one of whose kernels is gone, is a miss and is removed.
 
-Writing takes a third of a millisecond, and starting a thread up to a half, which the call that made the program does not
-wait for: a thread that stays for a while does it a moment later, or else the end of the process.
+Writing takes a third of a millisecond, and starting a thread up to a half: the call that made the program does not wait
+for it. A thread that stays for a while does it a moment later, or else the end of the process.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ def _write_again_and_again(asleep: threading.Lock) -> None:
             continue
         asleep.acquire()
         if not _waiting and not asleep.acquire(timeout=_STAY_S):
-            _asleep = None  # what is added just now waits for the next thread, or the end of the process
+            if _asleep is asleep:  # what is added just now waits for the next thread, or the end of the process
+                _asleep = None
             return
         asleep.release()
         idle = 0

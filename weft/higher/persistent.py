@@ -3,8 +3,8 @@
 In: the identity of a function and one call of it. Out: a ``Request``, whose text is the same in every process that
 makes this call of this function under these options, and says all that the program depends on but the machine and weft
 itself (``compiler.stored`` adds those). A function that was traced here for other sizes has its program sooner than the
-disk has it: for that nobody asks, and the text is made by whoever writes the program. Only the first calls of a code object ask: whoever makes thousands of functions
-or calls one with thousands of shapes would fill the disk.
+disk has it: then nobody asks, and whoever writes the program makes the text. Only the first calls of a code object ask
+or are written: whoever makes thousands of functions or calls one with thousands of shapes would fill the disk.
 """
 
 from __future__ import annotations
