@@ -31,7 +31,8 @@ def chain(planned: Plan) -> Plan:
     """The plan with its scatters joined to their neighbours."""
     if len(planned.instructions) < 2:
         return planned
-    if not any(isinstance(entry, Run) and _is_scatter(entry) for entry in planned.instructions):
+    kinds_of = {id(entry.lowered.nest): entry for entry in planned.instructions if isinstance(entry, Run)}
+    if not any(map(_is_scatter, kinds_of.values())):
         return planned
     made: list[Any] = []
     runs: list[Run] = []

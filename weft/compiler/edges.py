@@ -72,7 +72,7 @@ def _maps(nest: ir.Nest) -> bool:
 def _with_edge(rows: Lowered, edge: Lowered) -> Lowered:
     """The nest of ``rows`` that stores ``edge`` once for each of its rows."""
     merged = _merged(rows.nest, edge.nest)
-    bindings = [dataclasses.replace(b, strides=(*b.strides[:-1], 0)) for b in edge.operands]
+    bindings = [b._replace(strides=(*b.strides[:-1], 0)) for b in edge.operands]
     operands = (*rows.operands, *bindings)
     words = list(rows.extents)
     for kind, binding in zip(merged.operands, operands, strict=True):

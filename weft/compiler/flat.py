@@ -178,6 +178,7 @@ class _Writer:
         self.classes = _Numbers({0: 0, 1: 1})  # of sizes
         self.types: dict[Any, Any] = {}  # aval -> what of it is in the key, and in the pattern
         self.equal = _Numbers()  # of literals' values
+        self.floats: dict[Any, Any] = {}  # finite ones -> what ``_real`` says of them
         self.slices: set[int] = set()
         self.is_huge = False  # whether places take 64 bits
         self.most_rows = 0
@@ -239,16 +240,27 @@ class _Writer:
         if not math.isfinite(real):
             self.key.append((aval, repr(real)))
             return
+        is_divisor = eqn is not None and eqn.primitive is lax.div_p and place == 1 and real != 0  # no rule asks for it
+        known = real or repr(real), type(value), getattr(value, "dtype", None), aval, is_divisor
+        found = self.floats.get(known)
+        if found is None:
+            found = self.floats[known] = self._real(value, real, aval, is_divisor)
+        key, pattern, is_open = found
+        self.key.append(key)
+        self.pattern += pattern
+        if is_open:
+            self.values.append(real)
+
+    def _real(self, value: Any, real: float, aval: Any, is_divisor: bool) -> tuple[Any, tuple[int, ...], bool]:
+        """Of a finite floating-point literal what is in the key and in the pattern, and whether its value is not."""
+        dtype = aval.dtype
         rounded = float(dtype.type(real))
         same = self.equal[real, type(value), getattr(value, "dtype", None), aval]
-        self.pattern += (-1 - same, -1 - self.equal[rounded, dtype])
-        is_divisor = eqn is not None and eqn.primitive is lax.div_p and place == 1 and real != 0  # no rule asks for it
+        pattern = (-1 - same, -1 - self.equal[rounded, dtype])
         if real in EXACT and not is_divisor:
-            self.key.append((aval, repr(real)))
-            return
-        self.pattern.append(-OWN - 3 - EXACT.index(real) if real in EXACT else OPEN)
-        self.key.append((aval, rounded.is_integer()))
-        self.values.append(real)
+            return (aval, repr(real)), pattern, False
+        own = -OWN - 3 - EXACT.index(real) if real in EXACT else OPEN
+        return (aval, rounded.is_integer()), (*pattern, own), True
 
     def _integer(self, literal: Literal, eqn: JaxprEqn | None, place: int) -> None:
         """An integer or a bool: exact, but for extents that only move, scale or divide.

@@ -370,10 +370,14 @@ def instructions(
 ) -> list[tuple[Any, ...]]:
     """The instructions as the runtime takes them; ``nested`` gives what stands for a program that control flow runs."""
     compiled = iter(kernels)
-    made = []
+    made: list[tuple[Any, ...]] = []
+    latest: tuple[Any, ...] = (None, None, None, ())
     for entry in planned.instructions:
         if isinstance(entry, plan.Run):
-            entry = _kernel_instruction(entry, next(compiled))
+            low, kernel = entry.lowered, next(compiled)
+            if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
+                latest = kernel, low.extents, low.outer, _shares(low, kernel)  # kernels alike are made together
+            entry = ("kernel", kernel.kernel, entry.operands, low.params, entry.outer, *latest[3])
         elif isinstance(entry, plan.Chain):
             entry = chain.instruction(entry, next(compiled).kernel)
         elif isinstance(entry, plan.Ridden):
@@ -403,15 +407,19 @@ def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> 
 
 def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled) -> tuple[Any, ...]:
     low = entry.lowered
+    return ("kernel", compiled.kernel, entry.operands, low.params, entry.outer, *_shares(low, compiled))
+
+
+def _shares(low: Lowered, compiled: cache.Compiled) -> tuple[Any, ...]:
+    """How the runtime may divide a call of a kernel, what that takes, and what memory."""
     nest, extents = low.nest, low.extents
     split, extent, grain = plan.split_of(low)
     first = extents[0] if extents else 1
     vector = extents[nest.vector] if nest.vector is not None else 1
     blocks = extent if split == "blocks" else 0
     return (
-        "kernel", compiled.kernel, entry.operands, low.params, entry.outer, split, extent, grain,
-        low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents), plan.partial_bytes(low, blocks),
-        (first, vector),
+        split, extent, grain, low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents),
+        plan.partial_bytes(low, blocks), (first, vector),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from weft.compiler.fuse import Kernels, Step
 from weft.core import kinds
 from weft.loops import ir, small
 from weft.loops.schedule import BLOCK, BLOCK_ROWS, Binding, Lowered
+from weft.record import NamedTuple
 
 ALIGNMENT = 64
 VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
@@ -34,8 +35,7 @@ ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting
 Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """One kernel call of the plan, waiting for its machine code."""
 
     lowered: Lowered
@@ -208,7 +208,7 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
             if is_result:
                 written.add(slot)
             places.append((slot, binding.offset * binding.dtype.itemsize, -1))
-        runs.append(Run(low, tuple(places), _outer(low)))
+        runs.append(tuple.__new__(Run, (low, tuple(places), _outer(low) if low.outer else ())))
     if not len(written) == len(jaxpr.outvars) == len(slots) - n_inputs:
         return None
     outputs: list[tuple[Any, ...]] = [("new", aval.nbytes, aval) for aval in out_avals]

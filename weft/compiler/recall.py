@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import contraction, pad_sums, plan, rolls, verify
+from weft.compiler import contraction, like_kernels, pad_sums, plan, rolls, verify
 from weft.compiler import flat as flats
 from weft.compiler.flat import Flat
 from weft.compiler.fuse import Kernels, Step
@@ -136,6 +136,16 @@ class _Recipe:
     ]  # dtype, value, number of the literal that it is
     copies: list[tuple[int, int]]
 
+    def follow(self, flat: Flat, sizes: Sequence[int], first: Lowered) -> tuple[Step, Lowered]:
+        """The same for a kernel like that of ``first``."""
+        variable, literals = flat.variable, flat.literals
+        scalars = [(dtype, literals[-source - 1].val) for dtype, _, source in self.scalars]  # type: ignore[operator]
+        low = like_kernels.follow(first, [variable(o.variable) for o in self.operands], scalars)
+        if low is None:
+            return self.bind(flat, sizes, ())
+        copies = tuple([(variable(source), variable(target)) for source, target in self.copies])
+        return Step(self.kernel, None, copies), low
+
     def bind(self, flat: Flat, sizes: Sequence[int], moved: Sequence[JaxprEqn]) -> tuple[Step, Lowered]:
         avals = flat.avals
         walked = []
@@ -223,6 +233,7 @@ class Template:
     decisions: list[tuple[Any, Any]]  # objects with ``at``, whose sizes are classes, and ``pays``; what they said
     moved: list[_Moved]
     loops: list[tuple[int, bool]]  # rows, and whether they are routines
+    leaders: list[int | None]  # of each recipe
     joins: bool = False  # whether kernels become one (``edges``)
 
     def holds(self, flat: Flat, sizes: Sequence[int]) -> bool:
@@ -252,7 +263,13 @@ class Template:
         outvars = [variable(number) for number in self.outvars]
         jaxpr = Jaxpr(inputs[: flat.constants], inputs[flat.constants :], outvars, ())
         moved = [entry.bind(flat) for entry in self.moved] if self.moved else ()
-        bound = [recipe.bind(flat, sizes, moved) for recipe in self.recipes]
+        bound: list[tuple[Step, Lowered | None]] = []
+        for recipe, leader in zip(self.recipes, self.leaders, strict=True):
+            first = None if leader is None else bound[leader][1]
+            if first is not None and isinstance(recipe, _Recipe):
+                bound.append(recipe.follow(flat, sizes, first))
+            else:
+                bound.append(recipe.bind(flat, sizes, moved))
         aliases = {variable(name): variable(source) for name, source in self.aliases}
         return Kernels(jaxpr, tuple([step for step, _ in bound]), aliases, Sizes()), [low for _, low in bound]
 
@@ -461,7 +478,8 @@ class _Maker:
         decisions += self.decided
         moved = [self._mover(equation) for equation in self.moved]
         outvars = [number(v) for v in jaxpr.outvars]
-        return Template(recipes, self.new, aliases, outvars, len(jaxpr.eqns), decisions, moved, self.loops)
+        leaders, count = like_kernels.leaders(recipes), len(jaxpr.eqns)
+        return Template(recipes, self.new, aliases, outvars, count, decisions, moved, self.loops, leaders)
 
     def _of_size(self, extent: int) -> int:
         return self._class(0, extent)

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 MAX_PARALLEL = 3
 NARROW = 4  # lanes run along the next dimension where the last has no more than so many elements,
 FILLING = 16  # that one at least so many,
-LARGE = 8192  # and the array so many
-LONG = 4096
+LONG = 4096  # and all but the last one so many
 SHORT = 16  # up to so many elements are added up one after the other, lanes running across at least LONG rows
 BLOCK_ROWS = 256  # and of one of a column
 BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
@@ -41,8 +40,7 @@ Scalars = Sequence[tuple[np.dtype, Any]]
 Walked = tuple[Any, str, int, dict[int, int], Any, np.dtype]  # variable, role, offset, strides by axis, starts, dtype
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(NamedTuple):
     """What a nest's operand is at the present sizes: a buffer, an offset, and strides in elements."""
 
     variable: Any
@@ -164,16 +162,21 @@ class Layout:
             variable, role, offset, elems, starts, dtype = operand
             row = tuple([elems.get(key, 0) for key in walk])
             words += [stride for stride, given in zip(row, kind.strides, strict=True) if given == ir.RUNTIME]
-            bindings.append(
-                Binding(variable, role, offset, row, tuple([elems.get(key, 0) for key in around]), starts, dtype)
-            )
-        params = struct.pack(f"<{len(words)}q", *words)
-        for dtype, value in scalars:
-            data = np.asarray(value, dtype).tobytes()
-            params += data + bytes(-len(data) % 8)
+            outside = tuple([elems.get(key, 0) for key in around])
+            bindings.append(tuple.__new__(Binding, (variable, role, offset, row, outside, starts, dtype)))
+        params = struct.pack(f"<{len(words)}q", *words) + scalar_words(scalars)
         outer = tuple([math.prod([sizes[key] for key in keys]) for keys in self.outer])
         nest = neighbours.marked(self.nest, bindings)
         return Lowered(nest.name, nest, tuple(bindings), extents, outer, params, self)
+
+
+def scalar_words(scalars: Scalars) -> bytes:
+    """The scalars at the end of a parameter block."""
+    words = b""
+    for dtype, value in scalars:
+        data = np.asarray(value, dtype).tobytes()
+        words += data + bytes(-len(data) % 8)
+    return words
 
 
 def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
@@ -316,8 +319,7 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 def _is_narrow(parallel: Sequence[int]) -> bool:
     """Here and in ``_short`` extents decide; an extent of 1 does not, so that a batch of one is no other program."""
-    last, before = parallel[-1], parallel[-2]
-    return 1 < last <= NARROW and before >= FILLING and math.prod(parallel) >= LARGE
+    return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= LONG
 
 
 def _calls_functions(draft: Draft) -> bool:
