@@ -79,7 +79,7 @@ def test_lanes_run_along_a_short_dimension_ahead_of_a_narrower_one(shape: tuple[
     "dtype", ["float32", "int32", "float64", "complex64", "complex128", "int16", "float16", "int8", "bool"]
 )
 def test_operands_read_across_their_rows(dtype: str) -> None:
-    """Whole tiles, parts of tiles on either side, and neither, of words of 1 to 8 bytes and of others."""
+    """Whole tiles, parts of tiles on either side, and neither, of words of 1 to 16 bytes."""
     rng = np.random.default_rng(7)
     with weft.enable_x64(True):
         add = weft.jit(lambda x, y: (y == x.T, x.T))

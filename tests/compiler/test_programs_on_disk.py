@@ -549,21 +549,69 @@ def test_the_writing_thread_sleeps_is_called_and_ends(folder: Path, monkeypatch:
         limit = time.monotonic() + 20
         while not asleep.locked() and time.monotonic() < limit:
             time.sleep(0.01)
-        if number == 2:
+        if number >= 2:
             while stored._asleep is not None and time.monotonic() < limit:
                 time.sleep(0.01)
             assert stored._asleep is None
+    monkeypatch.undo()
+    stored._asleep = None  # the thread of before may have ended meanwhile
 
 
-def test_a_child_process_writes_by_itself(folder: Path) -> None:
-    fresh()
-    child = os.fork()
-    if child == 0:
-        weft.jit(lambda x: x * 7)(X)
-        time.sleep(1)  # long enough for a thread of its own; _exit runs nothing at the end
-        os._exit(0)
-    os.waitpid(child, 0)
-    assert len(programs(folder)) == 2
+CHILD = """
+import os, time
+import numpy as np
+import weft
+weft.jit(lambda x: x * 3)(np.ones(5, np.float32))
+if os.fork() == 0:
+    weft.jit(lambda x: x * 7)(np.ones(5, np.float32))
+    time.sleep(1)  # long enough for a thread of its own; _exit runs nothing at the end
+    os._exit(0)
+os.wait()
+"""
+
+
+def test_a_child_process_writes_by_itself(tmp_path: Path) -> None:
+    environment = {**os.environ, "WEFT_CHECK": "0", "WEFT_CACHE": "on", "WEFT_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", CHILD], env=environment, check=True, timeout=120)
+    assert len(programs(tmp_path)) == 2
+
+
+def test_a_program_that_cannot_be_written_leaves_the_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write = stored._write
+
+    def failing(store: Any, wanted: Any, program: Any, *rest: Any) -> None:
+        if "bad" in program.name:
+            raise MemoryError
+        write(store, wanted, program, *rest)
+
+    def bad(x: Any) -> Any:
+        return x * 5
+
+    monkeypatch.setattr(stored, "_write", failing)
+    with caplog.at_level(logging.WARNING, "weft.compiler"):
+        weft.jit(bad)(X)
+        weft.jit(lambda x: x * 3)(X)
+        assert len(programs(folder)) == 1
+    assert "bad could not be kept: MemoryError" in caplog.text
+
+
+def test_other_sizes_of_a_long_function_are_sought(folder: Path) -> None:
+    """To trace it takes longer than to read its program, also after it was traced here."""
+
+    def long(x: Any) -> Any:
+        for k in range(80):
+            x = x * 0.5 + wnp.sin(x) * k
+        return x
+
+    for rows in (4, 3):
+        weft.jit(long)(X[:rows])
+    restart()
+    jitted = weft.jit(long)
+    for rows in (2, 3, 4):
+        jitted(X[:rows])
+    assert jitted.cache_info().traces == 1
 
 
 def test_donated_arguments_are_deleted_and_unusable_ones_warned_of_again(folder: Path) -> None:

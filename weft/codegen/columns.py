@@ -121,7 +121,7 @@ class ColumnWriter:
         nest, target = self.nest, self.parent.target
         for operand in [operand for k, operand in enumerate(nest.operands) if k not in turned]:
             element = elements.of(operand.dtype)
-            size = min(element.bytes * element.parts, 8)
+            size = min(element.size, 8)
             stride = operand.strides[nest.vector] if nest.vector is not None else 0
             if stride and size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
                 return False
@@ -148,7 +148,7 @@ class ColumnWriter:
     def _row_bytes(self) -> int:
         """Of a vector of the widest operand."""
         kinds = [elements.of(operand.dtype) for operand in self.nest.operands if operand.role == "in"]
-        return self.parent.width * max([kind.bytes * kind.parts for kind in kinds], default=4)
+        return self.parent.width * max([kind.size for kind in kinds], default=4)
 
     def _kept(self, phase: ir.Phase) -> float:
         """Words of 4 bytes in each lane that stay in registers from row to row."""
@@ -192,6 +192,8 @@ class ColumnWriter:
         parent = self.parent
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         streams = parent.streams if tiles and len(self.nest.dims) > 1 and self.maskable() else None
+        if streams is not None and streams.width != parent.width:  # turned tiles alone are streamed
+            streams = None
         end = streams.first_line(place, low, high) if streams is not None else None
         if end is None:
             self._stretch(place, alone, base, tiles, (low, high))

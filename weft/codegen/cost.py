@@ -22,7 +22,7 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
     for dim, extent in zip(nest.dims, extents, strict=True):
         if dim.role == "reduced":
             count *= extent
-    sizes = (elements.of(dtype).bytes * elements.of(dtype).parts for dtype in nest.rows)
+    sizes = (elements.of(dtype).size for dtype in nest.rows)
     return sum(((count + ROW_PADDING) * size + 63) & ~63 for size in sizes)
 
 
@@ -48,7 +48,7 @@ def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
                 element = elements.of(operand.dtype)
                 along = nest.digits[-1] if nest.walks_digits(s.operand) else nest.vector
                 strided = along is not None and operand.strides[along] == ir.RUNTIME
-                total += element.bytes * element.parts * NS_PER_BYTE + (0.5 if strided else 0.0)
+                total += element.size * NS_PER_BYTE + (0.5 if strided else 0.0)
             elif isinstance(s, ir.LoadAt | ir.Update):
                 total += NS_PER_PLACE / (1 if s.offset in differ else lanes)
     return total

@@ -30,6 +30,11 @@ class Element:
         return 1 if self.kind in "bn" else self.bits // 8
 
     @property
+    def size(self) -> int:
+        """Bytes of an element in memory, with all its parts."""
+        return self.bytes * self.parts
+
+    @property
     def register_bits(self) -> int:
         """Bits of a lane, from 8 to 32: what is wider takes several registers."""
         return 32 if self.kind in "fhc" else min(8 * self.bytes, 32)

@@ -227,7 +227,7 @@ class LaneWriter(RoutineWriter):
             return
         writer, word = self.writer, whole(kind.dtype)
         element = elements.of(kind.dtype)
-        item = element.bytes * element.parts
+        item = element.size
         tile = self.scope.emit(1).lanes.width * kind.size
         apart = writer.index("mul", self.extents[0], str(kind.size))
         fetch, go_on = writer.fresh_label(), writer.fresh_label()

@@ -73,7 +73,7 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
 def whole(dtype: np.dtype) -> str:
     """LLVM integer type of one element in memory, complex numbers in one piece."""
     element = elements.of(dtype)
-    return f"i{8 * element.bytes * element.parts}"
+    return f"i{8 * element.size}"
 
 
 def alignment(dtype: np.dtype) -> int:
@@ -168,7 +168,7 @@ class Memory:
     def masks(self, dtype: np.dtype) -> bool:
         """Whether the target has masked access for elements of this dtype."""
         element = elements.of(dtype)
-        return min(element.bytes * element.parts, 8) in self.target.masked_bytes
+        return min(element.size, 8) in self.target.masked_bytes
 
     # scalars
 

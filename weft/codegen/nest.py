@@ -69,7 +69,7 @@ def width(nest: ir.Nest, target: Target, turned: Sequence[int] = ()) -> int:
 def _is_paired(nest: ir.Nest, dtypes: Sequence[np.dtype]) -> bool:
     """Does nothing but bfloat16 move along the lanes, so that their order within a vector does not matter?"""
     moving = {operand.dtype for operand in nest.operands if operand.strides[nest.vector or 0]}
-    small = all(elements.of(dtype).bytes * elements.of(dtype).parts <= 4 for dtype in dtypes)
+    small = all(elements.of(dtype).size <= 4 for dtype in dtypes)
     near = any(operand.near for operand in nest.operands)
     return 2 * nest.width == PAIRED and small and moving == {elements.BFLOAT16} and not near
 
@@ -193,7 +193,7 @@ class NestWriter:
         base = "%scratch"
         for dtype in self.nest.rows:
             self.row_bases.append(base)
-            size = writer.index("mul", count, str(elements.of(dtype).bytes * elements.of(dtype).parts))
+            size = writer.index("mul", count, str(elements.of(dtype).size))
             size = writer.index("and", writer.index("add", size, "63"), "-64")
             base = writer.element("i8", base, size)
 
@@ -204,10 +204,10 @@ class NestWriter:
 
     # places
 
-    def stream(self, place: Place, width: int, turned: bool = False) -> None:
-        """Let vectors of ``width`` lanes be stored past the caches from here on."""
+    def stream(self, place: Place, lanes: int, turned: bool = False) -> None:
+        """Let vectors of so many lanes be stored past the caches from here on."""
         if self.alone:
-            self.streams = streamed.Streams(self, place, width, turned)
+            self.streams = streamed.Streams(self, place, lanes, turned)
 
     def lanes_of(self, turned: Sequence[int]) -> int:
         """Lanes of a vector where the operands ``turned`` are brought side by side."""

@@ -64,7 +64,7 @@ class OrderedWriter:
     def _keep(self, number: int, value: Value, copy: Copy, at: str) -> None:
         if number not in self.kept:
             element = elements.of(value.dtype)
-            size = (BLOCK + self.parent.width) * element.bytes * element.parts
+            size = (BLOCK + self.parent.width) * element.size
             self.kept[number] = value.dtype, self.writer.alloca(f"[{size} x i8]")
         dtype, stack = self.kept[number]
         copy.memory.store(value, self.writer.element(whole(dtype), stack, at))

@@ -293,7 +293,7 @@ class RoutineWriter:
     def spilled(self, array: Array) -> str:
         """A pointer to the elements, on the stack."""
         element = elements.of(array.dtype)
-        room = sum(self.scope.widths(array.size)) * element.bytes * element.parts
+        room = sum(self.scope.widths(array.size)) * element.size
         buffer = self.writer.alloca(f"[{room} x i8]")
         self.scope.store(array, buffer)
         return buffer

@@ -86,7 +86,7 @@ class RowWriter:
         for k in self._operands(phase):
             operand = self.nest.operands[k]
             element, stride = elements.of(operand.dtype), operand.strides[self.vector]
-            size = min(element.bytes * element.parts, 8)
+            size = min(element.size, 8)
             if stride and size not in (target.gather_bytes if stride == ir.RUNTIME else target.masked_bytes):
                 return False
         return True
@@ -368,7 +368,7 @@ class RowWriter:
         for k in copies.operands(nest.phases[0].body):
             operand, word = nest.operands[k], whole(nest.operands[k].dtype)
             if operand.role == "in" and operand.strides[self.vector - 1 :] == (ir.RUNTIME, 1):
-                most = FETCHED_BYTES // (elements.of(operand.dtype).bytes * elements.of(operand.dtype).parts)
+                most = FETCHED_BYTES // elements.of(operand.dtype).size
                 near = writer.compare_index("sle", self.parent.extents[self.vector], str(most))
                 ahead = writer.op(f"select i1 {near}, i64 {self.parent.strides[k, self.vector - 1]}, i64 0")
                 found.append((word, writer.element(word, place.pointers[k], ahead)))

@@ -132,7 +132,7 @@ class Stencil:
         for k, operand in enumerate(self.nest.operands):
             if operand.near is None and operand.strides[self.dim] == ir.RUNTIME and operand.strides[-1] == 1:
                 element = elements.of(operand.dtype)
-                most = FETCHED_BYTES // (element.bytes * element.parts)
+                most = FETCHED_BYTES // element.size
                 near = writer.compare_index("sle", parent.extents[-1], str(most))
                 below = max([row for first, row in self.shifts if first == k], default=0) + 1
                 ahead = writer.choose_index(near, parent.distance(k, self.dim, str(below)), "0")

@@ -22,7 +22,7 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-# Bytes of all operands that move along the lanes, from which it gains (benchmarks/NOTES.md, "Stores past the caches").
+# Bytes of the results and of the largest operand from which it gains (benchmarks/NOTES.md, "Stores past the caches").
 LARGE = 64 << 20
 LARGE_TURNED = 8 << 20  # lines are written rows apart
 LINE = 64
@@ -41,9 +41,9 @@ def operands(parent: NestWriter, width: int) -> list[int]:
     return [k for k in sorted(stored - updated) if nest.operands[k].strides[nest.vector] == 1]
 
 
-def _bytes(nest: ir.Nest, operand: int) -> int:
-    element = elements.of(nest.operands[operand].dtype)
-    return element.bytes * element.parts
+def bytes_of(nest: ir.Nest, operand: int) -> int:
+    """Of an operand's element."""
+    return elements.of(nest.operands[operand].dtype).size
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +75,21 @@ class Streams:
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""
-        return _bytes(self.parent.nest, operand) * self.width
+        return bytes_of(self.parent.nest, operand) * self.width
 
     def _limit(self, operand: int, place: Place, least: int) -> str:
         parent, writer, nest = self.parent, self.writer, self.parent.nest
         assert nest.vector is not None
-        size = str(sum(_bytes(nest, k) for k, other in enumerate(nest.operands) if other.strides[nest.vector]))
+        moving = [
+            (other.role, bytes_of(nest, k)) for k, other in enumerate(nest.operands) if other.strides[nest.vector]
+        ]
+        read = max([size for role, size in moving if role == "in"], default=0)  # several may read one buffer
+        size = str(sum(size for role, size in moving if role == "out") + read)
         for extent, stride in zip(parent.extents, nest.operands[operand].strides, strict=True):
             size = writer.index("mul", size, extent) if stride else size
         ordinary = writer.compare_index("slt", size, str(least))
         for k, other in enumerate(nest.operands):
-            if other.role == "in" and _bytes(nest, k) == _bytes(nest, operand):
+            if other.role == "in" and bytes_of(nest, k) == bytes_of(nest, operand):
                 same = writer.op(f"icmp eq ptr {place.pointers[operand]}, {place.pointers[k]}")
                 ordinary = writer.op(f"or i1 {ordinary}, {same}")
         return writer.choose_index(ordinary, str(LINE - 1), "0")
@@ -95,7 +99,7 @@ class Streams:
         if not self.limits:
             return None
         writer, nest, operand = self.writer, self.parent.nest, next(iter(self.limits))
-        size = _bytes(nest, operand)
+        size = bytes_of(nest, operand)
         kept = writer.index("xor", self.limits[operand], str(LINE - 1))
         stride = self.parent.strides.get((operand, dim), "1")
         rows = writer.index("or", writer.index("mul", stride, str(size)), writer.index("mul", low, str(size)))
@@ -108,7 +112,7 @@ class Streams:
         if not self.limits:
             return None
         writer, operand = self.writer, next(iter(self.limits))
-        size = _bytes(self.parent.nest, operand)
+        size = bytes_of(self.parent.nest, operand)
 
         def in_row() -> list[str]:
             address = writer.op(f"ptrtoint ptr {place.pointers[operand]} to i64")
@@ -123,7 +127,7 @@ class Streams:
 
     def take(self, operand: int, copies: Sequence[Copy]) -> bool:
         """Whether these vectors of an operand are whole, nearly always."""
-        if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width < self.width:
+        if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width != self.width:
             return False
         mask = copies[0].mask
         return mask is None or (mask.mostly_whole and copies[0].memory.masks(self.parent.nest.operands[operand].dtype))

@@ -4,7 +4,8 @@ An operand is turned if it has a run-time stride along the lanes and stride 1 al
 For each tile of W lanes by W steps of u its elements are loaded along u, transposed in registers and kept in a stack
 buffer, from which the body loads along the lanes: whole cache lines both ways, no gathers of one element each.
 
-    for blocks of 32 lanes: for tiles of W steps of u: turn the tiles of the block; for u in tile: for vectors: body
+    for blocks of 32 lanes (64 of bytes): for tiles of W steps of u:
+        turn the tiles of the block; for u in tile: for vectors: body
 
 Where rows are stored past the caches (``streamed``) and do not begin with a line, those of a block begin up to a line
 earlier: with the last line that begins before it.
@@ -20,7 +21,7 @@ from weft.codegen import copies, elements, turned_blocks
 from weft.codegen.copies import Copy, Place
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import lanes_below, whole
-from weft.codegen.streamed import LINE
+from weft.codegen.streamed import LINE, bytes_of
 from weft.loops import ir
 
 if TYPE_CHECKING:
@@ -39,15 +40,10 @@ def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
         return None, []
     strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
     for dim in reversed(range(len(nest.dims))):
-        turned = [k for k in strided if nest.operands[k].strides[dim] == 1 and _size(nest, k) <= 16]
+        turned = [k for k in strided if nest.operands[k].strides[dim] == 1 and bytes_of(nest, k) <= 16]
         if turned and all(o.strides[nest.vector] == 1 for o in nest.operands if o.role == "out"):
             return dim, turned
     return None, []
-
-
-def _size(nest: ir.Nest, operand: int) -> int:
-    element = elements.of(nest.operands[operand].dtype)
-    return element.bytes * element.parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,9 @@ class Turner:
         self.lanes = Lanes(self.writer, parent.lanes_of(turned))
         self.width = self.lanes.width
         results = [k for k, operand in enumerate(self.nest.operands) if operand.role == "out"]
-        self.lead = max(self.width, LINE // min(_size(self.nest, k) for k in results))  # as far as a row may be shifted
+        self.lead = max(
+            self.width, LINE // min(bytes_of(self.nest, k) for k in results)
+        )  # as far as a row may be shifted
         self.size = max(BLOCK, self.lead)
         self.row = self.lead + self.size  # words of a row of a buffer, of which the first ones are those before
         words = {k: whole(self.nest.operands[k].dtype) for k in turned}
@@ -194,7 +192,7 @@ class Turner:
 
     def _side(self, operand: int) -> int:
         """Words along a side of the blocks that are turned in registers; tiles of 4-byte words are one."""
-        size = _size(self.nest, operand)
+        size = bytes_of(self.nest, operand)
         if size == 4 and self.width in (8, 16):
             return self.width
         return min(self.width, (64 if self.writer.avx512 else 32) // size if size >= 8 else 16 // size)
@@ -267,7 +265,7 @@ class Turner:
     def _shuffle(self, operand: int, source: str, stride: str, sink: str) -> None:
         """As many rows of as many words as a side has."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
-        size, align = _size(self.nest, operand), self._align(operand)
+        size, align = bytes_of(self.nest, operand), self._align(operand)
         rows, p = [], source
         for k in range(side):
             rows.append(writer.op(f"load {turned_blocks.row_type(side, size)}, ptr {p}, align {align}"))

@@ -377,11 +377,16 @@ def instructions(
             low, kernel = entry.lowered, next(compiled)
             if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
                 latest = kernel, low.extents, low.outer, _shares(low, kernel)  # kernels alike are made together
-            entry = ("kernel", kernel.kernel, entry.operands, low.params, entry.outer, *latest[3])
+            entry = _kernel_instruction(entry, kernel, latest[3])
         elif isinstance(entry, plan.Chain):
             entry = chain.instruction(entry, next(compiled).kernel)
         elif isinstance(entry, plan.Ridden):
-            entry = (*entry.product, entry.form, _kernel_instruction(entry.run, next(compiled)))
+            kernel = next(compiled)
+            entry = (
+                *entry.product,
+                entry.form,
+                _kernel_instruction(entry.run, kernel, _shares(entry.run.lowered, kernel)),
+            )
         elif isinstance(entry, plan.Native):
             entry = _routine_instruction(entry, next(compiled))
         elif isinstance(entry, plan.Control):
@@ -405,9 +410,8 @@ def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> 
     return compiled.executable, compiled.consts
 
 
-def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled) -> tuple[Any, ...]:
-    low = entry.lowered
-    return ("kernel", compiled.kernel, entry.operands, low.params, entry.outer, *_shares(low, compiled))
+def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled, shares: tuple[Any, ...]) -> tuple[Any, ...]:
+    return ("kernel", compiled.kernel, entry.operands, entry.lowered.params, entry.outer, *shares)
 
 
 def _shares(low: Lowered, compiled: cache.Compiled) -> tuple[Any, ...]:

@@ -208,7 +208,7 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
             if is_result:
                 written.add(slot)
             places.append((slot, binding.offset * binding.dtype.itemsize, -1))
-        runs.append(tuple.__new__(Run, (low, tuple(places), _outer(low) if low.outer else ())))
+        runs.append(tuple.__new__(Run, (low, tuple(places), _outer(low))))
     if not len(written) == len(jaxpr.outvars) == len(slots) - n_inputs:
         return None
     outputs: list[tuple[Any, ...]] = [("new", aval.nbytes, aval) for aval in out_avals]
@@ -217,6 +217,8 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
 
 def _outer(low: Lowered) -> tuple[tuple[int, tuple[int, ...]], ...]:
     """Extents of the loops around a nest, and the bytes by which they move each operand."""
+    if not low.outer:
+        return ()
     return tuple(
         [
             (extent, tuple([b.outer[dim] * b.dtype.itemsize for b in low.operands]))

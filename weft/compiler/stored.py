@@ -37,7 +37,7 @@ from weft.record import NamedTuple
 
 _log = logging.getLogger("weft.compiler")
 _MOST_CONSTANT_BYTES = 1 << 20
-_DELAY_S = 0.1  # from the first program that waits to be written
+_DELAY_S = 0.1  # between looks at what waits to be written
 _IDLE_ROUNDS = 20  # delays without anything to write until the thread is to be called: that takes 50 us
 _STAY_S = 30.0  # until it ends
 _waiting: deque[tuple[disk.DiskCache, Any]] = deque()
@@ -46,9 +46,10 @@ _lock = threading.RLock()
 
 
 def _in_child() -> None:
-    """A child process has no such thread, and must not inherit a lock that another thread held."""
+    """A child has no such thread, leaves what waits to its parent and does not inherit another thread's lock."""
     global _asleep
     _asleep = None
+    _waiting.clear()
     _lock.release()
 
 
@@ -80,39 +81,47 @@ def keep(wanted: Request, program: pipeline.Program, consts: tuple[Any, ...], ou
     if store is None or not store.writable:
         return
     _waiting.append((store, (wanted, program, consts, out_avals, facts)))
-    if _asleep is None:
+    asleep = _asleep
+    if asleep is None:
         _start_writer()
-    elif _asleep.locked():
-        with contextlib.suppress(RuntimeError):  # another thread called it meanwhile
-            _asleep.release()
+    elif asleep.locked():
+        _wake(asleep)
+
+
+def _wake(asleep: Any) -> None:
+    with contextlib.suppress(RuntimeError):  # another thread did meanwhile
+        asleep.release()
 
 
 def _start_writer() -> None:
     global _asleep
-    _asleep = threading.Lock()
-    writer = threading.Thread(target=_write_again_and_again, args=(_asleep,), name="weft-writer", daemon=True)
+    asleep = _asleep = threading.Lock()
+    writer = threading.Thread(target=_write_again_and_again, args=(asleep,), name="weft-writer", daemon=True)
     try:
         writer.start()
     except RuntimeError:  # no thread can be started: the end of the process writes
         _asleep = None
 
 
-def _write_again_and_again(asleep: threading.Lock) -> None:
+def _write_again_and_again(asleep: Any) -> None:
+    """What is added just when this ends waits for the next thread, or for the end of the process."""
     global _asleep
     idle = 0
-    while True:
-        time.sleep(_DELAY_S)
-        idle = 0 if _waiting else idle + 1
-        flush()
-        if idle < _IDLE_ROUNDS:
-            continue
-        asleep.acquire()
-        if not _waiting and not asleep.acquire(timeout=_STAY_S):
-            if _asleep is asleep:  # what is added just now waits for the next thread, or the end of the process
-                _asleep = None
-            return
-        asleep.release()
-        idle = 0
+    try:
+        while True:
+            time.sleep(_DELAY_S)
+            idle = 0 if _waiting else idle + 1
+            flush()
+            if idle < _IDLE_ROUNDS:
+                continue
+            asleep.acquire()
+            if not _waiting and not asleep.acquire(timeout=_STAY_S):
+                return
+            _wake(asleep)
+            idle = 0
+    finally:
+        if _asleep is asleep:
+            _asleep = None
 
 
 @atexit.register
@@ -121,7 +130,10 @@ def flush() -> None:
     with _lock:
         while _waiting:
             store, program = _waiting.popleft()
-            _write(store, *program)
+            try:
+                _write(store, *program)
+            except Exception as error:  # the program is there, and the others wait
+                _log.warning("kernel cache: the program %s could not be kept: %r", program[1].name, error)
 
 
 def _write(

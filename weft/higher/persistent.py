@@ -2,8 +2,8 @@
 
 In: the identity of a function and one call of it. Out: a ``Request``, whose text is the same in every process that
 makes this call of this function under these options, and says all that the program depends on but the machine and weft
-itself (``compiler.stored`` adds those). A function that was traced here for other sizes has its program sooner than the
-disk has it: then nobody asks, and whoever writes the program makes the text. Only the first calls of a code object ask
+itself (``compiler.stored`` adds those). A short function that was traced here for other sizes has its program as soon
+as the disk has it: then nobody asks, and whoever writes it makes the text. Only the first calls of a code object ask
 or are written: whoever makes thousands of functions or calls one with thousands of shapes would fill the disk.
 """
 
@@ -110,7 +110,7 @@ def find(wanted: Request, build: Callable[..., Any]) -> Any:
 
 
 def keep(wanted: Request, trace: Any, compiled: Any) -> None:
-    """Store the program of a trace, unless it has effects or plain values do not tell the structure of its results."""
+    """Store the program of a trace without effects, if there are plain values for all that is to be told of it."""
     if not trace.closed.effects:
         _hooks["keep"](wanted, compiled.program, compiled.consts, trace.out_avals, (trace.out_tree, compiled.kept))
 

@@ -23,9 +23,10 @@ Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
 
 _TRACES_PER_FUNCTION = 4096  # as many as the native table has signatures
 _SHARED_TRACES = 1 << 16
+_FEW_EQUATIONS = 64
 _ENTRIES = 1 << 12
 _TRACE_BYTES, _EQUATION_BYTES = 3500, 500  # measured: a trace with its dispatch entry, each equation
-_RECORD_BYTES = 700  # measured: the record of a function, empty
+_RECORD_BYTES = 1100  # measured: the record of a function, with the structure of a call
 _CALL_BYTES = 600  # of a call by which equal functions are found
 _LENT_BYTES = 350  # measured: of a signature in the native table of a function that such a call answered
 _LENT_BETWEEN_LOOKS = 256
@@ -126,7 +127,7 @@ class FunctionRecord:
 
     def __init__(self) -> None:
         self.traces: dict[Key, Trace] = {}
-        self.structures: set[Any] = set()  # of the calls traced: all but sizes
+        self.structures: dict[Any, int] = {}  # how many short traces there are of calls that differ in sizes alone
         self.stored: dict[Key, Stored] = {}
         self.refusal: Refusal | None = None  # why its latest trace was not looked up by identity
 
@@ -142,24 +143,36 @@ class FunctionRecord:
 
     def store(self, key: Key, trace: Trace) -> None:
         if len(self.traces) >= _TRACES_PER_FUNCTION:
-            oldest = self.traces.pop(next(iter(self.traces)))
+            place = next(iter(self.traces))
+            oldest = self.traces.pop(place)
             for compiled in oldest.compiled.values():
                 compiled.entry.retire()
+            self._count(place, oldest, -1)
+        if key not in self.traces:
+            self._count(key, trace, 1)
         self.traces[key] = trace
-        self.structures.add(_structure(key))
         trace.placed(self, key)
 
+    def _count(self, key: Key, trace: Trace, more: int) -> None:
+        if _is_short(trace.closed.jaxpr):
+            structure = _structure(key)
+            left = self.structures[structure] = self.structures.get(structure, 0) + more
+            if left <= 0:
+                del self.structures[structure]
+
     def knows(self, key: Key) -> bool:
-        """Whether a call was traced that differs in sizes at most."""
-        return bool(self.traces) and _structure(key) in self.structures
+        """Whether there is a trace, which took no time, of a call that differs in sizes at most."""
+        return bool(self.structures) and _structure(key) in self.structures
 
     def store_program(self, key: Key, stored: Stored) -> None:
         self.stored[key] = stored
         stored.placed(self, key)
 
     def drop(self, key: Key, result: Result) -> None:
-        if self.traces.get(key) is result:
+        trace = self.traces.get(key)
+        if trace is not None and trace is result:
             del self.traces[key]
+            self._count(key, trace, -1)
         if self.stored.get(key) is result:
             del self.stored[key]
 
@@ -167,6 +180,17 @@ class FunctionRecord:
         self.traces.clear()
         self.stored.clear()
         self.structures.clear()
+
+
+def _is_short(jaxpr: Jaxpr) -> bool:
+    """Whether its like is traced and bound in about the time that it takes to read one from disk."""
+    count = len(jaxpr.eqns)
+    if count > _FEW_EQUATIONS:
+        return False
+    for eqn in jaxpr.eqns:
+        if type(eqn.primitive.kind) is kinds.Higher:
+            count += sum([len(inner.eqns) for inner in jaxprs_in_params(eqn.params)])
+    return count <= _FEW_EQUATIONS
 
 
 def _structure(key: Key) -> Any:
