@@ -73,9 +73,8 @@ class Turner:
         self.lanes = Lanes(self.writer, parent.lanes_of(turned))
         self.width = self.lanes.width
         results = [k for k, operand in enumerate(self.nest.operands) if operand.role == "out"]
-        self.lead = max(
-            self.width, LINE // min(bytes_of(self.nest, k) for k in results)
-        )  # as far as a row may be shifted
+        narrowest = min(bytes_of(self.nest, k) for k in results)
+        self.lead = max(self.width, LINE // narrowest)  # as far as a row may be shifted
         self.size = max(BLOCK, self.lead)
         self.row = self.lead + self.size  # words of a row of a buffer, of which the first ones are those before
         words = {k: whole(self.nest.operands[k].dtype) for k in turned}

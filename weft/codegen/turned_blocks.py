@@ -1,6 +1,6 @@
 """Square blocks of words, transposed in registers: rows as vectors in, columns as vectors out.
 
-Shuffles move the largest words they can: of words of 8 bytes LLVM takes a third of the time that those of 4 take it.
+Shuffles move the largest words they can, up to 8 bytes: LLVM takes less time for them than for those of 4.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from weft.codegen.lanes import Lanes
 
 WIDEST = 8  # bytes of the largest word that vectors are made of
-QUARTER = 16  # bytes within which x86 shuffles in one cycle
+QUARTER = 16  # bytes within which most of x86's shuffles move words
 
 
 def row_type(side: int, size: int) -> str:

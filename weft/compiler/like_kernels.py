@@ -53,7 +53,7 @@ def _likeness(recipe: Any) -> Any:
 
 def follow(low: Lowered, variables: Sequence[Any], scalars: Sequence[tuple[np.dtype, Any]]) -> Lowered | None:
     """The call of a kernel like that of ``low`` with these buffers and literals; None where they have other shapes."""
-    bindings, new = [], tuple.__new__  # a third of the time
+    bindings, new = [], tuple.__new__  # its own is Python
     for variable, like in zip(variables, low.operands, strict=True):
         if variable.aval.shape != like[0].aval.shape:
             return None

@@ -139,7 +139,10 @@ class _Recipe:
     def follow(self, flat: Flat, sizes: Sequence[int], first: Lowered) -> tuple[Step, Lowered]:
         """The same for a kernel like that of ``first``."""
         variable, literals = flat.variable, flat.literals
-        scalars = [(dtype, literals[-source - 1].val) for dtype, _, source in self.scalars]  # type: ignore[operator]
+        sources = [
+            (dtype, source) for dtype, _, source in self.scalars if isinstance(source, int)
+        ]  # all that are alike
+        scalars = [(dtype, literals[-source - 1].val) for dtype, source in sources]
         low = like_kernels.follow(first, [variable(o.variable) for o in self.operands], scalars)
         if low is None:
             return self.bind(flat, sizes, ())

@@ -38,7 +38,7 @@ from weft.record import NamedTuple
 _log = logging.getLogger("weft.compiler")
 _MOST_CONSTANT_BYTES = 1 << 20
 _DELAY_S = 0.1  # between looks at what waits to be written
-_IDLE_ROUNDS = 20  # delays without anything to write until the thread is to be called: that takes 50 us
+_IDLE_ROUNDS = 20  # delays without anything to write until the thread is to be called: that takes 50 to 90 us
 _STAY_S = 30.0  # until it ends
 _waiting: deque[tuple[disk.DiskCache, Any]] = deque()
 _asleep: Any = None  # of the thread that writes: locked while it has to be called
