@@ -28,6 +28,7 @@ MAX_FUNCTION_LINES = 60
 RUNGS: dict[str, int] = {
     "weft.collector": 0,
     "weft.lazy": 0,
+    "weft.quickening": 1,
     "weft.record": 0,
     "weft.runtime": 0,
     "weft.errors": 1,
@@ -66,7 +67,7 @@ COMPILER_MAY: dict[str, set[str]] = {
     "weft.compiler": {"weft.loops", "weft.codegen", "weft.compiler", "weft.operations", "weft.higher"},
 }
 COMPILER_BASE = {"weft.lazy", "weft.record", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.target"}
-COMPILER_BASE |= {"weft.core", "weft.collector"}
+COMPILER_BASE |= {"weft.core", "weft.collector", "weft.quickening"}
 COMPILER_USERS = {"weft.inspect", "weft.stages", "weft.api", "weft"}
 
 ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, runtime
 from weft import operations as lax
 from weft.compiler import algebra, assemble, contraction, divisors, keys, registers, rolls, simplify, walks
 from weft.compiler.groups import FAR, LONG_COLUMN, LONG_ROW, LONG_SIDE
@@ -183,6 +183,10 @@ class _Writer:
         self.is_huge = False  # whether places take 64 bits
         self.most_rows = 0
         self.lengths: list[int] = []  # for each reduction that of its rows if they are short, or LONG_COLUMN, or 0
+        self.tables = (
+            flat.rows, flat.avals, flat.literals, self.key, self.pattern, self.values, self.types, self.floats,
+            _ALONE, lax.div_p, _Writer._equation, _Writer._type, _Writer.value, MAX_EQUATIONS,
+        )  # fmt: skip
 
     def bind(self, env: dict[Any, int], variable: Any) -> Any:
         """Number a variable; gives its type without sizes."""
@@ -318,48 +322,34 @@ class _Writer:
 
         ``expanded`` is the position of an equation that the program only says in others: theirs too.
         """
-        flat, key, types, pattern = self.flat, self.key, self.types, self.pattern
-        rows, avals, literals = flat.rows, flat.avals, flat.literals
-        for eqn in jaxpr.eqns:
-            operands = []
-            for atom in eqn.invars:  # as ``atom`` does
-                if type(atom) is Literal:
-                    literals.append(atom)
-                    operands.append(-len(literals))
-                else:
-                    operands.append(env[atom])
-            describe = _PARAMETERS.get(type(eqn.primitive.kind))
-            if describe is None:
-                self._through(eqn, operands, env, expanded or eqn.source)
-                continue
-            if eqn.effects or len(rows) >= MAX_EQUATIONS:
-                raise Unfit
-            if describe in _IN_OTHER_WORDS and (inner := self._in_other_words(eqn, operands, describe)) is not None:
-                program, reads, position = inner
-                self._walk_into(program, eqn, reads, env, expanded or position)
-                continue
-            if operands and min(operands) < 0:
-                if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
-                    env[eqn.outvars[0]] = known
-                    continue
-                for place, number in enumerate(operands):
-                    if number < 0:
-                        self.value(number, eqn, place)
-            params = tuple(eqn.params.items()) if describe is _all else describe(self, eqn)
-            if describe is _places:
-                if eqn.primitive is lax.slice_p:
-                    self.slices.add(len(avals))
-            elif describe is _assembled and len(operands) == 2 and self.slices.issuperset(operands):  # a roll
-                params = (*params, eqn.outvars[0].aval.size >= rolls.LEAST_SIZE)
-            rows.append((eqn, operands, len(avals), expanded or eqn.source))
-            key += (eqn.primitive, params, *operands)
-            for out in eqn.outvars:  # as ``bind`` does, without a call: every first trace of a shape comes here
-                aval = out.aval
-                env[out] = len(avals)
-                avals.append(aval)
-                found, classes = types.get(aval) or self._type(aval)
-                pattern += classes
-                key.append(found)
+        runtime.describe_equations(self, self.tables, jaxpr.eqns, env, expanded)
+
+    def _equation(self, eqn: JaxprEqn, operands: list[int], env: dict[Any, int], expanded: Any) -> Any:
+        """What of an equation's parameters is in the key; None if it has been described as something else.
+
+        Any equation, but those whose kind is in ``_ALONE`` come here only where they may be literals themselves.
+        """
+        describe = _PARAMETERS.get(type(eqn.primitive.kind))
+        if describe is None:
+            self._through(eqn, operands, env, expanded or eqn.source)
+            return None
+        if eqn.effects or len(self.flat.rows) >= MAX_EQUATIONS:
+            raise Unfit
+        if describe in _IN_OTHER_WORDS and (inner := self._in_other_words(eqn, operands, describe)) is not None:
+            program, reads, position = inner
+            self._walk_into(program, eqn, reads, env, expanded or position)
+            return None
+        if operands and min(operands) < 0:
+            if describe is _all and max(operands[-2:]) < 0 and (known := self._known(eqn, operands)) is not None:
+                env[eqn.outvars[0]] = known
+                return None
+            for place, number in enumerate(operands):
+                if number < 0:
+                    self.value(number, eqn, place)
+        params = describe(self, eqn)
+        if describe is _assembled and len(operands) == 2 and self.slices.issuperset(operands):  # a roll
+            return (*params, eqn.outvars[0].aval.size >= rolls.LEAST_SIZE)
+        return params
 
     def _through(self, eqn: JaxprEqn, operands: Sequence[int], env: dict[Any, int], position: Any) -> None:
         """A call is its equations, an identity its operand."""
@@ -439,6 +429,8 @@ def _reduced(writer: _Writer, eqn: JaxprEqn) -> Any:
 
 def _places(writer: _Writer, eqn: JaxprEqn) -> Any:
     """Where a view reads: how far from an end, or from a place that is a size."""
+    if eqn.primitive is lax.slice_p:
+        writer.slices.add(len(writer.flat.avals))
     aval = eqn.invars[0].aval
     places: list[Any] = []
     found = eqn.primitive.kind.index_map(aval, eqn.outvars[0].aval, eqn.params)
@@ -556,3 +548,8 @@ _PARAMETERS = {
     kinds.Branch: _branched,
 }
 _IN_OTHER_WORDS = frozenset([_scattered, _branched, _looped])
+_ALONE = {  # what is asked of an equation, wherever its operands are from; None: all its parameters are in the key
+    kind: None if describe is _all else describe
+    for kind, describe in _PARAMETERS.items()
+    if describe not in _IN_OTHER_WORDS and describe is not _assembled
+}

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import codegen, collector, config, errors, runtime, target
+from weft import codegen, collector, config, errors, quickening, runtime, target
 from weft.compiler import buffers, cache, chain, edges, flat, fuse, plan, progress, recall, simplify
 from weft.compiler.cache import KERNELS
 from weft.compiler.stages import Stages
@@ -251,6 +251,8 @@ def compile_new(
     program.plan, program.donated = planned, donated
     program.in_avals = tuple([v.aval for v in (*constvars, *closed.jaxpr.invars)])
     program.executable = stages.run("link", _executable, program)
+    if program.forms is not None:
+        quickening.quicken()
     if stages.watched:
         stages.forms(program.text)
     if config.read("log_compiles"):

@@ -241,9 +241,17 @@ PyMethodDef kFunctions[] = {
 
 bool is_tracer(PyObject* object) { return Py_TYPE(object) == g_tracer.type; }
 bool is_literal(PyObject* object) { return Py_TYPE(object) == g_literal.type; }
+bool is_equation(PyObject* object) { return Py_TYPE(object) == g_equation.type; }
 
 TracerFields tracer_fields(PyObject* tracer) {
   return {g_tracer.slot(tracer, 0), g_tracer.slot(tracer, 1), g_tracer.slot(tracer, 2)};
+}
+
+LiteralFields literal_fields(PyObject* literal) { return {g_literal.slot(literal, 0), g_literal.slot(literal, 1)}; }
+
+EquationFields equation_fields(PyObject* equation) {
+  return {g_equation.slot(equation, 0), g_equation.slot(equation, 1), g_equation.slot(equation, 2),
+          g_equation.slot(equation, 3), g_equation.slot(equation, 4), g_equation.slot(equation, 5)};
 }
 
 int register_record(PyObject* module) { return PyModule_AddFunctions(module, kFunctions); }
