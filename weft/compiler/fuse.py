@@ -55,7 +55,7 @@ class Rows(NamedTuple):
         return any(math.prod(row) > SHORT or math.prod(rows) < LONG for row, rows in self.extents)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, as ``Lowered``
 class Step:
     """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel.
 

@@ -57,12 +57,7 @@ class Template:
                 atoms[place] = trace.constant(operands[place])
         count = len(operands)
         source = source_info.capture(2)
-        append = trace.eqns.append
-        for primitive, params, effects, reads, avals in self.steps:
-            invars = [atoms[read] if type(read) is int else read for read in reads]
-            equation = runtime.equation(invars, avals, primitive, params, effects, source)
-            atoms += equation.outvars
-            append(equation)
+        runtime.replay(trace.eqns, self.steps, atoms, source)
         results: list[Any] = []
         for itself, place in self.results:
             if itself:

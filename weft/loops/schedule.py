@@ -52,7 +52,7 @@ class Binding(NamedTuple):
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # frozen ones take four times as long to make, and every new shape makes some
 class Lowered:
     """A nest and the arguments of one call of it."""
 

@@ -191,6 +191,53 @@ PyObject* record(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return result && PyList_Append(equations, made.get()) == 0 ? result.release() : nullptr;
 }
 
+// What an equation of a template reads: an atom by its number, or a literal that is given as it is. Owned.
+PyObject* read_atoms(PyObject* reads, PyObject* atoms) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(reads);
+  Ref invars = steal(PyList_New(count));
+  for (Py_ssize_t i = 0; invars && i < count; ++i) {
+    PyObject* atom = PyTuple_GET_ITEM(reads, i);
+    if (PyLong_CheckExact(atom)) {
+      const Py_ssize_t number = PyLong_AsSsize_t(atom);
+      if (number < 0 || number >= PyList_GET_SIZE(atoms))
+        return PyErr_Format(PyExc_IndexError, "[replay] there is no atom %R", atom);
+      atom = PyList_GET_ITEM(atoms, number);
+    }
+    PyList_SET_ITEM(invars.get(), i, Py_NewRef(atom));
+  }
+  return invars.release();
+}
+
+// Append one equation of a template, (primitive, params, effects, reads, avals), and its variables to `atoms`.
+bool replay_step(PyObject* equations, PyObject* step, PyObject* atoms, PyObject* source) {
+  const bool fine = PyTuple_CheckExact(step) && PyTuple_GET_SIZE(step) == 5 &&
+                    PyDict_CheckExact(PyTuple_GET_ITEM(step, 1)) && PyTuple_CheckExact(PyTuple_GET_ITEM(step, 3)) &&
+                    PyTuple_CheckExact(PyTuple_GET_ITEM(step, 4));
+  if (!fine) {
+    PyErr_Format(PyExc_TypeError, "[replay] %R is no step of a template", step);
+    return false;
+  }
+  Ref invars = steal(read_atoms(PyTuple_GET_ITEM(step, 3), atoms));
+  if (!invars) return false;
+  Ref made = steal(new_equation({invars.get(), PyTuple_GET_ITEM(step, 4), PyTuple_GET_ITEM(step, 0),
+                                 PyTuple_GET_ITEM(step, 1), PyTuple_GET_ITEM(step, 2), source}));
+  if (!made || PyList_Append(equations, made.get()) < 0) return false;
+  const Py_ssize_t size = PyList_GET_SIZE(atoms);
+  return PyList_SetSlice(atoms, size, size, g_equation.slot(made.get(), 1)) == 0;
+}
+
+PyObject* replay(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count != 4 || !PyList_CheckExact(args[0]) || !PyList_CheckExact(args[1]) || !PyList_CheckExact(args[2]))
+    return PyErr_Format(PyExc_TypeError, "[replay] expected lists of equations, steps and atoms, and a position");
+  if (g_tracer.type == nullptr)
+    return PyErr_Format(PyExc_RuntimeError, "[replay] install_recording has not been called");
+  for (Py_ssize_t i = 0; i < PyList_GET_SIZE(args[1]); ++i) {
+    Ref step = borrow(PyList_GET_ITEM(args[1], i));
+    if (!replay_step(args[0], step.get(), args[2], args[3])) return nullptr;
+  }
+  Py_RETURN_NONE;
+}
+
 // The atom that stands for a value in the program of a trace: owned.
 PyObject* atom_of(PyObject* trace, PyObject* value, PyObject* method) {
   if (Py_TYPE(value) == g_tracer.type && g_tracer.slot(value, 0) == trace && g_tracer.slot(value, 2) != nullptr)
@@ -232,6 +279,9 @@ PyMethodDef kFunctions[] = {
     {"equation", reinterpret_cast<PyCFunction>(equation), METH_FASTCALL,
      "equation(invars, avals, primitive, params, effects, source): a JaxprEqn with new variables; avals is one or a "
      "tuple."},
+    {"replay", reinterpret_cast<PyCFunction>(replay), METH_FASTCALL,
+     "replay(equations, steps, atoms, source): appends an equation for each (primitive, params, effects, reads, avals), "
+     "and their variables to the atoms that reads number."},
     {"record", reinterpret_cast<PyCFunction>(record), METH_FASTCALL,
      "record(trace, equations, ...): appends an equation; gives its tracer, or a list of them where avals is a tuple."},
     {nullptr, nullptr, 0, nullptr},
