@@ -127,3 +127,38 @@ def test_bad_arguments_raise() -> None:
     with pytest.raises(TypeError, match="is no slot"):
         runtime.install_recording(type("V", (), {"aval": 1}), Literal, JaxprEqn, DynamicJaxprTracer)
     assert str(weft.make_jaxpr(lambda x: x + 1)(1.0))
+
+
+def _template() -> tuple[list[Any], Var]:
+    jaxpr = weft.make_jaxpr(lambda x: lax.mul(lax.add(x, 2.0), x))(jnp.ones(3)).jaxpr
+    numbers = {jaxpr.invars[0]: 0, jaxpr.eqns[0].outvars[0]: 1}
+    steps = []
+    for eqn in jaxpr.eqns:
+        reads = tuple([atom if isinstance(atom, Literal) else numbers[atom] for atom in eqn.invars])
+        steps.append((eqn.primitive, eqn.params, eqn.effects, reads, tuple([v.aval for v in eqn.outvars])))
+    return steps, jaxpr.invars[0]
+
+
+def test_a_template_is_replayed_on_new_variables() -> None:
+    steps, x = _template()
+    equations: list[JaxprEqn] = []
+    atoms: list[Any] = [x]
+    runtime.replay(equations, steps, atoms, ("here",))
+    assert [eqn.primitive for eqn in equations] == [lax.add_p, lax.mul_p]
+    assert equations[0].invars[0] is x and type(equations[0].invars[1]) is Literal
+    assert equations[1].invars == [equations[0].outvars[0], x]
+    assert atoms == [x, equations[0].outvars[0], equations[1].outvars[0]]
+    assert all(eqn.source == ("here",) for eqn in equations)
+
+
+def test_bad_templates_raise() -> None:
+    steps, x = _template()
+    with pytest.raises(IndexError, match="there is no atom 1"):
+        runtime.replay([], steps[1:], [x], None)
+    with pytest.raises(IndexError, match="there is no atom -1"):
+        runtime.replay([], [(*steps[0][:3], (-1,), steps[0][4])], [x], None)
+    for step in (3, steps[0][:4], (*steps[0][:4], [])):
+        with pytest.raises(TypeError, match="is no step of a template"):
+            runtime.replay([], [step], [x], None)  # type: ignore[list-item]
+    with pytest.raises(TypeError):
+        runtime.replay((), steps, [x], None)  # type: ignore[arg-type]
