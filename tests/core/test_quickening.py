@@ -60,9 +60,24 @@ def test_functions_of_a_module_and_of_its_classes_are_found_once() -> None:
     assert names["plain"]()() == names["Own"]().p == names["Own"].s() == names["Own"].c() == names["Own"]().m() == 1
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="the interpreter adapts functions at their second call itself")
+def test_what_an_adapted_function_makes_is_found_too() -> None:
+    names = _module()
+    for _ in range(20):
+        names["plain"]()
+    assert runtime.quicken(names, "weft.made_up") == 5  # not plain, but its lambda
+
+
 def test_what_belongs_to_others_is_left_alone() -> None:
-    names = {"types": types, "Other": _module()["Own"], "number": 3, "none": None}
+    other = _module()
+    names = {"types": types, "Other": other["Own"], "plain": other["plain"], "number": 3, "none": None}
     assert runtime.quicken(names, "weft.another") == 0
+
+
+def test_classes_that_have_each_other_end() -> None:
+    names = _module()
+    names["Own"].itself = names["Own"]
+    assert runtime.quicken(names, "weft.made_up") >= 0
 
 
 def test_bad_input_raises() -> None:

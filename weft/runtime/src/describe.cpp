@@ -18,7 +18,7 @@ struct Tables {
                                // its parameters are in the key; the primitive that divides
   PyObject *describe, *type_of, *value;  // functions of the writer: of any equation, of an aval that is not in types,
                                          // of a literal that is not in floats
-  Py_ssize_t most;               // equations at most
+  Py_ssize_t most;  // equations at most
 
   bool read(PyObject* owner, PyObject* given) {
     writer = owner;
@@ -33,11 +33,6 @@ struct Tables {
     return !PyErr_Occurred();
   }
 };
-
-bool append_number(PyObject* list, Py_ssize_t number) {
-  Ref value = steal(PyLong_FromSsize_t(number));
-  return value && PyList_Append(list, value.get()) == 0;
-}
 
 bool extend(PyObject* list, PyObject* items) {
   const Py_ssize_t size = PyList_GET_SIZE(list);
