@@ -11,6 +11,12 @@ import sys
 from weft import runtime
 
 _IS_LATE = sys.version_info < (3, 12)
+# Stages that new kernels alone go through, whose functions run often enough by themselves, and a first call pays.
+_STAGES = ("weft.codegen.", "weft.loops.", "weft.compiler.")
+_RECALLED = frozenset(
+    f"weft.compiler.{name}"
+    for name in ("cache", "chain", "contraction", "flat", "like_kernels", "pipeline", "plan", "recall", "stages")
+)
 _seen: set[str] = set()
 _count = 0  # of all modules when it was last looked
 
@@ -22,6 +28,7 @@ def quicken() -> None:
         return
     _count = len(sys.modules)
     for name, module in list(sys.modules.items()):
-        if name.startswith("weft.") and name not in _seen and module is not None:
+        is_stage = name.startswith(_STAGES) and name not in _RECALLED
+        if name.startswith("weft.") and not is_stage and name not in _seen and module is not None:
             _seen.add(name)
             runtime.quicken(vars(module), name)
