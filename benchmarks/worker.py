@@ -6,6 +6,7 @@ Requests: prepare (build, first call, stages, check, second shape), sample (time
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
@@ -56,6 +57,10 @@ class Tracing:
     def wait(self, out: Any) -> Any:
         return self.module.block_until_ready(out)
 
+    def precision(self, w: workloads.Workload) -> contextlib.AbstractContextManager[Any]:
+        """64 bits where the workload asks for them; the other systems compute in what they are given."""
+        return self.module.enable_x64(True) if w.x64 else contextlib.nullcontext()
+
     def stages(self, w: workloads.Workload, args: list[Any]) -> dict[str, float]:
         """Milliseconds of tracing and of compiling a fresh function, apart from running it."""
         if w.own_jit:
@@ -94,6 +99,9 @@ class Torch:
     def wait(self, out: Any) -> Any:
         return out
 
+    def precision(self, w: workloads.Workload) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
     def stages(self, w: workloads.Workload, args: list[Any]) -> dict[str, float]:
         return {}
 
@@ -118,6 +126,9 @@ class Plain:
 
     def wait(self, out: Any) -> Any:
         return out
+
+    def precision(self, w: workloads.Workload) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
 
     def stages(self, w: workloads.Workload, args: list[Any]) -> dict[str, float]:
         return {}
@@ -161,12 +172,21 @@ class Session:
     def __init__(self, name: str) -> None:
         self.system = start_system(name)
         self.timed: tuple[Callable[..., Any], list[Any], bool] | None = None
+        self.workload: workloads.Workload | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if request["do"] == "prepare":
+            self.timed, self.workload = None, workloads.REGISTRY[request["name"]]
+        if self.workload is None:
+            return {"status": "error", "reason": "sample before prepare"}
+        with self.system.precision(self.workload):
+            return self.prepare(self.workload) if request["do"] == "prepare" else self.sample()
 
     def inputs(self, w: workloads.Workload, grow: int) -> list[Any]:
         return w.inputs(np.random.default_rng(7), grow)
 
-    def prepare(self, name: str) -> dict[str, Any]:
-        w, system = workloads.REGISTRY[name], self.system
+    def prepare(self, w: workloads.Workload) -> dict[str, Any]:
+        system = self.system
         raw = self.inputs(w, 0)
         args = [system.array(a, w.bfloat16) for a in raw]
         f = system.function(w)
@@ -216,7 +236,7 @@ class Session:
 
     def sample(self) -> dict[str, Any]:
         if self.timed is None:
-            return {"status": "error", "reason": "sample before prepare"}
+            return {"status": "error", "reason": "sample of what could not be prepared"}
         return {"status": "ok", "seconds": self.best(*self.timed, ROUND_SECONDS)}
 
 
@@ -228,7 +248,7 @@ def main() -> None:
         try:
             if request["do"] == "quit":
                 return
-            reply = session.prepare(request["name"]) if request["do"] == "prepare" else session.sample()
+            reply = session.answer(request)
         except (Missing, NotImplementedError, AttributeError) as e:
             reply = {"status": "missing", "reason": str(e)[:200]}
         except Exception as e:  # a peer's failure is a row of the report, not the end of the run

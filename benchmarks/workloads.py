@@ -8,6 +8,7 @@ and ``flops`` are the physical work of one call, from which the machine's limit 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Workload:
     flops: int | None = None
     own_jit: bool = False
     bfloat16: bool = False
+    x64: bool = False
     burst: bool = False  # time calls without blocking, one wait at the end
 
 
@@ -59,13 +61,13 @@ def same(function: Callable[[Any], Callable[..., Any]]) -> dict[str, Any]:
     return {"xp": function, "torch": function}
 
 
-def numba_loop(expression: str) -> Callable[[Any], Callable[..., Any]]:
-    """A parallel numba loop over one float32 array; ``a`` is the element."""
+def numba_loop(expression: str, dtype: str = "float32") -> Callable[[Any], Callable[..., Any]]:
+    """A parallel numba loop over one array; ``a`` is the element."""
 
     def build(numba: Any) -> Callable[..., Any]:
         source = (
-            "def f(x):\n    out = np.empty(x.size, np.float32)\n    for i in numba.prange(x.size):\n"
-            f"        a = np.float32(x[i])\n        out[i] = {expression}\n    return out\n"
+            f"def f(x):\n    out = np.empty(x.size, np.{dtype})\n    for i in numba.prange(x.size):\n"
+            f"        a = np.{dtype}(x[i])\n        out[i] = {expression}\n    return out\n"
         )
         scope = {"np": np, "numba": numba, "math": math, "F": np.float32}
         exec(source, scope)  # numba needs source text of its own for each expression
@@ -112,14 +114,22 @@ work(
     **same(lambda m: lambda x: (x * 2 + 1) ** 0.5),
     bytes=8 * 2048**2,
 )
-for _function in ("exp", "tanh", "log1p", "sin"):
+for _function in ("exp", "log", "tanh", "log1p", "sin", "cos"):
     work(
         f"{_function}_1M",
-        (lambda rng, grow: [rng.random(M1 + 16 * grow, dtype=np.float32) * 4]),
+        (lambda rng, grow: [rng.random(M1 + 16 * grow, dtype=np.float32) * 4 + np.float32(1e-3)]),
         getattr(np, _function),
         **same(lambda m, name=_function: lambda x: getattr(m, name)(x)),
         numba=numba_loop(f"math.{_function}(a)"),
         bytes=8 * M1,
+    )
+for _function, _size in (("exp", M16), ("sqrt", M16)):
+    work(
+        f"{_function}_16M",
+        (lambda rng, grow, size=_size: [rng.random(size + 16 * grow, dtype=np.float32) * 4]),
+        getattr(np, _function),
+        **same(lambda m, name=_function: lambda x: getattr(m, name)(x)),
+        bytes=8 * _size,
     )
 work(
     "where_16M",
@@ -134,6 +144,53 @@ work(
     lambda x, y: ((x * 31) ^ (y >> 3)) & 0xFFFF,
     **same(lambda m: lambda x, y: ((x * 31) ^ (y >> 3)) & 0xFFFF),
     bytes=12 * M1,
+)
+work(
+    "int32_mod_1M",
+    lambda rng, grow: [
+        rng.integers(-(1 << 30), 1 << 30, M1 + 16 * grow, dtype=np.int32),
+        rng.integers(1, 1000, M1 + 16 * grow, dtype=np.int32),
+    ],
+    lambda x, y: x % y,
+    **same(lambda m: lambda x, y: x % y),
+    bytes=12 * M1,
+)
+for _name, _operation, _torch in (("pow", "power", "pow"), ("atan2", "arctan2", "atan2")):
+    work(
+        f"{_name}_1M",
+        lambda rng, grow: [rng.random(M1 + 16 * grow, dtype=np.float32) * 4 + np.float32(0.1) for _ in range(2)],
+        getattr(np, _operation),
+        xp=lambda m, name=_operation: lambda x, y: getattr(m, name)(x, y),
+        torch=lambda T, name=_torch: lambda x, y: getattr(T, name)(x, y),
+        bytes=12 * M1,
+    )
+work(
+    "erf_1M",
+    normal(M1),
+    lambda x: erf_float64(x),
+    jx=lambda J: lambda x: J.scipy.special.erf(x),
+    torch=lambda T: lambda x: T.erf(x),
+    numba=numba_loop("math.erf(a)"),
+    bytes=8 * M1,
+)
+work(
+    "gelu_1M",
+    normal(M1),
+    lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    jx=lambda J: lambda x: J.nn.gelu(x),
+    torch=lambda T: lambda x: T.nn.functional.gelu(x, approximate="tanh"),
+    bytes=8 * M1,
+)
+
+
+work(
+    "float64_exp_sin_1M",
+    lambda rng, grow: [rng.standard_normal(M1 + 16 * grow)],
+    lambda x: np.exp(x) * np.sin(x),
+    **same(lambda m: lambda x: m.exp(x) * m.sin(x)),
+    numba=numba_loop("math.exp(a) * math.sin(a)", "float64"),
+    x64=True,
+    bytes=16 * M1,
 )
 work(
     "bfloat16_1M",
@@ -226,14 +283,15 @@ work(
     **same(lambda m: lambda x: x.argmax(1)),
     bytes=4 * ROWS * COLS,
 )
-work(
-    "cumsum_axis1",
-    normal(ROWS, COLS),
-    lambda x: x.cumsum(1),
-    **same(lambda m: lambda x: x.cumsum(1)),
-    bytes=8 * ROWS * COLS,
-    tolerance=1e-4,
-)
+for _axis in (0, 1):
+    work(
+        f"cumsum_axis{_axis}",
+        normal(ROWS, COLS),
+        lambda x, axis=_axis: x.cumsum(axis),
+        **same(lambda m, axis=_axis: lambda x: x.cumsum(axis)),
+        bytes=8 * ROWS * COLS,
+        tolerance=1e-4,
+    )
 work(
     "transpose_2048",
     normal(2048, 2048),
@@ -267,6 +325,46 @@ work(
     lambda x: np.sin(x @ x) + np.cos(x @ x),
     **same(lambda m: lambda x: m.sin(x @ x) + m.cos(x @ x)),
     flops=2 * 2048**3,
+    tolerance=1e-4,
+)
+work(
+    "matmul_1024_bfloat16",
+    lambda rng, grow: [rng.standard_normal((1024 + 8 * grow,) * 2, dtype=np.float32) for _ in range(2)],
+    lambda a, b: a @ b,
+    jx=lambda J: lambda a, b: a @ b,
+    torch=lambda T: lambda a, b: a @ b,
+    flops=2 * 1024**3,
+    bfloat16=True,
+    tolerance=4e-2,
+)
+LAYERS = (784, 1024, 1024, 10)
+
+
+def mlp(relu: Callable[[Any], Any]) -> Callable[..., Any]:
+    def forward(x: Any, *parameters: Any) -> Any:
+        for i in range(0, 4, 2):
+            x = relu(x @ parameters[i] + parameters[i + 1])
+        return x @ parameters[4] + parameters[5]
+
+    return forward
+
+
+def mlp_inputs(rng: np.random.Generator, grow: int) -> list[Any]:
+    inputs = [rng.random((128 + 8 * grow, LAYERS[0]), dtype=np.float32)]
+    for rows, columns in itertools.pairwise(LAYERS):
+        inputs.append(rng.standard_normal((rows, columns), dtype=np.float32) * np.float32(math.sqrt(2 / rows)))
+        inputs.append(rng.standard_normal(columns, dtype=np.float32) * np.float32(0.01))
+    return inputs
+
+
+work(
+    "mlp_forward",
+    mlp_inputs,
+    mlp(lambda x: np.maximum(x, 0)),
+    xp=lambda m: mlp(lambda x: m.maximum(x, 0)),
+    jx=lambda J: mlp(J.nn.relu),
+    torch=lambda T: mlp(T.relu),
+    flops=2 * 128 * sum(a * b for a, b in itertools.pairwise(LAYERS)),
     tolerance=1e-4,
 )
 
