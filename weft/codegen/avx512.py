@@ -163,6 +163,17 @@ def _masked(lanes: Lanes, element: str, name: str, arguments: list[tuple[str, st
     return lanes.writer.call(f"llvm.x86.avx512.mask.{name}.{suffix}", type_, arguments)
 
 
+def inverse_root(x: V) -> V:
+    """1 / sqrt x of float32 to 14 bits; of whole registers."""
+
+    def start(part: V) -> str:
+        type_, mask = part.lanes.type("float"), ("i16" if part.lanes.width == 16 else "i8", "-1")
+        name = f"llvm.x86.avx512.rsqrt14.ps.{part.lanes.width * FLOAT_BITS['float']}"
+        return part.lanes.writer.call(name, type_, [(type_, part.text), (type_, "zeroinitializer"), mask])
+
+    return _each(x, start)
+
+
 def lookup(table: Sequence[float], index: V) -> V:
     """table[index & 31] of 32 floats for an index of i32, table[index & 15] of 16 doubles for one of i64.
 

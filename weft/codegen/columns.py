@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once a column: in wide tiles or passes, and at all
+WAITING_BODY = 15.0  # up to this cost three vectors go together where two keep a unit busy that they all wait for
 FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
@@ -131,7 +132,13 @@ class ColumnWriter:
         """Vectors of the tiles, larger ones first."""
         if not self.parent.reduced:
             is_strided = any(operand.strides[self.nest.vector or 0] == ir.RUNTIME for operand in self.nest.operands)
-            return [2 if copies.cost(self.statements) <= copies.SMALL_BODY and not is_strided else 1]
+            if is_strided:
+                return [1]
+            cost = copies.cost(self.statements)
+            waits = any(isinstance(s, ir.Apply) and s.kind.waits for s in self.statements)
+            if waits and copies.SMALL_BODY < cost <= WAITING_BODY:
+                return [3]
+            return [2 if cost <= copies.SMALL_BODY else 1]
         largest = max(copies.cost(phase.body) for phase in self.nest.phases)
         if largest > copies.SMALL_BODY:
             return [2 if largest <= copies.LARGE_BODY else 1]
@@ -211,7 +218,11 @@ class ColumnWriter:
         low, high = bounds
         for unroll in tiles:
             step = width * unroll
-            main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-step)))
+            length = writer.index("sub", high, low)
+            if unroll & (unroll - 1):
+                main = writer.index("sub", high, writer.index("urem", length, str(step)))
+            else:
+                main = writer.index("add", low, writer.index("and", length, str(-step)))
 
             def tile(index: str, _: list[str], unroll: int = unroll) -> list[str]:
                 vectors = []

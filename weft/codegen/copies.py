@@ -109,5 +109,6 @@ def fresh(
     base: Copy, values: dict[int, Value], index: str | None = None, mask: Mask | None = None, slot: int = 0
 ) -> Copy:
     """A copy with its own emitter, as every loop body needs: what an emitter remembers must dominate its uses."""
-    emit = Emitter(base.emit.lanes, base.emit.table, base.emit.helpers)
+    lanes = base.emit.lanes
+    emit = Emitter(lanes, base.emit.table, base.emit.helpers, slot // lanes.width % 3 == 1)
     return Copy(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

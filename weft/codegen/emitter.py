@@ -37,10 +37,13 @@ class Value:
 class Emitter:
     """Implements ``core.emit.Emit``."""
 
-    def __init__(self, lanes: Lanes, table: str = "%table", helpers: Sequence[str] = ()) -> None:
+    def __init__(
+        self, lanes: Lanes, table: str = "%table", helpers: Sequence[str] = (), is_second: bool = False
+    ) -> None:
         self.lanes = lanes
         self.table = table
         self.helpers = helpers
+        self.is_second = is_second  # of two or three vectors side by side: the others keep the unit for roots busy
         self.memo: dict[Any, Any] = {}
         self.numbers = False  # is no operand of an extremum NaN?
         self.any_nan = True  # may a NaN have bits that the dtype of the result cannot hold?

@@ -37,6 +37,7 @@ def function(
     reference: Callable[..., Any],
     cost: float,
     accuracy: bool = False,
+    waits: bool = False,
 ) -> core.Primitive:
     """Declare a function of one operand; ``accuracy`` says that it takes JAX's accuracy parameter (ignored)."""
     real = vector_math(name)
@@ -48,6 +49,7 @@ def function(
         partials=partials,
         reference=lambda x, **_: reference(x),
         cost=cost,
+        waits=waits,
         hide=("accuracy",) if accuracy else (),
     )
 
@@ -66,7 +68,7 @@ def scaled(factor: float, x: Array) -> Array:
 # ---- roots
 
 sqrt_p = function(
-    "sqrt", complex_math.sqrt, (lambda out, x, **_: div(constant(x, 0.5), out),), precise(np.sqrt), 4.0, True
+    "sqrt", complex_math.sqrt, (lambda out, x, **_: div(constant(x, 0.5), out),), precise(np.sqrt), 4.0, True, True
 )
 
 
@@ -85,6 +87,7 @@ rsqrt_p = function(
     (lambda out, x, **_: scaled(-0.5, div(out, x)),),
     precise(lambda x: 1 / np.sqrt(x)),
     6.0,
+    True,
     True,
 )
 

@@ -1,0 +1,85 @@
+"""Roots of vectors that are computed without the instruction for them give its bits: all mantissas, both parities."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import weft
+import weft.numpy as jnp
+
+WIDTH = 16  # lanes of a vector
+EXPONENTS = (-100, -99, 0, 1, 124, 125)  # the least that products reach, the largest, and the middle
+
+root = weft.jit(jnp.sqrt)
+inverse = weft.jit(weft.lax.rsqrt)
+shifted = weft.jit(
+    lambda x: jnp.where(x < -jnp.inf, 0.0, jnp.abs(jnp.sqrt(jnp.abs(x) + 0.0)) - 0.0)
+)  # long enough for three vectors together
+
+
+def same_bits(got: weft.Array, want: np.ndarray) -> bool:
+    return np.array_equal(np.asarray(got).view(np.uint32), want.view(np.uint32))
+
+
+def mantissas(exponent: int) -> np.ndarray:
+    return (np.arange(1 << 23, dtype=np.uint32) | np.uint32((exponent + 127) << 23)).view(np.float32)
+
+
+@pytest.mark.parametrize("exponent", EXPONENTS)
+def test_every_mantissa_has_its_rounded_root(exponent):
+    x = mantissas(exponent)
+    want = np.sqrt(x)
+    for vectors in range(3):  # every value lies in each place of a tile once
+        at = np.roll(x, vectors * WIDTH)
+        assert same_bits(root(at), np.roll(want, vectors * WIDTH))
+        assert same_bits(shifted(at), np.roll(want, vectors * WIDTH))
+        assert same_bits(inverse(at), np.float32(1) / np.roll(want, vectors * WIDTH))
+
+
+def borders() -> np.ndarray:
+    """Every exponent, subnormals, both zeros, infinities, NaN, and neighbours of where products end."""
+    bits = np.concatenate([
+        np.arange(0, 0x7F80_0000, 1 << 20, dtype=np.uint32), np.arange(256, dtype=np.uint32),
+        *[np.arange(edge - 8, edge + 8, dtype=np.uint32) for edge in (27 << 23, 253 << 23, 254 << 23, 1 << 23)],
+        np.array([0x7F7F_FFFF, 0x7F80_0000, 0x7FC0_0000, 0x7FC0_1234, 0x8000_0000], np.uint32),
+        np.array([0xFF80_0000, 0xFFC0_0000, 0xBF80_0000, 0x8000_0001], np.uint32),
+    ])  # fmt: skip
+    return bits.view(np.float32)
+
+
+@pytest.mark.filterwarnings("ignore:(invalid|divide by zero):RuntimeWarning")
+@pytest.mark.parametrize("fill", [1.0, 0.0, 2.0**-120])
+def test_unusual_values_beside_others(fill):
+    """One of them in a vector of others, at each place of three vectors."""
+    unusual = borders()
+    rows = np.full((len(unusual), 3 * WIDTH), fill, np.float32)
+    rows[np.arange(len(unusual)), np.arange(len(unusual)) * 7 % (3 * WIDTH)] = unusual
+    x = rows.reshape(-1)
+    assert same_bits(root(x), np.sqrt(x))
+    assert same_bits(inverse(x), np.float32(1) / np.sqrt(x))
+    got, want = np.asarray(shifted(x)), np.sqrt(np.abs(x))
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert same_bits(jnp.asarray(got[~np.isnan(got)]), want[~np.isnan(want)])
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 95, 96, 97, 143, 1000])
+def test_ends_of_tiles(size):
+    x = np.random.default_rng(size).random(size + 1, dtype=np.float32)[1:]
+    assert same_bits(root(x), np.sqrt(x))
+    assert same_bits(shifted(x), np.sqrt(x))
+    half = weft.jit(lambda x: (x * 2 + 1) ** 0.5)
+    assert same_bits(half(x), np.sqrt(x * np.float32(2) + np.float32(1)))
+
+
+def test_of_three_vectors_one_is_computed_by_products():
+    """The tests above look at both ways on processors that have them."""
+    if not weft.target.host().avx512:
+        assert "rsqrt14" not in root.lower(jnp.ones(8)).compile().as_text("asm")
+        return
+    pair = root.lower(jnp.ones(8)).compile().as_text("llvm")
+    three = shifted.lower(jnp.ones(8)).compile().as_text("llvm")
+    for text, vectors in ((pair, 2), (three, 3)):
+        tile = text[: text.index("call <16 x float> @llvm.masked.load")]
+        assert tile.count("call <16 x float> @llvm.x86.avx512.rsqrt14") == 1
+        assert tile.count("call <16 x float> @llvm.sqrt") == vectors  # the last of them where products do not reach
