@@ -34,8 +34,9 @@ LIMIT_F64 = 2.0**28
 LIMIT_MIXED = 2.0**40
 ROUNDER_F32 = 12582912.0  # 1.5 * 2**23: adding it rounds to a whole number, kept in the low bits
 ROUNDER_F64 = 6755399441055744.0  # 1.5 * 2**52
-# minimax on |r| <= pi / 4
-SIN_F32 = (2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
+# minimax on |r| <= pi / 4; that of the sine is nearest where r is just above a power of two and its sine below: one
+# rounding of r is a unit of the sine there
+SIN_F32 = (-1.9579024e-4, 8.33266973e-3, -1.66666627e-1)
 COS_F32 = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5)
 # (atan t - t) / t**3 in t**2 on [0, 1], error 2**-29
 ATAN_F32 = (
@@ -63,15 +64,32 @@ def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
         r = q.fma(-1.57079601, x)
         r = q.fma(-3.13916473e-7, r)
         r = q.fma(-5.39030253e-15, r)
-        size = x.abs()
         if x.lanes.writer.scalar:
             slow = functools.partial(emit.apart, "reduce_far_f32", _reduce_far_f32, (x,), ("float", "i32"))
-            emit.memo[key] = tuple(x.lanes.cold(~(size <= LIMIT_F32), slow, r, j.bits()))
+            emit.memo[key] = tuple(x.lanes.cold(~(x.abs() <= LIMIT_F32), slow, r, j.bits()))
             return emit.memo[key]
-        # one block after the other, not inside it: the call of the last spills registers in its own block only
-        r, quadrant = x.lanes.cold(~(size <= LIMIT_F32), lambda: _reduce_large_f32(x), r, j.bits(), rare=False)
-        emit.memo[key] = tuple(_reduce_huge_f32(emit, x, size, r, quadrant))
+        emit.memo[key] = _reduce_vector_f32(emit, x, r, j.bits())
     return emit.memo[key]
+
+
+def _reduce_vector_f32(emit: Emitter, x: V, r: V, quadrant: V) -> tuple[V, V]:
+    """Where a lane is too large for ``r`` and ``quadrant``, in float64; where one is too large for that, by a call."""
+    lanes, size = x.lanes, x.abs()
+    large = ~(size <= LIMIT_F32)
+
+    def further() -> list[str]:
+        in_large = [lanes.select(large, s, f).text for s, f in zip(_reduce_large_f32(x), (r, quadrant), strict=True)]
+        return [*in_large, lanes.any(~(size <= LIMIT_MIXED))]
+
+    # one block after the other, not inside it: the call of the last spills registers in its own block only
+    types = [lanes.type("float"), lanes.type("i32"), "i1"]
+    *found, is_huge = lanes.writer.when(lanes.any(large), further, types, [r.text, quadrant.text, "false"], rare=False)
+
+    def furthest() -> list[str]:
+        return [v.text for v in _reduce_huge_f32(emit, x, size, V(lanes, "float", found[0]), V(lanes, "i32", found[1]))]
+
+    texts = lanes.writer.when(is_huge, furthest, types[:2], found)
+    return V(lanes, "float", texts[0]), V(lanes, "i32", texts[1])
 
 
 def _reduce_far_f32(emit: Emitter, x: V) -> list[V]:
@@ -110,8 +128,8 @@ def _polynomials_f32(emit: Emitter, x: V, r: V) -> tuple[V, V]:
 
 def sin_f32(emit: Emitter, x: V) -> V:
     r, q = _reduce_f32(emit, x)
-    result = _quadrant(x, *_polynomials_f32(emit, x, r), q)
-    return x.lanes.select(x.eq(0.0), x, result)
+    sine, cosine = _polynomials_f32(emit, x, r)
+    return _quadrant(x, x.lanes.select(r.eq(0.0), r, sine), cosine, q)  # -0 and what is added to it would be 0
 
 
 def cos_f32(emit: Emitter, x: V) -> V:
