@@ -21,6 +21,7 @@ from weft.codegen import (
     leaders,
     rows,
     short_rows,
+    skipped,
     streamed,
     strided,
     uniform,
@@ -103,6 +104,7 @@ class NestWriter:
         likely = strided.SMALL if nest.short is None else (nest.short,)
         self.near = next((some for some in (likely, (2, 3), (3,)) if len(some) * len(spread) <= NEAR_BLOCKS), ())
         self.moving = uniform.moving(nest)
+        self.uses = skipped.uses(nest)
         self.places = uniform.places(nest, self.inner)
 
     def text(self, symbol: str = "k") -> str:
@@ -260,8 +262,10 @@ class NestWriter:
 
     def run(self, statements: Sequence[ir.Statement], copies: list[Copy], place: Place) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
-        for statement in statements:
-            if isinstance(statement, ir.Apply):
+        for statement in skipped.sides(statements, self.uses):
+            if isinstance(statement, skipped.Side):
+                skipped.compute(self, statement, copies, place)
+            elif isinstance(statement, ir.Apply):
                 for copy in copies:
                     if statement.out not in copy.values:
                         copy.values[statement.out] = apply(statement, copy)

@@ -25,6 +25,7 @@ class Elementwise(Record):
     scalar: Callable[..., Any]  # scalar(emit, *values, **params) -> value; see core.emit
     reference: Callable[..., Any]  # reference(*numpy_arrays, **params) -> numpy array
     cost: float = 1.0  # about how many vector instructions a lane-vector costs; guides fusion and threading
+    chooses: bool = False  # takes what its first operand, a boolean, says of two others
     waits: bool = False  # for one unit of the processor: of some vectors, the second is computed without it
 
 

@@ -194,6 +194,7 @@ def elementwise(
     result: Callable[..., np.dtype] | None = None,
     typing: Callable[..., Any] | None = None,
     cost: float = 1.0,
+    chooses: bool = False,
     waits: bool = False,
     native_half: bool = False,
     hide: tuple[str, ...] = (),
@@ -204,13 +205,14 @@ def elementwise(
     The derivative is stated once (see ``core.primitive``): ``partials[i](out, *operands, **params)`` is
     d out / d operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule of
     its own, None where there is no derivative. ``transpose`` belongs to linear operations; 0-d operands beside arrays
-    are the kind's affair in all of them. ``result`` maps operand dtypes to the output's. ``waits`` is the
-    kind's. ``hide`` names parameters that are not printed while they are None.
+    are the kind's affair in all of them. ``result`` maps operand dtypes to the output's. ``chooses`` and
+    ``waits`` are the kind's. ``hide`` names parameters that are not printed while they are None.
     """
     kind = kinds.Elementwise(
         scalar=scalar if native_half else widen_scalar(scalar),
         reference=reference if native_half else widen_reference(reference),
         cost=cost,
+        chooses=chooses,
         waits=waits,
     )
     primitive = core.Primitive(name, kind=kind)

@@ -355,6 +355,7 @@ select_n_p = elementwise(
     transpose=_select_transpose,
     reference=_select_reference,
     typing=_select_typing,
+    chooses=True,
     native_half=True,
 )
 select_n_p.on_words = key_words.select

@@ -1,0 +1,111 @@
+"""What one side of a choice needs alone is computed only where some lane takes that side.
+
+    y = exp x; z = y - 1; out = x > 0 ? x : z      ->      if any lane of x > 0 is false: y = exp x; z = y - 1
+                                                           out = x > 0 ? x : z
+
+The lanes that are chosen are computed as ever. A test costs what two instructions do, so that short sides are not
+worth one; where vectors take now both sides and now one, some tests are guessed wrongly, at twice their gain.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.codegen import copies, elements
+from weft.codegen.copies import Copy, Place
+from weft.codegen.emitter import Value
+from weft.codegen.lanes import V
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+LEAST_COST = 10.0  # of a side that is worth a test
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The statements that only one case of a choice needs; the last of them makes it."""
+
+    which: int  # the value that chooses
+    case: int  # 0: where it is false
+    statements: tuple[ir.Apply, ...]
+
+
+Block = Sequence[ir.Statement | Side]
+
+
+def uses(nest: ir.Nest) -> Counter[int]:
+    """How often each value of a nest is used."""
+    used = Counter(n for s in nest.statements() for n in ir.arguments(s))
+    for phase in nest.phases:
+        for reduction in phase.reductions:
+            used.update(reduction.args)
+            if reduction.index is not None:
+                used[reduction.index] += 1
+    return used
+
+
+def sides(statements: Sequence[ir.Statement], used: Counter[int]) -> Block:
+    """The block with dear sides taken out of it and put before their choices; ``used`` counts uses in all blocks."""
+    choices = [s for s in statements if isinstance(s, ir.Apply) and s.kind.chooses and len(s.args) == 3]
+    if not choices:
+        return statements
+    moved: dict[int, list[Side]] = {}  # by the number of the choice's result
+    gone: set[int] = set()
+    for choice in reversed(choices):  # outer choices first: those in a side of theirs are looked at with it
+        if choice.out not in gone:
+            found = [side for case in (0, 1) if (side := _side(statements, choice, case, used)) is not None]
+            moved[choice.out] = found
+            gone.update(s.out for side in found for s in side.statements)
+    block: list[ir.Statement | Side] = []
+    for s in statements:
+        if isinstance(s, ir.Apply):
+            if s.out in gone:
+                continue
+            block += moved.get(s.out, ())
+        block.append(s)
+    return block
+
+
+def _side(statements: Sequence[ir.Statement], choice: ir.Apply, case: int, used: Counter[int]) -> Side | None:
+    which, wanted = choice.args[0], choice.args[1 + case]
+    inside: list[ir.Apply] = []
+    inner: Counter[int] = Counter([wanted])  # uses by the side, and of its last value by the choice
+    for s in reversed(statements):
+        if isinstance(s, ir.Apply) and s.out in inner and inner[s.out] == used[s.out]:
+            inside.append(s)
+            inner.update(s.args)
+    if not inside or inside[0].out != wanted or copies.cost(inside) < LEAST_COST:
+        return None
+    return Side(which, case, tuple(reversed(inside)))
+
+
+def compute(parent: NestWriter, side: Side, tile: Iterable[Copy], place: Place) -> None:
+    """A side for every vector of a tile: it holds anything in vectors of which no lane takes it."""
+    last = side.statements[-1]
+    for copy in tile:
+        if last.out not in copy.values:
+            copy.values[last.out] = _compute(parent, side, copy, place)
+
+
+def _compute(parent: NestWriter, side: Side, copy: Copy, place: Place) -> Value:
+    last, lanes, which = side.statements[-1], copy.emit.lanes, copy.values[side.which].part
+
+    def run() -> Value:
+        inner = copies.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
+        inner.emit.memo = dict(copy.emit.memo)  # what is remembered here does not hold after the block
+        parent.run(side.statements, [inner], place)
+        return inner.values[last.out]
+
+    if which.element != "i1":
+        return run()
+    element = elements.of(last.dtype)
+    parts = 2 if element.kind == "c" else 1
+    needed = lanes.any(which) if side.case else lanes.writer.op(f"xor i1 {lanes.all(which)}, true")
+    types = [lanes.type(element.register)] * parts
+    texts = lanes.writer.when(needed, lambda: [p.text for p in run().parts], types, ["poison"] * parts, rare=False)
+    return Value(last.dtype, tuple(V(lanes, element.register, text) for text in texts))
