@@ -105,7 +105,8 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
 template <class E>
 constexpr int kColumnsOfLane = kVectorBytes == 32 ? 8 / E::kParts : E::kParts == 1 ? 16 : 14;
 
-constexpr int kFarColumns = 8;  // the same where they come from the third cache: fewer streams
+// The same where they come from the third cache and share sets of the first one: fewer streams.
+constexpr int kFarColumns = 8;
 
 constexpr int kLaneAhead = 8;  // vectors of complex columns, 4 % of what the third cache holds: its prefetching ends with a page
 
@@ -161,7 +162,8 @@ inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
     const int64_t after = int64_t(reinterpret_cast<uintptr_t>(a + l * work.a_k) % kVectorBytes / sizeof(T));
     lane[l] = {reinterpret_cast<T*>(work.scratch) + l * E::kParts * apart + after, apart, int((E::W - after) % E::W)};
   }
-  const int64_t together = work.far ? least(most, kFarColumns) : most;
+  const bool aliased = lanes * work.a_k * int64_t(sizeof(T)) % kAliasingPitch == 0;
+  const int64_t together = work.far && aliased ? least(most, kFarColumns) : most;
   const int64_t passes = (work.k + lanes * together - 1) / (lanes * together);
   const auto add = [&](int64_t pass, int l) {
     const int64_t columns = (work.k - l + lanes - 1) / lanes, begin = columns * pass / passes, k = begin * lanes + l;
