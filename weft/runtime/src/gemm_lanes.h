@@ -131,6 +131,20 @@ struct Lanes {
     for (int lane = 0; lane < W; lane += parts)
       for (int i = 0; i < rows * parts; ++i) *to++ = Index(lane);
   }
+  // Half a vector, of floats: its first n lanes; a * b + c with the lower half of a; a + b.
+  typedef T HalfV __attribute__((vector_size(kVectorBytes / 2)));
+  static inline HalfV load_half(const T* p, int n) {
+    if constexpr (sizeof(T) == 4) return HalfV(_mm256_maskz_loadu_ps(__mmask8((1u << n) - 1), p));
+    else return HalfV(_mm256_maskz_loadu_pd(__mmask8((1u << n) - 1), p));
+  }
+  static inline void store_half(T* p, HalfV v, int n) {
+    if constexpr (sizeof(T) == 4) _mm256_mask_storeu_ps(p, __mmask8((1u << n) - 1), __m256(v));
+    else _mm256_mask_storeu_pd(p, __mmask8((1u << n) - 1), __m256d(v));
+  }
+  static inline HalfV fma_half(V a, HalfV b, HalfV c) {
+    if constexpr (sizeof(T) == 4) return HalfV(_mm256_fmadd_ps(_mm512_castps512_ps256(__m512(a)), __m256(b), __m256(c)));
+    else return HalfV(_mm256_fmadd_pd(_mm512_castpd512_pd256(__m512d(a)), __m256d(b), __m256d(c)));
+  }
   // Lanes first to first + n - 1 from p, the others of old.
   static inline V load_at(V old, const T* p, int first, int n) {
     const unsigned mask = ((1u << n) - 1) << first;
