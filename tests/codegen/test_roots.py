@@ -72,6 +72,17 @@ def test_ends_of_tiles(size):
     assert same_bits(half(x), np.sqrt(x * np.float32(2) + np.float32(1)))
 
 
+@pytest.mark.parametrize("size", [16384, 16416, 19200, 49152])
+def test_tiles_of_three_end_where_stretches_of_long_rows_do(size):
+    rows, row = (
+        np.random.default_rng(size).random((2, size), dtype=np.float32),
+        np.float32(0.5) + np.arange(size, dtype=np.float32) / size,
+    )
+    want = np.sqrt(np.abs(rows) * row + np.float32(1)) + row
+    got = weft.jit(lambda x, r: jnp.sqrt(jnp.abs(x) * r + 1.0) + r, donate_argnums=0)(jnp.array(rows), jnp.array(row))
+    np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
 def test_of_three_vectors_one_is_computed_by_products():
     """The tests above look at both ways on processors that have them."""
     if not weft.target.host().avx512:

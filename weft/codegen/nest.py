@@ -142,21 +142,21 @@ class NestWriter:
     def stretches(
         self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
     ) -> list[str]:
-        """``writer.loop`` that looks for an interrupt now and then. ``step`` divides STRETCH.
+        """``writer.loop`` that looks for an interrupt now and then, between whole steps.
 
         Of a nest that is one parallel dimension the runtime calls for a stretch at a time.
         """
-        writer = self.writer
+        writer, length = self.writer, STRETCH - STRETCH % step
         if [dim.role for dim in self.nest.dims] == ["parallel"]:
             return writer.loop(low, high, step, carried, body)
 
         def stretch(start: str, values: list[str]) -> list[str]:
             self.poll()
-            stop = writer.minimum_index(writer.index("add", start, str(STRETCH)), high)
+            stop = writer.minimum_index(writer.index("add", start, str(length)), high)
             begun = [(type_, value) for (type_, _), value in zip(carried, values, strict=True)]
             return writer.loop(start, stop, step, begun, body)
 
-        return writer.loop(low, high, STRETCH, carried, stretch)
+        return writer.loop(low, high, length, carried, stretch)
 
     # entry
 
