@@ -57,10 +57,6 @@ class Tracing:
     def wait(self, out: Any) -> Any:
         return self.module.block_until_ready(out)
 
-    def precision(self, w: workloads.Workload) -> contextlib.AbstractContextManager[Any]:
-        """64 bits where the workload asks for them; the other systems compute in what they are given."""
-        return self.module.enable_x64(True) if w.x64 else contextlib.nullcontext()
-
     def stages(self, w: workloads.Workload, args: list[Any]) -> dict[str, float]:
         """Milliseconds of tracing and of compiling a fresh function, apart from running it."""
         if w.own_jit:
@@ -99,9 +95,6 @@ class Torch:
     def wait(self, out: Any) -> Any:
         return out
 
-    def precision(self, w: workloads.Workload) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext()
-
     def stages(self, w: workloads.Workload, args: list[Any]) -> dict[str, float]:
         return {}
 
@@ -126,9 +119,6 @@ class Plain:
 
     def wait(self, out: Any) -> Any:
         return out
-
-    def precision(self, w: workloads.Workload) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext()
 
     def stages(self, w: workloads.Workload, args: list[Any]) -> dict[str, float]:
         return {}
@@ -179,8 +169,13 @@ class Session:
             self.timed, self.workload = None, workloads.REGISTRY[request["name"]]
         if self.workload is None:
             return {"status": "error", "reason": "sample before prepare"}
-        with self.system.precision(self.workload):
+        with self.precision(self.workload):
             return self.prepare(self.workload) if request["do"] == "prepare" else self.sample()
+
+    def precision(self, w: workloads.Workload) -> contextlib.AbstractContextManager[Any]:
+        """64 bits where the workload asks for them; systems that do not trace compute in what they are given."""
+        tracing = isinstance(self.system, Tracing)
+        return self.system.module.enable_x64(True) if w.x64 and tracing else contextlib.nullcontext()
 
     def inputs(self, w: workloads.Workload, grow: int) -> list[Any]:
         return w.inputs(np.random.default_rng(7), grow)

@@ -181,8 +181,6 @@ work(
     torch=lambda T: lambda x: T.nn.functional.gelu(x, approximate="tanh"),
     bytes=8 * M1,
 )
-
-
 work(
     "float64_exp_sin_1M",
     lambda rng, grow: [rng.standard_normal(M1 + 16 * grow)],
@@ -267,13 +265,13 @@ work(
     torch=lambda T: lambda x: T.nn.functional.layer_norm(x, (COLS,)),
     bytes=8 * ROWS * COLS,
 )
-for _axis in (0, 1):
+for (_function, _bytes), _axis in itertools.product((("sum", 4), ("cumsum", 8)), (0, 1)):
     work(
-        f"sum_axis{_axis}",
+        f"{_function}_axis{_axis}",
         normal(ROWS, COLS),
-        lambda x, axis=_axis: x.sum(axis),
-        **same(lambda m, axis=_axis: lambda x: x.sum(axis)),
-        bytes=4 * ROWS * COLS,
+        lambda x, name=_function, axis=_axis: getattr(x, name)(axis),
+        **same(lambda m, name=_function, axis=_axis: lambda x: getattr(x, name)(axis)),
+        bytes=_bytes * ROWS * COLS,
         tolerance=1e-4,
     )
 work(
@@ -283,15 +281,6 @@ work(
     **same(lambda m: lambda x: x.argmax(1)),
     bytes=4 * ROWS * COLS,
 )
-for _axis in (0, 1):
-    work(
-        f"cumsum_axis{_axis}",
-        normal(ROWS, COLS),
-        lambda x, axis=_axis: x.cumsum(axis),
-        **same(lambda m, axis=_axis: lambda x: x.cumsum(axis)),
-        bytes=8 * ROWS * COLS,
-        tolerance=1e-4,
-    )
 work(
     "transpose_2048",
     normal(2048, 2048),

@@ -72,15 +72,42 @@ def test_ends_of_tiles(size):
     assert same_bits(half(x), np.sqrt(x * np.float32(2) + np.float32(1)))
 
 
-@pytest.mark.parametrize("size", [16384, 16416, 19200, 49152])
+def long_rows(size: int, count: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, a row that meets all of them, and sqrt(|rows| * row + 1) + row."""
+    rows = np.random.default_rng(size).random((count, size), dtype=np.float32)
+    row = np.float32(0.5) + np.arange(size, dtype=np.float32) / size
+    return rows, row, np.sqrt(np.abs(rows) * row + np.float32(1)) + row
+
+
+def root_of_rows(x, r):
+    return jnp.sqrt(jnp.abs(x) * r + 1.0) + r
+
+
+@pytest.mark.parametrize("size", [16383, 16384, 16385, 16416, 19200, 33600, 49152])
 def test_tiles_of_three_end_where_stretches_of_long_rows_do(size):
-    rows, row = (
-        np.random.default_rng(size).random((2, size), dtype=np.float32),
-        np.float32(0.5) + np.arange(size, dtype=np.float32) / size,
-    )
-    want = np.sqrt(np.abs(rows) * row + np.float32(1)) + row
-    got = weft.jit(lambda x, r: jnp.sqrt(jnp.abs(x) * r + 1.0) + r, donate_argnums=0)(jnp.array(rows), jnp.array(row))
+    """In place, where an element that is computed twice shows."""
+    rows, row, want = long_rows(size, 2)
+    got = weft.jit(root_of_rows, donate_argnums=0)(jnp.array(rows), jnp.array(row))
     np.testing.assert_allclose(got, want, rtol=1e-6)
+    temporary = weft.jit(lambda a, r: root_of_rows(jnp.cumsum(a, axis=1), r))(rows, row)
+    sums = np.cumsum(rows.astype(np.float64), axis=1)
+    np.testing.assert_allclose(temporary, np.sqrt(sums * row + 1) + row, rtol=1e-4)
+
+
+def test_rows_on_several_threads_do_not_reach_into_each_other():
+    rows, row, want = long_rows(19200, 333)
+    compiled = weft.jit(root_of_rows)
+    for _ in range(10):
+        np.testing.assert_allclose(compiled(rows, row), want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "complex64"])
+def test_long_rows_of_other_types(dtype):
+    with weft.enable_x64(dtype == "float64"):
+        rows, row, want = long_rows(19200, 2)
+        x, r = (jnp.asarray(v).astype(dtype) for v in (rows, row))
+        got = np.asarray(weft.jit(root_of_rows, donate_argnums=0)(x, r)).astype(np.complex128)
+    np.testing.assert_allclose(got, want, rtol={"float16": 5e-3, "bfloat16": 4e-2}.get(dtype, 1e-5))
 
 
 def test_of_three_vectors_one_is_computed_by_products():

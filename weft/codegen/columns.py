@@ -135,9 +135,8 @@ class ColumnWriter:
             if is_strided:
                 return [1]
             cost = copies.cost(self.statements)
-            waits = any(isinstance(s, ir.Apply) and s.kind.waits for s in self.statements)
-            if waits and copies.SMALL_BODY < cost <= WAITING_BODY:
-                return [3]
+            if copies.SMALL_BODY < cost <= WAITING_BODY and self._waits():
+                return [copies.SHARING]
             return [2 if cost <= copies.SMALL_BODY else 1]
         largest = max(copies.cost(phase.body) for phase in self.nest.phases)
         if largest > copies.SMALL_BODY:
@@ -151,6 +150,13 @@ class ColumnWriter:
         if self.nest.rows or per_vector * WIDE_TILE > REGISTERS or self._ends() > SMALL_ENDS:
             return [TILE]
         return [WIDE_TILE, TILE]
+
+    def _waits(self) -> bool:
+        """Is there a function for which one of some vectors is computed without the unit that the others wait for?"""
+        if not self.parent.target.avx512:
+            return False
+        waiting = [elements.of(s.dtype) for s in self.statements if isinstance(s, ir.Apply) and s.kind.waits]
+        return any(element.kind in "fh" and element.register == "float" for element in waiting)
 
     def _row_bytes(self) -> int:
         """Of a vector of the widest operand."""

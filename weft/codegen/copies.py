@@ -13,6 +13,7 @@ from weft.codegen.memory import Mask, Memory
 from weft.loops import ir
 
 SMALL_BODY = 10.0  # bodies up to this cost are unrolled
+SHARING = 3  # vectors side by side, of which the second leaves a unit that all would wait for to the others
 LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
 
 
@@ -110,5 +111,5 @@ def fresh(
 ) -> Copy:
     """A copy with its own emitter, as every loop body needs: what an emitter remembers must dominate its uses."""
     lanes = base.emit.lanes
-    emit = Emitter(lanes, base.emit.table, base.emit.helpers, slot // lanes.width % 3 == 1)
+    emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % SHARING == 1)
     return Copy(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

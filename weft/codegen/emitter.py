@@ -43,7 +43,7 @@ class Emitter:
         self.lanes = lanes
         self.table = table
         self.helpers = helpers
-        self.is_second = is_second  # of two or three vectors side by side: the others keep the unit for roots busy
+        self.is_second = is_second  # of copies.SHARING vectors side by side: the others keep the unit for roots busy
         self.memo: dict[Any, Any] = {}
         self.numbers = False  # is no operand of an extremum NaN?
         self.any_nan = True  # may a NaN have bits that the dtype of the result cannot hold?

@@ -282,12 +282,13 @@ class Lanes:
         name = f"llvm.vector.reduce.or.v{self.width}i1"
         return self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
 
-    def all(self, mask: V) -> str:
-        """A scalar i1: do all lanes hold."""
-        if self.width == 1:
-            return mask.text
-        name = f"llvm.vector.reduce.and.v{self.width}i1"
-        return self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
+    def lacks(self, mask: V) -> str:
+        """A scalar i1: does any lane not hold. ``any(~mask)`` has LLVM compare again for the inverse."""
+        every = mask.text
+        if self.width > 1:
+            name = f"llvm.vector.reduce.and.v{self.width}i1"
+            every = self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
+        return self.writer.op(f"xor i1 {every}, true")
 
     def cold(self, mask: V, slow: Any, *fast: V, rare: bool = True) -> list[V]:
         """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block is entered only if any lane holds.

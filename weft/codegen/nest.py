@@ -9,6 +9,8 @@ of a parallel point is scalar (``rows``). A ``Copy`` is one vector of such a til
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
@@ -104,7 +106,6 @@ class NestWriter:
         likely = strided.SMALL if nest.short is None else (nest.short,)
         self.near = next((some for some in (likely, (2, 3), (3,)) if len(some) * len(spread) <= NEAR_BLOCKS), ())
         self.moving = uniform.moving(nest)
-        self.uses = skipped.uses(nest)
         self.places = uniform.places(nest, self.inner)
 
     def text(self, symbol: str = "k") -> str:
@@ -199,6 +200,11 @@ class NestWriter:
             size = writer.index("and", writer.index("add", size, "63"), "-64")
             base = writer.element("i8", base, size)
 
+    @functools.cached_property
+    def uses(self) -> Counter[int]:
+        """How often each value is used; only nests with a choice ask."""
+        return skipped.uses(self.nest)
+
     @property
     def columns(self) -> bool:
         """Is the vector dimension parallel (or absent)?"""
@@ -262,7 +268,7 @@ class NestWriter:
 
     def run(self, statements: Sequence[ir.Statement], copies: list[Copy], place: Place) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
-        for statement in skipped.sides(statements, self.uses):
+        for statement in skipped.sides(self, statements):
             if isinstance(statement, skipped.Side):
                 skipped.compute(self, statement, copies, place)
             elif isinstance(statement, ir.Apply):

@@ -49,8 +49,8 @@ def uses(nest: ir.Nest) -> Counter[int]:
     return used
 
 
-def sides(statements: Sequence[ir.Statement], used: Counter[int]) -> Block:
-    """The block with dear sides taken out of it and put before their choices; ``used`` counts uses in all blocks."""
+def sides(parent: NestWriter, statements: Sequence[ir.Statement]) -> Block:
+    """A block of a nest, with dear sides taken out of it and put before their choices."""
     choices = [s for s in statements if isinstance(s, ir.Apply) and s.kind.chooses and len(s.args) == 3]
     if not choices:
         return statements
@@ -58,7 +58,7 @@ def sides(statements: Sequence[ir.Statement], used: Counter[int]) -> Block:
     gone: set[int] = set()
     for choice in reversed(choices):  # outer choices first: those in a side of theirs are looked at with it
         if choice.out not in gone:
-            found = [side for case in (0, 1) if (side := _side(statements, choice, case, used)) is not None]
+            found = [side for case in (0, 1) if (side := _side(statements, choice, case, parent.uses)) is not None]
             moved[choice.out] = found
             gone.update(s.out for side in found for s in side.statements)
     block: list[ir.Statement | Side] = []
@@ -89,10 +89,10 @@ def compute(parent: NestWriter, side: Side, tile: Iterable[Copy], place: Place) 
     last = side.statements[-1]
     for copy in tile:
         if last.out not in copy.values:
-            copy.values[last.out] = _compute(parent, side, copy, place)
+            copy.values[last.out] = _where_taken(parent, side, copy, place)
 
 
-def _compute(parent: NestWriter, side: Side, copy: Copy, place: Place) -> Value:
+def _where_taken(parent: NestWriter, side: Side, copy: Copy, place: Place) -> Value:
     last, lanes, which = side.statements[-1], copy.emit.lanes, copy.values[side.which].part
 
     def run() -> Value:
@@ -101,11 +101,11 @@ def _compute(parent: NestWriter, side: Side, copy: Copy, place: Place) -> Value:
         parent.run(side.statements, [inner], place)
         return inner.values[last.out]
 
-    if which.element != "i1":
+    if which.element != "i1":  # the number of a case
         return run()
     element = elements.of(last.dtype)
     parts = 2 if element.kind == "c" else 1
-    needed = lanes.any(which) if side.case else lanes.writer.op(f"xor i1 {lanes.all(which)}, true")
+    needed = lanes.any(which) if side.case else lanes.lacks(which)
     types = [lanes.type(element.register)] * parts
     texts = lanes.writer.when(needed, lambda: [p.text for p in run().parts], types, ["poison"] * parts, rare=False)
     return Value(last.dtype, tuple(V(lanes, element.register, text) for text in texts))

@@ -68,7 +68,13 @@ def scaled(factor: float, x: Array) -> Array:
 # ---- roots
 
 sqrt_p = function(
-    "sqrt", complex_math.sqrt, (lambda out, x, **_: div(constant(x, 0.5), out),), precise(np.sqrt), 4.0, True, True
+    "sqrt",
+    complex_math.sqrt,
+    (lambda out, x, **_: div(constant(x, 0.5), out),),
+    precise(np.sqrt),
+    4.0,
+    accuracy=True,
+    waits=True,
 )
 
 
@@ -87,8 +93,8 @@ rsqrt_p = function(
     (lambda out, x, **_: scaled(-0.5, div(out, x)),),
     precise(lambda x: 1 / np.sqrt(x)),
     6.0,
-    True,
-    True,
+    accuracy=True,
+    waits=True,
 )
 
 

@@ -105,7 +105,7 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
 template <class E>
 constexpr int kColumnsOfLane = kVectorBytes == 32 ? 8 / E::kParts : E::kParts == 1 ? 16 : 14;
 
-// The same where they come from the third cache and share sets of the first one: fewer streams.
+// Those from the third cache that share sets of the first one: fewer streams.
 constexpr int kFarColumns = 8;
 
 constexpr int kLaneAhead = 8;  // vectors of complex columns, 4 % of what the third cache holds: its prefetching ends with a page

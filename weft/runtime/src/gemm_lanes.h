@@ -131,7 +131,7 @@ struct Lanes {
     for (int lane = 0; lane < W; lane += parts)
       for (int i = 0; i < rows * parts; ++i) *to++ = Index(lane);
   }
-  // Half a vector, of floats: its first n lanes; a * b + c with the lower half of a; a + b.
+  // Half a vector, of floats: its first n lanes, and a * b + c with the lower half of a.
   typedef T HalfV __attribute__((vector_size(kVectorBytes / 2)));
   static inline HalfV load_half(const T* p, int n) {
     if constexpr (sizeof(T) == 4) return HalfV(_mm256_maskz_loadu_ps(__mmask8((1u << n) - 1), p));

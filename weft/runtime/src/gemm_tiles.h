@@ -180,7 +180,8 @@ template <class E>
 constexpr int kBroadHeight = kTileHeight<E> * kVectors / (kVectors + 1);
 
 #if defined(__AVX512F__)
-// The same where half a vector is enough for the last columns: it takes half the time where 512 bits are two halves.
+// The same where half a vector is enough for the last columns: it takes half the time where 512 bits are two halves. A
+// function of its own: tiles of `accumulate` have one type of vector.
 template <class E, int height>
 void multiply_half_tile(const GemmTile& tile) {
   using T = typename E::T;

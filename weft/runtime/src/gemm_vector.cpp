@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kPartialBytes = 4 << 20;  // sums of blocks of k, when k is what is cut
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
 constexpr double kNearlyHeld = 0.85;  // of the second cache, by a matrix that is read to and fro
-constexpr int64_t kRowsTurned = 64;                       // at a time
+constexpr int64_t kRowsTurned = 64;   // at a time
 constexpr int64_t kFetchedPast = 1280;  // bytes of a complex column from where on what is fetched past its end is little
 
 // Bytes of the second cache, or 0 if the system does not say.
@@ -31,11 +31,9 @@ double second_cache() {
 // How many times the second cache such a matrix may be: measured with 2 MB on an Intel, and with 1 MB on a Zen 4.
 double most_held() {
 #if defined(__x86_64__)
-  static const double most = __builtin_cpu_is("amd") ? 4.2 : 2.25;
-  return most;
-#else
-  return 2.25;
+  if (__builtin_cpu_is("amd")) return 4.2;
 #endif
+  return 2.25;
 }
 
 template <class T>
