@@ -38,7 +38,8 @@ def _root_by_products(x: V) -> V:
 
     From 14 bits of the inverse root Newton's step gives g = sqrt x and h = 1 / (2 sqrt x); x - g**2, which is exact
     where x is not tiny, gives what g lacks (P. Markstein, "Computation of elementary functions on the IBM RISC
-    System/6000 processor", 1990). It is the rounded root for every mantissa: tests/codegen/test_roots.py.
+    System/6000 processor", 1990). It is the rounded root of every mantissa, by enumeration on each processor that
+    runs tests/codegen/test_roots.py.
     """
     lanes = x.lanes
     zero = x.eq(0.0)
