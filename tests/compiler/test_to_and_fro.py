@@ -38,6 +38,8 @@ def shape_of(kind: str, share: float, dtype: str) -> tuple[int, int]:
     items = share * SECOND_CACHE / np.dtype(dtype).itemsize
     if kind == "square":
         return int(items**0.5) | 1, int(items**0.5 + 3) | 1
+    if kind == "lines":  # rows of whole cache lines
+        return int(items**0.5) | 1, int(items**0.5) // 64 * 64
     few = {"flat": 5, "few": 100, "broad": 137, "tall": 517}[kind]
     many = int(items / few) | 1
     return (many, few) if kind == "tall" else (few, many)
@@ -46,7 +48,7 @@ def shape_of(kind: str, share: float, dtype: str) -> tuple[int, int]:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex64", "complex128", "int32"])
 @pytest.mark.parametrize("share", [0.7, 0.9, 1.4, 2.2])
-@pytest.mark.parametrize("kind", ["square", "flat", "few", "broad", "tall"])
+@pytest.mark.parametrize("kind", ["square", "lines", "flat", "few", "broad", "tall"])
 def test_every_run_has_the_bits_of_small_pieces(kind: str, share: float, dtype: str, threads: int) -> None:
     rows, columns = shape_of(kind, threads * share, dtype)
     rng = np.random.default_rng(rows)

@@ -65,6 +65,7 @@ void GemmStep::plan() {
   double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
   const bool whole = k_inner == std::max<int64_t>(k, 1);
   vector = (m == 1 || n == 1) && kernels->vector != nullptr && whole;
+  in_strips = vector && matrix_bytes() <= most_in_strips();
   int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
   double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
   double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;
@@ -174,6 +175,7 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   const bool crossing = work.a_k * kernels->source_bytes % kLine != 0;
   const double strips = is_complex() && column_bytes() > kStripWidth ? kComplexStripBytes : kStripBytes;
   const bool large = matrix_bytes() > (crossing ? kCrossingBytes : strips), deep = k > kStripDepth;
+  work.in_strips = in_strips;
   work.far = product.job->far;
   work.by_chain = product.job->turned;
   work.backwards = product.job->backwards;

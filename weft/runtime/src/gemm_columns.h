@@ -5,6 +5,7 @@
 #include "gemm_kernels.h"
 #include "gemm_lanes.h"
 #include "gemm_rows.h"
+#include "gemm_strips.h"
 
 namespace weft {
 namespace {
@@ -318,6 +319,7 @@ inline void multiply_columns(const GemmVector& work) {
 #if defined(__AVX512F__)
   if (whole && worth_grouping<E>(work))
     return all_grouped_columns<E>(work, typename MakeIndices<(E::kParts == 1 ? 16 : 10)>::Type{});
+  if (worth_strips_of_lanes<E>(work)) return all_strips_of_lanes<E>(work);
 #endif
   if (all_few_columns<E>(work)) return;
   if (work.tile > 0) return each_tile(work, work.tile, vector_columns<E>);

@@ -201,13 +201,14 @@ class GemmStep final : public Step {
   int64_t column_bytes() const { return std::max(m, n) * kernels->source_bytes; }
   double matrix_bytes() const { return double(column_bytes()) * double(k); }
   bool is_complex() const { return kernels->sum_bytes > kernels->result_bytes; }
+  double most_in_strips() const;
   void look_at_cache(Job* job) const;
   void multiply_vector(const Product& product) const;
   static void run_vector(void* context, int64_t low, int64_t high);
   void vector_block(const Product& product, int64_t row, int64_t rows, int64_t k0, int64_t depth, char* y,
                     int64_t y_row, bool add) const;
 
-  bool vector = false, in_place = false, wide = false;
+  bool vector = false, in_strips = false, in_place = false, wide = false;
   mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain
