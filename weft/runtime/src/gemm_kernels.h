@@ -64,7 +64,7 @@ struct GemmVector {
   char* scratch;  // the chains' sums of a tile, kGemmWaiting times `waiting` bytes for those of few columns, or a copy of x
   int64_t waiting;  // bytes of a column whose sums wait there
   int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
-  bool in_strips; // a's contiguous columns are read in strips, where that is worth it: see gemm_strips.h
+  bool in_strips;  // a's contiguous columns are read in strips of lanes where that is worth it
   bool far;       // a is about as large as the second cache, or larger
   bool by_chain;  // such a tile is read chain by chain, from the last one if `backwards`
   bool backwards;

@@ -5,6 +5,7 @@
 // soon enough by themselves on the processors that this is for (Zen 4), and what their own fetching brings is next.
 #pragma once
 
+#include "gemm_few_columns.h"
 #include "gemm_kernels.h"
 #include "gemm_lanes.h"
 #include "gemm_rows.h"
@@ -14,7 +15,8 @@ namespace weft {
 namespace {
 
 constexpr int kStripVectors = 8;  // fewer leave much of what is fetched for the next strip to be fetched again
-constexpr int64_t kCrossingStripBytes = 256 << 10;  // of a deep matrix whose columns begin within cache lines
+constexpr int64_t kShallowStrip = 128;              // columns, of which strips are faster wherever they begin
+constexpr int64_t kCrossingStripBytes = 256 << 10;  // of a deeper matrix whose columns begin within cache lines
 
 template <class E>
 struct Strip {
@@ -98,9 +100,9 @@ template <class E>
 inline bool worth_strips_of_lanes(const GemmVector& work) {
   if (!work.in_strips) return false;
   const int64_t pitch = work.a_k * int64_t(sizeof(typename E::T));
-  if (work.k <= kLanes<E> * E::kParts) return E::kParts == 1 && pitch % 4096 == 0;
+  if (work.k <= kLanes<E> * E::kParts) return E::kParts == 1 && pitch % kAliasingPitch == 0;
   const bool crossing = pitch % kVectorBytes != 0;
-  return E::kParts > 1 || !crossing || work.k <= 128 || work.rows * pitch <= kCrossingStripBytes;
+  return E::kParts > 1 || !crossing || work.k <= kShallowStrip || work.k * pitch <= kCrossingStripBytes;
 }
 
 }  // namespace
