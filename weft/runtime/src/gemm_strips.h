@@ -1,8 +1,8 @@
 // A matrix of contiguous columns by a vector, read in strips across all columns, as kernels of matrix products.
 //
 // A strip is some vectors of rows. Its columns are read lane by lane, in the order in which the tree of lanes adds them, so
-// that what waits for the tree is in registers. Nothing is fetched ahead: lines from the second and the third cache come
-// soon enough by themselves on the processors that this is for (Zen 4), and what their own fetching brings is next.
+// that most of what waits for the tree is in registers. Nothing is fetched ahead: lines from the second and the third cache
+// come soon enough by themselves on the processors that this is for (Zen 4); those from memory do not, see gemm_pace.h.
 #pragma once
 
 #include "gemm_few_columns.h"

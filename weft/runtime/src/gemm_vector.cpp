@@ -122,8 +122,8 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
 
 // A vector and a matrix: bound by memory.
 
-// Bytes of a matrix that is read in strips of lanes. Measured on a Zen 4, whose third cache of 32 MB holds it; an Intel was
-// faster with long streams, or strips that are fetched ahead.
+// Bytes of a matrix, with others of its batch, that may be read in strips of lanes. Measured on a Zen 4, whose third cache
+// of 32 MB holds it; an Intel was faster with long streams, or strips that are fetched ahead.
 double GemmStep::most_in_strips() const {
   if (!is_amd()) return 0;
   return is_complex() ? 12 << 20 : 9 << 20;
