@@ -66,7 +66,7 @@ void GemmStep::plan() {
   double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
   const bool whole = k_inner == std::max<int64_t>(k, 1);
   vector = (m == 1 || n == 1) && kernels->vector != nullptr && whole;
-  in_strips = vector && double(batch.count) * matrix_bytes() <= most_in_strips();
+  in_strips = vector && may_be_in_strips();
   int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
   double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
   double flops = vector ? 0 : 2 * double(m) * double(k) * columns / kernels->flops_per_ns;

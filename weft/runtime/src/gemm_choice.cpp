@@ -14,6 +14,15 @@
 #include "module.h"
 
 namespace weft {
+
+bool is_amd() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
+}
+
 namespace {
 
 #if defined(__x86_64__)
@@ -28,13 +37,12 @@ bool wide() {
 }
 
 bool can_add_pairs() { return wide() && __builtin_cpu_supports("avx512bf16"); }
-
-// vdpbf16ps beside vfmadd231ps, flops a cycle and core: AMD's Zen 4 64 and 32; an Intel (family 6, model 207) 32 and 64.
-bool pairs_are_fast() { return __builtin_cpu_is("amd"); }
 #else
 bool can_add_pairs() { return false; }
-bool pairs_are_fast() { return false; }
 #endif
+
+// vdpbf16ps beside vfmadd231ps, flops a cycle and core: AMD's Zen 4 64 and 32; an Intel (family 6, model 207) 32 and 64.
+bool pairs_are_fast() { return is_amd(); }
 
 #if defined(WEFT_AMX)
 constexpr long kSupported = 0x1021, kRequest = 0x1023, kTileData = 18;  // of arch_prctl: ARCH_GET_XCOMP_SUPP, _REQ_XCOMP_PERM

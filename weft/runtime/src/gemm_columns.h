@@ -10,8 +10,6 @@
 namespace weft {
 namespace {
 
-constexpr int kStrip = 8;        // vectors along rows whose sums are in registers
-
 constexpr int kStepsAhead = 4;
 
 // Lanes whose sums grow together in `vectors` vectors each: one chain of additions alone is as slow as an addition.
@@ -55,7 +53,6 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
   constexpr int together = lanes_together<E>(vectors), distance = kLanes<E> / together;
   const T* a = reinterpret_cast<const T*>(work.a) + row;
   const T* x = reinterpret_cast<const T*>(work.x);
-  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
   const int64_t a_step = distance * work.a_k, x_step = distance * work.x_k;
   typename E::V waiting[kTreeLevels][vectors], totals[vectors];
   for (int i = 0, first = 0; i < distance; ++i, first = lane_after<distance>(first)) {
@@ -84,19 +81,13 @@ inline void vector_strip(const GemmVector& work, int64_t row, int last) {
       for (int v = 0; v < vectors; ++v) waiting[levels][v] = totals[v];
     }
   }
-  if (work.y_row == 1) {
-#pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) {
-      T* to = y + v * E::W;
-      if (masked && v == vectors - 1) E::store(to, work.add ? E::load(to, last) + totals[v] : totals[v], last);
-      else E::store(to, work.add ? E::load(to) + totals[v] : totals[v]);
-    }
-    return;
-  }
-  T each[vectors * E::W];
-#pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) E::store(each + v * E::W, totals[v]);
-  put(y, work.y_row, each, (vectors - 1) * E::W + last, work.add);
+  put_strip<E, vectors, masked>(work, row, last, totals);
+}
+
+template <class E, int... i>
+inline void all_fetched_strips(const GemmVector& work, Indices<i...>) {
+  static constexpr StripFunctions functions = {{vector_strip<E, i + 1, false>...}, {vector_strip<E, i + 1, true>...}};
+  each_strip<E>(work, functions);
 }
 
 // The same with the sums of all lanes in memory, so that a is read as it lies. The columns of one lane are whole cache
@@ -189,17 +180,6 @@ inline void vector_columns(const GemmVector& work, int64_t row, int64_t rows) {
     T each[E::W];
     E::store(each, totals[0]);
     put(y + row * work.y_row, work.y_row, each, least(E::W, rows - row), work.add);
-  }
-}
-
-// The strips from `row` on, which are fewer vectors than `vectors` + 1.
-template <class E, int vectors>
-inline void last_strip(const GemmVector& work, int64_t row) {
-  if constexpr (vectors > 0) {
-    const int last = int(work.rows - row - (vectors - 1) * E::W);
-    if (last <= 0) last_strip<E, vectors - 1>(work, row);
-    else if (last < E::W) vector_strip<E, vectors, true>(work, row, last);
-    else vector_strip<E, vectors, false>(work, row, last);
   }
 }
 
@@ -314,18 +294,17 @@ inline void all_grouped_columns(const GemmVector& work, Indices<i...>) {
 template <class E>
 inline void multiply_columns(const GemmVector& work) {
   constexpr int narrow = 8 / (E::kParts * kFolds<E>);
+  constexpr typename MakeIndices<kStrip>::Type strips;
   const bool whole = work.a_k == work.rows && work.x_k == 1;
   if (whole && work.k >= kNarrowDepth && all_narrow_columns<E, narrow>(work)) return;
 #if defined(__AVX512F__)
   if (whole && worth_grouping<E>(work))
     return all_grouped_columns<E>(work, typename MakeIndices<(E::kParts == 1 ? 16 : 10)>::Type{});
-  if (worth_strips_of_lanes<E>(work)) return all_strips_of_lanes<E>(work);
+  if (worth_strips_of_lanes<E>(work)) return all_strips_of_lanes<E>(work, strips);
 #endif
   if (all_few_columns<E>(work)) return;
   if (work.tile > 0) return each_tile(work, work.tile, vector_columns<E>);
-  int64_t row = 0;
-  for (; row + kStrip * E::W < work.rows; row += kStrip * E::W) vector_strip<E, kStrip, false>(work, row, E::W);
-  last_strip<E, kStrip>(work, row);
+  all_fetched_strips<E>(work, strips);
 }
 
 }  // namespace

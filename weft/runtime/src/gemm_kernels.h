@@ -111,6 +111,9 @@ struct GemmKernels {
   const GemmUnit* unit;                    // or nullptr
 };
 
+// Of whom limits are that were measured on one processor of each maker.
+bool is_amd();
+
 // Kernels for operands and results of these dtypes (NumPy's characters; 'E' is bfloat16), or nullptr.
 const GemmKernels* gemm_kernels(char source, char result);
 // Those for products of so many rows, columns and terms.

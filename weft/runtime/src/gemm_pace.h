@@ -66,12 +66,12 @@ class Pace {
   static constexpr uint64_t kUntimed = 2, kFirst = 6;
   static constexpr uint64_t kTimed = 16;                      // one of so many is timed
   static constexpr uint64_t kInterval = 64, kLongest = 4096;  // turns until the other way is tried again
-  static constexpr float kFaster = 0.96f;   // of two that are about as fast one stays
-  static constexpr float kChanged = 0.75f;  // of what it took before
+  static constexpr float kFaster = 0.96f;                     // of two that are about as fast one stays
+  static constexpr float kChanged = 0.75f;                    // of what it took before
 
   std::atomic<uint64_t> turns_{0}, again_{kUntimed + kFirst + kInterval}, interval_{kInterval};
   std::atomic<bool> strips_{true};
-  std::atomic<float> paces_[2]{};  // ticks for a byte, 0: not known
+  std::atomic<float> paces_[2]{};  // ticks for an element, 0: not known
 };
 
 }  // namespace weft

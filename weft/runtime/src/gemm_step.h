@@ -202,7 +202,7 @@ class GemmStep final : public Step {
   int64_t column_bytes() const { return std::max(m, n) * kernels->source_bytes; }
   double matrix_bytes() const { return double(column_bytes()) * double(k); }
   bool is_complex() const { return kernels->sum_bytes > kernels->result_bytes; }
-  double most_in_strips() const;
+  bool may_be_in_strips() const;
   void look_at_cache(Job* job) const;
   void multiply_vector(const Product& product) const;
   static void run_vector(void* context, int64_t low, int64_t high);

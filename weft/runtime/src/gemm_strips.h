@@ -1,7 +1,7 @@
 // A matrix of contiguous columns by a vector, read in strips across all columns, as kernels of matrix products.
 //
-// A strip is some vectors of rows. Its columns are read lane by lane, in the order in which the tree of lanes adds them, so
-// that most of what waits for the tree is in registers. Nothing is fetched ahead: lines from the second and the third cache
+// A strip is some vectors of rows. In strips of lanes columns are read lane by lane, as the tree of lanes adds them, so that
+// most of what waits for the tree is in registers. Nothing is fetched ahead: lines from the second and the third cache
 // come soon enough by themselves on the processors that this is for (Zen 4); those from memory do not, see gemm_pace.h.
 #pragma once
 
@@ -10,26 +10,61 @@
 #include "gemm_lanes.h"
 #include "gemm_rows.h"
 
-#if defined(__AVX512F__)
 namespace weft {
 namespace {
 
-constexpr int kStripVectors = 8;  // fewer leave much of what is fetched for the next strip to be fetched again
+constexpr int kStrip = 8;  // vectors: of fewer much of what is fetched for the next strip is fetched again
+
+// Functions of a strip of as many whole vectors as their index and one, or whose last one has `last` lanes.
+struct StripFunctions {
+  using Function = void (*)(const GemmVector& work, int64_t row, int last);
+  Function whole[kStrip], masked[kStrip];
+};
+
+template <class E>
+inline void each_strip(const GemmVector& work, const StripFunctions& functions) {
+  each_tile(work, kStrip * E::W, [&](const GemmVector&, int64_t row, int64_t rows) {
+    const int vectors = int((rows - 1) / E::W), last = int(rows - vectors * E::W);
+    (last < E::W ? functions.masked : functions.whole)[vectors](work, row, last);
+  });
+}
+
+template <class E, int vectors, bool masked>
+inline __attribute__((always_inline)) void put_strip(const GemmVector& work, int64_t row, int last,
+                                                     const typename E::V (&sums)[vectors]) {
+  using T = typename E::T;
+  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
+  if (work.y_row == 1) {
+#pragma GCC unroll 8
+    for (int v = 0; v < vectors; ++v) {
+      T* to = y + v * E::W;
+      if (masked && v == vectors - 1) E::store(to, work.add ? E::load(to, last) + sums[v] : sums[v], last);
+      else E::store(to, work.add ? E::load(to) + sums[v] : sums[v]);
+    }
+    return;
+  }
+  T each[vectors * E::W];
+#pragma GCC unroll 8
+  for (int v = 0; v < vectors; ++v) E::store(each + v * E::W, sums[v]);
+  put(y, work.y_row, each, (vectors - 1) * E::W + last, work.add);
+}
+
+#if defined(__AVX512F__)
 constexpr int64_t kShallowStrip = 128;              // columns, of which strips are faster wherever they begin
 constexpr int64_t kCrossingStripBytes = 256 << 10;  // of a deeper matrix whose columns begin within cache lines
 
-template <class E>
+template <class E, int count>
 struct Strip {
-  typename E::V vectors[kStripVectors];
+  typename E::V vectors[count];
 };
 
 // The sums of lane `lane` and every further one kLanes / `lanes` apart, added as a tree. Of the last vector `last` lanes
 // are there if it is masked.
 template <class E, int vectors, int lanes, bool masked>
-inline __attribute__((always_inline)) Strip<E> sum_of_lanes(const GemmVector& work, const typename E::T* rows, int64_t lane,
+inline __attribute__((always_inline)) Strip<E, vectors> sum_of_lanes(const GemmVector& work, const typename E::T* rows, int64_t lane,
                                                             int last) {
   using T = typename E::T;
-  Strip<E> strip;
+  Strip<E, vectors> strip;
   if constexpr (lanes == 1) {
     typename E::Sum sums[vectors] = {};
     const T* a = rows + lane * work.a_k;
@@ -45,8 +80,8 @@ inline __attribute__((always_inline)) Strip<E> sum_of_lanes(const GemmVector& wo
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) strip.vectors[v] = E::total(sums[v]);
   } else {
-    const Strip<E> low = sum_of_lanes<E, vectors, lanes / 2, masked>(work, rows, lane, last);
-    const Strip<E> high = sum_of_lanes<E, vectors, lanes / 2, masked>(work, rows, lane + kLanes<E> / lanes, last);
+    const Strip<E, vectors> low = sum_of_lanes<E, vectors, lanes / 2, masked>(work, rows, lane, last);
+    const Strip<E, vectors> high = sum_of_lanes<E, vectors, lanes / 2, masked>(work, rows, lane + kLanes<E> / lanes, last);
 #pragma GCC unroll 8
     for (int v = 0; v < vectors; ++v) strip.vectors[v] = low.vectors[v] + high.vectors[v];
   }
@@ -55,42 +90,14 @@ inline __attribute__((always_inline)) Strip<E> sum_of_lanes(const GemmVector& wo
 
 template <class E, int vectors, bool masked>
 void strip_of_lanes(const GemmVector& work, int64_t row, int last) {
-  using T = typename E::T;
-  const T* rows = reinterpret_cast<const T*>(work.a) + row;
-  T* y = reinterpret_cast<T*>(work.y) + row * work.y_row;
-  const Strip<E> strip = sum_of_lanes<E, vectors, kLanes<E>, masked>(work, rows, 0, last);
-  if (work.y_row == 1) {
-#pragma GCC unroll 8
-    for (int v = 0; v < vectors; ++v) {
-      T* to = y + v * E::W;
-      if (masked && v == vectors - 1) E::store(to, work.add ? E::load(to, last) + strip.vectors[v] : strip.vectors[v], last);
-      else E::store(to, work.add ? E::load(to) + strip.vectors[v] : strip.vectors[v]);
-    }
-    return;
-  }
-  T each[vectors * E::W];
-#pragma GCC unroll 8
-  for (int v = 0; v < vectors; ++v) E::store(each + v * E::W, strip.vectors[v]);
-  put(y, work.y_row, each, (vectors - 1) * E::W + last, work.add);
+  const typename E::T* rows = reinterpret_cast<const typename E::T*>(work.a) + row;
+  put_strip<E, vectors, masked>(work, row, last, sum_of_lanes<E, vectors, kLanes<E>, masked>(work, rows, 0, last).vectors);
 }
 
 template <class E, int... i>
-inline void last_strip_of_lanes(const GemmVector& work, int64_t row, Indices<i...>) {
-  using Function = void (*)(const GemmVector& work, int64_t row, int last);
-  static constexpr Function whole[] = {strip_of_lanes<E, i + 1, false>...}, masked[] = {strip_of_lanes<E, i + 1, true>...};
-  const int vectors = int((work.rows - row - 1) / E::W), last = int(work.rows - row - vectors * E::W);
-  (last < E::W ? masked : whole)[vectors](work, row, last);
-}
-
-template <class E>
-inline void all_strips_of_lanes(const GemmVector& work) {
-  constexpr int64_t step = kStripVectors * E::W;
-  const int64_t strips = (work.rows + step - 1) / step;
-  for (int64_t i = 0; i < strips; ++i) {
-    const int64_t row = (work.backwards ? strips - 1 - i : i) * step;
-    if (row + step <= work.rows) strip_of_lanes<E, kStripVectors, false>(work, row, E::W);
-    else last_strip_of_lanes<E>(work, row, typename MakeIndices<kStripVectors>::Type{});
-  }
+inline void all_strips_of_lanes(const GemmVector& work, Indices<i...>) {
+  static constexpr StripFunctions functions = {{strip_of_lanes<E, i + 1, false>...}, {strip_of_lanes<E, i + 1, true>...}};
+  each_strip<E>(work, functions);
 }
 
 // Whether this is the way to read a, which the third cache holds. Up to a term of each lane, or two complex ones, columns
@@ -105,6 +112,7 @@ inline bool worth_strips_of_lanes(const GemmVector& work) {
   return E::kParts > 1 || !crossing || work.k <= kShallowStrip || work.k * pitch <= kCrossingStripBytes;
 }
 
+#endif
+
 }  // namespace
 }  // namespace weft
-#endif

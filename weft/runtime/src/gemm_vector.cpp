@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kPartialBytes = 4 << 20;  // sums of blocks of k, when k is what is cut
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
 constexpr double kNearlyHeld = 0.85;  // of the second cache, by a matrix that is read to and fro
+constexpr int kWideBytes = 64;        // of the vectors for which there are kernels of strips of lanes
 constexpr int64_t kRowsTurned = 64;   // at a time
 constexpr int64_t kFetchedPast = 1280;  // bytes of a complex column from where on what is fetched past its end is little
 
@@ -25,14 +26,6 @@ double second_cache() {
   return bytes;
 #else
   return 0;
-#endif
-}
-
-bool is_amd() {
-#if defined(__x86_64__)
-  return __builtin_cpu_is("amd");
-#else
-  return false;
 #endif
 }
 
@@ -122,11 +115,11 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
 
 // A vector and a matrix: bound by memory.
 
-// Bytes of a matrix, with others of its batch, that may be read in strips of lanes. Measured on a Zen 4, whose third cache
-// of 32 MB holds it; an Intel was faster with long streams, or strips that are fetched ahead.
-double GemmStep::most_in_strips() const {
-  if (!is_amd()) return 0;
-  return is_complex() ? 12 << 20 : 9 << 20;
+// Whether a matrix of contiguous columns, with the others of its batch, is one to read in strips of lanes. Measured on a
+// Zen 4, whose third cache of 32 MB holds it; an Intel was faster with long streams, or strips that are fetched ahead.
+bool GemmStep::may_be_in_strips() const {
+  const bool wide = kernels->lanes * kernels->source_bytes == kWideBytes;
+  return wide && is_amd() && matrix_row() == 1 && double(batch.count) * matrix_bytes() <= (is_complex() ? 12 << 20 : 9 << 20);
 }
 
 // A matrix that the second cache nearly holds, read from one end to the other again and again, has always just lost what
