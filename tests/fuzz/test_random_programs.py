@@ -85,7 +85,7 @@ def assert_near_reference(
 
 
 def shaken_references(closed: Any, arrays: list[np.ndarray]) -> list[list[np.ndarray]]:
-    """What the reference gives where each function of vector math is two to four units in the last place off, either way."""
+    """What the reference gives where each function of vector math is two to four last places off, either way."""
     rng = np.random.default_rng(0)
     run_equation = interpret.run_equation
 

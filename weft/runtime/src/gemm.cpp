@@ -180,6 +180,7 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   work.in_strips = turn.strips;
   work.far = product.job->far;
   work.by_chain = product.job->turned;
+  work.in_parts = work.far && !work.by_chain && !is_amd();  // from an Intel's third cache; a Zen 4 is slower with them
   work.backwards = product.job->backwards;
   work.tile = (large || work.by_chain) && deep && work.a_k != 1 ? kTileBytes / kernels->source_bytes : 0;
   const int64_t pitch = work.tile > 0 ? up(work.tile, kernels->lanes) + kernels->lanes : 0;  // of a chain's sums

@@ -187,7 +187,7 @@ inline FewColumns by_terms(int64_t terms, Indices<i...>) {
   return functions[terms - 2];
 }
 
-// The same for more than kAliasedStreams columns of a single lane, from the second cache.
+// The same for more than kAliasedStreams columns of a single lane.
 template <class E, int... i>
 inline FewColumns by_terms_unfetched(int64_t terms, Indices<i...>) {
   static constexpr FewColumns functions[] = {few_columns<E, 1, kAliasedStreams + 1 + i, 0, 0>...};
@@ -195,7 +195,7 @@ inline FewColumns by_terms_unfetched(int64_t terms, Indices<i...>) {
 }
 
 // The function for columns that have `terms` in each lane. Of those that share sets of the first cache, fewer are fetched
-// than it has ways. From the second cache a whole lane is faster unfetched: its sums need not wait for its other part.
+// than it has ways. A whole lane is mostly faster unfetched: its sums need not wait for its other part.
 template <class E>
 inline FewColumns function_for(const GemmVector& work, int64_t terms) {
   constexpr int many = kStreams, few = kAliasedStreams;
@@ -203,7 +203,7 @@ inline FewColumns function_for(const GemmVector& work, int64_t terms) {
   const int64_t pitch = kLanes<E> / lanes_of<E>(int(terms), many) * work.a_k * int64_t(sizeof(typename E::T));
   const bool aliased = many > few && pitch % kAliasingPitch == 0;
   if constexpr (many > few) {
-    if (aliased && terms > few && (!work.far || work.by_chain))
+    if (aliased && terms > few && !work.in_parts)
       return by_terms_unfetched<E>(terms, typename MakeIndices<many - few>::Type{});
   }
   if (terms > (aliased ? few : many)) return few_columns_in_parts<E>;

@@ -65,6 +65,7 @@ struct GemmVector {
   int64_t waiting;  // bytes of a column whose sums wait there
   int64_t tile;   // rows whose sums are kept there when a's columns are contiguous; 0: they stay in registers
   bool in_strips;  // a's contiguous columns are read in strips of lanes where that is worth it
+  bool in_parts;   // of few such columns that share sets of the first cache, lanes of many are read in fetched parts
   bool far;       // a is about as large as the second cache, or larger
   bool by_chain;  // such a tile is read chain by chain, from the last one if `backwards`
   bool backwards;
