@@ -1,6 +1,6 @@
 """Every elementwise function of ``weft.lax`` on floating-point numbers beside JAX and NumPy.
 
-    python benchmarks/functions.py              # all of them, float32 and float64: three minutes
+    python benchmarks/functions.py              # all of them, float32 and float64: two minutes
     python benchmarks/functions.py erf pow      # those with these names
 
 All three compute the same million numbers in one process, in turns, weft and JAX on all cores, NumPy on its one; what
@@ -17,13 +17,15 @@ from typing import Any
 
 import jax
 import numpy as np
+from listing import Row, print_lowest, watched
 
 import weft
 import weft.lax
 
 SIZE = 1_000_000
-ROUNDS = 12
-MOST_SECONDS = 1.5  # of a function's rounds, but for two of them
+ROUNDS, LEAST_ROUNDS = 12, 2
+TIMES = 3  # one after the other, in each round
+MOST_SECONDS = 1.5  # of a function's rounds, but for the least
 ASKED = 1 / 1.1
 Draw = Callable[[np.random.Generator], Any]
 
@@ -104,14 +106,14 @@ def best_times(name: str, numpy: Any, arguments: list[Any]) -> dict[str, float]:
         calls[system] = keeping(lambda compiled=compiled, given=given: compiled(*given).block_until_ready())
     if numpy is not None:
         calls["NumPy"] = keeping(lambda: numpy(*arguments))
-    found = {system: [seconds(call)] for system, call in calls.items()}
+    found = {system: seconds(call) for system, call in calls.items()}
     end = time.perf_counter() + MOST_SECONDS
     for turn in range(ROUNDS):
-        for system, call in calls.items():
-            found[system] += [seconds(call) for _ in range(3 if turn and time.perf_counter() < end else 1)]
-        if time.perf_counter() > end and turn:
+        if turn >= LEAST_ROUNDS and time.perf_counter() > end:
             break
-    return {system: min(times) for system, times in found.items()}
+        for system, call in calls.items():
+            found[system] = min(found[system], *(seconds(call) for _ in range(TIMES)))
+    return found
 
 
 def keeping(call: Callable[[], Any]) -> Callable[[], object]:
@@ -123,38 +125,32 @@ def keeping(call: Callable[[], Any]) -> Callable[[], object]:
     return again
 
 
-def points(names: list[str]) -> Iterator[tuple[str, Any, tuple[Draw, ...], type]]:
+def points() -> Iterator[tuple[str, tuple[str, Any, tuple[Draw, ...], type]]]:
     for name, numpy, draws in FUNCTIONS:
         for dtype in (np.float32, np.float64):
-            if not names or name in names:
-                yield name, numpy, draws, dtype
+            label = f"{name}, {np.dtype(dtype)}{', magnitudes to 1e6' if large in draws else ''}"
+            yield label, (name, numpy, draws, dtype)
 
 
 def main() -> None:
+    names = sys.argv[1:]
+    chosen = [point for point in points() if not names or point[1][0] in names]
+    if not chosen:
+        sys.exit(f"no function has one of the names {names}")
     jax.config.update("jax_enable_x64", True)
-    rows: list[tuple[float, str]] = []
-    chosen = list(points(sys.argv[1:]))
+    rows: list[Row] = []
     with weft.enable_x64(True):
-        for i, (name, numpy, draws, dtype) in enumerate(chosen):
+        for label, (name, numpy, draws, dtype) in watched(chosen):
             rng = np.random.default_rng(0)
-            arguments = [draw(rng).astype(dtype) for draw in draws]
-            label = f"{name}, {np.dtype(dtype)}{', magnitudes to 1e6' if large in draws else ''}"
-            if sys.stderr.isatty():
-                print(f"\r\x1b[K{i + 1} of {len(chosen)}: {label}", end="", file=sys.stderr, flush=True)
-            times = best_times(name, numpy, arguments)
+            times = best_times(name, numpy, [draw(rng).astype(dtype) for draw in draws])
             ours = times.pop("weft")
             ratio = min(times.values()) / ours
             others = ", ".join(f"{system} {found * 1e6:.0f}" for system, found in times.items())
             rows.append((ratio, f"{ratio:7.2f}  {ours * 1e6:9.0f} us  {others:34} {label}"))
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
-    if not rows:
-        sys.exit(f"no function has one of the names {sys.argv[1:]}")
     low = sum(ratio < ASKED for ratio, _ in rows)
     print(f"{len(rows)} functions, {low} more than a tenth slower than the best peer")
     print("best peer's time over weft's, weft's, the peers', function")
-    for _, row in sorted(rows)[: max(low, 15)]:
-        print(row)
+    print_lowest(rows, low, 15)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from listing import Row, print_lowest, watched
 
 import weft
 import weft.numpy as jnp
@@ -57,11 +58,10 @@ def shapes() -> Iterator[tuple[str, Shape, Shape]]:
         yield "batch", (count, n, n), (count, n, n)
 
 
-def points() -> Iterator[tuple[str, type, Shape, Shape]]:
+def points() -> Iterator[tuple[str, tuple[type, Shape, Shape]]]:
     for dtype in DTYPES:
         for kind, a, b in shapes():
-            name = f"{kind}, {np.dtype(dtype)} {'x'.join(map(str, a))} by {'x'.join(map(str, b))}"
-            yield name, dtype, a, b
+            yield f"{kind}, {np.dtype(dtype)} {'x'.join(map(str, a))} by {'x'.join(map(str, b))}", (dtype, a, b)
 
 
 def random(rng: np.random.Generator, shape: Shape, dtype: type) -> Any:
@@ -108,24 +108,19 @@ def ratios(dtype: type, left: Shape, right: Shape) -> list[tuple[float, float, f
 def main() -> None:
     words = sys.argv[1:]
     chosen = [point for point in points() if not words or any(word in point[0] for word in words)]
-    medians: list[tuple[float, str]] = []
+    if not chosen:
+        sys.exit(f"no point has a name with one of {words}")
+    medians: list[Row] = []
     with weft.threads(1):
-        for i, (name, dtype, left, right) in enumerate(chosen):
-            found = ratios(dtype, left, right)
+        for name, operands in watched(chosen):
+            found = ratios(*operands)
             ratio, ours, openblas = found[PLACES // 2]
             times = f"{ours * 1e6:9.2f} {openblas * 1e6:9.2f} us"
             medians.append((ratio, f"{ratio:6.3f}  ({found[0][0]:.2f} to {found[-1][0]:.2f}) {times}  {name}"))
-            if sys.stderr.isatty():
-                print(f"\r\x1b[K{i + 1} of {len(chosen)}: {name}", end="", file=sys.stderr, flush=True)
-    if sys.stderr.isatty():
-        print("\r\x1b[K", end="", file=sys.stderr)
-    if not medians:
-        sys.exit(f"no point has a name with one of {words}")
     low = sum(ratio < ASKED for ratio, _ in medians)
     print(f"{len(medians)} points, {low} below {ASKED}, median {statistics.median(r for r, _ in medians):.2f}")
     print("OpenBLAS' time over weft's: median of places (least to greatest), their times at that place")
-    for _, row in sorted(medians)[: max(low, 10)]:
-        print(row)
+    print_lowest(medians, low, 10)
 
 
 if __name__ == "__main__":
