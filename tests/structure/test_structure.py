@@ -171,6 +171,22 @@ def test_slow_libraries_are_reached_through_lazy(path: Path) -> None:
         assert root not in {"jax", "jaxlib"}, f"{path.relative_to(ROOT)}:{node.lineno}: JAX is an oracle of tests only"
 
 
+# private names and internal headers of CPython: they change without notice from one version to the next
+PRIVATE_PYTHON = re.compile(r"""\b_Py[A-Z]\w*|#\s*include\s*[<"](?:internal/|pycore_)|\bPy_BUILD_CORE\w*""")
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
+def test_native_sources_use_the_public_interface_of_python(path: Path) -> None:
+    text = "\n".join(line.partition("//")[0] for line in path.read_text().splitlines())
+    assert not PRIVATE_PYTHON.findall(text)
+
+
+def test_private_names_of_python_are_found() -> None:
+    for line in ("_PyType_Lookup(type, name)", "#include <internal/pycore_dict.h>", '#include "pycore_frame.h"'):
+        assert PRIVATE_PYTHON.search(line)
+    assert not PRIVATE_PYTHON.search("Py_TYPE(x) PyDict_New() weft_PyTree")
+
+
 @pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_file_size(path: Path) -> None:
     lines = path.read_text().count("\n")

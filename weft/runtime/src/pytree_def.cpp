@@ -20,8 +20,10 @@ struct OwnedNodes {
 };
 
 Node copy_of(const Node& node) {
-  Py_XINCREF(node.data);
-  return node;
+  Node copy = node;
+  Py_XINCREF(copy.data);
+  copy.blank = nullptr;
+  return copy;
 }
 
 // Owned treedef of the subtree whose root is nodes[root].
@@ -38,7 +40,10 @@ void treedef_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   PyTreeDef* treedef = as_treedef(self);
   if (treedef->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) Py_CLEAR(treedef->nodes[i].data);
+  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) {
+    Py_CLEAR(treedef->nodes[i].data);
+    Py_CLEAR(treedef->nodes[i].blank);
+  }
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_Del(self);
   Py_DECREF(type);
@@ -47,7 +52,10 @@ void treedef_dealloc(PyObject* self) {
 int treedef_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   PyTreeDef* treedef = as_treedef(self);
-  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) Py_VISIT(treedef->nodes[i].data);
+  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) {
+    Py_VISIT(treedef->nodes[i].data);
+    Py_VISIT(treedef->nodes[i].blank);
+  }
   return 0;
 }
 

