@@ -187,6 +187,24 @@ def test_private_names_of_python_are_found() -> None:
     assert not PRIVATE_PYTHON.search("Py_TYPE(x) PyDict_New() weft_PyTree")
 
 
+# Functions that may wait for the GIL or run Python code. python.h says why they are called through in_python.
+RUNS_PYTHON = re.compile(
+    r"(?<![\w<])(?:PyObject_(?:Call\w*|Vectorcall\w*|[GS]etAttr\w*|[GS]etItem|RichCompare\w*|Hash|Repr|Str|IsTrue)"
+    r"|PySequence_(?:Tuple|List|Fast|GetItem|Contains)|PyNumber_\w+|PyImport_ImportModule"
+    r"|PyErr_(?:CheckSignals|WriteUnraisable)|PyEval_RestoreThread|PyGILState_Ensure)\("
+)
+
+
+GOING = {"describe.cpp", "replay.cpp", "quicken.cpp"}
+
+
+@pytest.mark.parametrize("path", [p for p in NATIVE if p.name not in GOING], ids=lambda path: path.name)
+def test_native_sources_wait_for_the_gil_in_one_place(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = RUNS_PYTHON.findall(line.partition("//")[0])
+        assert not found, f"{path.name}:{number} calls {found} outside in_python"
+
+
 @pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_file_size(path: Path) -> None:
     lines = path.read_text().count("\n")

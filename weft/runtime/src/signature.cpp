@@ -146,7 +146,7 @@ bool Signature::key(PyObject* name) {
     if (overflow == 0) return push(tag(kIntKey)) && push(uint64_t(value));
   }
   retain();
-  Py_hash_t hash = PyObject_Hash(name);
+  Py_hash_t hash = in_python<PyObject_Hash>(name);
   if (hash == -1) return false;
   if (!compared_.push(name)) return false;
   Py_INCREF(name);
@@ -155,7 +155,7 @@ bool Signature::key(PyObject* name) {
 
 bool Signature::visit_static(PyObject* object) {
   retain();
-  Py_hash_t hash = PyObject_Hash(object);
+  Py_hash_t hash = in_python<PyObject_Hash>(object);
   if (hash == -1) {
     // The slow path names the argument that cannot be hashed; an interrupt is the caller's.
     if (PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
@@ -204,7 +204,7 @@ bool Signature::visit_pytree(PyObject* object) {
     Py_DECREF(tree);
     return false;
   }
-  Py_hash_t hash = PyObject_Hash(tree);
+  Py_hash_t hash = in_python<PyObject_Hash>(tree);
   if (hash == -1 || !compared_.push(tree)) {
     Py_DECREF(tree);
     return false;
