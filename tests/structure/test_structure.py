@@ -195,10 +195,7 @@ RUNS_PYTHON = re.compile(
 )
 
 
-GOING = {"describe.cpp", "replay.cpp", "quicken.cpp"}
-
-
-@pytest.mark.parametrize("path", [p for p in NATIVE if p.name not in GOING], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
 def test_native_sources_wait_for_the_gil_in_one_place(path: Path) -> None:
     for number, line in enumerate(path.read_text().splitlines(), 1):
         found = RUNS_PYTHON.findall(line.partition("//")[0])
