@@ -127,9 +127,9 @@ jaxpr into another jaxpr, so everything behind it is what you have seen above.
 
 ## 8. jaxpr of the gradient, as traced
 
-First the forward pass, each operation with what its derivative needs (up to the sum `ba`); then, from the last operation
-to the first, the backward pass, which begins at the constant 1 (`bb`). Values that nobody reads, such as `ba`, are still
-there.
+First the forward pass, each operation with what its derivative needs (up to the sum `ba`); then, from the last
+operation to the first, the backward pass, which begins at the constant 1 (`bb`). Values that nobody reads, such as
+`ba`, are still there.
 """
 
 GRADIENT_SIMPLIFIED = """\
