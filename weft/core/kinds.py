@@ -200,7 +200,7 @@ class Contraction(Record):
 class Ordering(Record):
     """A stable sort of operands along ``axis`` by the first ``n_keys`` of them.
 
-    Result i is operand ``moved[i]`` in order (operand i if ``moved`` is None); a further result is the positions.
+    Result i is operand ``moved[i]`` in order (operand i if ``moved`` is None); one result more holds the positions.
     Numbers ascend, -0.0 equals 0.0, NaN is last. With ``largest``, numbers descend, NaN is first, -0.0 is below 0.0,
     and only the first ``largest`` elements are kept.
     """
