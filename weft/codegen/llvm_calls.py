@@ -1,8 +1,8 @@
-"""The calls into LLVM that take long: parse, verify, emit; two threads are in them at once.
+"""The long calls into LLVM (parse, verify, emit), made without llvmlite's lock so that threads compile side by side.
 
-llvmlite's own functions hold its lock while LLVM works, and hand every step back to Python. Here its C functions,
-with the signatures that it declares for them (its version is pinned), are called beneath that lock. LLVM allows this:
-every module has its own context, and no two threads share a target machine.
+llvmlite's own functions hold a lock while LLVM works. Here its C functions are called directly, with the signatures
+that llvmlite declares for them (its version is pinned). LLVM allows this, since every module has its own context and no
+two threads share a target machine.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _emit(text: bytes, machine: Any, is_object: int) -> bytes:
 
 
 class _Said:
-    """What a call of LLVM has to say."""
+    """The message of a call into LLVM."""
 
     def __enter__(self) -> _Said:
         self._message = ctypes.c_char_p(None)

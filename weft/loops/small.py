@@ -327,7 +327,7 @@ class Lowering:
         return tuple([(start, extent - size, stride) for start, extent, size, stride in entries if extent != size])
 
     def far_starts(self, starts: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
-        """As ``starts``, for an array in memory: bounds and strides are parameters; a slice of one element has a start."""
+        """``starts`` for an array in memory: bounds and strides are parameters; a slice of one element has a start."""
         found = []
         for d, (start, extent, size) in enumerate(zip(starts, shape, sizes, strict=True)):
             if extent != size or size == 1:
