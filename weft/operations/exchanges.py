@@ -1,7 +1,8 @@
-"""Exchanges over named axes: elements that ``vmap`` maps over gather, scatter, permute and swap their values.
+"""Exchanges over named axes: all_gather, all_to_all, ppermute and their kin between the elements of a ``vmap``.
 
-Several names are one axis in row-major order of the names. The map of one of them turns its digit of the index into a
-dimension, and leaves an exchange over the others; the map of the last leaves only moves of dimensions.
+Several names together are one axis, in row-major order of the names. The ``vmap`` of one of them turns its digit of the
+index into a dimension, and leaves an exchange over the other names. That of the last name leaves only moves of
+dimensions.
 """
 
 from __future__ import annotations

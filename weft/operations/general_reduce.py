@@ -1,9 +1,8 @@
 """``lax.reduce``: a reduction by the user's own computation.
 
-Well-known computations on their identity become the primitive reductions (lax.add from 0 is reduce_sum). Any other
-is traced to a jaxpr of elementwise equations. ``reduce`` is then rewritten into ``fold``, a reduction whose
-accumulators carry a flag 'holds a value' so that it needs no identity, followed by one combination with the initial
-values.
+A well-known computation from its identity becomes a primitive reduction (lax.add from 0 is reduce_sum). Any other is
+traced to a jaxpr of elementwise equations. ``reduce`` is then rewritten into ``fold``, a reduction whose accumulators
+carry a flag "holds a value" and so need no identity; its result is combined once with the initial values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Extrema of bfloat16 and float16 by their bits: words of 16 bits that ascend as what they stand for gets better.
+"""Extrema of bfloat16 and float16 by their bits: as words of 16 bits, of which a better value has a larger one.
 
     max:  -inf .. inf, then every NaN   ->  0 .. 2 inf + 1, then above      min:  inf .. -inf, then every NaN
     argmax: as max, but both zeros are one word, and so are all NaN
 
-A reduction of such words is a maximum of unsigned integers, whole registers of them, without a conversion to float32.
+The reduction is then a maximum of unsigned integers, which fill whole registers, and needs no conversion to float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What derivatives are put together with: sums of tangents and zeros made real.
+"""Operations used by differentiation: sums of tangents, and symbolic zeros made into arrays.
 
 add_any f32[3] f32[3] -> f32[3]        the sum of two tangents of one value
 instantiate(Zero(f32[3]))              an array of zeros

@@ -1,6 +1,6 @@
-"""The mapped dimension of a value, as batching rules handle it: moved, or made where there is none.
+"""Moving the mapped dimension of a value, or adding one, for batching rules.
 
-A rule gets whole values and for each the dimension that ``vmap`` maps over, None for a value that is the same for all
+A rule gets whole values, and for each the dimension that ``vmap`` maps over: None for a value that is the same for all
 elements.
 """
 
