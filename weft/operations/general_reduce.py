@@ -277,7 +277,7 @@ def _trace_computation(computation: Any, init_avals: Sequence[Any], treedef: Any
 
 
 def _canonical(closed: Any) -> Any:
-    """The first jaxpr that said the same: kernels hold the computation, and equal ones are to share machine code."""
+    """The first jaxpr equal to this one. Kernels hold the computation, so that equal ones share machine code."""
     key = fingerprint(closed)
     with _lock:
         found = _computations.setdefault(key, closed)

@@ -45,7 +45,7 @@ def _bits(emit: Any, words: Any, infinity: int, larger: bool) -> Any:
 
 @functools.cache
 def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool = False) -> kinds.Reduction | None:
-    """``kind``, reduce_max or reduce_min, of bits; with ``first`` as the leader of argmax or argmin."""
+    """``kind`` (reduce_max or reduce_min) as a reduction of bits; with ``first`` for use in argmax or argmin."""
     if dtype not in HALVES:
         return None
     infinity = int(np.array(np.inf, dtype).view(WORD))
@@ -67,7 +67,7 @@ def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool =
 
 @functools.cache
 def position(kind: kinds.Reduction, leader: kinds.Reduction | None) -> kinds.Reduction | None:
-    """argmax or argmin of bits: ``kind``, argmax of integers, of what ``leader`` makes of them."""
+    """argmax or argmin of bits: ``kind`` (argmax of integers) of the words that ``leader`` prepares."""
     if leader is None:
         return None
 

@@ -73,7 +73,7 @@ def select(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, wo
 
 
 def converted(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> Any:
-    """Tangents of integers, which have no words, are zeros in any other type."""
+    """Tangents of type float0 have no words; their conversion to another type gives zeros."""
     if words != (0,):
         raise NotImplementedError(
             f"[compile] {primitive} of keys is not supported: take their words (random.key_data)."

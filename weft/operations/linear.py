@@ -66,7 +66,7 @@ def instantiate(tangent: Any) -> Array:
 
 
 def unbroadcast(ct: Array, aval: Any) -> Array:
-    """The cotangent of an operand that an elementwise operation repeated: summed over what it had not."""
+    """The cotangent of an operand that an elementwise operation repeated: summed over the dimensions it lacked."""
     found = core.get_aval(ct)
     if found.shape == aval.shape:
         return ct

@@ -43,5 +43,5 @@ def all_in_front(size: int, values: Sequence[Any], dims: Sequence[Dim]) -> list[
 
 
 def shifted(dims: Iterable[int]) -> tuple[int, ...]:
-    """Dimensions as they are called behind a new first one."""
+    """The numbers of dimensions after a new first dimension was added."""
     return tuple([d + 1 for d in dims])
