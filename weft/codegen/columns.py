@@ -4,8 +4,7 @@
         for narrow parallel dims after the vector dimension: for phase:
             before; for reduced indices in tree order: body, reductions of every vector
 
-The tail is one masked vector at a time where the target has masked access, else one element at a time with the
-same expressions.
+The tail is done by masked vectors if the target has masked access, else one element at a time by the same expressions.
 """
 
 from __future__ import annotations
@@ -26,13 +25,14 @@ if TYPE_CHECKING:
     from weft.codegen.lanes import Lanes
     from weft.codegen.nest import NestWriter
 
-SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once a column: in wide tiles or passes, and at all
-WAITING_BODY = 15.0  # up to this cost three vectors go together where two keep a unit busy that they all wait for
-FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
+# Largest cost of what is done once a column: for wide tiles and passes, and for tiles at all.
+SMALL_ENDS, LARGE_ENDS = 14.0, 64.0
+WAITING_BODY = 15.0  # up to this cost three vectors go together, of which one is computed without the busy unit
+FUNCTION = 8.0  # statements of this cost are most of what there is to compile
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
-STRETCH_BYTES = 256  # that tiles of blocks touch of each row, if elements are so narrow that this takes more vectors
-LONG_TILES = 4  # a row of more is long: in few rows side by side the prefetcher sees it from end to end
+STRETCH_BYTES = 256  # of each row that a tile of a block touches; for narrow elements these are more vectors
+LONG_TILES = 4  # rows of more tiles are long: a few of them side by side are read from end to end
 REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
 
 
@@ -87,13 +87,13 @@ class ColumnWriter:
         writer.label(done)
 
     def _base(self, lanes: Lanes, scalars: Copy) -> Copy:
-        """A copy of so many lanes that knows the scalars the phases use."""
+        """A copy with ``lanes`` lanes that holds the scalars used in the phases."""
         base, wanted = self.parent.copy(lanes, {}), self._wanted()
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
         return base
 
     def row(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
-        """Everything at one point of the dimensions ahead of the lanes; the code is short if it is used ``once``."""
+        """Everything at one point of the dimensions before the lanes. With ``once`` the code is kept short."""
         self._vectors(place, scalars, base, once)
         self.edges(place, scalars)
 
@@ -118,7 +118,7 @@ class ColumnWriter:
         return from_phases
 
     def maskable(self, turned: Sequence[int] = ()) -> bool:
-        """Has the target masked access for every operand that moves along the lanes, but for those that are turned?"""
+        """Whether all operands that move along the lanes, except transposed ones, have masked access on this target."""
         nest, target = self.nest, self.parent.target
         for operand in [operand for k, operand in enumerate(nest.operands) if k not in turned]:
             element = elements.of(operand.dtype)
@@ -152,14 +152,14 @@ class ColumnWriter:
         return [WIDE_TILE, TILE]
 
     def _waits(self) -> bool:
-        """Is there a function for which one of some vectors is computed without the unit that the others wait for?"""
+        """Whether a function keeps one unit busy, so that some vectors are computed without that unit."""
         if not self.parent.target.avx512:
             return False
         waiting = [elements.of(s.dtype) for s in self.statements if isinstance(s, ir.Apply) and s.kind.waits]
         return any(element.kind in "fh" and element.register == "float" for element in waiting)
 
     def _row_bytes(self) -> int:
-        """Of a vector of the widest operand."""
+        """Bytes of a vector of the widest operand."""
         kinds = [elements.of(operand.dtype) for operand in self.nest.operands if operand.role == "in"]
         return self.parent.width * max([kind.size for kind in kinds], default=4)
 
@@ -182,7 +182,7 @@ class ColumnWriter:
         return max(costs) >= copies.LARGE_BODY or self._ends() >= LARGE_ENDS
 
     def _ends(self) -> float:
-        """What is done once for each column."""
+        """The cost of what is done once for each column."""
         return sum(copies.cost(phase.before) for phase in self.nest.phases)
 
     def _vectors(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
@@ -201,11 +201,11 @@ class ColumnWriter:
             self._columns(place, alone, base, tiles)
 
     def _columns(self, place: Place, alone: Copy, base: Copy, tiles: Sequence[int]) -> None:
-        """The range of the lanes in such tiles, then what is left; all by single vectors if there are none."""
+        """Walk the range of the lanes in tiles of the given sizes, then the rest; without tiles by single vectors."""
         parent = self.parent
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         streams = parent.streams if tiles and len(self.nest.dims) > 1 and self.maskable() else None
-        if streams is not None and streams.width != parent.width:  # turned tiles alone are streamed
+        if streams is not None and streams.width != parent.width:  # only transposed tiles are stored past the caches
             streams = None
         end = streams.first_line(place, low, high) if streams is not None else None
         if end is None:
@@ -219,7 +219,7 @@ class ColumnWriter:
         self.writer.repeat(high, [("i64", low), ("i64", end)], stretch)
 
     def _stretch(self, place: Place, alone: Copy, base: Copy, tiles: Sequence[int], bounds: tuple[str, str]) -> None:
-        """A part of the range, of which the first one ends where a line begins."""
+        """Walk one part of the range; the first part ends at the border of a cache line."""
         parent, writer, width = self.parent, self.writer, self.parent.width
         low, high = bounds
         for unroll in tiles:
@@ -288,7 +288,7 @@ class ColumnWriter:
                 self.parent.run(phase.body, tile, place)
             elif phase.body or phase.reductions:
                 self._reduce(phase, tile, place)
-            if self.blocks and number == 0:  # what was left in the partial buffer is finished by another call
+            if self.blocks and number == 0:  # another call finishes what this one leaves in the partial buffer
                 finish = self.writer.fresh_label()
                 self.writer.branch_if(self.blocks.leaves, done, finish)
                 self.writer.label(finish)

@@ -13,7 +13,7 @@ from weft.codegen.memory import Mask, Memory
 from weft.loops import ir
 
 SMALL_BODY = 10.0  # bodies up to this cost are unrolled
-SHARING = 3  # vectors side by side, of which the second leaves a unit that all would wait for to the others
+SHARING = 3  # vectors side by side, of which the second is computed without the unit that the others keep busy
 LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
 
 
@@ -21,7 +21,7 @@ LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less 
 class Place:
     """Where in the loops the code being written stands."""
 
-    pointers: dict[int, str]  # operand -> address at the current indices, the vector dimension's excepted
+    pointers: dict[int, str]  # operand -> address at the current indices, without that of the vector dimension
     indices: dict[int, str]  # dimension -> index
     row: str = "0"  # linear index over the reduced dimensions entered so far
 
@@ -109,7 +109,7 @@ def scan(statement: ir.Scan, copy: Copy) -> None:
 def fresh(
     base: Copy, values: dict[int, Value], index: str | None = None, mask: Mask | None = None, slot: int = 0
 ) -> Copy:
-    """A copy with its own emitter, as every loop body needs: what an emitter remembers must dominate its uses."""
+    """A copy with an emitter of its own, as each loop body needs: remembered values must dominate their uses."""
     lanes = base.emit.lanes
     emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % SHARING == 1)
     return Copy(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

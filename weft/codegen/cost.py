@@ -1,4 +1,4 @@
-"""What a nest needs and what it takes: scratch memory for row buffers, an estimate of its time."""
+"""The scratch memory that a nest needs for row buffers, and an estimate of its time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
 def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     """About how many nanoseconds one point of the whole space (parallel and reduced) takes on one core.
 
-    Of a routine: what one run of everything in it takes. Of a chain: a point of each of its nests.
+    For a routine it is the time of one run of everything in it, for a chain that of one point of each of its nests.
     """
     if isinstance(nest, ir.Chain):
         return sum(cost(part) for part in nest.nests)

@@ -1,7 +1,7 @@
 """Access at computed places: one address where the offset is the same in every lane, a gather where it is not.
 
-Offsets are clamped before they come here, so that lanes beyond a mask read inside the operand as well; where the
-operand moves along the lanes too, those lanes read its first element.
+Offsets have been clamped, so that lanes beyond a mask read inside the operand, too. If the operand also moves along the
+lanes, those lanes read its first element.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def uniform_offset(parent: NestWriter, number: int, copy: Copy) -> str | None:
 
 
 def _uniform(parent: NestWriter, number: int, copy: Copy) -> V:
-    """A value that is the same in every lane, in one."""
+    """The value of one lane of a value that is the same in all."""
     if copy.memory.lanes.width == 1:
         return copy.values[number].part
     if number in copy.scalars:
@@ -58,7 +58,7 @@ def _moved(parent: NestWriter, operand: int, place: Place, offset: str) -> Place
 
 
 def _gather(parent: NestWriter, s: ir.LoadAt, copy: Copy, place: Place) -> Value:
-    """Lanes at offsets of their own."""
+    """Load lanes at different offsets."""
     operand, lanes = parent.nest.operands[s.operand], copy.memory.lanes
     offsets = copy.values[s.offset].part
     if parent.stride(s.operand, copy):
@@ -98,7 +98,7 @@ def update(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> 
 
 
 def updated(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> None:
-    """The same where the window is known to lie inside."""
+    """``update`` for a window that is known to lie inside."""
     offset = uniform_offset(parent, s.offset, tile[0])
     assert offset is not None
     place = _moved(parent, s.operand, place, offset)

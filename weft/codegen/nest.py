@@ -2,9 +2,10 @@
 
     void k(void* const* operands, const int64_t* params, const void* const* table, const int64_t* range, void* scratch)
 
-Parallel dimensions are serial loops inside the given range. If the vector dimension is parallel, tiles of vectors
-run through all phases together (``columns``); if it is reduced, every phase is a vector loop along it and the rest
-of a parallel point is scalar (``rows``). A ``Copy`` is one vector of such a tile: its own emitter and values.
+Parallel dimensions become serial loops over the given range. If the vector dimension is parallel, tiles of vectors run
+through all phases together (``columns``). If it is reduced, every phase is a vector loop along it, and what is done
+once for a parallel point is scalar (``rows``). A ``Copy`` is one vector of a tile, with an emitter and values of its
+own.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ PARAMETERS = (
     " ptr noalias readonly %range, ptr noalias %scratch"
 )
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
-NEAR_BLOCKS = 12  # of code for strided operands at one of their small strides, besides gathers
-ROW_PADDING = 64  # whole vectors may be stored past the end
-STRETCH = 1 << 14  # of a loop without blocks, between looks for an interrupt
+NEAR_BLOCKS = 12  # blocks of code for strided operands, each for one small stride; other strides are gathered
+ROW_PADDING = 64  # elements behind a row buffer, as whole vectors may be stored past its end
+STRETCH = 1 << 14  # iterations between looks for an interrupt, in a loop that has no blocks
 STOP = "stop"
 
 
 def width(nest: ir.Nest, target: Target, turned: Sequence[int] = ()) -> int:
-    """Lanes of a vector: more than the nest's where they only hold bytes, words of 16 bits or bfloat16 side by side.
+    """Lanes of a vector: more than the nest's if the operands along the lanes are only bytes, 16-bit words or bfloat16.
 
-    ``turned``: the operands whose lanes lie apart, and are brought side by side.
+    ``turned``: operands whose lanes do not lie side by side, and which are transposed first.
     """
     if nest.vector is None:
         return 1
@@ -70,7 +71,7 @@ def width(nest: ir.Nest, target: Target, turned: Sequence[int] = ()) -> int:
 
 
 def _is_paired(nest: ir.Nest, dtypes: Sequence[np.dtype]) -> bool:
-    """Does nothing but bfloat16 move along the lanes, so that their order within a vector does not matter?"""
+    """Whether all operands along the lanes are bfloat16, so that the order of lanes in a vector does not matter."""
     moving = {operand.dtype for operand in nest.operands if operand.strides[nest.vector or 0]}
     small = all(elements.of(dtype).size <= 4 for dtype in dtypes)
     near = any(operand.near for operand in nest.operands)
@@ -92,7 +93,7 @@ class NestWriter:
         self.strides: dict[tuple[int, int], str] = {}
         self.offsets: dict[tuple[int, int], V] = {}
         self.row_bases: list[str] = []
-        self.stop_word = ""  # its address, once somebody polls
+        self.stop_word = ""  # the address of the word that tells to stop, if the code looks at it
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
         self.digits: digits.Digits | None = None
         self.alone = True
@@ -113,7 +114,7 @@ class NestWriter:
         return self.written().text(symbol, PARAMETERS, simple=simple)
 
     def written(self, alone: bool = True) -> Writer:
-        """The function's instructions. What is not ``alone`` leaves what it writes in the caches, for the next one."""
+        """The function's instructions. If it is not ``alone`` (in a chain) it leaves its results in the caches."""
         place = self._entry()
         self.alone = alone
         scalars = self.copy(self.scalar, {})
@@ -128,10 +129,10 @@ class NestWriter:
             self.streams.finish()
         return self.writer
 
-    # interrupts: whoever waits for a kernel that was told to stop discards what it has written
+    # interrupts: the results of a kernel that was told to stop are discarded
 
     def poll(self) -> None:
-        """Return from the kernel if the runtime says so: one load, between stretches of some thousand elements."""
+        """Return from the kernel if the runtime asks for it: one load and a branch every some thousand elements."""
         writer, stay = self.writer, self.writer.fresh_label()
         if not self.stop_word:
             place = writer.once("getelementptr i64, ptr %range, i64 6")
@@ -143,9 +144,9 @@ class NestWriter:
     def stretches(
         self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
     ) -> list[str]:
-        """``writer.loop`` that looks for an interrupt now and then, between whole steps.
+        """``writer.loop`` that looks for an interrupt every ``STRETCH`` iterations, between whole steps.
 
-        Of a nest that is one parallel dimension the runtime calls for a stretch at a time.
+        A nest of one parallel dimension needs no looks: the runtime calls it for one stretch at a time.
         """
         writer, length = self.writer, STRETCH - STRETCH % step
         if [dim.role for dim in self.nest.dims] == ["parallel"]:
@@ -202,23 +203,23 @@ class NestWriter:
 
     @functools.cached_property
     def uses(self) -> Counter[int]:
-        """How often each value is used; only nests with a choice ask."""
+        """How often each value is used; needed only for nests with a choice."""
         return skipped.uses(self.nest)
 
     @property
     def columns(self) -> bool:
-        """Is the vector dimension parallel (or absent)?"""
+        """Whether the vector dimension is parallel (or absent)."""
         return self.nest.vector is None or self.nest.dims[self.nest.vector].role == "parallel"
 
     # places
 
     def stream(self, place: Place, lanes: int, turned: bool = False) -> None:
-        """Let vectors of so many lanes be stored past the caches from here on."""
+        """From here on, store vectors of ``lanes`` lanes past the caches where that pays."""
         if self.alone:
             self.streams = streamed.Streams(self, place, lanes, turned)
 
     def lanes_of(self, turned: Sequence[int]) -> int:
-        """Lanes of a vector where the operands ``turned`` are brought side by side."""
+        """Lanes of a vector if the operands ``turned`` are transposed."""
         return width(self.nest, self.target, turned)
 
     def copy(self, lanes: Lanes, values: dict[int, Value]) -> Copy:
@@ -244,7 +245,7 @@ class NestWriter:
         return Place(pointers, indices, row)
 
     def distance(self, operand: int, dim: int, index: str) -> str:
-        """Elements from an operand's first to that at ``index`` along a dimension."""
+        """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
         stride = self.nest.operands[operand].strides[dim]
         if stride == ir.RUNTIME:
             return self.writer.index("mul", index, self.strides[operand, dim])
@@ -302,7 +303,7 @@ class NestWriter:
         return self.nest.operands[operand].strides[self.nest.vector]
 
     def hoist(self, statements: Sequence[ir.Statement], copy: Copy, place: Place) -> dict[int, Value]:
-        """Scalars ahead of the vector loop: loads that do not move along it, and the places computed from them."""
+        """Scalars computed before the vector loop: loads that do not move along it, and places made from them."""
         assert self.nest.vector is not None
         hoisted = {}
         for s in statements:
@@ -316,7 +317,7 @@ class NestWriter:
         return {**hoisted, **self.uniform(statements, known, place)}
 
     def uniform(self, statements: Sequence[ir.Statement], known: dict[int, Value], place: Place) -> dict[int, Value]:
-        """One-lane values of the statements that places are computed from, as far as they can be known here."""
+        """One-lane values of statements from which places are computed, if their operands are known here."""
         if not self.places:
             return {}
         point = self.copy(self.scalar, dict(known))
@@ -329,7 +330,7 @@ class NestWriter:
     def load(self, s: ir.Load, copies: list[Copy], place: Place) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
         shared: Value | None = None
-        first = ""  # address of the tile's first vector: the others lie at constant distances
+        first = ""  # address of the tile's first vector; the others lie at constant distances from it
         for copy in copies:
             stride = self.stride(s.operand, copy)
             if s.out in copy.values:

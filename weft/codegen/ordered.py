@@ -1,8 +1,8 @@
-"""Updates in strict order whose values take functions to compute: a block of them by vectors, then one by one.
+"""Scatters in strict order with costly updates: the values of a block by vectors, then the updates one by one.
 
     for block of 256: for vector in block: offsets, values -> stack;   for update in block: read, combine, write
 
-Several updates may meet in one element, so that lanes cannot write side by side; the functions need not wait for that.
+Several updates may hit one element, so that lanes cannot write side by side. Computing the updates needs no such order.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-BLOCK = 256  # updates; what is kept of them stays in the first-level cache
+BLOCK = 256  # updates of a block, whose values stay in the first-level cache
 
 
 class OrderedWriter:
-    """Writes the innermost loop of a scatter's nest, whose lanes run along updates that may meet."""
+    """Writes the innermost loop of a scatter whose lanes run along updates that may hit the same element."""
 
     def __init__(self, parent: NestWriter, phase: ir.Phase) -> None:
         self.parent, self.writer = parent, parent.writer

@@ -3,8 +3,8 @@
     for parallel dims: for phase: before (scalar); splat; for outer reduced dims:
         for block of 8192: 32 lane accumulators over the block; fold; total = combine(total, block)
 
-The 32 accumulators are 32 / W vectors. Light bodies step over 32 elements with one body per vector; heavy ones are
-written once and the accumulators rotate, which after a multiple of 32 elements puts them back in their places.
+The 32 accumulators are 32 / W vectors. A light body is written 32 / W times, for 32 elements a step. A heavy body is
+written once, and the accumulators rotate: after a multiple of 32 elements they are back in their places.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PARTIAL_BYTES = 16  # a slot of the partial buffer
 SEARCHED = 4  # vectors that are searched together
-FETCHED_BYTES = 1 << 18  # of a row that is fetched ahead: longer ones might be gone again when their turn comes
+FETCHED_BYTES = 1 << 18  # longest row that is prefetched: a longer one might be evicted before its turn comes
 
 
 class RowWriter:
@@ -38,7 +38,7 @@ class RowWriter:
         self.writer = parent.writer
         self.vector = parent.nest.vector
         self.outer_reduced = [d for d in parent.reduced if d != self.vector]
-        # registers of more lanes than the nest's hold integers alone, whose order is free
+        # registers with more lanes than the nest's hold only integers, which may be combined in any order
         self.lanes = LANES if parent.width == parent.nest.width else 2 * parent.width
 
     def write(self, place: Place, scalars: Copy) -> None:
@@ -66,7 +66,7 @@ class RowWriter:
     # pieces
 
     def _wide(self, phase: ir.Phase, point: Copy) -> Copy:
-        """A copy of W lanes that knows the scalars the body uses."""
+        """A copy of W lanes that holds the scalars used in the body."""
         base = self.parent.copy(self.parent.lanes, {})
         wanted = copies.uses(phase)
         base.values = {n: base.memory.splat(v) for n, v in point.values.items() if n in wanted}
@@ -153,7 +153,7 @@ class RowWriter:
         return [] if digits is None else [("i64", digit) for digit in digits.at(position)]
 
     def _fill(self, phase: ir.Phase, tile: list[Copy], place: Place, now: Sequence[str]) -> list[str]:
-        """Load what depends on the digits for a tile of vectors; gives the digits after it."""
+        """Load the values that depend on digits, for a tile of vectors; gives the digits after the tile."""
         digits = self.parent.digits
         if digits is None:
             return []
@@ -209,7 +209,7 @@ class RowWriter:
     def _further(
         self, phase: ir.Phase, base: Copy, place: Place, start: str, totals: list[Accumulators]
     ) -> list[Accumulators]:
-        """Totals after one more block, which is not looked at where it changes nothing."""
+        """Totals after one more block; the block is skipped if it cannot change them."""
         emit, values = Emitter(self.parent.scalar, "%table", self.parent.helpers), reduce_tree.flat_accs(totals)
         absorbed = leaders.is_absorbed(phase, emit, totals)
         alone = leaders.alone(phase) if self._maskable(phase) else None
@@ -240,7 +240,7 @@ class RowWriter:
         return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, found))
 
     def _flag(self, phase: ir.Phase, base: Copy, place: Place, start: str) -> tuple[Value, Value]:
-        """The best of a block of bools and where it is first: one walk, as far as the better of the two."""
+        """The extremum of a block of bools and its first position, in one pass that ends at the first such value."""
         emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
         (reduction,) = phase.reductions
         self.parent.poll()
@@ -321,7 +321,7 @@ class RowWriter:
         """``group`` vectors a step over a multiple of 32 elements; lanes from ``stop`` on are masked."""
         writer, width, size = self.writer, self.parent.width, len(phase.reductions)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
-        heavy = copies.cost(phase.body) >= copies.LARGE_BODY  # written once: nearly all vectors are whole
+        heavy = copies.cost(phase.body) >= copies.LARGE_BODY  # written once, with a mask that is nearly always whole
 
         def split(values: list[Value]) -> list[list[Accumulators]]:
             per = len(values) // len(vectors)
@@ -355,7 +355,7 @@ class RowWriter:
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
 
     def _following_row(self, phase: ir.Phase, place: Place) -> list[tuple[str, str]]:
-        """(word, pointer) of rows that the next point reads, which a long computation on this one has time to fetch.
+        """(word, pointer) of the rows to prefetch for the next point, while this one takes long to compute.
 
         The processor's own prefetching ends with a page, and begins anew with each row.
         """
@@ -396,7 +396,7 @@ class RowWriter:
         shared = all(leaders.absorbing(r) is not None for r in phase.reductions)
 
         def block(index: str, before: list[Accumulators]) -> list[Accumulators]:
-            """A block with what a worker found before it where that may be had twice, as in extrema."""
+            """One block. For extrema it starts from the worker's earlier result: combining it twice does no harm."""
             start = writer.index("mul", index, str(BLOCK_LANES))
             accs = (
                 self._further(phase, base, place, start, before) if shared else self._block(phase, base, place, start)

@@ -4,8 +4,8 @@
 
 Where the processor follows one long stream better than several short ones (``Target.row_by_row``), one row at a time.
 
-A line is a row of a buffer as several operands read it, some elements apart. Where they are loaded unaligned, nearly
-every one of them crosses a cache line, which takes two accesses: on AVX-512 they are shuffled out of whole vectors.
+A line is a row of a buffer that several operands read, some elements apart. Loaded one by one, nearly every such vector
+would cross a cache line, which takes two accesses. With AVX-512 they are shuffled out of whole vectors instead.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.nest import NestWriter
 
-PAIR = 2  # rows; more of them meet in one set of the first cache where rows are a power of two long
-LIGHT = 4.0  # instructions for each load, up to which loads are what takes the time
+PAIR = 2  # rows at a time; more would fall into one set of the first cache where rows are a power of two long
+LIGHT = 4.0  # instructions for each load, up to which the loads take most of the time
 TILE_BYTES = 128  # of a row, in registers at once
-FETCHED_BYTES = 1 << 12  # of rows that are fetched ahead: with longer ones it took longer
-LINE_BYTES = 1536  # of all lines: three quarters of the registers
+FETCHED_BYTES = 1 << 12  # longest row that is prefetched; for longer ones it was slower
+LINE_BYTES = 1536  # of all lines in registers: three quarters of them
 
-Line = tuple[int, int]  # an operand, and how many rows below its own
+Line = tuple[int, int]  # (an operand, how many rows below its own)
 
 
 def pays(parent: NestWriter) -> bool:
-    """Whether rows share loads that are a large part of the work."""
+    """Whether rows share loads, and loads are a large part of the work."""
     statements = parent.nest.phases[0].body
     loads = [s for s in statements if isinstance(s, ir.Load)]
     near = any(parent.nest.operands[s.operand].near for s in loads)
@@ -122,7 +122,7 @@ class Stencil:
         writer.loop(main, high, width, [], part)
 
     def _following(self, place: Place) -> list[tuple[str, str]]:
-        """(word, pointer) of the rows that the next row is the first to read and to write, which are fetched ahead.
+        """(word, pointer) of the rows to prefetch: those that the next row reads and writes first.
 
         The processor's own prefetching ends with a page, and begins anew with each row.
         """
@@ -162,7 +162,7 @@ class Stencil:
                     copy.values[s.out] = value
 
     def _line(self, line: Line, tile: Sequence[Copy], place: Place) -> dict[int, list[Value]]:
-        """A tile's vectors of a line, by how many elements on they are."""
+        """The vectors of a line in a tile, by their distance in elements."""
         least, most, memory = min(self.shifts[line]), max(self.shifts[line]), tile[0].memory
         if tile[0].mask is not None or least == most or not self._shuffles(line):
             return {shift: [self._load(line, shift, copy, place) for copy in tile] for shift in self.shifts[line]}

@@ -1,14 +1,14 @@
-"""Elementwise nests that read an operand across its rows: tiles turned on the way.
+"""Elementwise nests that read an operand across its rows: tiles are transposed in registers.
 
-An operand is turned if it has a run-time stride along the lanes and stride 1 along another parallel dimension (u).
-For each tile of W lanes by W steps of u its elements are loaded along u, transposed in registers and kept in a stack
-buffer, from which the body loads along the lanes: whole cache lines both ways, no gathers of one element each.
+An operand is transposed ("turned") if it has a run-time stride along the lanes and stride 1 along another parallel
+dimension, u. The elements of a tile of W lanes by W steps of u are loaded along u, transposed in registers and kept in
+a stack buffer, from which the body loads them along the lanes. So whole cache lines are read, and nothing is gathered.
 
     for blocks of 32 lanes (64 of bytes): for tiles of W steps of u:
-        turn the tiles of the block; for u in tile: for vectors: body
+        transpose the tiles of the block; for u in tile: for vectors: body
 
-Where rows are stored past the caches (``streamed``) and do not begin with a line, those of a block begin up to a line
-earlier: with the last line that begins before it.
+If rows are stored past the caches (``streamed``) and do not begin with a cache line, the rows of a block begin earlier,
+at the last line that begins before the block.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.streamed import Shift
 
-BLOCK = 32  # lanes next to each other: as many rows of the operand are read at a time, each from end to end
+BLOCK = 32  # lanes side by side, which are as many rows of the operand, read at a time, each from end to end
 
 
 def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
-    """The dimension u and the operands to turn; None if there is nothing to turn."""
+    """The dimension u and the operands to transpose; None if there is nothing to transpose."""
     if nest.vector is None or width == 1 or any(dim.role == "reduced" for dim in nest.dims):
         return None, []
     indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
-    if indexed or nest.vector + 1 < len(nest.dims):  # narrow dimensions within
+    if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside that of the lanes
         return None, []
     strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
     for dim in reversed(range(len(nest.dims))):
@@ -48,7 +48,7 @@ def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lanes from ``first`` on, of those from ``low`` to ``high``; its rows may begin up to ``back`` lanes earlier."""
+    """The lanes from ``first`` on, in the range ``low`` to ``high``; rows may begin up to ``back`` lanes earlier."""
 
     first: str
     low: str
@@ -74,7 +74,7 @@ class Turner:
         self.width = self.lanes.width
         results = [k for k, operand in enumerate(self.nest.operands) if operand.role == "out"]
         narrowest = min(bytes_of(self.nest, k) for k in results)
-        self.lead = max(self.width, LINE // narrowest)  # as far as a row may be shifted
+        self.lead = max(self.width, LINE // narrowest)  # the most lanes by which a row may begin earlier
         self.size = max(BLOCK, self.lead)
         self.row = self.lead + self.size  # words of a row of a buffer, of which the first ones are those before
         words = {k: whole(self.nest.operands[k].dtype) for k in turned}
@@ -152,7 +152,7 @@ class Turner:
         writer.loop(begin, writer.minimum_index(last, block.high), self.width, [], tile)
 
     def _whole_row(self, place: Place, base: Copy, block: Block, row: str) -> None:
-        """The body along all lanes of a block, in a row of which lines begin where the block begins."""
+        """The body along all lanes of a block, in a row in which a cache line begins with the block."""
         slots = range(0, self.size, self.width)
         vectors = [
             copies.fresh(base, base.values, self.writer.index("add", block.first, str(slot)), None, slot)
@@ -161,14 +161,14 @@ class Turner:
         self._body(vectors, place, [self.writer.index("add", row, str(self.lead + slot)) for slot in slots])
 
     def _any_row(self, place: Place, base: Copy, block: Block, last: str, row: str) -> None:
-        """The body along those lanes of a block that there are, or from the line on that its first lane lies in."""
+        """The body along the lanes of a block that exist, or from the start of the cache line of its first lane."""
         writer, width = self.writer, self.width
         shift = block.shift.lanes(place, block.first) if block.shift is not None else "0"
         end = writer.minimum_index(writer.index("sub", last, shift), block.high)
 
         def vector(aligned: str, _: list[str]) -> list[str]:
             v, stop = aligned, block.high
-            if block.shift is not None:  # the first one of all begins later, and ends where the next one begins
+            if block.shift is not None:  # the first block has no lanes before it; it ends where the next one begins
                 v = writer.maximum_index(aligned, block.low)
                 stop = writer.minimum_index(writer.index("add", aligned, str(width)), stop)
             mask = lanes_below(self.lanes, writer.index("sub", stop, v), True)
@@ -180,7 +180,7 @@ class Turner:
         writer.loop(writer.index("sub", block.first, shift), end, width, [], vector)
 
     def _body(self, vectors: list[Copy], place: Place, at: Sequence[str]) -> None:
-        """The statements for such vectors; those of the operands that were turned lie ``at`` places in the buffers."""
+        """The statements for these vectors, which find the transposed operands at the places ``at`` of the buffers."""
         writer = self.writer
         for s in self.statements:
             if isinstance(s, ir.Load) and s.operand in self.turned:
@@ -190,7 +190,7 @@ class Turner:
         self.parent.run(self.statements, vectors, place)
 
     def _side(self, operand: int) -> int:
-        """Words along a side of the blocks that are turned in registers; tiles of 4-byte words are one."""
+        """The side, in words, of the blocks transposed in registers; with words of 4 bytes a tile is one block."""
         size = bytes_of(self.nest, operand)
         if size == 4 and self.width in (8, 16):
             return self.width
@@ -262,7 +262,7 @@ class Turner:
         return elements.of(self.nest.operands[operand].dtype).bytes
 
     def _shuffle(self, operand: int, source: str, stride: str, sink: str) -> None:
-        """As many rows of as many words as a side has."""
+        """Transpose one square block."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
         size, align = bytes_of(self.nest, operand), self._align(operand)
         rows, p = [], source

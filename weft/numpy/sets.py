@@ -1,7 +1,7 @@
 """Sets: unique and what is made of it, union, intersection, differences, membership.
 
-How many elements a set has is data: outside a trace NumPy counts them, in a trace ``size`` must say how many the result
-has. Rows are sorted, and the first of each run of equal ones is marked::
+The number of elements of a set is data: outside a trace NumPy counts them, in a trace ``size`` must give the size of
+the result. Rows are sorted, and the first of each run of equal rows is marked::
 
     unique([3, 1, 3], size=2)  ->  lexsort: 1 3 3, marks 1 1 0, nonzero(size=2): 0 1, elements 1 3
 

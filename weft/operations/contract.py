@@ -145,7 +145,7 @@ dot_general_p.print_params = _dot_params
 
 
 def _dot_transpose_left(ct: Any, x: Any, y: Any, numbers: Any, rest: Params, swap: bool = False) -> Any:
-    """The cotangent of the left operand x; with ``swap`` the product's free axes stand the other way round."""
+    """The cotangent of the left operand x; with ``swap`` the free axes of the product are in exchanged order."""
     (x_contract, y_contract), (x_batch, y_batch) = numbers
     x_kept = _free(x.aval.ndim, x_contract, x_batch)
     y_kept = _free(y.ndim, y_contract, y_batch)
