@@ -10,7 +10,7 @@ import numpy as np
 from tests.compiler import ladder
 from weft import compiler
 from weft import operations as lax
-from weft.compiler.instructions import Copy, DonatedOutput, Fill, NewOutput, SameOutput
+from weft.compiler.instructions import Copy, DonatedOutput, Fill, InputOutput, NewOutput, SameOutput
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 

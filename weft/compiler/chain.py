@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from weft.codegen import chains
+from weft.codegen import kernel_chains
 from weft.compiler.instructions import DonatedOutput
 from weft.compiler.link import nanoseconds, split_of
 from weft.compiler.steps import Chain, Plan, Run
@@ -94,7 +94,7 @@ def _runs_whole(run: Run) -> bool:
 def _is_local(planned: Plan, run: Run, rows: int, runs: Sequence[Run]) -> bool:
     """Whether a kernel, at every row, touches what the kernels write in that row alone."""
     low, written = run.lowered, _written(planned, runs)
-    if chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
+    if kernel_chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
         return False
     loaded_at = {s.operand for s in low.nest.statements() if isinstance(s, ir.LoadAt)}
     for k, (binding, (slot, offset, moved)) in enumerate(zip(low.operands, run.operands, strict=True)):

@@ -19,7 +19,7 @@ class Fields {
   // Owned; empty after an error.
   Ref object(const char* name) {
     if (!ok_) return Ref();
-    Ref found = steal(PyObject_GetAttrString(record_, name));
+    Ref found = steal(in_python<PyObject_GetAttrString>(record_, name));
     ok_ = bool(found);
     return found;
   }
@@ -31,21 +31,21 @@ class Fields {
   int64_t integer(const char* name) {
     Ref found = object(name);
     if (!found) return 0;
-    long long value = PyLong_AsLongLong(found.get());
+    long long value = in_python<PyLong_AsLongLong>(found.get());
     if (value == -1 && PyErr_Occurred()) ok_ = false;
     return value;
   }
   double real(const char* name) {
     Ref found = object(name);
     if (!found) return 0;
-    double value = PyFloat_AsDouble(found.get());
+    double value = in_python<PyFloat_AsDouble>(found.get());
     if (value == -1 && PyErr_Occurred()) ok_ = false;
     return value;
   }
   bool flag(const char* name) {
     Ref found = object(name);
     if (!found) return false;
-    int value = PyObject_IsTrue(found.get());
+    int value = in_python<PyObject_IsTrue>(found.get());
     if (value < 0) ok_ = false;
     return value > 0;
   }
