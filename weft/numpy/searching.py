@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
-from weft.core.patience import patiently
+from weft.core.interruptible import interruptible
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import (
@@ -57,9 +57,9 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         )
         if not core.is_tracing():
             values = np.asarray(a)
-            return tuple([promotion.constant(part) for part in patiently(values.size, np.nonzero, values)])
+            return tuple([promotion.constant(part) for part in interruptible(values.size, np.nonzero, values)])
         values = np.asarray(a)
-        size = int(patiently(values.size, np.count_nonzero, values))
+        size = int(interruptible(values.size, np.count_nonzero, values))
     count: int = core.concrete_or_error(
         int,
         size,
