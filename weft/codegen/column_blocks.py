@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import reduce_tree
-from weft.codegen.copies import Copy
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance
 from weft.codegen.memory import whole
 from weft.codegen.reduce_tree import BLOCK_ROWS
 from weft.loops import ir
@@ -72,7 +72,7 @@ class Blocks:
 
     def accumulators(
         self,
-        tile: Sequence[Copy],
+        tile: Sequence[Instance],
         reductions: Sequence[ir.Reduce],
         start: str,
         seeds: list[Value],
@@ -115,8 +115,8 @@ class Blocks:
         return reduce_tree.rebuild(left, ways)
 
     def _places(
-        self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str
-    ) -> list[tuple[Copy, str, Value]]:
+        self, tile: Sequence[Instance], reductions: Sequence[ir.Reduce], start: str
+    ) -> list[tuple[Instance, str, Value]]:
         """Where the accumulators of every vector lie, in the order in which the loops carry them."""
         writer, found = self.writer, []
         row = writer.index("mul", writer.op(f"lshr i64 {start}, {SHIFT}"), self.columns)

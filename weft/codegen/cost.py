@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import copies, elements, uniform
+from weft.codegen import elements, instances, uniform
 from weft.codegen.nest import ROW_LANES, ROW_PADDING
 from weft.loops import ir, routine
 
@@ -40,7 +40,7 @@ def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     total, differ = 0.0, uniform.moving(nest)
     for phase in nest.phases:
         statements = phase.body if reduced else (*phase.before, *phase.body)
-        total += copies.cost(statements) * NS_PER_INSTRUCTION / lanes
+        total += instances.cost(statements) * NS_PER_INSTRUCTION / lanes
         total += sum(2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions)
         for s in statements:
             if isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):

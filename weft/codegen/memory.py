@@ -241,16 +241,16 @@ class Memory:
 
     # backwards
 
-    def _turned(self, value: Value) -> Value:
+    def _reversed(self, value: Value) -> Value:
         order = range(self.lanes.width - 1, -1, -1)
         parts = [self.lanes.shuffle(p.text, "poison", p.element, order, self.lanes.width) for p in value.parts]
         return Value(value.dtype, tuple(V(self.lanes, p.element, t) for p, t in zip(value.parts, parts, strict=True)))
 
-    def _turned_mask(self, mask: Mask | None) -> Mask | None:
+    def _reversed_mask(self, mask: Mask | None) -> Mask | None:
         if mask is None:
             return None
-        turned = self._turned(Value(elements.BOOL, (mask.lanes,)))
-        return Mask(mask.remaining, turned.part)
+        lanes = self._reversed(Value(elements.BOOL, (mask.lanes,)))
+        return Mask(mask.remaining, lanes.part)
 
     def load_reversed(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> Value:
         """Lanes at decreasing addresses from ``pointer``."""
@@ -259,7 +259,7 @@ class Memory:
         if mask is not None and not self.masks(dtype):
             return self._load_through_buffer(dtype, pointer, "-1", mask)
         last = self.writer.element(whole(dtype), pointer, str(1 - self.lanes.width))
-        return self._turned(self.load(dtype, last, self._turned_mask(mask)))
+        return self._reversed(self.load(dtype, last, self._reversed_mask(mask)))
 
     def store_reversed(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
         if self.lanes.width == 1:
@@ -268,7 +268,7 @@ class Memory:
             self._store_through_buffer(value, pointer, "-1", mask)
         else:
             last = self.writer.element(whole(value.dtype), pointer, str(1 - self.lanes.width))
-            self.store(self._turned(value), last, self._turned_mask(mask))
+            self.store(self._reversed(value), last, self._reversed_mask(mask))
 
     # strided
 

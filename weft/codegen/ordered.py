@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import copies, elements, indexed
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, indexed, instances
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below, whole
 from weft.loops import ir
 
@@ -33,7 +33,7 @@ class OrderedWriter:
         self.computed = [s for s in phase.body if s is not self.update]
         self.kept: dict[int, tuple[np.dtype, str]] = {}  # values on the stack, a block of each
 
-    def row(self, base: Copy, place: Place) -> None:
+    def row(self, base: Instance, place: Position) -> None:
         """All updates at one point of the dimensions around."""
         parent, writer = self.parent, self.writer
         assert parent.nest.vector is not None
@@ -49,11 +49,11 @@ class OrderedWriter:
 
         writer.loop("0", extent, BLOCK, [], block)
 
-    def _compute(self, base: Copy, place: Place, start: str, stop: str, index: str) -> list[str]:
+    def _compute(self, base: Instance, place: Position, start: str, stop: str, index: str) -> list[str]:
         """A vector of updates, kept on the stack."""
         parent, writer = self.parent, self.writer
         mask = lanes_below(parent.lanes, writer.index("sub", stop, index), mostly_whole=True)
-        copy = copies.fresh(base, base.values, index, mask)
+        copy = instances.fresh(base, base.values, index, mask)
         parent.run(self.computed, [copy], place)
         at = writer.index("sub", index, start)
         for number in ir.arguments(self.update):
@@ -61,7 +61,7 @@ class OrderedWriter:
                 self._keep(number, copy.values[number], copy, at)
         return []
 
-    def _keep(self, number: int, value: Value, copy: Copy, at: str) -> None:
+    def _keep(self, number: int, value: Value, copy: Instance, at: str) -> None:
         if number not in self.kept:
             element = elements.of(value.dtype)
             size = (BLOCK + self.parent.width) * element.size
@@ -69,7 +69,7 @@ class OrderedWriter:
         dtype, stack = self.kept[number]
         copy.memory.store(value, self.writer.element(whole(dtype), stack, at))
 
-    def _apply(self, base: Copy, place: Place, start: str, at: str) -> list[str]:
+    def _apply(self, base: Instance, place: Position, start: str, at: str) -> list[str]:
         """One update."""
         parent, writer, s = self.parent, self.writer, self.update
         assert parent.nest.vector is not None

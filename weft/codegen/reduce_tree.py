@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.codegen import avx512, copies, elements
+from weft.codegen import avx512, elements, instances
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
@@ -35,7 +35,7 @@ def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> A
     if reduction.kind.seed is None:
         return accs
     index = emit.lanes.writer.index("add", start, str(offset))
-    position = copies.index_value(emit, index, elements.INT64)
+    position = instances.index_value(emit, index, elements.INT64)
     return tuple(emit.settle(v) for v in reduction.kind.seed(emit, accs, position, **dict(reduction.params)))
 
 

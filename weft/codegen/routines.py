@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.codegen import elements
-from weft.codegen.copies import typed
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.instances import typed
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import whole
 from weft.codegen.pieces import Array, Scope

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.codegen import columns, copies, reduce_tree
-from weft.codegen.copies import Copy, Place
+from weft.codegen import columns, instances, reduce_tree
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import ir
@@ -58,9 +58,9 @@ class ShortRowWriter(columns.ColumnWriter):
     def _is_long(self, phase: ir.Phase) -> bool:
         """Whether the body is written once, as a loop. Lanes that lie apart cost a load and a shuffle each."""
         apart = sum(self._is_apart(s) for s in phase.body)
-        return self.extent * (copies.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
+        return self.extent * (instances.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
 
-    def write(self, place: Place, scalars: Copy) -> None:
+    def write(self, place: Position, scalars: Instance) -> None:
         parent = self.parent
         base = self._base(parent.lanes, scalars)
         outer = list(range(self.vector))
@@ -69,7 +69,7 @@ class ShortRowWriter(columns.ColumnWriter):
         else:
             parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
 
-    def _blocks(self, place: Place, scalars: Copy, base: Copy) -> None:
+    def _blocks(self, place: Position, scalars: Instance, base: Instance) -> None:
         parent, writer, row = self.parent, self.writer, self.vector - 1
         low, high = (parent.range(0), parent.range(1)) if row == 0 else ("0", parent.extents[row])
 
@@ -86,7 +86,7 @@ class ShortRowWriter(columns.ColumnWriter):
     def _tiles(self) -> list[int]:
         return [1]
 
-    def _inside(self, tile: list[Copy], place: Place) -> None:
+    def _inside(self, tile: list[Instance], place: Position) -> None:
         if not self.shared:
             self.point(tile, place)
             return
@@ -94,18 +94,18 @@ class ShortRowWriter(columns.ColumnWriter):
         self.held = {}
         for s in self.shared:
             for k in range(self.extent):
-                vectors = [copies.fresh(c, {}, c.index, c.mask, c.slot) for c in tile]
+                vectors = [instances.fresh(c, {}, c.index, c.mask, c.slot) for c in tile]
                 parent.load(s, vectors, parent.enter(place, self.dim, str(k), [s.operand]))
                 self.held[s.out, k] = [c.values[s.out] for c in vectors]
 
         def row(index: str, _: list[str]) -> list[str]:
             inner = parent.enter(place, self.vector - 1, index, range(len(self.nest.operands)))
-            self.point([copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
+            self.point([instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
             return []
 
         self.writer.loop(*self.rows, 1, [], row)
 
-    def _reduce(self, phase: ir.Phase, tile: list[Copy], place: Place) -> None:
+    def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
         """Run a phase element after element, and combine its reductions, if it has any."""
         if self._is_long(phase):
             found = self._in_loop(phase, tile, place)
@@ -120,16 +120,21 @@ class ShortRowWriter(columns.ColumnWriter):
         return [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
 
     def _element(
-        self, phase: ir.Phase, tile: list[Copy], place: Place, index: str, held: list[tuple[int, list[Value]]]
+        self,
+        phase: ir.Phase,
+        tile: list[Instance],
+        place: Position,
+        index: str,
+        held: list[tuple[int, list[Value]]],
     ) -> list[list[Accumulators]]:
         """The body at one element: for each vector the accumulators of every reduction."""
-        vectors = [copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
+        vectors = [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
         for number, copy in enumerate(vectors):
             copy.values.update({out: known[number] for out, known in held})
-        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, copies.operands(phase.body)))
+        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, instances.operands(phase.body)))
         return [[reduce_tree.only(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
 
-    def _in_loop(self, phase: ir.Phase, tile: list[Copy], place: Place) -> list[list[list[Accumulators]]]:
+    def _in_loop(self, phase: ir.Phase, tile: list[Instance], place: Position) -> list[list[list[Accumulators]]]:
         """The accumulators of all elements, by way of memory."""
         writer, memory = self.writer, tile[0].memory
         kept = [[reduce_tree.identities(r, c.emit) for r in phase.reductions] for c in tile]

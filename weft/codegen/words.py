@@ -26,8 +26,8 @@ def by_words(nest: ir.Nest) -> ir.Nest:
         return nest
     used = {n for s in nest.statements() for n in ir.arguments(s)}
     used |= {n for r in reductions if r.outs not in found for n in r.args}
-    turned = {r.args[0] for r in reductions if r.outs in found} - used
-    kept = {operand for out, operand in loads.items() if out not in turned}
+    transposed = {r.args[0] for r in reductions if r.outs in found} - used
+    kept = {operand for out, operand in loads.items() if out not in transposed}
 
     def reduction(r: ir.Reduce) -> ir.Reduce:
         if r.outs not in found or loads[r.args[0]] in kept:

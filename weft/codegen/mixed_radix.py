@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.codegen import elements
-from weft.codegen.copies import Copy, Place, fresh, index_value
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position, fresh, index_value
 from weft.codegen.lanes import V
 from weft.codegen.memory import first_lanes, whole
 from weft.loops import ir
@@ -86,7 +86,9 @@ class Digits:
         loads = [s for s in body if isinstance(s, ir.Load) and self.nest.walks_digits(s.operand)]
         return [*loads, *[s for s in body if isinstance(s, ir.IndexOf) and s.dim in self.dims]]
 
-    def fill(self, copy: Copy, place: Place, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]) -> None:
+    def fill(
+        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+    ) -> None:
         """Give a copy the values of ``reads`` in the W lanes from its index on, whose first has these digits."""
         writer = self.writer
         assert copy.index is not None and self.nest.vector is not None
@@ -119,7 +121,7 @@ class Digits:
             copy.values[s.out] = Value(left.dtype, tuple(parts))
 
     def _within_row(
-        self, copy: Copy, place: Place, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
     ) -> list[Value]:
         values = []
         for s in reads:
@@ -147,7 +149,12 @@ class Digits:
         return values
 
     def _piece_by_piece(
-        self, copy: Copy, place: Place, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str], count: str
+        self,
+        copy: Instance,
+        place: Position,
+        reads: Sequence[ir.Load | ir.IndexOf],
+        digits: Sequence[str],
+        count: str,
     ) -> list[Value]:
         """Store piece after piece of rows in stack buffers, as whole vectors: the next one overwrites the excess."""
         writer, lanes = self.writer, self.parent.lanes

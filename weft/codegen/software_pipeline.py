@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, reduce_tree
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, instances, reduce_tree
+from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below
 from weft.loops import ir
@@ -72,7 +72,7 @@ def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[in
 def _cost(statements: Sequence[ir.Statement]) -> float:
     """The cost, with the instructions that round to a half precision."""
     rounded = [s for s in statements if isinstance(s, ir.Apply) and elements.of(s.dtype).kind == "h"]
-    return copies.cost(statements) + ROUNDING * len(rounded)
+    return instances.cost(statements) + ROUNDING * len(rounded)
 
 
 def _first(applied: Sequence[ir.Apply]) -> set[int]:
@@ -92,7 +92,7 @@ def _first(applied: Sequence[ir.Apply]) -> set[int]:
     return first
 
 
-def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Copy, wide: dict, place: Place) -> None:
+def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Instance, wide: dict, place: Position) -> None:
     """Write the loop from ``low`` to ``high``; ``wide`` are the values known before it."""
     writer, lanes, width = parent.writer, parent.lanes, parent.width
     initial = [base.emit.const(0, s.dtype) for s in cut.carried]
@@ -100,10 +100,10 @@ def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Copy, wide
 
     def body(index: str, texts: list[str]) -> list[str]:
         mask = lanes_below(lanes, writer.index("sub", high, index), True)
-        early = copies.fresh(base, wide, index, mask)
+        early = instances.fresh(base, wide, index, mask)
         parent.run(cut.first, [early], place)
         before = Mask(texts[0], V(lanes, "i1", texts[1]), True)
-        late = copies.fresh(base, wide, writer.index("sub", index, str(width)), before)
+        late = instances.fresh(base, wide, writer.index("sub", index, str(width)), before)
         values = reduce_tree.rebuild(initial, texts[2:])
         late.values.update((s.out, value) for s, value in zip(cut.carried, values, strict=True))
         parent.run(cut.second, [late], place)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.codegen import elements
-from weft.codegen.copies import Copy, Place
+from weft.codegen.instances import Instance, Position
 from weft.codegen.writer import Writer
 from weft.loops import ir
 
@@ -57,7 +57,7 @@ class Shift:
     kept: str  # bits of an address: those within a line, or none
     some: str  # whether there is a row with such lanes (an i1)
 
-    def lanes(self, place: Place, first: str) -> str:
+    def lanes(self, place: Position, first: str) -> str:
         writer = self.writer
         address = writer.op(f"ptrtoint ptr {place.pointers[self.operand]} to i64")
         there = writer.index("add", address, writer.index("mul", first, str(self.size)))
@@ -65,20 +65,20 @@ class Shift:
 
 
 class Streams:
-    """The streamed operands of a nest, stored in vectors of ``width`` lanes; ``turned``: the nest transposes tiles."""
+    """The streamed operands of a nest, stored in vectors of ``width`` lanes; ``transposed``: by transposed tiles."""
 
-    def __init__(self, parent: NestWriter, place: Place, width: int, turned: bool = False) -> None:
+    def __init__(self, parent: NestWriter, place: Position, width: int, transposed: bool = False) -> None:
         self.parent, self.writer, self.width = parent, parent.writer, width
         self.limits: dict[int, str] = {}
         for k in operands(parent, width):
             if self._vector(k) >= LEAST:
-                self.limits[k] = self._limit(k, place, LARGE_TURNED if turned else LARGE)
+                self.limits[k] = self._limit(k, place, LARGE_TURNED if transposed else LARGE)
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""
         return bytes_of(self.parent.nest, operand) * self.width
 
-    def _limit(self, operand: int, place: Place, least: int) -> str:
+    def _limit(self, operand: int, place: Position, least: int) -> str:
         parent, writer, nest = self.parent, self.writer, self.parent.nest
         assert nest.vector is not None
         moving = [
@@ -95,7 +95,7 @@ class Streams:
                 ordinary = writer.op(f"or i1 {ordinary}, {same}")
         return writer.choose_index(ordinary, str(LINE - 1), "0")
 
-    def shift(self, place: Place, dim: int, low: str) -> Shift | None:
+    def shift(self, place: Position, dim: int, low: str) -> Shift | None:
         """Where cache lines begin in the rows along ``dim``, from lane ``low`` on, for the first streamed operand."""
         if not self.limits:
             return None
@@ -108,7 +108,7 @@ class Streams:
         some = writer.compare_index("ne", writer.index("and", writer.index("or", address, rows), kept), "0")
         return Shift(writer, operand, size, kept, some)
 
-    def first_line(self, place: Place, low: str, high: str) -> str | None:
+    def first_line(self, place: Position, low: str, high: str) -> str | None:
         """The first lane after ``low`` at which a cache line begins; ``high`` if ``low`` is one or there is none."""
         if not self.limits:
             return None
@@ -126,14 +126,14 @@ class Streams:
         is_streamed = writer.compare_index("eq", self.limits[operand], "0")
         return writer.when(is_streamed, in_row, ["i64"], [high], rare=False)[0]
 
-    def take(self, operand: int, copies: Sequence[Copy]) -> bool:
+    def take(self, operand: int, copies: Sequence[Instance]) -> bool:
         """Whether these vectors of an operand are nearly always whole."""
         if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width != self.width:
             return False
         mask = copies[0].mask
         return mask is None or (mask.mostly_whole and copies[0].memory.masks(self.parent.nest.operands[operand].dtype))
 
-    def store(self, s: ir.Store, copies: Sequence[Copy], pointers: Sequence[str]) -> None:
+    def store(self, s: ir.Store, copies: Sequence[Instance], pointers: Sequence[str]) -> None:
         """Store a tile of vectors side by side, or one vector that may be masked."""
         writer, dtype = self.writer, self.parent.nest.operands[s.operand].dtype
         packed = [copy.memory.pack(copy.values[s.value]) for copy in copies]

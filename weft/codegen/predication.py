@@ -16,9 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, instances
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.loops import ir
 
@@ -81,12 +81,12 @@ def _side(statements: Sequence[ir.Statement], choice: ir.Apply, case: int, used:
         if isinstance(s, ir.Apply) and s.out in inner and inner[s.out] == used[s.out]:
             inside.append(s)
             inner.update(s.args)
-    if not inside or inside[0].out != wanted or copies.cost(inside) < LEAST_COST:
+    if not inside or inside[0].out != wanted or instances.cost(inside) < LEAST_COST:
         return None
     return Side(which, case, tuple(reversed(inside)))
 
 
-def compute(parent: NestWriter, side: Side, tile: Iterable[Copy], place: Place) -> None:
+def compute(parent: NestWriter, side: Side, tile: Iterable[Instance], place: Position) -> None:
     """Write a side for every vector of a tile; its values are arbitrary in vectors of which no lane takes it."""
     last = side.statements[-1]
     for copy in tile:
@@ -94,11 +94,11 @@ def compute(parent: NestWriter, side: Side, tile: Iterable[Copy], place: Place) 
             copy.values[last.out] = _where_taken(parent, side, copy, place)
 
 
-def _where_taken(parent: NestWriter, side: Side, copy: Copy, place: Place) -> Value:
+def _where_taken(parent: NestWriter, side: Side, copy: Instance, place: Position) -> Value:
     last, lanes, which = side.statements[-1], copy.emit.lanes, copy.values[side.which].part
 
     def run() -> Value:
-        inner = copies.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
+        inner = instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
         inner.emit.memo = dict(copy.emit.memo)  # values remembered inside the block are not valid after it
         parent.run(side.statements, [inner], place)
         return inner.values[last.out]
