@@ -53,7 +53,7 @@ class View(Record):
 class Reshape(Record):
     """Same elements in row-major order under another shape: an alias of a materialised operand.
 
-    ``rewrite(**params)`` gives a function of the operand, traced in the simplify stage, where they say more than that.
+    ``rewrite(**params)`` gives a function of the operand, traced by the pass inline, where they say more than that.
     """
 
     reference: Callable[..., Any]
@@ -228,7 +228,7 @@ class Identity(Record):
 class Resolve(Record):
     """Rewritten into other primitives before fuse (random bits, key wrapping): ``expand(*args, **params)``.
 
-    ``expand`` is traced on the operands' avals by the simplify stage, which inlines the result.
+    ``expand`` is traced on the operands' avals by the pass inline, which inlines the result.
     """
 
     expand: Callable[..., Any]
