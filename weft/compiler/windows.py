@@ -9,6 +9,7 @@ from typing import Any
 from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
 from weft.core import kinds
+from weft.core.jaxpr import Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Node, Use
@@ -51,7 +52,7 @@ def piece_read(pieces: Sequence[kinds.Piece], equation: Any, access: Access) -> 
         spans = list(zip(piece.start, piece.extent, shape, access, strict=True))
         if all(_holds(*span) for span in spans):
             operand = equation.invars[piece.operand]
-            if hasattr(operand, "val"):
+            if type(operand) is Literal:
                 return Node(kernel.Constant(operand), ())
             shifted = tuple([use if not start else use._replace(start=use.start - start) for start, _, _, use in spans])
             used = kernel.compose(piece.index_map, shifted) if operand.aval.shape else ()
