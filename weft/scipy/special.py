@@ -152,7 +152,7 @@ def _gamma_ratio(a: Any, b: Any) -> Any:
     one = _const(1, a)
     ratio = lax.div(a, b)
     c = lax.div(ratio, lax.add(one, ratio))
-    x = lax.div(ratio, lax.add(one, ratio))
+    x = lax.div(one, lax.add(one, ratio))
     d = lax.add(b, lax.sub(a, _const(0.5, a)))
     x2 = lax.mul(x, x)
     sums = [lax.add(one, lax.add(x, x2))]
