@@ -33,7 +33,6 @@ def make_canonical(draft: Draft) -> None:
     draft.phases = phases
     order = [*slots, *[k for k in range(len(draft.scalars)) if k not in slots]]
     draft.scalars = [draft.scalars[k] for k in order]
-    draft.sources = [draft.sources[k] for k in order]
 
 
 def _by_first_use(setup: Sequence[ir.Statement], phases: Sequence[Phase]) -> list[ir.Statement]:

@@ -10,7 +10,7 @@ final dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,6 @@ from weft.loops import indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import CONSTANT, Access, Kernel, Node
-from weft.loops.starts import Start
 
 GATHER_COST = 4.0  # of a load at a computed place, for each component of the index vector
 KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
@@ -61,7 +60,6 @@ class Draft:
     setup: list[ir.Statement]
     phases: list[tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]]
     indexed: set[int]  # axes an IndexOf reads: they may not be collapsed
-    sources: list[Any] = field(default_factory=list)  # what each scalar is: a literal, an indexed.Measure, or None
 
     def describe(self) -> str:
         return printer.draft_text(self)
@@ -229,21 +227,21 @@ class _Lowering:
         return out
 
     def _scalar(self, value: Any, dtype: Any, source: Any = None) -> int:
-        """A scalar parameter's value. Equal fractions share one, and equal integers of the program (the divisor of a
-        quotient and its remainder); other whole numbers may be counts of elements, whose coincidence at one size must
-        not show in the nest."""
+        """A scalar parameter's value. Equal fractions share one, and so do uses of one integer literal (the divisor of
+        a quotient and its remainder); other whole numbers may be counts of elements, whose coincidence at one size
+        must not show in the nest."""
         dtype = np.dtype(dtype)
         array = np.asarray(value, dtype)
         is_fraction = dtype.kind == "f" and not float(array).is_integer()
-        is_shared = is_fraction or (dtype.kind in "iu" and isinstance(source, Literal) and abs(int(value)) > 1)
-        is_shared = is_shared and not isinstance(value, Start)
-        key = (array.tobytes(), dtype) if is_shared else len(self.scalar_index)
+        if is_fraction:
+            key: Any = (array.tobytes(), dtype)
+        else:
+            key = (id(source), dtype) if isinstance(source, Literal) else len(self.scalar_index)
         found = self.scalar_index.get(key)
         if found is not None:
             return found
         out = self.scalar_index[key] = self._number()
         self.result.scalars.append((dtype, value))
-        self.result.sources.append(source)
         bucket = self.result.setup if self.has_axes else self.result.phases[0][1]
         bucket.append(ir.Param(out, len(self.result.scalars) - 1, dtype))
         return out
