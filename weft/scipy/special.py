@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import lazy as _lazy
 from weft import nn
 from weft import numpy as wnp
 from weft import operations as lax
@@ -408,4 +409,17 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
     return nn.log_softmax(x, axis=axis)
 
 
-__getattr__ = _unbuilt.fallback("weft.scipy.special")
+_NAMES = _lazy.Names(
+    "weft.scipy.special",
+    {
+        "scipy.error_integrals": "dawsn erfcx fresnel owens_t wofz",
+        "scipy.exponential_integrals": "exp1 expi expn sici",
+        "scipy.hypergeometric": "hyp1f1 hyp2f1",
+        "scipy.legendre": "lpmn lpmn_values sph_harm_y",
+        "scipy.polylogarithms": "bernoulli spence",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _NAMES.find(name) if name in _NAMES.modules else _unbuilt.missing("weft.scipy.special", name)
