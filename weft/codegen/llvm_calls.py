@@ -1,8 +1,7 @@
-"""The calls into LLVM that take long: parse, verify, emit; two threads are in them at once.
+"""The long calls into LLVM (parse, verify, emit), made without llvmlite's lock so that threads compile side by side.
 
-llvmlite's own functions hold its lock while LLVM works, and hand every step back to Python. Here the C functions of
-its library (its version is pinned) are called without that lock. LLVM allows this: every module has its own context,
-and no two threads share a target machine.
+llvmlite's own functions hold a lock while LLVM works. Here the C functions of its library (its version is pinned) are
+called directly. LLVM allows this: every module has its own context, and no two threads share a target machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sets: unique and what is made of it, union, intersection, differences, membership.
 
-How many elements a set has is data: outside a trace NumPy counts them, in a trace ``size`` must say how many the result
-has. Rows are sorted, and the first of each run of equal ones is marked::
+The number of elements of a set is data: outside a trace NumPy counts them, in a trace ``size`` must give the size of
+the result. Rows are sorted, and the first of each run of equal rows is marked::
 
     unique([3, 1, 3], size=2)  ->  lexsort: 1 3 3, marks 1 1 0, nonzero(size=2): 0 1, elements 1 3
 
@@ -247,7 +247,7 @@ def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool
 
 
 def _in1d_sorted(element: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
-    """Of members that are sorted together with the test elements, which have an equal one behind them."""
+    """Membership by sorting members together with the test elements: a member is found if an equal element follows."""
     members, numbers = element, None
     if not assume_unique:
         fill = reductions.max(test_elements)
