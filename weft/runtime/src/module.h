@@ -43,5 +43,6 @@ int register_plan(PyObject* module);     // install_instructions
 int register_record(PyObject* module);   // record, equation, atoms
 int register_replay(PyObject* module);   // call_key, user_position
 int register_gemm_choice(PyObject* module);  // bfloat16_products
+int register_llvm_switches(PyObject* module);  // llvm_emit
 
 }  // namespace weft
