@@ -456,8 +456,11 @@ def _contracted(_: _Writer, eqn: JaxprEqn) -> Any:
 
 
 def _called(writer: _Writer, eqn: JaxprEqn) -> Any:
-    if eqn.primitive.kind.foreign:
+    kind = eqn.primitive.kind
+    if kind.foreign:
         raise Unfit
+    if kind.library is not None:  # matrices of other sizes may be unrolled, or take another workspace
+        return (*eqn.params.items(), *[atom.aval.shape for atom in eqn.invars])
     if algebra.is_turned_sort(eqn):  # rows then that the program does not have
         aval = eqn.invars[0].aval
         writer.most_rows = max(writer.most_rows, aval.size // max(aval.shape[eqn.params["dimension"]], 1))

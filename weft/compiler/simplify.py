@@ -20,6 +20,7 @@ from weft.compiler import (
     early_steps,
     gathers,
     keys,
+    libraries,
     orders,
     own_rows,
     pad_sums,
@@ -218,13 +219,9 @@ class _Simplifier:
         if isinstance(kind, kinds.Resolve):
             self.splice(expanded(equation, kind, invars), invars, equation.outvars, equation.source)
             return
-        if isinstance(kind, kinds.Reshape) and kind.rewrite is not None:
-            function = kind.rewrite(**equation.params)
-            if function is not None:
-                avals = [v.aval for v in invars]
-                key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-                self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
-                return
+        is_reshape = isinstance(kind, kinds.Reshape) and kind.rewrite is not None
+        if is_reshape and self._said_by(kind.rewrite(**equation.params), equation, invars):
+            return
         if isinstance(kind, kinds.Loop):
             inner = other_than_loop(equation.replace(invars=invars), self.flatten_only)
             if inner is not None:
@@ -235,18 +232,26 @@ class _Simplifier:
         if isinstance(kind, kinds.Contraction):
             equation = contraction.fold_transposes(equation.replace(invars=invars), self.producers)
             invars = equation.invars
-            function = contraction.rewrite(equation)
-            if function is not None:
-                avals = [v.aval for v in invars]
-                key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-                self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
+            if self._said_by(contraction.rewrite(equation), equation, invars):
                 return
+        is_called = isinstance(kind, kinds.External) and not self.flatten_only
+        if is_called and self._said_by(libraries.rewrite(equation.replace(invars=invars)), equation, invars):
+            return
         if isinstance(kind, kinds.Scatter) and not self.flatten_only:
             inner = other_than_scatter(equation.replace(invars=invars), self.producers)
             if inner is not None:
                 self.splice(inner, invars, equation.outvars, equation.source)
                 return
         self._visit_simple(equation, invars)
+
+    def _said_by(self, function: Callable[..., Any] | None, equation: Any, invars: list[Any]) -> bool:
+        """Put what a function does in place of an equation, if there is one."""
+        if function is None:
+            return False
+        avals = [v.aval for v in invars]
+        key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
+        self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
+        return True
 
     def _visit_barrier(self, equation: Any, invars: list[Any]) -> None:
         """Literals are known on both sides of a barrier; what is left stays."""

@@ -88,6 +88,7 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
   if (std::strcmp(name, "copyrows") == 0) return make_copy_rows_step(fields.get(), places);
   if (std::strcmp(name, "fill") == 0) return make_fill_step(fields.get(), places);
   if (std::strcmp(name, "order") == 0) return make_sort_step(fields.get(), places);
+  if (std::strcmp(name, "library") == 0) return make_library_step(fields.get(), places);
   if (std::strcmp(name, "python") == 0) return make_python_step(fields.get(), places);
   if (std::strcmp(name, "loop") == 0) return make_loop_step(fields.get(), places);
   if (std::strcmp(name, "routine") == 0) return make_routine_step(fields.get(), places);
