@@ -219,8 +219,8 @@ class _Simplifier:
         if isinstance(kind, kinds.Resolve):
             self.splice(expanded(equation, kind, invars), invars, equation.outvars, equation.source)
             return
-        is_reshape = isinstance(kind, kinds.Reshape) and kind.rewrite is not None
-        if is_reshape and self._said_by(kind.rewrite(**equation.params), equation, invars):
+        turned = kind.rewrite if isinstance(kind, kinds.Reshape) else None
+        if turned is not None and self._said_by(turned(**equation.params), equation, invars):
             return
         if isinstance(kind, kinds.Loop):
             inner = other_than_loop(equation.replace(invars=invars), self.flatten_only)
