@@ -188,8 +188,8 @@ def product(a: Array, b: Array) -> Array:
 
 
 def _mask(shape: Sequence[int], k: int, upper: bool) -> Array:
-    rows, columns = ops.broadcasted_iota(INT32, shape, 0), ops.broadcasted_iota(INT32, shape, 1)
-    return ops.ge(ops.add(rows, np.int32(k - upper)), columns)
+    rows = ops.add(ops.broadcasted_iota(INT32, shape, 0), np.int32(k - upper))
+    return ops.ge(rows, ops.broadcasted_iota(INT32, shape, 1))
 
 
 def _masked(x: Array, k: int, upper: bool) -> Array:

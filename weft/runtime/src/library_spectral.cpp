@@ -17,7 +17,7 @@ class Symmetric final : public Routine {
     if (sizes.size() != 5 || sizes[2] + sizes[3] > sizes[0]) return false;
     n = int(sizes[0]), first = int(sizes[2]), count = int(sizes[3]);
     is_lower = sizes[1] != 0;
-    triangle = is_lower ? 'U' : 'L';  // of the transposed matrix
+    triangle = is_lower ? 'L' : 'U';
     job = sizes[4] ? 'V' : 'N';
     constexpr int64_t item = sizeof(T), real = sizeof(Real<T>);
     in_bytes = {int64_t(n) * n * item};
@@ -37,7 +37,7 @@ class Symmetric final : public Routine {
     Real<T>* kept = results<Real<T>>(out, job == 'V' ? 1 : 0);
     if (count == 0 || n == 0) return;
     const T* given = elements<T>(in, 0);
-    std::copy_n(given, int64_t(n) * n, a);
+    transpose(given, n, n, a, n);  // the memory of the other triangle would do, but for the signs of vectors
     int info = is_finite(given) ? 0 : 1;
     if (info == 0) call(a, w, work, counts, &info);
     if (info != 0) {
@@ -47,7 +47,6 @@ class Symmetric final : public Routine {
     std::copy_n(w + first, count, kept);
     if (v == nullptr) return;
     untranspose(a + int64_t(first) * n, n, n, count, v);
-    if (kIsComplex<T>) std::transform(v, v + int64_t(n) * count, v, conjugated<T>);
   }
 
  private:

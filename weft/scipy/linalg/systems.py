@@ -105,7 +105,10 @@ def _solve(a: Any, b: Any, assume_a: str, lower: bool) -> Any:
             x = triangular_solve(factor, x, left_side=True, lower=True, transpose_a=True, conjugate_a=True)
             return x[..., 0]
 
-        return implicit.custom_linear_solve(times, right, solve=by_factor, symmetric=True)
+        def transposed(_: Any, x: Any) -> Any:
+            return matrices.conjugated(by_factor(_, matrices.conjugated(x)))
+
+        return implicit.custom_linear_solve(times, right, solve=by_factor, transpose_solve=transposed)
 
     if len(of_a) == len(of_b) + 1:
         return solved(promotion.broadcast_to(b, of_a[:-1]))
