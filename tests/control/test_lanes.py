@@ -12,7 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import lax
-from weft.compiler import interpret, pipeline, verify
+from weft.compiler import interpret, verify
 
 SIZES = (24, 0, 1, 2, 3, 7, 16, 17, 36, 64, 65, 100, 1000)
 DTYPES = (np.float32, np.float64, np.int32, np.bool_, np.complex64, ml_dtypes.bfloat16, np.int8)
@@ -136,10 +136,9 @@ def test_sums_of_rows_are_computed_ahead_of_a_scan() -> None:
     run = weft.jit(lambda x: lax.scan(lambda c, r: (c * 0.5 + r.sum(), (c, r - r.mean())), jnp.float32(0), x))
     for n, m in ((24, 36), (1, 40), (3, 64), (100, 31), (333, 257)):
         x = jnp.asarray(values(np.float32, n, m))
-        before, recalled = run.cache_info().kernels_built, pipeline.stats()["programs_recalled"]
+        before = run.cache_info().kernels_built
         found = weft.tree.leaves(run(x))
         assert m == 36 or run.cache_info().kernels_built == before
-        assert n == 1 or (pipeline.stats()["programs_recalled"] > recalled) == (m != 36)  # described as what it becomes
         c = np.float32(0)
         for r, state, centred in zip(x, *found[1:], strict=True):
             assert verify.same_bits(np.asarray(state), c)

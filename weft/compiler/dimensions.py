@@ -13,7 +13,6 @@ from typing import Any
 
 from weft.core import kinds
 from weft.core.jaxpr import Literal
-from weft.loops import starts
 from weft.loops.index_math import UNIT, Sizes
 
 
@@ -68,20 +67,10 @@ def _elementwise(result: Dimensions, equation: Any) -> None:
         sizes.assign(variable, out)
 
 
-def _counted(index_map: Sequence[kinds.DimMap], operand: Any) -> tuple[kinds.DimMap, ...]:
-    """A view's places with starts that say what sizes they were made of."""
-    return tuple(
-        [
-            kinds.DimMap(dim.out_dim, starts.of_view(dim.start, dim.step, extent), dim.step)
-            for dim, extent in zip(index_map, operand.aval.shape, strict=True)
-        ]
-    )
-
-
 def _view(result: Dimensions, equation: Any) -> None:
     operand, out = equation.invars[0], equation.outvars[0]
     index_map = equation.primitive.kind.index_map(operand.aval, out.aval, equation.params)
-    result.index_maps[equation] = index_map if not any(dim.start for dim in index_map) else _counted(index_map, operand)
+    result.index_maps[equation] = index_map
     final = [UNIT if extent == 1 else -1 for extent in out.aval.shape]
     for dim, symbol, extent in zip(index_map, result.symbols(operand), operand.aval.shape, strict=True):
         if dim.out_dim is not None:

@@ -9,7 +9,7 @@ often than it has elements, stays whole. The bits are those of the slice: starts
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from weft import operations as lax
@@ -24,23 +24,6 @@ MAX_PASSED = 32  # equations between a slice and what is sliced instead
 _IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.DynamicSlice)
 
 
-class Room(NamedTuple):
-    """Whether arrays have together no more elements than one: than it, or fewer than it with ``fewer``."""
-
-    shapes: tuple[tuple[int, ...], ...]
-    whole: tuple[int, ...]
-    fewer: bool
-
-    def at(self, size: Callable[[int], int]) -> Room:
-        """The same where sizes are others. What ``size`` raises is raised."""
-        shapes = [tuple(map(size, shape)) for shape in self.shapes]
-        return Room(tuple(shapes), tuple(map(size, self.whole)), self.fewer)
-
-    def pays(self) -> bool:
-        """Whether they have."""
-        return sum(map(math.prod, self.shapes)) <= math.prod(self.whole) - self.fewer
-
-
 class Part(NamedTuple):
     """What is read of a dimension: all of it (``start`` is None), or ``size`` elements from a start that is clamped."""
 
@@ -48,11 +31,8 @@ class Part(NamedTuple):
     size: int
 
 
-def pull(equations: list[Any], outvars: Sequence[Any], decisions: list[tuple[Any, bool]]) -> list[Any]:
-    """The equations with such slices (themselves where there are none); what nobody reads any more is left.
-
-    ``decisions`` gets what was decided for the sizes that there are.
-    """
+def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
+    """The equations with such slices (themselves where there are none); what nobody reads any more is left."""
     if not any(isinstance(equation.primitive.kind, kinds.DynamicSlice) for equation in equations):
         return equations
     makers = {out: equation for equation in equations for out in equation.outvars}
@@ -63,17 +43,12 @@ def pull(equations: list[Any], outvars: Sequence[Any], decisions: list[tuple[Any
             read.setdefault(equation.invars[0], []).append(equation.outvars[0].aval.shape)
         if not isinstance(equation.primitive.kind, _IN_PLACE) and gathers.unit_pairs(equation) is None:
             stored.update([v for v in equation.invars if not isinstance(v, Literal)])
-    for array, shapes in read.items():
-        room = Room(tuple(shapes), array.aval.shape, False)
-        if not room.pays():
-            stored.add(array)
-        if len(shapes) > 1 and array in makers:
-            decisions.append((room, room.pays()))
+    stored.update([array for array, shapes in read.items() if sum(map(math.prod, shapes)) > array.aval.size])
     result: list[Any] = []
     for equation in equations:
         made = None
         if isinstance(equation.primitive.kind, kinds.DynamicSlice) and equation.outvars[0].aval.size:
-            made = _Pull(equation, makers, stored).made(decisions)
+            made = _Pull(equation, makers, stored).made()
         result += [equation] if made is None else made
     return result
 
@@ -89,7 +64,7 @@ class _Pull:
         self.passed = 0
         self.kept: list[tuple[int, ...]] = []  # shapes of values that would be stored to be sliced
 
-    def made(self, decisions: list[tuple[Any, bool]]) -> list[Any] | None:
+    def made(self) -> list[Any] | None:
         """The equations in its place, or None."""
         array, *starts = self.equation.invars
         extents = zip(starts, array.aval.shape, self.equation.outvars[0].aval.shape, strict=True)
@@ -98,10 +73,8 @@ class _Pull:
             return None
         value = self._at(array, parts)
         equations = self.builder.eqns
-        room = Room(tuple(self.kept), array.aval.shape, True)
-        if self.kept:
-            decisions.append((room, room.pays()))
-        if self.passed > MAX_PASSED or not room.pays() or not equations:
+        stored_elements = sum(map(math.prod, self.kept))
+        if self.passed > MAX_PASSED or stored_elements >= array.aval.size or not equations:
             return None
         if equations[-1].outvars[0] is not value:
             return None

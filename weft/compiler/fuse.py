@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,10 @@ from weft.compiler.walks import Chain
 from weft.core import kinds
 from weft.core.jaxpr import Literal
 from weft.errors import InternalError
-from weft.loops import kernel, starts
+from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
 from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
 from weft.loops.schedule import LONG, SHORT
-from weft.record import NamedTuple
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
@@ -36,23 +35,6 @@ MAX_MERGES = 8  # groups that one shared value may bring together
 FUSABLE = (
     kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Identity, kinds.Gather,
 )  # fmt: skip
-
-
-class Rows(NamedTuple):
-    """Whether one of some reductions has rows that do not lie across the lanes, being long or few.
-
-    Of each reduction: the extents that it reduces, and those that are left.
-    """
-
-    extents: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
-
-    def at(self, size: Callable[[int], int]) -> Rows:
-        """The same where sizes are others. What ``size`` raises is raised."""
-        return Rows(tuple([(tuple(map(size, row)), tuple(map(size, rows))) for row, rows in self.extents]))
-
-    def pays(self) -> bool:
-        """Whether there is one."""
-        return any(math.prod(row) > SHORT or math.prod(rows) < LONG for row, rows in self.extents)
 
 
 @dataclass(slots=True, unsafe_hash=True)  # not frozen, as ``Lowered``
@@ -78,7 +60,6 @@ class Kernels:
     steps: tuple[Step, ...]
     aliases: dict[Any, Any]
     sizes: Sizes
-    decisions: tuple[tuple[Any, bool], ...] = ()  # that sizes decided: objects with ``at`` and ``pays``, what they said
 
     def describe(self) -> str:
         lines = []
@@ -93,9 +74,7 @@ def fuse(jaxpr: Any) -> Kernels:
     """The kernels of a simplified program."""
     dims = dimensions(jaxpr)
     without = unit_reductions.without_unit_reductions(jaxpr, dims)
-    fusion = _Fusion(without, dims if without is jaxpr else dimensions(without))
-    fusion.decisions = list(jaxpr.memoize("decisions", lambda _: ()))
-    return fusion.run()
+    return _Fusion(without, dims if without is jaxpr else dimensions(without)).run()
 
 
 def without_fuse(jaxpr: Any) -> Kernels:
@@ -121,7 +100,6 @@ class _Fusion:
         self.aliases: dict[Any, Any] = {}
         self.later_effect: Group | None = None
         self.alone = False  # let no equation join another
-        self.decisions: list[tuple[Any, bool]] = []
         self.gathers = any(isinstance(equation.primitive.kind, kinds.Gather) for equation in jaxpr.eqns)
 
     def run(self) -> Kernels:
@@ -132,7 +110,7 @@ class _Fusion:
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
         if not self.alone:
             steps = viewed_operands.read_in_place(steps, self.aliases, self.jaxpr.outvars)
-        return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes, tuple(self.decisions))
+        return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
     def _place(self, equation: Any) -> None:
         kind = equation.primitive.kind
@@ -328,8 +306,7 @@ class _Fusion:
             return False, False
         by_key = {axis.key: axis for axis in group.axes}
         own = [(by_key[key].symbol, by_key[key].extent) for key in group.reduced]
-        stack, seen, others, gathers = [equation], {equation}, False, False
-        extents: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+        stack, seen, others, gathers, long_rows = [equation], {equation}, False, False, False
         while stack and len(seen) <= LOOK_BACK:
             for atom in stack.pop().invars:
                 maker = None if hasattr(atom, "val") else self.makers.get(atom)
@@ -340,16 +317,14 @@ class _Fusion:
                     facts = groups.ReductionFacts(maker, self.dims)
                     others |= [(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving] != own
                     left = [n for dim, n in enumerate(facts.shape) if dim not in facts.axes]
-                    extents.append((tuple([facts.shape[dim] for dim in facts.moving]), tuple(left)))
+                    row = [facts.shape[dim] for dim in facts.moving]
+                    long_rows |= math.prod(row) > SHORT or math.prod(left) < LONG
                 elif isinstance(kind, kinds.Gather):
                     gathers = True
                 elif isinstance(kind, (kinds.Elementwise, kinds.View, kinds.Reshape)):
                     seen.add(maker)
                     stack.append(maker)
-        rows = Rows(tuple(extents))
-        if gathers:
-            self.decisions.append((rows, rows.pays()))
-        return others, gathers and rows.pays()
+        return others, gathers and long_rows
 
     def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
         """Compute and store every output of an equation inside one of its users."""
@@ -686,7 +661,7 @@ def _kernel(group: Group) -> Kernel:
     nodes, outputs = group.nodes, tuple(group.outputs)
     if group.reverse:
         along = next(axis for axis in group.axes if axis.key == group.reduced[0])
-        last = starts.last_of(along.extent, along.symbol)
+        last = along.extent - 1
 
         def turned(access: Access) -> Access:
             return tuple(

@@ -13,7 +13,7 @@ elements stays stored. The bits are those of the gather: starts are clamped, and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,8 +25,6 @@ from weft.compiler.dimensions import matched
 from weft.core import kinds
 from weft.core.jaxpr import Literal
 from weft.core.rewrite import Builder
-from weft.loops import starts
-from weft.loops.starts import Start
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.record import NamedTuple
 
@@ -66,11 +64,6 @@ class _Load(NamedTuple):
     array: tuple[int, ...]
     run: int | None
 
-    def at(self, size: Callable[[int], int]) -> _Load:
-        """The same where sizes are others."""
-        run = None if self.run is None else size(self.run)
-        return _Load(tuple(map(size, self.read)), tuple(map(size, self.array)), run)
-
     def time_ns(self) -> float:
         streamed = self.run is None or self.run >= LONG_WINDOW
         near = NEAR if math.prod(self.array) < FAR_SIZE else FAR
@@ -90,11 +83,6 @@ class Price(NamedTuple):
     loads: tuple[_Load, ...]
     saved: tuple[tuple[int, ...], ...]
 
-    def at(self, size: Callable[[int], int]) -> Price:
-        """The same where sizes are others. What ``size`` raises is raised."""
-        loads, saved = [load.at(size) for load in self.loads], [tuple(map(size, shape)) for shape in self.saved]
-        return Price(self.own, self.shared, self.gathers, self.is_read, tuple(loads), tuple(saved))
-
     def pays(self) -> bool:
         """Whether what is computed and loaded at the gathered places takes less than to store the value for them."""
         value, *loads = self.loads
@@ -105,21 +93,18 @@ class Price(NamedTuple):
         return math.prod(value.read) * max(self.own + self.shared - FREE_COST, 0.0) * WORK + spent <= stored
 
 
-def pull(equations: list[Any], outvars: Sequence[Any], decisions: list[tuple[Price, bool]]) -> list[Any]:
-    """The equations with such gathers (themselves where there are none); what nobody reads any more is left.
-
-    ``decisions`` gets what was decided for the sizes that there are.
-    """
+def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
+    """The equations with such gathers (themselves where there are none); what nobody reads any more is left."""
     if not any(isinstance(equation.primitive.kind, kinds.Gather) for equation in equations):
         return equations
-    return _Program(equations, outvars, decisions).pulled()
+    return _Program(equations, outvars).pulled()
 
 
 class _Program:
     """What makes and reads the values of a program."""
 
-    def __init__(self, equations: list[Any], outvars: Sequence[Any], decisions: list[tuple[Price, bool]]) -> None:
-        self.equations, self.decisions = equations, decisions
+    def __init__(self, equations: list[Any], outvars: Sequence[Any]) -> None:
+        self.equations = equations
         self.makers: Makers = {out: equation for equation in equations for out in equation.outvars}
         self.gathers: dict[Any, int] = {}  # how many read a value
         self.others: dict[Any, int] = {}  # how many other equations
@@ -192,7 +177,7 @@ class _Pull:
         return equations
 
     def _pays(self) -> bool:
-        """Whether it takes less than to store the value; noted, since sizes decide."""
+        """Whether it takes less than to store the value."""
         loads = [_Load(self.out.shape, self.array.aval.shape, _long_run(self.reading)), *self.loads]
         price = Price(
             self.own_cost,
@@ -202,9 +187,7 @@ class _Pull:
             tuple(loads),
             tuple(self.saved),
         )
-        pays = price.pays()
-        self.program.decisions.append((price, pays))
-        return pays
+        return price.pays()
 
     # what the gather says
 
@@ -301,11 +284,11 @@ class _Pull:
             return None
         start = self._clamped(along.column, whole)
         start = self._bind(lax.mul_p, start, _literal(place.step, np.int32))
-        return Along(self._bind(lax.add_p, start, self._start(place, extent)), None, 1)
+        return Along(self._bind(lax.add_p, start, self._start(place)), None, 1)
 
-    def _start(self, place: kinds.DimMap, extent: int) -> Literal:
+    def _start(self, place: kinds.DimMap) -> Literal:
         """Where a view begins."""
-        return Literal(starts.of_view(place.start, place.step, extent), runtime.ShapedArray((), np.dtype(np.int32)))
+        return Literal(place.start, runtime.ShapedArray((), np.dtype(np.int32)))
 
     def _clamped(self, column: Any, extent: int) -> Any:
         dtype = column.aval.dtype
@@ -450,7 +433,7 @@ def _long_run(reading: Reading) -> int | None:
 def _bound(size: int, rest: int, dtype: np.dtype) -> Literal:
     """The integer that a size of the program is, with ``rest``, or the most that its dtype holds."""
     value, most = size + rest, int(np.iinfo(dtype).max)
-    return Literal(Start(value, rest, ((size, 1),)) if value <= most else most, runtime.ShapedArray((), dtype))
+    return Literal(min(value, most), runtime.ShapedArray((), dtype))
 
 
 def _literal(value: Any, dtype: Any) -> Literal:

@@ -507,8 +507,15 @@ def _spaces_agree(group: Group, other: Group) -> bool:
 
 
 def _take(group: Group, other: Group, renamed: dict[int, int]) -> None:
+    known: dict[Access, Access] = {}
+
     def moved(access: Access) -> Access:
-        return tuple([use if use.axis == CONSTANT else use._replace(axis=renamed[use.axis]) for use in access])
+        found = known.get(access)
+        if found is None:
+            found = known[access] = tuple(
+                [use if use.axis == CONSTANT else Use(renamed[use.axis], use.start, use.step) for use in access]
+            )
+        return found
 
     for node, operands in other.nodes.items():
         group.nodes[Node(node.atom, moved(node.access))] = tuple([Node(o.atom, moved(o.access)) for o in operands])

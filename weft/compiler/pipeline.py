@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import codegen, collector, config, errors, quickening, runtime, target
-from weft.compiler import buffers, cache, chain, edges, flat, fuse, plan, progress, recall, simplify
+from weft import codegen, collector, config, errors, runtime, target
+from weft.compiler import buffers, cache, chain, edges, fuse, plan, progress, simplify
 from weft.compiler.cache import KERNELS
 from weft.compiler.stages import Stages
 from weft.core.budget import BUDGET
@@ -36,7 +36,7 @@ MAX_ELEMENTS = 1 << 56
 UNKNOWN_TRIPS = 1000  # what a loop that ends by a condition is taken to run
 _programs: dict[Any, Program] = {}
 _lock = threading.RLock()
-_totals = {"programs_built": 0, "programs_recalled": 0, "programs_reused": 0}
+_totals = {"programs_built": 0, "programs_reused": 0}
 # a child process must not inherit a lock that another thread held
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
@@ -55,8 +55,7 @@ class Program:
     def __init__(self, name: str, source: ClosedJaxpr, stages: Stages) -> None:
         self.name = name
         self.source = source
-        self.forms: Forms | None = None
-        self.equations = 0  # after simplify
+        self.forms: Forms
         self.plan: Any = None
         self.donated: tuple[bool, ...] = ()
         self.compiled: list[cache.Compiled] = []
@@ -71,24 +70,18 @@ class Program:
         self.counted = False  # by the function for which it was compiled
         self.stages = stages
 
-    def made(self) -> Forms:
-        """What the stages made; of a recalled program they make it now."""
-        if self.forms is None:
-            self.forms = _joined(make_forms(self.source, Stages(self.name)))
-        return self.forms
-
     @property
     def jaxpr(self) -> Jaxpr:
         """The simplified program."""
-        return self.made().simplified.jaxpr
+        return self.forms.simplified.jaxpr
 
     @property
     def kernels(self) -> fuse.Kernels:
-        return self.made().kernels
+        return self.forms.kernels
 
     @property
     def lowered(self) -> list[Lowered | None]:
-        return self.made().lowered
+        return self.forms.lowered
 
     def with_consts(self, closed: ClosedJaxpr) -> Program:
         """The same program for the constants of an equal jaxpr."""
@@ -106,7 +99,7 @@ class Program:
     def weight(self) -> int:
         """Bytes it takes in the process, without its kernels' machine code."""
         return (
-            _PROGRAM_BYTES + _KERNEL_BYTES * len(self.plan.instructions) + _EQUATION_BYTES * self.equations
+            _PROGRAM_BYTES + _KERNEL_BYTES * len(self.plan.instructions) + _EQUATION_BYTES * len(self.jaxpr.eqns)
             + sum([const.nbytes for const in self.consts])
         )  # fmt: skip
 
@@ -188,12 +181,7 @@ def operations_per_point(low: Lowered) -> float:
 
 def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters."""
-    described = flat.describe(closed)
-    like = None if described is None else recall.description(described, config.token())
-    if described is not None and like is not None:
-        key: Any = (like, described.numbers, donated)
-    else:
-        described, key = None, (fingerprint(closed), donated, config.token())
+    key = (fingerprint(closed), donated, config.token())
     with _lock:
         found = _programs.get(key)
         if found is not None:
@@ -201,7 +189,7 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
             return found.with_consts(closed)
     compilation = progress.begin(name)
     try:
-        program = compile_new(closed, name, donated, described, like)
+        program = compile_new(closed, name, donated)
     finally:
         progress.end(compilation)
     with _lock:
@@ -219,40 +207,30 @@ def _drop(key: Any, program: Program) -> None:
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     """From a jaxpr to what ``plan`` takes."""
-    return _make_forms(closed, stages)[0]
-
-
-def _make_forms(closed: ClosedJaxpr, stages: Stages) -> tuple[Forms, list[lower.Draft | None]]:
     simplified = stages.run("simplify", simplify.simplify, closed)
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
-    return Forms(simplified, kernels, lowered), drafts
+    return Forms(simplified, *stages.run("edges", edges.join, kernels, lowered))
 
 
-def compile_new(
-    closed: ClosedJaxpr, name: str, donated: tuple[bool, ...], described: flat.Flat | None = None,
-    like: recall.Description | None = None,
-) -> Program:  # fmt: skip
-    """Run the pipeline; a program like an earlier one starts at ``plan``."""
+def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
+    """Run the pipeline."""
     start = time.perf_counter()
     stages = Stages(name)
     program = Program(name, closed, stages)
-    kernels, lowered = _kernels(program, described, like)
-    constvars = closed.jaxpr.constvars
-    if program.forms is not None:
-        simplified = program.forms.simplified
-        constvars, program.equations = simplified.jaxpr.constvars, len(simplified.jaxpr.eqns)
-        n_own = len(closed.consts)  # the program is kept for other constants of the same types
-        program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
+    check_sizes(closed)
+    with collector.resting():
+        simplified, kernels, lowered = program.forms = make_forms(closed, stages)
+    constvars = simplified.jaxpr.constvars
+    n_own = len(closed.consts)  # the program is kept for other constants of the same types
+    program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
     planned = stages.run("chain", chain.chain, planned)
     program.compiled = stages.run("codegen", _codegen, program, planned)
     program.plan, program.donated = planned, donated
     program.in_avals = tuple([v.aval for v in (*constvars, *closed.jaxpr.invars)])
     program.executable = stages.run("link", _executable, program)
-    if program.forms is not None:
-        quickening.quicken()
     if stages.watched:
         stages.forms(program.text)
     if config.read("log_compiles"):
@@ -262,53 +240,6 @@ def compile_new(
         _log.warning("Finished compilation of %s in %.2f ms (%s); %d kernels built, %d loaded, %d reused",
                      name, total, spent, *counts)  # fmt: skip
     return program
-
-
-def _kernels(
-    program: Program, described: flat.Flat | None, like: recall.Description | None
-) -> tuple[fuse.Kernels, list[Lowered | None]]:
-    """The kernels of a program and their calls: those of an earlier one at other sizes, or made by the stages."""
-    stages, closed = program.stages, program.source
-    if described is None or like is None or stages.watched:
-        check_sizes(closed)
-        with collector.resting():
-            forms = make_forms(closed, stages)
-            program.forms = _joined(forms)
-        return program.forms.kernels, program.forms.lowered
-    recalled, template = None, like.template
-    if template is not None:
-        program.equations = template.equations
-        recalled = stages.run("recall", like.bind, described)
-        _totals["programs_recalled"] += recalled is not None
-        if recalled is not None and not stages.checked:
-            return edges.join(*recalled) if template.joins and like.classes is None else recalled
-    with collector.resting():
-        return _made(program, described, like, recalled)
-
-
-def _made(
-    program: Program, described: flat.Flat, like: recall.Description,
-    recalled: tuple[fuse.Kernels, list[Lowered | None]] | None,
-) -> tuple[fuse.Kernels, list[Lowered | None]]:  # fmt: skip
-    """What the stages make of a described program, which must be what was recalled, or is remembered."""
-    own = program.stages.run("simplify", flat.flatten, program.source, described)
-    forms, drafts = _make_forms(own, program.stages)
-    program.forms = _joined(forms)
-    if recalled is None:
-        made = recall.template(described, forms.kernels, drafts, forms.lowered)
-        if made is not None:
-            made.joins = len(program.forms.lowered) < len(forms.lowered)
-            like.template = made
-    elif like.classes is None:
-        recall.agree(recalled, (forms.kernels, forms.lowered), program.name)
-    else:  # the kernels of sizes that are 0 or 1 are other ones where that is known
-        recall.gives_the_bits(recalled, own, program.name)
-    return program.forms.kernels, program.forms.lowered
-
-
-def _joined(forms: Forms) -> Forms:
-    """With the slabs that extents let join."""
-    return Forms(forms.simplified, *edges.join(forms.kernels, forms.lowered))
 
 
 def check_sizes(closed: ClosedJaxpr) -> None:
@@ -458,5 +389,4 @@ def clear() -> None:
     """Forget compiled programs and kernels."""
     with _lock:
         _programs.clear()
-    recall.clear()
     KERNELS.clear()

@@ -64,25 +64,23 @@ def simplify(closed: ClosedJaxpr, flatten_only: bool = False) -> ClosedJaxpr:
         if parted is not eqns:
             eqns = drop_dead(parted, outvars)
         eqns = contraction.fold_result_transposes(eqns, outvars)
-    decisions: list[tuple[Any, bool]] = []  # each of an object with ``at`` and ``pays``
     sunk = reshapes.sink_reshapes(eqns, outvars)
     if sunk is not eqns:
         eqns = drop_dead(sunk, outvars)
     if not flatten_only:
-        pulled = gathers.pull(eqns, outvars, decisions)
+        pulled = gathers.pull(eqns, outvars)
         if pulled is not eqns:
             eqns = drop_dead(pulled, outvars)
         ordered = orders.positions(eqns, outvars)
         if ordered is not eqns:
             eqns = drop_dead(ordered, outvars)
-        sliced = dynamic_slices.pull(eqns, outvars, decisions)
+        sliced = dynamic_slices.pull(eqns, outvars)
         if sliced is not eqns:
             eqns = drop_dead(sliced, outvars)
         routines = registers.in_registers(eqns, simplify_body)
         if routines is not eqns:
             eqns = drop_dead(routines, outvars)
     small = Jaxpr(simplifier.constvars, jaxpr.invars, outvars, eqns, jaxpr.effects, jaxpr.debug_info)
-    small.memoize("decisions", lambda _: decisions)
     return ClosedJaxpr(small, simplifier.consts)
 
 

@@ -21,7 +21,7 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.errors import InternalError
 
 Result = TypeVar("Result")
-STAGES = ("simplify", "fuse", "lower", "schedule", "plan", "chain", "codegen", "link", "llvm", "asm")
+STAGES = ("simplify", "fuse", "lower", "schedule", "edges", "plan", "chain", "codegen", "link", "llvm", "asm")
 _MADE_BY = {"jaxpr": "simplify", "kernel": "fuse", "loops": "schedule"}
 _serial = itertools.count()
 

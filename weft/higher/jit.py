@@ -34,7 +34,6 @@ from weft.higher import (
     number_checks,
     persistent,
     replay,
-    resize,
     signature,
     trace_cache,
 )
@@ -111,14 +110,13 @@ class JitState:
     """The Python half of a jitted function."""
 
     __slots__ = (
-        "__weakref__", "executables", "function", "hits_before", "known", "name", "options", "own", "traces", "uniform",
+        "__weakref__", "executables", "function", "hits_before", "known", "name", "options", "own", "traces",
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
         self.options = options
         self.own: bool | None = None  # whether the function is weft's, once that was asked
-        self.uniform: bool | None = None  # and one that is not run for every size
         self.known: known_calls.KnownCalls | None = None  # from its first call on, until the budget drops it
         self.name: str | None = None
         self.hits_before = 0
@@ -161,7 +159,7 @@ class JitState:
             raise
 
     def _recorded(self, current: tracing.Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call under a trace. One that was recorded before is replayed, or written for other sizes."""
+        """The result of a call under a trace. One that was recorded before is replayed."""
         token = runtime.get_config_token()
         call = replay.call_of(current, args, kwargs, self.options.roles, token)
         if call is None:
@@ -174,11 +172,7 @@ class JitState:
             return template.record(call.trace, call.operands)
         if template and _flags(token)[1]:
             return replay.watch(templates, call, self._traced, args, kwargs, not self.is_own())
-        recipes = self._recipes(token)
-        if recipes is None:
-            return self._traced(args, kwargs)
-        scalars = resize.NO_SCALARS if self.options.inline else resize.LITERAL_SCALARS
-        return recipes.record(call, self._traced, args, kwargs, scalars)
+        return self._traced(args, kwargs)
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same without what is known of other calls."""
@@ -255,17 +249,6 @@ class JitState:
             own = self.own = module.startswith("weft.") and not module.startswith("weft.tour.")
         return own
 
-    def _recipes(self, token: int) -> resize.Recipes | None:
-        """How to write at new sizes what the function records; None where it has to run."""
-        uniform = self.uniform
-        if uniform is None:
-            uniform = self.uniform = self.is_own() and resize.is_uniform(self.function)
-        if not uniform or not _flags(token)[1]:
-            return None
-        known = self.calls()
-        known.recipes = known.recipes or resize.Recipes(function_name(self.function))
-        return known.recipes
-
     def calls_own_only(self) -> bool:
         """Whether it is weft's, and not what grad or vmap made of a function of the user's."""
         return self.is_own() and not getattr(self.function, "__closure__", None)
@@ -321,21 +304,11 @@ class JitState:
         record, key, who, places, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             misses.report(self.function, record, key, prepared.call, who)
-        recipes, own = self._recipes(key[-1]), None
-        if recipes is not None and config.read("check"):  # first, or what it calls would be found written already
-            own = tracing.trace_to_jaxpr(flat_function(self.function, prepared)[0], prepared.avals)[0].jaxpr
-        found = None if recipes is None else recipes.trace(record, key)
-        if found is not None:
-            if own is not None:
-                resize.agree(found.closed.jaxpr, own, found.name)
-            return found
         found = self._trace_anew(prepared, key)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
             if who is not None:
                 trace_cache.share(who, places, found)
-            if recipes is not None:
-                recipes.keep(record, key, found)
         return found
 
     def _trace_anew(self, prepared: Prepared, key: trace_cache.Key) -> trace_cache.Trace:

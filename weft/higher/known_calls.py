@@ -12,7 +12,7 @@ from typing import Any
 
 from weft import runtime
 from weft.core.budget import BUDGET
-from weft.higher import replay, resize, trace_cache
+from weft.higher import replay, trace_cache
 
 _BYTES = 1400  # measured, with its place in the budget and one signature in the native table
 _clear_native = runtime.JitFunction.clear_cache
@@ -21,14 +21,13 @@ _clear_native = runtime.JitFunction.clear_cache
 class KnownCalls:
     """One jitted function's; ``owner`` is the object that has it as its attribute ``known``."""
 
-    __slots__ = ("__weakref__", "jitted", "milliseconds", "owner", "recipes", "record", "statistics", "templates")
+    __slots__ = ("__weakref__", "jitted", "milliseconds", "owner", "record", "statistics", "templates")
 
     def __init__(self, owner: Any) -> None:
         self.owner = weakref.ref(owner)
         self.jitted: weakref.ref[Any] | None = None  # whose native table is cleared
         self.record: trace_cache.FunctionRecord | None = None
         self.templates: dict[replay.Key, Any] = {}
-        self.recipes: resize.Recipes | None = None
         self.milliseconds: dict[str, float] = {}
         self.statistics: tuple[int, int, int] = (0, 0, 0)  # kernels built, loaded, reused
 

@@ -4,8 +4,7 @@
     offset = start[0] * stride[0] + start[1] * ...   in int32 where the array has fewer than 2**31 elements
     inside = 0 <= index[0] <= most[0] and ...        one unsigned comparison each
 
-Clamping, or the question whether a window lies inside, comes before any access, so that no index makes a kernel
-leave its array.
+Indices are clamped, or windows tested for lying inside, before any access: no index can make a kernel leave its array.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 FEW = 1 << 31
 
 Number = Callable[[], int]  # gives the next value number
-Scalar = Callable[..., int]  # (value, dtype, what it is made of) -> the number of a scalar parameter
+Scalar = Callable[[Any, Any], int]  # (value, dtype) -> the number of a scalar parameter
 Bucket = list[ir.Statement]
 
 
@@ -74,17 +73,6 @@ class Places(NamedTuple):
     walked: Any
 
 
-class Measure(NamedTuple):
-    """What a scalar is made of: dimension ``dim`` of ``array``, its stride or how far a window moves along it.
-
-    ``window``: the variable whose dimension walks the window, and which (None: it is one element thick).
-    """
-
-    array: Any
-    dim: int
-    window: tuple[Any, int | None] | None = None
-
-
 class Writer:
     """Writes the statements of offsets and updates for one lowering."""
 
@@ -100,7 +88,7 @@ class Writer:
     def offset(
         self, bucket: Bucket, places: Places, values: Sequence[int], dtypes: Sequence[Any], clamped: bool = True
     ) -> int:
-        """The offset of windows that start at the index values; not ``clamped``: meaningless unless they are inside."""
+        """The offset of windows that start at the index values; valid only for windows inside unless ``clamped``."""
         array = places.array.aval
         dtype = INT32 if array.size < FEW else INT64
         total: int | None = None
@@ -111,7 +99,7 @@ class Writer:
                 start = self.apply(bucket, "start", GIVEN, (value,), dtype)
             if dim + 1 < array.ndim:  # the last dimension has stride 1 in every array
                 stride = int(np.prod(array.shape[dim + 1 :], dtype=np.int64))
-                stride = self.scalar(stride, dtype, Measure(places.array, dim))
+                stride = self.scalar(stride, dtype)
                 start = self.apply(bucket, "scaled", SCALED, (start, stride), dtype)
             total = start if total is None else self.apply(bucket, "sum", SUM, (total, start), dtype)
         return self.scalar(0, dtype) if total is None else total
@@ -128,9 +116,7 @@ class Writer:
         """The largest start as a parameter, in the dtype of comparisons."""
         dtype = np.dtype(index)
         dtype = INT32 if dtype.itemsize < 4 else dtype
-        windows, dim = places.windows, places.windows.starts[component]
-        made_of = Measure(places.array, dim, (places.walked, windows.moved[dim]))
-        return self.scalar(min(windows.most[component], int(np.iinfo(dtype).max)), dtype, made_of)
+        return self.scalar(min(places.windows.most[component], int(np.iinfo(dtype).max)), dtype)
 
     def filled(self, bucket: Bucket, inside: int, found: int, fill: Any, dtype: Any) -> int:
         return self.apply(bucket, "choose", CHOOSE, (inside, found, self.scalar(fill, dtype)), dtype)

@@ -1,8 +1,8 @@
 """Draft -> nest: collapse what every operand walks alike, choose the vector dimension, gather the parameters.
 
-Symbols and stride classes decide here, not extents (but for a narrow last dimension of a large array), so that every
-shape of a program gives one nest. Parallel dimensions come first, in logical order; at most three stay in the nest,
-outer ones are walked by the executor.
+Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. Extents decide
+only whether a last dimension is too narrow for lanes. Parallel dimensions come first, in logical order. At most three
+stay in the nest; the runtime walks the outer ones.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from weft.errors import InternalError
 from weft.loops import ir, neighbours, printer
 from weft.loops.index_math import ZERO, Stride, follows
 from weft.record import NamedTuple
@@ -26,18 +25,18 @@ if TYPE_CHECKING:
     from weft.loops.lower import Draft, OperandDraft
 
 MAX_PARALLEL = 3
-NARROW = 4  # lanes run along the next dimension where the last has no more than so many elements,
-FILLING = 16  # that one at least so many,
-LONG = 4096  # and all but the last one so many
-SHORT = 16  # up to so many elements are added up one after the other, lanes running across at least LONG rows
-BLOCK_ROWS = 256  # and of one of a column
-BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
-SCALAR_COST = 3.0  # of a function up to which it takes no longer one element at a time, in a loop that must
-STILL, ALONG = -1, -2  # along a loop an operand does not move; moves from element to element
+# Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
+# dimensions but the last together at least LONG.
+NARROW = 4
+FILLING = 16
+LONG = 4096
+SHORT = 16  # rows of at most so many elements are reduced with lanes across rows, if there are at least LONG rows
+BLOCK_ROWS = 256  # rows of a block of a column reduction that is split, as docs/NUMERICS.md has it
+BLOCK = 8192  # elements of a block of a row that is split
+SCALAR_COST = 3.0  # functions up to this cost gain nothing from vectors in a loop that writes element by element
 ONE = Stride(1, 1, ())
 
 Scalars = Sequence[tuple[np.dtype, Any]]
-Walked = tuple[Any, str, int, dict[int, int], Any, np.dtype]  # variable, role, offset, strides by axis, starts, dtype
 
 
 class Binding(NamedTuple):
@@ -52,7 +51,7 @@ class Binding(NamedTuple):
     dtype: np.dtype
 
 
-@dataclass(slots=True, unsafe_hash=True)  # frozen ones take four times as long to make, and every new shape makes some
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that takes four times as long, and every new shape makes some
 class Lowered:
     """A nest and the arguments of one call of it."""
 
@@ -62,7 +61,6 @@ class Lowered:
     extents: tuple[int, ...]
     outer: tuple[int, ...]  # extents
     params: bytes
-    layout: Layout | None = field(default=None, compare=False, repr=False)  # of which it is a call
 
     def describe(self) -> str:
         sizes = "x".join(str(extent) for extent in (*self.outer, *self.extents))
@@ -93,81 +91,11 @@ class _Loop:
             extent *= axis.extent
         return extent
 
-    @property
-    def keys(self) -> tuple[int, ...]:
-        return tuple([axis.key for axis in self.axes])
-
-    def walk(self, operand: OperandDraft) -> int:
-        """The key of the axis whose stride is the loop's."""
+    def stride(self, operand: OperandDraft) -> Stride:
+        """How far an operand moves from one turn of the loop to the next: the stride of its innermost axis."""
         if not self.axes:  # a lone point: a store needs its lanes side by side
-            return ALONG if operand.role == "out" else STILL
-        return self.axes[-1].key
-
-
-class Lanes(NamedTuple):
-    """What extents decide of a nest: the extents of the axes of its loops, those around it first; of a reduced one."""
-
-    parallel: tuple[tuple[int, ...], ...]
-    reduced: tuple[int, ...] | None
-
-    def at(self, size: Callable[[int], int]) -> Lanes:
-        """The same where sizes are others. What ``size`` raises is raised."""
-        parallel = tuple([tuple(map(size, loop)) for loop in self.parallel])
-        return Lanes(parallel, None if self.reduced is None else tuple(map(size, self.reduced)))
-
-    def pays(self) -> int | None:
-        """The extent of a short row (``_short``), or whether lanes run along the last dimension but one."""
-        extents = [math.prod(loop) for loop in self.parallel]
-        if self.reduced is not None:
-            return _short_extent(extents, math.prod(self.reduced))
-        return _is_narrow(extents)
-
-
-@dataclass(slots=True)
-class Layout:
-    """What ``schedule`` decides: the nest, and which axes its loops walk. No extent but a narrow one changes it.
-
-    ``loops``: the keys of each loop's axes, digits last; ``outer``: of those around the nest. ``walks``: for each
-    operand the axis whose stride it has along each loop, or ``STILL`` or ``ALONG``; ``around`` along the outer ones.
-    """
-
-    nest: ir.Nest
-    loops: tuple[tuple[int, ...], ...]
-    outer: tuple[tuple[int, ...], ...]
-    walks: tuple[tuple[int, ...], ...]
-    around: tuple[tuple[int, ...], ...]
-
-    def lanes(self, tree: str | None) -> Lanes | None:
-        """What extents decide of it, with the keys of axes for extents; None if nothing."""
-        roles = [dim.role for dim in self.nest.dims]
-        parallel, reduced = roles.count("parallel"), roles.count("reduced")
-        if tree is None:
-            return Lanes(self.loops[:parallel], None) if parallel > 1 else None
-        around = (*self.outer, *self.loops[:parallel])
-        if tree != "lanes" or reduced != 1 or not around or self.nest.digits:
-            return None
-        return Lanes(around, self.loops[parallel])
-
-    def bind(
-        self, operands: Sequence[Walked], scalars: Sequence[tuple[np.dtype, Any]], sizes: dict[int, int]
-    ) -> Lowered:
-        """The call at the sizes (by axis key), with the buffers ``operands`` and their strides (by axis key)."""
-        extents = tuple([math.prod([sizes[key] for key in keys]) for keys in self.loops])
-        for dim, extent in zip(self.nest.dims, extents, strict=True):
-            if dim.extent is not None and dim.extent != extent:
-                raise InternalError(f"a nest for other sizes than {extents}", stage="schedule", node=self.nest.name)
-        words = list(extents)
-        bindings = []
-        for operand, kind, walk, around in zip(operands, self.nest.operands, self.walks, self.around, strict=True):
-            variable, role, offset, elems, starts, dtype = operand
-            row = tuple([elems.get(key, 0) for key in walk])
-            words += [stride for stride, given in zip(row, kind.strides, strict=True) if given == ir.RUNTIME]
-            outside = tuple([elems.get(key, 0) for key in around])
-            bindings.append(tuple.__new__(Binding, (variable, role, offset, row, outside, starts, dtype)))
-        params = struct.pack(f"<{len(words)}q", *words) + scalar_words(scalars)
-        outer = tuple([math.prod([sizes[key] for key in keys]) for keys in self.outer])
-        nest = neighbours.marked(self.nest, bindings)
-        return Lowered(nest.name, nest, tuple(bindings), extents, outer, params, self)
+            return ONE if operand.role == "out" else ZERO
+        return operand.strides.get(self.axes[-1].key, ZERO)
 
 
 def scalar_words(scalars: Scalars) -> bytes:
@@ -181,24 +109,13 @@ def scalar_words(scalars: Scalars) -> bytes:
 
 def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     """The nest of a draft, and the arguments of its call."""
-    operands = [
-        (o.variable, o.role, o.offset, {ALONG: 1, **{key: s.elems for key, s in o.strides.items()}}, o.starts, o.dtype)
-        for o in draft.operands
-    ]
-    sizes = {axis.key: axis.extent for axis in source.axes}
-    return arrange(source, draft, lanes).bind(operands, draft.scalars, sizes)
-
-
-def arrange(source: Kernel, draft: Draft, lanes: int) -> Layout:
-    """The nest of a draft, and how it is walked."""
     parallel = _collapse([axis for axis in source.axes if axis.key not in source.reduced], draft)
     reduced, digits = _reduced_loops(source, draft)
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
     loops = parallel + reduced
-    walks = [_walks(operand, loops, digits) for operand in draft.operands]
-    strides = [_strides(operand, walk) for operand, walk in zip(draft.operands, walks, strict=True)]
+    strides = [_strides(operand, loops, digits) for operand in draft.operands]
     short = None if digits else _short(source, draft, (*outer, *parallel), reduced)
     nest = ir.Nest(
         dims=tuple([ir.Dim(loop.role, short if loop in reduced else None) for loop in (*loops, *digits)]),
@@ -217,26 +134,35 @@ def arrange(source: Kernel, draft: Draft, lanes: int) -> Layout:
         phases=_phases(draft, [*loops, *digits]),
         name=source.name,
     )
-    return Layout(
-        nest,
-        tuple([loop.keys for loop in (*loops, *digits)]),
-        tuple([loop.keys for loop in outer]),
-        tuple(walks),
-        tuple([tuple([loop.walk(operand) for loop in outer]) for operand in draft.operands]),
-    )
+    extents = tuple([loop.extent for loop in (*loops, *digits)])
+    return _call(nest, draft, extents, strides, outer)
 
 
-def _walks(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Loop]) -> tuple[int, ...]:
+def _call(
+    nest: ir.Nest, draft: Draft, extents: tuple[int, ...], strides: Sequence[tuple[Stride, ...]], outer: Sequence[_Loop]
+) -> Lowered:
+    """The call of a nest at the present sizes: its buffers, and the block of its parameters."""
+    words = list(extents)
+    bindings = []
+    for operand, kind, row in zip(draft.operands, nest.operands, strides, strict=True):
+        elements = tuple([stride.elems for stride in row])
+        words += [stride for stride, given in zip(elements, kind.strides, strict=True) if given == ir.RUNTIME]
+        around = tuple([loop.stride(operand).elems for loop in outer])
+        bindings.append(
+            Binding(operand.variable, operand.role, operand.offset, elements, around, operand.starts, operand.dtype)
+        )
+    params = struct.pack(f"<{len(words)}q", *words) + scalar_words(draft.scalars)
+    nest = neighbours.marked(nest, bindings)
+    return Lowered(nest.name, nest, tuple(bindings), extents, tuple([loop.extent for loop in outer]), params)
+
+
+def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Loop]) -> tuple[Stride, ...]:
     """Along the loops and the digits: the last loop's is that of all digits, or theirs are given one by one."""
     if not digits:
-        return tuple([loop.walk(operand) for loop in loops])
+        return tuple([loop.stride(operand) for loop in loops])
     if all(_walks_on(operand, left, right) for left, right in itertools.pairwise(loops[-1].axes)):
-        return (*[loop.walk(operand) for loop in loops], *[STILL for _ in digits])
-    return (*[loop.walk(operand) for loop in loops[:-1]], STILL, *[loop.walk(operand) for loop in digits])
-
-
-def _strides(operand: OperandDraft, walk: Sequence[int]) -> tuple[Stride, ...]:
-    return tuple([ONE if key == ALONG else operand.strides.get(key, ZERO) for key in walk])
+        return (*[loop.stride(operand) for loop in loops], *[ZERO for _ in digits])
+    return (*[loop.stride(operand) for loop in loops[:-1]], ZERO, *[loop.stride(operand) for loop in digits])
 
 
 def _collapse(
@@ -276,7 +202,7 @@ def _reduced_loops(source: Kernel, draft: Draft) -> tuple[list[_Loop], list[_Loo
 
 
 def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list[_Loop]]:
-    """The outermost dimensions beyond three, which the executor walks; an index stays inside."""
+    """(outer dimensions that the runtime walks, at most three that stay); a dimension whose index is read stays."""
     outer: list[_Loop] = []
     inner = list(parallel)
     for loop in parallel[:-1]:
@@ -289,7 +215,7 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
 
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
-    """The extent of rows so short that their lanes would stay empty, where there are others to fill."""
+    """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
     if source.tree != "lanes" or len(reduced) != 1 or not parallel:
         return None
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
@@ -318,12 +244,12 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 
 def _is_narrow(parallel: Sequence[int]) -> bool:
-    """Here and in ``_short`` extents decide; an extent of 1 does not, so that a batch of one is no other program."""
+    """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one keeps its program."""
     return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= LONG
 
 
 def _calls_functions(draft: Draft) -> bool:
-    """Whether updates are computed by what is worth vectors, though they are written one by one."""
+    """Whether updates, which are written one by one, are computed by functions that are worth vectors."""
     bodies = [s for phase in draft.phases for s in phase[1]]
     return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in bodies)
 
@@ -335,11 +261,11 @@ def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:
         components = output.places.components if output.places else ()
         if any(use.axis in keys for node in components for use in node.access):
             return False
-    return all(_classes(_strides(o, [loop.walk(o)])) == (1,) for o in draft.operands if o.role == "out")
+    return all(_class(loop.stride(o)) == 1 for o in draft.operands if o.role == "out")
 
 
 def _may_split(source: Kernel, draft: Draft, loops: list[_Loop], outer: list[_Loop]) -> bool:
-    """A reduction with one reducing phase, over everything or for each column, is cut at block borders."""
+    """Whether a reduction may be cut at block borders: one reducing phase, over everything or for each column."""
     reducing = [phase for phase in draft.phases if phase[2]]
     if len(reducing) != 1 or draft.rows:
         return False

@@ -17,7 +17,6 @@ from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.higher import resize
 from weft.numpy import axes, promotion, reductions
 
 inline = functools.partial(jit_module.jit, inline=True)
@@ -34,7 +33,6 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
 
 
 @functools.partial(inline, static_argnames=("axis",))
-@resize.uniform
 def _softmax(x: Any, where: Any, *, axis: Any) -> Any:
     largest = wnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)
     safe = x if where is None else wnp.where(where, x, -np.inf)
@@ -52,7 +50,6 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     return _log_softmax(x, where, axis=axes.static_axes(axis))
 
 
-@resize.uniform
 def _as_log_softmax(x: Any, where: Any, *, axis: Any) -> Any:
     promotion.check_arraylike("log_softmax", x)
     largest = wnp.max(x, axis, where=where, initial=-np.inf, keepdims=True)

@@ -18,7 +18,6 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.higher import resize
 from weft.numpy import creation, promotion, rearrange, reductions, rounding, statistics
 
 jit = jit_module.jit
@@ -97,7 +96,6 @@ def _pairs(value: Any, rank: int, name: str) -> Widths:
     return tuple((np.int64(low), np.int64(high)) for low, high in np.broadcast_to(given, (rank, 2)))
 
 
-@resize.uniform
 def _as_pad(array: Any, value: Any, *, widths: Widths) -> Any:
     array = promotion.as_array(array)
     if not promotion.shape_of(array):

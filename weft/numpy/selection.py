@@ -14,14 +14,12 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.higher import resize
 from weft.numpy import promotion
 
 jit = jit_module.jit
 
 
 @jit
-@resize.uniform
 def _where(condition: Any, x: Any, y: Any) -> Any:
     dtype = promotion.dtype_of(condition)
     if dtype != np.bool_:

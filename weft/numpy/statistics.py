@@ -18,7 +18,6 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.higher import jit as jit_module
-from weft.higher import resize
 from weft.numpy import axes, promotion, reductions, selection
 
 inline = functools.partial(jit_module.jit, inline=True)
@@ -37,7 +36,6 @@ def _count(shape: tuple[int, ...], axis: Any) -> int:
 
 
 @functools.partial(inline, static_argnames=("axis", "dtype", "keepdims", "name"))
-@resize.uniform
 def _mean(a: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool, name: str = "mean") -> Any:
     promotion.check_arraylike(name, a)
     reductions.check_where(name, where)
@@ -127,7 +125,6 @@ def _corrections(ddof: Any, correction: Any) -> Any:
 
 
 @functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
-@resize.uniform
 def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     promotion.check_arraylike("var", a)
     reductions.check_where("var", where)
@@ -154,7 +151,6 @@ def _var(a: Any, mean: Any, correction: Any, where: Any, *, axis: Any, dtype: An
 
 
 @functools.partial(jit, static_argnames=("axis", "dtype", "keepdims"))
-@resize.uniform
 def _std(a: Any, correction: Any, mean: Any, where: Any, *, axis: Any, dtype: Any, keepdims: bool) -> Any:
     return lax.sqrt(_var(a, mean, correction, where, axis=axis, dtype=dtype, keepdims=keepdims))
 

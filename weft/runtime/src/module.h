@@ -41,8 +41,6 @@ int register_jit(PyObject* module);     // JitFunction, CacheEntry, BinaryOperat
 int register_sources(PyObject* module);  // source_stamps
 int register_record(PyObject* module);   // record, equation, atoms
 int register_replay(PyObject* module);   // call_key, user_position
-int register_describe(PyObject* module);  // describe_equations
-int register_quicken(PyObject* module);  // quicken
 int register_gemm_choice(PyObject* module);  // bfloat16_products
 int register_lapack(PyObject* module);  // set_lapack_finder, lapack_threads
 
