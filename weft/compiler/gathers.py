@@ -23,6 +23,7 @@ from weft import runtime
 from weft.compiler import own_rows
 from weft.compiler.dimensions import matched
 from weft.core import kinds
+from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import Literal
 from weft.core.rewrite import Builder
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
@@ -273,22 +274,18 @@ class _Pull:
             return [tuple([reading[by_dim[d]] if d in by_dim else THIN for d in range(operand.aval.ndim)])]
         return None
 
-    def _moved(self, place: kinds.DimMap, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
+    def _moved(self, place: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
         """How a dimension behind a view is read, or None."""
-        if place.out_dim is None:
+        if place.axis == CONSTANT:
             return THIN if extent == 1 else None
-        along, whole = reading[place.out_dim], viewed[place.out_dim]
+        along, whole = reading[place.axis], viewed[place.axis]
         if (place.start, place.step, extent) == (0, 1, whole):
             return along
         if along.column is None or along.walk is not None or extent > np.iinfo(np.int32).max:
             return None
         start = self._clamped(along.column, whole)
         start = self._bind(lax.mul_p, start, _literal(place.step, np.int32))
-        return Along(self._bind(lax.add_p, start, self._start(place)), None, 1)
-
-    def _start(self, place: kinds.DimMap) -> Literal:
-        """Where a view begins."""
-        return Literal(place.start, runtime.ShapedArray((), np.dtype(np.int32)))
+        return Along(self._bind(lax.add_p, start, _literal(place.start, np.int32)), None, 1)
 
     def _clamped(self, column: Any, extent: int) -> Any:
         dtype = column.aval.dtype

@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import operations as lax
 from weft.core import kinds
+from weft.core.index_maps import Affine
 from weft.core.jaxpr import Literal
 
 Producers = dict[Any, Any]
@@ -38,7 +39,7 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[Counted, ...], C
         column = maker.invars[piece.operand]
         if piece.fill or column.aval.shape != (*indices.aval.shape[:-1], 1):
             continue
-        component, dim = piece.start[last], counted(column, producers, LOOK_BACK)
+        component, dim = piece.region.start[last], counted(column, producers, LOOK_BACK)
         axis = numbers.scatter_dims_to_operand_dims[component]
         if dim is None or dim in taken or axis not in numbers.inserted_window_dims:
             continue
@@ -64,7 +65,7 @@ def counted(atom: Any, producers: Producers, steps: int) -> int | None:
         return counted(operands[0], producers, steps - 1)
     if isinstance(kind, kinds.View) and (dim := counted(operands[0], producers, steps - 1)) is not None:
         use = kind.index_map(operands[0].aval, atom.aval, params)[dim]
-        return use.out_dim if (use.start, use.step) == (0, 1) else None
+        return use.axis if use == Affine(use.axis) else None
     if isinstance(kind, kinds.Reshape) and (dim := counted(operands[0], producers, steps - 1)) is not None:
         moved = [d for d, extent in enumerate(atom.aval.shape) if extent != 1]
         return moved[0] if operands[0].aval.ndim == 1 and len(moved) == 1 else None

@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
-from weft.compiler import contraction, orders, walks
+from weft.compiler import contraction, orders
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
+from weft.compiler.product_loops import StridedOperand
 from weft.core import kinds
 from weft.loops import ir, small
 from weft.loops.schedule import BLOCK, BLOCK_ROWS, Binding, Lowered
@@ -569,10 +570,10 @@ class Planner:
             (*contraction.free_sizes(equation), "exchanged" in equation.params),
         )  # fmt: skip
 
-    def _viewed(self, variable: Any, view: walks.Chain | None) -> Place:
+    def _viewed(self, variable: Any, view: StridedOperand | None) -> Place:
         """Where an operand begins: a view does in the array it is read from."""
-        found = None if view is None else walks.walk(view)
-        return self.place(variable, found.offset * variable.aval.dtype.itemsize if found else 0)
+        offset = 0 if view is None or view.view is None else view.view.offset
+        return self.place(variable, offset * variable.aval.dtype.itemsize)
 
 
 def _words(instruction: tuple[Any, ...]) -> str:

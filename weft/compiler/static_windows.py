@@ -67,9 +67,9 @@ def known_integers(atom: Any, producers: Producers) -> list[int] | None:
     found: list[int | None] = [None] * atom.aval.size
     for piece in maker.primitive.kind.pieces([v.aval for v in maker.invars], atom.aval, maker.params):
         part = known_integers(maker.invars[piece.operand], producers)
-        if part is None or piece.fill or piece.step != (1,) or len(part) != piece.extent[0]:
+        if part is None or piece.fill or not piece.region.is_dense or (len(part),) != piece.region.extent:
             return None
-        found[piece.start[0] : piece.start[0] + len(part)] = part
+        found[piece.region.slices[0]] = part
     whole = [value for value in found if value is not None]
     return whole if len(whole) == len(found) else None
 

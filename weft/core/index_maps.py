@@ -140,19 +140,18 @@ def split(shape: Sequence[int], cuts: Iterable[tuple[int, int]]) -> list[Region]
     return [Region.box([low for low, _ in box], [high for _, high in box]) for box in boxes]
 
 
-def around(region: Region, shape: Sequence[int], dims: Iterable[int] | None = None) -> list[tuple[int, Region]]:
-    """Disjoint slabs around a dense region, dimension by dimension (all that it does not fill), with the dimension.
+def around(region: Region, shape: Sequence[int]) -> list[Region]:
+    """Disjoint slabs around a dense region: along the first dimension whole, along the next between these, and so on.
 
-    >>> [slab.extent for _, slab in around(Region((1, 0), (1, 1), (2, 5)), (4, 6))]
+    >>> [slab.extent for slab in around(Region((1, 0), (1, 1), (2, 5)), (4, 6))]
     [(1, 6), (1, 6), (2, 1)]
     """
     low, high, slabs = [0] * len(shape), list(shape), []
-    for dim in range(len(shape)) if dims is None else dims:
-        start, stop = region.start[dim], region.stop[dim]
+    for dim, (start, stop) in enumerate(zip(region.start, region.stop, strict=True)):
         for first, last in ((0, start), (stop, shape[dim])):
             if first < last:
                 slab = Region.box([*low[:dim], first, *low[dim + 1 :]], [*high[:dim], last, *high[dim + 1 :]])
-                slabs.append((dim, slab))
+                slabs.append(slab)
         low[dim], high[dim] = start, stop
     return slabs
 
@@ -185,7 +184,7 @@ def piece_of(pieces: Sequence[Piece], access: IndexMap, extents: Mapping[int, in
             return None
         bounds = list(zip(start, stop, spans, strict=True))
         if all(first <= low and high < end for first, end, (low, high) in bounds):
-            inner = [index._replace(start=index.start - at) if at else index for index, at in zip(access, start)]
+            inner = [Affine(use.axis, use.start - at, use.step) for use, at in zip(access, start, strict=True)]
             return piece, compose(piece.index_map, inner)
         if all(low < end and first <= high for first, end, (low, high) in bounds):
             return None
