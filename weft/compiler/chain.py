@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import codegen
-from weft.codegen import chains
+from weft.codegen import kernel_chains
 from weft.compiler import plan
 from weft.compiler.plan import Chain, Plan, Run
 from weft.loops import ir
@@ -100,7 +100,7 @@ def _nanoseconds(run: Run) -> float:
 def _is_local(planned: Plan, run: Run, rows: int, runs: Sequence[Run]) -> bool:
     """Whether a kernel, at every row, touches what the kernels write in that row alone."""
     low, written = run.lowered, _written(planned, runs)
-    if chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
+    if kernel_chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
         return False
     loaded_at = {s.operand for s in low.nest.statements() if isinstance(s, ir.LoadAt)}
     for k, (binding, (slot, offset, moved)) in enumerate(zip(low.operands, run.operands, strict=True)):

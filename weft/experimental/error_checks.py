@@ -2,9 +2,9 @@
 
     b = div a c   ->   failed = reduce_or (c == 0); error' = updated(error, failed, code 3); b = div a c
 
-An operation that carries programs gets an Error in and gives one out: calls as one operand and result more for each of
-its arrays, loops as part of the state, branches all with the kinds of errors that any of them makes. A program in which
-nothing can fail stays as it is.
+An operation that carries programs takes an Error and gives one: calls have one more operand and result for each array
+of the Error, loops have it in their state, and branches all have the kinds of errors that any of them can make. A
+program in which nothing can fail is not changed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The trace cache: a function and the types of its arguments -> the jaxpr.
 
-First level: the function object by weak reference, argument tree, avals, static values and configuration. Second
-level, for what the first has not: ``identity`` in place of the object. A shared trace never keeps a captured weft
-Array alive: it holds such constants weakly and is dropped with the first of them. Traces count in ``core.budget``.
+The first level is keyed by the function object (held weakly), argument tree, avals, static values and options. The
+second level, asked if the first has no trace, has the function's ``identity`` in the place of the object. A shared
+trace never keeps a captured weft Array alive: it holds such constants weakly, and is dropped when one of them dies.
+Traces count in ``core.budget``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
 
 _TRACES_PER_FUNCTION = 4096  # as many as the native table has signatures
 _SHARED_TRACES = 1 << 16
-_FEW_EQUATIONS = 64  # 50 take 1.1 ms with their kernels, reading a program 0.45
+_FEW_EQUATIONS = 64  # making a program of 50 equations takes 1.1 ms, reading one from disk 0.45
 _ENTRIES = 1 << 12
 _TRACE_BYTES, _EQUATION_BYTES = 3500, 500  # measured: a trace with its dispatch entry, each equation
 _RECORD_BYTES = 1100  # measured: the record of a function, with the structure of a call
@@ -46,7 +47,7 @@ class Result:
         self.name = name
         self.compiled: dict[Any, Any] = {}
         self.found = 0  # times it was found again by Python
-        # who holds it (weakly: a dict's owner) under which key; empty once it was dropped
+        # (owner of a cache, held weakly; key) for each cache that holds it; empty once it was dropped
         self.places: list[tuple[Any, Any]] | None = None
 
     def uses(self) -> int:
@@ -70,7 +71,7 @@ class Result:
         raise NotImplementedError
 
     def placed(self, owner: Any, key: Any) -> None:
-        """Note a holder; the first time, the result joins the budget."""
+        """Note a cache that holds it. The first time the result is entered in the budget."""
         if self.places is None:
             self.places = []
             BUDGET.keep(self, self.weight, Result.drop, Result.uses)
@@ -80,7 +81,7 @@ class Result:
 
 
 class Trace(Result):
-    """One trace of a function. ``programs`` has machine code as ``compiled`` has, which knows no constants."""
+    """One trace of a function. ``programs`` holds the machine code of ``compiled``, without constants."""
 
     __slots__ = ("closed", "programs")
 
@@ -95,7 +96,7 @@ class Trace(Result):
 
 
 class Stored(Result):
-    """A program from disk, which was not traced. ``codes`` keeps alive what the keys that find it name by id."""
+    """A program from disk, which was not traced. ``codes`` keeps alive the objects that its keys name by id."""
 
     __slots__ = ("_weight", "codes")
 
@@ -127,7 +128,7 @@ class FunctionRecord:
 
     def __init__(self) -> None:
         self.traces: dict[Key, Trace] = {}
-        self.structures: dict[Any, int] = {}  # how many short traces there are of calls that differ in sizes alone
+        self.structures: dict[Any, int] = {}  # call without its sizes -> number of short traces that differ in sizes
         self.stored: dict[Key, Stored] = {}
         self.refusal: Refusal | None = None  # why its latest trace was not looked up by identity
 
@@ -161,7 +162,7 @@ class FunctionRecord:
                 del self.structures[structure]
 
     def knows(self, key: Key) -> bool:
-        """Whether there is a trace, which took no time, of a call that differs in sizes at most."""
+        """Whether there is a short trace of a call that differs in nothing but sizes."""
         return bool(self.structures) and _structure(key) in self.structures
 
     def store_program(self, key: Key, stored: Stored) -> None:
@@ -183,7 +184,7 @@ class FunctionRecord:
 
 
 def _is_short(jaxpr: Jaxpr) -> bool:
-    """Whether its like is traced and bound in about the time that it takes to read one from disk."""
+    """Whether a program is so short that making it takes no longer than reading one from disk."""
     count = len(jaxpr.eqns)
     if count > _FEW_EQUATIONS:
         return False
@@ -202,7 +203,7 @@ _records: dict[int, FunctionRecord] = {}
 
 
 class _Reference(weakref.ref[Any]):
-    """A function, and the number under which its record is found."""
+    """A weak reference to a function, with the id under which its record is found."""
 
     __slots__ = ("number",)
     number: int

@@ -1,8 +1,8 @@
 """The elementwise kind: how an operation on single elements is declared and typed.
 
-``elementwise(...)`` takes every fact about one operation and gives its primitive. Operands have one dtype
-(unless ``typing`` says otherwise) and one shape; a 0-d operand, or an extent of 1 where the others have more,
-is broadcast by the kind, never by an operation's own rule:
+``elementwise(...)`` takes every fact about an operation and gives its primitive. Operands have one dtype (unless
+``typing`` says otherwise) and one shape. A 0-d operand, or an extent of 1 where others have more, is broadcast by the
+kind, never by the rule of an operation:
 
     add f32[2,3] f32[]    -> f32[2,3]
     add f32[2,1] f32[1,3] -> f32[2,3]

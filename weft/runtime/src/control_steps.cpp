@@ -132,8 +132,8 @@ class SignalWatch {
     auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(50)) return Status::ok;
     last_ = now;
-    if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
-    if (PyErr_CheckSignals() != 0) return Status::python_error;
+    if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(std::exchange(frame.suspended, nullptr));
+    if (in_python<PyErr_CheckSignals>() != 0) return Status::python_error;
     frame.suspended = PyEval_SaveThread();
     return Status::ok;
   }
@@ -559,8 +559,8 @@ void poll_interrupt(const void*, const void*, void* out0, void*, int64_t) {
   } else if (frame != nullptr && !frame->on_stream && frame->number == 0) {
     // The caller's own thread: signals are handled here, and other threads get their turn.
     PyThreadState* suspended = std::exchange(frame->suspended, nullptr);
-    PyEval_RestoreThread(suspended != nullptr ? suspended : PyEval_SaveThread());
-    if (PyErr_CheckSignals() != 0) status = Status::python_error;
+    in_python<PyEval_RestoreThread>(suspended != nullptr ? suspended : PyEval_SaveThread());
+    if (in_python<PyErr_CheckSignals>() != 0) status = Status::python_error;
     else if (suspended != nullptr) frame->suspended = PyEval_SaveThread();
   }
   t_polled.status = status;

@@ -23,7 +23,7 @@ bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* 
     return plan_error("[executable] output %lld is of an unknown kind", (long long)position);
   if (donated && PyTuple_GET_SIZE(spec) != 4)
     return plan_error("[executable] output %lld is not an output spec", (long long)position);
-  Py_ssize_t first = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 1), PyExc_OverflowError);
+  Py_ssize_t first = in_python<PyNumber_AsSsize_t>(PyTuple_GET_ITEM(spec, 1), PyExc_OverflowError);
   if (first == -1 && PyErr_Occurred()) return false;
   out->kind = fresh     ? OutputKind::fresh
               : donated ? OutputKind::donated
@@ -32,7 +32,7 @@ bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* 
   out->source = fresh ? -1 : int32_t(first);
   out->nbytes = first;
   if (donated) {
-    out->nbytes = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 2), PyExc_OverflowError);
+    out->nbytes = in_python<PyNumber_AsSsize_t>(PyTuple_GET_ITEM(spec, 2), PyExc_OverflowError);
     if (out->nbytes == -1 && PyErr_Occurred()) return false;
   }
   PyObject* aval = PyTuple_GET_ITEM(spec, PyTuple_GET_SIZE(spec) - 1);
@@ -57,7 +57,7 @@ bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* 
 }
 
 bool read_temps(PyObject* temps, Plan* plan) {
-  Ref sequence = steal(PySequence_Fast(temps, "[executable] temps must be a sequence"));
+  Ref sequence = steal(in_python<PySequence_Fast>(temps, "[executable] temps must be a sequence"));
   if (!sequence) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
     long long offset, nbytes;
@@ -97,7 +97,7 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
 }
 
 bool read_in_avals(PyObject* in_avals, Plan* plan) {
-  Ref sequence = steal(PySequence_Fast(in_avals, "[executable] in_avals must be a sequence"));
+  Ref sequence = steal(in_python<PySequence_Fast>(in_avals, "[executable] in_avals must be a sequence"));
   if (!sequence) return false;
   Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence.get());
   if (count != plan->n_inputs) return plan_error("[executable] %lld in_avals for %lld inputs", count, plan->n_inputs);
@@ -174,7 +174,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
   plan->n_inputs = int32_t(n_inputs);
   plan->arena_bytes = arena_bytes;
   if (!read_in_avals(in_avals, plan.get())) return nullptr;
-  Ref specs = steal(PySequence_Fast(outputs, "[executable] outputs must be a sequence"));
+  Ref specs = steal(in_python<PySequence_Fast>(outputs, "[executable] outputs must be a sequence"));
   if (!specs) return nullptr;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(specs.get()); ++i) {
     OutputPlan output{};
@@ -189,7 +189,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
   for (const auto& temp : plan->temps) slot_bytes.push_back(temp.second);
   PlaceReader places(*plan, std::move(slot_bytes));
 
-  Ref list = steal(PySequence_Fast(instructions, "[executable] instructions must be a sequence"));
+  Ref list = steal(in_python<PySequence_Fast>(instructions, "[executable] instructions must be a sequence"));
   if (!list) return nullptr;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
     std::unique_ptr<Step> step = read_step(PySequence_Fast_GET_ITEM(list.get(), i), places);

@@ -343,8 +343,8 @@ class PythonStep final : public Step {
 
   Status run(Frame& frame) const override {
     PyGILState_STATE state{};
-    if (frame.suspended != nullptr) PyEval_RestoreThread(frame.suspended);
-    else if (frame.on_stream) state = PyGILState_Ensure();
+    if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(frame.suspended);
+    else if (frame.on_stream) state = in_python<PyGILState_Ensure>();
     bool in_task = frame.number != 0 && !frame.in_callback;
     if (in_task) stream_calls(true);
     bool ok = call(frame);
@@ -409,13 +409,15 @@ class PythonStep final : public Step {
   bool store(const Frame& frame, const TypedPlace& typed, PyObject* result, size_t position) const {
     PyArray_Descr* descr = descr_of(typed.aval);
     if (descr == nullptr) return false;
-    Ref array = steal(PyArray_FromAny(result, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr));
+    Ref array = steal(in_python([&] {
+      return PyArray_FromAny(result, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr);
+    }));
     if (!array) return false;
     PyArrayObject* values = reinterpret_cast<PyArrayObject*>(array.get());
     bool same = PyArray_NDIM(values) == typed.aval->ndim;
     for (int d = 0; same && d < typed.aval->ndim; ++d) same = PyArray_DIM(values, d) == typed.aval->extents[d];
     if (!same) {
-      Ref shape = steal(PyObject_GetAttrString(array.get(), "shape"));
+      Ref shape = steal(in_python<PyObject_GetAttrString>(array.get(), "shape"));
       Ref wanted = steal(aval_text(typed.aval, true));
       if (shape && wanted)
         PyErr_Format(PyExc_ValueError, "[callback] result %zd of %R has shape %R, but %U was promised",
@@ -433,11 +435,11 @@ class PythonStep final : public Step {
       if (view == nullptr) return false;
       PyTuple_SET_ITEM(args.get(), Py_ssize_t(i), view);
     }
-    Ref result = steal(PyObject_CallObject(callable, args.get()));
+    Ref result = steal(in_python<PyObject_CallObject>(callable, args.get()));
     if (!result) return false;
     if (out.empty()) return true;
     if (out.size() == 1 && !PyTuple_Check(result.get())) return store(frame, out[0], result.get(), 0);
-    Ref items = steal(PySequence_Fast(result.get(), "[callback] a callback with several results returns a sequence"));
+    Ref items = steal(in_python<PySequence_Fast>(result.get(), "[callback] a callback with several results returns a sequence"));
     if (!items) return false;
     if (size_t(PySequence_Fast_GET_SIZE(items.get())) != out.size()) {
       PyErr_Format(PyExc_ValueError, "[callback] %R returned %zd results, but %zd were promised", callable,
@@ -489,7 +491,7 @@ bool read_split(const char* name, KernelStep* step) {
 }
 
 bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<TypedPlace>* out) {
-  Ref items = steal(PySequence_Fast(sequence, "[executable] places must be a sequence"));
+  Ref items = steal(in_python<PySequence_Fast>(sequence, "[executable] places must be a sequence"));
   if (!items) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     TypedPlace typed{};
