@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft import config, core, runtime
-from weft.compiler import pipeline, simplify
+from weft.compiler import expansions, pipeline
 from weft.core import avals, kinds
 from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
@@ -117,7 +117,7 @@ def as_array(value: Any, aval: Any) -> Any:
 def clear_caches() -> None:
     """Forget every compiled program, kernel and expansion of the process."""
     _found.clear()
-    simplify.clear()
+    expansions.clear()
     pipeline.clear()
 
 

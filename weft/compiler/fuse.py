@@ -10,18 +10,17 @@ output of one of them, or merges them; otherwise it is stored. Finally siblings 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.compiler import assemble, groups, unit_reductions, viewed_operands, windows
-from weft.compiler.dimensions import Dimensions, dimensions, matched
+from weft.compiler import assemble, groups, windows
+from weft.compiler.dimensions import dimensions, matched
 from weft.compiler.groups import Absorber, Group
 from weft.compiler.product_loops import StridedOperand
-from weft.core import index_maps, kinds
+from weft.core import index_maps, kinds, rewrite
 from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import Jaxpr, Literal
 from weft.errors import InternalError
 from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
@@ -71,16 +70,14 @@ class Kernels:
         return "\n".join(lines)
 
 
-def fuse(jaxpr: Any) -> Kernels:
+def fuse(jaxpr: Jaxpr) -> Kernels:
     """The kernels of a simplified program."""
-    dims = dimensions(jaxpr)
-    without = unit_reductions.without_unit_reductions(jaxpr, dims)
-    return _Fusion(without, dims if without is jaxpr else dimensions(without)).run()
+    return _Fusion(jaxpr).run()
 
 
-def without_fuse(jaxpr: Any) -> Kernels:
+def without_fuse(jaxpr: Jaxpr) -> Kernels:
     """One kernel for every equation, to bisect a wrong answer (``WEFT_SKIP=fuse``)."""
-    fusion = _Fusion(jaxpr, dimensions(jaxpr))
+    fusion = _Fusion(jaxpr)
     fusion.alone = True
     return fusion.run()
 
@@ -88,20 +85,20 @@ def without_fuse(jaxpr: Any) -> Kernels:
 class _Fusion:
     """The state of fuse: who wants what, and who makes it."""
 
-    def __init__(self, jaxpr: Any, dims: Dimensions) -> None:
-        self.jaxpr, self.dims = jaxpr, dims
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr, self.dims = jaxpr, dimensions(jaxpr)
+        dims, known = self.dims, rewrite.index(jaxpr)
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
         self.absorber = Absorber(dims, self.places)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
-        self.makers = {v: e for e in jaxpr.eqns for v in e.outvars}
-        self.uses = Counter([v for e in jaxpr.eqns for v in e.invars if not hasattr(v, "val")])
+        self.makers, self.uses = known.makers, known.uses
         self.groups: list[Group] = []
         self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
-        self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+        self.stored: set[Any] = set(known.outputs)
         self.aliases: dict[Any, Any] = {}
         self.later_effect: Group | None = None
         self.alone = False  # let no equation join another
-        self.gathers = any(isinstance(equation.primitive.kind, kinds.Gather) for equation in jaxpr.eqns)
+        self.gathers = kinds.Gather in known.kinds
 
     def run(self) -> Kernels:
         for equation in reversed(self.jaxpr.eqns):
@@ -109,8 +106,6 @@ class _Fusion:
         if not self.alone:
             self._merge_siblings()
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
-        if not self.alone:
-            steps = viewed_operands.read_in_place(steps, self.aliases, self.jaxpr.outvars)
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
     def _place(self, equation: Any) -> None:
@@ -173,7 +168,7 @@ class _Fusion:
 
     def _store(self, atom: Any, group: Group | None) -> None:
         """A value that must be in memory (for a step, or as another's alias)."""
-        if hasattr(atom, "val"):
+        if type(atom) is Literal:
             raise InternalError("a literal where an array is needed", stage="fuse", node=str(atom))
         self.stored.add(atom)
         if group is not None:
@@ -239,11 +234,11 @@ class _Fusion:
         """How many operands take memory to read: broadcast rows, and numbers of each row, do not."""
         rank, found = self._rank(equation.outvars[0]), 0
         for atom in equation.invars:
-            while (maker := None if hasattr(atom, "val") else self.makers.get(atom)) is not None:
+            while (maker := self.makers.of(atom)) is not None:
                 if not isinstance(maker.primitive.kind, (kinds.View, kinds.Reshape)):
                     break
                 atom = maker.invars[0]
-            found += not hasattr(atom, "val") and bool(atom.aval.shape) and self._rank(atom) >= rank
+            found += type(atom) is not Literal and bool(atom.aval.shape) and self._rank(atom) >= rank
         return found
 
     def _rank(self, variable: Any) -> int:
@@ -310,7 +305,7 @@ class _Fusion:
         stack, seen, others, gathers, long_rows = [equation], {equation}, False, False, False
         while stack and len(seen) <= LOOK_BACK:
             for atom in stack.pop().invars:
-                maker = None if hasattr(atom, "val") else self.makers.get(atom)
+                maker = self.makers.of(atom)
                 if maker is None or maker in seen or self._users_of(atom):
                     continue
                 kind = maker.primitive.kind
@@ -395,7 +390,7 @@ class _Fusion:
     def _is_same_order(self, equation: Any) -> bool:
         """Whether a view only drops or adds unit dimensions: then it is an alias."""
         operand, out = equation.invars[0], equation.outvars[0]
-        if hasattr(operand, "val") or operand.aval.size != out.aval.size or not out.aval.size:
+        if type(operand) is Literal or operand.aval.size != out.aval.size or not out.aval.size:
             return False
         index_map = self.dims.index_maps[equation]
         moved = [dim for dim, extent in zip(index_map, operand.aval.shape, strict=True) if extent != 1]
@@ -431,7 +426,7 @@ class _Fusion:
         pairs = dict(matched(operand.aval.shape, out.aval.shape))
         unmatched = [extent for dim, extent in enumerate(operand.aval.shape) if dim not in pairs]
         unmatched += [extent for dim, extent in enumerate(out.aval.shape) if dim not in pairs.values()]
-        if hasattr(operand, "val") or any(extent != 1 for extent in unmatched) or not operand.aval.size:
+        if type(operand) is Literal or any(extent != 1 for extent in unmatched) or not operand.aval.size:
             return False
         accesses = list(group.wanted.get(out, ()))
         moved = [
@@ -468,7 +463,7 @@ class _Fusion:
 
     def _only_here(self, atom: Any) -> Any:
         """The equation of a value that is read once in the program, or None."""
-        if hasattr(atom, "val") or self.alone or atom in self.stored or self.uses[atom] != 1:
+        if type(atom) is Literal or self.alone or atom in self.stored or self.uses[atom] != 1:
             return None
         return self.makers.get(atom)
 
@@ -493,7 +488,7 @@ class _Fusion:
 
     def _leaf(self, group: Group, operand: Any, access: Access) -> Node:
         """What a group stores when it stores an operand of its step."""
-        if hasattr(operand, "val"):
+        if type(operand) is Literal:
             return Node(kernel.Constant(operand), ())
         node = Node(operand, access)
         group.want(node)
@@ -548,7 +543,7 @@ class _Fusion:
             users = [*users, root]
         for group in users:
             for atom in equation.invars:
-                if not hasattr(atom, "val"):
+                if type(atom) is not Literal:
                     self._store(atom, group)
 
     def _place_update(self, equation: Any) -> None:
@@ -558,7 +553,7 @@ class _Fusion:
         group = self._new_group(equation)
         group.copies = [(array, out)]
         for atom in (array, *starts):
-            if not hasattr(atom, "val"):
+            if type(atom) is not Literal:
                 self._store(atom, group)
         symbols = self.dims.sizes.symbols(out)
         own = self.dims.symbols(update)
@@ -629,7 +624,7 @@ class _Fusion:
                 self.later_effect.run_after((group,))
             self.later_effect = group
         for atom in equation.invars:
-            if not hasattr(atom, "val"):
+            if type(atom) is not Literal:
                 self._store(atom, group)
         for out in equation.outvars:
             self._made(out, group)

@@ -1,6 +1,6 @@
 """Gathers of computed values: what a value is computed from is gathered, and the rest computed at the gathered places.
 
-    b = exp a; c = gather b i      becomes      a2 = gather a i; c = exp a2
+    b = exp a; c = gather b i   ->   a2 = gather a i; c = exp a2
 
 so that ``b`` need not be stored, and a gather joins the kernel of the reductions that its value was computed from (the
 cross-entropy of a row is a gathered logit and the row's own reductions). An axis that index vectors count through is
@@ -20,12 +20,12 @@ import numpy as np
 
 from weft import operations as lax
 from weft import runtime
-from weft.compiler import own_rows
 from weft.compiler.dimensions import matched
-from weft.core import kinds
+from weft.compiler.own_rows import LOOK_BACK, counted
+from weft.core import kinds, rewrite
 from weft.core.index_maps import CONSTANT, Affine
-from weft.core.jaxpr import Literal
-from weft.core.rewrite import Builder
+from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.rewrite import Builder, Index, Makers
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.record import NamedTuple
 
@@ -51,7 +51,6 @@ class Along(NamedTuple):
 
 THIN = Along(None, None, 1)
 Reading = tuple[Along, ...]
-Makers = dict[Any, Any]  # variable -> the equation that makes it
 
 
 class Unfit(Exception):
@@ -94,22 +93,22 @@ class Price(NamedTuple):
         return math.prod(value.read) * max(self.own + self.shared - FREE_COST, 0.0) * WORK + spent <= stored
 
 
-def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such gathers (themselves where there are none); what nobody reads any more is left."""
-    if not any(isinstance(equation.primitive.kind, kinds.Gather) for equation in equations):
-        return equations
-    return _Program(equations, outvars).pulled()
+def gathers(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such gathers."""
+    known = rewrite.index(closed.jaxpr)
+    pulled = _Program(known).pulled()
+    return closed if pulled is known.eqns else rewrite.with_equations(closed, pulled)
 
 
 class _Program:
     """What makes and reads the values of a program."""
 
-    def __init__(self, equations: list[Any], outvars: Sequence[Any]) -> None:
-        self.equations = equations
-        self.makers: Makers = {out: equation for equation in equations for out in equation.outvars}
+    def __init__(self, known: Index) -> None:
+        equations = self.equations = known.eqns
+        self.makers = known.makers
         self.gathers: dict[Any, int] = {}  # how many read a value
         self.others: dict[Any, int] = {}  # how many other equations
-        self.stored = {v for v in outvars if not isinstance(v, Literal)}  # in memory whatever becomes of gathers
+        self.stored = set(known.outputs)  # in memory whatever becomes of gathers
         for equation in equations:
             kind = equation.primitive.kind
             for place, atom in enumerate(equation.invars):
@@ -216,7 +215,7 @@ class _Pull:
             if column is not None and walk is not None and self.out.shape[walk] == 1:
                 walk = None
             if column is not None and walk is None:
-                along = own_rows.counted(column, self.program.makers, own_rows.LOOK_BACK)
+                along = counted(column, self.program.makers, LOOK_BACK)
                 if along is not None and extents[along] == extent and batch[along] not in walked:
                     column, walk = None, batch[along]
                     walked.add(walk)
@@ -393,7 +392,7 @@ def _components(indices: Any, makers: Makers) -> list[Any] | None:
     last = indices.aval.ndim - 1
     if indices.aval.shape[last] == 1:
         return [indices]
-    maker = makers.get(indices)
+    maker = makers.of(indices)
     if maker is None or maker.primitive is not lax.concatenate_p or maker.params["dimension"] != last:
         return None
     is_split = all(not isinstance(v, Literal) and v.aval.shape[last] == 1 for v in maker.invars)

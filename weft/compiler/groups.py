@@ -9,12 +9,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine
-from weft.core.jaxpr import Literal as LiteralAtom
+from weft.core.jaxpr import Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Constant, Node
@@ -47,7 +47,7 @@ class Group:
         self.axes: list[Axis] = []
         self.reduced: list[int] = []
         self.run = 0
-        self.tree: Literal["lanes", "rows", "scan", "order"] | None = None
+        self.tree: kernel.Tree | None = None
         self.reverse = False
         self.nodes: dict[Node, tuple[Node, ...]] = {}
         self.equations: dict[Any, int] = {}  # equation -> its place in the program
@@ -172,7 +172,7 @@ class Absorber:
         for access in accesses:
             nodes = []
             for operand in equation.invars:
-                if type(operand) is LiteralAtom:
+                if type(operand) is Literal:
                     nodes.append(Node(Constant(operand), ()))
                     continue
                 nodes.append(Node(operand, kernel.elementwise_access(operand, out, access, sizes)))
@@ -182,7 +182,7 @@ class Absorber:
 
     def view(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         operand = equation.invars[0]
-        if hasattr(operand, "val"):
+        if type(operand) is Literal:
             return [(Node(Constant(operand), ()),) for _ in accesses]
         index_map = self.dims.index_maps[equation]
         found = [index_maps.compose(index_map, access) for access in accesses]
@@ -240,7 +240,7 @@ class Absorber:
         group.reductions += 1
         nodes = []
         for operand in equation.invars[: facts.count]:
-            if hasattr(operand, "val"):
+            if type(operand) is Literal:
                 nodes.append(Node(Constant(operand), ()))
             else:
                 nodes.append(Node(operand, tuple(uses)))
@@ -294,7 +294,7 @@ class Absorber:
         """Whether a full reduction's result is wanted at every element again, in a later phase."""
         found = set(equation.outvars)
         for other in sorted(group.equations, key=group.equations.__getitem__):
-            if not any(atom in found for atom in other.invars if not hasattr(atom, "val")):
+            if not any(atom in found for atom in other.invars if type(atom) is not Literal):
                 continue
             if isinstance(other.primitive.kind, kinds.Reduction) or any(
                 use.axis in group.reduced for access in group.wanted.get(other.outvars[0], ()) for use in access
@@ -407,12 +407,12 @@ class ReductionFacts:
         self.axes = tuple(sorted(kind.axes(equation.params)))
         self.shape = avals[0].shape
         self.rank = len(self.shape)
-        arrays = [atom for atom in equation.invars[: self.count] if not hasattr(atom, "val")]
+        arrays = [atom for atom in equation.invars[: self.count] if type(atom) is not Literal]
         self.symbols: tuple[int, ...] = dims.symbols(arrays[0]) if arrays else ()
         self.moving = [dim for dim in self.axes if self.symbols[dim] != UNIT]
         run = last_run(self.axes)
         self.run = max(len([dim for dim in run if self.symbols[dim] != UNIT]), 1)
-        self.tree: Literal["lanes", "rows"] = "lanes" if self.axes and self.axes[-1] == self.rank - 1 else "rows"
+        self.tree: kernel.Tree = "lanes" if self.axes and self.axes[-1] == self.rank - 1 else "rows"
 
 
 def last_run(axes: Sequence[int]) -> tuple[int, ...]:

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft.compiler import expansions
 from weft.core import kinds
 from weft.core.index_maps import Affine
-from weft.core.jaxpr import Literal
-
-Producers = dict[Any, Any]
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.rewrite import Makers
 
 LOOK_BACK = 8  # equations between a count and the index vectors
 
@@ -25,11 +25,16 @@ LOOK_BACK = 8  # equations between a count and the index vectors
 Counted = tuple[int, int, int]  # component of the index vectors, dimension of the indices, axis of the array
 
 
-def rewrite(equation: Any, producers: Producers) -> tuple[tuple[Counted, ...], Callable[..., Any]] | None:
+def own_rows(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such scatters by batches."""
+    return expansions.expand(closed, (kinds.Scatter,), _rewritten)
+
+
+def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[Counted, ...], Callable[..., Any]] | None:
     """What counts rows, and a function of the scatter's operands with its result; None if nothing does."""
     array, indices, _ = equation.invars
     numbers = equation.params["dimension_numbers"]
-    maker = producers.get(indices) if not isinstance(indices, Literal) else None
+    maker = makers.of(indices)
     if maker is None or not isinstance(maker.primitive.kind, kinds.Assemble):
         return None
     found: list[Counted] = []
@@ -39,7 +44,7 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[Counted, ...], C
         column = maker.invars[piece.operand]
         if piece.fill or column.aval.shape != (*indices.aval.shape[:-1], 1):
             continue
-        component, dim = piece.region.start[last], counted(column, producers, LOOK_BACK)
+        component, dim = piece.region.start[last], counted(column, makers, LOOK_BACK)
         axis = numbers.scatter_dims_to_operand_dims[component]
         if dim is None or dim in taken or axis not in numbers.inserted_window_dims:
             continue
@@ -51,22 +56,22 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[Counted, ...], C
     return tuple(found), _batched(equation, found)
 
 
-def counted(atom: Any, producers: Producers, steps: int) -> int | None:
+def counted(atom: Any, makers: Makers, steps: int) -> int | None:
     """The dimension of an array along which its elements count 0, 1, 2, ..., or None."""
-    maker = producers.get(atom) if not isinstance(atom, Literal) and steps else None
+    maker = makers.of(atom) if steps else None
     if maker is None:
         return None
     kind, operands, params = maker.primitive.kind, maker.invars, maker.params
     if isinstance(kind, kinds.Generate):
         return kind.dimension(params) if _holds_positions(atom) else None
-    if maker.primitive is lax.select_n_p and _is_negative(operands[0], operands[1], producers):
-        return counted(operands[1], producers, steps - 1)  # a count is never negative
+    if maker.primitive is lax.select_n_p and _is_negative(operands[0], operands[1], makers):
+        return counted(operands[1], makers, steps - 1)  # a count is never negative
     if maker.primitive is lax.convert_element_type_p and _holds_positions(atom):
-        return counted(operands[0], producers, steps - 1)
-    if isinstance(kind, kinds.View) and (dim := counted(operands[0], producers, steps - 1)) is not None:
+        return counted(operands[0], makers, steps - 1)
+    if isinstance(kind, kinds.View) and (dim := counted(operands[0], makers, steps - 1)) is not None:
         use = kind.index_map(operands[0].aval, atom.aval, params)[dim]
         return use.axis if use == Affine(use.axis) else None
-    if isinstance(kind, kinds.Reshape) and (dim := counted(operands[0], producers, steps - 1)) is not None:
+    if isinstance(kind, kinds.Reshape) and (dim := counted(operands[0], makers, steps - 1)) is not None:
         moved = [d for d, extent in enumerate(atom.aval.shape) if extent != 1]
         return moved[0] if operands[0].aval.ndim == 1 and len(moved) == 1 else None
     return None
@@ -78,9 +83,9 @@ def _holds_positions(atom: Any) -> bool:
     return dtype.kind in "iu" and max(atom.aval.shape, default=1) - 1 <= np.iinfo(dtype).max
 
 
-def _is_negative(atom: Any, value: Any, producers: Producers) -> bool:
+def _is_negative(atom: Any, value: Any, makers: Makers) -> bool:
     """Whether it says where a value is negative."""
-    maker = producers.get(atom) if not isinstance(atom, Literal) else None
+    maker = makers.of(atom)
     if maker is None or maker.primitive is not lax.lt_p or maker.invars[0] is not value:
         return False
     return isinstance(maker.invars[1], Literal) and not maker.invars[1].val

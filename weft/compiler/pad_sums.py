@@ -9,13 +9,12 @@ their number. Where regions do not meet every element is one value plus zeros; t
 from __future__ import annotations
 
 import bisect
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from weft import operations as lax
 from weft.compiler import algebra
-from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.core import rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.operations import linear
 
 ADDITIONS = (lax.add_p, linear.add_any_p)
@@ -46,17 +45,12 @@ class _Sum:
         return before and (place == len(self.starts) or stop <= self.starts[place])
 
 
-def leaves_alone(equations: Sequence[Any]) -> bool:
-    """Whether nothing here can be such a sum."""
-    return sum(equation.primitive is lax.pad_p for equation in equations) < 2
-
-
-def assemble_sums(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such sums as concatenations; the padded arrays are left for nobody to read."""
-    if leaves_alone(equations):
-        return equations
-    uses = Counter([v for equation in equations for v in equation.invars if not isinstance(v, Literal)])
-    uses.update([v for v in outvars if not isinstance(v, Literal)])
+def pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such sums as concatenations."""
+    known = rewrite.index(closed.jaxpr)
+    equations, uses = known.eqns, known.uses
+    if sum([equation.primitive is lax.pad_p for equation in equations]) < 2:
+        return closed
     sums: dict[Any, _Sum] = {}  # variable -> what it is a sum of
     for equation in equations:
         if equation.primitive is lax.pad_p:
@@ -77,7 +71,7 @@ def assemble_sums(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
     for equation in equations:
         found = sums.get(equation.outvars[0]) if equation.primitive in ADDITIONS else None
         result += [equation] if found is None else _concatenated(found, equation)
-    return result
+    return rewrite.with_equations(closed, result) if len(result) != len(equations) or sums else closed
 
 
 def _padded(equation: Any) -> _Sum | None:

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import operations as lax
-from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.rewrite import Index, Makers
 from weft.record import NamedTuple
 
 LEAST_SIZE = 1 << 14  # smaller arrays would rather have fewer kernels
@@ -35,26 +36,26 @@ class Roll(NamedTuple):
     cut: int
 
 
-def rolls_of(equations: Sequence[Any]) -> dict[Any, Roll]:
+def _rolls_of(known: Index) -> dict[Any, Roll]:
     """The rolled arrays that elementwise equations read."""
+    equations = known.eqns
     joined = [equation for equation in equations if equation.primitive is lax.concatenate_p]
     if not joined:
         return {}
-    producers = {out: equation for equation in equations for out in equation.outvars}
     read = {v for e in equations if isinstance(e.primitive.kind, kinds.Elementwise)
             for v in e.invars if type(v) is not Literal}  # fmt: skip
     found: dict[Any, Roll] = {}
     depth: Counter[Any] = Counter()  # of rolled arrays; others have none
     for equation in joined:
-        roll = _roll(equation, producers)
+        roll = _roll(equation, known.makers)
         if roll is not None and depth[roll.source] < MOST_NESTED:
             found[equation.outvars[0]] = roll
             depth[equation.outvars[0]] = depth[roll.source] + 1
     return found if any(out in read for out in found) else {}
 
 
-def _roll(equation: Any, producers: dict[Any, Any]) -> Roll | None:
-    parts: list[Any] = [None if type(v) is Literal else producers.get(v) for v in equation.invars]
+def _roll(equation: Any, makers: Makers) -> Roll | None:
+    parts: list[Any] = [makers.of(v) for v in equation.invars]
     if len(parts) != 2 or any(part is None or part.primitive is not lax.slice_p for part in parts):
         return None
     (end, start), source, dim = parts, parts[0].invars[0], equation.params["dimension"]
@@ -67,22 +68,23 @@ def _roll(equation: Any, producers: dict[Any, Any]) -> Roll | None:
     return Roll(source, dim, cut) if whole and start.params["start_indices"][dim] == 0 else None
 
 
-def by_regions(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such results put together; what nobody reads any more is left."""
-    rolls = rolls_of(equations)
-    if not rolls:
-        return equations
+def rolls(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such results put together."""
+    known = rewrite.index(closed.jaxpr)
+    found, equations = _rolls_of(known), known.eqns
+    if not found:
+        return closed
     simple = {out: e for e in equations if isinstance(e.primitive.kind, kinds.Elementwise) for out in e.outvars
               if len(e.outvars) == 1 and all(v.aval.shape in ((), out.aval.shape) for v in e.invars)}  # fmt: skip
-    inner, sizes = _inner(equations, simple, outvars)
-    regions = _Regions(rolls, inner)
+    inner, sizes = _inner(equations, simple, closed.jaxpr.outvars)
+    regions = _Regions(found, inner)
     result: list[Any] = []
     for equation in equations:
         out = equation.outvars[0] if equation.outvars else None
         ends = out in simple and out not in inner and sizes[out] <= MOST_INNER
         made = regions.assembled(equation) if ends else None
         result += [equation] if made is None else made
-    return result
+    return closed if len(result) == len(equations) else rewrite.with_equations(closed, result)
 
 
 def _inner(

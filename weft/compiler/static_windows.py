@@ -14,18 +14,23 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft.compiler import expansions
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import Literal
-
-Producers = dict[Any, Any]
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.rewrite import Makers
 
 LOOK_BACK = 64  # equations between an array and the updates that are computed from it
 MAX_CUT = 3  # dimensions that a window does not cover: each adds two slabs
 _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Identity)
 
 
-def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
+def static_windows(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such scatters said so."""
+    return expansions.expand(closed, (kinds.Scatter,), _rewritten)
+
+
+def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
     """The window's start and a function of the scatter's operands with its result; None where it stays a scatter."""
     array, indices, updates = equation.invars
     shape = array.aval.shape
@@ -36,7 +41,7 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Calla
     moved = [dim for dim in windows.moved if dim is not None]
     if windows.batch or moved != sorted(moved) or params["update_consts"]:
         return None
-    known = known_integers(indices, producers)
+    known = known_integers(indices, makers)
     if known is None or any(not 0 <= at <= most for at, most in zip(known, windows.most, strict=True)):
         return None
     start = [0] * len(shape)
@@ -48,16 +53,16 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Calla
     cut = [d for d in range(len(shape)) if extent[d] != shape[d]]
     if not 0 < len(cut) <= MAX_CUT:
         return None
-    if not is_fill(array, producers) and not _is_computed_from(updates, array, producers):
+    if not is_fill(array, makers) and not _is_computed_from(updates, array, makers):
         return None
     return tuple(start), _assembled(start, extent, cut, kind.update(params))
 
 
-def known_integers(atom: Any, producers: Producers) -> list[int] | None:
+def known_integers(atom: Any, makers: Makers) -> list[int] | None:
     """The elements of an integer vector that the program itself tells, or None."""
     if isinstance(atom, Literal):
         return [int(np.asarray(atom.val))]
-    maker = producers.get(atom)
+    maker = makers.of(atom)
     if maker is None or atom.aval.ndim > 1:
         return None
     if isinstance(maker.primitive.kind, kinds.View) and isinstance(maker.invars[0], Literal):
@@ -66,7 +71,7 @@ def known_integers(atom: Any, producers: Producers) -> list[int] | None:
         return None
     found: list[int | None] = [None] * atom.aval.size
     for piece in maker.primitive.kind.pieces([v.aval for v in maker.invars], atom.aval, maker.params):
-        part = known_integers(maker.invars[piece.operand], producers)
+        part = known_integers(maker.invars[piece.operand], makers)
         if part is None or piece.fill or not piece.region.is_dense or (len(part),) != piece.region.extent:
             return None
         found[piece.region.slices[0]] = part
@@ -74,19 +79,19 @@ def known_integers(atom: Any, producers: Producers) -> list[int] | None:
     return whole if len(whole) == len(found) else None
 
 
-def is_fill(array: Any, producers: Producers) -> bool:
+def is_fill(array: Any, makers: Makers) -> bool:
     """Whether an array is one value repeated."""
-    maker = producers.get(array)
+    maker = makers.of(array)
     return maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape
 
 
-def _is_computed_from(atom: Any, array: Any, producers: Producers) -> bool:
+def _is_computed_from(atom: Any, array: Any, makers: Makers) -> bool:
     stack, seen = [atom], {atom} if not isinstance(atom, Literal) else set()
     while stack and len(seen) <= LOOK_BACK:
         variable = stack.pop()
         if variable is array:
             return True
-        maker = None if isinstance(variable, Literal) else producers.get(variable)
+        maker = makers.of(variable)
         if maker is None or not isinstance(maker.primitive.kind, _PASSED):
             continue
         for operand in maker.invars:

@@ -12,33 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.compiler import contraction, turned_products
+from weft.compiler.fuse import Kernels, Step
 from weft.compiler.product_loops import StridedOperand
 from weft.compiler.turned_products import is_product
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap
-from weft.loops import kernel as kernels
+from weft.core.jaxpr import Literal
+from weft.loops import kernel as loop_kernels
 from weft.loops.kernel import Access, Constant, Kernel, Node, Output
-
-if TYPE_CHECKING:
-    from weft.compiler.fuse import Step
 
 _VIEWS = (kinds.View, kinds.Reshape)
 
 
-def read_in_place(steps: Sequence[Step], aliases: dict[Any, Any], outvars: Sequence[Any]) -> tuple[Step, ...]:
-    """The steps without such copies; ``aliases`` gets an entry for each view that is no longer made."""
-    if not any(map(is_product, steps)):
-        return tuple(steps)
-    reader = _Reader(steps, aliases, outvars)
-    for number in range(len(steps)):
+def viewed_operands(kernels: Kernels) -> Kernels:
+    """The program without such copies; each view that is no longer made is an alias."""
+    if not any(map(is_product, kernels.steps)):
+        return kernels
+    reader = _Reader(kernels.steps, kernels.aliases, kernels.jaxpr.outvars)
+    for number in range(len(kernels.steps)):
         if not reader.drop(number) and not reader.turn(number):
             reader.trim(number)
-    seen = [reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped]
-    aliases.update({variable: view.source for variable, view in reader.views.items()})
-    return tuple(seen)
+    seen = tuple([reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped])
+    aliases = kernels.aliases | {variable: view.source for variable, view in reader.views.items()}
+    return replace(kernels, steps=seen, aliases=aliases)
 
 
 class _Reader:
@@ -56,7 +55,7 @@ class _Reader:
                 self.products[step.equation.outvars[0]] = number
             for variable in turned_products.step_reads(step):
                 self.readers.setdefault(self._base(variable), []).append(number)
-        self.kept = {self._base(v) for v in outvars if not hasattr(v, "val")}
+        self.kept = {self._base(v) for v in outvars if type(v) is not Literal}
 
     def _base(self, variable: Any) -> Any:
         while variable in self.aliases:
@@ -150,7 +149,7 @@ class _Reader:
     def _turn(self, view: Any) -> None:
         """Let a product write a transpose of its result, which becomes a view of it."""
         product, copy = view.invars[0], view.outvars[0]
-        maker = None if hasattr(product, "val") else self.products.get(product)
+        maker = None if type(product) is Literal else self.products.get(product)
         if maker is None or product in self.kept or product in self.views or copy in self.aliases:
             return
         made, order = turned_products.turned(self.steps[maker], view), contraction.permutation(view)
@@ -210,6 +209,11 @@ class _Reader:
             self.steps[number] = replace(self.steps[number], kernel=_storing(kernel, tuple(outputs.values())))
 
 
+def without_viewed_operands(kernels: Kernels) -> Kernels:
+    """Every copy is made, to bisect a wrong answer (``WEFT_SKIP=viewed_operands``)."""
+    return kernels
+
+
 def _lone(step: Step) -> Kernel | None:
     """The kernel of a step whose results are arrays of their own."""
     kernel = step.kernel
@@ -249,7 +253,7 @@ def _storing(kernel: Kernel, outputs: tuple[Output, ...]) -> Kernel:
         place = {use.axis: dim for dim, use in enumerate(outputs[0].access)}
         axes = tuple(sorted(axes, key=lambda axis: place.get(axis.key, -1)))
     stored = {output.node for output in outputs}
-    needed = kernels.reachable(kernel.nodes, stored)
+    needed = loop_kernels.reachable(kernel.nodes, stored)
     nodes = {node: operands for node, operands in kernel.nodes.items() if node in needed}
     atoms = {node.atom for node in nodes}
     equations = tuple([e for e in kernel.equations if not atoms.isdisjoint(e.outvars)])

@@ -10,6 +10,7 @@ from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps
 from weft.core.index_maps import FIXED, Affine, Piece
+from weft.core.jaxpr import Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Node
@@ -50,4 +51,4 @@ def piece_read(pieces: Sequence[Piece], equation: Any, access: Access, extents: 
         return None
     piece, read = found
     operand = equation.invars[piece.operand]
-    return Node(kernel.Constant(operand), ()) if hasattr(operand, "val") else Node(operand, read)
+    return Node(kernel.Constant(operand), ()) if type(operand) is Literal else Node(operand, read)

@@ -22,6 +22,8 @@ from weft.record import NamedTuple
 
 Access = IndexMap  # axes are the keys of the kernel's
 
+Tree = Literal["lanes", "rows", "scan", "order"]  # how a kernel combines what it reduces
+
 
 class Constant:
     """A literal inside a kernel. Unlike a ``Literal`` it can be a key of a dict, as it is compared by identity."""
@@ -79,7 +81,7 @@ class Kernel:
     axes: tuple[Axis, ...]
     reduced: tuple[int, ...]
     run: int
-    tree: Literal["lanes", "rows", "scan", "order"] | None
+    tree: Tree | None
     equations: tuple[Any, ...]  # in program order
     nodes: dict[Node, tuple[Node, ...]]
     dynamic: dict[Any, Any]  # variable read through a dynamic_slice -> its equation
