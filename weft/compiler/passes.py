@@ -16,18 +16,18 @@ from weft.compiler.algebra import algebra
 from weft.compiler.batched_scatters import batched_scatters
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
+from weft.compiler.disjoint_pad_sums import disjoint_pad_sums
 from weft.compiler.dynamic_slices import dynamic_slices
 from weft.compiler.early_steps import early_steps
 from weft.compiler.gathers import gathers
+from weft.compiler.index_set_splitting import index_set_splitting
 from weft.compiler.inline import INLINED, inline
 from weft.compiler.keys import keys
 from weft.compiler.known_branches import known_branches
 from weft.compiler.literal_arrays import literal_arrays
 from weft.compiler.orders import orders
-from weft.compiler.pad_sums import pad_sums
 from weft.compiler.registers import registers
 from weft.compiler.reshapes import reshapes
-from weft.compiler.rolls import rolls
 from weft.compiler.scatter_to_select import scatter_to_select
 from weft.compiler.static_windows import static_windows
 from weft.compiler.transposed_operands import transposed_operands
@@ -105,8 +105,8 @@ PASSES = (
     _pass(transposed_operands, kinds.Contraction),
     _pass(contraction, kinds.Contraction, required=True, expands=True),  # after transposes, which decide what is copied
     _pass(literal_arrays, required=True),  # from here on nothing makes literals of variables
-    _pass(pad_sums, kinds.Assemble),
-    _pass(rolls, kinds.Assemble),
+    _pass(disjoint_pad_sums, kinds.Assemble),
+    _pass(index_set_splitting, kinds.Assemble),
     _pass(transposed_results, kinds.Contraction),
     _pass(reshapes, kinds.Reshape),
     _pass(gathers, kinds.Gather),
