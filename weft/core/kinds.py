@@ -207,7 +207,7 @@ class Identity(Record):
 class Resolve(Record):
     """Rewritten into other primitives before fuse (random bits, key wrapping): ``expand(*args, **params)``.
 
-    The pass inline traces ``expand`` on the operands' avals, and inlines the result.
+    The compiler traces ``expand`` on the operands' avals, and inlines the result.
     """
 
     expand: Callable[..., Any]

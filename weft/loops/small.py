@@ -1,9 +1,9 @@
 """A loop whose state is small -> a routine: every array of its body becomes a value in registers.
 
-In: the parts of a Loop equation, its programs after all passes. Out: a ``Routine`` whose operands are, in order, what
-the condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What does
-not depend on the iteration is computed before the loop. ``TooLarge`` is raised if a value or the program is too large
-for registers.
+In: the parts of a Loop equation, with calls inlined. Out: a ``Routine`` whose operands are, in order, what the
+condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What does not
+depend on the iteration is computed before the loop. ``TooLarge`` is raised if a value or the program is too large for
+registers.
 """
 
 from __future__ import annotations
