@@ -658,22 +658,15 @@ def _kernel(group: Group) -> Kernel:
     nodes, outputs = group.nodes, tuple(group.outputs)
     if group.reverse:
         along = next(axis for axis in group.axes if axis.key == group.reduced[0])
-        last = along.extent - 1
+        backwards = {axis.key: Affine(axis.key) for axis in group.axes}
+        backwards[along.key] = Affine(along.key, along.extent - 1, -1)
 
-        def turned(access: Access) -> Access:
-            return tuple(
-                [
-                    use if use.axis != along.key else Affine(use.axis, use.start + use.step * last, -use.step)
-                    for use in access
-                ]
-            )
+        def seen(node: Node) -> Node:
+            return Node(node.atom, index_maps.compose(node.access, backwards))
 
-        nodes = {
-            Node(node.atom, turned(node.access)): tuple([Node(o.atom, turned(o.access)) for o in operands])
-            for node, operands in nodes.items()
-        }
+        nodes = {seen(node): tuple(map(seen, operands)) for node, operands in nodes.items()}
         outputs = tuple(
-            [kernel.Output(Node(o.node.atom, turned(o.node.access)), o.target, turned(o.access)) for o in outputs]
+            [kernel.Output(seen(o.node), o.target, index_maps.compose(o.access, backwards)) for o in outputs]
         )
     named = [*equations, *[o.places.equation for o in outputs if o.places]]
     names = list(dict.fromkeys(e.primitive.name for e in named if not isinstance(e.primitive.kind, UNNAMED)))

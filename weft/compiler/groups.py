@@ -509,13 +509,12 @@ def _spaces_agree(group: Group, other: Group) -> bool:
 
 def _take(group: Group, other: Group, renamed: dict[int, int]) -> None:
     known: dict[Access, Access] = {}
+    moves = {old: Affine(new) for old, new in renamed.items()}
 
     def moved(access: Access) -> Access:
         found = known.get(access)
         if found is None:
-            found = known[access] = tuple(
-                [use if use.axis == CONSTANT else Affine(renamed[use.axis], use.start, use.step) for use in access]
-            )
+            found = known[access] = index_maps.compose(access, moves)
         return found
 
     for node, operands in other.nodes.items():

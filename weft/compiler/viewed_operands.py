@@ -4,7 +4,7 @@
     dot_general a b -> p;  kernel transpose p -> t;  dot_general t c -> u             t is written; p is a view of it
 
 A kernel that only copies, and whose results nothing but products reads, goes; so does a copy among the results of a
-kernel that computes. A product whose result is copied once writes the copy (``turned_products``) if all else that reads
+kernel that computes. A product whose result is copied once writes the copy (``product_steps``) if all else that reads
 it can. What is read elsewhere becomes an alias of the array it lies in, whose memory lives as long as it has to.
 """
 
@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft.compiler import contraction, turned_products
+from weft.compiler import contraction, product_steps
 from weft.compiler.fuse import Kernels, Step
 from weft.compiler.product_loops import StridedOperand
-from weft.compiler.turned_products import is_product
+from weft.compiler.product_steps import is_product
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap
 from weft.core.jaxpr import Literal
@@ -33,7 +33,7 @@ def viewed_operands(kernels: Kernels) -> Kernels:
         return kernels
     reader = _Reader(kernels.steps, kernels.aliases, kernels.jaxpr.outvars)
     for number in range(len(kernels.steps)):
-        if not reader.drop(number) and not reader.turn(number):
+        if not reader.drop(number) and not reader.transpose(number):
             reader.trim(number)
     seen = tuple([reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped])
     aliases = kernels.aliases | {variable: view.source for variable, view in reader.views.items()}
@@ -53,7 +53,7 @@ class _Reader:
         for number, step in enumerate(steps):
             if is_product(step):
                 self.products[step.equation.outvars[0]] = number
-            for variable in turned_products.step_reads(step):
+            for variable in product_steps.step_reads(step):
                 self.readers.setdefault(self._base(variable), []).append(number)
         self.kept = {self._base(v) for v in outvars if type(v) is not Literal}
 
@@ -137,22 +137,22 @@ class _Reader:
 
     # results of products
 
-    def turn(self, number: int) -> bool:
+    def transpose(self, number: int) -> bool:
         """Let products write what a kernel copies, or reads, of them if all other readers can; whether it goes."""
         kernel = self.steps[number].kernel
         if kernel is not None and number not in self.dropped:
             for equation in kernel.equations:
                 if isinstance(equation.primitive.kind, kinds.View):
-                    self._turn(equation)
+                    self._transpose(equation)
         return number in self.dropped
 
-    def _turn(self, view: Any) -> None:
+    def _transpose(self, view: Any) -> None:
         """Let a product write a transpose of its result, which becomes a view of it."""
         product, copy = view.invars[0], view.outvars[0]
         maker = None if type(product) is Literal else self.products.get(product)
         if maker is None or product in self.kept or product in self.views or copy in self.aliases:
             return
-        made, order = turned_products.turned(self.steps[maker], view), contraction.permutation(view)
+        made, order = product_steps.transposed(self.steps[maker], view), contraction.permutation(view)
         if made is None or order is None or not self._is_walked(made):
             return
         before = self.views.copy(), self.dropped.copy(), self.tried.copy()
@@ -184,7 +184,7 @@ class _Reader:
         equations = tuple([equation for equation in step.kernel.equations if copy not in equation.outvars])
         outputs = tuple([output for output in step.kernel.outputs if output.target is not copy])
         kernel = replace(step.kernel, nodes=nodes, equations=equations, outputs=outputs)
-        if any(self._base(variable) is product for variable in turned_products.kernel_reads(kernel)):
+        if any(self._base(variable) is product for variable in product_steps.kernel_reads(kernel)):
             return None
         return replace(step, kernel=kernel)
 
