@@ -31,12 +31,11 @@ from weft.compiler import (
     unrolled_loops,
 )
 from weft.core import kinds
-from weft.core.budget import BUDGET
+from weft.core.cache_keys import trace_key
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.store import TRACES
 from weft.core.trace import trace_to_jaxpr
-
-_EXPANSIONS_BOUND = 2048
-_expansions: dict[Any, ClosedJaxpr] = {}
+from weft.higher.trace_cache import Trace
 
 _OF_SCATTERS = (static_windows.rewrite, own_rows.rewrite, row_scatters.rewrite)
 _SIMPLE = frozenset((kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble))
@@ -106,17 +105,19 @@ def drop_dead(equations: Sequence[Any], outvars: Sequence[Any]) -> list[Any]:
     return kept
 
 
-def expansion(key: Any, function: Callable[..., Any], avals: Sequence[Any]) -> ClosedJaxpr:
-    """The traced form of an expanding function, remembered by ``key`` where that is hashable."""
+def expansion(
+    who: Any, function: Callable[..., Any], avals: Sequence[Any], params: dict[str, Any] | None = None
+) -> ClosedJaxpr:
+    """The traced form of a function that ``who`` expands into for these types and parameters, remembered by them."""
+    key = trace_key(who, None, tuple(avals), tuple((params or {}).items()), config.token())
     try:
-        found = _expansions.get(key)
-    except TypeError:
+        found = TRACES.find(key)
+    except TypeError:  # a parameter without a hash
         return _traced(function, avals)
     if found is None:
-        if len(_expansions) >= _EXPANSIONS_BOUND:
-            _expansions.clear()
-        found = _expansions[key] = _traced(function, avals)
-    return found
+        found = Trace(_traced(function, avals), None, (), "expansion")
+        TRACES.add(key, found)
+    return found.closed
 
 
 def expanded(equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> ClosedJaxpr:
@@ -128,7 +129,7 @@ def expanded(equation: Any, kind: kinds.Resolve, invars: Sequence[Any]) -> Close
 
     if jaxprs_in_params(equation.params):
         return _traced(function, avals)
-    return expansion((config.token(), equation.primitive, tuple(avals), *equation.params.items()), function, avals)
+    return expansion(equation.primitive, function, avals, equation.params)
 
 
 def other_than_scatter(equation: Any, producers: Any) -> ClosedJaxpr | None:
@@ -137,8 +138,7 @@ def other_than_scatter(equation: Any, producers: Any) -> ClosedJaxpr | None:
     if found is None:
         return None
     avals = [v.aval for v in equation.invars]
-    key = (config.token(), equation.primitive, tuple(avals), found[0], *equation.params.items())
-    return expansion(key, found[1], avals)
+    return expansion((equation.primitive, found[0]), found[1], avals, equation.params)
 
 
 def other_than_loop(equation: Any, flatten_only: bool = False) -> ClosedJaxpr | None:
@@ -149,14 +149,6 @@ def other_than_loop(equation: Any, flatten_only: bool = False) -> ClosedJaxpr | 
     else:
         function = unrolled_loops.rewrite(parts, simplify) or early_steps.rewrite(parts, simplify_body)
     return None if function is None else _traced(function, [v.aval for v in equation.invars])
-
-
-def clear() -> None:
-    """Forget the traced expansions."""
-    _expansions.clear()
-
-
-BUDGET.enlist(_expansions.__len__, 5000, _expansions.clear)
 
 
 def _traced(function: Callable[..., Any], avals: Sequence[Any]) -> ClosedJaxpr:
@@ -219,9 +211,8 @@ class _Simplifier:
         if isinstance(kind, kinds.Reshape) and kind.rewrite is not None:
             function = kind.rewrite(**equation.params)
             if function is not None:
-                avals = [v.aval for v in invars]
-                key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-                self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
+                made = expansion(equation.primitive, function, [v.aval for v in invars], equation.params)
+                self.splice(made, invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Loop):
             inner = other_than_loop(equation.replace(invars=invars), self.flatten_only)
@@ -235,9 +226,8 @@ class _Simplifier:
             invars = equation.invars
             function = contraction.rewrite(equation)
             if function is not None:
-                avals = [v.aval for v in invars]
-                key = (config.token(), equation.primitive, tuple(avals), *equation.params.items())
-                self.splice(expansion(key, function, avals), invars, equation.outvars, equation.source)
+                made = expansion(equation.primitive, function, [v.aval for v in invars], equation.params)
+                self.splice(made, invars, equation.outvars, equation.source)
                 return
         if isinstance(kind, kinds.Scatter) and not self.flatten_only:
             inner = other_than_scatter(equation.replace(invars=invars), self.producers)
@@ -264,9 +254,8 @@ class _Simplifier:
         found = None if self.flatten_only else algebra.rewritten(equation, self.producers)
         if found is not None:
             function, operands = found
-            avals = [v.aval for v in operands]
-            key = (config.token(), function, tuple(avals))
-            self.splice(expansion(key, function, avals), operands, equation.outvars, equation.source)
+            made = expansion(function, function, [v.aval for v in operands])
+            self.splice(made, operands, equation.outvars, equation.source)
             return
         self.emit(equation)
 
