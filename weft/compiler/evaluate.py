@@ -13,7 +13,6 @@ import numpy as np
 from weft import config, core, runtime
 from weft.compiler import pipeline
 from weft.core import avals, kinds
-from weft.core.cache_keys import program_key
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
 from weft.higher import number_checks
@@ -25,7 +24,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign):
         return _call(primitive, kind, args, params)
     avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
-    program = _program(primitive, kind, avals, params)
+    program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
     if number_checks.enabled():
@@ -45,21 +44,21 @@ def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]
     return outs
 
 
-def _program(primitive: Any, kind: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> pipeline.Program:
-    """The program of an operation: by what the operation is, or by the fingerprint of its jaxpr.
+def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> pipeline.Program:
+    """The program of an operation, found by what the operation is.
 
-    The jaxprs among parameters are often made anew for each evaluation and say nothing in a key.
+    With jaxprs among its parameters it is found by the fingerprint of its program alone, in ``compile_jaxpr``: they are
+    often made anew for each evaluation, and say nothing in a key.
     """
-    if isinstance(kind, kinds.Higher) or jaxprs_in_params(params):
-        return _compile(primitive, avals, params)
-    key = program_key((primitive, avals, *params.items()), (), config.x64_enabled())
+    key = ((primitive, avals, *params.items()), (), config.x64_enabled())  # a ProgramKey, in a tenth of the time
     try:
         found = PROGRAMS.find(key)
     except TypeError:  # an unhashable parameter
         return _compile(primitive, avals, params)
     if found is None:
         found = _compile(primitive, avals, params)
-        PROGRAMS.add(key, found)
+        if not jaxprs_in_params(params):
+            PROGRAMS.add(key, found)
     return found
 
 

@@ -10,7 +10,8 @@ and on disk, under a digest of the same in words that hold in every process (``d
 trace and the program, and kernels, which save LLVM. ``core.store`` holds the levels from trace to kernel; the dispatch
 tables are native (``runtime/src/jit.cpp``), one for each jitted function. Everything counts in ``core.budget``.
 
-Keys are tuples and compare as such. They are made by ``tuple.__new__``, in a third of the time a class takes.
+Keys are tuples and compare as such. They are made by ``tuple.__new__``, in a third of the time a class takes, or plain
+where even that counts (``higher.replay``).
 """
 
 from __future__ import annotations

@@ -18,11 +18,8 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft.core import source_info
-from weft.core.cache_keys import TraceKey
 from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
-from weft.core.store import TRACES
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
-from weft.record import NamedTuple
 
 WATCHED = 3  # the call, counted from 1, whose equations are noted: earlier it does not pay
 _LONGEST = 256  # equations of a template
@@ -35,7 +32,6 @@ runtime.install_replay(
 NONE: list[int] = []  # no captured operands
 
 Key = tuple[Any, ...]
-Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # a function on the arguments of a call
 Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # primitive, params, effects, reads, avals
 
 
@@ -86,60 +82,41 @@ class Template:
         return results[0] if self.tree is None else runtime.tree_unflatten(self.tree, results)
 
 
-class Call(NamedTuple):
-    """A call that may be replayed: its key and its operands (traced values and arrays), each named once."""
+def call_of(
+    trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int
+) -> tuple[Key, list[Any]] | None:
+    """What identifies a call under ``trace``, and its operands, each named once: traced values of it and arrays.
 
-    trace: DynamicJaxprTrace
-    key: Key
-    operands: list[Any]
-
-
-def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int) -> Call | None:
-    """What identifies a call under ``trace``; None if it holds more than arrays, scalars and static arguments.
+    None if it holds more than those, scalars and static arguments.
 
     None as well inside weft's own functions, whose traces are kept whole: few of their calls come a third time.
     """
     if type(trace) is not DynamicJaxprTrace or trace.source is not None:
         return None
-    found = runtime.call_key(trace, token, args, kwargs, roles.static_argnums, roles.static_argnames)
-    return None if found is None else tuple.__new__(Call, (trace, *found))
+    return runtime.call_key(trace, token, args, kwargs, roles.static_argnums, roles.static_argnames)
 
 
-def find(record: Any, key: TraceKey) -> Template | None:
-    """What is known of a call of the function with this ``record``. None where a static argument has no hash."""
-    try:
-        found = TRACES.entries.get(key)
-    except TypeError:
-        return None
-    if found is None:
-        found = Template()
-        record.store(key, found)
-    found.times += 1
-    return found
-
-
-def watch(template: Template, call: Call, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], single: bool) -> Any:
-    """The result of ``run(args, kwargs)``; what it recorded is noted in ``template``, if it can be replayed.
+def watch(template: Template, trace: Any, operands: list[Any], run: Callable[[], Any], single: bool) -> Any:
+    """The result of ``run()``; what that recorded in ``trace`` is noted in ``template``, if it can be replayed.
 
     ``single`` asks for one equation on exactly the operands.
     """
-    trace = call.trace
     before, constants = len(trace.eqns), len(trace.consts)
-    result = run(args, kwargs)
-    known = all(any(x is operand for operand in call.operands) for x in trace.consts[constants:])
+    result = run()
+    known = all(any(x is operand for operand in operands) for x in trace.consts[constants:])
     if known and len(trace.eqns) - before <= _LONGEST:
         recorded = trace.eqns[before:]
         here = source_info.capture(2)
         if all(eqn.source == here for eqn in recorded):
-            _note(template, recorded, call, result, single)
+            _note(template, recorded, trace, operands, result, single)
     return result
 
 
-def _note(template: Template, eqns: list[JaxprEqn], call: Call, result: Any, single: bool) -> None:
+def _note(template: Template, eqns: list[JaxprEqn], trace: Any, operands: list[Any], result: Any, single: bool) -> None:
     """Note that a call recorded ``eqns``, unless they cannot be told from the operands alone."""
-    places = _places(call)
-    fresh = count = len(call.operands)
-    traced = [type(operand) is DynamicJaxprTracer for operand in call.operands]
+    places = _places(trace, operands)
+    fresh = count = len(operands)
+    traced = [type(operand) is DynamicJaxprTracer for operand in operands]
     captured: dict[int, None] = {}
     steps: list[Step] = []
     for eqn in eqns:
@@ -161,7 +138,7 @@ def _note(template: Template, eqns: list[JaxprEqn], call: Call, result: Any, sin
     for leaf in leaves:
         if type(leaf) is not DynamicJaxprTracer:
             return
-        own = next((place for place, operand in enumerate(call.operands) if operand is leaf), None)
+        own = next((place for place, operand in enumerate(operands) if operand is leaf), None)
         place = own if own is not None else leaf.val if type(leaf.val) is Literal else places.get(leaf.val)
         if place is None or (type(place) is int and place < count and not traced[place] and place not in captured):
             return
@@ -170,13 +147,13 @@ def _note(template: Template, eqns: list[JaxprEqn], call: Call, result: Any, sin
     template.steps = steps  # at last: then it is replayed
 
 
-def _places(call: Call) -> dict[Any, int]:
+def _places(trace: Any, operands: list[Any]) -> dict[Any, int]:
     """The number of each operand's variable."""
     places: dict[Any, int] = {}
-    for place, operand in enumerate(call.operands):
+    for place, operand in enumerate(operands):
         if type(operand) is DynamicJaxprTracer:
             places[operand.val] = place
-        elif (constant := call.trace.const_vars.get(id(operand))) is not None:
+        elif (constant := trace.const_vars.get(id(operand))) is not None:
             places[constant] = place
     return places
 

@@ -125,11 +125,11 @@ class FunctionRecord(weakref.ref[Any]):
     __hash__ = object.__hash__  # by identity: the function may compare by content
     __eq__ = object.__eq__
 
-    keys: dict[TraceKey, None]
+    keys: dict[tuple[Any, ...], None]  # plain tuples are those of calls recorded in other programs
     number: int
     refusal: Refusal | None  # why its latest trace was not looked up by identity
 
-    def store(self, key: TraceKey, trace: Any) -> None:
+    def store(self, key: tuple[Any, ...], trace: Any) -> None:
         """Let ``trace`` be found under ``key``, one of this function."""
         if len(self.keys) >= 16 and len(self.keys) & (len(self.keys) - 1) == 0:  # the budget may have dropped many
             self.keys = {known: None for known in list(self.keys) if known in TRACES.entries}
@@ -139,7 +139,7 @@ class FunctionRecord(weakref.ref[Any]):
     def latest_keys(self) -> list[TraceKey]:
         """Of traces that are known, the latest first; calls recorded in other programs are none."""
         latest = list(itertools.islice(reversed(self.keys), _LATEST_KEYS))
-        return [key for key in latest if type(key.in_tree) is runtime.PyTreeDef and key in TRACES.entries]
+        return [key for key in latest if type(key) is TraceKey and key in TRACES.entries]
 
     def knows(self, key: TraceKey) -> bool:
         """Whether there is a trace, which took no time, of a call that differs in sizes at most."""
@@ -160,8 +160,8 @@ class FunctionRecord(weakref.ref[Any]):
 
     def retire(self) -> None:
         """Forget the function; its next call makes another record."""
-        if _records.get(self.number) is self:
-            _records.pop(self.number, None)
+        if records.get(self.number) is self:
+            records.pop(self.number, None)
         self.clear()
 
 
@@ -180,10 +180,10 @@ def _structure(key: TraceKey) -> Any:
     return key.in_tree, [(aval.dtype, aval.ndim, aval.weak_type) for aval in key.types], key.statics, key.token
 
 
-_records: dict[int, FunctionRecord] = {}
+records: dict[int, FunctionRecord] = {}
 
 
-def _forget_function(record: FunctionRecord, records: Any = _records, remove: Any = TRACES.remove) -> None:
+def _forget_function(record: FunctionRecord, records: Any = records, remove: Any = TRACES.remove) -> None:
     """As ``retire``; at the end of the process the names of this module may be gone."""
     records.pop(record.number, None)
     for key in list(record.keys):
@@ -196,19 +196,19 @@ def record_of(function: Callable[..., Any], owner: Any) -> FunctionRecord:
     A function that cannot be referred to weakly is known by its ``owner``, what ``jit`` made of it.
     """
     number = id(function)
-    record = _records.get(number)
+    record = records.get(number)
     if record is not None and record() is function:
         return record
     try:
         record = FunctionRecord(function, _forget_function)
     except TypeError:
         number = id(owner)
-        record = _records.get(number)
+        record = records.get(number)
         if record is not None and record() is owner:
             return record
         record = FunctionRecord(owner, _forget_function)
     record.number, record.keys, record.refusal = number, {}, None
-    _records[number] = record
+    records[number] = record
     BUDGET.keep(record, _RECORD_BYTES, FunctionRecord.retire, FunctionRecord.uses)
     return record
 
@@ -260,13 +260,13 @@ def holds_tracers(closed: ClosedJaxpr) -> bool:
 
 def forget_shared() -> None:
     """Drop what equal functions share, so that a cleared function is traced anew."""
-    TRACES.clear(lambda key: type(key.who) is tuple and type(key.in_tree) is runtime.PyTreeDef)
+    TRACES.clear(lambda key: type(key[0]) is tuple and type(key[1]) is runtime.PyTreeDef)
 
 
 def forget() -> None:
     """Drop all traces (``weft.clear_caches``)."""
     TRACES.clear()
-    for record in list(_records.values()):
+    for record in list(records.values()):
         record.clear()
     persistent.forget()
     identity.forget()
