@@ -1,9 +1,9 @@
-"""Python's garbage collector rests while a program is made into kernels, and while modules are imported.
+"""Python's garbage collector is paused during compilation and while weft's modules are imported.
 
-What the stages of a compilation allocate lives until they end and is then freed by its counts. The collector, which is
-called after so many allocations, would find nothing, take all of it for long-lived and soon walk the whole heap for
-it: 12 ms in the middle of a compilation of 13, in a process that has imported weft and nothing else. What an import
-makes stays, and the collector would walk it again and again meanwhile.
+What a compilation allocates lives until it ends, and is then freed by reference counts. The collector runs after a
+number of allocations: it would find nothing, promote all of it to the oldest generation, and soon walk the whole heap.
+That took 12 of the 13 ms of a compilation, in a process that had imported only weft. What an import allocates stays
+alive, and would be walked again and again.
 """
 
 from __future__ import annotations

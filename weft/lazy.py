@@ -23,6 +23,7 @@ MODULES = {
     "compiler": "weft.compiler",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
+    "llvmlite_utils": "llvmlite.utils",
     "matplotlib_figure": "matplotlib.figure",
     "opt_einsum": "opt_einsum",
     "rich": "rich",

@@ -94,6 +94,8 @@ class Store:
     def drop(self, value: Value) -> None:
         """Take out a value under all its keys."""
         keys, value.keys = value.keys, {}
+        if not keys:
+            return  # it was dropped, and somebody holds it
         for key in list(keys):
             if self.entries.get(key) is value:
                 self.entries.pop(key, None)

@@ -132,7 +132,7 @@ class JitState:
             tracebacks.filter_exception(error)
             raise
 
-    def _recorded(self, current: tracing.Trace, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _recorded(self, current: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of a call under a trace. One that was recorded before is replayed."""
         token = runtime.get_config_token()
         call = replay.call_of(current, args, kwargs, self.options.roles, token)

@@ -122,7 +122,8 @@ def _shown(key: Any) -> str:
 
 
 def _distance(differences: list[str]) -> tuple[int, int, int]:
-    """Fewer differences are nearer; then extents than ranks or dtypes, and how an argument is given than its value."""
+    """An order of nearness: by the number of differences; then differences in extents before those in ranks or dtypes,
+    and in how an argument is given before those in its value."""
     types = sum("different input type" in text for text in differences)
     return len(differences), types, sum(", given by " not in text for text in differences)
 
@@ -179,7 +180,7 @@ def _static_differences(function: Any, old: Any, new: Any, call: signature.Call)
 
 
 def _static_text(function: Any, name: str, given: tuple[Any, Any] | None, form: bool = False) -> str:
-    """A static argument as text: its value, where it was not given its default, and with ``form`` how it was given."""
+    """A static argument as text: its value, or that it was left at its default; with ``form`` also how it was given."""
     if given is None:
         return f"left at its default{signature.default_text(function, name)}"
     place, value = given

@@ -1,8 +1,8 @@
 """The kernel form: a small jaxpr that becomes one loop nest.
 
-A kernel has a space of axes, some of them reduced, and equations whose values are wanted at *accesses*: for every
-dimension of the value the axis that moves it, a start and a step. Views disappear into accesses; a value wanted at
-two accesses is computed twice. Loads happen where an access meets a variable the kernel does not compute.
+A kernel has a space of axes, some of them reduced, and equations whose values are read at *accesses*. An access gives
+for each dimension of the value the axis that moves it, a start and a step. Views disappear into accesses; a value read
+at two accesses is computed twice. A load happens where an access meets a variable that the kernel does not compute.
 
     c:f32[b] = reduce_sum[axes=(1,)] a; d:f32[b,n] = div a c
     axes (b, n reduced); a at (b, n), c at (b), d at (b, n)
@@ -35,7 +35,7 @@ FIXED = Use(CONSTANT, 0, 0)
 
 
 class Constant:
-    """A literal inside a kernel (unlike a ``Literal``, it may be a key: known by identity)."""
+    """A literal inside a kernel. Unlike a ``Literal`` it can be a key of a dict, as it is compared by identity."""
 
     __slots__ = ("aval", "literal", "val")
 
@@ -67,7 +67,7 @@ class Output:
     target: Any
     access: Access
     starts: Any = None  # the dynamic_update_slice equation whose clamped starts move the region
-    places: Places | None = None  # of a scatter: ``node`` is what every element is updated with
+    places: Places | None = None  # for a scatter, where windows start; ``node`` is then the update of every element
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def component_access(windows: kinds.Windows, indices: Any, component: int, acces
 
 
 def window_access(windows: kinds.Windows, array: Any, access: Access, sizes: Sizes) -> Access:
-    """The access of the array, but for the starts, from the access of the windows."""
+    """The access of the array, without the run-time starts, from the access of the windows."""
     return tuple(
         [
             FIXED if dim is None or symbol == UNIT else access[dim]
@@ -156,7 +156,7 @@ def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> 
 
 
 def describe(kernel: Kernel) -> str:
-    """The kernel as text: its space, its equations, what it stores, and why it is no larger."""
+    """The kernel as text: its space, its equations, what it stores, and why fusion stopped there."""
     role = f"({kernel.tree or 'reduced'})"
     names = {axis.key: f"i{number}" for number, axis in enumerate(kernel.axes)}
     axes = " ".join(

@@ -2,9 +2,9 @@
 
     c:f32[n] = c * 0.5 + 1, ten times      ->      routine in lanes: a few vectors of c at a time, ten times
 
-How many there are is a parameter, so that another n is no other routine; the state of a few lanes stays in registers
-until the loop is over. Dimensions behind the shared ones are elements of a lane, their sizes in the text as in other
-routines. ``TooLarge`` if a lane would see another one, or if it is not worth it.
+The number of elements is a parameter, so that one routine serves every n. The state of a few lanes stays in registers
+until the loop is over. Dimensions behind the shared ones are elements of a lane; their sizes are part of the routine,
+as in other routines. ``TooLarge`` is raised if a lane needs values of another one, or if it does not pay.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from weft.loops import routine, small
 from weft.loops.small import Flatten, Lowered, Lowering, TooLarge
 
 MOST_OF_A_LANE = 16  # elements of one value
-MOST_WORK = 1200  # instructions of the text of one lane, about
-MOST_LANES = 4096  # with more, rows are one page after another for each, and several threads are worth it
-MOST_AT_ONCE = 32000  # instructions of all lanes of a larger number of them (tanh of 1000: 84 us, 50 on two threads)
-MOST_GENERATED = 1 << 16  # elements that are looked at
-FEW = 64  # instructions that may be for all lanes, and are done for each tile
+MOST_WORK = 1200  # instructions of one lane, about
+MOST_LANES = 4096  # beyond, each row begins on another page, and several threads are faster
+MOST_AT_ONCE = 32000  # instructions of all lanes together, beyond 256 of them (tanh of 1000: 84 us, 50 on two threads)
+MOST_GENERATED = 1 << 16  # elements of a generated array that are looked at
+FEW = 64  # instructions common to all lanes that may be repeated for each tile
 
 ByElement = Callable[[ClosedJaxpr], bool]
 
@@ -34,9 +34,10 @@ ByElement = Callable[[ClosedJaxpr], bool]
 def lower_loop(
     parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, name: str, by_element: ByElement
 ) -> Lowered | None:
-    """The routine in lanes of a loop, along as many dimensions as can be; None if there is none.
+    """The routine in lanes of a loop, along as many dimensions as possible; None if there is none.
 
-    ``by_element`` says whether a condition is that any element goes on, in a loop that leaves those alone that do not.
+    ``by_element`` tells of a condition whether the loop goes on while any element does, and leaves the others
+    unchanged.
     """
     for shared in _shared(parts):
         try:
@@ -47,14 +48,14 @@ def lower_loop(
 
 
 def _shared(parts: kinds.LoopParts) -> list[tuple[int, ...]]:
-    """What the first dimensions may be, most of them first."""
+    """The candidates for the shared first dimensions, longest first."""
     shape = max([aval.shape for aval in parts.body.out_avals], key=len, default=())
     counts = range(len(shape), 0, -1)
     return [shape[:count] for count in counts if 0 < math.prod(shape[:count]) <= MOST_LANES]
 
 
 class _Lanes(Lowering):
-    """Lowering of one lane: an array whose shape begins with ``shared`` is the rest of it."""
+    """Lowering of one lane, which sees an array whose shape begins with ``shared`` without these dimensions."""
 
     def __init__(self, shared: tuple[int, ...], flatten: Flatten, by_element: ByElement) -> None:
         super().__init__(flatten)
@@ -65,7 +66,7 @@ class _Lanes(Lowering):
         self.extent(math.prod(shared))
 
     def own(self, aval: Any) -> bool:
-        """Whether every lane has its own."""
+        """Whether each lane has a value of its own."""
         return aval.shape[: len(self.shared)] == self.shared
 
     def shape_of(self, aval: Any) -> tuple[int, ...]:
@@ -90,7 +91,7 @@ class _Lanes(Lowering):
         super().append(statement, depth)
 
     def mark(self, statement: Any) -> None:
-        """Where an operand differs between lanes, so does the result."""
+        """Note which results differ between lanes: those with an operand that does."""
         if isinstance(statement, routine.Pick):
             args = [value for value, _ in statement.sources]
         else:
@@ -112,7 +113,7 @@ class _Lanes(Lowering):
         return [self.spread(v) if self.own(aval) else v for v, aval in zip(values, avals, strict=True)]
 
     def spread(self, value: int) -> int:
-        """The value in every lane."""
+        """A value common to all lanes, repeated in each of them."""
         if self.types[value].lanes:
             return value
         made = self.spreads.get(value)
@@ -139,7 +140,7 @@ class _Lanes(Lowering):
         self.operands[operand] = dataclasses.replace(self.operands[operand], lanes=self.own(aval))
 
     def in_registers(self, value: Any) -> int:
-        if isinstance(value, small.Memory):  # what is only sliced may be as long by chance
+        if isinstance(value, small.Memory):  # an array that is only sliced may have this extent by chance
             self.of_each(value.operand, value.aval)
         return super().in_registers(value)
 
@@ -162,7 +163,7 @@ class _Lanes(Lowering):
         along = list(range(len(self.shared)))
         if any_of is not None and isinstance(kind, kinds.Reduction):
             of_all = sorted(kind.axes(any_of.params)) == along
-        else:  # of one lane there is nothing to combine
+        else:  # in one lane there is nothing to combine
             of_all = isinstance(kind, kinds.View | kinds.Reshape) and math.prod(self.shared) == 1
         if any_of is None or not of_all or not self.own(any_of.invars[0].aval):
             raise TooLarge("a condition on more than a lane")
@@ -203,7 +204,7 @@ def _elementwise(low: _Lanes, equation: Any, kind: kinds.Elementwise, args: list
 
 
 def _inner(low: _Lanes, index_map: Sequence[kinds.DimMap], operand: Any, for_each: bool) -> list[kinds.DimMap]:
-    """An index map as a lane sees it; ``for_each``: its result is every lane's own."""
+    """An index map as a lane sees it; with ``for_each`` each lane has a result of its own."""
     count = len(low.shared)
     if not low.own(operand):
         inner = list(index_map)

@@ -1,8 +1,8 @@
 """A loop whose state is small -> a routine: every array of its body becomes a value in registers.
 
-In: the parts of a Loop equation, its programs flat (``simplify``). Out: a ``Routine`` whose operands are, in order,
-what the condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What
-does not depend on the iteration is computed before the loop. ``TooLarge`` if something in it is no business of
+In: the parts of a Loop equation, with calls inlined. Out: a ``Routine`` whose operands are, in order, what the
+condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What does not
+depend on the iteration is computed before the loop. ``TooLarge`` is raised if a value or the program is too large for
 registers.
 """
 
@@ -21,9 +21,9 @@ from weft.loops.routine import Block, Type
 from weft.record import Record
 
 LARGEST = 256  # elements of one value
-MOST_WORK = 2500  # vector instructions of a routine's text, about
+MOST_WORK = 2500  # vector instructions in a routine, about
 VECTOR = 16
-LARGEST_SCALAR = 8  # elements of the largest value of a routine without vectors
+LARGEST_SCALAR = 8  # elements of a value, up to which a routine may hold each element in a register of its own
 SHUFFLE = 2.0  # what moving one element costs, in instructions
 
 Flatten = Callable[[ClosedJaxpr], ClosedJaxpr]
@@ -34,7 +34,7 @@ class TooLarge(Exception):
 
 
 class Memory:
-    """A captured array: slices read it where it lies; what uses it whole reads it into ``value``, once."""
+    """A captured array. Slices read it from memory; if it is used as a whole it is loaded once, into ``value``."""
 
     def __init__(self, operand: int, aval: Any) -> None:
         self.operand, self.aval = operand, aval
@@ -62,12 +62,12 @@ class Lowering:
         self.flatten = flatten
         self.rules = RULES
         self.types: list[Type] = []
-        self.depths: list[int] = []  # of the block a value is defined in
+        self.depths: list[int] = []  # for each value how deep the block is in which it is defined
         self.blocks: list[list[Any]] = [[]]
-        self.floors: list[int] = [0]  # the outermost block that statements of a block may move to
+        self.floors: list[int] = [0]  # for each open block the outermost one to which its statements may move
         self.operands: list[routine.Operand] = []
         self.trips: list[int] = []
-        self.extents: list[int] = []  # never told apart by their values: the text must not depend on those
+        self.extents: list[int] = []  # equal values are not merged: the routine must not depend on them
         self.work = 0.0
         self.moved = 0  # elements that change their place
         self.single = 0.0  # instructions that vectors save
@@ -129,15 +129,15 @@ class Lowering:
         return len(self.types) - 1
 
     def variable(self, aval: Any, depth: int) -> int:
-        """A value of a type, which control flow gives."""
+        """A new value that control flow defines."""
         return self.value(aval.dtype, self.size_of(aval), depth)
 
     def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
-        """Values that control flow hands on, as those types are held."""
+        """Values that control flow hands on, brought into the form in which values of these types are held."""
         return list(values)
 
     def depth_of(self, args: Sequence[int]) -> int:
-        """The block a pure statement on these values goes to: as far out as they allow."""
+        """The block that a pure statement on these values belongs to: as far out as its operands allow."""
         return max([self.floors[-1], *(self.depths[arg] for arg in args)])
 
     def append(self, statement: Any, depth: int) -> None:
@@ -160,9 +160,9 @@ class Lowering:
         return self.constant(np.asarray(atom.val).astype(atom.aval.dtype).reshape(1))
 
     def constant(self, array: np.ndarray) -> int:
-        """Known elements: in the text if there are several, else a parameter.
+        """A value of known elements: a constant of the routine if there are several, else a parameter.
 
-        Integers may be sizes, which only happen to be equal: each is a parameter of its own.
+        Each integer is a parameter of its own, since two that are equal may be sizes that differ in the next call.
         """
         array = np.ascontiguousarray(array)
         key = (array.tobytes(), array.dtype)
@@ -194,7 +194,7 @@ class Lowering:
         return self.pick(self.types[value].dtype, [(value, int(k)) for k in order.ravel()])
 
     def stretched(self, value: int, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> int:
-        """The value with its unit dimensions as long as the result's; one element serves all as it is."""
+        """The value repeated along dimensions of extent 1 to the result's shape; a single element stays as it is."""
         if shape == out_shape or self.types[value].size == 1:
             return value
         return self.reordered(value, np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), out_shape))
@@ -294,7 +294,7 @@ class Lowering:
         return outs
 
     def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
-        """The condition as it is computed, and whether that is one for every lane."""
+        """The condition to compute, and whether each lane has its own."""
         return cond, False
 
     def inner_loop(self, parts: kinds.LoopParts, operands: list[Any]) -> list[int]:
@@ -327,7 +327,7 @@ class Lowering:
         return tuple([(start, extent - size, stride) for start, extent, size, stride in entries if extent != size])
 
     def far_starts(self, starts: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
-        """The same in memory, bounds and strides as numbers of parameters; a row of one element has a place anyway."""
+        """``starts`` for an array in memory: bounds and strides are parameters; a slice of one element has a start."""
         found = []
         for d, (start, extent, size) in enumerate(zip(starts, shape, sizes, strict=True)):
             if extent != size or size == 1:
@@ -351,7 +351,7 @@ class Lowering:
 
 
 def _steps(shape: Sequence[int]) -> list[kinds.DimMap]:
-    """The view that is the array itself, or its first part."""
+    """The index map of the array itself, or of its first part."""
     return [kinds.DimMap(out_dim=d, start=0, step=1) for d in range(len(shape))]
 
 

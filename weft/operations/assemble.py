@@ -87,7 +87,7 @@ pad_p.def_abstract_eval(_pad_typing)
 
 
 def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> tuple[Any, Any]:
-    """The operand's elements are cut out; the padding value gets the sum of all others."""
+    """The operand's cotangent is cut out of ``ct``; that of the padding value is the sum of all other elements."""
     inverse = [(-low, -high, 0) for low, high, _ in padding_config]
     unpadded = pad(ct, np.zeros((), ct.dtype)[()], inverse)
     steps = [inner + 1 for _, _, inner in padding_config]

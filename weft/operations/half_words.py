@@ -1,9 +1,9 @@
-"""Extrema of bfloat16 and float16 by their bits: words of 16 bits that ascend as what they stand for gets better.
+"""Extrema of bfloat16 and float16 by their bits: as words of 16 bits, of which a better value has a larger one.
 
     max:  -inf .. inf, then every NaN   ->  0 .. 2 inf + 1, then above      min:  inf .. -inf, then every NaN
     argmax: as max, but both zeros are one word, and so are all NaN
 
-A reduction of such words is a maximum of unsigned integers, whole registers of them, without a conversion to float32.
+The reduction is then a maximum of unsigned integers, which fill whole registers, and needs no conversion to float32.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _bits(emit: Any, words: Any, infinity: int, larger: bool) -> Any:
 
 @functools.cache
 def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool = False) -> kinds.Reduction | None:
-    """``kind``, reduce_max or reduce_min, of bits; with ``first`` as the leader of argmax or argmin."""
+    """``kind`` (reduce_max or reduce_min) as a reduction of bits; with ``first`` for use in argmax or argmin."""
     if dtype not in HALVES:
         return None
     infinity = int(np.array(np.inf, dtype).view(WORD))
@@ -67,7 +67,7 @@ def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool =
 
 @functools.cache
 def position(kind: kinds.Reduction, leader: kinds.Reduction | None) -> kinds.Reduction | None:
-    """argmax or argmin of bits: ``kind``, argmax of integers, of what ``leader`` makes of them."""
+    """argmax or argmin of bits: ``kind`` (argmax of integers) of the words that ``leader`` prepares."""
     if leader is None:
         return None
 

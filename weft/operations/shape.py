@@ -95,7 +95,7 @@ def _broadcast_params(params: Params) -> Params:
 
 
 def _broadcast_transpose(ct: Any, x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
-    """The sum over what was repeated; stretched dimensions come back with extent 1."""
+    """The sum over repeated dimensions; those that had extent 1 keep it."""
     dims, extents = broadcast_dimensions, x.aval.shape
     kept = [axis for axis, d in enumerate(dims) if extents[axis] == shape[d]]
     summed = tuple(d for d in builtins.range(len(shape)) if d not in [dims[axis] for axis in kept])

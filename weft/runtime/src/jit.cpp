@@ -48,7 +48,7 @@ int same_objects(const Entry* entry, const Signature& signature) {
     PyObject *known = entry->compared[i], *given = compared[i];
     if (known == given) continue;
     if (Py_TYPE(known) != Py_TYPE(given)) return 0;
-    int equal = PyObject_RichCompareBool(known, given, Py_EQ);
+    int equal = in_python<PyObject_RichCompareBool>(known, given, Py_EQ);
     if (equal != 1) return equal;
   }
   return 1;
@@ -276,8 +276,8 @@ void filter_traceback() {
   if (value != nullptr && PyExceptionInstance_Check(value)) {
     if (traceback != nullptr) PyException_SetTraceback(value, traceback);
     Ref hook = borrow(g_traceback_hook);
-    Ref answer = steal(PyObject_CallOneArg(hook.get(), value));
-    if (!answer) PyErr_WriteUnraisable(hook.get());
+    Ref answer = steal(in_python<PyObject_CallOneArg>(hook.get(), value));
+    if (!answer) in_python<PyErr_WriteUnraisable>(hook.get());
     Py_XDECREF(traceback);
     traceback = PyException_GetTraceback(value);
   }
@@ -295,7 +295,7 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
     if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(keywords, i), args[count + i]) < 0) return Ref();
   PyObject* arguments[] = {positional.get(), named.get(), runs ? reinterpret_cast<PyObject*>(self) : Py_None};
   Ref slow = borrow(self->slow);
-  Ref answer = steal(PyObject_Vectorcall(slow.get(), arguments, 3, nullptr));
+  Ref answer = steal(in_python<PyObject_Vectorcall>(slow.get(), arguments, 3, nullptr));
   if (!answer) {
     filter_traceback();
     return Ref();
@@ -586,7 +586,7 @@ PyObject* set_traceback_hook(PyObject*, PyObject* hook) {
   return before != nullptr ? before : Py_NewRef(Py_None);
 }
 PyObject* set_tracing(PyObject*, PyObject* flag) {
-  int value = PyObject_IsTrue(flag);
+  int value = in_python<PyObject_IsTrue>(flag);
   if (value < 0) return nullptr;
   t_tracing = value != 0;
   Py_RETURN_NONE;

@@ -34,6 +34,8 @@ struct Node {
   const Registration* registration;  // kCustom, kDataclass
   int64_t num_leaves;                // of the subtree
   int64_t num_nodes;                 // of the subtree, itself included
+  // kDict, in a treedef that made one: owned, the keys in order with None each. nullptr in nodes outside a treedef.
+  mutable PyObject* blank = nullptr;
 };
 
 struct PyTreeDef {
@@ -80,7 +82,7 @@ class RecursionGuard {
 
 NodeKind kind_of(PyObject* object, const Registration** registration);
 const Registration* find_registration(PyTypeObject* type);  // nullptr if there is none
-bool is_named_tuple_type(PyTypeObject* type);
+bool is_named_tuple_type(PyTypeObject* type);  // a subclass of tuple with a tuple _fields; runs no Python code
 // Opens one level; false with a Python error set.
 bool open_node(PyObject* object, Opened& opened);
 // Owned (children, data as users see it), or None for a leaf.

@@ -1,6 +1,7 @@
-"""A ``loops.ir.Chain`` becomes one LLVM function that calls those of its nests, block of rows by block of rows.
+"""A ``loops.ir.Chain`` becomes one LLVM function, which calls the functions of its nests on one block of rows at a
+time.
 
-for block of rows in range: k0(rows); k1(rows); ...      what one leaves in the cache the next one finds there
+for each block of rows: k0(rows); k1(rows); ...      the next nest finds in the cache what the one before wrote
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class _ChainWriter:
         return writer
 
     def _call(self, k: int, nest: ir.Nest, operand: int, start: str, stop: str) -> None:
-        """The nest where its first dimension is in the rows from ``start`` to ``stop``."""
+        """Write the call of a nest on the rows from ``start`` to ``stop`` of its first dimension."""
         writer, first = self.writer, 1 + k * ir.CHAIN_WORDS
         params, factor, *whole, partial = (self._load("%params", first + slot) for slot in range(ir.CHAIN_WORDS))
         slot = walked(nest)

@@ -1,8 +1,8 @@
-"""The digits of a flattened dimension: what operands read that do not walk its axes as one.
+"""The mixed-radix digits of a flattened dimension, for operands that do not walk its axes as one.
 
-The reduction tree runs over row-major positions; a vector of W positions that lies within one row of the innermost
-axis is one load at an address made of the digits. A vector that straddles rows (or is the last, short one) is put
-together piece by piece in stack buffers. Digits go from one vector to the next by additions with carries.
+The reduction tree runs over row-major positions. If a vector of W positions lies within one row of the innermost axis,
+it is loaded at an address computed from the digits. A vector that crosses rows, and the last, short one, are assembled
+piece by piece in stack buffers. The digits of the next vector follow by additions with carries.
 
     position p of f32[3,5] has digits (p // 5, p % 5);  x[0] of f32[5] is read at p % 5
 """
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.codegen import elements
-from weft.codegen.copies import Copy, Place, fresh, index_value
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position, fresh, index_value
 from weft.codegen.lanes import V
 from weft.codegen.memory import first_lanes, whole
 from weft.loops import ir
@@ -34,7 +34,7 @@ class Digits:
         self.writer = parent.writer
         self.dims = self.nest.digits
         one = "1"
-        self.bases = []  # of extent 0, nothing is visited
+        self.bases = []  # with an extent of 0 nothing is visited
         for d in self.dims:
             extent = parent.extents[d]
             self.bases.append(self.writer.choose_index(self.writer.compare_index("slt", extent, one), one, extent))
@@ -86,7 +86,9 @@ class Digits:
         loads = [s for s in body if isinstance(s, ir.Load) and self.nest.walks_digits(s.operand)]
         return [*loads, *[s for s in body if isinstance(s, ir.IndexOf) and s.dim in self.dims]]
 
-    def fill(self, copy: Copy, place: Place, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]) -> None:
+    def fill(
+        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+    ) -> None:
         """Give a copy the values of ``reads`` in the W lanes from its index on, whose first has these digits."""
         writer = self.writer
         assert copy.index is not None and self.nest.vector is not None
@@ -103,7 +105,7 @@ class Digits:
         writer.branch(done)
         writer.label(apart)
         count = writer.minimum_index(remaining, str(self.parent.width))
-        if copy.mask is not None:  # all lanes past the last position: what is read there instead is of no consequence
+        if copy.mask is not None:  # all lanes lie past the last position: what is read for them does not matter
             past = writer.compare_index("slt", count, "1")
             count = writer.choose_index(past, "1", count)
             digits = [writer.choose_index(past, "0", digit) for digit in digits]
@@ -119,7 +121,7 @@ class Digits:
             copy.values[s.out] = Value(left.dtype, tuple(parts))
 
     def _within_row(
-        self, copy: Copy, place: Place, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
     ) -> list[Value]:
         values = []
         for s in reads:
@@ -147,9 +149,14 @@ class Digits:
         return values
 
     def _piece_by_piece(
-        self, copy: Copy, place: Place, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str], count: str
+        self,
+        copy: Instance,
+        place: Position,
+        reads: Sequence[ir.Load | ir.IndexOf],
+        digits: Sequence[str],
+        count: str,
     ) -> list[Value]:
-        """Piece after piece of rows into stack buffers, as whole vectors: the next overwrites what is past a piece."""
+        """Store piece after piece of rows in stack buffers, as whole vectors: the next one overwrites the excess."""
         writer, lanes = self.writer, self.parent.lanes
 
         def piece(start: str, now: list[str]) -> list[str]:
@@ -168,7 +175,7 @@ class Digits:
         return [(s, s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype) for s in reads]
 
     def _buffer(self, s: ir.Load | ir.IndexOf, dtype: np.dtype) -> str:
-        """Two vectors: a piece may begin at the last lane."""
+        """A buffer of two vectors, as a piece may begin at the last lane."""
         found = self.buffers.get(s.out)
         if found is None:
             found = self.buffers[s.out] = self.writer.alloca(f"[{2 * self.parent.lanes.width} x {whole(dtype)}]")

@@ -1,11 +1,11 @@
-"""Long elementwise bodies: the first half of the statements for one vector, the second half for the one before it.
+"""Software pipelining of long elementwise bodies: half of the statements for one vector, half for the one before it.
 
     late = nothing
     for vector in range, and once more:  early = first(vector); second(vector - 1, late); late = early
 
-A body of 150 instructions fills what a processor looks ahead, so that a vector waits for its own chain of results;
-the halves of two vectors depend on nothing of each other. The code is no longer: masks leave out the vector before
-the first and the one after the last.
+A body of 150 instructions fills the window in which a processor looks ahead, so that it would wait for the chain of
+results of one vector. The halves of two vectors are independent of each other. There is no code before or after the
+loop: masks leave out the vector before the first and the one after the last.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, reduce_tree
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, instances, reduce_tree
+from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below
 from weft.loops import ir
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LONG_BODY = 30.0  # bodies from this cost on are halved
 ROUNDING = 6.0  # instructions that round a half precision
 LEAST_SHARE = 0.2  # of the cost, in the cheaper half
-CHEAP = 4.0  # what only the second half uses and costs no more is computed there, if from loaded values
+CHEAP = 4.0  # up to this cost, values made of loads and used only in the second half are computed there
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Halves:
 
 
 def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[int]) -> Halves | None:
-    """How to cut the body; None where it is short or more than elementwise, or the target has no mask registers."""
+    """How to cut the body; None if it is short or not elementwise, or if the target has no mask registers."""
     nest, total = parent.nest, _cost(statements)
     if not parent.target.avx512 or parent.width == 1 or total < LONG_BODY:
         return None
@@ -59,7 +59,7 @@ def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[in
     later |= {s.value for s in simple if isinstance(s, ir.Store)}
 
     def half(computed: set[int], used: set[int], stores: bool) -> tuple[ir.Statement, ...]:
-        """In the order of the body; what both halves use is loaded in both: that costs less than carrying it."""
+        """Statements in the order of the body. Both halves load what both use, which is cheaper than carrying it."""
         return tuple(
             s
             for s in simple
@@ -70,13 +70,13 @@ def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[in
 
 
 def _cost(statements: Sequence[ir.Statement]) -> float:
-    """With the instructions that round to a half precision."""
+    """The cost, with the instructions that round to a half precision."""
     rounded = [s for s in statements if isinstance(s, ir.Apply) and elements.of(s.dtype).kind == "h"]
-    return copies.cost(statements) + ROUNDING * len(rounded)
+    return instances.cost(statements) + ROUNDING * len(rounded)
 
 
 def _first(applied: Sequence[ir.Apply]) -> set[int]:
-    """What is computed in the first half: all that is done when half of the longest chain is."""
+    """The values of the first half: those that are ready when half of the longest chain of results is."""
     done: dict[int, float] = {}
     users: dict[int, list[int]] = {}
     for s in applied:
@@ -92,18 +92,18 @@ def _first(applied: Sequence[ir.Apply]) -> set[int]:
     return first
 
 
-def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Copy, wide: dict, place: Place) -> None:
-    """The loop from ``low`` to ``high``; ``wide`` are the values known ahead of it."""
+def write(parent: NestWriter, cut: Halves, low: str, high: str, base: Instance, wide: dict, place: Position) -> None:
+    """Write the loop from ``low`` to ``high``; ``wide`` are the values known before it."""
     writer, lanes, width = parent.writer, parent.lanes, parent.width
     initial = [base.emit.const(0, s.dtype) for s in cut.carried]
     none = lanes.constant_text(False, "i1")
 
     def body(index: str, texts: list[str]) -> list[str]:
         mask = lanes_below(lanes, writer.index("sub", high, index), True)
-        early = copies.fresh(base, wide, index, mask)
+        early = instances.fresh(base, wide, index, mask)
         parent.run(cut.first, [early], place)
         before = Mask(texts[0], V(lanes, "i1", texts[1]), True)
-        late = copies.fresh(base, wide, writer.index("sub", index, str(width)), before)
+        late = instances.fresh(base, wide, writer.index("sub", index, str(width)), before)
         values = reduce_tree.rebuild(initial, texts[2:])
         late.values.update((s.out, value) for s, value in zip(cut.carried, values, strict=True))
         parent.run(cut.second, [late], place)

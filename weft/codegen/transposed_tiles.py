@@ -1,14 +1,14 @@
-"""Elementwise nests that read an operand across its rows: tiles turned on the way.
+"""Elementwise nests that read an operand across its rows: tiles are transposed in registers.
 
-An operand is turned if it has a run-time stride along the lanes and stride 1 along another parallel dimension (u).
-For each tile of W lanes by W steps of u its elements are loaded along u, transposed in registers and kept in a stack
-buffer, from which the body loads along the lanes: whole cache lines both ways, no gathers of one element each.
+An operand is transposed ("transposed") if it has a run-time stride along the lanes and stride 1 along another parallel
+dimension, u. The elements of a tile of W lanes by W steps of u are loaded along u, transposed in registers and kept in
+a stack buffer, from which the body loads them along the lanes. So whole cache lines are read, and nothing is gathered.
 
     for blocks of 32 lanes (64 of bytes): for tiles of W steps of u:
-        turn the tiles of the block; for u in tile: for vectors: body
+        transpose the tiles of the block; for u in tile: for vectors: body
 
-Where rows are stored past the caches (``streamed``) and do not begin with a line, those of a block begin up to a line
-earlier: with the last line that begins before it.
+If rows are stored past the caches (``streamed``) and do not begin with a cache line, the rows of a block begin earlier,
+at the last line that begins before the block.
 """
 
 from __future__ import annotations
@@ -17,38 +17,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, turned_blocks
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, instances, register_transpose
+from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
 from weft.codegen.memory import lanes_below, whole
-from weft.codegen.streamed import LINE, bytes_of
+from weft.codegen.nontemporal_stores import LINE, bytes_of
 from weft.loops import ir
 
 if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
-    from weft.codegen.streamed import Shift
+    from weft.codegen.nontemporal_stores import Shift
 
-BLOCK = 32  # lanes next to each other: as many rows of the operand are read at a time, each from end to end
+BLOCK = 32  # lanes side by side, which are as many rows of the operand, read at a time, each from end to end
 
 
 def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
-    """The dimension u and the operands to turn; None if there is nothing to turn."""
+    """The dimension u and the operands to transpose; None if there is nothing to transpose."""
     if nest.vector is None or width == 1 or any(dim.role == "reduced" for dim in nest.dims):
         return None, []
     indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
-    if indexed or nest.vector + 1 < len(nest.dims):  # narrow dimensions within
+    if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside that of the lanes
         return None, []
     strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
     for dim in reversed(range(len(nest.dims))):
-        turned = [k for k in strided if nest.operands[k].strides[dim] == 1 and bytes_of(nest, k) <= 16]
-        if turned and all(o.strides[nest.vector] == 1 for o in nest.operands if o.role == "out"):
-            return dim, turned
+        transposed = [k for k in strided if nest.operands[k].strides[dim] == 1 and bytes_of(nest, k) <= 16]
+        if transposed and all(o.strides[nest.vector] == 1 for o in nest.operands if o.role == "out"):
+            return dim, transposed
     return None, []
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Lanes from ``first`` on, of those from ``low`` to ``high``; its rows may begin up to ``back`` lanes earlier."""
+    """The lanes from ``first`` on, in the range ``low`` to ``high``; rows may begin up to ``back`` lanes earlier."""
 
     first: str
     low: str
@@ -57,32 +57,32 @@ class Block:
     shift: Shift | None
 
 
-class Turner:
+class Transposer:
     """Writes the tiles over the lanes and dimension ``dim`` of one nest."""
 
-    def __init__(self, columns: ColumnWriter, dim: int, turned: list[int]) -> None:
+    def __init__(self, columns: ColumnWriter, dim: int, transposed: list[int]) -> None:
         self.parent = parent = columns.parent
         self.nest = parent.nest
         self.writer = parent.writer
         self.statements = columns.statements
-        self.maskable = columns.maskable(turned)
+        self.maskable = columns.maskable(transposed)
         # whether rows of whole blocks have code of their own
-        self.twice = copies.cost(self.statements) <= copies.SMALL_BODY or not self.maskable
+        self.twice = instances.cost(self.statements) <= instances.SMALL_BODY or not self.maskable
         self.dim = dim
-        self.turned = turned
-        self.lanes = Lanes(self.writer, parent.lanes_of(turned))
+        self.transposed = transposed
+        self.lanes = Lanes(self.writer, parent.lanes_of(transposed))
         self.width = self.lanes.width
         results = [k for k, operand in enumerate(self.nest.operands) if operand.role == "out"]
         narrowest = min(bytes_of(self.nest, k) for k in results)
-        self.lead = max(self.width, LINE // narrowest)  # as far as a row may be shifted
+        self.lead = max(self.width, LINE // narrowest)  # the most lanes by which a row may begin earlier
         self.size = max(BLOCK, self.lead)
         self.row = self.lead + self.size  # words of a row of a buffer, of which the first ones are those before
-        words = {k: whole(self.nest.operands[k].dtype) for k in turned}
+        words = {k: whole(self.nest.operands[k].dtype) for k in transposed}
         self.words = words
         room = self.width * (self.row + 1)  # whole vectors may be loaded past the end
-        self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in turned}
+        self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in transposed}
 
-    def write(self, place: Place, base: Copy) -> None:
+    def write(self, place: Position, base: Instance) -> None:
         """All tiles, at the indices of the other dimensions."""
         parent, writer = self.parent, self.writer
         low, high = parent.range(2), parent.range(3)
@@ -103,14 +103,14 @@ class Turner:
 
         writer.loop(low, writer.index("add", high, back), self.size, [], block)
 
-    def _tile(self, place: Place, base: Copy, block: Block, steps: tuple[str, str]) -> None:
+    def _tile(self, place: Position, base: Instance, block: Block, steps: tuple[str, str]) -> None:
         parent, writer = self.parent, self.writer
         columns = writer.minimum_index(writer.index("sub", steps[1], steps[0]), str(self.width))
         last = writer.index("add", block.first, str(self.size))
         self._turn_block_of_lanes(place, block, last, steps[0], columns)
-        others = [k for k in range(len(self.nest.operands)) if k not in self.turned]
+        others = [k for k in range(len(self.nest.operands)) if k not in self.transposed]
 
-        def rows(write: Callable[[Place, str], None]) -> None:
+        def rows(write: Callable[[Position, str], None]) -> None:
             def row(step: str, _: list[str]) -> list[str]:
                 inner = parent.enter(place, self.dim, writer.index("add", steps[0], step), others)
                 write(inner, writer.index("mul", step, str(self.row)))
@@ -134,7 +134,7 @@ class Turner:
         writer.branch(done)
         writer.label(done)
 
-    def _turn_block_of_lanes(self, place: Place, block: Block, last: str, u: str, columns: str) -> None:
+    def _turn_block_of_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
         """Fill the buffers: element (v, u) of the tiles goes to buffer[u][v - first + lead]."""
         writer = self.writer
 
@@ -142,7 +142,7 @@ class Turner:
             rows = writer.minimum_index(writer.index("sub", block.high, v), str(self.width))
             full = writer.compare_index("eq", writer.index("add", rows, columns), str(2 * self.width))
             column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
-            for k in self.turned:
+            for k in self.transposed:
                 self._turn(k, place, (v, u), (rows, columns), full, column)
             return []
 
@@ -151,53 +151,53 @@ class Turner:
             begin = writer.maximum_index(begin, block.low)
         writer.loop(begin, writer.minimum_index(last, block.high), self.width, [], tile)
 
-    def _whole_row(self, place: Place, base: Copy, block: Block, row: str) -> None:
-        """The body along all lanes of a block, in a row of which lines begin where the block begins."""
+    def _whole_row(self, place: Position, base: Instance, block: Block, row: str) -> None:
+        """The body along all lanes of a block, in a row in which a cache line begins with the block."""
         slots = range(0, self.size, self.width)
         vectors = [
-            copies.fresh(base, base.values, self.writer.index("add", block.first, str(slot)), None, slot)
+            instances.fresh(base, base.values, self.writer.index("add", block.first, str(slot)), None, slot)
             for slot in slots
         ]
         self._body(vectors, place, [self.writer.index("add", row, str(self.lead + slot)) for slot in slots])
 
-    def _any_row(self, place: Place, base: Copy, block: Block, last: str, row: str) -> None:
-        """The body along those lanes of a block that there are, or from the line on that its first lane lies in."""
+    def _any_row(self, place: Position, base: Instance, block: Block, last: str, row: str) -> None:
+        """The body along the lanes of a block that exist, or from the start of the cache line of its first lane."""
         writer, width = self.writer, self.width
         shift = block.shift.lanes(place, block.first) if block.shift is not None else "0"
         end = writer.minimum_index(writer.index("sub", last, shift), block.high)
 
         def vector(aligned: str, _: list[str]) -> list[str]:
             v, stop = aligned, block.high
-            if block.shift is not None:  # the first one of all begins later, and ends where the next one begins
+            if block.shift is not None:  # the first block has no lanes before it; it ends where the next one begins
                 v = writer.maximum_index(aligned, block.low)
                 stop = writer.minimum_index(writer.index("add", aligned, str(width)), stop)
             mask = lanes_below(self.lanes, writer.index("sub", stop, v), True)
             column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
             at = writer.index("add", row, column)
-            self._body([copies.fresh(base, base.values, v, mask)], place, [at])
+            self._body([instances.fresh(base, base.values, v, mask)], place, [at])
             return []
 
         writer.loop(writer.index("sub", block.first, shift), end, width, [], vector)
 
-    def _body(self, vectors: list[Copy], place: Place, at: Sequence[str]) -> None:
-        """The statements for such vectors; those of the operands that were turned lie ``at`` places in the buffers."""
+    def _body(self, vectors: list[Instance], place: Position, at: Sequence[str]) -> None:
+        """The statements for these vectors, which find the transposed operands at the places ``at`` of the buffers."""
         writer = self.writer
         for s in self.statements:
-            if isinstance(s, ir.Load) and s.operand in self.turned:
+            if isinstance(s, ir.Load) and s.operand in self.transposed:
                 for copy, index in zip(vectors, at, strict=True):
                     p = writer.element(self.words[s.operand], self.buffers[s.operand], index)
                     copy.values[s.out] = copy.memory.load(self.nest.operands[s.operand].dtype, p)
         self.parent.run(self.statements, vectors, place)
 
     def _side(self, operand: int) -> int:
-        """Words along a side of the blocks that are turned in registers; tiles of 4-byte words are one."""
+        """The side, in words, of the blocks transposed in registers; with words of 4 bytes a tile is one block."""
         size = bytes_of(self.nest, operand)
         if size == 4 and self.width in (8, 16):
             return self.width
         return min(self.width, (64 if self.writer.avx512 else 32) // size if size >= 8 else 16 // size)
 
     def _turn(
-        self, operand: int, place: Place, at: tuple[str, str], size: tuple[str, str], full: str, column: str
+        self, operand: int, place: Position, at: tuple[str, str], size: tuple[str, str], full: str, column: str
     ) -> None:
         """Fill the buffer with a tile whose lanes begin in its column ``column``."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
@@ -262,15 +262,15 @@ class Turner:
         return elements.of(self.nest.operands[operand].dtype).bytes
 
     def _shuffle(self, operand: int, source: str, stride: str, sink: str) -> None:
-        """As many rows of as many words as a side has."""
+        """Transpose one square block."""
         writer, word, side = self.writer, self.words[operand], self._side(operand)
         size, align = bytes_of(self.nest, operand), self._align(operand)
         rows, p = [], source
         for k in range(side):
-            rows.append(writer.op(f"load {turned_blocks.row_type(side, size)}, ptr {p}, align {align}"))
+            rows.append(writer.op(f"load {register_transpose.row_type(side, size)}, ptr {p}, align {align}"))
             if k + 1 < side:
                 p = writer.element(word, p, stride)
-        type_, columns = turned_blocks.columns(self.lanes, rows, size)
+        type_, columns = register_transpose.columns(self.lanes, rows, size)
         for k, column in enumerate(columns):
             place = writer.element(word, sink, str(k * self.row))
             writer.line(f"store {type_} {column}, ptr {place}, align {align}")

@@ -1,6 +1,6 @@
 """Square blocks of words, transposed in registers: rows as vectors in, columns as vectors out.
 
-Shuffles move the largest words they can, up to 8 bytes: LLVM takes less time for them than for those of 4.
+Shuffles move the largest words possible, up to 8 bytes, because LLVM compiles them faster than shuffles of 4 bytes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Block:
         return self.lanes.shuffle(a, b, f"i{8 * self.unit}", picks, self.row_bytes // self.unit)
 
     def interleaved(self, rows: Sequence[str]) -> tuple[str, list[str]]:
-        """Neighbours are interleaved: by words, then by pairs of words, each half of a row by itself, and so on."""
+        """Interleave neighbouring rows: by words, then by pairs of words in each half of a row, and so on."""
         parts, size = list(rows), self.size  # the rows of a group one after the other, each with its columns
         per_group = 1
         while size < self.row_bytes:
@@ -69,7 +69,7 @@ class _Block:
         return self._type(), parts
 
     def quarters(self, rows: Sequence[str]) -> tuple[str, list[str]]:
-        """Words of 4 bytes: blocks of 4 x 4 within quarters, then the quarters themselves."""
+        """Transpose words of 4 bytes: first blocks of 4 x 4 inside quarters of a row, then the quarters."""
         side = self.side
         quarters = range(side // 4)
         low = [word for q in quarters for word in (4 * q, side + 4 * q, 4 * q + 1, side + 4 * q + 1)]

@@ -117,7 +117,7 @@ PROGRAM = """
     import weft
     from tests.codegen.running import guarded, load
     from tests.compiler import ladder
-    from tests.compiler.test_stencils import box, cross
+    from tests.codegen.test_stencils import box, cross
     from weft import target
 
     on = target.named(sys.argv[1]).replace(row_by_row=sys.argv[2] == "rows")

@@ -1,8 +1,9 @@
-"""Positions of extrema of integers: a walk for the extremum alone, then one for its place where a block has a better.
+"""argmax and argmin of small integers in two passes: one for the extremum of a block, one for its position.
 
     argmax(v0, index i1)  ->  best = reduce_max(v0) over a block; if best > best so far: the first lane that holds it
 
-The first walk has whole registers of small integers and no positions; most blocks of a long row need no other.
+The first pass needs no positions and so has whole registers of small integers. The second pass is made only for blocks
+with a new extremum, which few blocks of a long row have.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def alone(phase: ir.Phase) -> ir.Phase | None:
     (reduction,) = phase.reductions
     leader = reduction.kind.leader
     value = np.dtype(reduction.accumulators[0][0])
-    if leader is None or value.kind not in "iu" or value.itemsize > 2:  # positions are as wide as other values
+    if leader is None or value.kind not in "iu" or value.itemsize > 2:  # wider values are as wide as positions
         return None
     body = tuple([s for s in phase.body if not (isinstance(s, ir.IndexOf) and s.out == reduction.index)])
     if not all(isinstance(s, ir.Load | ir.Apply | ir.Param) and reduction.index not in ir.arguments(s) for s in body):
@@ -39,7 +40,7 @@ def alone(phase: ir.Phase) -> ir.Phase | None:
 
 
 def width(nest: ir.Nest, target: Target) -> int:
-    """Lanes of a nest that reduces integers: as many as a register holds, since order is free."""
+    """Lanes of a nest that reduces integers: as many as a register holds, since their order is free."""
     assert nest.vector is not None
     along = nest.dims[nest.vector].role == "reduced"
     phases = [(alone(phase) if along else None) or phase for phase in nest.phases]
@@ -47,7 +48,7 @@ def width(nest: ir.Nest, target: Target) -> int:
     reductions = [r for phase in phases for r in phase.reductions]
     loads = [nest.operands[s.operand] for s in body if isinstance(s, ir.Load)]
     computed = any(isinstance(s, ir.Apply) for s in body) or any(o.dtype == elements.BOOL for o in loads)
-    if not (along or computed):  # a column's tile is as wide in memory as it should be
+    if not (along or computed):  # tiles of columns already have the width in memory that suits them
         return nest.width
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in body)
     if not (target.avx512 and simple and reductions) or nest.rows or nest.digits or nest.short is not None:
@@ -62,13 +63,13 @@ def width(nest: ir.Nest, target: Target) -> int:
 
 
 def absorbing(reduction: ir.Reduce) -> Any:
-    """The value of the first accumulator that no further element changes, if there is one."""
+    """The value of the first accumulator that no further element can change, if there is one."""
     found = reduction.kind.absorbing
     return None if found is None else found(np.dtype(reduction.accumulators[0][0]))
 
 
 def is_absorbed(phase: ir.Phase, emit: Emitter, totals: Sequence[Accumulators]) -> str | None:
-    """An i1, whether no further element changes any total; None where that may never be."""
+    """An i1: whether no further element can change any total. None if there is no such value."""
     ends = [absorbing(reduction) for reduction in phase.reductions]
     if any(end is None for end in ends):
         return None
@@ -99,7 +100,7 @@ def improved(
 
 
 def is_flag(phase: ir.Phase, nest: ir.Nest) -> bool:
-    """Whether what the phase reduces is of two values: bools."""
+    """Whether the phase reduces bools."""
     dtypes = {s.out: nest.operands[s.operand].dtype for s in phase.body if isinstance(s, ir.Load)}
     dtypes.update({s.out: s.dtype for s in phase.body if isinstance(s, ir.Apply)})
     return dtypes.get(phase.reductions[0].args[0]) == elements.BOOL
@@ -108,7 +109,7 @@ def is_flag(phase: ir.Phase, nest: ir.Nest) -> bool:
 def first(lanes: Lanes, low: str, high: str, group: int, holds: Callable[[str], V]) -> list[str]:
     """The first index from ``low`` on whose lane ``holds``, and whether (i1) there is one below ``high``.
 
-    ``group`` vectors are looked at together, which divide what lies between, or are one.
+    ``group`` vectors are looked at together; it divides the number of vectors, or is 1.
     """
     writer, word, width = lanes.writer, f"i{lanes.width}", lanes.width
 

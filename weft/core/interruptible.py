@@ -1,11 +1,10 @@
 """Long work of NumPy's, which does not look for signals, on a thread of its own: the caller waits and answers them.
 
-After an interrupt the thread goes on to the end of the NumPy function that it is in; nobody waits for it.
+After an interrupt nobody waits for the thread any longer: it goes on to its end, and its result is dropped.
 """
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,8 +12,11 @@ from typing import Any
 _LONG = 1 << 21  # elements from which a function may take a tenth of a second
 
 
-def patiently(size: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``function(*args, **kwargs)``, which works on ``size`` elements and, for most of the time, without the GIL."""
+def interruptible(size: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``function(*args, **kwargs)``, which works on ``size`` elements and, for most of the time, without the GIL.
+
+    An interrupt is raised at once. The function only reads, so that it does no harm when it ends later.
+    """
     if size < _LONG or threading.current_thread() is not threading.main_thread():
         return function(*args, **kwargs)
     answers: list[Any] = []
@@ -28,14 +30,7 @@ def patiently(size: int, function: Callable[..., Any], *args: Any, **kwargs: Any
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    try:
-        thread.join()
-    except BaseException:
-        if thread.ident is not None:  # its next line of Python is its last
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread.ident), ctypes.py_object(KeyboardInterrupt)
-            )
-        raise
+    thread.join()
     if errors:
         raise errors[0]
     return answers[0]

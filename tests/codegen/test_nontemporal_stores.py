@@ -14,7 +14,7 @@ import weft
 import weft.numpy as jnp
 from tests.codegen.running import HOST
 from weft import target
-from weft.codegen import streamed
+from weft.codegen import nontemporal_stores
 
 DTYPES = ["bool", "int8", "int16", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]
 TARGETS = [name for name, t in target.TARGETS.items() if t.triple == HOST.triple and t.lanes <= HOST.lanes]
@@ -26,8 +26,8 @@ NUMPY: Any = np
 @pytest.fixture(params=TARGETS)
 def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(target, "host", lambda: target.named(request.param))
-    monkeypatch.setattr(streamed, "LARGE", 1)
-    monkeypatch.setattr(streamed, "LARGE_TURNED", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_TURNED", 1)
     weft.clear_caches()
     with weft.enable_x64(True):
         yield
@@ -121,7 +121,7 @@ def test_kernels_have_both_stores_and_wait_for_the_streamed_ones() -> None:
         text = text_of(f, x)
         assert "!nontemporal" in text
         assert "llvm.x86.sse.sfence" in text
-        assert str(streamed.LARGE) in text or str(streamed.LARGE_TURNED) in text
+        assert str(nontemporal_stores.LARGE) in text or str(nontemporal_stores.LARGE_TURNED) in text
 
 
 def test_reductions_have_none() -> None:

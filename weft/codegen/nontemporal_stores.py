@@ -1,8 +1,9 @@
-"""Stores past the caches, where a nest writes more than they keep: chosen at run time, by one branch for each tile.
+"""Non-temporal (streamed) stores for results that the caches cannot hold: chosen at run time, by a branch for each
+tile.
 
-An ordinary store fetches the line that it replaces, and the line is written back later, when it is thrown out. A
-streamed one does neither, but its line is in no cache when somebody reads it. Sizes are not in the text of a nest, so
-whole vectors have both kinds of store behind a test of their address:
+An ordinary store first reads the cache line that it overwrites, and the line is written back when it is evicted. A
+streamed store does neither, but its line is then in no cache when it is read. A nest contains no sizes, so that both
+kinds of store are written for whole vectors, behind a test of the address:
 
     %limit = 0 where the operand is large and is not written in place, else 63
     if ((address | %limit) & 63) == 0: streamed stores, else: ordinary ones
@@ -15,22 +16,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.codegen import elements
-from weft.codegen.copies import Copy, Place
+from weft.codegen.instances import Instance, Position
 from weft.codegen.writer import Writer
 from weft.loops import ir
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-# Bytes of the results and of the largest operand from which it gains (benchmarks/NOTES.md, "Stores past the caches").
+# Bytes of the results and of the largest operand from which it gains (benchmarks/NOTES.md, "Data movement").
 LARGE = 64 << 20
-LARGE_TURNED = 8 << 20  # lines are written rows apart
+LARGE_TURNED = 8 << 20  # the same for transposed operands, where lines are written rows apart
 LINE = 64
 LEAST = 16  # bytes of a vector: narrower ones have no such store
 
 
 def operands(parent: NestWriter, width: int) -> list[int]:
-    """Those that may be streamed: written side by side along the lanes, by nothing but plain stores."""
+    """The operands that may be streamed: written along the lanes, side by side, and only by plain stores."""
     nest, target = parent.nest, parent.target
     if nest.vector is None or width == 1 or nest.digits or not target.triple.startswith("x86_64"):
         return []
@@ -42,13 +43,13 @@ def operands(parent: NestWriter, width: int) -> list[int]:
 
 
 def bytes_of(nest: ir.Nest, operand: int) -> int:
-    """Of an operand's element."""
+    """Bytes of an operand's element."""
     return elements.of(nest.operands[operand].dtype).size
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """How many lanes ahead of a place the line begins that it lies in, where ``writer``'s rows are streamed."""
+    """By how many lanes the cache line in which a place lies begins before it, if rows are streamed."""
 
     writer: Writer
     operand: int
@@ -56,7 +57,7 @@ class Shift:
     kept: str  # bits of an address: those within a line, or none
     some: str  # whether there is a row with such lanes (an i1)
 
-    def lanes(self, place: Place, first: str) -> str:
+    def lanes(self, place: Position, first: str) -> str:
         writer = self.writer
         address = writer.op(f"ptrtoint ptr {place.pointers[self.operand]} to i64")
         there = writer.index("add", address, writer.index("mul", first, str(self.size)))
@@ -64,20 +65,20 @@ class Shift:
 
 
 class Streams:
-    """The streamed operands of one nest, stored in vectors of ``width`` lanes; ``turned``: in rows far apart."""
+    """The streamed operands of a nest, stored in vectors of ``width`` lanes; ``transposed``: by transposed tiles."""
 
-    def __init__(self, parent: NestWriter, place: Place, width: int, turned: bool = False) -> None:
+    def __init__(self, parent: NestWriter, place: Position, width: int, transposed: bool = False) -> None:
         self.parent, self.writer, self.width = parent, parent.writer, width
         self.limits: dict[int, str] = {}
         for k in operands(parent, width):
             if self._vector(k) >= LEAST:
-                self.limits[k] = self._limit(k, place, LARGE_TURNED if turned else LARGE)
+                self.limits[k] = self._limit(k, place, LARGE_TURNED if transposed else LARGE)
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""
         return bytes_of(self.parent.nest, operand) * self.width
 
-    def _limit(self, operand: int, place: Place, least: int) -> str:
+    def _limit(self, operand: int, place: Position, least: int) -> str:
         parent, writer, nest = self.parent, self.writer, self.parent.nest
         assert nest.vector is not None
         moving = [
@@ -94,8 +95,8 @@ class Streams:
                 ordinary = writer.op(f"or i1 {ordinary}, {same}")
         return writer.choose_index(ordinary, str(LINE - 1), "0")
 
-    def shift(self, place: Place, dim: int, low: str) -> Shift | None:
-        """Where lines begin in the rows along ``dim``, from lane ``low`` on; of several operands in the first's."""
+    def shift(self, place: Position, dim: int, low: str) -> Shift | None:
+        """Where cache lines begin in the rows along ``dim``, from lane ``low`` on, for the first streamed operand."""
         if not self.limits:
             return None
         writer, nest, operand = self.writer, self.parent.nest, next(iter(self.limits))
@@ -107,8 +108,8 @@ class Streams:
         some = writer.compare_index("ne", writer.index("and", writer.index("or", address, rows), kept), "0")
         return Shift(writer, operand, size, kept, some)
 
-    def first_line(self, place: Place, low: str, high: str) -> str | None:
-        """The lane of a row after ``low`` that the first line begins with; ``high`` where it is that or none."""
+    def first_line(self, place: Position, low: str, high: str) -> str | None:
+        """The first lane after ``low`` at which a cache line begins; ``high`` if ``low`` is one or there is none."""
         if not self.limits:
             return None
         writer, operand = self.writer, next(iter(self.limits))
@@ -125,15 +126,15 @@ class Streams:
         is_streamed = writer.compare_index("eq", self.limits[operand], "0")
         return writer.when(is_streamed, in_row, ["i64"], [high], rare=False)[0]
 
-    def take(self, operand: int, copies: Sequence[Copy]) -> bool:
-        """Whether these vectors of an operand are whole, nearly always."""
+    def take(self, operand: int, copies: Sequence[Instance]) -> bool:
+        """Whether these vectors of an operand are nearly always whole."""
         if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width != self.width:
             return False
         mask = copies[0].mask
         return mask is None or (mask.mostly_whole and copies[0].memory.masks(self.parent.nest.operands[operand].dtype))
 
-    def store(self, s: ir.Store, copies: Sequence[Copy], pointers: Sequence[str]) -> None:
-        """A tile of vectors side by side, or one that may be masked."""
+    def store(self, s: ir.Store, copies: Sequence[Instance], pointers: Sequence[str]) -> None:
+        """Store a tile of vectors side by side, or one vector that may be masked."""
         writer, dtype = self.writer, self.parent.nest.operands[s.operand].dtype
         packed = [copy.memory.pack(copy.values[s.value]) for copy in copies]
         address = writer.op(f"ptrtoint ptr {pointers[0]} to i64")
@@ -156,7 +157,7 @@ class Streams:
         writer.label(done)
 
     def finish(self) -> None:
-        """Whoever hears that the kernel is done finds everything in memory: streamed stores wait for nobody else."""
+        """Wait for the streamed stores, which are not ordered: when the kernel is done everything is in memory."""
         writer = self.writer
         if not self.limits:
             return

@@ -13,21 +13,21 @@ from weft.codegen.memory import Mask, Memory
 from weft.loops import ir
 
 SMALL_BODY = 10.0  # bodies up to this cost are unrolled
-SHARING = 3  # vectors side by side, of which the second leaves a unit that all would wait for to the others
+SHARING = 3  # vectors side by side, of which the second is computed without the unit that the others keep busy
 LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Position:
     """Where in the loops the code being written stands."""
 
-    pointers: dict[int, str]  # operand -> address at the current indices, the vector dimension's excepted
+    pointers: dict[int, str]  # operand -> address at the current indices, without that of the vector dimension
     indices: dict[int, str]  # dimension -> index
     row: str = "0"  # linear index over the reduced dimensions entered so far
 
 
 @dataclass(slots=True)
-class Copy:
+class Instance:
     """One vector (or scalar) for which statements are emitted."""
 
     emit: Emitter
@@ -77,7 +77,7 @@ def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
     return emit.settle(emit.convert(Value(elements.INT64, (wide,)), dtype))
 
 
-def apply(statement: ir.Apply, copy: Copy) -> Value:
+def apply(statement: ir.Apply, copy: Instance) -> Value:
     """The value of a primitive, rounded once to its dtype."""
     args = [copy.values[n] for n in statement.args]
     copy.emit.any_nan = any(a.dtype != statement.dtype and elements.of(a.dtype).kind in "fhc" for a in args)
@@ -91,7 +91,7 @@ def typed(emit: Emitter, value: Value, dtype: np.dtype) -> Value:
     return value if value.dtype == dtype else emit.settle(emit.convert(value, dtype))
 
 
-def scan(statement: ir.Scan, copy: Copy) -> None:
+def scan(statement: ir.Scan, copy: Instance) -> None:
     """One step of a running combination; the state is carried by the enclosing loop."""
     emit, params = copy.emit, dict(statement.params)
     state = copy.states[statement.outs[0]]
@@ -107,9 +107,9 @@ def scan(statement: ir.Scan, copy: Copy) -> None:
 
 
 def fresh(
-    base: Copy, values: dict[int, Value], index: str | None = None, mask: Mask | None = None, slot: int = 0
-) -> Copy:
-    """A copy with its own emitter, as every loop body needs: what an emitter remembers must dominate its uses."""
+    base: Instance, values: dict[int, Value], index: str | None = None, mask: Mask | None = None, slot: int = 0
+) -> Instance:
+    """A copy with an emitter of its own, as each loop body needs: remembered values must dominate their uses."""
     lanes = base.emit.lanes
     emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % SHARING == 1)
-    return Copy(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)
+    return Instance(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

@@ -1,10 +1,12 @@
-"""What one side of a choice needs alone is computed only where some lane takes that side.
+"""Predication: statements that only one side of a choice needs are skipped for vectors of which no lane takes that
+side.
 
     y = exp x; z = y - 1; out = x > 0 ? x : z      ->      if any lane of x > 0 is false: y = exp x; z = y - 1
                                                            out = x > 0 ? x : z
 
-The lanes that are chosen are computed as ever. A test costs what two instructions do, so that short sides are not
-worth one; where vectors take now both sides and now one, some tests are guessed wrongly, at twice their gain.
+Chosen lanes have the same values as without it. A test takes as long as two instructions, so that only costly sides are
+skipped. If some vectors take a side and others do not, the branch is sometimes predicted wrongly, which costs more than
+skipping gains.
 """
 
 from __future__ import annotations
@@ -14,24 +16,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, instances
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.loops import ir
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-LEAST_COST = 10.0  # of a side that is worth a test
+LEAST_COST = 10.0  # of a side that is skipped
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The statements that only one case of a choice needs; the last of them makes it."""
+    """The statements that only one case of a choice needs; the last of them gives its value."""
 
-    which: int  # the value that chooses
-    case: int  # 0: where it is false
+    which: int  # the value by which the choice is made
+    case: int  # the case this side belongs to: 0 where ``which`` is false
     statements: tuple[ir.Apply, ...]
 
 
@@ -50,13 +52,13 @@ def uses(nest: ir.Nest) -> Counter[int]:
 
 
 def sides(parent: NestWriter, statements: Sequence[ir.Statement]) -> Block:
-    """A block of a nest, with dear sides taken out of it and put before their choices."""
+    """A block of statements in which each costly side of a choice is grouped, right before the choice."""
     choices = [s for s in statements if isinstance(s, ir.Apply) and s.kind.chooses and len(s.args) == 3]
     if not choices:
         return statements
-    moved: dict[int, list[Side]] = {}  # by the number of the choice's result
+    moved: dict[int, list[Side]] = {}  # number of a choice's result -> its sides
     gone: set[int] = set()
-    for choice in reversed(choices):  # outer choices first: those in a side of theirs are looked at with it
+    for choice in reversed(choices):  # outer choices first; choices inside a side belong to that side
         if choice.out not in gone:
             found = [side for case in (0, 1) if (side := _side(statements, choice, case, parent.uses)) is not None]
             moved[choice.out] = found
@@ -74,30 +76,30 @@ def sides(parent: NestWriter, statements: Sequence[ir.Statement]) -> Block:
 def _side(statements: Sequence[ir.Statement], choice: ir.Apply, case: int, used: Counter[int]) -> Side | None:
     which, wanted = choice.args[0], choice.args[1 + case]
     inside: list[ir.Apply] = []
-    inner: Counter[int] = Counter([wanted])  # uses by the side, and of its last value by the choice
+    inner: Counter[int] = Counter([wanted])  # uses by the side itself, and of its value by the choice
     for s in reversed(statements):
         if isinstance(s, ir.Apply) and s.out in inner and inner[s.out] == used[s.out]:
             inside.append(s)
             inner.update(s.args)
-    if not inside or inside[0].out != wanted or copies.cost(inside) < LEAST_COST:
+    if not inside or inside[0].out != wanted or instances.cost(inside) < LEAST_COST:
         return None
     return Side(which, case, tuple(reversed(inside)))
 
 
-def compute(parent: NestWriter, side: Side, tile: Iterable[Copy], place: Place) -> None:
-    """A side for every vector of a tile: it holds anything in vectors of which no lane takes it."""
+def compute(parent: NestWriter, side: Side, tile: Iterable[Instance], place: Position) -> None:
+    """Write a side for every vector of a tile; its values are arbitrary in vectors of which no lane takes it."""
     last = side.statements[-1]
     for copy in tile:
         if last.out not in copy.values:
             copy.values[last.out] = _where_taken(parent, side, copy, place)
 
 
-def _where_taken(parent: NestWriter, side: Side, copy: Copy, place: Place) -> Value:
+def _where_taken(parent: NestWriter, side: Side, copy: Instance, place: Position) -> Value:
     last, lanes, which = side.statements[-1], copy.emit.lanes, copy.values[side.which].part
 
     def run() -> Value:
-        inner = copies.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
-        inner.emit.memo = dict(copy.emit.memo)  # what is remembered here does not hold after the block
+        inner = instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
+        inner.emit.memo = dict(copy.emit.memo)  # values remembered inside the block are not valid after it
         parent.run(side.statements, [inner], place)
         return inner.values[last.out]
 
