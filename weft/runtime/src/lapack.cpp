@@ -35,7 +35,7 @@ bool open_library() {
     PyErr_SetString(PyExc_RuntimeError, "[lapack] nobody has said where LAPACK is");
     return false;
   }
-  Ref path = steal(PyObject_CallNoArgs(g_finder));
+  Ref path = steal(in_python<PyObject_CallNoArgs>(g_finder));
   if (!path) return false;
   const char* text = PyUnicode_AsUTF8(path.get());
   if (text == nullptr) return false;
