@@ -81,7 +81,7 @@ _KERNELS: dict[ResizeMethod, Callable[[Any], Any]] = {
     ResizeMethod.LANCZOS3: lambda x: _lanczos(x, 3),
     ResizeMethod.LANCZOS5: lambda x: _lanczos(x, 5),
     ResizeMethod.CUBIC: lambda x: _cubic(x, -0.5),
-    ResizeMethod.CUBIC_PYTORCH: lambda x: _cubic(x, -0.5),  # as JAX 0.10 has it; PyTorch's own is -0.75
+    ResizeMethod.CUBIC_PYTORCH: lambda x: _cubic(x, -0.5),
 }
 
 
@@ -97,6 +97,22 @@ def _weights(before: int, after: int, scale: Any, shift: Any, kernel: Any, antia
     weights = wnp.where(counts, weights / wnp.where(counts, total, 1), 0)
     inside = (place >= -0.5) & (place <= before - 0.5)
     return wnp.where(inside[None, :], weights, 0)
+
+
+def _clamped_weights(before: int, after: int, scale: Any, shift: Any, dtype: Any) -> Any:
+    """PyTorch's cubic kernel without antialiasing: the first and last sample stand for those beyond them."""
+    step = 1 / scale
+    place = wnp.clip((wnp.arange(after, dtype=dtype) + 0.5) * step - shift * step - 0.5, -2, before + 1)
+    indices = np.arange(-3, before + 3)
+    weights = _cubic(wnp.abs(place[None, :] - indices[:, None].astype(dtype)), -0.75)
+    rows = (np.clip(indices, 0, before - 1)[None, :] == np.arange(before)[:, None]).astype(dtype)
+    return wnp.matmul(wnp.asarray(rows), weights)
+
+
+def _placed(method: ResizeMethod, before: int, after: int, scale: Any, shift: Any, antialias: bool, dtype: Any) -> Any:
+    if method is ResizeMethod.CUBIC_PYTORCH and not antialias:
+        return _clamped_weights(before, after, scale, shift, dtype)
+    return _weights(before, after, scale, shift, _KERNELS[method], antialias, dtype)
 
 
 def _area_weights(before: int, after: int, dtype: Any) -> Any:
@@ -138,7 +154,8 @@ def resize(
     """The array resampled to ``shape``, which has as many dimensions.
 
     ``method`` is "nearest", "linear" (and "bilinear", "trilinear", "triangle"), "cubic" (and "bicubic", "tricubic"),
-    "cubic-pytorch" (which gives what "cubic" gives, as in JAX 0.10), "lanczos3", "lanczos5" or "area". ``antialias`` widens the kernel where samples become fewer.
+    "cubic-pytorch" (differs from "cubic" without ``antialias``: as PyTorch's), "lanczos3", "lanczos5" or "area".
+    ``antialias`` widens the kernel where samples become fewer.
     Integers give floating point, but for "nearest". ValueError for another number of dimensions or another method.
 
     >>> resize(np.float32([0, 1]), (4,), "linear").tolist()
@@ -169,7 +186,7 @@ def resize(
         if chosen is ResizeMethod.AREA:
             weights = wnp.asarray(_area_weights(before, after, real))
         else:
-            weights = _weights(before, after, after / before, 0.0, _KERNELS[chosen], antialias, real)
+            weights = _placed(chosen, before, after, after / before, 0.0, antialias, real)
         image = _applied(image, promotion.convert(weights, dtype), axis, precision)
     return image
 
@@ -187,8 +204,8 @@ def scale_and_translate(
     """The array stretched by ``scale`` and then moved by ``translation`` along ``spatial_dims``, sampled in ``shape``.
 
     ``scale`` and ``translation`` are vectors, an entry for each of the dimensions, and may be traced.
-    Samples that lie outside the array are 0. Methods are those of ``resize`` but for "nearest" and "area". ValueError
-    for those and for shapes that do not fit.
+    Samples that lie outside the array are 0 (with "cubic-pytorch" and no antialiasing those of its edge). Methods are
+    those of ``resize`` but for "nearest" and "area". ValueError for those and for shapes that do not fit.
 
     >>> scale_and_translate(np.float32([1, 2]), (3,), (0,), np.ones(1), np.ones(1), "linear").tolist()
     [0.0, 1.0, 2.0]
@@ -215,6 +232,6 @@ def scale_and_translate(
     real = np.dtype(np.float64 if dtype in (np.float64, np.complex128) else np.float32)
     scale, translation = wnp.asarray(scale, real), wnp.asarray(translation, real)
     for i, axis in enumerate(dims):
-        weights = _weights(own[axis], target[axis], scale[i], translation[i], _KERNELS[chosen], antialias, real)
+        weights = _placed(chosen, own[axis], target[axis], scale[i], translation[i], antialias, real)
         image = _applied(image, promotion.convert(weights, dtype), axis, precision)
     return image

@@ -32,7 +32,7 @@ def test_resize(method: str, antialias: bool, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("method", ["linear", "cubic", "lanczos3", "lanczos5"])
+@pytest.mark.parametrize("method", ["linear", "cubic", "cubic-pytorch", "lanczos3", "lanczos5"])
 @pytest.mark.parametrize("antialias", [True, False])
 def test_scale_and_translate(method: str, antialias: bool) -> None:
     x = RNG.normal(size=(7, 5, 3)).astype(np.float32)
