@@ -21,11 +21,11 @@ from weft.record import NamedTuple
 class Stage(NamedTuple):
     """One view: of every dimension before it the one of ``variable`` that walks it (or None) and where it starts.
 
-    ``index`` None: a reshape.
+    ``walked`` None: a reshape.
     """
 
     variable: Any
-    index: tuple[tuple[int | None, int], ...] | None
+    walked: tuple[tuple[int | None, int], ...] | None
 
 
 class Chain(NamedTuple):
@@ -50,16 +50,16 @@ def walk(chain: Chain) -> Walk | None:
     """How the last view of a chain lies in memory, or None if its dimensions have no strides."""
     shape = chain.source.aval.shape
     offset, dims = 0, dense(shape)
-    for variable, index in chain.stages:
+    for variable, walked in chain.stages:
         before, shape = shape, variable.aval.shape
-        if index is None:
+        if walked is None:
             found = _reshaped(before, dims, shape)
             if found is None:
                 return None
             dims = found
             continue
         seen: list[tuple[Part, ...] | None] = [None] * len(shape)
-        for extent, parts, (out, start) in zip(before, dims, index, strict=True):
+        for extent, parts, (out, start) in zip(before, dims, walked, strict=True):
             whole = out is not None and start == 0 and shape[out] == extent
             if out is not None and seen[out] is not None:  # a diagonal
                 return None
