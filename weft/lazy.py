@@ -12,8 +12,6 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from weft import collector
-
 MODULES = {
     "dataclasses": "dataclasses",
     "difflib": "difflib",
@@ -42,16 +40,14 @@ MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module 'weft.lazy' has no attribute {name!r}")
-    with collector.resting(lasting=True):
-        module = importlib.import_module(MODULES[name])
+    module = importlib.import_module(MODULES[name])
     globals()[name] = module
     return module
 
 
 def submodule(name: str) -> Any:
     """A module of weft that is loaded when first used."""
-    with collector.resting(lasting=True):
-        return importlib.import_module(name)
+    return importlib.import_module(name)
 
 
 class Names:

@@ -76,7 +76,7 @@ def mantissa_and_exponent(x: V) -> tuple[V, V] | None:
 
 
 def mantissa_and_power(x: V) -> tuple[V, V] | None:
-    """The same with m in [0.75, 1.5)."""
+    """``mantissa_and_exponent`` with m in [0.75, 1.5)."""
     if not x.lanes.writer.avx512:
         return None
     m = _each(x, lambda a: _unary(a, "getmant", _MANTISSA_AROUND_1))

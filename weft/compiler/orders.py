@@ -16,6 +16,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft.compiler.instructions import Sort
 from weft.compiler.own_rows import LOOK_BACK, counted
 from weft.core import rewrite
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
@@ -63,7 +64,7 @@ def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
     return counted(operand, makers, LOOK_BACK) == equation.params["dimension"]
 
 
-def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | None:
+def instruction(equation: Any, place: Callable[..., Any]) -> Sort | None:
     """What the executor does for an External that is a sort, None if Python is to do it; ``place`` as in plan."""
     kind, operands, results = equation.primitive.kind, equation.invars, equation.outvars
     if kind.ordering is None or not operands[0].aval.size:
@@ -73,7 +74,7 @@ def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | N
     n, inner = shape[found.axis], math.prod(shape[found.axis + 1 :])
     if any(dtypes.is_extended(v.aval.dtype) or v.aval.dtype.itemsize not in _SIZES for v in operands):
         return None
-    keys = [words for v in operands[: found.n_keys] for words in _words(v, place)]
+    keys: list[Any] = [words for v in operands[: found.n_keys] for words in _words(v, place)]
     if None in keys:
         return None
     sources = operands if found.moved is None else [operands[k] for k in found.moved]
@@ -83,8 +84,8 @@ def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | N
         return None
     moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
     counts = results[-1] if len(results) > len(sources) else None
-    return (
-        "order", size // n, n, inner, n if found.largest is None else found.largest,
+    return Sort(
+        size // n, n, inner, n if found.largest is None else found.largest,
         found.largest is not None, tuple(keys), tuple(moved),
         None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize,
     )  # fmt: skip

@@ -28,7 +28,18 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft import dtypes, runtime, target
-from weft.compiler import cache, disk, pipeline
+from weft.compiler import cache, disk, link, pipeline
+from weft.compiler.instructions import (
+    INSTRUCTIONS,
+    OUTPUTS,
+    Branch,
+    Callback,
+    Gemm,
+    Instruction,
+    Kernel,
+    Loop,
+    Routine,
+)
 from weft.core.budget import BUDGET
 from weft.higher import portable
 from weft.higher.identity import Refusal
@@ -182,10 +193,8 @@ class _Writer:
             below = next(nested)
             return self.program(below), self.consts(below.consts)
 
-        made = pipeline.instructions(planned, kernels, inner)
-        if any(entry[0] == "python" for entry in made):
-            raise Refusal("it calls Python")
-        outputs = [(*output[:-1], self.aval(output[-1])) for output in planned.outputs]
+        made = [_numbered(entry) for entry in link.instructions(planned, kernels, inner)]
+        outputs = [(OUTPUTS.index(type(output)), *output[:-1], self.aval(output.aval)) for output in planned.outputs]
         in_avals = [self.aval(aval) for aval in program.in_avals]
         return planned.n_inputs, outputs, planned.temps, planned.arena_bytes, made, program.name, in_avals
 
@@ -200,6 +209,15 @@ class _Writer:
         if any(dtypes.is_extended(const.dtype) for const in consts):
             raise Refusal("a constant is an array of keys")
         return [(self.aval(const.aval), np.asarray(const).tobytes()) for const in consts]
+
+
+def _numbered(entry: Instruction) -> tuple[Any, ...]:
+    """An instruction as plain data: the number of its class, and its fields."""
+    if isinstance(entry, Callback):
+        raise Refusal("it calls Python")
+    if isinstance(entry, Gemm) and entry.epilogue is not None:
+        entry = entry._replace(epilogue=_numbered(entry.epilogue))
+    return (INSTRUCTIONS.index(type(entry)), *entry)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -263,23 +281,25 @@ class _Reader:
     ) -> Any:
         avals = self.avals
         return runtime.Executable(
-            n_inputs, [(*output[:-1], avals[output[-1]]) for output in outputs], temps, arena_bytes,
+            n_inputs, [OUTPUTS[kind](*fields, avals[aval]) for kind, *fields, aval in outputs], temps, arena_bytes,
             [self._instruction(*entry) for entry in made], name, [avals[number] for number in in_avals],
         )  # fmt: skip
 
-    def _instruction(self, name: str, *fields: Any) -> tuple[Any, ...]:
+    def _instruction(self, number: int, *fields: Any) -> Instruction:
         """An instruction with the kernels and programs that its numbers stand for."""
-        if name in ("kernel", "routine"):
-            return name, self.kernels[fields[0]], *fields[1:]
-        if name == "gemm" and type(fields[-1]) is tuple and fields[-1][:1] == ("kernel",):
-            return name, *fields[:-1], self._instruction(*fields[-1])
-        if name == "loop":
-            body, cond, *rest = fields
-            return name, self._nested(*body), None if cond is None else self._nested(*cond), *rest
-        if name == "branch":
-            which, branches, *rest = fields
-            return name, which, tuple([self._nested(*branch) for branch in branches]), *rest
-        return name, *fields
+        kind = INSTRUCTIONS[number]
+        if kind is Callback:
+            raise disk.DamagedError("it calls Python")
+        made = kind(*fields)
+        if isinstance(made, Kernel | Routine):
+            return made._replace(kernel=self.kernels[made.kernel])
+        if isinstance(made, Gemm) and made.epilogue is not None:
+            return made._replace(epilogue=self._instruction(*made.epilogue))
+        if isinstance(made, Loop):
+            return made._replace(body=self._nested(*made.body), cond=made.cond and self._nested(*made.cond))
+        if isinstance(made, Branch):
+            return made._replace(branches=tuple([self._nested(*branch) for branch in made.branches]))
+        return made
 
     def _nested(self, program: Any, consts: Any) -> tuple[Any, tuple[Any, ...]]:
         return self.program(*program), self.consts(consts)

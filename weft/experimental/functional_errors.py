@@ -139,7 +139,7 @@ class ErrorEffect(effects.Effect):
 
 
 class Report(Record):
-    """What a code stands for: everything of an error but its values."""
+    """What a code stands for: everything about an error except its values."""
 
     error_type: type[JaxException]
     source: Any
@@ -222,7 +222,7 @@ class Error:
         return Error(entries, self.reports)
 
     def updated(self, kind: ErrorEffect, pred: Any, code: Any, payload: Sequence[Any]) -> Error:
-        """With one more check: an error of its kind that happened before stays."""
+        """The error after one more check; an earlier error of the same kind is kept."""
         before = self.entries.get(kind)
         if before is None:
             entry = Entry(pred, code, tuple(payload))

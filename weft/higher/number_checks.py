@@ -40,7 +40,7 @@ def enabled() -> bool:
 
 
 class _Wanted(NamedTuple):
-    """What is looked for."""
+    """Which values are looked for: NaN, infinities, or both."""
 
     nans: bool
     infs: bool

@@ -20,7 +20,7 @@ Phase = tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]
 def make_canonical(draft: Draft) -> None:
     """Bring a draft into its canonical order and numbering."""
     numbers: dict[int, int] = {}
-    slots: dict[int, int] = {}  # of a scalar: its place among the parameters
+    slots: dict[int, int] = {}  # number of a scalar -> its place among the parameters
 
     def renumbered(statements: Iterable[ir.Statement]) -> list[ir.Statement]:
         return [_renumbered(s, numbers, slots) for s in statements]

@@ -22,9 +22,9 @@ class _Run:
 
     nest: ir.Nest
     buffers: Sequence[np.ndarray]
-    positions: list[np.ndarray]  # of every operand, over the whole space
+    positions: list[np.ndarray]  # for each operand the position that it is read or written at, over the whole space
     extents: tuple[int, ...]
-    indices: list[np.ndarray]  # of every dimension, over the whole space
+    indices: list[np.ndarray]  # for each dimension its index, over the whole space
     scalars: list[Any]
     values: dict[int, Any] = field(default_factory=dict)
     rows: dict[int, np.ndarray] = field(default_factory=dict)

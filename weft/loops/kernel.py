@@ -69,7 +69,7 @@ class Output:
     target: Any
     access: Access
     starts: Any = None  # the dynamic_update_slice equation whose clamped starts move the region
-    places: Places | None = None  # of a scatter: ``node`` is what every element is updated with
+    places: Places | None = None  # for a scatter, where windows start; ``node`` is then the update of every element
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ class _Lanes(Lowering):
         along = list(range(len(self.shared)))
         if any_of is not None and isinstance(kind, kinds.Reduction):
             of_all = sorted(kind.axes(any_of.params)) == along
-        else:  # of one lane there is nothing to combine
+        else:  # in one lane there is nothing to combine
             of_all = isinstance(kind, kinds.View | kinds.Reshape) and math.prod(self.shared) == 1
         if any_of is None or not of_all or not self.own(any_of.invars[0].aval):
             raise TooLarge("a condition on more than a lane")

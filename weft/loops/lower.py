@@ -22,7 +22,7 @@ from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import CONSTANT, Access, Kernel, Node
 
-GATHER_COST = 4.0  # of a load at a computed place, for each component of the index vector
+GATHER_COST = 4.0  # cost of a load at a computed place, for each component of the index vector
 KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
 _NO_NODES: list[Node] = []
 _NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}

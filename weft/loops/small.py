@@ -62,7 +62,7 @@ class Lowering:
         self.flatten = flatten
         self.rules = RULES
         self.types: list[Type] = []
-        self.depths: list[int] = []  # of the block a value is defined in
+        self.depths: list[int] = []  # for each value how deep the block is in which it is defined
         self.blocks: list[list[Any]] = [[]]
         self.floors: list[int] = [0]  # for each open block the outermost one to which its statements may move
         self.operands: list[routine.Operand] = []

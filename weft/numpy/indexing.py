@@ -86,7 +86,7 @@ def source_of(operand: Any, whole: tuple[Any, ...]) -> Any:
 
 
 def kind_of(item: Any) -> Any:
-    """What the reading of an eager index depends on in an item; False if that is not remembered."""
+    """The part of the key of a remembered eager index for one item; False if such an index is not remembered."""
     kind = type(item)
     if kind is int:
         return int

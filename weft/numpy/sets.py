@@ -247,7 +247,7 @@ def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool
 
 
 def _in1d_sorted(element: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
-    """Of members that are sorted together with the test elements, which have an equal one behind them."""
+    """Membership by sorting members together with the test elements: a member is found if an equal element follows."""
     members, numbers = element, None
     if not assume_unique:
         fill = reductions.max(test_elements)

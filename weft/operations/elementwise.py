@@ -121,7 +121,7 @@ def elementwise_typing(
 ) -> Callable[..., Any]:
     """The abstract evaluation shared by all elementwise operations on operands of one dtype."""
 
-    accepted_dtypes: set[Any] = set()  # of all operands alike
+    accepted_dtypes: set[Any] = set()  # dtypes known to be accepted for all operands
 
     def typing(*avals: Any, **params: Any) -> Any:
         dtype, weak, same = avals[0].dtype, True, True
@@ -168,7 +168,7 @@ def widen_scalar(scalar: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def widen_reference(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the NumPy oracle; floating-point warnings are silenced, NaN and inf are answers."""
+    """``widen_scalar`` for the NumPy oracle. Floating-point warnings are silenced: NaN and inf are valid results."""
 
     def on_wide(*arrays: Any, **params: Any) -> Any:
         arrays = tuple(np.asarray(a) for a in arrays)

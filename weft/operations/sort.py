@@ -59,7 +59,7 @@ def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
 
 
 def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
-    """Bits of floats, those of negative ones turned over: ascending, NaN above all."""
+    """The bits of floats, inverted for negative ones, so that words ascend as the floats do, with NaN above all."""
     word = np.dtype(f"u{x.dtype.itemsize}")
     sign = word.type(1 << (word.itemsize * 8 - 1))
     x = np.ascontiguousarray(x)
@@ -128,7 +128,7 @@ def _sort(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> tup
 
 
 def _in_blocks(function: Callable[[list[np.ndarray]], list[np.ndarray]], rows: list[np.ndarray]) -> list[np.ndarray]:
-    """What ``function`` makes of rows; of many short ones block by block, between which an interrupt is seen."""
+    """``function`` applied to rows; many short rows are done in blocks, between which interrupts are noticed."""
     count = rows[0].shape[-1]
     if rows[0].size <= _BLOCK or count >= _HALVES_ROW:
         return function(rows)
