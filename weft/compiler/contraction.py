@@ -17,9 +17,9 @@ import numpy as np
 
 from weft import dtypes, operations
 from weft.compiler import expansions, product_loops
-from weft.compiler.product_loops import Loops, dense
-from weft.compiler.walks import Chain, walk
-from weft.core import kinds
+from weft.compiler.product_loops import Loops, StridedOperand
+from weft.core import index_maps, kinds
+from weft.core.index_maps import Affine
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.loops.schedule import LONG, SHORT
 from weft.operations.contract import contraction_dtype
@@ -82,14 +82,16 @@ def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:
     return [axes[axis] for axis in order]
 
 
-def loops_of(equation: Any, views: Sequence[Chain | None] = (None, None), order: Any = None) -> Loops | None:
+def loops_of(
+    equation: Any, views: Sequence[StridedOperand | None] = (None, None), order: Sequence[int] | None = None
+) -> Loops | None:
     """The loops of a product: ``views`` of operands that are read in other arrays, ``order`` of a transposed result."""
     dims = []
-    for atom, view in zip(equation.invars, views, strict=True):
-        found = None if view is None else walk(view)
-        if view is not None and found is None:
+    for atom, operand in zip(equation.invars, views, strict=True):
+        view = index_maps.dense(atom.aval.shape) if operand is None else operand.view
+        if view is None:
             return None
-        dims.append(dense(atom.aval.shape) if found is None else found.dims)
+        dims.append(view.dims)
     sums = 2 if equation.invars[0].aval.dtype not in IN_PAIRS else 1
     return product_loops.loops(equation.params["dimension_numbers"], dims[0], dims[1], order, sums)
 
@@ -99,13 +101,13 @@ def permutation(equation: Any) -> list[int] | None:
     operand, out = equation.invars[0], equation.outvars[0].aval
     if not isinstance(equation.primitive.kind, kinds.View) or type(operand) is Literal or operand.aval.ndim != out.ndim:
         return None
-    maps = equation.primitive.kind.index_map(operand.aval, out, equation.params)
-    order = [use.out_dim for use in maps if use.out_dim is not None and use.start == 0 and use.step == 1]
-    if sorted(order) != list(range(out.ndim)) or any(
-        operand.aval.shape[d] != out.shape[o] for d, o in enumerate(order)
-    ):
+    shape = operand.aval.shape
+    index_map = equation.primitive.kind.index_map(operand.aval, out, equation.params)
+    order = [index.axis for index in index_map]
+    if any(index != Affine(index.axis) for index in index_map) or sorted(order) != list(range(out.ndim)):
         return None
-    return [order.index(axis) for axis in range(out.ndim)]
+    found = [order.index(axis) for axis in range(out.ndim)]
+    return found if tuple([shape[dim] for dim in found]) == out.shape else None
 
 
 def rewrite(equation: Any) -> Callable[..., Any] | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.core import kinds
+from weft.core.index_maps import CONSTANT, IndexMap
 from weft.core.jaxpr import Literal
 from weft.loops.index_math import UNIT, Sizes
 
@@ -22,7 +23,7 @@ class Dimensions:
 
     sizes: Sizes = field(default_factory=Sizes)
     lone: int = -1  # the symbol of the axis of a reduction over nothing but structural unit dimensions
-    index_maps: dict[Any, tuple[kinds.DimMap, ...]] = field(default_factory=dict)
+    index_maps: dict[Any, IndexMap] = field(default_factory=dict)
     windows: dict[Any, kinds.Windows] = field(default_factory=dict)  # of gathers and scatters
 
     def symbols(self, atom: Any) -> tuple[int, ...]:
@@ -73,9 +74,9 @@ def _view(result: Dimensions, equation: Any) -> None:
     result.index_maps[equation] = index_map
     final = [UNIT if extent == 1 else -1 for extent in out.aval.shape]
     for dim, symbol, extent in zip(index_map, result.symbols(operand), operand.aval.shape, strict=True):
-        if dim.out_dim is not None:
-            whole = dim.step in (1, -1) and out.aval.shape[dim.out_dim] == extent
-            final[dim.out_dim] = symbol if whole else -1
+        if dim.axis != CONSTANT:
+            whole = dim.step in (1, -1) and out.aval.shape[dim.axis] == extent
+            final[dim.axis] = symbol if whole else -1
     result.sizes.assign(out, [result.sizes.fresh() if symbol == -1 else symbol for symbol in final])
 
 
@@ -111,10 +112,10 @@ def _assemble(result: Dimensions, equation: Any) -> None:
             continue
         rows = zip(piece.index_map, result.sizes.symbols(operand), operand.aval.shape, strict=True)
         for dim, symbol, extent in rows:
-            if dim.out_dim is None or symbol == UNIT or dim.start or dim.step != 1:
+            if dim.axis == CONSTANT or symbol == UNIT or dim.start or dim.step != 1:
                 continue
-            if extent == out.aval.shape[dim.out_dim]:
-                symbols[dim.out_dim] = result.sizes.unite(symbols[dim.out_dim], symbol)
+            if extent == out.aval.shape[dim.axis]:
+                symbols[dim.axis] = result.sizes.unite(symbols[dim.axis], symbol)
     result.sizes.assign(out, [symbol if symbol != UNIT else result.sizes.fresh() for symbol in symbols])
 
 

@@ -16,6 +16,7 @@ from weft import operations as lax
 from weft import runtime
 from weft.compiler.gathers import unit_pairs
 from weft.core import kinds, rewrite
+from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.rewrite import Builder
 from weft.record import NamedTuple
@@ -167,8 +168,8 @@ def _dimensions(maker: Any) -> list[int | None] | None:
     operand, out = maker.invars[0].aval, maker.outvars[0].aval
     found: list[int | None] = []
     for place, extent in zip(maker.primitive.kind.index_map(operand, out, maker.params), operand.shape, strict=True):
-        whole = 1 if place.out_dim is None else out.shape[place.out_dim]
-        if extent != whole or (place.out_dim is not None and (place.start, place.step) != (0, 1)):
+        fixed = place.axis == CONSTANT
+        if extent != (1 if fixed else out.shape[place.axis]) or not (fixed or place == Affine(place.axis)):
             return None
-        found.append(place.out_dim)
+        found.append(None if fixed else place.axis)
     return found

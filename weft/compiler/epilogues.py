@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.compiler import contraction
-from weft.compiler.turned_products import is_product
+from weft.compiler.product_steps import is_product
 from weft.core.jaxpr import Literal
 from weft.loops import ir
 from weft.loops.schedule import Lowered

@@ -17,13 +17,14 @@ from typing import Any
 from weft.compiler import assemble, groups, windows
 from weft.compiler.dimensions import dimensions, matched
 from weft.compiler.groups import Absorber, Group
-from weft.compiler.walks import Chain
-from weft.core import kinds, rewrite
+from weft.compiler.product_loops import StridedOperand
+from weft.core import index_maps, kinds, rewrite
+from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
 from weft.core.jaxpr import Jaxpr, Literal
 from weft.errors import InternalError
 from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
-from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
+from weft.loops.kernel import Access, Kernel, Node
 from weft.loops.schedule import LONG, SHORT
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
@@ -48,7 +49,7 @@ class Step:
     equation: Any
     copies: tuple[tuple[Any, Any], ...] = ()
     order: tuple[int, ...] | None = None
-    views: tuple[Chain | None, Chain | None] = (None, None)
+    views: tuple[StridedOperand | None, StridedOperand | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +378,7 @@ class _Fusion:
             return access
         axis = groups.new_axis(self.dims.sizes.fresh(), 1)
         group.axes = [*group.axes, axis]
-        return (*access[:dim], Use(axis.key, 0, 1), *access[dim + 1 :])
+        return (*access[:dim], Affine(axis.key), *access[dim + 1 :])
 
     def _new_group(self, equation: Any) -> Group:
         group = Group(self.places[equation])
@@ -393,9 +394,9 @@ class _Fusion:
             return False
         index_map = self.dims.index_maps[equation]
         moved = [dim for dim, extent in zip(index_map, operand.aval.shape, strict=True) if extent != 1]
-        order = [dim.out_dim for dim in moved]
-        return all(dim.start == 0 and dim.step == 1 and dim.out_dim is not None for dim in moved) and order == sorted(
-            order, key=lambda d: -1 if d is None else d
+        order = [dim.axis for dim in moved]
+        return all(dim.start == 0 and dim.step == 1 and dim.axis != CONSTANT for dim in moved) and order == sorted(
+            order
         )
 
     def _place_alias(self, equation: Any) -> None:
@@ -466,12 +467,13 @@ class _Fusion:
             return None
         return self.makers.get(atom)
 
-    def _see_piece(self, group: Group, equation: Any, pieces: Sequence[kinds.Piece]) -> bool:
+    def _see_piece(self, group: Group, equation: Any, pieces: Sequence[Piece]) -> bool:
         """Let a group read past an assembled array whose pieces it reads one at a time (columns of index vectors)."""
         out = equation.outvars[0]
         if group.step is not None or self.alone or self._users_of(out).get(group):
             return False
-        found = {access: windows.piece_read(pieces, equation, access) for access in group.wanted.get(out, ())}
+        extents = {axis.key: axis.extent for axis in group.axes}
+        found = {access: windows.piece_read(pieces, equation, access, extents) for access in group.wanted.get(out, ())}
         if None in found.values():
             return False
         for access, node in found.items():
@@ -493,21 +495,21 @@ class _Fusion:
         self._use(operand, group, False)
         return node
 
-    def _piece_space(self, piece: kinds.Piece, operand: Any, out: Any) -> tuple[list[kernel.Axis], Access, Access]:
+    def _piece_space(self, piece: Piece, operand: Any, out: Any) -> tuple[list[kernel.Axis], Access, Access]:
         """Axes of a piece's region, the region's access to the output, and its access to the operand."""
         axes: list[kernel.Axis] = []
-        uses: list[Use] = []
-        symbols = self.dims.sizes.symbols(out)
-        named = {dim.out_dim: i for i, dim in enumerate(piece.index_map) if dim.out_dim is not None}
+        uses: list[Affine] = []
+        region, symbols = piece.region, self.dims.sizes.symbols(out)
+        named = {dim.axis: i for i, dim in enumerate(piece.index_map) if dim.axis != CONSTANT}
         inner = self.dims.symbols(operand)
-        for dim, extent in enumerate(piece.extent):
+        for dim, extent in enumerate(region.extent):
             if symbols[dim] == UNIT:
                 uses.append(FIXED)
                 continue
             if extent == 1 and operand.aval.shape and (dim not in named or inner[named[dim]] == UNIT):
-                uses.append(Use(CONSTANT, piece.start[dim], 0))
+                uses.append(constant(region.start[dim]))
                 continue
-            whole = piece.start[dim] == 0 and piece.step[dim] == 1 and extent == out.aval.shape[dim]
+            whole = region.start[dim] == 0 and region.step[dim] == 1 and extent == out.aval.shape[dim]
             source = UNIT
             if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
                 source = inner[named[dim]]
@@ -515,11 +517,11 @@ class _Fusion:
             if symbol == UNIT or not operand.aval.shape:  # slabs of a fill are one nest, whatever they are whole in
                 symbol = self.dims.sizes.fresh()
             axes.append(groups.new_axis(symbol, extent))
-            uses.append(Use(axes[-1].key, piece.start[dim], piece.step[dim]))
+            uses.append(Affine(axes[-1].key, region.start[dim], region.step[dim]))
         if not operand.aval.shape:
             return axes, tuple(uses), ()
-        region = tuple([FIXED if use.axis == CONSTANT else Use(use.axis, 0, 1) for use in uses])
-        return axes, tuple(uses), kernel.compose(piece.index_map, region)
+        moved = tuple([FIXED if use.axis == CONSTANT else Affine(use.axis) for use in uses])
+        return axes, tuple(uses), index_maps.compose(piece.index_map, moved)
 
     def _place_dynamic_slice(self, equation: Any) -> None:
         """A load whose base moves at run time, in whatever kernel wants it."""
@@ -562,7 +564,7 @@ class _Fusion:
                 continue
             symbol = own[dim] if own and own[dim] != UNIT else self.dims.sizes.fresh()
             group.axes.append(groups.new_axis(symbol, extent))
-            uses.append(Use(group.axes[-1].key, 0, 1))
+            uses.append(Affine(group.axes[-1].key))
         node = self._leaf(group, update, tuple(uses))
         group.outputs.append(kernel.Output(node, out, tuple(uses), equation))
         self._made(out, group)
@@ -656,22 +658,15 @@ def _kernel(group: Group) -> Kernel:
     nodes, outputs = group.nodes, tuple(group.outputs)
     if group.reverse:
         along = next(axis for axis in group.axes if axis.key == group.reduced[0])
-        last = along.extent - 1
+        backwards = {axis.key: Affine(axis.key) for axis in group.axes}
+        backwards[along.key] = Affine(along.key, along.extent - 1, -1)
 
-        def turned(access: Access) -> Access:
-            return tuple(
-                [
-                    use if use.axis != along.key else Use(use.axis, use.start + use.step * last, -use.step)
-                    for use in access
-                ]
-            )
+        def seen(node: Node) -> Node:
+            return Node(node.atom, index_maps.compose(node.access, backwards))
 
-        nodes = {
-            Node(node.atom, turned(node.access)): tuple([Node(o.atom, turned(o.access)) for o in operands])
-            for node, operands in nodes.items()
-        }
+        nodes = {seen(node): tuple(map(seen, operands)) for node, operands in nodes.items()}
         outputs = tuple(
-            [kernel.Output(Node(o.node.atom, turned(o.node.access)), o.target, turned(o.access)) for o in outputs]
+            [kernel.Output(seen(o.node), o.target, index_maps.compose(o.access, backwards)) for o in outputs]
         )
     named = [*equations, *[o.places.equation for o in outputs if o.places]]
     names = list(dict.fromkeys(e.primitive.name for e in named if not isinstance(e.primitive.kind, UNNAMED)))

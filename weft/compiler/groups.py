@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from weft.compiler.dimensions import Dimensions
-from weft.core import kinds
+from weft.core import index_maps, kinds
+from weft.core.index_maps import CONSTANT, FIXED, Affine
 from weft.core.jaxpr import Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
-from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Constant, Node, Use
+from weft.loops.kernel import Access, Axis, Constant, Node
 
 MAX_DISTANCE = 32  # levels between two kernels that are still asked whether they can be one
 MAX_NODES = 192  # of a group: compile time grows a little faster than its size
@@ -115,7 +116,7 @@ def axis_for_dimensions(dims: Dimensions, variable: Any) -> tuple[list[Axis], Ac
             uses.append(FIXED)
             continue
         axes.append(new_axis(symbol, extent))
-        uses.append(Use(axes[-1].key, 0, 1))
+        uses.append(Affine(axes[-1].key))
     return axes, tuple(uses)
 
 
@@ -184,7 +185,7 @@ class Absorber:
         if type(operand) is Literal:
             return [(Node(Constant(operand), ()),) for _ in accesses]
         index_map = self.dims.index_maps[equation]
-        found = [kernel.compose(index_map, access) for access in accesses]
+        found = [index_maps.compose(index_map, access) for access in accesses]
         if any(self._reads_across(group, operand, access) for access in found):
             return "it is read across its rows: a kernel of its own turns it in tiles"
         return [(Node(operand, access),) for access in found]
@@ -233,7 +234,7 @@ class Absorber:
             if dim not in facts.axes:
                 uses.append(next(kept))
             elif dim in by_axis:
-                uses.append(Use(by_axis[dim], 0, 1))
+                uses.append(Affine(by_axis[dim]))
             else:
                 uses.append(FIXED)
         group.reductions += 1
@@ -508,13 +509,12 @@ def _spaces_agree(group: Group, other: Group) -> bool:
 
 def _take(group: Group, other: Group, renamed: dict[int, int]) -> None:
     known: dict[Access, Access] = {}
+    moves = {old: Affine(new) for old, new in renamed.items()}
 
     def moved(access: Access) -> Access:
         found = known.get(access)
         if found is None:
-            found = known[access] = tuple(
-                [use if use.axis == CONSTANT else Use(renamed[use.axis], use.start, use.step) for use in access]
-            )
+            found = known[access] = index_maps.compose(access, moves)
         return found
 
     for node, operands in other.nodes.items():

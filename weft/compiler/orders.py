@@ -16,9 +16,10 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft.compiler.affine_indices import affine
 from weft.compiler.instructions import Sort
-from weft.compiler.own_rows import LOOK_BACK, counted
 from weft.core import rewrite
+from weft.core.index_maps import Affine
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
 from weft.core.rewrite import Index, Makers
 
@@ -61,7 +62,7 @@ def _without_counts(equation: JaxprEqn, known: Index) -> JaxprEqn:
 def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
     if not isinstance(operand, Var) or operand.aval.dtype not in _POSITIONS:
         return False
-    return counted(operand, makers, LOOK_BACK) == equation.params["dimension"]
+    return affine(operand, makers) == Affine(equation.params["dimension"])
 
 
 def instruction(equation: Any, place: Callable[..., Any]) -> Sort | None:

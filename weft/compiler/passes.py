@@ -13,22 +13,22 @@ from typing import Any
 
 from weft import config
 from weft.compiler.algebra import algebra
+from weft.compiler.batched_scatters import batched_scatters
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
+from weft.compiler.disjoint_pad_sums import disjoint_pad_sums
 from weft.compiler.dynamic_slices import dynamic_slices
 from weft.compiler.early_steps import early_steps
 from weft.compiler.gathers import gathers
+from weft.compiler.index_set_splitting import index_set_splitting
 from weft.compiler.inline import INLINED, inline
 from weft.compiler.keys import keys
 from weft.compiler.known_branches import known_branches
 from weft.compiler.literal_arrays import literal_arrays
 from weft.compiler.orders import orders
-from weft.compiler.own_rows import own_rows
-from weft.compiler.pad_sums import pad_sums
 from weft.compiler.registers import registers
 from weft.compiler.reshapes import reshapes
-from weft.compiler.rolls import rolls
-from weft.compiler.row_scatters import row_scatters
+from weft.compiler.scatter_to_select import scatter_to_select
 from weft.compiler.static_windows import static_windows
 from weft.compiler.transposed_operands import transposed_operands
 from weft.compiler.transposed_results import transposed_results
@@ -100,13 +100,13 @@ PASSES = (
     _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
     _pass(functools.partial(early_steps, simplified=simplified), kinds.Loop, expands=True),
     _pass(static_windows, kinds.Scatter, expands=True),
-    _pass(own_rows, kinds.Scatter, expands=True),
-    _pass(row_scatters, kinds.Scatter, expands=True),  # after own_rows, which finds the rows
+    _pass(batched_scatters, kinds.Scatter, expands=True),
+    _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which finds the rows
     _pass(transposed_operands, kinds.Contraction),
     _pass(contraction, kinds.Contraction, required=True, expands=True),  # after transposes, which decide what is copied
     _pass(literal_arrays, required=True),  # from here on nothing makes literals of variables
-    _pass(pad_sums, kinds.Assemble),
-    _pass(rolls, kinds.Assemble),
+    _pass(disjoint_pad_sums, kinds.Assemble),
+    _pass(index_set_splitting, kinds.Assemble),
     _pass(transposed_results, kinds.Contraction),
     _pass(reshapes, kinds.Reshape),
     _pass(gathers, kinds.Gather),

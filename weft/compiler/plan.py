@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import contraction, orders, walks
+from weft.compiler import contraction, orders
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
@@ -32,6 +32,7 @@ from weft.compiler.instructions import (
     Place,
     SameOutput,
 )
+from weft.compiler.product_loops import StridedOperand
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
 from weft.core.jaxpr import Literal
@@ -460,10 +461,10 @@ class Planner:
             (*contraction.free_sizes(equation), "exchanged" in equation.params),
         )  # fmt: skip
 
-    def _viewed(self, variable: Any, view: walks.Chain | None) -> Place:
+    def _viewed(self, variable: Any, view: StridedOperand | None) -> Place:
         """Where an operand begins: a view does in the array it is read from."""
-        found = None if view is None else walks.walk(view)
-        return self.place(variable, found.offset * variable.aval.dtype.itemsize if found else 0)
+        offset = 0 if view is None or view.view is None else view.view.offset
+        return self.place(variable, offset * variable.aval.dtype.itemsize)
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The stage combinator: every pass and stage is named, timed, printed, dumped, skipped and verified here.
 
-``WEFT_SHOW=rolls,fuse`` prints what a pass or stage made (passes: where they changed something; ``all``: each);
-``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=rolls`` leaves it out (``simplify``: all passes that may be);
+``WEFT_SHOW=gathers,fuse`` prints what a pass or stage made (passes: where they changed something; ``all``: each);
+``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=gathers`` leaves it out (``simplify``: all passes that may be);
 ``WEFT_CHECK=1`` verifies programs after every pass and, while they are small, compares their results bit for bit.
 """
 

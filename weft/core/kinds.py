@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.index_maps import IndexMap, Piece
 from weft.record import Record
 
 Params = dict[str, Any]
@@ -29,24 +30,13 @@ class Elementwise(Record):
     waits: bool = False  # keeps one unit of the processor busy (roots): some vectors are computed without that unit
 
 
-class DimMap(Record):
-    """Where one operand dimension takes its index from: ``start + step * out_index[out_dim]``.
-
-    ``out_dim`` None means the constant ``start`` (a dimension of extent 1, or a squeezed one).
-    """
-
-    out_dim: int | None
-    start: int = 0
-    step: int = 1
-
-
 class View(Record):
     """Output index -> operand index, affine in each dimension (broadcast, transpose, slice, rev, squeeze).
 
-    There is one ``DimMap`` for each operand dimension. The operand is repeated along output dimensions that none names.
+    The axes of the index map are dimensions of the output. The operand is repeated along those that it does not name.
     """
 
-    index_map: Callable[[Any, Any, Params], tuple[DimMap, ...]]  # (operand aval, out aval, params)
+    index_map: Callable[[Any, Any, Params], IndexMap]  # (operand aval, out aval, params)
     reference: Callable[..., Any]
 
 
@@ -59,21 +49,6 @@ class Reshape(Record):
 
     reference: Callable[..., Any]
     rewrite: Callable[..., Any] | None = None
-
-
-class Piece(Record):
-    """A region of the output filled from operand ``operand``: out[start + step * i] = operand[index_map(i)].
-
-    ``start``, ``step`` and ``extent`` have one entry per output dimension; regions may not overlap unless
-    ``fill`` is True, in which case the region is written first. A 0-d operand is broadcast over the region.
-    """
-
-    operand: int
-    start: tuple[int, ...]
-    step: tuple[int, ...]
-    extent: tuple[int, ...]
-    index_map: tuple[DimMap, ...]
-    fill: bool = False
 
 
 class Assemble(Record):

@@ -45,7 +45,7 @@ class _Sum:
         return before and (place == len(self.starts) or stop <= self.starts[place])
 
 
-def pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
+def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such sums as concatenations."""
     known = rewrite.index(closed.jaxpr)
     equations, uses = known.eqns, known.uses
@@ -77,14 +77,14 @@ def pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
 def _padded(equation: Any) -> _Sum | None:
     """A pad by zeros along one dimension."""
     operand, value = equation.invars
-    config = equation.params["padding_config"]
-    cut = [dim for dim, (low, high, _) in enumerate(config) if low or high]
-    if len(cut) != 1 or isinstance(operand, Literal) or not operand.aval.size or not algebra.is_value(value, 0):
+    out = equation.outvars[0].aval
+    *_, body = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
+    region, cut = body.region, [dim for dim, extent in enumerate(body.region.extent) if extent != out.shape[dim]]
+    if len(cut) != 1 or isinstance(operand, Literal) or not algebra.is_value(value, 0):
         return None
-    low, high, _ = config[cut[0]]
-    if low < 0 or high < 0 or any(inner for _, _, inner in config):
+    if region.extent != operand.aval.shape or not region.is_dense or not operand.aval.size:
         return None
-    return _Sum(cut[0], low, low + operand.aval.shape[cut[0]], operand)
+    return _Sum(cut[0], region.start[cut[0]], region.stop[cut[0]], operand)
 
 
 def _concatenated(found: _Sum, equation: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
     y = zeros.at[arange(n), j].add(u)   ->   y = where(iota == j, 0 + u, 0)
 
-Rows are the batches of the scatter (``own_rows`` finds those that index vectors count).
+Rows are the batches of the scatter (``batched_scatters`` finds those that index vectors count).
 
 The derivative of a cross-entropy is such an array. It is written whole in any case; as an elementwise value it joins
 the kernels that read it.
@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import operations as lax
 from weft.compiler import expansions
-from weft.compiler.static_windows import is_fill
+from weft.compiler.affine_indices import is_fill
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
@@ -26,7 +26,7 @@ from weft.core.rewrite import Makers
 Walks = tuple[int | None, ...]  # for each dimension of the array that of the updates which walks it, or None
 
 
-def row_scatters(closed: ClosedJaxpr) -> ClosedJaxpr:
+def scatter_to_select(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such scatters as choices."""
     return expansions.expand(closed, (kinds.Scatter,), _rewritten)
 

@@ -1,4 +1,4 @@
-"""Matrix products that write their result transposed, as a copy would have it; what steps read.
+"""Steps around matrix products: what they read; products that write their result transposed, as a copy would have it.
 
     dot_general n v -> o f32[2,4,64,32];  kernel transpose o -> p f32[2,64,4,32]
     dot_general n v -> p, order (0, 2, 1, 3)       rows of p are 128 elements apart, its second batch dimension 32
@@ -48,7 +48,7 @@ def kernel_reads(kernel: Kernel) -> list[Any]:
     return [*dict.fromkeys([v for v in found if isinstance(v, Var)])]
 
 
-def turned(step: Step, view: Any) -> Step | None:
+def transposed(step: Step, view: Any) -> Step | None:
     """The product as it writes the view's result, None if it cannot."""
     product, order = step.equation, contraction.permutation(view)
     if order is None:
