@@ -80,7 +80,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     remainder = joining.concatenate([creation.zeros(long - short + 1, dtype), window[:-1]])
     if trim_leading_zeros:
         remainder = _trimmed(remainder, float(np.sqrt(np.finfo(np.dtype(dtype)).eps)))
-    return quotient, remainder
+    return lax.convert_element_type(quotient, dtype), promotion.weak_as(remainder, u, v)
 
 
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
