@@ -6,29 +6,26 @@ JAX and not built yet exists and raises NotImplementedError naming itself.
 
 from __future__ import annotations
 
-from weft import collector
+from weft import runtime  # refuses a subinterpreter, before NumPy is loaded there: it can be loaded but once
 
-with collector.resting(lasting=True):
-    from weft import runtime  # refuses a subinterpreter, before NumPy is loaded there: it can be loaded but once
+# isort: split
+from typing import TYPE_CHECKING, Any
 
-    # isort: split
-    from typing import TYPE_CHECKING, Any
-
-    from weft import api, config, dtypes, errors, lazy, unbuilt
-    from weft.api import (
-        clear_caches,
-        ensure_compile_time_eval,
-        eval_shape,
-        make_jaxpr,
-        print_environment_info,
-        threads,
-        typeof,
-    )
-    from weft.array import Array, live_arrays
-    from weft.core import trace
-    from weft.higher import executables, persistent
-    from weft.higher import jit as jit_module
-    from weft.higher.jit import jit
+from weft import api, config, dtypes, errors, lazy, unbuilt
+from weft.api import (
+    clear_caches,
+    ensure_compile_time_eval,
+    eval_shape,
+    make_jaxpr,
+    print_environment_info,
+    threads,
+    typeof,
+)
+from weft.array import Array, live_arrays
+from weft.core import trace
+from weft.higher import executables, persistent
+from weft.higher import jit as jit_module
+from weft.higher.jit import jit
 
 if TYPE_CHECKING:
     from weft import tree, tree_util

@@ -475,6 +475,15 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         (lambda lax, x, y: lax.sort((x, y), dimension=0, num_keys=2), (X, X)),
         (lambda lax, x, y: lax.sort_key_val(x, y, is_stable=False), (X, X)),
     ],
+    "fft": [
+        (lambda lax, x: lax.fft(x, "fft", x.shape[-1:]), (C,)),
+        (lambda lax, x: lax.fft(x, "ifft", x.shape), (C,)),
+        (lambda lax, x: lax.fft(x, "rfft", x.shape[-1:]), (X,)),
+        (lambda lax, x: lax.fft(x, "rfft", x.shape[-2:]), (M,)),
+        (lambda lax, x: lax.fft(x, "irfft", (2 * x.shape[-1] - 1,)), (C,)),
+        (lambda lax, x: lax.fft(x, "fft", x.shape[-1:]), (I,)),
+        (lambda lax, x: lax.fft(x, "fft", x.shape[-1:]), (C[:0],)),
+    ],
     "top_k": [
         (lambda lax, x: lax.top_k(x, 1), (X,)),
         (lambda lax, x: lax.top_k(x, 1, axis=0), (M,)),

@@ -187,6 +187,15 @@ def test_private_names_of_python_are_found() -> None:
     assert not PRIVATE_PYTHON.search("Py_TYPE(x) PyDict_New() weft_PyTree")
 
 
+# private names of Python's library and of llvmlite that were once used here
+PRIVATE_LIBRARY = re.compile(r"\bpythonapi\b|\b_tuplegetter\b|\._cfn\b|\bSetAsyncExc\b|\bgc\.(?:un)?freeze\b")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_python_sources_use_public_libraries(path: Path) -> None:
+    assert not PRIVATE_LIBRARY.findall(path.read_text())
+
+
 # Functions that may wait for the GIL or run Python code. python.h says why they are called through in_python.
 RUNS_PYTHON = re.compile(
     r"(?<![\w<])(?:PyObject_(?:Call\w*|Vectorcall\w*|[GS]etAttr\w*|[GS]etItem|RichCompare\w*|Hash|Repr|Str|IsTrue)"

@@ -12,7 +12,7 @@ import os
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
-from weft import lazy
+from weft import lazy, runtime
 
 # name of a C function: its result, its arguments; a pointer to one of LLVM's objects is a c_void_p
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
@@ -22,6 +22,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMPY_VerifyModule": (c_int, (c_void_p, POINTER(c_char_p))),
     "LLVMPY_DisposeModule": (None, (c_void_p,)),
     "LLVMPY_TargetMachineEmitToMemory": (c_void_p, (c_void_p, c_void_p, c_int, POINTER(c_char_p))),
+    "LLVMPY_SetCommandLine": (None, (c_char_p, c_char_p)),
     "LLVMPY_GetBufferStart": (c_void_p, (c_void_p,)),
     "LLVMPY_GetBufferSize": (c_size_t, (c_void_p,)),
     "LLVMPY_DisposeMemoryBuffer": (None, (c_void_p,)),
@@ -49,6 +50,20 @@ def _call(name: str) -> Any:
     return getattr(_library(), name)
 
 
+def _address(name: str) -> int:
+    return _pointer(_call(name))
+
+
+def _pointer(reference: Any) -> int:
+    """The address that a ctypes pointer, a function or one of llvmlite's objects holds."""
+    return ctypes.cast(reference, c_void_p).value or 0
+
+
+def install_switches(ours: list[str], theirs: list[str]) -> None:
+    """Switches to set while we emit, and how they are while anybody else uses llvmlite."""
+    runtime.llvm_install_switches(_address("LLVMPY_SetCommandLine"), ours, theirs)
+
+
 def object_of(text: bytes, machine: Any) -> bytes:
     """The relocatable object of a module."""
     return _emit(text, machine, 1)
@@ -70,7 +85,9 @@ def _emit(text: bytes, machine: Any, is_object: int) -> bytes:
             if _call("LLVMPY_VerifyModule")(module, said.address):
                 raise RefusedError(said.text)
         with _Said() as said:
-            buffer = _call("LLVMPY_TargetMachineEmitToMemory")(machine, module, is_object, said.address)
+            # natively: no Python code runs while LLVM's switches are ours
+            emitter, message = _address("LLVMPY_TargetMachineEmitToMemory"), ctypes.addressof(said.message)
+            buffer = runtime.llvm_emit(emitter, _pointer(machine), module, is_object, message)
             if not buffer:
                 raise RefusedError(said.text)
         try:
@@ -88,14 +105,14 @@ class _Said:
     """What a call of LLVM has to say."""
 
     def __enter__(self) -> _Said:
-        self._message = c_char_p(None)
-        self.address = ctypes.byref(self._message)
+        self.message = c_char_p(None)
+        self.address = ctypes.byref(self.message)
         return self
 
     @property
     def text(self) -> str:
-        return (self._message.value or b"").decode(errors="replace")
+        return (self.message.value or b"").decode(errors="replace")
 
     def __exit__(self, *_: object) -> None:
-        if self._message:
-            _call("LLVMPY_DisposeString")(self._message)
+        if self.message:
+            _call("LLVMPY_DisposeString")(self.message)

@@ -51,8 +51,7 @@ class _Report:
     def lines(self) -> list[str]:
         inputs = [self._input(v, i) for v, i in self.planner.inputs.items()]
         buffers = [self._buffer(v, b) for v, b in self.planner.buffers.items()]
-        chains = [view for step in self.kernels.steps for view in step.views if view is not None]
-        views = {stage.variable for chain in chains for stage in chain.stages if stage.index is not None}
+        views = {view.variable for step in self.kernels.steps for view in step.views if view is not None}
         aliases = [
             f"{self._head(v)}: {'a view, read in' if v in views else 'alias of'} {self._place(source)}"
             for v, source in self.kernels.aliases.items()

@@ -1,6 +1,6 @@
 """The pipeline: a jaxpr goes in, a program that the runtime can run comes out.
 
-    jaxpr -> simplify -> fuse -> lower -> schedule -> plan -> chain -> codegen -> link -> Executable
+    jaxpr -> passes -> fuse -> viewed_operands -> lower -> schedule -> edges -> plan -> chain -> codegen -> link
 
 Compiled programs are found again by the fingerprint of their jaxpr, kernels by their nest.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from weft import codegen, collector, config, errors, runtime, target
-from weft.compiler import buffers, cache, chain, edges, fuse, instructions, link, plan, progress, simplify, steps
+from weft.compiler import buffers, cache, chain, edges, fuse, instructions, link, plan, progress, steps, viewed_operands
 from weft.compiler.cache import BUILDER
 from weft.compiler.stages import Stages
 from weft.core import store
@@ -197,11 +197,13 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     """From a jaxpr to what ``plan`` takes."""
-    simplified = stages.run("simplify", simplify.simplify, closed)
+    simplified = stages.passes(closed)  # passes.PASSES, one after the other
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
+    simplified.jaxpr.forget("index")  # the program is kept, with nothing that only compiling it needs
+    kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
-    return Forms(simplified, *stages.run("edges", edges.join, kernels, lowered))
+    return Forms(simplified, *stages.run("edges", edges.edges, kernels, lowered))
 
 
 def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import contraction, orders, walks
+from weft.compiler import contraction, libraries, orders
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
@@ -32,8 +32,10 @@ from weft.compiler.instructions import (
     Place,
     SameOutput,
 )
+from weft.compiler.product_loops import StridedOperand
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
+from weft.core.jaxpr import Literal
 from weft.loops import ir
 from weft.loops.schedule import Binding, Lowered
 
@@ -155,7 +157,7 @@ class Planner:
 
     def _reads_and_writes(self, number: int, step: Step) -> tuple[list[Any], list[Any]]:
         if step.kernel is None:
-            reads = [v for v in step.equation.invars if not hasattr(v, "val")]
+            reads = [v for v in step.equation.invars if type(v) is not Literal]
             return reads, list(step.equation.outvars)
         reads = [source for source, _ in step.copies]
         writes = [target for _, target in step.copies]
@@ -164,7 +166,7 @@ class Planner:
         for binding in low.operands:
             (writes if binding.role == "out" else reads).append(binding.variable)
             if binding.starts is not None:
-                reads += [v for v in starts_of(binding.starts) if not hasattr(v, "val")]
+                reads += [v for v in starts_of(binding.starts) if type(v) is not Literal]
         return reads, writes
 
     def _lifetimes(self) -> None:
@@ -242,7 +244,7 @@ class Planner:
         """Let a loop work on its initial state where that stands, if nothing else reads it."""
         for source, target in step.copies:
             base = self.base(source)
-            readers = sum(1 for v in step.equation.invars if not hasattr(v, "val") and self.base(v) is base)
+            readers = sum(1 for v in step.equation.invars if type(v) is not Literal and self.base(v) is base)
             if base in self.buffers and readers == 1:
                 self._join(base, self.base(target), number)
 
@@ -282,7 +284,7 @@ class Planner:
         if source in multiplied or (made is not None and self.buffers[made].root() is self.buffers[target].root()):
             return False  # the product writes there before the kernel has read
         if low is None:  # a loop's state: the executor skips a copy onto itself
-            readers = sum(1 for v in step.equation.invars if not hasattr(v, "val") and self.base(v) is source)
+            readers = sum(1 for v in step.equation.invars if type(v) is not Literal and self.base(v) is source)
             return readers == 1 and (source, target) in [(self.base(a), self.base(b)) for a, b in step.copies]
         reads = [i for i, b in enumerate(low.operands) if b.role == "in" and self.base(b.variable) is source]
         writes = [i for i, b in enumerate(low.operands) if b.role == "out" and self.base(b.variable) is target]
@@ -341,7 +343,7 @@ class Planner:
     def _copy(self, source: Any, target: Any, low: Lowered | None) -> None:
         """Copy an array, without the region that the step then writes at a place known now."""
         found = [b.starts for b in low.operands if b.role == "out" and b.variable is target] if low is not None else []
-        if len(found) != 1 or found[0] is None or not all(hasattr(start, "val") for start in starts_of(found[0])):
+        if len(found) != 1 or found[0] is None or not all(type(start) is Literal for start in starts_of(found[0])):
             self.instructions.append(Copy(self.place(target), self.place(source), target.aval.nbytes))
             return
         shape, region = target.aval.shape, found[0].invars[1].aval.shape
@@ -375,7 +377,7 @@ class Planner:
             stride *= extent
         for start, step, extent, size in zip(starts_of(equation), reversed(strides), array.shape, sizes, strict=True):
             most = extent - size
-            if hasattr(start, "val"):
+            if type(start) is Literal:
                 constant += min(max(int(start.val), 0), most) * step
             elif most:
                 slot, offset, _ = self.place(start)
@@ -403,6 +405,9 @@ class Planner:
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
+        if isinstance(kind, kinds.External) and kind.library is not None:
+            self.instructions += libraries.instructions(equation, self.place)
+            return
         if isinstance(kind, kinds.External) and (sort := orders.instruction(equation, self.place)) is not None:
             self.instructions.append(sort)
             return
@@ -441,7 +446,7 @@ class Planner:
         if 0 in lhs.aval.shape or 0 in rhs.aval.shape:
             return Fill(self.place(out), out.aval.nbytes, 0)
         loops = contraction.loops_of(equation, step.views, step.order)
-        assert loops is not None, "simplify left a contraction that is no matrix product"
+        assert loops is not None, "the pass contraction left one that is no matrix product"
         rows, columns, summed, walked, outer = loops
         m, n, k = rows.extent, columns.extent, summed.extent
         sizes = [v.aval.dtype.itemsize for v in (lhs, rhs, out)]
@@ -449,7 +454,7 @@ class Planner:
             [(extent, *[s * size for s, size in zip(steps, sizes, strict=True)]) for extent, *steps in walked]
         )
         chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
-        assert chars is not None, "simplify left a contraction of dtypes without kernels"
+        assert chars is not None, "the pass contraction left one of dtypes without kernels"
         return Gemm(
             *chars, m, n, k,
             self._viewed(lhs, step.views[0]), *_matrix_strides(m, rows.left, k, summed.left),
@@ -459,10 +464,10 @@ class Planner:
             (*contraction.free_sizes(equation), "exchanged" in equation.params),
         )  # fmt: skip
 
-    def _viewed(self, variable: Any, view: walks.Chain | None) -> Place:
+    def _viewed(self, variable: Any, view: StridedOperand | None) -> Place:
         """Where an operand begins: a view does in the array it is read from."""
-        found = None if view is None else walks.walk(view)
-        return self.place(variable, found.offset * variable.aval.dtype.itemsize if found else 0)
+        offset = 0 if view is None or view.view is None else view.view.offset
+        return self.place(variable, offset * variable.aval.dtype.itemsize)
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from weft import unbuilt as _unbuilt
 from weft.higher.associative import associative_scan
 from weft.higher.branches import cond, cond_p, platform_dependent, switch
+from weft.higher.fourier import fft
 from weft.higher.implicit import custom_linear_solve, custom_root, linear_solve_p
 from weft.higher.indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
 from weft.higher.loops import fori_loop, while_loop, while_p
@@ -327,5 +328,6 @@ from weft.operations.exchanges import (
     psum_scatter,
     pswapaxes,
 )
+from weft.operations.fourier import fft_p
 
 __getattr__ = _unbuilt.fallback("weft.lax")

@@ -10,7 +10,6 @@ machine code a program gets never depends on a coincidence of extents.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -129,8 +128,3 @@ def dense_strides(shape: Sequence[int], symbols: Sequence[int]) -> tuple[Stride,
         elems *= extent
         product = times(product, symbol)
     return tuple(reversed(strides))
-
-
-def dense_elems(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))

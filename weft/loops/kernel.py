@@ -16,22 +16,13 @@ from typing import Any, Literal
 
 from weft.core import jaxpr as jaxprs
 from weft.core import kinds
+from weft.core.index_maps import CONSTANT, FIXED, Affine, IndexMap, constant
 from weft.loops.index_math import UNIT, Sizes
 from weft.record import NamedTuple
 
-CONSTANT = -1  # the axis of a dimension whose index does not move
+Access = IndexMap  # axes are the keys of the kernel's
 
-
-class Use(NamedTuple):
-    """One dimension's index: ``start + step * axis``."""
-
-    axis: int
-    start: int
-    step: int
-
-
-Access = tuple[Use, ...]
-FIXED = Use(CONSTANT, 0, 0)
+Tree = Literal["lanes", "rows", "scan", "order"]  # how a kernel combines what it reduces
 
 
 class Constant:
@@ -90,7 +81,7 @@ class Kernel:
     axes: tuple[Axis, ...]
     reduced: tuple[int, ...]
     run: int
-    tree: Literal["lanes", "rows", "scan", "order"] | None
+    tree: Tree | None
     equations: tuple[Any, ...]  # in program order
     nodes: dict[Node, tuple[Node, ...]]
     dynamic: dict[Any, Any]  # variable read through a dynamic_slice -> its equation
@@ -110,25 +101,13 @@ def reachable(nodes: Mapping[Node, Sequence[Node]], wanted: Iterable[Node]) -> s
     return found
 
 
-def compose(index_map: tuple[kinds.DimMap, ...], access: Access) -> Access:
-    """The operand's access from the access of a view's output."""
-    uses = []
-    for dim in index_map:
-        if dim.out_dim is None:
-            uses.append(Use(CONSTANT, dim.start, 0) if dim.start else FIXED)
-            continue
-        axis, start, step = access[dim.out_dim]
-        uses.append(Use(axis, dim.start + dim.step * start, dim.step * step))
-    return tuple(uses)
-
-
 def component_access(windows: kinds.Windows, indices: Any, component: int, access: Access, sizes: Sizes) -> Access:
     """The access of one component of the index vectors from the access of the windows."""
     uses = [
         FIXED if symbol == UNIT else access[dim]
         for dim, symbol in zip(windows.batch, sizes.symbols(indices)[:-1], strict=True)
     ]
-    return (*uses, Use(CONSTANT, component, 0) if component else FIXED)
+    return (*uses, constant(component))
 
 
 def window_access(windows: kinds.Windows, array: Any, access: Access, sizes: Sizes) -> Access:
@@ -182,7 +161,7 @@ def as_jaxpr(kernel: Kernel) -> jaxprs.Jaxpr:
     return jaxprs.Jaxpr([], list(dict.fromkeys(leaves)), outvars, kernel.equations)
 
 
-def _use_text(use: Use, names: dict[int, str]) -> str:
+def _use_text(use: Affine, names: dict[int, str]) -> str:
     if use.axis == CONSTANT:
         return str(use.start)
     step = names[use.axis] if use.step == 1 else f"{use.step}*{names[use.axis]}"

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import kinds
+from weft.core import index_maps, kinds
+from weft.core.index_maps import CONSTANT, Affine, IndexMap, Piece, Region
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import routine, small
 from weft.loops.small import Flatten, Lowered, Lowering, TooLarge
@@ -203,25 +204,18 @@ def _elementwise(low: _Lanes, equation: Any, kind: kinds.Elementwise, args: list
     return [made]
 
 
-def _inner(low: _Lanes, index_map: Sequence[kinds.DimMap], operand: Any, for_each: bool) -> list[kinds.DimMap]:
+def _inner(low: _Lanes, index_map: IndexMap, operand: Any, for_each: bool) -> IndexMap:
     """An index map as a lane sees it; with ``for_each`` each lane has a result of its own."""
     count = len(low.shared)
-    if not low.own(operand):
-        inner = list(index_map)
-    elif for_each and all(
-        dim.out_dim == d and dim.start == 0 and dim.step == 1 for d, dim in enumerate(index_map[:count])
-    ):
-        inner = list(index_map[count:])
-    else:
-        raise TooLarge("lanes change places")
+    if low.own(operand):
+        if not for_each or index_map[:count] != index_maps.identity(count):
+            raise TooLarge("lanes change places")
+        index_map = index_map[count:]
     if not for_each:
-        return inner
-    if any(dim.out_dim is not None and dim.out_dim < count for dim in inner):
+        return index_map
+    if any(0 <= use.axis < count for use in index_map):
         raise TooLarge("lanes take different elements")
-    return [
-        dim if dim.out_dim is None else kinds.DimMap(out_dim=dim.out_dim - count, start=dim.start, step=dim.step)
-        for dim in inner
-    ]
+    return tuple([use if use.axis == CONSTANT else Affine(use.axis - count, use.start, use.step) for use in index_map])
 
 
 def _view(low: _Lanes, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
@@ -244,13 +238,13 @@ def _assemble(low: _Lanes, equation: Any, kind: kinds.Assemble, args: list[int])
     for piece in kind.pieces(avals, out, equation.params):
         operand = avals[piece.operand]
         first = count if low.own(out) else 0
-        whole = not any(piece.start[:first]) and all(step == 1 for step in piece.step[:first])
-        if not whole or tuple(piece.extent[:first]) != low.shared[:first]:
+        lanes = Region(*[sizes[:first] for sizes in piece.region])
+        region = Region(*[sizes[first:] for sizes in piece.region])
+        if lanes != Region.box((0,) * first, low.shared[:first]):
             raise TooLarge("a part of the lanes")
-        index_map = _inner(low, piece.index_map, operand, low.own(out)) if operand.shape else []
-        region = (piece.start[first:], piece.step[first:], piece.extent[first:])
-        pieces.append((piece.operand, *region, index_map, low.shape_of(operand)))
-    return [small.assembled(low, out.dtype, low.shape_of(out), pieces, args)]
+        index_map = _inner(low, piece.index_map, operand, low.own(out)) if operand.shape else ()
+        pieces.append(Piece(piece.operand, region, index_map))
+    return [small.assembled(low, out.dtype, low.shape_of(out), pieces, [low.shape_of(aval) for aval in avals], args)]
 
 
 def _generate(low: _Lanes, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:

@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from weft.core import kinds
+from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import Literal
 from weft.loops import indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
-from weft.loops.kernel import CONSTANT, Access, Kernel, Node
+from weft.loops.kernel import Access, Kernel, Node
 
 GATHER_COST = 4.0  # cost of a load at a computed place, for each component of the index vector
 KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
@@ -369,7 +370,7 @@ class _Lowering:
             return self._scalar(use.start, dtype)
         return self._index(use, dtype, self._bucket(node, phase))
 
-    def _index(self, use: kernel.Use, dtype: np.dtype, bucket: list[ir.Statement]) -> int:
+    def _index(self, use: Affine, dtype: np.dtype, bucket: list[ir.Statement]) -> int:
         self.result.indexed.add(use.axis)
         plain = use.start == 0 and use.step == 1
         out = self._number()
@@ -388,7 +389,7 @@ class _Lowering:
         avals = [atom.aval for atom in equation.invars]
         index = None
         if kind.needs_index:
-            use = kernel.Use(self.kernel.reduced[-1], 0, 1)
+            use = Affine(self.kernel.reduced[-1])
             index = self._index(use, np.dtype(np.int64), self.result.phases[phase][1])
         outs = tuple([self._number() for _ in equation.outvars])
         for out, variable in zip(outs, equation.outvars, strict=True):

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import kinds
+from weft.core import index_maps, kinds
+from weft.core.index_maps import IndexMap, Piece
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
 from weft.loops import routine
 from weft.loops.routine import Block, Type
@@ -341,18 +342,13 @@ class Lowering:
         shape = equation.invars[0].aval.shape
         memory = isinstance(source, Memory)
         starts = (self.far_starts if memory else self.starts)([self.in_registers(v) for v in given], shape, out.shape)
-        offsets = tuple(view_places(_steps(shape), shape, out.shape).ravel().tolist())
+        offsets = tuple(view_places(index_maps.identity(len(shape)), shape, out.shape).ravel().tolist())
         depth = self.depth_of([start for start, _, _ in starts] + ([] if memory else [source]))
         made = self.value(out.dtype, out.size, depth)
         self.work += 4.0 * self.pieces(out.size) + 4.0
         value, operand = (None, source.operand) if memory else (source, None)
         self.append(routine.Slice(made, value, operand, offsets, starts), depth)
         return made
-
-
-def _steps(shape: Sequence[int]) -> list[kinds.DimMap]:
-    """The index map of the array itself, or of its first part."""
-    return [kinds.DimMap(out_dim=d, start=0, step=1) for d in range(len(shape))]
 
 
 Rule = Callable[[Lowering, Any, Any, list[int]], Sequence[int]]
@@ -376,18 +372,12 @@ def _view(low: Lowering, equation: Any, kind: kinds.View, args: list[int]) -> Se
     return [low.reordered(args[0], places)]
 
 
-def view_places(index_map: Sequence[kinds.DimMap], shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
+def view_places(index_map: IndexMap, shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
     """For every element of a view its place in the operand."""
-    places = np.zeros(out_shape, np.int64)
-    for d, dim in enumerate(index_map):
-        stride = math.prod(shape[d + 1 :])
-        index: Any = np.int64(dim.start)
-        if dim.out_dim is not None:
-            along = np.arange(out_shape[dim.out_dim], dtype=np.int64)
-            extents = [1] * len(out_shape)
-            extents[dim.out_dim] = -1
-            index = dim.start + dim.step * along.reshape(extents)
-        places = places + index * stride
+    offset, strides = index_maps.as_strides(index_map, index_maps.strides_of(shape), len(out_shape))
+    places = np.full(out_shape, offset, np.int64)
+    for index, stride in zip(np.indices(out_shape, np.int64, sparse=True), strides, strict=True):
+        places += index * stride
     return places
 
 
@@ -400,28 +390,26 @@ def _reshape(low: Lowering, equation: Any, kind: kinds.Reshape, args: list[int])
 def _assemble(low: Lowering, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     avals = [atom.aval for atom in equation.invars]
-    pieces = [
-        (piece.operand, piece.start, piece.step, piece.extent, piece.index_map, avals[piece.operand].shape)
-        for piece in kind.pieces(avals, out, equation.params)
-    ]
-    return [assembled(low, out.dtype, out.shape, pieces, args)]
+    pieces = kind.pieces(avals, out, equation.params)
+    return [assembled(low, out.dtype, out.shape, pieces, [aval.shape for aval in avals], args)]
 
 
-def assembled(low: Lowering, dtype: Any, shape: tuple[int, ...], pieces: Sequence[Any], args: Sequence[int]) -> int:
-    """An array from pieces: (number of the operand, start, step, extent, index map, the operand's shape) of each."""
+def assembled(
+    low: Lowering,
+    dtype: Any,
+    shape: tuple[int, ...],
+    pieces: Sequence[Piece],
+    shapes: Sequence[Any],
+    args: Sequence[int],
+) -> int:
+    """An array from pieces of operands of these shapes."""
     source = np.zeros(shape, np.int64)
     element = np.zeros(shape, np.int64)
-    for operand, starts, steps, extents, index_map, operand_shape in pieces:
-        region = tuple(
-            slice(start, start + step * (extent - 1) + 1, step)
-            for start, step, extent in zip(starts, steps, extents, strict=True)
-        )
-        if 0 in extents:
-            continue
-        places: Any = np.int64(0)
-        if operand_shape:
-            places = view_places(index_map, operand_shape, extents)
-        source[region], element[region] = args[operand], places
+    for piece in pieces:
+        extent, region = piece.region.extent, piece.region.slices
+        if 0 not in extent:
+            source[region] = args[piece.operand]
+            element[region] = view_places(piece.index_map, shapes[piece.operand], extent)
     pairs = zip(source.ravel().tolist(), element.ravel().tolist(), strict=True)
     return low.pick(dtype, list(pairs))
 

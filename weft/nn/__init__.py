@@ -34,6 +34,7 @@ from weft.nn.activations import (
     squareplus,
     swish,
 )
+from weft.nn.attention import dot_product_attention
 from weft.nn.normalized import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
 from weft.numpy import tanh
 

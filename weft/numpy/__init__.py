@@ -29,13 +29,10 @@ from numpy import (
 )
 from numpy.exceptions import ComplexWarning
 
-from weft import collector as _collector
 from weft import lazy as _lazy
 from weft import unbuilt as _unbuilt
 from weft.array import Array as ndarray
-
-with _collector.resting(lasting=True):
-    from weft.numpy import array_methods as _array_methods
+from weft.numpy import array_methods as _array_methods
 
 if _typing.TYPE_CHECKING:
     from weft.numpy.arithmetic import (
@@ -114,6 +111,7 @@ if _typing.TYPE_CHECKING:
         vecdot,
         vecmat,
     )
+    from weft.numpy.convolution import convolve, correlate
     from weft.numpy.creation import (
         arange,
         array,
@@ -257,6 +255,7 @@ if _typing.TYPE_CHECKING:
         hamming,
         hanning,
         ix_,
+        kaiser,
         trace,
         tril,
         tril_indices,
@@ -278,6 +277,7 @@ if _typing.TYPE_CHECKING:
         put,
         put_along_axis,
     )
+    from weft.numpy.polynomials import poly, polydiv, polyint, polymul
     from weft.numpy.quantiles import (
         median,
         nanmedian,
@@ -495,6 +495,7 @@ _NAMES = _lazy.Names(
         "numpy.calculus": "corrcoef cov diff ediff1d gradient polyadd polyder polysub polyval trapezoid unwrap",
         "numpy.common_divisors": "gcd lcm",
         "numpy.contractions": "cross dot inner kron matmul matvec outer tensordot vdot vecdot vecmat",
+        "numpy.convolution": "convolve correlate",
         "numpy.creation": """
             arange array asarray astype copy empty empty_like eye from_dlpack frombuffer fromfile fromiter
             fromstring full full_like geomspace identity indices linspace logspace meshgrid ones ones_like tri
@@ -516,10 +517,11 @@ _NAMES = _lazy.Names(
             bitwise_right_shift equal greater greater_equal invert isclose isfinite isinf isnan isneginf isposinf
             left_shift less less_equal logical_not not_equal right_shift signbit""",
         "numpy.matrices": """
-            bartlett blackman diag diag_indices diag_indices_from diagflat diagonal hamming hanning ix_ trace tril
-            tril_indices tril_indices_from triu triu_indices triu_indices_from unravel_index vander""",
+            bartlett blackman diag diag_indices diag_indices_from diagflat diagonal hamming hanning ix_ kaiser
+            trace tril tril_indices tril_indices_from triu triu_indices triu_indices_from unravel_index vander""",
         "numpy.padding": "pad",
         "numpy.placing": "delete fill_diagonal insert place put put_along_axis",
+        "numpy.polynomials": "poly polydiv polyint polymul",
         "numpy.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "numpy.rearrange": """
             atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims flip

@@ -218,6 +218,23 @@ def hanning(M: int) -> Any:
     return lax.mul(np.asarray(0.5).astype(dtype), rise)
 
 
+def kaiser(M: int, beta: Any) -> Any:
+    """Kaiser's window of ``M`` samples, the narrower the larger ``beta``.
+
+    >>> kaiser(3, 0.0).tolist()
+    [1.0, 1.0, 1.0]
+    """
+    count, dtype = _window("kaiser", M)
+    if count <= 1:
+        return creation.ones(count, dtype)
+    places = np.linspace(-1, 1, count)
+    arch = np.sqrt((1 - places) * (1 + places)).astype(dtype)
+    beta = promotion.convert(beta, dtype)
+    height = lax.mul(arch, lax.broadcast(beta, (count,)))
+    scaled = lax.div(lax.bessel_i0e(height), lax.broadcast(lax.bessel_i0e(lax.abs(beta)), (count,)))
+    return lax.mul(scaled, lax.exp(lax.sub(lax.abs(height), lax.broadcast(lax.abs(beta), (count,)))))
+
+
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """Row and column indices of the elements at and below the ``k``-th diagonal of an ``n`` by ``m`` matrix.
 

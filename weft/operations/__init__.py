@@ -306,6 +306,7 @@ from weft.operations.sort import sort, sort_key_val, sort_order_p, sort_p, top_k
 
 if typing.TYPE_CHECKING:
     from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
+    from weft.operations.fourier import fft_p
     from weft.operations.special import (
         bessel_i0e,
         bessel_i0e_p,
@@ -336,6 +337,7 @@ _NAMES = lazy.Names(
     "weft.operations",
     {
         "operations.algorithms": "DotAlgorithmPreset FftType RandomAlgorithm",
+        "operations.fourier": "fft_p",
         "operations.special": """
             bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p igamma igamma_grad_a
             igamma_grad_a_p igamma_p igammac igammac_p lgamma lgamma_p polygamma polygamma_p random_gamma_grad

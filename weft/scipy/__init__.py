@@ -1,4 +1,4 @@
-"""SciPy's functions on weft arrays; ``special`` and the first modules of ``stats`` are built."""
+"""SciPy's functions on weft arrays; what is not built yet raises."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft import lazy as _lazy
 from weft import nn
 from weft import numpy as wnp
 from weft import operations as lax
@@ -152,7 +153,7 @@ def _gamma_ratio(a: Any, b: Any) -> Any:
     one = _const(1, a)
     ratio = lax.div(a, b)
     c = lax.div(ratio, lax.add(one, ratio))
-    x = lax.div(ratio, lax.add(one, ratio))
+    x = lax.div(one, lax.add(one, ratio))
     d = lax.add(b, lax.sub(a, _const(0.5, a)))
     x2 = lax.mul(x, x)
     sums = [lax.add(one, lax.add(x, x2))]
@@ -408,4 +409,17 @@ def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
     return nn.log_softmax(x, axis=axis)
 
 
-__getattr__ = _unbuilt.fallback("weft.scipy.special")
+_NAMES = _lazy.Names(
+    "weft.scipy.special",
+    {
+        "scipy.error_integrals": "dawsn erfcx fresnel owens_t wofz",
+        "scipy.exponential_integrals": "exp1 expi expn sici",
+        "scipy.hypergeometric": "hyp1f1 hyp2f1",
+        "scipy.legendre": "lpmn lpmn_values sph_harm_y",
+        "scipy.polylogarithms": "bernoulli spence",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _NAMES.find(name) if name in _NAMES.modules else _unbuilt.missing("weft.scipy.special", name)

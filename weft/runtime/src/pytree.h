@@ -61,16 +61,17 @@ extern PyTypeObject* PyTreeDefType;
 inline bool is_treedef(PyObject* object) { return Py_TYPE(object) == PyTreeDefType; }
 inline int64_t treedef_num_leaves(const PyTreeDef* treedef) { return treedef->root().num_leaves; }
 
-// Py_EnterRecursiveCall, which also refuses (RecursionError) when the C stack is nearly used up: a user may have raised
-// Python's limit beyond what the stack of this thread holds. 0, or -1 with the error set.
+// One level deeper in a walk over containers. 0, or -1 with RecursionError beyond sys.getrecursionlimit() levels, and
+// where the C stack is nearly used up: a user may have raised the limit beyond what the stack of this thread holds.
 int enter_nested(const char* where);
+void leave_nested();
 
-// Between enter_nested and Py_LeaveRecursiveCall.
+// Between enter_nested and leave_nested.
 class RecursionGuard {
  public:
   explicit RecursionGuard(const char* where) : failed_(enter_nested(where) != 0) {}
   ~RecursionGuard() {
-    if (!failed_) Py_LeaveRecursiveCall();
+    if (!failed_) leave_nested();
   }
   bool failed() const { return failed_; }
 

@@ -406,6 +406,8 @@ PyMethodDef kFunctions[] = {
     {},
 };
 
+// Levels of the walks that this thread is in: Python 3.12 and later count those of C apart from its limit.
+thread_local int t_levels = 0;
 constexpr uintptr_t kStackReserve = 128 << 10;  // for what Python does below us
 
 // Lowest address of the calling thread's stack that a walk may reach; 0 where it is not known.
@@ -432,8 +434,12 @@ int enter_nested(const char* where) {
     PyErr_Format(PyExc_RecursionError, "the stack of this thread is used up%s", where);
     return -1;
   }
-  return Py_EnterRecursiveCall(where);
+  if (t_levels < Py_GetRecursionLimit()) return ++t_levels, 0;
+  PyErr_Format(PyExc_RecursionError, "maximum recursion depth exceeded%s", where);
+  return -1;
 }
+
+void leave_nested() { --t_levels; }
 
 PyTreeDef* pytree_flatten(PyObject* tree, std::vector<PyObject*>& leaves, PyObject* leaf_predicate) {
   OwnedNodes nodes;

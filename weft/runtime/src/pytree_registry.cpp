@@ -84,7 +84,7 @@ bool open_custom(PyObject* object, Opened& opened) {
   // A native callable that flattens again (a jitted function, say) recurses without any Python frame between.
   if (enter_nested(" in flatten; PyTree may have cyclical node references.") != 0) return false;
   Ref result = steal(in_python<PyObject_CallOneArg>(opened.registration->flatten, object));
-  Py_LeaveRecursiveCall();
+  leave_nested();
   Ref iterable;
   if (!result || !split_pair(result.get(), iterable, opened.data)) return false;
   if (PyTuple_CheckExact(iterable.get())) {

@@ -1,15 +1,18 @@
-"""weft.scipy.stats: distributions as modules of functions; the normal and the uniform one are built."""
+"""weft.scipy.stats: distributions as modules of functions, and summaries of samples."""
 
 from __future__ import annotations
 
-import importlib as _importlib
 from typing import Any as _Any
 
+from weft import lazy as _lazy
 from weft import unbuilt as _unbuilt
-from weft.scipy.stats import norm, uniform
+
+_NAMES = _lazy.Names("weft.scipy.stats", {"scipy.stats.summaries": "mode rankdata sem"})
 
 
 def __getattr__(name: str) -> _Any:
+    if name in _NAMES:
+        return _NAMES.find(name)
     if _unbuilt.is_documented_module(f"weft.scipy.stats.{name}"):
-        return _importlib.import_module(f"weft.scipy.stats.{name}")
+        return _lazy.submodule(f"weft.scipy.stats.{name}")
     return _unbuilt.missing("weft.scipy.stats", name)

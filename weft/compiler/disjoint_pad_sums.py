@@ -9,13 +9,12 @@ their number. Where regions do not meet every element is one value plus zeros; t
 from __future__ import annotations
 
 import bisect
-from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from weft import operations as lax
 from weft.compiler import algebra
-from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.core import rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.operations import linear
 
 ADDITIONS = (lax.add_p, linear.add_any_p)
@@ -46,17 +45,12 @@ class _Sum:
         return before and (place == len(self.starts) or stop <= self.starts[place])
 
 
-def leaves_alone(equations: Sequence[Any]) -> bool:
-    """Whether nothing here can be such a sum."""
-    return sum(equation.primitive is lax.pad_p for equation in equations) < 2
-
-
-def assemble_sums(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such sums as concatenations; the padded arrays are left for nobody to read."""
-    if leaves_alone(equations):
-        return equations
-    uses = Counter([v for equation in equations for v in equation.invars if not isinstance(v, Literal)])
-    uses.update([v for v in outvars if not isinstance(v, Literal)])
+def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such sums as concatenations."""
+    known = rewrite.index(closed.jaxpr)
+    equations, uses = known.eqns, known.uses
+    if sum([equation.primitive is lax.pad_p for equation in equations]) < 2:
+        return closed
     sums: dict[Any, _Sum] = {}  # variable -> what it is a sum of
     for equation in equations:
         if equation.primitive is lax.pad_p:
@@ -77,20 +71,20 @@ def assemble_sums(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
     for equation in equations:
         found = sums.get(equation.outvars[0]) if equation.primitive in ADDITIONS else None
         result += [equation] if found is None else _concatenated(found, equation)
-    return result
+    return rewrite.with_equations(closed, result) if len(result) != len(equations) or sums else closed
 
 
 def _padded(equation: Any) -> _Sum | None:
     """A pad by zeros along one dimension."""
     operand, value = equation.invars
-    config = equation.params["padding_config"]
-    cut = [dim for dim, (low, high, _) in enumerate(config) if low or high]
-    if len(cut) != 1 or isinstance(operand, Literal) or not operand.aval.size or not algebra.is_value(value, 0):
+    out = equation.outvars[0].aval
+    *_, body = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
+    region, cut = body.region, [dim for dim, extent in enumerate(body.region.extent) if extent != out.shape[dim]]
+    if len(cut) != 1 or isinstance(operand, Literal) or not algebra.is_value(value, 0):
         return None
-    low, high, _ = config[cut[0]]
-    if low < 0 or high < 0 or any(inner for _, _, inner in config):
+    if region.extent != operand.aval.shape or not region.is_dense or not operand.aval.size:
         return None
-    return _Sum(cut[0], low, low + operand.aval.shape[cut[0]], operand)
+    return _Sum(cut[0], region.start[cut[0]], region.stop[cut[0]], operand)
 
 
 def _concatenated(found: _Sum, equation: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
     y = zeros.at[arange(n), j].add(u)   ->   y = where(iota == j, 0 + u, 0)
 
-Rows are the batches of the scatter (``own_rows`` finds those that index vectors count).
+Rows are the batches of the scatter (``batched_scatters`` finds those that index vectors count).
 
 The derivative of a cross-entropy is such an array. It is written whole in any case; as an elementwise value it joins
 the kernels that read it.
@@ -16,18 +16,25 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import static_windows
+from weft.compiler import expansions
+from weft.compiler.affine_indices import is_fill
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.rewrite import Makers
 
 Walks = tuple[int | None, ...]  # for each dimension of the array that of the updates which walks it, or None
 
 
-def rewrite(equation: Any, producers: static_windows.Producers) -> tuple[Walks, Callable[..., Any]] | None:
+def scatter_to_select(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such scatters as choices."""
+    return expansions.expand(closed, (kinds.Scatter,), _rewritten)
+
+
+def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[Walks, Callable[..., Any]] | None:
     """How updates lie in the array, and a function of the scatter's operands with its result; None: it stays."""
     array, indices, updates = equation.invars
-    if isinstance(array, Literal) or not static_windows.is_fill(array, producers) or not updates.aval.size:
+    if isinstance(array, Literal) or not is_fill(array, makers) or not updates.aval.size:
         return None
     kind, params = equation.primitive.kind, equation.params
     if params["update_consts"]:

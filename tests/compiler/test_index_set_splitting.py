@@ -118,3 +118,14 @@ def test_long_chains_behind_a_roll_and_many_rolls_of_rolls_compile() -> None:
     for function in (chain, rolled):
         found = weft.jit(lambda u, function=function: function(u, jnp.roll))(u)
         np.testing.assert_array_equal(np.asarray(found), function(u, np.roll))
+
+
+def test_neighbours_with_repeated_edges_are_not_made_either() -> None:
+    def slopes(u: Any, m: Any) -> Any:
+        right, left = m.concatenate([u[:, 1:], u[:, -1:]], 1), m.concatenate([u[:, :1], u[:, :-1]], 1)
+        return (right - left) * u
+
+    u = numbers(300, 400)
+    program = ladder.compiled(weft.make_jaxpr(lambda u: slopes(u, jnp))(u))
+    assert ladder.n_kernels(program) == 1 and program.plan.arena_bytes == 0
+    np.testing.assert_array_equal(ladder.by_machine_code(program, [u])[0], slopes(u, np))

@@ -1,4 +1,4 @@
-"""Matrix products that write their result transposed, as a copy would have it; what steps read.
+"""Steps around matrix products: what they read; products that write their result transposed, as a copy would have it.
 
     dot_general n v -> o f32[2,4,64,32];  kernel transpose o -> p f32[2,64,4,32]
     dot_general n v -> p, order (0, 2, 1, 3)       rows of p are 128 elements apart, its second batch dimension 32
@@ -10,14 +10,13 @@ left operand's dimension the contiguous one, the operands are exchanged; where n
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft.compiler import contraction
+from weft.compiler.fuse import Step
 from weft.core import kinds
+from weft.core.jaxpr import Literal, Var
 from weft.loops.kernel import Kernel, reachable
-
-if TYPE_CHECKING:
-    from weft.compiler.fuse import Step
 
 
 def is_product(step: Step) -> bool:
@@ -25,7 +24,7 @@ def is_product(step: Step) -> bool:
     equation = step.equation
     if step.kernel is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
         return False
-    if any(hasattr(v, "val") or not v.aval.size for v in equation.invars):
+    if any(type(v) is Literal or not v.aval.size for v in equation.invars):
         return False
     return contraction.kernels_of(equation) is not None
 
@@ -34,7 +33,7 @@ def step_reads(step: Step) -> list[Any]:
     """The variables whose memory a step reads."""
     sources = [source for source, _ in step.copies]
     if step.kernel is None:
-        return [*sources, *dict.fromkeys([v for v in step.equation.invars if not hasattr(v, "val")])]
+        return [*sources, *dict.fromkeys([v for v in step.equation.invars if type(v) is not Literal])]
     return [*sources, *kernel_reads(step.kernel)]
 
 
@@ -46,10 +45,10 @@ def kernel_reads(kernel: Kernel) -> list[Any]:
     gathers = [e.invars[:1] for e in kernel.equations if isinstance(e.primitive.kind, kinds.Gather)]
     moved = [e.invars for e in (*kernel.dynamic.values(), *[o.starts for o in kernel.outputs if o.starts is not None])]
     found += [v for operands in (*gathers, *moved) for v in operands]
-    return [*dict.fromkeys([v for v in found if not hasattr(v, "val")])]
+    return [*dict.fromkeys([v for v in found if isinstance(v, Var)])]
 
 
-def turned(step: Step, view: Any) -> Step | None:
+def transposed(step: Step, view: Any) -> Step | None:
     """The product as it writes the view's result, None if it cannot."""
     product, order = step.equation, contraction.permutation(view)
     if order is None:

@@ -1,0 +1,142 @@
+"""Polynomials as vectors of coefficients, the highest power first: products, quotients, integrals, given roots.
+
+polydiv(f32[5], f32[3])  ->  a scan: each step takes one coefficient of the quotient and subtracts its multiple
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft import core, errors
+from weft import operations as lax
+from weft.higher import scan as scan_module
+from weft.numpy import convolution, creation, joining, linalg, promotion, rearrange
+
+_NEEDS_VALUES = "trim_leading_zeros=True needs the values of the coefficients, which are traced here"
+
+
+def _trimmed(x: Any, least: float = 0.0) -> Any:
+    """Without leading coefficients of a size of at most ``least``; the last one stays."""
+    if isinstance(x, core.Tracer):
+        raise errors.ConcretizationTypeError(x, _NEEDS_VALUES)
+    large = np.flatnonzero(np.abs(np.asarray(x)) > least)
+    return x[min(large[0], len(x) - 1) if large.size else len(x) - 1 :]
+
+
+def _vectors(name: str, *args: Any) -> tuple[Any, ...]:
+    promotion.check_arraylike(name, *args)
+    args = promotion.promote_dtypes_inexact(*[rearrange.atleast_1d(x) for x in args])
+    for x in args:
+        if len(promotion.shape_of(x)) != 1:
+            raise ValueError(f"[{name}] coefficients are vectors, got shape {promotion.shape_of(x)}")
+    return tuple([promotion.as_array(x) for x in args])
+
+
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """The coefficients of the product of two polynomials, in floating point.
+
+    Leading zeros stay, unlike in NumPy, unless ``trim_leading_zeros``, which cannot be traced
+    (ConcretizationTypeError).
+
+    >>> polymul(np.float32([1, 1]), np.float32([1, -1])).tolist()
+    [1.0, 0.0, -1.0]
+    """
+    a1, a2 = _vectors("polymul", a1, a2)
+    if trim_leading_zeros:
+        a1, a2 = _trimmed(a1), _trimmed(a2)
+    if 0 in (promotion.shape_of(a1) + promotion.shape_of(a2)):
+        raise ValueError("[polymul] coefficients must not be empty")
+    return convolution.convolve(a1, a2)
+
+
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+    """Quotient and remainder of two polynomials, in floating point.
+
+    The remainder is as long as ``u``, with zeros in front, unless ``trim_leading_zeros``, which cannot be traced
+    (ConcretizationTypeError). A leading zero of ``v`` gives infinities.
+
+    >>> [x.tolist() for x in polydiv(np.float32([1, 2, 5]), np.float32([1, 3]))]
+    [[1.0, -1.0], [0.0, 0.0, 8.0]]
+    """
+    u, v = _vectors("polydiv", u, v)
+    long, short = promotion.shape_of(u)[0], promotion.shape_of(v)[0]
+    if short == 0 or long == 0:
+        raise ValueError("[polydiv] coefficients must not be empty")
+    dtype = promotion.dtype_of(u)
+    if long < short:
+        return creation.zeros(1, dtype), u
+    first = lax.squeeze(lax.slice_in_dim(v, 0, 1), (0,))
+
+    def step(window: Any, following: Any) -> Any:
+        quotient = window[0] / first
+        rest = window[1:] - quotient * v[1:]
+        return joining.concatenate([rest, following[None]]), quotient
+
+    following = joining.concatenate([u[short:], creation.zeros(1, dtype)])
+    window, quotient = scan_module.scan(step, u[:short], following)
+    remainder = joining.concatenate([creation.zeros(long - short + 1, dtype), window[:-1]])
+    if trim_leading_zeros:
+        remainder = _trimmed(remainder, float(np.sqrt(np.finfo(np.dtype(dtype)).eps)))
+    return quotient, remainder
+
+
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """The coefficients of the ``m``-th integral of a polynomial; ``k`` are its constants (0), the first one innermost.
+
+    ValueError for a negative ``m`` and for constants that are neither one nor ``m``.
+
+    >>> polyint(np.float32([2, 1])).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    m = operator.index(m)
+    given = 0 if k is None else k
+    promotion.check_arraylike("polyint", p, given)
+    p, constants = promotion.promote_dtypes_inexact(p, given)
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    shape = promotion.shape_of(constants)
+    if len(shape) > 1 or (shape and shape[0] not in (1, m)):
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or m.")
+    if len(promotion.shape_of(p)) != 1:
+        raise ValueError(f"[polyint] coefficients are vectors, got shape {promotion.shape_of(p)}")
+    dtype = promotion.dtype_of(p)
+    if m == 0:
+        return promotion.as_array(p)
+    whole = joining.concatenate([p, rearrange.broadcast_to(rearrange.ravel(constants), (m,))])
+    power = np.arange(promotion.shape_of(whole)[0] - 1, -1, -1)
+    # a coefficient was integrated once for each constant that came after it, its own step included
+    added = np.concatenate([np.zeros(promotion.shape_of(p)[0], int), np.arange(1, m + 1)])
+    divisors = [np.prod(np.arange(n, n - (m - j), -1.0)) if m > j else 1.0 for n, j in zip(power, added, strict=True)]
+    return whole / np.array(divisors).astype(dtype)
+
+
+def poly(seq_of_zeros: Any) -> Any:
+    """The coefficients of the polynomial with these roots, or with the eigenvalues of a square matrix as roots.
+
+    The highest power has the coefficient 1. Complex roots give complex coefficients (NumPy: real ones where roots
+    come in conjugate pairs). ValueError for other shapes.
+
+    >>> poly(np.float32([1, 2])).tolist()
+    [1.0, -3.0, 2.0]
+    """
+    promotion.check_arraylike("poly", seq_of_zeros)
+    (roots,) = promotion.promote_dtypes_inexact(rearrange.atleast_1d(seq_of_zeros))
+    shape = promotion.shape_of(roots)
+    if len(shape) == 2 and shape[0] == shape[1] and shape[0] > 0:
+        roots = linalg.eigvals(roots)
+    elif len(shape) != 1:
+        raise ValueError(f"input must be 1d or non-empty square 2d array. [poly] got shape {shape}")
+    dtype = promotion.dtype_of(roots)
+    count = promotion.shape_of(roots)[0]
+    if count == 0:
+        return creation.ones((1,), dtype)
+
+    def step(coefficients: Any, root: Any) -> Any:
+        shifted = joining.concatenate([creation.zeros(1, dtype), coefficients[:-1]])
+        return coefficients - root * shifted, None
+
+    start = creation.zeros(count + 1, dtype).at[0].set(1)
+    return scan_module.scan(step, start, roots)[0]

@@ -1,0 +1,55 @@
+"""weft.scipy.stats.dirichlet: the distribution of shares that add up to 1, with exponents ``alpha``.
+
+logpdf(x, alpha)  ->  sum((alpha - 1) log x) - sum(gammaln(alpha)) + gammaln(sum(alpha))
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import numpy as wnp
+from weft.numpy import promotion
+from weft.scipy import special
+from weft.scipy.stats.location_scale import inline
+
+
+@inline
+def logpdf(x: Any, alpha: Any) -> Any:
+    """Logarithm of the density at shares ``x``, along its first axis; -inf where they do not add up to 1.
+
+    ``alpha`` has one dimension; ``x`` has as many entries, or one fewer, the last being what is left of 1. ValueError
+    for other shapes.
+
+    >>> round(logpdf(np.float32([0.25, 0.75]), np.float32([2, 1])).item(), 4)
+    -0.6931
+    """
+    x, alpha = promotion.promote_dtypes_inexact(x, alpha)
+    count = promotion.shape_of(alpha)
+    shape = promotion.shape_of(x)
+    if len(count) != 1:
+        raise ValueError(f"`alpha` must be one-dimensional; got alpha.shape={count}")
+    if not shape or shape[0] not in (count[0], count[0] - 1):
+        raise ValueError(
+            "`x` must have either the same number of entries as `alpha` or one entry fewer; "
+            f"got x.shape={shape}, alpha.shape={count}"
+        )
+    if shape[0] == count[0] - 1:
+        x = wnp.concatenate([x, 1 - wnp.sum(x, axis=0, keepdims=True)], axis=0)
+    alpha = wnp.reshape(alpha, (*count, *[1] * (len(shape) - 1)))
+    near = abs(wnp.sum(x, axis=0) - 1) < (1e-10 if x.dtype == np.float64 else 1e-5)
+    inside = near & wnp.all(x >= 0, axis=0)
+    normalizer = wnp.sum(special.gammaln(alpha)) - special.gammaln(wnp.sum(alpha))
+    safe = wnp.where(inside, x, 1 / count[0])
+    return wnp.where(inside, wnp.sum(special.xlogy(alpha - 1, safe), axis=0) - normalizer, -np.inf)
+
+
+@inline
+def pdf(x: Any, alpha: Any) -> Any:
+    """The density at shares ``x``, along its first axis.
+
+    >>> pdf(np.float32([0.25, 0.75]), np.float32([2, 1])).item()
+    0.5
+    """
+    return wnp.exp(logpdf(x, alpha))

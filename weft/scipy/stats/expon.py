@@ -1,0 +1,92 @@
+"""weft.scipy.stats.expon: the exponential distribution from ``loc`` upwards; ``scale`` is its mean.
+
+logpdf(x, loc, scale)  ->  -(x - loc) / scale - log(scale), -inf below loc
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import nn
+from weft import numpy as wnp
+from weft.numpy import promotion
+from weft.scipy.stats.location_scale import inline, quantile, standardized, where_supported
+
+
+@inline
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """Logarithm of the density at ``x``.
+
+    >>> round(logpdf(0.5).item(), 4)
+    -0.5
+    """
+    y, scale = standardized("expon.logpdf", x, loc, scale)
+    return wnp.where(y < 0, -np.inf, -y - wnp.log(scale))
+
+
+@inline
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at ``x``.
+
+    >>> round(pdf(0.5).item(), 4)
+    0.6065
+    """
+    return wnp.exp(logpdf(x, loc, scale))
+
+
+@inline
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of at most ``x``.
+
+    >>> round(cdf(0.5).item(), 4)
+    0.3935
+    """
+    y, _ = standardized("expon.cdf", x, loc, scale)
+    return wnp.where(y < 0, 0, -wnp.expm1(-y))
+
+
+@inline
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """Logarithm of the probability of at most ``x``.
+
+    >>> round(logcdf(0.5).item(), 4)
+    -0.9328
+    """
+    y, _ = standardized("expon.logcdf", x, loc, scale)
+    inside = y > 0
+    return where_supported(inside, nn.log1mexp(wnp.where(inside, y, 1)), -np.inf, y)
+
+
+@inline
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of more than ``x``.
+
+    >>> round(sf(0.5).item(), 4)
+    0.6065
+    """
+    y, _ = standardized("expon.sf", x, loc, scale)
+    return wnp.where(y < 0, 1, wnp.exp(-y))
+
+
+@inline
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """Logarithm of the probability of more than ``x``.
+
+    >>> round(logsf(0.5).item(), 4)
+    -0.5
+    """
+    y, _ = standardized("expon.logsf", x, loc, scale)
+    return wnp.where(y < 0, 0, -y)
+
+
+@inline
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The value that the probability ``q`` is not to exceed, the inverse of ``cdf``; NaN for ``q`` outside 0..1.
+
+    >>> round(ppf(0.25).item(), 4)
+    0.2877
+    """
+    q, loc, scale = promotion.promote_args_inexact("expon.ppf", q, loc, scale)
+    return quantile(q, loc - scale * wnp.log1p(-q))

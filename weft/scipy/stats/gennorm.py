@@ -1,0 +1,43 @@
+"""weft.scipy.stats.gennorm: the generalised normal distribution, of density ``exp(-|x|**beta)`` up to a factor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import numpy as wnp
+from weft.numpy import promotion
+from weft.scipy import special
+from weft.scipy.stats.location_scale import inline
+
+
+@inline
+def logpdf(x: Any, beta: Any) -> Any:
+    """Logarithm of the density at ``x``.
+
+    >>> round(logpdf(0.5, 2.0).item(), 4)
+    -0.8224
+    """
+    x, beta = promotion.promote_args_inexact("gennorm.logpdf", x, beta)
+    return wnp.log(0.5 * beta) - special.gammaln(1 / beta) - wnp.abs(x) ** beta
+
+
+@inline
+def pdf(x: Any, beta: Any) -> Any:
+    """The density at ``x``.
+
+    >>> round(pdf(0.5, 2.0).item(), 4)
+    0.4394
+    """
+    return wnp.exp(logpdf(x, beta))
+
+
+@inline
+def cdf(x: Any, beta: Any) -> Any:
+    """The probability of at most ``x``.
+
+    >>> round(cdf(0.5, 2.0).item(), 4)
+    0.7602
+    """
+    x, beta = promotion.promote_args_inexact("gennorm.cdf", x, beta)
+    tail = 0.5 * special.gammaincc(1 / beta, wnp.abs(x) ** beta)
+    return wnp.where(x > 0, 1 - tail, tail)

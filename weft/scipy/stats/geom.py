@@ -1,0 +1,34 @@
+"""weft.scipy.stats.geom: how many trials it takes until one succeeds, each with probability ``p``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import numpy as wnp
+from weft.scipy import special
+from weft.scipy.stats.location_scale import counted, inline, is_whole, where_supported
+
+
+@inline
+def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """Logarithm of the probability of ``k``.
+
+    >>> round(logpmf(2.0, 0.25).item(), 4)
+    -1.674
+    """
+    k, p = counted("geom.logpmf", k, p, loc)
+    inside = (k >= 1) & is_whole(k)
+    value = special.xlog1py(wnp.where(inside, k, 1) - 1, -p) + wnp.log(p)
+    return where_supported(inside, value, -np.inf, k)
+
+
+@inline
+def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
+    """The probability of ``k``.
+
+    >>> round(pmf(2.0, 0.25).item(), 4)
+    0.1875
+    """
+    return wnp.exp(logpmf(k, p, loc))

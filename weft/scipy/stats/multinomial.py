@@ -1,0 +1,40 @@
+"""weft.scipy.stats.multinomial: how many of ``n`` things fall into each of several classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import numpy as wnp
+from weft.numpy import promotion
+from weft.scipy import special
+from weft.scipy.stats.location_scale import inline
+
+
+@inline
+def logpmf(x: Any, n: Any, p: Any) -> Any:
+    """Logarithm of the probability of the counts ``x``, along the last axis; -inf where they do not add up to ``n``.
+
+    ``p`` are the probabilities of the classes, along its last axis.
+
+    >>> round(logpmf(np.int32([1, 2]), 3, np.float32([0.5, 0.5])).item(), 4)
+    -0.9808
+    """
+    (p,) = promotion.promote_args_inexact("multinomial.logpmf", p)
+    promotion.check_arraylike("multinomial.logpmf", x, n)
+    x, n = promotion.promote_dtypes_numeric(x, n)
+    fits = wnp.equal(wnp.sum(x, axis=-1), n)
+    x, n = promotion.convert(x, p.dtype), promotion.convert(n, p.dtype)
+    value = special.gammaln(n + 1) + wnp.sum(special.xlogy(x, p) - special.gammaln(x + 1), axis=-1)
+    return wnp.where(fits, value, -np.inf)
+
+
+@inline
+def pmf(x: Any, n: Any, p: Any) -> Any:
+    """The probability of the counts ``x``.
+
+    >>> round(pmf(np.int32([1, 2]), 3, np.float32([0.5, 0.5])).item(), 4)
+    0.375
+    """
+    return wnp.exp(logpmf(x, n, p))

@@ -1,0 +1,75 @@
+"""weft.scipy.stats.poisson: how many independent events happen, of which ``mu`` are expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft import numpy as wnp
+from weft.numpy import promotion
+from weft.scipy import special
+from weft.scipy.stats.location_scale import counted, inline, is_whole, where_supported
+
+
+@inline
+def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
+    """Logarithm of the probability of ``k``.
+
+    >>> round(logpmf(2.0, 3.0).item(), 4)
+    -1.4959
+    """
+    k, mu = counted("poisson.logpmf", k, mu, loc)
+    inside = (k >= 0) & is_whole(k)
+    k = wnp.where(inside | wnp.isnan(k), k, 0)
+    return where_supported(inside, special.xlogy(k, mu) - special.gammaln(k + 1) - mu, -np.inf, k)
+
+
+@inline
+def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
+    """The probability of ``k``.
+
+    >>> round(pmf(2.0, 3.0).item(), 4)
+    0.224
+    """
+    return wnp.exp(logpmf(k, mu, loc))
+
+
+@inline
+def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
+    """The probability of at most ``x``.
+
+    >>> round(cdf(2.0, 3.0).item(), 4)
+    0.4232
+    """
+    k, mu = counted("poisson.cdf", k, mu, loc)
+    at_most = special.gammaincc(wnp.floor(wnp.where(k < 0, 0, k)) + 1, mu)
+    return wnp.where(k < 0, 0, at_most)
+
+
+_SUMMED = 100.0  # the largest mu whose entropy is summed term by term
+_TERMS = 256  # beyond mu = 100 a term at 256 is below 1e-37
+# H = log(2 pi e mu) / 2 + the sum of these over mu**1, mu**2, ...: Evans, Boersma, Blachman and Jagers (1988).
+_ASYMPTOTIC = (-1 / 12, -1 / 24, -19 / 360, -9 / 80, -863 / 2520)
+
+
+@inline
+def entropy(mu: Any, loc: Any = 0) -> Any:
+    """The entropy in nats: sums up to 100, an asymptotic series above; NaN for negative ``mu``.
+
+    >>> round(entropy(3.0).item(), 4)
+    1.9315
+    """
+    mu, _ = promotion.promote_args_inexact("poisson.entropy", mu, loc)
+    summed = mu <= _SUMMED
+    small = wnp.expand_dims(wnp.where(summed & (mu > 0), mu, 1), -1)
+    k = wnp.arange(_TERMS, dtype=mu.dtype)
+    logs = logpmf(k, small)
+    total = -wnp.sum(wnp.exp(logs) * logs, axis=-1)
+    large = wnp.where(summed, _SUMMED, mu)
+    series = wnp.zeros_like(large)
+    for coefficient in reversed(_ASYMPTOTIC):
+        series = (series + coefficient) / large
+    series = 0.5 * wnp.log(2 * np.pi * np.e * large) + series
+    value = wnp.where(summed, wnp.where(mu == 0, 0, total), series)
+    return wnp.where(mu >= 0, value, np.nan)
