@@ -21,6 +21,7 @@ MODULES = {
     "logging": "logging",
     "platform": "platform",
     "compiler": "weft.compiler",
+    "misses": "weft.higher.misses",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "llvmlite_utils": "llvmlite.utils",
