@@ -43,7 +43,7 @@ def of_equation(eqn: JaxprEqn, function: Function, key: Any = None) -> ClosedJax
 def expansion(
     who: Any, function: Function, avals: tuple[Any, ...], params: dict[str, Any] | None = None
 ) -> ClosedJaxpr:
-    """The traced form of a function that ``who`` expands into; an entry of the level of traces if its key has a hash."""
+    """The traced form of a function that ``who`` expands into: an entry of the level of traces."""
     key = trace_key(who, None, avals, tuple((params or {}).items()), config.token())
     try:
         found = TRACES.find(key)
