@@ -406,7 +406,9 @@ class Planner:
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
         if isinstance(kind, kinds.External) and kind.library is not None:
-            self.instructions += libraries.instructions(equation, self.place)
+            buffers = [self.buffers[self.base(v)].root() for v in equation.outvars]
+            read = [buffer.output >= 0 or buffer.last > buffer.first for buffer in buffers]
+            self.instructions += libraries.instructions(equation, self.place, read)
             return
         if isinstance(kind, kinds.External) and (sort := orders.instruction(equation, self.place)) is not None:
             self.instructions.append(sort)
