@@ -7,15 +7,21 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet
 NATIVE := pyproject.toml CMakeLists.txt $(wildcard weft/runtime/src/*)
 
-.PHONY: demo test check unit bench sanitize clean help
+# What depends on the width of vectors; the libraries that tests compare with choose their kernels by it too.
+NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcard tests/compiler/test_*product*.py tests/compiler/test_sizes.py \
+	tests/compiler/test_*few*.py tests/compiler/test_*shape*.py tests/compiler/test_short_rows.py \
+	tests/compiler/test_to_and_fro.py tests/compiler/test_recall.py tests/compiler/test_random_programs.py)
+AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
+
+.PHONY: demo test check unit unit-v3 bench sanitize clean help
 
 help:  ## list the commands
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 demo: $(VENV)/built  ## set up everything and run the tour
 	$(PY) -m weft tour
 
-test: check unit  ## set up everything and run what CI runs
+test: check unit unit-v3  ## set up everything and run what CI runs
 
 check: $(VENV)/tested  ## lint, format, types
 	$(PY) -m ruff check .
@@ -24,6 +30,9 @@ check: $(VENV)/tested  ## lint, format, types
 
 unit: $(VENV)/tested  ## the test suite on two processes
 	$(PY) -m pytest -n 2 --dist worksteal
+
+unit-v3: $(VENV)/tested  ## tests of products, kernels and random programs as on a processor with AVX2 alone, where this one has more
+	@if grep -qw avx512vl /proc/cpuinfo 2>/dev/null; then set -x; $(AS_NARROW) $(PY) -m pytest -n 2 --dist worksteal $(NARROW); fi
 
 sanitize: $(VENV)/tested  ## the native tests under address, undefined-behaviour and thread sanitizers (g++, half an hour; goes on after an interruption)
 	$(PY) tests/sanitize/run.py

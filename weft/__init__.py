@@ -6,29 +6,26 @@ JAX and not built yet exists and raises NotImplementedError naming itself.
 
 from __future__ import annotations
 
-from weft import collector
+from weft import runtime  # refuses a subinterpreter, before NumPy is loaded there: it can be loaded but once
 
-with collector.resting(lasting=True):
-    from weft import runtime  # refuses a subinterpreter, before NumPy is loaded there: it can be loaded but once
+# isort: split
+from typing import TYPE_CHECKING, Any
 
-    # isort: split
-    from typing import TYPE_CHECKING, Any
-
-    from weft import api, config, dtypes, errors, lazy, unbuilt
-    from weft.api import (
-        clear_caches,
-        ensure_compile_time_eval,
-        eval_shape,
-        make_jaxpr,
-        print_environment_info,
-        threads,
-        typeof,
-    )
-    from weft.array import Array, live_arrays
-    from weft.core import trace
-    from weft.higher import jit as jit_module
-    from weft.higher import persistent
-    from weft.higher.jit import jit
+from weft import api, config, dtypes, errors, lazy, unbuilt
+from weft.api import (
+    clear_caches,
+    ensure_compile_time_eval,
+    eval_shape,
+    make_jaxpr,
+    print_environment_info,
+    threads,
+    typeof,
+)
+from weft.array import Array, live_arrays
+from weft.core import trace
+from weft.higher import executables, persistent
+from weft.higher import jit as jit_module
+from weft.higher.jit import jit
 
 if TYPE_CHECKING:
     from weft import tree, tree_util
@@ -68,7 +65,7 @@ __version__ = api.VERSION
 
 def _compile(*args: Any, **kwargs: Any) -> Any:
     """The first compilation loads the compiler; from then on ``jit`` calls it directly."""
-    jit_module.install_compiler(lazy.compiler.compile_jaxpr)
+    executables.install_compiler(lazy.compiler.compile_jaxpr)
     return lazy.compiler.compile_jaxpr(*args, **kwargs)
 
 
@@ -83,7 +80,7 @@ def _clear_compiler() -> None:
         lazy.compiler.clear_caches()
 
 
-jit_module.install_compiler(_compile)
+executables.install_compiler(_compile)
 persistent.install(
     lambda *request: lazy.compiler.stored.find(*request), lambda *program: lazy.compiler.stored.keep(*program)
 )

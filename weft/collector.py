@@ -1,9 +1,8 @@
-"""Python's garbage collector rests while a program is made into kernels, and while modules are imported.
+"""Python's garbage collector is paused during compilation.
 
-What the stages of a compilation allocate lives until they end and is then freed by its counts. The collector, which is
-called after so many allocations, would find nothing, take all of it for long-lived and soon walk the whole heap for
-it: 12 ms in the middle of a compilation of 13, in a process that has imported weft and nothing else. What an import
-makes stays, and the collector would walk it again and again meanwhile.
+What a compilation allocates lives until it ends, and is then freed by reference counts. The collector runs after a
+number of allocations: it would find nothing, promote all of it to the oldest generation, and soon walk the whole heap.
+That took 12 of the 13 ms of a compilation, in a process that had imported only weft.
 """
 
 from __future__ import annotations
@@ -15,13 +14,7 @@ _resting = False
 
 
 class resting:
-    """A block without collections; of several threads at once the first to begin switches the collector on again.
-
-    ``lasting``: what the block makes stays, so all objects count as old after it instead of as new.
-    """
-
-    def __init__(self, *, lasting: bool = False) -> None:
-        self.lasting = lasting
+    """A block without collections; of several threads at once the first to begin switches the collector on again."""
 
     def __enter__(self) -> None:
         global _resting
@@ -34,9 +27,6 @@ class resting:
         global _resting
         if not self.begun:
             return
-        if self.lasting and not gc.get_freeze_count():
-            gc.freeze()  # out of the generation of new objects without walking it,
-            gc.unfreeze()  # and into the oldest
         gc.enable()
         _resting = False
 

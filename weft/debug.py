@@ -322,7 +322,7 @@ class _Kept:
 
 
 def _told(value: Any) -> Any:
-    """What the callback is given of a variable: traced values as operands, anything else as it is."""
+    """The form in which a callback gets a variable: traced values become operands, anything else is passed as it is."""
     try:
         leaves, tree = runtime.tree_flatten(value)
     except (RecursionError, ValueError, TypeError):  # containers that hold themselves, keys that have no order

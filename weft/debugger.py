@@ -1,7 +1,7 @@
 """The prompt of ``debug.breakpoint``: the user's frames, whose variables can be looked at.
 
-A frame is noted when the breakpoint is traced; its variables, where they are traced values, are replaced by those of
-the moment before the prompt opens.
+The frame is remembered when the breakpoint is traced. Before the prompt opens, variables that are traced values are
+replaced by their values at run time.
 """
 
 from __future__ import annotations

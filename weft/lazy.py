@@ -8,11 +8,11 @@ that defines one is loaded when the name is first read.
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
+import os
 import sys
 from types import ModuleType
 from typing import Any
-
-from weft import collector
 
 MODULES = {
     "dataclasses": "dataclasses",
@@ -23,6 +23,7 @@ MODULES = {
     "compiler": "weft.compiler",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
+    "llvmlite_utils": "llvmlite.utils",
     "matplotlib_figure": "matplotlib.figure",
     "opt_einsum": "opt_einsum",
     "rich": "rich",
@@ -42,16 +43,32 @@ MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in MODULES:
         raise AttributeError(f"module 'weft.lazy' has no attribute {name!r}")
-    with collector.resting(lasting=True):
-        module = importlib.import_module(MODULES[name])
+    module = importlib.import_module(MODULES[name])
     globals()[name] = module
     return module
 
 
+def lapack_file() -> str:
+    """The file of SciPy's wrappers of LAPACK, through which the runtime finds the library; SciPy is not imported.
+
+    Of what could be had, this is there already (the wheel scipy-openblas32 is 25 MB more to install) and takes 5 ms to
+    open, where importing ``scipy.linalg`` takes 400. Its OpenBLAS has threads of its own, whose number the runtime sets
+    for as long as a call lasts.
+    """
+    scipy = importlib.machinery.PathFinder.find_spec("scipy")
+    for folder in (scipy.submodule_search_locations if scipy is not None else None) or ():
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            file = os.path.join(folder, "linalg", f"cython_lapack{suffix}")
+            if os.path.exists(file):
+                return file
+    raise ImportError(
+        "[lapack] linear algebra calls the LAPACK that SciPy brings, and SciPy is not installed: pip install scipy"
+    )
+
+
 def submodule(name: str) -> Any:
     """A module of weft that is loaded when first used."""
-    with collector.resting(lasting=True):
-        return importlib.import_module(name)
+    return importlib.import_module(name)
 
 
 class Names:

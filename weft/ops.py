@@ -24,7 +24,7 @@ _RESULTS: dict[str, Callable[..., Any]] = {
 
 
 def _identity(op: str, dtype: Any) -> Any:
-    """What combines with any number to that number."""
+    """The identity: the number that leaves any other unchanged."""
     if op in ("add", "multiply"):
         return np.asarray(op == "multiply", dtype)
     if dtype == np.bool_:

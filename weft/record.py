@@ -11,7 +11,7 @@ A NamedTuple behaves as ``typing.NamedTuple`` does, which writes and compiles a 
 
 from __future__ import annotations
 
-from collections import _tuplegetter  # pyright: ignore[reportAttributeAccessIssue] - namedtuple's own, half a property
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, dataclass_transform
 
 
@@ -77,7 +77,7 @@ else:
             namespace["_field_defaults"] = {field: namespace[field] for field in fields if field in namespace}
             namespace["_fields"] = namespace["__match_args__"] = fields
             namespace["__slots__"] = ()
-            namespace.update((field, _tuplegetter(index, None)) for index, field in enumerate(fields))
+            namespace.update((field, property(itemgetter(index))) for index, field in enumerate(fields))
             return super().__new__(cls, name, bases, namespace)
 
     class NamedTuple(tuple, metaclass=_NamedTupleType):

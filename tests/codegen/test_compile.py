@@ -44,17 +44,17 @@ def test_isolated_gives_the_same_object():
 @pytest.mark.parametrize("size", [1, 16, 37, 100])
 def test_code_as_written_has_the_bits_of_optimised_code(size, monkeypatch):
     kind = elementwise(lambda emit, x: emit.exp(emit.mul(x, x)))
-    assert compiling.text_of(map_nest(kind, [F32], F32), HOST).startswith(writer.AS_WRITTEN)
+    assert compiling.text_of(map_nest(kind, [F32], F32), HOST).count(writer.AS_WRITTEN) == 1
     x = np.random.default_rng(0).standard_normal(size, np.float32)
     x[0] = np.nan
     plain = run_map(kind, [x], F32)
-    monkeypatch.setattr(llvm, "AS_WRITTEN", "; nothing")
+    monkeypatch.setattr(writer, "AS_WRITTEN", "")
     assert plain.tobytes() == run_map(kind, [x], F32).tobytes()
 
 
 def test_code_with_constants_in_loops_is_optimised():
     text = compiling.text_of(map_nest(elementwise(lambda emit, x: emit.sin(x)), [F32], F32), HOST)
-    assert not text.startswith(writer.AS_WRITTEN)
+    assert writer.AS_WRITTEN not in text
 
 
 def test_a_child_at_its_memory_limit_says_so_and_lives_on():
@@ -186,4 +186,4 @@ def test_every_switch_is_one_that_llvm_knows():
     listing = "import llvmlite.binding as b; b.initialize_native_target(); b.set_option('weft', '--help-hidden')"
     done = subprocess.run([sys.executable, "-c", listing], check=True, capture_output=True, text=True)
     known = {line.split()[0].partition("=")[0].lstrip("-") for line in done.stdout.splitlines() if " --" in line}
-    assert not {switch.partition("=")[0].lstrip("-") for switch in (*llvm.SWITCHES, llvm.FAST_SELECTION)} - known
+    assert not set(llvm.SWITCHES) - known

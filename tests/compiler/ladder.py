@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft import compiler, core, dtypes, runtime
-from weft.compiler import interpret, plan
+from weft.compiler import instructions, interpret, steps
 from weft.core.eval import eval_jaxpr
 from weft.loops import interpret as loops_interpret
 
@@ -49,7 +49,7 @@ def by_loops(program: compiler.Program, args: Sequence[Any]) -> list[np.ndarray]
 
 
 def n_kernels(program: compiler.Program) -> int:
-    kernels = (plan.Run, plan.Chain, plan.Ridden)
+    kernels = (steps.Run, steps.Chain, steps.FusedEpilogue)
     return sum(isinstance(entry, kernels) for entry in program.plan.instructions)
 
 
@@ -63,40 +63,43 @@ class _Machine:
             np.frombuffer(bytearray(np.ascontiguousarray(np.asarray(x, v.dtype)).tobytes()), np.uint8)
             for x, v in zip(given, program.in_avals, strict=True)
         ]
-        self.slots += [np.zeros(output[-1].nbytes, np.uint8) for output in self.plan.outputs]
+        self.slots += [np.zeros(output.aval.nbytes, np.uint8) for output in self.plan.outputs]
         arena = np.zeros(self.plan.arena_bytes, np.uint8)
         self.slots += [arena[offset : offset + n] for offset, n in self.plan.temps]
         self.dynamic: dict[int, int] = {}
 
     def run(self) -> list[np.ndarray]:
         for entry in self.plan.instructions:
-            if isinstance(entry, plan.Chain):
+            if isinstance(entry, steps.Chain):
                 for run in entry.runs:
                     self._kernel(run)
                 continue
-            if isinstance(entry, plan.Ridden):
-                getattr(self, f"_{entry.product[0]}")(*entry.product[1:])
+            if isinstance(entry, steps.FusedEpilogue):
+                self._instruction(entry.product)
                 entry = entry.run
-            if isinstance(entry, plan.Run):
+            if isinstance(entry, steps.Run):
                 self._kernel(entry)
             else:
-                getattr(self, f"_{entry[0]}")(*entry[1:])
+                self._instruction(entry)
         return [self._output(position, spec) for position, spec in enumerate(self.plan.outputs)]
 
-    def _output(self, position: int, spec: tuple[Any, ...]) -> np.ndarray:
+    def _instruction(self, entry: instructions.Instruction) -> None:
+        getattr(self, f"_{type(entry).__name__.lower()}")(*entry)
+
+    def _output(self, position: int, spec: instructions.Output) -> np.ndarray:
         slot = self.plan.n_inputs + position
-        if spec[0] == "input":
-            slot = spec[1]
-        elif spec[0] == "output":
-            slot = self.plan.n_inputs + spec[1]
-        aval = spec[-1]
+        if isinstance(spec, instructions.InputOutput):
+            slot = spec.source
+        elif isinstance(spec, instructions.SameOutput):
+            slot = self.plan.n_inputs + spec.source
+        aval = spec.aval
         return self.slots[slot][: aval.nbytes].view(aval.dtype).reshape(aval.shape)
 
     def _at(self, place: tuple[int, int, int]) -> tuple[np.ndarray, int]:
         slot, offset, dyn = place
         return self.slots[slot], offset + self.dynamic.get(dyn, 0)
 
-    def _kernel(self, entry: plan.Run) -> None:
+    def _kernel(self, entry: steps.Run) -> None:
         buffers, offsets = [], []
         for binding, place in zip(entry.lowered.operands, entry.operands, strict=True):
             data, offset = self._at(place)

@@ -12,7 +12,8 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler, lax
-from weft.compiler import plan, verify
+from weft.compiler import steps, verify
+from weft.compiler.instructions import DonatedOutput
 
 RNG = np.random.default_rng(0)
 VALUES = RNG.standard_normal(40).astype(np.float32)
@@ -73,8 +74,8 @@ def program_of(function: Callable[..., Any], args: tuple[Any, ...], donated: tup
     return ladder.compiled(ladder.traced(lambda *xs: [function(*xs)], args), donated)
 
 
-def chains(program: compiler.Program) -> list[plan.Chain]:
-    return [entry for entry in program.plan.instructions if isinstance(entry, plan.Chain)]
+def chains(program: compiler.Program) -> list[steps.Chain]:
+    return [entry for entry in program.plan.instructions if isinstance(entry, steps.Chain)]
 
 
 @pytest.mark.parametrize("name", ONE_KERNEL)
@@ -138,7 +139,7 @@ def test_a_donated_array_is_updated_where_it_stands() -> None:
         return jnp.tanh(x.at[i].add(u))
 
     program = program_of(step, FLAT, (True, False, False))
-    assert ladder.n_kernels(program) == 1 and program.plan.outputs[0][0] == "donated"
+    assert ladder.n_kernels(program) == 1 and isinstance(program.plan.outputs[0], DonatedOutput)
     given = jnp.asarray(VALUES)
     found = weft.jit(step, donate_argnums=0)(given, PLACES, UPDATES)
     assert given.is_deleted()

@@ -11,7 +11,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import compiler
-from weft.compiler import plan
+from weft.compiler import steps
 
 
 def relu_layer(x: Any, w: Any, b: Any) -> Any:
@@ -95,7 +95,7 @@ def test_bits_are_those_of_separate_steps(function: Callable[..., Any], size: tu
 @pytest.mark.parametrize("function", [relu_layer, activation, sine_and_cosine, two_outputs, softmax, column_scale])
 def test_a_layer_is_one_instruction_without_temporaries(function: Callable[..., Any]) -> None:
     program = program_of(function, *operands(40, 50, 60))
-    rides = [entry for entry in program.plan.instructions if isinstance(entry, plan.Ridden)]
+    rides = [entry for entry in program.plan.instructions if isinstance(entry, steps.FusedEpilogue)]
     assert len(rides) == 1
     assert len(program.plan.products()) == 1
     if function is not column_scale:
@@ -136,7 +136,7 @@ def test_complex_products_carry_their_epilogues(
         )
         args = tuple((x + 1j * y[tuple(slice(n) for n in x.shape)]).astype(dtype) for x, y in parts)
         has_bits_of_separate_steps(function, args)
-        assert [type(entry) for entry in program_of(function, *args).plan.instructions] == [plan.Ridden]
+        assert [type(entry) for entry in program_of(function, *args).plan.instructions] == [steps.FusedEpilogue]
 
 
 def test_a_product_that_is_read_twice_is_stored() -> None:
@@ -145,7 +145,7 @@ def test_a_product_that_is_read_twice_is_stored() -> None:
         return y, jnp.exp(y)
 
     program = program_of(both, *operands(40, 50, 60)[:2])
-    assert not any(isinstance(entry, plan.Ridden) for entry in program.plan.instructions)
+    assert not any(isinstance(entry, steps.FusedEpilogue) for entry in program.plan.instructions)
 
 
 def test_layers_in_a_row() -> None:
@@ -154,7 +154,7 @@ def test_layers_in_a_row() -> None:
 
     x, w1, _ = operands(64, 96, 96)
     program = program_of(network, x, w1, w1)
-    assert [type(entry) for entry in program.plan.instructions] == [plan.Ridden, plan.Ridden]
+    assert [type(entry) for entry in program.plan.instructions] == [steps.FusedEpilogue, steps.FusedEpilogue]
     hidden = np.maximum(np.asarray(jnp.asarray(x) @ jnp.asarray(w1)), 0)
     expected = np.asarray(jnp.tanh(jnp.asarray(hidden) @ jnp.asarray(w1)))
     np.testing.assert_array_equal(np.asarray(weft.jit(network)(x, w1, w1)), expected)
@@ -226,7 +226,7 @@ def test_masked_scores_are_softmax_on_whole_products(shape: tuple[int, ...]) -> 
         with weft.threads(threads):
             np.testing.assert_array_equal(np.asarray(weft.jit(weights)(q, k)), expected)
     (entry,) = program_of(weights, q, k).plan.instructions
-    assert (type(entry), entry.form) == (plan.Ridden, "products" if b * h > 1 else "rows")
+    assert (type(entry), entry.form) == (steps.FusedEpilogue, "products" if b * h > 1 else "rows")
 
 
 def test_attention_s_gradient_has_its_softmax_on_products() -> None:
@@ -240,7 +240,9 @@ def test_attention_s_gradient_has_its_softmax_on_products() -> None:
 
     gradient = weft.value_and_grad(loss, argnums=(0, 1, 2))
     program = program_of(gradient, q, k, v)
-    assert [entry.form for entry in program.plan.instructions if isinstance(entry, plan.Ridden)] == ["products"] * 2
+    assert [entry.form for entry in program.plan.instructions if isinstance(entry, steps.FusedEpilogue)] == [
+        "products"
+    ] * 2
     assert len(program.plan.runs()) == 3  # the third is the loss and its derivative
     for threads in (1, 2):
         with weft.threads(threads):

@@ -13,6 +13,7 @@ import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler, lax
 from weft.compiler import verify
+from weft.compiler.instructions import Copy, DonatedOutput, NewOutput
 
 RNG = np.random.default_rng(0)
 TABLE = RNG.standard_normal((50, 40)).astype(np.float32)
@@ -114,7 +115,7 @@ def test_another_shape_has_the_same_kernels() -> None:
 
 
 def copies(program: compiler.Program) -> int:
-    return sum(isinstance(entry, tuple) and entry[0] == "copy" for entry in program.plan.instructions)
+    return sum(isinstance(entry, Copy) for entry in program.plan.instructions)
 
 
 def test_a_dead_array_is_updated_in_place() -> None:
@@ -126,11 +127,11 @@ def test_a_dead_array_is_updated_in_place() -> None:
     live = ladder.compiled(ladder.traced(lambda t, i, u: [put("scatter_add", t, i, u)], (TABLE, IDS, TABLE[:33])))
     assert copies(live) == 1
     closed = ladder.traced(lambda t, i, u: [put("scatter_add", t, i, u)], (TABLE, IDS, TABLE[:33]))
-    assert ladder.compiled(closed, (True, False, False)).plan.outputs[0][0] == "donated"
+    assert isinstance(ladder.compiled(closed, (True, False, False)).plan.outputs[0], DonatedOutput)
     # an update that reads the array it changes needs the old one
     reads = ladder.traced(lambda t, i: [put("scatter_add", t, i, take(t, i[::-1]))], (TABLE, IDS))
     program = ladder.compiled(reads, (True, False))
-    assert copies(program) == 1 and program.plan.outputs[0][0] == "new"
+    assert copies(program) == 1 and isinstance(program.plan.outputs[0], NewOutput)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32])

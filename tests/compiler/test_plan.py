@@ -10,6 +10,7 @@ import numpy as np
 from tests.compiler import ladder
 from weft import compiler
 from weft import operations as lax
+from weft.compiler.instructions import Copy, DonatedOutput, Fill, InputOutput, NewOutput, SameOutput
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
@@ -25,7 +26,7 @@ def run(function: Any, *args: Any, donated: tuple[bool, ...] = ()) -> tuple[comp
 
 def test_results_that_are_arguments_cost_nothing() -> None:
     program, _ = run(lambda x: [x, lax.reshape(x, (4, 3)), lax.expand_dims(x, (0,))], X)
-    assert [output[0] for output in program.plan.outputs] == ["input"] * 3
+    assert [type(output) for output in program.plan.outputs] == [InputOutput] * 3
     assert not program.plan.instructions
 
 
@@ -35,7 +36,7 @@ def test_a_result_twice_is_made_once() -> None:
         return [y, y, lax.reshape(y, (12,))]
 
     program, _ = run(function, X)
-    assert [output[0] for output in program.plan.outputs] == ["new", "output", "output"]
+    assert [type(output) for output in program.plan.outputs] == [NewOutput, SameOutput, SameOutput]
     assert ladder.n_kernels(program) == 1
 
 
@@ -53,12 +54,13 @@ def test_a_dying_temporary_is_written_over() -> None:
 
 def test_a_donated_argument_is_reused() -> None:
     program, _ = run(lambda x: [lax.add(x, x)], X, donated=(True,))
-    assert program.plan.outputs[0][:2] == ("donated", 0)
+    (output,) = program.plan.outputs
+    assert isinstance(output, DonatedOutput) and output.source == 0
 
 
 def test_a_donated_argument_that_is_read_elsewhere_is_not() -> None:
     program, _ = run(lambda x: [lax.add(lax.rev(x, (0,)), x)], X, donated=(True,))
-    assert program.plan.outputs[0][0] == "new"
+    assert isinstance(program.plan.outputs[0], NewOutput)
 
 
 def test_an_update_of_a_donated_argument_copies_nothing_else() -> None:
@@ -66,7 +68,8 @@ def test_an_update_of_a_donated_argument_copies_nothing_else() -> None:
         return [lax.dynamic_update_slice_p.bind(x, u, i, np.int32(0))]
 
     program, outs = run(function, X, X[:1, :2], np.int32(7), donated=(True, False, False))
-    assert program.plan.outputs[0][:2] == ("donated", 0)
+    (output,) = program.plan.outputs
+    assert isinstance(output, DonatedOutput) and output.source == 0
     np.testing.assert_array_equal(outs[0][2, :2], X[0, :2])
 
 
@@ -75,7 +78,7 @@ def test_an_update_of_a_dying_temporary_copies_nothing() -> None:
         return [lax.dynamic_update_slice_p.bind(lax.neg(x), lax.slice(x, (0, 0), (1, 2)), i, np.int32(1))]
 
     program, _ = run(function, X, np.int32(1))
-    assert "copy" not in [entry[0] for entry in program.plan.instructions if isinstance(entry, tuple)]
+    assert not any(isinstance(entry, Copy) for entry in program.plan.instructions)
 
 
 def test_starts_are_clamped() -> None:
@@ -93,7 +96,7 @@ def test_padding_is_written_once() -> None:
 def test_empty_sums_and_products() -> None:
     wide, tall, rows = np.ones((3, 0), np.float32), np.ones((0, 4), np.float32), np.ones((0, 3), np.float32)
     program, _ = run(lambda x, y: [lax.dot_general(x, y, (((1,), (0,)), ((), ())))], wide, tall)
-    assert program.plan.instructions[0][0] == "fill"
+    assert isinstance(program.plan.instructions[0], Fill)
     run(lambda x: [lax.reduce_sum(x, (1,)), lax.reduce_max(x, (1,)), lax.reduce_sum(x, (0, 1))], wide)
     run(lambda x: [lax.reduce_sum(x, (1,)), lax.neg(x)], rows)
 

@@ -695,9 +695,10 @@ def test_numbers_out_of_range_are_refused(folder: Path) -> None:
     n_inputs, outputs, temps, arena, made, name, in_avals = program
     wrong = [
         (n_inputs + 1, outputs, temps, arena, made, name, in_avals),
-        (n_inputs, [("new", 3, 0)], temps, arena, made, name, in_avals),
-        (n_inputs, outputs, temps, arena, [("kernel", 99, *made[0][2:])], name, in_avals),
-        (n_inputs, outputs, temps, arena, [("python", 1, 2, 3)], name, in_avals),
+        (n_inputs, [(0, 3, 0)], temps, arena, made, name, in_avals),
+        (n_inputs, outputs, temps, arena, [(0, 99, *made[0][2:])], name, in_avals),
+        (n_inputs, outputs, temps, arena, [(7, 1, 2, 3)], name, in_avals),
+        (n_inputs, outputs, temps, arena, [(99, 1)], name, in_avals),
         (n_inputs, outputs, temps, arena, [(*made[0][:2], ((77, 0, -1),), *made[0][3:])], name, in_avals),
     ]
     contents = [(avals, kernels, (bad, consts, out_avals, facts)) for bad in wrong]

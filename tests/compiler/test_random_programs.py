@@ -36,7 +36,7 @@ def check(generator: Generator, eagerly: bool) -> None:
     args = generator.inputs()
     closed = ladder.traced(generator.program, args)
     program = ladder.compiled(closed)
-    verify.verify("simplify", closed, core.ClosedJaxpr(program.jaxpr))
+    verify.verify("passes", closed, core.ClosedJaxpr(program.jaxpr))
     exact = not any(equation.primitive.name == "dot_general" for equation in closed.jaxpr.eqns)
     reference = ladder.by_reference(closed, args)
     machine = ladder.by_machine_code(program, args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +14,15 @@ import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler, core, errors
 from weft import operations as lax
-from weft.compiler import pipeline, simplify, verify
+from weft.compiler import passes, pipeline, stages, verify
 
 X = np.arange(6, dtype=np.float32)
 
 
 def simplified(function: Any, *args: Any) -> core.ClosedJaxpr:
     closed = ladder.traced(function, args)
-    small = simplify.simplify(closed)
-    verify.verify("simplify", closed, small)
+    small = passes.simplified(closed)
+    verify.verify("passes", closed, small)
     return small
 
 
@@ -66,8 +67,8 @@ def test_reshapes_sink_below_elementwise_operations() -> None:
 def test_a_broken_stage_is_named() -> None:
     good = ladder.traced(lambda x: [lax.add(x, x)], [X])
     bad = ladder.traced(lambda x: [lax.mul(x, x)], [X])
-    with pytest.raises(errors.InternalError, match="stage: simplify"):
-        verify.verify("simplify", good, bad)
+    with pytest.raises(errors.InternalError, match="stage: algebra"):
+        verify.verify("algebra", good, bad)
 
 
 def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -84,19 +85,19 @@ def test_stages_print_and_dump(tmp_path: Path, capfd: pytest.CaptureFixture[str]
         weft.config.update("check", checked)
     printed = capfd.readouterr().err
     assert "shown: lower" in printed and "kernel add" in printed and "nest add" in printed
-    assert {path.suffix for path in tmp_path.iterdir()} >= {".simplify", ".fuse", ".lower", ".schedule", ".plan"}
+    assert {path.suffix for path in tmp_path.iterdir()} >= {".jaxpr", ".fuse", ".lower", ".schedule", ".plan"}
 
 
 def test_forms_and_all_name_stages_and_other_words_raise(capfd: pytest.CaptureFixture[str]) -> None:
     closed = ladder.traced(lambda x: [lax.add(x, x)], [X])
     try:
-        for words, shown in (("kernel,loops", {"fuse", "schedule"}), ("jaxpr", {"simplify"}), ("all", {"plan", "asm"})):
+        for words, shown in (("kernel,loops", {"fuse", "schedule"}), ("jaxpr", {"jaxpr"}), ("all", {"plan", "asm"})):
             weft.config.update("show", words)
             pipeline.compile_new(closed, "shown", ())
             printed = capfd.readouterr().err
             assert all(f"shown: {stage}" in printed for stage in shown)
         weft.config.update("show", "poetry")
-        with pytest.raises(ValueError, match="no stage is called 'poetry'; the names are simplify, fuse"):
+        with pytest.raises(ValueError, match="no stage is called 'poetry'; the names are keys, inline"):
             pipeline.compile_new(closed, "shown", ())
     finally:
         weft.config.update("show", "")
@@ -143,10 +144,78 @@ def test_stages_can_be_skipped(skipped: str) -> None:
     assert ladder.n_kernels(program) > 2 or skipped == "simplify"
 
 
+def every_pass(x: Any, table: Any, places: Any) -> list[Any]:
+    """A program in which most passes have something to do."""
+    rows = lax.iota(np.int32, 8)
+    index = lax.concatenate([lax.reshape(rows, (8, 1)), lax.reshape(places, (8, 1))], 1)
+    picked = jnp.exp(table)[rows, places]
+    scattered = jnp.zeros((8, 8), np.float32).at[index[:, 0], index[:, 1]].add(picked)
+    inner = table.at[1:-1].add(table[2:] * 2 - table[:-2])
+    rolled = jnp.roll(table, 1, 0) + table
+    summed = jnp.pad(x[:3], (0, 3)) + jnp.pad(x[:3], (3, 0))
+    product = (table.T @ lax.mul(inner, np.float32(1))).T + jnp.vdot(x, x)
+    looped = weft.lax.scan(lambda c, row: (c * 0.5 + row.sum(), c), np.float32(0), table)[0]
+    unrolled = weft.lax.scan(lambda c, _: (c * 0.5, c), jnp.tile(table, (1, 600)), None, length=2, unroll=2)[0]
+    chosen = weft.lax.cond(True, lambda y: y * 2, lambda y: y - 1, x)
+    ordered = jnp.argsort(x)
+    sliced = lax.dynamic_slice(jnp.exp(table), (places[0], 0), (1, 8))
+    flat = lax.exp(lax.reshape(lax.sin(table), (64,)))
+    unit = lax.reduce_sum(lax.broadcast_in_dim(lax.reduce_sum(table, (1,)), (8, 1), (0,)), (1,))
+    key = weft.random.uniform(weft.random.key(1), (3,))
+    return [scattered, inner, rolled, summed, product, looped, unrolled[:, 0], chosen, ordered, sliced, flat, unit, key]
+
+
+TABLE = np.arange(64, dtype=np.float32).reshape(8, 8) / 16
+PLACES = np.asarray([3, 0, 7, 1, 1, 2, 6, 5], np.int32)
+
+
+@pytest.mark.parametrize("skipped", [name for name in stages.OPTIONAL if name in stages.PASSES])
+def test_a_program_without_one_pass_has_the_same_results(skipped: str) -> None:
+    args = [X, TABLE, PLACES]
+    closed = ladder.traced(every_pass, args)
+    whole = pipeline.compile_new(closed, "whole", ())
+    try:
+        weft.config.update("skip", skipped)
+        program = pipeline.compile_new(closed, "skipping", ())
+    finally:
+        weft.config.update("skip", "")
+    assert skipped not in program.stages.milliseconds
+    for out, expected in zip(ladder.by_machine_code(program, args), ladder.by_machine_code(whole, args), strict=True):
+        np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("name", stages.PASSES)
+def test_a_pass_is_its_module_and_is_timed(name: str) -> None:
+    module = importlib.import_module(f"weft.compiler.{name}")
+    assert callable(getattr(module, name)) and "->" in (module.__doc__ or "")
+    program = pipeline.compile_new(ladder.traced(every_pass, [X, TABLE, PLACES]), "timed", ())
+    assert name in program.stages.milliseconds
+
+
+@pytest.mark.parametrize("name", [name for name in (*stages.PASSES, *stages.STAGES) if name not in stages.OPTIONAL])
+def test_what_others_rely_on_cannot_be_skipped(name: str) -> None:
+    try:
+        weft.config.update("skip", name)
+        with pytest.raises(ValueError, match=f"the others rely on '{name}'; what may be left out is fuse"):
+            pipeline.compile_new(ladder.traced(lambda x: [lax.sin(x)], [X]), "needed", ())
+    finally:
+        weft.config.update("skip", "")
+
+
+def test_a_pass_is_shown_where_it_changed_something(capfd: pytest.CaptureFixture[str]) -> None:
+    try:
+        weft.config.update("show", "algebra,index_set_splitting")
+        pipeline.compile_new(ladder.traced(lambda x: [lax.sin(lax.neg(lax.neg(x)))], [X]), "shown", ())
+    finally:
+        weft.config.update("show", "")
+    printed = capfd.readouterr().err
+    assert "shown: algebra\n" in printed and "neg" not in printed and "index_set_splitting" not in printed
+
+
 def test_a_failing_stage_names_itself_and_keeps_its_program() -> None:
-    stages = pipeline.Stages("failing")
+    failing = stages.Stages("failing")
     with pytest.raises(errors.InternalError, match="stage: fuse") as caught:
-        stages.run("fuse", lambda program: {}["missing"], "the program")
+        failing.run("fuse", lambda program: {}["missing"], "the program")
     assert Path(caught.value.dump).read_text() == "the program\n"
     Path(caught.value.dump).unlink()
 

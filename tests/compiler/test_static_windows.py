@@ -12,6 +12,7 @@ import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import lax
+from weft.compiler.instructions import Copy
 
 
 def stencil(u: Any) -> Any:
@@ -60,7 +61,7 @@ def test_a_stencil_is_one_kernel_with_its_columns_and_two_rows_of_the_border() -
     program = ladder.compiled(weft.make_jaxpr(UPDATES["add"][0])(np.zeros((60, 80), np.float32)))
     assert program.plan.arena_bytes == 0, program.text("plan")
     assert ladder.n_kernels(program) == 3, program.text("kernel")
-    assert not any(entry[0] == "copy" for entry in program.plan.instructions if isinstance(entry, tuple))
+    assert not any(isinstance(entry, Copy) for entry in program.plan.instructions)
 
 
 def test_an_update_of_little_stays_in_place() -> None:

@@ -12,6 +12,7 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import lax
+from weft.numpy import files
 
 SHAPES = [(), (0,), (1,), (7,), (3, 4), (2, 0, 3), (2, 3, 4), (17, 5)]
 FLOATS = ["float32"]
@@ -387,6 +388,22 @@ def test_membership_and_pieces(tmp_path: Any) -> None:
     wnp.save(tmp_path / "x.npy", wnp.asarray(X))
     check(wnp.load(tmp_path / "x.npy"), X)
     assert wnp.array_str(wnp.arange(2)) == "[0 1]"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "bfloat16", "int8", "bool"])
+@pytest.mark.parametrize("shape", [(300,), (7, 50), (1, 1, 900)])
+def test_files_in_blocks_are_numpys(dtype: str, shape: tuple[int, ...], tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(files, "_BLOCK", 100)
+    x = wnp.asarray(values(shape, "float32")).astype(dtype)
+    wnp.save(tmp_path / "blocks", x)
+    with open(tmp_path / "opened.npy", "wb") as file:
+        wnp.save(file, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # NumPy's, of the name of bfloat16
+        np.save(tmp_path / "numpys.npy", np.asarray(x))
+    expected = (tmp_path / "numpys.npy").read_bytes()
+    assert (tmp_path / "blocks.npy").read_bytes() == expected
+    assert (tmp_path / "opened.npy").read_bytes() == expected
 
 
 @pytest.mark.parametrize("index", range(len(STRUCTURAL)))

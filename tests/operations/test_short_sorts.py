@@ -116,8 +116,8 @@ def test_many_rows_are_shared_out_whole_without_python() -> None:
     with weft.enable_x64(True):
         for dtype in ["i1", "f2", "i4", "f8"]:
             names = plan_of(wnp.argsort, np.ones((8, 5000), dtype))
-            assert "python" not in names and "order" in names
-            assert "python" in plan_of(wnp.argsort, np.ones((3, 5000), dtype))
+            assert "callback" not in names and "sort" in names
+            assert "callback" in plan_of(wnp.argsort, np.ones((3, 5000), dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -162,9 +162,9 @@ def test_the_largest_of_short_rows_lie_along_any_axis(dtype: np.dtype, axis: int
 def test_sorts_of_short_rows_enter_no_python() -> None:
     x, k = np.ones((5, 9), np.float32), np.ones((5, 9), np.int32)
     for function in (wnp.sort, wnp.argsort, lambda x: lax.top_k(x, 3), lambda x: wnp.lexsort((k, x))):
-        assert "python" not in (names := plan_of(function, x)) and "order" in names
-    assert "python" in plan_of(wnp.argsort, np.ones(5000, np.float32))  # whose parts several threads sort
-    assert "python" not in (names := plan_of(wnp.sort, np.ones(5000, np.float32))) and "order" in names
+        assert "callback" not in (names := plan_of(function, x)) and "sort" in names
+    assert "callback" in plan_of(wnp.argsort, np.ones(5000, np.float32))  # whose parts several threads sort
+    assert "callback" not in (names := plan_of(wnp.sort, np.ones(5000, np.float32))) and "sort" in names
 
 
 def test_types_of_few_bits_are_sorted_too() -> None:

@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from weft import runtime
+from weft.compiler.instructions import Kernel, NewOutput
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()
@@ -152,7 +153,7 @@ def unary_step(
     cost = size * 0.2 if cost_ns is None else cost_ns
     params = struct.pack("q", size)
     places = ((source, 0, -1), (target, 0, -1))
-    return ("kernel", kernel, places, params, (), "vector", size, 64, cost, 0, 0, (size, size))
+    return Kernel(kernel, places, params, (), "vector", size, 64, cost, 0, 0, size, size)
 
 
 def aval(shape: tuple[int, ...], dtype: Any = np.float32) -> runtime.ShapedArray:
@@ -167,4 +168,4 @@ def array(value: Any, dtype: Any = np.float32) -> runtime.Array:
 def unary_executable(kernel: runtime.Kernel, size: int, cost_ns: float | None = None) -> runtime.Executable:
     kind = aval((size,))
     steps = [unary_step(kernel, 0, 1, size, cost_ns)]
-    return runtime.Executable(1, [("new", kind.nbytes, kind)], [], 0, steps, "unary", (kind,))
+    return runtime.Executable(1, [NewOutput(kind.nbytes, kind)], [], 0, steps, "unary", (kind,))

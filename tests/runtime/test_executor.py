@@ -17,6 +17,19 @@ import pytest
 
 from tests.runtime import machine_code
 from weft import runtime
+from weft.compiler.instructions import (
+    Callback,
+    Copy,
+    DonatedOutput,
+    Fill,
+    Gemm,
+    InputOutput,
+    Kernel,
+    NewOutput,
+    Offset,
+    SameOutput,
+    Sort,
+)
 
 array, aval = machine_code.array, machine_code.aval
 
@@ -47,9 +60,9 @@ def test_kernels_over_any_extent(size: int, threads: int) -> None:
 def test_block_reductions_give_the_same_bits_for_any_threads(size: int, threads: int) -> None:
     kind, out = aval((size,)), aval(())
     blocks = -(-size // 8192)
-    step = ("kernel", machine_code.block_sum_kernel(), ((0, 0, -1), (1, 0, -1)), struct.pack("q", size), (), "blocks",
-            blocks, 1, size * 0.5, 0, blocks * 16, (size, size))  # fmt: skip
-    executable = runtime.Executable(1, [("new", 4, out)], [], 0, [step], "sum", (kind,))
+    step = Kernel(machine_code.block_sum_kernel(), ((0, 0, -1), (1, 0, -1)), struct.pack("q", size), (), "blocks",
+            blocks, 1, size * 0.5, 0, blocks * 16, size, size)  # fmt: skip
+    executable = runtime.Executable(1, [NewOutput(4, out)], [], 0, [step], "sum", (kind,))
     x = np.random.default_rng(0).random(size, np.float32)
     expected = np.float32(0)
     for start in range(0, size, 8192):
@@ -71,8 +84,7 @@ def test_outer_dimensions(outer: tuple[int, ...], threads: int) -> None:
     out_strides = [4 * 33 * int(np.prod(outer[d + 1 :])) for d in range(len(outer))]
     dims = tuple((n, (a, b)) for n, a, b in zip(outer, in_strides, out_strides, strict=True))
     for cost in (10.0, 1e6):
-        step = (
-            "kernel",
+        step = Kernel(
             add_one(),
             ((0, 0, -1), (1, 0, -1)),
             struct.pack("q", 33),
@@ -83,9 +95,12 @@ def test_outer_dimensions(outer: tuple[int, ...], threads: int) -> None:
             cost,
             0,
             0,
-            (33, 33),
+            33,
+            33,
         )
-        executable = runtime.Executable(1, [("new", kind.nbytes, kind)], [], 0, [step], "outer", (aval(source.shape),))
+        executable = runtime.Executable(
+            1, [NewOutput(kind.nbytes, kind)], [], 0, [step], "outer", (aval(source.shape),)
+        )
         (result,) = executable.run([array(source)])
         assert np.array_equal(np.asarray(result), x + 1)
 
@@ -97,7 +112,7 @@ def test_temporaries_chain_through_the_arena() -> None:
         machine_code.unary_step(kernel, 2, 3, 100),
         machine_code.unary_step(kernel, 3, 1, 100),
     ]
-    executable = runtime.Executable(1, [("new", 400, kind)], [(0, 400), (448, 400)], 848, steps, "chain", (kind,))
+    executable = runtime.Executable(1, [NewOutput(400, kind)], [(0, 400), (448, 400)], 848, steps, "chain", (kind,))
     (result,) = executable.run([array(np.zeros(100))])
     assert np.asarray(result).tolist() == [3.0] * 100
     assert executable.temp_bytes == 848
@@ -113,13 +128,13 @@ def test_the_same_kernel_many_times_in_a_row(cost: float, rows: int, threads: in
 
     def step(source: int, result: int, extent: int) -> tuple[Any, ...]:
         packed, places = struct.pack("q", extent), ((source, 0, -1), (result, 0, -1))
-        return ("kernel", kernel, places, packed, outer, "vector", extent, 1, cost, 0, 0, (extent, extent))
+        return Kernel(kernel, places, packed, outer, "vector", extent, 1, cost, 0, 0, extent, extent)
 
     slots = [0, *range(2, links + 1), 1]  # the input, temporaries, the output
     steps = [step(a, b, row) for a, b in itertools.pairwise(slots)]
     steps.insert(4, step(0, 2, 5))
     temps = [(i * 192, size * 4) for i in range(links - 1)]
-    executable = runtime.Executable(1, [("new", size * 4, kind)], temps, links * 192, steps, "chain", (kind,))
+    executable = runtime.Executable(1, [NewOutput(size * 4, kind)], temps, links * 192, steps, "chain", (kind,))
     assert executable.n_kernels == links + 1
     assert executable.cost_ns == pytest.approx(cost * (links + 1))
     x = np.arange(size, dtype=np.float32)
@@ -130,7 +145,7 @@ def test_the_same_kernel_many_times_in_a_row(cost: float, rows: int, threads: in
 
 def test_outputs_may_share_buffers() -> None:
     kind, flat = aval((2, 3)), aval((6,))
-    outputs = [("input", 0, flat), ("new", 24, kind), ("output", 1, flat), ("output", 0, kind)]
+    outputs = [InputOutput(0, flat), NewOutput(24, kind), SameOutput(1, flat), SameOutput(0, kind)]
     executable = runtime.Executable(1, outputs, [], 0, [machine_code.unary_step(add_one(), 0, 2, 6)], "share", (kind,))
     x = array(np.arange(6).reshape(2, 3))
     alias, fresh, again, same = executable.run([x])
@@ -143,7 +158,7 @@ def test_outputs_may_share_buffers() -> None:
 def test_donation() -> None:
     kind = aval((4,))
     executable = runtime.Executable(
-        1, [("donated", 0, 16, kind)], [], 0, [machine_code.unary_step(add_one(), 0, 1, 4)], "d", (kind,)
+        1, [DonatedOutput(0, 16, kind)], [], 0, [machine_code.unary_step(add_one(), 0, 1, 4)], "d", (kind,)
     )
     x = array([1, 2, 3, 4])
     pointer = x.unsafe_buffer_pointer()
@@ -163,8 +178,8 @@ def test_donation() -> None:
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
 def test_dynamic_offsets_are_clamped(dtype: str) -> None:
     table, index, one = aval((10,)), aval((), dtype), aval(())
-    steps = [("offset", 0, ((1, 0, np.dtype(dtype).char, 9, 4),)), ("copy", (2, 0, -1), (0, 0, 0), 4)]
-    executable = runtime.Executable(2, [("new", 4, one)], [], 0, steps, "take", (table, index))
+    steps = [Offset(0, ((1, 0, np.dtype(dtype).char, 9, 4),)), Copy((2, 0, -1), (0, 0, 0), 4)]
+    executable = runtime.Executable(2, [NewOutput(4, one)], [], 0, steps, "take", (table, index))
     info = np.iinfo(dtype) if dtype != "bool" else None
     candidates = [0, 1] if info is None else [0, 3, 9, 10, int(info.max), int(info.min), max(-1, int(info.min))]
     for i in candidates:
@@ -175,10 +190,10 @@ def test_dynamic_offsets_are_clamped(dtype: str) -> None:
 def test_two_dynamic_offsets_and_a_kernel() -> None:
     table, index, row = aval((8, 4)), aval((), "int32"), aval((2,))
     steps = [
-        ("offset", 1, ((1, 0, "i", 7, 16), (2, 0, "i", 2, 4))),
-        ("kernel", add_one(), ((0, 0, 1), (3, 0, -1)), struct.pack("q", 2), (), "vector", 2, 2, 1.0, 0, 0, (2, 2)),
+        Offset(1, ((1, 0, "i", 7, 16), (2, 0, "i", 2, 4))),
+        Kernel(add_one(), ((0, 0, 1), (3, 0, -1)), struct.pack("q", 2), (), "vector", 2, 2, 1.0, 0, 0, 2, 2),
     ]
-    executable = runtime.Executable(3, [("new", 8, row)], [], 0, steps, "slice", (table, index, index))
+    executable = runtime.Executable(3, [NewOutput(8, row)], [], 0, steps, "slice", (table, index, index))
     x = np.arange(32).reshape(8, 4)
     (result,) = executable.run([array(x), array(6, "int32"), array(5, "int32")])
     assert np.asarray(result).tolist() == [27, 28]
@@ -188,8 +203,8 @@ def test_copy_and_fill(threads: int) -> None:
     size = 3_000_000
     kind = aval((size,), "uint8")
     half = size // 2
-    steps = [("fill", (1, 0, -1), size, 7), ("copy", (1, half, -1), (0, 0, -1), size - half)]
-    executable = runtime.Executable(1, [("new", size, kind)], [], 0, steps, "copy", (kind,))
+    steps = [Fill((1, 0, -1), size, 7), Copy((1, half, -1), (0, 0, -1), size - half)]
+    executable = runtime.Executable(1, [NewOutput(size, kind)], [], 0, steps, "copy", (kind,))
     x = np.random.default_rng(1).integers(0, 255, size, np.uint8)
     (result,) = executable.run([array(x, "uint8")])
     assert np.array_equal(np.asarray(result), np.concatenate([np.full(half, 7, np.uint8), x[: size - half]]))
@@ -216,7 +231,7 @@ def product(dtype: str, ta: bool, tb: bool, a: np.ndarray, b: np.ndarray, shape:
     (m, n), k = shape, a.shape[0 if ta else 1]
     places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
     left, right = (1, a.shape[1])[:: 1 if ta else -1], (1, b.shape[1])[:: 1 if tb else -1]
-    return ("gemm", dtype, dtype, m, n, k, places[0], *left, places[1], *right, places[2], n, (), (), (m, n, False))
+    return Gemm(dtype, dtype, m, n, k, places[0], *left, places[1], *right, places[2], n, (), (), (m, n, False))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)
@@ -234,7 +249,7 @@ def test_products(m: int, n: int, k: int, dtype: str) -> None:
         out = aval((m, n), dtype)
         step = product(dtype, ta, tb, a, b, out.shape)
         executable = runtime.Executable(
-            2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, dtype), aval(b.shape, dtype))
+            2, [NewOutput(out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, dtype), aval(b.shape, dtype))
         )
         results = []
         for count in (1, 2, 3):
@@ -251,9 +266,9 @@ def test_uninitialised_results_never_show() -> None:
     for m, n, k in [(5, 1, 3), (1, 5, 3), (4, 4, 3), (40, 1, 0)]:
         a, b, out = np.ones((m, k), np.float32), np.ones((k, n), np.float32), aval((m, n))
         step = product("f", False, False, a, b, (m, n))
-        steps = [("fill", (2, 0, -1), out.nbytes, 255), step]
+        steps = [Fill((2, 0, -1), out.nbytes, 255), step]
         executable = runtime.Executable(
-            2, [("new", out.nbytes, out)], [], 0, steps, "dot", (aval(a.shape), aval(b.shape))
+            2, [NewOutput(out.nbytes, out)], [], 0, steps, "dot", (aval(a.shape), aval(b.shape))
         )
         (result,) = executable.run([array(a), array(b)])
         assert np.array_equal(np.asarray(result), np.full((m, n), float(k)))
@@ -266,9 +281,9 @@ def test_batched_products(threads: int) -> None:
     batch = ((6, a.strides[0], 0, 8 * 3 * 1200), (3, a.strides[1], b.strides[0], 8 * 1200))
     places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
     whole = (40, 30, False)
-    step = ("gemm", "d", "d", 40, 30, 50, places[0], 50, 1, places[1], 30, 1, places[2], 30, batch, (), whole)
+    step = Gemm("d", "d", 40, 30, 50, places[0], 50, 1, places[1], 30, 1, places[2], 30, batch, (), whole)
     executable = runtime.Executable(
-        2, [("new", out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d"))
+        2, [NewOutput(out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d"))
     )
     (result,) = executable.run([array(a, "d"), array(b, "d")])
     np.testing.assert_allclose(np.asarray(result), a @ b)
@@ -276,8 +291,8 @@ def test_batched_products(threads: int) -> None:
 
 def callback_executable(callable_: Callable[..., Any], size: int = 3, outputs: int = 1) -> runtime.Executable:
     kind = aval((size,))
-    step = ("python", callable_, ((0, 0, kind),), tuple((1 + i, 0, kind) for i in range(outputs)))
-    return runtime.Executable(1, [("new", kind.nbytes, kind)] * outputs, [], 0, [step], "callback", (kind,))
+    step = Callback(callable_, ((0, 0, kind),), tuple((1 + i, 0, kind) for i in range(outputs)))
+    return runtime.Executable(1, [NewOutput(kind.nbytes, kind)] * outputs, [], 0, [step], "callback", (kind,))
 
 
 def test_callbacks() -> None:
@@ -324,8 +339,8 @@ def test_a_failing_callback_after_long_work() -> None:
     def fail(x: np.ndarray) -> np.ndarray:
         raise KeyError("late")
 
-    steps = [machine_code.unary_step(add_one(), 0, 1, 1000, 1e6), ("python", fail, ((1, 0, kind),), ((2, 0, kind),))]
-    executable = runtime.Executable(1, [("new", 4000, kind)] * 2, [], 0, steps, "late", (kind,))
+    steps = [machine_code.unary_step(add_one(), 0, 1, 1000, 1e6), Callback(fail, ((1, 0, kind),), ((2, 0, kind),))]
+    executable = runtime.Executable(1, [NewOutput(4000, kind)] * 2, [], 0, steps, "late", (kind,))
     for _ in range(3):
         with pytest.raises(KeyError, match="late"):
             (_, result) = executable.run([array(np.zeros(1000))])
@@ -373,12 +388,12 @@ def test_inputs_that_do_not_fit() -> None:
 
 def test_results_that_do_not_fit_in_memory() -> None:
     kind = aval((2**45,))
-    executable = runtime.Executable(0, [("new", kind.nbytes, kind)], [], 0, [], "large", ())
+    executable = runtime.Executable(0, [NewOutput(kind.nbytes, kind)], [], 0, [], "large", ())
     with pytest.raises(MemoryError, match=r"\[large\] result 0, f32\[35184372088832\]: 128\.0 TiB"):
         executable.run([])
     small = aval((1,))
     executable = runtime.Executable(
-        0, [("new", 4, small)], [(0, 2**50)], 2**50, [("fill", (0, 0, -1), 4, 0)], "arena", ()
+        0, [NewOutput(4, small)], [(0, 2**50)], 2**50, [Fill((0, 0, -1), 4, 0)], "arena", ()
     )
     with pytest.raises(MemoryError, match=r"\[arena\] temporaries: 1\.0 PiB \(1125899906842624 bytes\) requested"):
         executable.run([])
@@ -390,67 +405,67 @@ KIND = aval((4,))
 
 def one(*steps: tuple[Any, ...]) -> tuple[Any, ...]:
     """A plan of one input and one output, f32[4] each."""
-    return (1, [("new", 16, KIND)], [], 0, list(steps), "x", (KIND,))
+    return (1, [NewOutput(16, KIND)], [], 0, list(steps), "x", (KIND,))
 
 
 WHOLE = (2, 2, False)  # rows and columns of a product, operands not exchanged
 WORDS = ((0, 0, -1), "u", 4, 4, 0)  # keys of an order
 BAD_PLANS: list[tuple[Any, ...]] = [
     (-1, [], [], 0, [], "x"),
-    (0, [("new", 4, KIND)], [], 0, [], "x"),
-    (0, [("new", 16, 3)], [], 0, [], "x"),
+    (0, [NewOutput(4, KIND)], [], 0, [], "x"),
+    (0, [NewOutput(16, 3)], [], 0, [], "x"),
     (0, [("other", 16, KIND)], [], 0, [], "x"),
     (0, [(1, 16, KIND)], [], 0, [], "x"),
     (0, [7], [], 0, [], "x"),
-    (0, [("input", 0, KIND)], [], 0, [], "x"),
-    (1, [("input", -1, KIND)], [], 0, [], "x", (KIND,)),
-    (1, [("output", 0, KIND)], [], 0, [], "x", (KIND,)),
-    (1, [("donated", 1, 16, KIND)], [], 0, [], "x", (KIND,)),
-    (1, [("input", 0, aval((5,)))], [], 0, [], "x", (KIND,)),
+    (0, [InputOutput(0, KIND)], [], 0, [], "x"),
+    (1, [InputOutput(-1, KIND)], [], 0, [], "x", (KIND,)),
+    (1, [SameOutput(0, KIND)], [], 0, [], "x", (KIND,)),
+    (1, [DonatedOutput(1, 16, KIND)], [], 0, [], "x", (KIND,)),
+    (1, [InputOutput(0, aval((5,)))], [], 0, [], "x", (KIND,)),
     (1, [], [(0, 10)], 9, [], "x", (KIND,)),
     (1, [], [(-1, 10)], 90, [], "x", (KIND,)),
     (1, [], [5], 90, [], "x", (KIND,)),
     (1, [], [], 0, [5], "x", (KIND,)),
-    (1, [], [], 0, [("unknown",)], "x", (KIND,)),
+    (1, [], [], 0, [KIND], "x", (KIND,)),
     (1, [], [], 0, [], "x"),
     (1, [], [], 0, [], "x", ()),
     (1, [], [], 0, [], "x", (KIND, KIND)),
     (1, [], [], 0, [], "x", (3,)),
-    (1, [], [], 0, [("kernel", None)], "x", (KIND,)),
-    (1, [], [], 0, [("kernel", ADD, ((9, 0, -1),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x", (KIND,)),
-    (1, [], [], 0, [("kernel", ADD, ((0, 0, 3),), b"", (), "none", 0, 0, 0.0, 0, 0)], "x", (KIND,)),
-    (1, [], [], 0, [("kernel", ADD, ((0, 0, -1),), b"", (), "odd", 0, 0, 0.0, 0, 0)], "x", (KIND,)),
-    (1, [], [], 0, [("kernel", ADD, ((0, 0, -1),), b"", ((3, ()),), "none", 0, 0, 0.0, 0, 0)], "x", (KIND,)),
-    (1, [], [], 0, [("kernel", ADD, ((0, 0, -1),), b"", (), "none", -1, 0, 0.0, 0, 0)], "x", (KIND,)),
-    one(("copy", (1, 0, -1), (0, 8, -1), 16)),
-    one(("copy", (1, 0, -1), (0, 0, -1), -1)),
-    one(("fill", (1, 1, -1), 16, 0)),
-    one(("offset", 0, ((0, 16, "i", 3, 4),))),
-    one(("offset", 0, ((0, 0, "f", 3, 4),))),
-    one(("offset", -1, ((0, 0, "i", 3, 4),))),
-    one(("offset", 0, ((0, 0, "i", 4, 4),)), ("copy", (1, 0, -1), (0, 0, 0), 4)),
-    one(("python", len, ((0, 4, KIND),), ())),
-    one(("order", 1, 5, 1, 4, False, (WORDS,), (), None)),
-    one(("order", 1, 4, 1, 5, False, (WORDS,), (), None)),
-    one(("order", 4, 1, 3, 1, False, (WORDS,), (), None)),
-    one(("order", 2**60, 4, 1, 4, False, (WORDS,), (), None)),
-    one(("order", 1, 4, 1, 4, False, (), (), None)),
-    one(("order", 1, 4, 1, 4, False, (((0, 0, -1), "x", 4, 4, 0),), (), None)),
-    one(("order", 1, 4, 1, 4, False, (((0, 0, -1), "u", 3, 4, 0),), (), None)),
-    one(("order", 1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 0, -1), 32),), None)),
-    one(("order", 1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 4, -1), 4),), None)),
-    one(("order", 1, 4, 1, 4, False, (WORDS,), (), (1, 4, -1))),
-    one(("gemm", "f", "f", 2, 2, 3, (0, 0, -1), 3, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), -1, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 1, (), (), WHOLE)),
-    one(("gemm", "f", "i", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, ((2, 4, 4, 4),), (), WHOLE)),
-    one(("gemm", "f", "f", 2**40, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2, 4, 4), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2, -4, 4), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2**62, 0, 0), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2,), WHOLE)),
-    one(("gemm", "f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), (2, 2))),
+    (1, [], [], 0, [Kernel(None, (), b"", (), "none", 0, 0, 0.0, 0, 0, 0, 0)], "x", (KIND,)),
+    (1, [], [], 0, [Kernel(ADD, ((9, 0, -1),), b"", (), "none", 0, 0, 0.0, 0, 0, 0, 0)], "x", (KIND,)),
+    (1, [], [], 0, [Kernel(ADD, ((0, 0, 3),), b"", (), "none", 0, 0, 0.0, 0, 0, 0, 0)], "x", (KIND,)),
+    (1, [], [], 0, [Kernel(ADD, ((0, 0, -1),), b"", (), "odd", 0, 0, 0.0, 0, 0, 0, 0)], "x", (KIND,)),
+    (1, [], [], 0, [Kernel(ADD, ((0, 0, -1),), b"", ((3, ()),), "none", 0, 0, 0.0, 0, 0, 0, 0)], "x", (KIND,)),
+    (1, [], [], 0, [Kernel(ADD, ((0, 0, -1),), b"", (), "none", -1, 0, 0.0, 0, 0, 0, 0)], "x", (KIND,)),
+    one(Copy((1, 0, -1), (0, 8, -1), 16)),
+    one(Copy((1, 0, -1), (0, 0, -1), -1)),
+    one(Fill((1, 1, -1), 16, 0)),
+    one(Offset(0, ((0, 16, "i", 3, 4),))),
+    one(Offset(0, ((0, 0, "f", 3, 4),))),
+    one(Offset(-1, ((0, 0, "i", 3, 4),))),
+    one(Offset(0, ((0, 0, "i", 4, 4),)), Copy((1, 0, -1), (0, 0, 0), 4)),
+    one(Callback(len, ((0, 4, KIND),), ())),
+    one(Sort(1, 5, 1, 4, False, (WORDS,), (), None, 0)),
+    one(Sort(1, 4, 1, 5, False, (WORDS,), (), None, 0)),
+    one(Sort(4, 1, 3, 1, False, (WORDS,), (), None, 0)),
+    one(Sort(2**60, 4, 1, 4, False, (WORDS,), (), None, 0)),
+    one(Sort(1, 4, 1, 4, False, (), (), None, 0)),
+    one(Sort(1, 4, 1, 4, False, (((0, 0, -1), "x", 4, 4, 0),), (), None, 0)),
+    one(Sort(1, 4, 1, 4, False, (((0, 0, -1), "u", 3, 4, 0),), (), None, 0)),
+    one(Sort(1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 0, -1), 32),), None, 0)),
+    one(Sort(1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 4, -1), 4),), None, 0)),
+    one(Sort(1, 4, 1, 4, False, (WORDS,), (), (1, 4, -1), 4)),
+    one(Gemm("f", "f", 2, 2, 3, (0, 0, -1), 3, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), -1, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 1, (), (), WHOLE)),
+    one(Gemm("f", "i", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, ((2, 4, 4, 4),), (), WHOLE)),
+    one(Gemm("f", "f", 2**40, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2, 4, 4), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2, -4, 4), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2**62, 0, 0), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2,), WHOLE)),
+    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), (2, 2))),
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from tests.runtime import machine_code
 from weft import runtime
+from weft.compiler.instructions import DonatedOutput, InputOutput, NewOutput
 
 Answer = tuple[Any, runtime.CacheEntry | None]
 
@@ -43,7 +44,9 @@ class AddOne:
         n = len(leaves)
         kernel = machine_code.unary_kernel("fadd", "1.0")
         steps = [machine_code.unary_step(kernel, i, n + i, kind.size) for i, kind in enumerate(kinds)]
-        outputs = [("donated", i, k.nbytes, k) if self.donate else ("new", k.nbytes, k) for i, k in enumerate(kinds)]
+        outputs = [
+            DonatedOutput(i, k.nbytes, k) if self.donate else NewOutput(k.nbytes, k) for i, k in enumerate(kinds)
+        ]
         executable = runtime.Executable(n, outputs, [], 0, steps, "add_one", kinds)
         arrays = [leaf if isinstance(leaf, runtime.Array) else machine_code.array(leaf) for leaf in leaves]
         results = executable.run(arrays, (self.donate,) * n)
@@ -163,7 +166,7 @@ def integer_slow(dtype: str) -> tuple[runtime.JitFunction, list[Any]]:
     def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
         seen.append(args)
         kind = machine_code.aval((), dtype)
-        executable = runtime.Executable(1, [("input", 0, kind)], [], 0, [], "identity", (kind,))
+        executable = runtime.Executable(1, [InputOutput(0, kind)], [], 0, [], "identity", (kind,))
         _, tree = runtime.tree_flatten(0)
         return None, runtime.CacheEntry(executable, (0,), (), tree, (kind,), (False,))
 
@@ -306,7 +309,7 @@ def test_a_program_alone_is_installed_and_run() -> None:
 
 def test_entries_that_do_not_fit_are_refused() -> None:
     small, large = machine_code.aval((2,)), machine_code.aval((1000,))
-    executable = runtime.Executable(1, [("input", 0, large)], [], 0, [], "identity", (large,))
+    executable = runtime.Executable(1, [InputOutput(0, large)], [], 0, [], "identity", (large,))
     _, leaf = runtime.tree_flatten(0)
     entry = runtime.CacheEntry(executable, (0,), (), leaf, (large,), ())
     with pytest.raises(ValueError, match="fewer bytes"):
@@ -494,7 +497,7 @@ def test_interrupts_in_static_arguments_reach_the_caller() -> None:
 def test_the_table_is_bounded_and_forgets_the_oldest() -> None:
     _, leaf = runtime.tree_flatten(0)
     kind = machine_code.aval(())
-    executable = runtime.Executable(1, [("input", 0, kind)], [], 0, [], "identity", (kind,))
+    executable = runtime.Executable(1, [InputOutput(0, kind)], [], 0, [], "identity", (kind,))
     calls: list[int] = []
 
     def slow(args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Answer:
@@ -519,7 +522,7 @@ def test_retired_programs_leave_every_table() -> None:
     """Entries are taken out in random order; those that stay are found as before."""
     _, leaf = runtime.tree_flatten(0)
     kind = machine_code.aval(())
-    executable = runtime.Executable(1, [("input", 0, kind)], [], 0, [], "identity", (kind,))
+    executable = runtime.Executable(1, [InputOutput(0, kind)], [], 0, [], "identity", (kind,))
     programs = [runtime.CacheEntry(executable, (0,), (), leaf, (kind,), ()) for _ in range(40)]
     calls: list[int] = []
 

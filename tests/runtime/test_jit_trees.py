@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.runtime import machine_code
 from weft import runtime
+from weft.compiler.instructions import InputOutput
 
 
 class Pair(NamedTuple):
@@ -85,7 +86,7 @@ def identity() -> tuple[runtime.JitFunction, list[Any]]:
         leaves, tree = runtime.tree_flatten((args, kwargs))
         kind = machine_code.aval(())
         kinds = (kind,) * len(leaves)
-        outputs = [("input", i, kind) for i in range(len(leaves))]
+        outputs = [InputOutput(i, kind) for i in range(len(leaves))]
         executable = runtime.Executable(len(leaves), outputs, [], 0, [], "identity", kinds)
         entry = runtime.CacheEntry(executable, tuple(range(len(leaves))), (), tree, kinds, ())
         return (args, kwargs), entry

@@ -13,6 +13,7 @@ import pytest
 
 from tests.runtime import machine_code
 from weft import runtime
+from weft.compiler.instructions import Kernel, NewOutput
 
 SWITCH = """
 @table = private unnamed_addr constant [4 x double] [double 1.5, double 2.5, double 3.5, double 4.5]
@@ -83,8 +84,8 @@ define ptr @f() {
 
 def run_choose(kernel: runtime.Kernel, n: int) -> float:
     kind = machine_code.aval((1,), "float64")
-    step = ("kernel", kernel, ((0, 0, -1),), struct.pack("q", n), (), "none", 0, 1, 1.0, 0, 0, (1, 1))
-    executable = runtime.Executable(0, [("new", 8, kind)], [], 0, [step], "choose")
+    step = Kernel(kernel, ((0, 0, -1),), struct.pack("q", n), (), "none", 0, 1, 1.0, 0, 0, 1, 1)
+    executable = runtime.Executable(0, [NewOutput(8, kind)], [], 0, [step], "choose")
     (result,) = executable.run([])
     return memoryview(result).cast("B").cast("d")[0]
 

@@ -191,6 +191,27 @@ f(large)
     python(start + EXITS[name], timeout=60)
 
 
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts the threads that Linux shows")
+def test_the_stream_has_no_thread_when_the_interpreter_ends() -> None:
+    code = """
+import atexit, os, time
+os.environ["WEFT_CACHE"] = "off"  # no thread that writes
+import weft, weft.numpy as jnp
+f = weft.jit(lambda x: jnp.cumsum(jnp.sin(x)))
+large = jnp.ones(100_000)
+weft.runtime.set_async(False)
+f(large)
+count = lambda: len(os.listdir("/proc/self/task"))
+time.sleep(0.3)  # threads that have ended are gone
+before = count()
+weft.runtime.set_async(True)
+atexit.register(lambda: print(count() - before))  # after the stream's own, which the first launch registers
+f(large)
+print(count() - before)
+"""
+    assert python(code) == "1\n0"
+
+
 ENDED = """
 import functools, sys, threading, time, types
 import numpy as np

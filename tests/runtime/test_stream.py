@@ -19,6 +19,7 @@ import pytest
 
 from tests.runtime import machine_code
 from weft import runtime
+from weft.compiler.instructions import Callback, DonatedOutput, NewOutput
 
 array, aval = machine_code.array, machine_code.aval
 
@@ -40,9 +41,9 @@ def callback(function: Callable[[np.ndarray], Any], size: int = 1000, cost_ns: f
     """A program of estimated cost that ends in a Python step: result = function(argument + 1)."""
     kind = aval((size,))
     first = machine_code.unary_step(machine_code.unary_kernel("fadd", "1.0"), 0, 2, size, cost_ns)
-    step = ("python", function, ((2, 0, kind),), ((1, 0, kind),))
+    step = Callback(function, ((2, 0, kind),), ((1, 0, kind),))
     return runtime.Executable(
-        1, [("new", kind.nbytes, kind)], [(0, kind.nbytes)], kind.nbytes, [first, step], "callback", (kind,)
+        1, [NewOutput(kind.nbytes, kind)], [(0, kind.nbytes)], kind.nbytes, [first, step], "callback", (kind,)
     )
 
 
@@ -156,7 +157,7 @@ def test_an_unseen_error_disturbs_nobody() -> None:
 def test_memory_that_runs_out_on_the_stream() -> None:
     kind = aval((1000,))
     step = machine_code.unary_step(machine_code.unary_kernel("fadd", "1.0"), 0, 1, 1000, 50_000.0)
-    large = runtime.Executable(1, [("new", 4000, kind)], [(0, 2**50)], 2**50, [step], "large", (kind,))
+    large = runtime.Executable(1, [NewOutput(4000, kind)], [(0, 2**50)], 2**50, [step], "large", (kind,))
     with pytest.raises(MemoryError, match=r"RESOURCE_EXHAUSTED.*\[large\] temporaries: 1\.0 PiB"):
         run(large, zeros()).block_until_ready()
 
@@ -164,7 +165,7 @@ def test_memory_that_runs_out_on_the_stream() -> None:
 def test_donation_waits_and_reuses() -> None:
     kind = aval((1000,))
     step = machine_code.unary_step(machine_code.unary_kernel("fadd", "1.0"), 0, 1, 1000, 50_000.0)
-    executable = runtime.Executable(1, [("donated", 0, 4000, kind)], [], 0, [step], "donate", (kind,))
+    executable = runtime.Executable(1, [DonatedOutput(0, 4000, kind)], [], 0, [step], "donate", (kind,))
     x = zeros()
     pointer = x.unsafe_buffer_pointer()
     for _ in range(50):
@@ -188,7 +189,7 @@ def test_numpy_and_scalar_arguments_are_read_before_the_call_returns() -> None:
     kind, scalar = aval((1000,)), aval(())
     kernel = machine_code.unary_kernel("fadd", "1.0")
     steps = [machine_code.unary_step(kernel, 0, 2, 1000, 50_000.0), machine_code.unary_step(kernel, 1, 3, 1)]
-    executable = runtime.Executable(2, [("new", 4000, kind), ("new", 4, scalar)], [], 0, steps, "f", (kind, scalar))
+    executable = runtime.Executable(2, [NewOutput(4000, kind), NewOutput(4, scalar)], [], 0, steps, "f", (kind, scalar))
     _, tree = runtime.tree_flatten((0, 0))
     entry = runtime.CacheEntry(executable, (0, 1), (), tree, (kind, scalar), ())
     function = runtime.JitFunction(lambda args, kwargs, caller: (None, entry), (), ())
@@ -295,7 +296,7 @@ def test_an_interrupt_cancels_what_was_launched() -> None:
     size = 30_000_000
     kind = aval((size,))
     steps = [machine_code.unary_step(slow, 0, 1, size, 2e8) for _ in range(500)]
-    executable = runtime.Executable(1, [("new", kind.nbytes, kind)], [], 0, steps, "slow", (kind,))
+    executable = runtime.Executable(1, [NewOutput(kind.nbytes, kind)], [], 0, steps, "slow", (kind,))
     y = run(executable, zeros(size))
     z = run(add_one(size), y)
     old = signal.signal(signal.SIGALRM, signal.default_int_handler)

@@ -171,6 +171,46 @@ def test_slow_libraries_are_reached_through_lazy(path: Path) -> None:
         assert root not in {"jax", "jaxlib"}, f"{path.relative_to(ROOT)}:{node.lineno}: JAX is an oracle of tests only"
 
 
+# private names and internal headers of CPython: they change without notice from one version to the next
+PRIVATE_PYTHON = re.compile(r"""\b_Py[A-Z]\w*|#\s*include\s*[<"](?:internal/|pycore_)|\bPy_BUILD_CORE\w*""")
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
+def test_native_sources_use_the_public_interface_of_python(path: Path) -> None:
+    text = "\n".join(line.partition("//")[0] for line in path.read_text().splitlines())
+    assert not PRIVATE_PYTHON.findall(text)
+
+
+def test_private_names_of_python_are_found() -> None:
+    for line in ("_PyType_Lookup(type, name)", "#include <internal/pycore_dict.h>", '#include "pycore_frame.h"'):
+        assert PRIVATE_PYTHON.search(line)
+    assert not PRIVATE_PYTHON.search("Py_TYPE(x) PyDict_New() weft_PyTree")
+
+
+# private names of Python's library and of llvmlite that were once used here
+PRIVATE_LIBRARY = re.compile(r"\bpythonapi\b|\b_tuplegetter\b|\._cfn\b|\bSetAsyncExc\b|\bgc\.(?:un)?freeze\b")
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_python_sources_use_public_libraries(path: Path) -> None:
+    assert not PRIVATE_LIBRARY.findall(path.read_text())
+
+
+# Functions that may wait for the GIL or run Python code. python.h says why they are called through in_python.
+RUNS_PYTHON = re.compile(
+    r"(?<![\w<])(?:PyObject_(?:Call\w*|Vectorcall\w*|[GS]etAttr\w*|[GS]etItem|RichCompare\w*|Hash|Repr|Str|IsTrue)"
+    r"|PySequence_(?:Tuple|List|Fast|GetItem|Contains)|PyNumber_\w+|PyImport_ImportModule"
+    r"|PyErr_(?:CheckSignals|WriteUnraisable)|PyEval_RestoreThread|PyGILState_Ensure)\("
+)
+
+
+@pytest.mark.parametrize("path", NATIVE, ids=lambda path: path.name)
+def test_native_sources_wait_for_the_gil_in_one_place(path: Path) -> None:
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        found = RUNS_PYTHON.findall(line.partition("//")[0])
+        assert not found, f"{path.name}:{number} calls {found} outside in_python"
+
+
 @pytest.mark.parametrize("path", [*SOURCES, *NATIVE], ids=lambda p: str(p.relative_to(PACKAGE)))
 def test_file_size(path: Path) -> None:
     lines = path.read_text().count("\n")

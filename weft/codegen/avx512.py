@@ -1,8 +1,8 @@
 """Single instructions of AVX-512 for what LLVM writes as several: multiplication by 2**k, NaN-propagating extrema,
 mantissas and exponents, tables in registers.
 
-Each function gives None where the target has no AVX-512, ``scale`` and ``within`` also where the value is no vector of
-whole registers (scalars); the caller then writes the general expression, which has the same bits.
+Each function returns None if the target has no AVX-512; ``scale`` and ``within`` also if the value is not a vector of
+whole registers (a scalar). The caller then writes the general expression, which gives the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def scale(x: V, k: V) -> V | None:
 
 
 def extremum(x: V, y: V, larger: bool, numbers: bool = False) -> V | None:
-    """The larger (smaller) of x and y: +0 above -0, NaN if either is, which is not asked where they are ``numbers``."""
+    """The larger (smaller) of x and y, +0 above -0; NaN if either is NaN, unless both are known to be ``numbers``."""
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     for one, other in ((x, y), (y, x)):
         scalar = lanes.one_of(one)
@@ -39,9 +39,10 @@ def extremum(x: V, y: V, larger: bool, numbers: bool = False) -> V | None:
 
 
 def _extremum_with_one(x: V, y: V, one: V, larger: bool) -> V:
-    """The same where y holds ``one`` in every lane: a maximum that gives x where x is NaN or both are zeros.
+    """``extremum`` where y holds ``one`` in every lane.
 
-    Two masks, of ones and zeros but where ``one`` is NaN or the zero that wins, put right what that leaves.
+    The instruction gives x where x is NaN or where both are zeros. Two masks correct the result where ``one`` is NaN or
+    is the zero that should win; they are constant, and change nothing for any other ``one``.
     """
     lanes = x.lanes
 
@@ -60,14 +61,14 @@ def _extremum_with_one(x: V, y: V, one: V, larger: bool) -> V:
 
 
 def within(x: V, bound: float) -> V | None:
-    """x where its magnitude is at most ``bound``, elsewhere the bound with the sign of x; of NaN the bound."""
+    """x clamped to [-bound, bound]; NaN gives the bound."""
     return _by_registers(x, x.like(bound), lambda a, b: _call(a, b, "range", _RANGE_NEARER))
 
 
 def mantissa_and_exponent(x: V) -> tuple[V, V] | None:
-    """m in [1, 2) and whole k with x = m * 2**k, also of subnormal x.
+    """m in [1, 2) and a whole k with x = m * 2**k, for subnormal x too.
 
-    Zeros give 1 and -inf, infinity 1 and infinity, what is below zero NaN.
+    Zeros give (1, -inf), infinity gives (1, inf), negative numbers give NaN.
     """
     if not x.lanes.writer.avx512:
         return None
@@ -75,7 +76,7 @@ def mantissa_and_exponent(x: V) -> tuple[V, V] | None:
 
 
 def mantissa_and_power(x: V) -> tuple[V, V] | None:
-    """The same with m in [0.75, 1.5)."""
+    """``mantissa_and_exponent`` with m in [0.75, 1.5)."""
     if not x.lanes.writer.avx512:
         return None
     m = _each(x, lambda a: _unary(a, "getmant", _MANTISSA_AROUND_1))
@@ -83,7 +84,7 @@ def mantissa_and_power(x: V) -> tuple[V, V] | None:
 
 
 def _each(x: V, function: Callable[[V], str]) -> V:
-    """``function`` of every 512-bit part, of a vector of at least 128 bits where that is less."""
+    """``function`` of every 512-bit part of x; a shorter x is widened to at least 128 bits."""
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     if lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
@@ -109,12 +110,12 @@ def _narrowed(text: str, lanes: Lanes, wide: Lanes, element: str) -> V:
 
 
 def whole_registers(x: V) -> bool:
-    """Do ``scale`` and ``within`` give a value for ``x``?"""
+    """Whether ``scale`` and ``within`` give a value for ``x``."""
     return x.lanes.writer.avx512 and x.lanes.width * FLOAT_BITS[x.element] >= 128
 
 
 def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:
-    """``function`` of every 512-bit part, or of the whole where that is one register."""
+    """``function`` of every 512-bit part, or of the whole if it fits one register."""
     lanes = x.lanes
     if not whole_registers(x):
         return None

@@ -1,6 +1,6 @@
 """Floats of one byte (float8_*): exact widening to float32, rounding to nearest even from it.
 
-A format is M mantissa bits, a bias, its largest finite code and what lies beyond: infinity, or only NaN.
+A format has M mantissa bits, a bias and a largest finite code; larger values become infinity, or NaN if it has none.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Column reductions cut along the reduced dimension, for several workers and for rows that are read side by side.
 
-Called without a partial buffer a nest does all blocks of its range of columns. With one, mode 0 leaves the
-accumulators of some blocks of 256 rows in it, for all columns, and mode 1 combines them in order and finishes. One
-code does all three: only where a block's accumulators come from and go to differs, so the bits are the same.
+Called without a partial buffer, a nest reduces all blocks of its range of columns. With one, a call in mode 0 writes
+the accumulators of some blocks of 256 rows to it, for all columns; a call in mode 1 combines them in order and
+finishes. The same code does all three. They differ only in where accumulators are read and written, so that the bits
+are equal.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from weft.codegen import reduce_tree
-from weft.codegen.copies import Copy
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance
 from weft.codegen.memory import whole
 from weft.codegen.reduce_tree import BLOCK_ROWS
 from weft.loops import ir
@@ -27,7 +28,7 @@ ALL_ROWS = 1 << 60  # more than there are
 
 
 class Blocks:
-    """What the executor asks of one call: ranges of columns and rows, and the partial buffer."""
+    """What the runtime asks for in one call: ranges of columns and rows, and the partial buffer."""
 
     def __init__(self, parent: NestWriter) -> None:
         self.parent = parent
@@ -51,10 +52,11 @@ class Blocks:
         )
 
     def passes(self, columns: int, write: Callable[[], None]) -> None:
-        """Writes the passes over all columns, of which ``columns`` are walked at a time.
+        """Write the passes over all columns, of which ``columns`` are walked at a time.
 
-        Longer rows are left in the partial buffer sixteen at a time: so many are read side by side, each from end to
-        end, where all rows of a block would be read in pieces that lie a row apart.
+        Where rows are longer than that, a pass takes sixteen rows and leaves their sums in the partial buffer. So
+        sixteen rows are read side by side, each from end to end, as prefetching likes; a pass over all rows of a block
+        would read a short piece of each.
         """
         writer = self.writer
         is_long = writer.compare_index("sgt", self.columns, str(columns))
@@ -70,15 +72,16 @@ class Blocks:
 
     def accumulators(
         self,
-        tile: Sequence[Copy],
+        tile: Sequence[Instance],
         reductions: Sequence[ir.Reduce],
         start: str,
         seeds: list[Value],
         walk: Callable[[list[Value]], list[Value]],
     ) -> list[Value]:
-        """Those of the block of row ``start``: from the partial buffer or by ``walk``, and into it in mode 0.
+        """The accumulators of the block at row ``start``: read from the partial buffer, or made by ``walk``.
 
-        It walks on from the seeds, or from what the rows before left there.
+        ``walk`` starts from the seeds, or from what earlier rows of the block left in the buffer. In mode 0 the result
+        is written there.
         """
         writer = self.writer
         load, begin, compute, join = (writer.fresh_label() for _ in range(4))
@@ -112,8 +115,8 @@ class Blocks:
         return reduce_tree.rebuild(left, ways)
 
     def _places(
-        self, tile: Sequence[Copy], reductions: Sequence[ir.Reduce], start: str
-    ) -> list[tuple[Copy, str, Value]]:
+        self, tile: Sequence[Instance], reductions: Sequence[ir.Reduce], start: str
+    ) -> list[tuple[Instance, str, Value]]:
         """Where the accumulators of every vector lie, in the order in which the loops carry them."""
         writer, found = self.writer, []
         row = writer.index("mul", writer.op(f"lshr i64 {start}, {SHIFT}"), self.columns)

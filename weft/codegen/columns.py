@@ -4,8 +4,7 @@
         for narrow parallel dims after the vector dimension: for phase:
             before; for reduced indices in tree order: body, reductions of every vector
 
-The tail is one masked vector at a time where the target has masked access, else one element at a time with the
-same expressions.
+The tail is done by masked vectors if the target has masked access, else one element at a time by the same expressions.
 """
 
 from __future__ import annotations
@@ -16,9 +15,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import column_blocks, copies, elements, overlap, reduce_tree, stencils, strided, transposed
-from weft.codegen.copies import Copy, Place
+from weft.codegen import (
+    column_blocks,
+    elements,
+    instances,
+    reduce_tree,
+    software_pipeline,
+    stencils,
+    strided,
+    transposed_tiles,
+)
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below
 from weft.loops import ir
 
@@ -26,13 +34,14 @@ if TYPE_CHECKING:
     from weft.codegen.lanes import Lanes
     from weft.codegen.nest import NestWriter
 
-SMALL_ENDS, LARGE_ENDS = 14.0, 64.0  # bounds of what is done once a column: in wide tiles or passes, and at all
-WAITING_BODY = 15.0  # up to this cost three vectors go together where two keep a unit busy that they all wait for
-FUNCTION = 8.0  # what takes so many instructions is a large part of what is compiled
+# Largest cost of what is done once a column: for wide tiles and passes, and for tiles at all.
+SMALL_ENDS, LARGE_ENDS = 14.0, 64.0
+WAITING_BODY = 15.0  # up to this cost three vectors go together, of which one is computed without the busy unit
+FUNCTION = 8.0  # statements of this cost are most of what there is to compile
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
 WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
-STRETCH_BYTES = 256  # that tiles of blocks touch of each row, if elements are so narrow that this takes more vectors
-LONG_TILES = 4  # a row of more is long: in few rows side by side the prefetcher sees it from end to end
+STRETCH_BYTES = 256  # of each row that a tile of a block touches; for narrow elements these are more vectors
+LONG_TILES = 4  # rows of more tiles are long: a few of them side by side are read from end to end
 REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
 
 
@@ -48,15 +57,15 @@ class ColumnWriter:
         # loads per point of the parallel space, to be done ahead of the vector loop if they do not move along it
         self.hoistable = [s for p in self.nest.phases for s in (p.before if parent.reduced else (*p.before, *p.body))]
 
-    def write(self, place: Place, scalars: Copy) -> None:
+    def write(self, place: Position, scalars: Instance) -> None:
         parent, nest = self.parent, self.nest
         inner = parent.inner
         outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector and d not in inner]
         if nest.vector is None:
-            parent.parallel(place, outer, lambda inner: self.point([copies.fresh(scalars, scalars.values)], inner))
+            parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
             return
         base = self._base(parent.lanes, scalars)
-        dim, turned = transposed.across(nest, parent.width)
+        dim, transposed = transposed_tiles.across(nest, parent.width)
         if dim is None:
             parent.stream(place, parent.width)
             if self.maskable() and stencils.pays(parent):
@@ -64,19 +73,19 @@ class ColumnWriter:
             else:
                 parent.parallel(place, outer, lambda inner: self.row(inner, scalars, base))
             return
-        turner = transposed.Turner(self, dim, turned)
-        parent.stream(place, turner.width, turned=True)
-        rest, wide = [d for d in outer if d != dim], self._base(turner.lanes, scalars)
+        transposer = transposed_tiles.Transposer(self, dim, transposed)
+        parent.stream(place, transposer.width, transposed=True)
+        rest, wide = [d for d in outer if d != dim], self._base(transposer.lanes, scalars)
 
         def turn() -> None:
-            parent.parallel(place, rest, lambda inner: turner.write(inner, wide))
+            parent.parallel(place, rest, lambda inner: transposer.write(inner, wide))
 
-        if len(turned) > 1:
+        if len(transposed) > 1:
             turn()
             return
         writer, done = self.writer, self.writer.fresh_label()
         near, far = writer.fresh_label(), writer.fresh_label()
-        stride = parent.strides[turned[0], nest.vector or 0]
+        stride = parent.strides[transposed[0], nest.vector or 0]
         writer.branch_if(writer.compare_index("ule", stride, str(strided.SMALL[-1])), near, far)
         writer.label(near)
         parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
@@ -86,18 +95,18 @@ class ColumnWriter:
         writer.branch(done)
         writer.label(done)
 
-    def _base(self, lanes: Lanes, scalars: Copy) -> Copy:
-        """A copy of so many lanes that knows the scalars the phases use."""
+    def _base(self, lanes: Lanes, scalars: Instance) -> Instance:
+        """A copy with ``lanes`` lanes that holds the scalars used in the phases."""
         base, wanted = self.parent.copy(lanes, {}), self._wanted()
         base.values = {n: base.memory.splat(v) for n, v in scalars.values.items() if n in wanted}
         return base
 
-    def row(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
-        """Everything at one point of the dimensions ahead of the lanes; the code is short if it is used ``once``."""
+    def row(self, place: Position, scalars: Instance, base: Instance, once: bool = False) -> None:
+        """Everything at one point of the dimensions before the lanes. With ``once`` the code is kept short."""
         self._vectors(place, scalars, base, once)
         self.edges(place, scalars)
 
-    def edges(self, place: Place, scalars: Copy) -> None:
+    def edges(self, place: Position, scalars: Instance) -> None:
         """What is stored once for each row."""
         if not self.nest.edges:
             return
@@ -105,7 +114,7 @@ class ColumnWriter:
         first, done = writer.fresh_label(), writer.fresh_label()
         writer.branch_if(writer.compare_index("eq", self.parent.range(2), "0"), first, done)
         writer.label(first)
-        self.parent.run(self.nest.edges, [copies.fresh(scalars, scalars.values)], place)
+        self.parent.run(self.nest.edges, [instances.fresh(scalars, scalars.values)], place)
         writer.branch(done)
         writer.label(done)
 
@@ -114,13 +123,13 @@ class ColumnWriter:
         for phase in self.nest.phases:
             for s in phase.before:
                 from_phases.update(ir.arguments(s))
-            from_phases |= copies.uses(phase)
+            from_phases |= instances.uses(phase)
         return from_phases
 
-    def maskable(self, turned: Sequence[int] = ()) -> bool:
-        """Has the target masked access for every operand that moves along the lanes, but for those that are turned?"""
+    def maskable(self, transposed: Sequence[int] = ()) -> bool:
+        """Whether all operands that move along the lanes, except transposed ones, have masked access on this target."""
         nest, target = self.nest, self.parent.target
-        for operand in [operand for k, operand in enumerate(nest.operands) if k not in turned]:
+        for operand in [operand for k, operand in enumerate(nest.operands) if k not in transposed]:
             element = elements.of(operand.dtype)
             size = min(element.size, 8)
             stride = operand.strides[nest.vector] if nest.vector is not None else 0
@@ -134,13 +143,13 @@ class ColumnWriter:
             is_strided = any(operand.strides[self.nest.vector or 0] == ir.RUNTIME for operand in self.nest.operands)
             if is_strided:
                 return [1]
-            cost = copies.cost(self.statements)
-            if copies.SMALL_BODY < cost <= WAITING_BODY and self._waits():
-                return [copies.SHARING]
-            return [2 if cost <= copies.SMALL_BODY else 1]
-        largest = max(copies.cost(phase.body) for phase in self.nest.phases)
-        if largest > copies.SMALL_BODY:
-            return [2 if largest <= copies.LARGE_BODY else 1]
+            cost = instances.cost(self.statements)
+            if instances.SMALL_BODY < cost <= WAITING_BODY and self._waits():
+                return [instances.SHARING]
+            return [2 if cost <= instances.SMALL_BODY else 1]
+        largest = max(instances.cost(phase.body) for phase in self.nest.phases)
+        if largest > instances.SMALL_BODY:
+            return [2 if largest <= instances.LARGE_BODY else 1]
         per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
         if self.blocks:  # it has code for more ways already
             unroll = min(STRETCH_BYTES // self._row_bytes(), WIDE_TILE)
@@ -152,14 +161,14 @@ class ColumnWriter:
         return [WIDE_TILE, TILE]
 
     def _waits(self) -> bool:
-        """Is there a function for which one of some vectors is computed without the unit that the others wait for?"""
+        """Whether a function keeps one unit busy, so that some vectors are computed without that unit."""
         if not self.parent.target.avx512:
             return False
         waiting = [elements.of(s.dtype) for s in self.statements if isinstance(s, ir.Apply) and s.kind.waits]
         return any(element.kind in "fh" and element.register == "float" for element in waiting)
 
     def _row_bytes(self) -> int:
-        """Of a vector of the widest operand."""
+        """Bytes of a vector of the widest operand."""
         kinds = [elements.of(operand.dtype) for operand in self.nest.operands if operand.role == "in"]
         return self.parent.width * max([kind.size for kind in kinds], default=4)
 
@@ -169,28 +178,28 @@ class ColumnWriter:
         words = [np.dtype(dtype).itemsize / 4 for s in (*phase.reductions, *scans) for dtype, _ in s.accumulators]
         known = {s.out for s in self.statements if isinstance(s, ir.Load | ir.Apply | ir.IndexOf)}
         own = {n for s in phase.body for n in ([s.out] if isinstance(s, ir.Load | ir.Apply | ir.IndexOf) else [])}
-        before = [n for n in copies.uses(phase) if n not in own and n in known]
+        before = [n for n in instances.uses(phase) if n not in own and n in known]
         computed = [s for s in phase.body if isinstance(s, ir.Apply)]
         return sum(words) + len(before) + (0.5 if computed else 0.0)
 
     def _is_heavy(self) -> bool:
         if not self.parent.reduced:
-            return copies.cost(self.statements) >= copies.LARGE_BODY
-        costs = [copies.cost(phase.body) for phase in self.nest.phases]
+            return instances.cost(self.statements) >= instances.LARGE_BODY
+        costs = [instances.cost(phase.body) for phase in self.nest.phases]
         if any(isinstance(s, ir.Apply) and s.kind.cost >= FUNCTION for phase in self.nest.phases for s in phase.body):
-            return copies.cost(self.statements) >= copies.LARGE_BODY
-        return max(costs) >= copies.LARGE_BODY or self._ends() >= LARGE_ENDS
+            return instances.cost(self.statements) >= instances.LARGE_BODY
+        return max(costs) >= instances.LARGE_BODY or self._ends() >= LARGE_ENDS
 
     def _ends(self) -> float:
-        """What is done once for each column."""
-        return sum(copies.cost(phase.before) for phase in self.nest.phases)
+        """The cost of what is done once for each column."""
+        return sum(instances.cost(phase.before) for phase in self.nest.phases)
 
-    def _vectors(self, place: Place, scalars: Copy, base: Copy, once: bool = False) -> None:
+    def _vectors(self, place: Position, scalars: Instance, base: Instance, once: bool = False) -> None:
         hoisted = self.parent.hoist(self.hoistable, scalars, place)
         known = {**scalars.values, **hoisted}
         wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
         base = replace(base, values=wide, scalars=known)
-        alone = copies.fresh(scalars, known)
+        alone = instances.fresh(scalars, known)
         heavy = self.maskable() and (once or self._is_heavy())
         tiles = [] if heavy else self._tiles()
         if self.blocks and tiles and self._ends() <= SMALL_ENDS:
@@ -200,12 +209,12 @@ class ColumnWriter:
         else:
             self._columns(place, alone, base, tiles)
 
-    def _columns(self, place: Place, alone: Copy, base: Copy, tiles: Sequence[int]) -> None:
-        """The range of the lanes in such tiles, then what is left; all by single vectors if there are none."""
+    def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
+        """Walk the range of the lanes in tiles of the given sizes, then the rest; without tiles by single vectors."""
         parent = self.parent
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         streams = parent.streams if tiles and len(self.nest.dims) > 1 and self.maskable() else None
-        if streams is not None and streams.width != parent.width:  # turned tiles alone are streamed
+        if streams is not None and streams.width != parent.width:  # only transposed tiles are stored past the caches
             streams = None
         end = streams.first_line(place, low, high) if streams is not None else None
         if end is None:
@@ -218,8 +227,15 @@ class ColumnWriter:
 
         self.writer.repeat(high, [("i64", low), ("i64", end)], stretch)
 
-    def _stretch(self, place: Place, alone: Copy, base: Copy, tiles: Sequence[int], bounds: tuple[str, str]) -> None:
-        """A part of the range, of which the first one ends where a line begins."""
+    def _stretch(
+        self,
+        place: Position,
+        alone: Instance,
+        base: Instance,
+        tiles: Sequence[int],
+        bounds: tuple[str, str],
+    ) -> None:
+        """Walk one part of the range; the first part ends at the border of a cache line."""
         parent, writer, width = self.parent, self.writer, self.parent.width
         low, high = bounds
         for unroll in tiles:
@@ -234,7 +250,7 @@ class ColumnWriter:
                 vectors = []
                 for u in range(unroll):
                     at = writer.index("add", index, str(u * width))
-                    vectors.append(copies.fresh(base, base.values, at, None, u * width))
+                    vectors.append(instances.fresh(base, base.values, at, None, u * width))
                 self._inside(vectors, place)
                 return []
 
@@ -242,19 +258,19 @@ class ColumnWriter:
             low = main
         self._rest(place, alone, base, (low, high), heavy=not tiles)
 
-    def _rest(self, place: Place, alone: Copy, base: Copy, bounds: tuple[str, str], heavy: bool) -> None:
+    def _rest(self, place: Position, alone: Instance, base: Instance, bounds: tuple[str, str], heavy: bool) -> None:
         """By single vectors, or by single elements where the target has no masked access."""
         parent, writer = self.parent, self.writer
         low, high = bounds
-        cut = overlap.halves(parent, self.statements, set(base.values)) if heavy else None
+        cut = software_pipeline.halves(parent, self.statements, set(base.values)) if heavy else None
         if cut is not None:
-            overlap.write(parent, cut, low, high, base, base.values, place)
+            software_pipeline.write(parent, cut, low, high, base, base.values, place)
             return
         if self.maskable():
 
             def masked(index: str, _: list[str]) -> list[str]:
                 mask = lanes_below(parent.lanes, writer.index("sub", high, index), heavy)
-                self._inside([copies.fresh(base, base.values, index, mask)], place)
+                self._inside([instances.fresh(base, base.values, index, mask)], place)
                 return []
 
             loop = parent.stretches if heavy else writer.loop
@@ -262,25 +278,25 @@ class ColumnWriter:
             return
 
         def one(index: str, _: list[str]) -> list[str]:
-            self._inside([copies.fresh(alone, alone.values, index, None)], place)
+            self._inside([instances.fresh(alone, alone.values, index, None)], place)
             return []
 
         writer.loop(low, high, 1, [], one)
 
     # one tile
 
-    def _inside(self, tile: list[Copy], place: Place) -> None:
+    def _inside(self, tile: list[Instance], place: Position) -> None:
         """The narrow dimensions within a tile: its stretch of memory is walked once."""
 
-        def point(inner: Place) -> None:
-            self.point([copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
+        def point(inner: Position) -> None:
+            self.point([instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
 
         if self.parent.inner:
             self.parent.parallel(place, self.parent.inner, point)
         else:
             self.point(tile, place)
 
-    def point(self, tile: list[Copy], place: Place) -> None:
+    def point(self, tile: list[Instance], place: Position) -> None:
         done = self.writer.fresh_label() if self.blocks else ""
         for number, phase in enumerate(self.nest.phases):
             self.parent.run(phase.before, tile, place)
@@ -288,7 +304,7 @@ class ColumnWriter:
                 self.parent.run(phase.body, tile, place)
             elif phase.body or phase.reductions:
                 self._reduce(phase, tile, place)
-            if self.blocks and number == 0:  # what was left in the partial buffer is finished by another call
+            if self.blocks and number == 0:  # another call finishes what this one leaves in the partial buffer
                 finish = self.writer.fresh_label()
                 self.writer.branch_if(self.blocks.leaves, done, finish)
                 self.writer.label(finish)
@@ -296,7 +312,7 @@ class ColumnWriter:
             self.writer.branch(done)
             self.writer.label(done)
 
-    def _reduce(self, phase: ir.Phase, tile: list[Copy], place: Place) -> None:
+    def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
         for reduction in phase.reductions:
             if reduction.tree != "rows":
                 raise ValueError(f"[codegen] the tree of {reduction.name} is {reduction.tree}, its lanes are parallel")
@@ -315,7 +331,7 @@ class _ReducedLoop:
     """The loops over the reduced dimensions for one tile, carrying scan states and accumulators of every copy."""
 
     def __init__(
-        self, parent: ColumnWriter, phase: ir.Phase, tile: list[Copy], scans: list[ir.Scan], n_states: int
+        self, parent: ColumnWriter, phase: ir.Phase, tile: list[Instance], scans: list[ir.Scan], n_states: int
     ) -> None:
         self.parent = parent
         self.nest = parent.parent
@@ -324,7 +340,7 @@ class _ReducedLoop:
         self.tile = tile
         self.scans = scans
         self.n_states = n_states
-        self.operands = copies.operands(phase.body)
+        self.operands = instances.operands(phase.body)
 
     def accumulators(self, values: Sequence[Value]) -> list[list[reduce_tree.Accumulators]]:
         """Accumulators by copy and reduction, from the carried values."""
@@ -343,7 +359,7 @@ class _ReducedLoop:
         loop = self.nest.stretches if stretches else self.writer.loop
         return reduce_tree.rebuild(values, loop(low, high, step, carried, inner))
 
-    def level(self, depth: int, place: Place, values: list[Value]) -> list[Value]:
+    def level(self, depth: int, place: Position, values: list[Value]) -> list[Value]:
         """Loops from reduced dimension number ``depth`` inwards; gives the values after them."""
         dim, writer = self.nest.reduced[depth], self.writer
         extent = self.nest.extents[dim]
@@ -373,7 +389,7 @@ class _ReducedLoop:
 
         return self._carry(low, high, reduce_tree.BLOCK_ROWS, values, block)
 
-    def _seeds(self, reduction: ir.Reduce, copy: Copy, start: str) -> reduce_tree.Accumulators:
+    def _seeds(self, reduction: ir.Reduce, copy: Instance, start: str) -> reduce_tree.Accumulators:
         """What every lane of a vector begins a block with: the same position in all."""
         one = reduce_tree.seeds(reduction, Emitter(self.nest.scalar), start)
         return tuple(copy.memory.splat(v) for v in one)
@@ -383,17 +399,17 @@ class _ReducedLoop:
     ) -> list[Value]:
         results: list[Value] = []
         for copy, a, b in zip(self.tile, left, right, strict=True):
-            emit = copies.fresh(copy, {}, None, None).emit
+            emit = instances.fresh(copy, {}, None, None).emit
             for reduction, x, y in zip(self.phase.reductions, a, b, strict=True):
                 results.extend(reduce_tree.combine(reduction, emit, x, y))
         return results
 
-    def _body(self, place: Place, dim: int, index: str, values: list[Value]) -> list[Value]:
+    def _body(self, place: Position, dim: int, index: str, values: list[Value]) -> list[Value]:
         inner = self.nest.enter(place, dim, index, self.operands)
         vectors, at = [], 0
         uniform = self.nest.uniform(self.phase.body, self.tile[0].scalars, inner)
         for copy in self.tile:
-            fresh = copies.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
+            fresh = instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
             fresh.scalars = {**copy.scalars, **uniform}
             fresh.values.update({n: copy.memory.splat(v) for n, v in uniform.items()})
             for s in self.scans:

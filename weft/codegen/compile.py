@@ -6,7 +6,7 @@ import functools
 from dataclasses import dataclass
 
 from weft import config, lazy, runtime
-from weft.codegen import chains, lane_routines, llvm, routines
+from weft.codegen import kernel_chains, lane_routines, llvm, routines
 from weft.codegen import nest as nest_writer
 from weft.loops import ir, routine
 from weft.target import Target
@@ -32,7 +32,7 @@ def helper_names() -> tuple[str, ...]:
 def text_of(nest: ir.Nest | ir.Chain | routine.Routine, target: Target) -> str:
     """LLVM text of a nest, a chain of them or a routine."""
     if isinstance(nest, ir.Chain):
-        return chains.text_of(nest, target, helper_names(), SYMBOL)
+        return kernel_chains.text_of(nest, target, helper_names(), SYMBOL)
     if isinstance(nest, routine.Routine):
         writer = lane_routines.LaneWriter if nest.lanes else routines.RoutineWriter
         return writer(nest, target, helper_names()).text(SYMBOL)

@@ -1,4 +1,4 @@
-"""Complex arithmetic on pairs of registers: what the emitter itself gives; functions are stated by the operations."""
+"""Complex arithmetic on pairs of registers, for the emitter. (Complex functions stand with their operations.)"""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def sign(re: V, im: V) -> Pair:
 
 
 def compare(direction: str, x: Pair, y: Pair) -> V:
-    """Equality by parts; the rest lexicographic."""
+    """Compare for equality by parts, for order lexicographically."""
     if direction == "eq":
         return x[0].eq(y[0]) & x[1].eq(y[1])
     if direction == "ne":
@@ -57,6 +57,6 @@ def compare(direction: str, x: Pair, y: Pair) -> V:
 
 
 def lexicographic(x: Pair, y: Pair, direction: str) -> V:
-    """x before or behind y by real part, then by imaginary part."""
+    """Compare by real part, and where these are equal by imaginary part."""
     strict = direction[:2].replace("le", "lt").replace("ge", "gt")
     return x[0].compare("o" + strict, y[0]) | (x[0].eq(y[0]) & x[1].compare("o" + direction, y[1]))

@@ -1,10 +1,10 @@
-"""What a nest needs and what it takes: scratch memory for row buffers, an estimate of its time."""
+"""The scratch memory that a nest needs for row buffers, and an estimate of its time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft.codegen import copies, elements, uniform
+from weft.codegen import elements, instances, uniform
 from weft.codegen.nest import ROW_LANES, ROW_PADDING
 from weft.loops import ir, routine
 
@@ -29,7 +29,7 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
 def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     """About how many nanoseconds one point of the whole space (parallel and reduced) takes on one core.
 
-    Of a routine: what one run of everything in it takes. Of a chain: a point of each of its nests.
+    For a routine it is the time of one run of everything in it, for a chain that of one point of each of its nests.
     """
     if isinstance(nest, ir.Chain):
         return sum(cost(part) for part in nest.nests)
@@ -40,7 +40,7 @@ def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
     total, differ = 0.0, uniform.moving(nest)
     for phase in nest.phases:
         statements = phase.body if reduced else (*phase.before, *phase.body)
-        total += copies.cost(statements) * NS_PER_INSTRUCTION / lanes
+        total += instances.cost(statements) * NS_PER_INSTRUCTION / lanes
         total += sum(2.0 * NS_PER_INSTRUCTION / lanes for _ in phase.reductions)
         for s in statements:
             if isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):

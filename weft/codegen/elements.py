@@ -36,7 +36,7 @@ class Element:
 
     @property
     def register_bits(self) -> int:
-        """Bits of a lane, from 8 to 32: what is wider takes several registers."""
+        """Bits of a lane in a register, from 8 to 32; wider lanes take several registers."""
         return 32 if self.kind in "fhc" else min(8 * self.bytes, 32)
 
 

@@ -1,9 +1,9 @@
 """The emitter of machine code: scalar expressions of ``core.emit`` written as LLVM vectors of W lanes.
 
-A ``Value`` is a dtype and one or two (complex) registers of ``lanes.V``. A value of a half precision is float32 in
-its register; ``loose`` says that it has not been rounded to its dtype yet: that happens once, when the primitive's
-expression is done (``settle``) or where the exact bits are needed. One emitter serves one straight run of code:
-``memo`` shares work between functions of one operand (sin and cos reduce the argument once).
+A ``Value`` is a dtype and one register (two for complex numbers) of ``lanes.V``. Half precisions are float32 in
+registers. A value that has not been rounded to its dtype yet is ``loose``; it is rounded once, at the end of the
+primitive's expression (``settle``) or where the exact bits are needed. One emitter serves one straight run of code.
+``memo`` shares work between functions of one operand: sin and cos reduce the argument once.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class Emitter:
         self.lanes = lanes
         self.table = table
         self.helpers = helpers
-        self.is_second = is_second  # of copies.SHARING vectors side by side: the others keep the unit for roots busy
+        self.is_second = is_second  # the second of copies.SHARING vectors, computed without the unit for roots
         self.memo: dict[Any, Any] = {}
-        self.numbers = False  # is no operand of an extremum NaN?
-        self.any_nan = True  # may a NaN have bits that the dtype of the result cannot hold?
+        self.numbers = False  # True where no operand of an extremum is NaN
+        self.any_nan = True  # False where every NaN has bits that the dtype of the result can hold
 
     # values
 
@@ -74,7 +74,7 @@ class Emitter:
         return Value(dtype, tuple(self.lanes.constant(p, element.register) for p in parts))
 
     def _held(self, x: Value, part: V) -> Value:
-        """What bfloat16 and float16 hold exactly if x is one of theirs: a value not to be rounded again."""
+        """A result that its half precision holds exactly because it holds x, so that it is not rounded again."""
         element = elements.of(x.dtype)
         if element.kind == "h" and element.bits == 8:
             return self.value(x.dtype, part)
@@ -124,7 +124,7 @@ class Emitter:
         return self.value(x.dtype, integers.divide(x.part, y.part, self._quotient(x, y)))
 
     def _quotient(self, x: Value, y: Value) -> V:
-        """Of integers, once for div and rem of the same operands."""
+        """The quotient of integers, computed once for div and rem of the same operands."""
         key = "quotient", x.dtype, x.part.text, y.part.text
         if key not in self.memo:
             self.memo[key] = integers.quotient(x.part, y.part, elements.of(x.dtype).signed)
@@ -232,7 +232,7 @@ class Emitter:
     def loop(
         self, going: Value, state: Sequence[Value], body: Callable[..., tuple[Value, Sequence[Value]]], bound: int
     ) -> tuple[Value, ...]:
-        """Vectors go round until the last lane is done; a lane that is done keeps its values."""
+        """A loop that runs until the last lane is done; lanes that are done keep their values."""
         lanes, memo = self.lanes, self.memo
         state = [self.settle(v) for v in state]
         flat = [p for v in state for p in v.parts]
@@ -244,7 +244,7 @@ class Emitter:
 
         def turn(texts: list[str]) -> tuple[list[str], str]:
             active, values = V(lanes, "i1", texts[0]), rebuilt(texts[1:])
-            self.memo = dict(memo)  # what a round remembers holds in that round only
+            self.memo = dict(memo)  # values remembered in a round are valid in that round only
             goes_on, following = body(*values)
             kept = [
                 lanes.select(active, new, old).text
@@ -377,7 +377,7 @@ class Emitter:
     def apart(
         self, name: str, body: Callable[..., Sequence[V]], arguments: Sequence[V], elements: Sequence[str]
     ) -> Sequence[V]:
-        """``body(emit, *arguments)``, of these elements: a cold function of its own where there are no vectors."""
+        """``body(emit, *arguments)``; for scalars it is written as a separate cold function."""
         lanes = self.lanes
         if not lanes.writer.scalar:
             return body(self, *arguments)

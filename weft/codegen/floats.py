@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MANTISSA = {"float": 23, "double": 52}
 EXPONENT = {"float": 8, "double": 11}
-# of remainders: the helper, bounds of the quotient and of the divisor, by how much an inverse is made too large
+# For remainders: the helper, bounds of the quotient and of the divisor, the factor by which an inverse is too large.
 REMAINDERS = {
     "float": ("fmod_f32", 2.0**22, 2.0**-100, 2.0**126, 2.0**-22),
     "double": ("fmod_f64", 2.0**51, 2.0**-900, 2.0**1022, 2.0**-51),
@@ -29,14 +29,15 @@ def _sign(element: str) -> int:
 def round_to(x: V, dtype: np.dtype, any_nan: bool = True) -> V:
     """A float32 rounded to a smaller type and back, to nearest even; NaN stays NaN, subnormals are kept.
 
-    Not ``any_nan``: the bits that are rounded away are 0 in every NaN, so that rounding up cannot reach the sign.
+    Without ``any_nan`` every NaN has zeros in the bits that are rounded away, so that rounding cannot carry to the
+    sign.
     """
     if dtype == elements.FLOAT16:
         return x.cast("fptrunc", "half").cast("fpext", "float")
     if dtype != elements.BFLOAT16:
         return byte_floats.decode(byte_floats.encode(x, dtype), dtype)
     bits = x.bits()
-    # in integers: the processor's own conversion flushes subnormals; an odd value lifts a tie above the middle
+    # in integers, since the processor's own conversion flushes subnormals; adding the last kept bit rounds ties to even
     rounded = ((bits | (bits.lshr(16) & 1)) + 0x7FFF) & -0x10000
     if not any_nan:
         return rounded.as_float()
@@ -119,11 +120,12 @@ def reduce_precision(x: V, exponent_bits: int, mantissa_bits: int) -> V:
 
 
 def divide(x: V, y: V) -> V:
-    """x / y, of float64 by one number without a division: x times the inverse, and what that leaves times the inverse.
+    """x / y, without a division for float64 if y is the same in all lanes.
 
-    This is the rounded quotient for every x that is not tiny (N. Brisebarre, J.-M. Muller, S. K. Raina, "Accelerating
-    correctly rounded floating-point division when the divisor is known in advance", 2004). Of zeros, infinities and NaN
-    the first product is.
+    The quotient is x times the inverse of y, corrected by the remainder times the inverse. That is correctly rounded
+    for every x that is not tiny (N. Brisebarre, J.-M. Muller, S. K. Raina, "Accelerating correctly rounded
+    floating-point division when the divisor is known in advance", 2004). For zeros, infinities and NaN the first
+    product is the result.
     """
     lanes, one = x.lanes, x.lanes.one_of(y)
     if one is None or x.element == "float" or not lanes.writer.avx512:
@@ -144,10 +146,10 @@ def divide(x: V, y: V) -> V:
 
 
 def remainder(emit: Emitter, x: V, y: V) -> V:
-    """C's fmod, exact. The quotient of a fast lane is below 2**22 (2**51), so that one fma gives the remainder.
+    """C's fmod, exact. Lanes with a quotient below 2**22 (2**51) are fast: one fma gives their remainder.
 
-    By one number in every lane it is a product with an inverse that is too large and never too small: quotients below
-    2**20 (2**49) are then at most one too large.
+    If y is the same in all lanes the quotient is a product with an inverse, which is rounded up: quotients below 2**20
+    (2**49) are then at most one too large.
     """
     lanes, one = x.lanes, x.lanes.one_of(y)
     a, b = x.abs(), y.abs()

@@ -1,7 +1,7 @@
 """Access at computed places: one address where the offset is the same in every lane, a gather where it is not.
 
-Offsets are clamped before they come here, so that lanes beyond a mask read inside the operand as well; where the
-operand moves along the lanes too, those lanes read its first element.
+Offsets have been clamped, so that lanes beyond a mask read inside the operand, too. If the operand also moves along the
+lanes, those lanes read its first element.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies
-from weft.codegen.copies import Copy, Place
+from weft.codegen import instances
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import whole
 from weft.loops import ir
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 
-def load_at(parent: NestWriter, s: ir.LoadAt, tile: list[Copy], place: Place) -> None:
+def load_at(parent: NestWriter, s: ir.LoadAt, tile: list[Instance], place: Position) -> None:
     """The statement for every copy of a tile."""
     tile = [copy for copy in tile if s.out not in copy.values]
     if not tile:
@@ -33,7 +33,7 @@ def load_at(parent: NestWriter, s: ir.LoadAt, tile: list[Copy], place: Place) ->
         copy.values[s.out] = _gather(parent, s, copy, place)
 
 
-def uniform_offset(parent: NestWriter, number: int, copy: Copy) -> str | None:
+def uniform_offset(parent: NestWriter, number: int, copy: Instance) -> str | None:
     """An offset as one i64 name, or None if it differs from lane to lane."""
     if copy.memory.lanes.width > 1 and number in parent.moving and number not in copy.scalars:
         return None
@@ -41,8 +41,8 @@ def uniform_offset(parent: NestWriter, number: int, copy: Copy) -> str | None:
     return part.text if part.element == "i64" else parent.writer.op(f"sext {part.element} {part.text} to i64")
 
 
-def _uniform(parent: NestWriter, number: int, copy: Copy) -> V:
-    """A value that is the same in every lane, in one."""
+def _uniform(parent: NestWriter, number: int, copy: Instance) -> V:
+    """The value of one lane of a value that is the same in all."""
     if copy.memory.lanes.width == 1:
         return copy.values[number].part
     if number in copy.scalars:
@@ -51,14 +51,14 @@ def _uniform(parent: NestWriter, number: int, copy: Copy) -> V:
     return V(parent.scalar, vector.element, vector.lanes.extract(vector, 0))
 
 
-def _moved(parent: NestWriter, operand: int, place: Place, offset: str) -> Place:
+def _moved(parent: NestWriter, operand: int, place: Position, offset: str) -> Position:
     """The place with one operand ``offset`` elements further on."""
     pointer = parent.writer.element(whole(parent.nest.operands[operand].dtype), place.pointers[operand], offset)
     return replace(place, pointers={**place.pointers, operand: pointer})
 
 
-def _gather(parent: NestWriter, s: ir.LoadAt, copy: Copy, place: Place) -> Value:
-    """Lanes at offsets of their own."""
+def _gather(parent: NestWriter, s: ir.LoadAt, copy: Instance, place: Position) -> Value:
+    """Load lanes at different offsets."""
     operand, lanes = parent.nest.operands[s.operand], copy.memory.lanes
     offsets = copy.values[s.offset].part
     if parent.stride(s.operand, copy):
@@ -71,7 +71,7 @@ def _gather(parent: NestWriter, s: ir.LoadAt, copy: Copy, place: Place) -> Value
     return copy.memory.load_at(operand.dtype, place.pointers[s.operand], offsets)
 
 
-def _steps(parent: NestWriter, operand: int, copy: Copy) -> V:
+def _steps(parent: NestWriter, operand: int, copy: Instance) -> V:
     """stride * (0, 1, ...) along the vector dimension."""
     assert parent.nest.vector is not None
     lanes, stride = copy.memory.lanes, parent.stride(operand, copy)
@@ -80,7 +80,7 @@ def _steps(parent: NestWriter, operand: int, copy: Copy) -> V:
     return lanes.iota("i64") if stride == 1 else -lanes.iota("i64")
 
 
-def update(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> None:
+def update(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Position) -> None:
     """Read, combine, write; lanes lie along a dimension in which every point has an element of its own."""
     moves = tile[0].index is None or parent.stride(s.operand, tile[0])
     if not moves or {s.offset, s.inside} & parent.moving:
@@ -92,13 +92,13 @@ def update(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> 
     inside, done = writer.fresh_label(), writer.fresh_label()
     writer.branch_if(_uniform(parent, s.inside, tile[0]).text, inside, done)
     writer.label(inside)
-    updated(parent, s, [copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], place)
+    updated(parent, s, [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], place)
     writer.branch(done)
     writer.label(done)
 
 
-def updated(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) -> None:
-    """The same where the window is known to lie inside."""
+def updated(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Position) -> None:
+    """``update`` for a window that is known to lie inside."""
     offset = uniform_offset(parent, s.offset, tile[0])
     assert offset is not None
     place = _moved(parent, s.operand, place, offset)
@@ -106,5 +106,5 @@ def updated(parent: NestWriter, s: ir.Update, tile: list[Copy], place: Place) ->
         parent.load(ir.Load(s.old, s.operand), tile, place)
     for step in s.steps:
         for copy in tile:
-            copy.values[step.out] = copies.apply(step, copy)
+            copy.values[step.out] = instances.apply(step, copy)
     parent.store(ir.Store(s.operand, s.new), tile, place)

@@ -22,7 +22,7 @@ def _bits(x: V) -> int:
 
 
 def _by_instruction(x: V, y: V) -> bool:
-    """Does the processor divide these: scalars, divisors known here, and 64 bits without conversions of them."""
+    """Whether to use LLVM's division: for scalars, literal divisors, and 64 bits where floats take no such integers."""
     return x.lanes.width == 1 or y.text.startswith("splat") or (_bits(x) == 64 and not x.lanes.writer.avx512)
 
 
@@ -52,9 +52,11 @@ def quotient(x: V, y: V, signed: bool) -> V:
 
 
 def natural_quotient(x: V, y: V) -> V:
-    """x / y of signed integers, x >= 0 and y >= 2: where y is one number, the high half of a product, shifted.
+    """x / y of signed integers, x >= 0 and y >= 2; if y is the same in all lanes, the shifted high half of a product.
 
-    The factor 2**(bits - 1 + length) / y + 1 errs by less than what x / y is short of the next integer (as below).
+    The error of the factor 2**(bits - 1 + length) / y + 1 is smaller than the distance of x / y to the next integer
+    (see
+    ``_quotient_by_one``).
     """
     bits, lanes, one, writer = _bits(x), x.lanes, x.lanes.one_of(y), x.lanes.writer
     if one is None or bits < 32 or lanes.width < 2:
@@ -66,7 +68,7 @@ def natural_quotient(x: V, y: V) -> V:
         length = 64 - leading_zeros(size - 1)
         power = size.like(1) << (length + 31)
         factor = power.binary("udiv", size)
-        if long:  # by digits of 32 bits, which the divisor has at most
+        if long:  # by digits of 32 bits: the divisor has at most one
             factor = (factor << 32) + ((power - factor * size) << 32).binary("udiv", size)
         scalars = [v.cast("trunc", "i32") if not long else v for v in (factor + 1, length - 1)]
         return [size.lshr(32).ne(0).text, *[lanes.splat(v.text, x.element).text for v in scalars]]
@@ -86,9 +88,9 @@ def _large_quotient(x: V, y: V) -> V:
 
 
 def _byte_quotient(x: V, y: V, one: V, signed: bool) -> V:
-    """x / y of bytes, y holds ``one`` in every lane: (|x| + 1) m >> 16 with m = floor(65535 / |y|).
+    """x / y of bytes, where y holds ``one`` in every lane: (|x| + 1) m >> 16 with m = floor(65535 / |y|).
 
-    m is short of 65536 / |y| by at most 1, (|x| + 1) m so by at most 256: less than what |x| + 1 has more than |x|.
+    m is at most 1 below 65536 / |y|, so that (|x| + 1) m is at most 256 too small, less than its excess from the + 1.
     """
     lanes, few = Lanes(x.lanes.writer, x.lanes.width // 2), Lanes(x.lanes.writer, 4)
     size = few.splat(one.cast("sext" if signed else "zext", "i32").text, "i32")
@@ -108,7 +110,7 @@ def _byte_quotient(x: V, y: V, one: V, signed: bool) -> V:
 
 
 def _even_and_odd(x: V, lanes: Lanes, signed: bool) -> tuple[V, V]:
-    """Bytes in 16 bits each, as fast as they come out of pairs."""
+    """The bytes at even and at odd places, each in 16 bits."""
     pairs = V(lanes, "i16", lanes.writer.op(f"bitcast {x.lanes.type('i8')} {x.text} to {lanes.type('i16')}"))
     return ((pairs << 8) >> 8, pairs >> 8) if signed else (pairs & 0xFF, pairs.lshr(8))
 
@@ -173,7 +175,7 @@ def _long_high_product(x: V, y: V) -> V:
 
 
 def _long_quotient_by_one(x: V, y: V, one: V, signed: bool) -> V:
-    """x / y of 64 bits, y holds ``one`` in every lane: by a shift where that is a power of two."""
+    """x / y of 64 bits, where y holds ``one`` in every lane; by a shift if that is a power of two."""
     lanes, writer, type_ = x.lanes, x.lanes.writer, x.lanes.type("i64")
 
     def prepare() -> list[str]:
@@ -194,9 +196,9 @@ def _long_quotient_by_one(x: V, y: V, one: V, signed: bool) -> V:
 
 
 def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
-    """x times the inverse of y, which is computed once where y is the same in all of a loop.
+    """x times the inverse of y; the inverse is computed once if y does not change in a loop.
 
-    The inverse is somewhat too large: a quotient that is no integer is further below the next one.
+    The inverse is slightly too large, by less than any quotient that is no integer is below the next integer.
     """
     to_float, to_int = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
     inverse = (1.0 / y.cast(to_float, wide)) * (1.0 + excess)
@@ -204,9 +206,10 @@ def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
 
 
 def _long_quotient(x: V, y: V, signed: bool, small: bool = False) -> V:
-    """The same for 64 bits, of magnitudes: a quotient at most 2**15 too small, that of the rest at most 1.
+    """The quotient of magnitudes of 64 bits: a first one is at most 2**15 too small, that of its remainder at most 1.
 
-    That of a ``small`` divisor, below 2**31, is exact: half a divisor more is further from every multiple than it errs.
+    For a ``small`` divisor, below 2**31, the second one is exact: half a divisor is added to the remainder first, and
+    is more than the error.
     """
     lanes = x.lanes
     a, b = (v.abs() if signed else v for v in (x, y))

@@ -1,4 +1,4 @@
-"""WEFT_COMPILE=isolated: LLVM runs in a child process, whose death is an error and not ours.
+"""WEFT_COMPILE=isolated: LLVM runs in a child process, so that its death is an error and not the end of this process.
 
 The child runs ``serve``: it reads (text, target, name) and answers (True, object) or (False, message or
 OutOfMemoryError), pickled, until its input ends. It is started at the first use and again after it died.
@@ -19,7 +19,7 @@ from weft.codegen import llvm
 from weft.target import Target
 
 _lock = threading.Lock()
-_child: tuple[int, subprocess.Popen[bytes]] | None = None  # of which process, and the child
+_child: tuple[int, subprocess.Popen[bytes]] | None = None  # the process that started it, and the child
 
 
 def emit_object(text: str, target: Target, name: str) -> bytes:
@@ -52,7 +52,7 @@ def _running() -> subprocess.Popen[bytes]:
             [sys.executable, "-c", "from weft.codegen import isolate; isolate.serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            start_new_session=True,  # an interrupt is for us
+            start_new_session=True,  # Ctrl-C is for this process, not for the child
         )
         if first:
             atexit.register(_stop)

@@ -1,8 +1,9 @@
 """A routine in lanes (``loops.lanes``) becomes the text of one LLVM function: a few vectors of lanes at a time.
 
-The writer of other routines writes the program of a lane; here an element of it is a vector. It is written twice: for
-tiles of several vectors, so that one computes while another waits, and for the last lanes, one vector of them. Lanes
-past the end repeat the first of their tile, so that no operation meets a value the program has not computed.
+The program of a lane is written as other routines are, but each of its elements is a vector of lanes. It is written for
+tiles of several vectors, so that one computes while another waits, and once more for the last lanes, one vector of
+them. Lanes past the end repeat the first one of their tile, so that no operation meets a value that the program does
+not compute.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from weft.codegen.writer import Writer
 from weft.loops import routine
 from weft.target import Target
 
-WORK_OF_A_TILE = 400  # instructions, about: what is longer has enough to do at once
+WORK_OF_A_TILE = 400  # instructions, about: longer programs keep the processor busy with smaller tiles
 STATE_OF_A_TILE = 16  # registers
-TILES = (8, 4, 2)  # vectors of one, if that is not the width at which bfloat16 comes in pairs
-AHEAD = 4  # rows that are fetched before they are read or written: 2 to 16 take the same
-FAR_BYTES = 2048  # between rows that the processor does not fetch by itself: its own prefetching ends with a page
+TILES = (8, 4, 2)  # vectors of a tile, without the width at which bfloat16 comes in pairs
+AHEAD = 4  # rows between one that is prefetched and the present one; 2 to 16 take the same time
+FAR_BYTES = 2048  # distance of rows from which they are prefetched: the processor's own prefetching ends with a page
 LINE_BYTES = 64
-LONG = 8.0  # instructions: what is longer is computed of one vector after the other, or there were too few registers
+LONG = 8.0  # instructions: longer functions are computed one vector after the other, to need fewer registers
 
 
 class LaneScope(Scope):
-    """A straight run of code in which an element is a vector of ``width`` lanes; ``single`` is for what they share."""
+    """A straight run of code whose elements are vectors of ``width`` lanes; ``single`` writes what all lanes share."""
 
     def __init__(self, writer: Writer, target: Target, helpers: Sequence[str], width: int) -> None:
         super().__init__(writer, target, helpers, 1)
@@ -115,7 +116,7 @@ class LaneWriter(RoutineWriter):
         self.load_parameters()
         first, spent = "0", "0"
         widths = self.widths()
-        for width, least in zip(widths, [*widths[1:], 0], strict=True):  # fewer lanes are left to the next
+        for width, least in zip(widths, [*widths[1:], 0], strict=True):  # the next width takes the lanes that are left
             high = writer.index("sub", self.extents[0], str(least))
             carried = [("i64", first), ("i64", spent)]
             tile = functools.partial(self.tile, width)
@@ -135,7 +136,7 @@ class LaneWriter(RoutineWriter):
         return [*wide[:2], lanes]
 
     def tile(self, width: int, first: str, carried: Sequence[str]) -> tuple[str, str]:
-        """The lanes from ``first``; gives the next, and how many steps were made since an interrupt was looked for."""
+        """Write the lanes from ``first``; gives the next lane, and the steps since the last look for an interrupt."""
         writer = self.writer
         self.scope = LaneScope(writer, self.target, self.helpers, width)
         self.first = first
@@ -222,7 +223,7 @@ class LaneWriter(RoutineWriter):
                 memory.store_strided(piece, pointer, str(value.size), offsets, self.mask)
 
     def fetch(self, s: routine.Read | routine.Write, base: str, kind: routine.Type) -> None:
-        """Have the tile's lines of a later row fetched: one tile after the other, they lie a row apart in memory."""
+        """Prefetch the tile's lines of a later row: rows lie too far apart for the processor to do it by itself."""
         if not s.row:
             return
         writer, word = self.writer, whole(kind.dtype)

@@ -175,7 +175,7 @@ class V:
         return self.intrinsic("fma", y, z)
 
     def abs(self) -> V:
-        """Of the least integer itself."""
+        """The absolute value; that of the least integer is itself."""
         if self.element in FLOAT_BITS:
             return self.intrinsic("fabs")
         lanes, type_ = self.lanes, self.lanes.type(self.element)
@@ -202,11 +202,11 @@ class V:
         first = coefficients[0]
         result = first if isinstance(first, V) else self.like(first)
         for c in coefficients[1:]:
-            result = self.fma(result, c)  # takes the register of the second factor, which is not needed again
+            result = self.fma(result, c)  # LLVM reuses the register of the second factor, which is not needed again
         return result
 
     def polynomial_of_halves(self, square: V, coefficients: Sequence[float | V]) -> V:
-        """The same as even powers plus odd ones, each by Horner in ``square``: half as long a chain of results."""
+        """``polynomial`` as even plus odd powers, each by Horner in ``square``: half as long a chain of results."""
         one, other = square.polynomial(coefficients[-1::-2][::-1]), square.polynomial(coefficients[-2::-2][::-1])
         return other.fma(self, one)
 
@@ -265,7 +265,7 @@ class Lanes:
         return V(self, element, every)
 
     def one_of(self, x: V) -> V | None:
-        """What every lane of ``x`` holds, where ``splat`` made it."""
+        """The scalar in every lane of ``x`` if ``splat`` made it, else None."""
         scalar = self.writer.splats.get(x.text)
         return None if scalar is None else V(Lanes(self.writer, 1), x.element, scalar)
 
@@ -283,7 +283,7 @@ class Lanes:
         return self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
 
     def lacks(self, mask: V) -> str:
-        """A scalar i1: does any lane not hold. ``any(~mask)`` has LLVM compare again for the inverse."""
+        """A scalar i1: does any lane not hold. For ``any(~mask)`` LLVM would repeat the comparison."""
         every = mask.text
         if self.width > 1:
             name = f"llvm.vector.reduce.and.v{self.width}i1"
@@ -293,7 +293,7 @@ class Lanes:
     def cold(self, mask: V, slow: Any, *fast: V, rare: bool = True) -> list[V]:
         """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block is entered only if any lane holds.
 
-        Registers are spilled in what is said to be ``rare``.
+        A block that is ``rare`` spills registers; the code around it does not.
         """
 
         def block() -> list[str]:

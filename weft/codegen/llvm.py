@@ -13,7 +13,6 @@ import atexit
 import contextlib
 import functools
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -21,47 +20,39 @@ from typing import Any
 
 from weft import errors, lazy, runtime
 from weft.codegen import llvm_calls
-from weft.codegen.writer import AS_WRITTEN
 from weft.target import Target
 
-# Process-global switches of LLVM's code generator, each measured: together they take a third to a half off the
-# compile time and cost no run time. Another user of llvmlite in the process compiles with them too.
-SWITCHES = (
-    "-disable-lsr",  # loop strength reduction: our addresses are already one add and one scaled index
-    "-enable-misched=false",  # the machine scheduler; out-of-order cores do not need it
-    "-disable-post-ra",  # post-register-allocation scheduling
-    "-disable-machine-cse",  # the text repeats nothing worth finding
-    "-disable-cgp",  # IR-level preparation of address modes
-    "-disable-block-placement",  # blocks are written in order, cold ones marked
-    "-disable-branch-fold",  # no equal tails
-    "-disable-tail-duplicate",
-    "-disable-early-taildup",
-    # without these 41 kernels of every family are the same to the bit: 3 to 5 % of the compile time
-    "-disable-constant-hoisting",
-    "-disable-copyprop",
-    "-disable-early-ifcvt",
-    "-disable-machine-sink",
-    "-disable-mergeicmps",
-    "-disable-partial-libcall-inlining",
-    "-disable-postra-machine-licm",
-    "-disable-postra-machine-sink",
-    "-disable-replace-with-vec-lib",
-    "-disable-select-optimize",
-    "-disable-x86-domain-reassignment",
-    "-disable-x86-lea-opt",
-    "-enable-shrink-wrap=false",
-    "-no-stack-coloring",
-    "-x86-disable-avoid-SFB",
-    "-x86-early-ifcvt=0",
-    "-x86-promote-anyext-load=0",
-    # as in other levels: the registers of level 0 abort on masks
-    "-optimize-regalloc",
-    "-regalloc=greedy",
-)
-# Selects scalars, addresses and branches at once at level 1, too, without a graph for every block: 15 % of a first
-# call. Loops of scalars that numba compiles afterwards would be up to a quarter slower: it is left off where numba is
-# loaded already.
-FAST_SELECTION = "-fast-isel"
+# Switches of LLVM's code generator with our value and LLVM's own, each measured: together they take a third to a half
+# off the compile time and cost no run time. They are process-wide, so they are set while we emit only: anybody else who
+# uses llvmlite finds LLVM's own values (runtime/src/llvm_switches.cpp). So only those stand here that LLVM reads while
+# it emits, and that can be put back: -fast-isel, say, knows a state "not given" to which nothing leads back.
+SWITCHES = {
+    "disable-lsr": ("true", "false"),  # loop strength reduction: our addresses are already one add and one scaled index
+    "enable-misched": ("false", "true"),  # the machine scheduler; out-of-order cores do not need it
+    "disable-post-ra": ("true", "false"),  # post-register-allocation scheduling
+    "disable-machine-cse": ("true", "false"),  # the text repeats nothing worth finding
+    "disable-cgp": ("true", "false"),  # IR-level preparation of address modes
+    "disable-block-placement": ("true", "false"),  # blocks are written in order, cold ones marked
+    "disable-branch-fold": ("true", "false"),  # no equal tails
+    "disable-tail-duplicate": ("true", "false"),
+    "disable-early-taildup": ("true", "false"),
+    # without these 41 kernels of every family are the same to the bit: a tenth of the compile time
+    "disable-constant-hoisting": ("true", "false"),
+    "disable-copyprop": ("true", "false"),
+    "disable-early-ifcvt": ("true", "false"),
+    "disable-machine-sink": ("true", "false"),
+    "disable-mergeicmps": ("true", "false"),
+    "disable-partial-libcall-inlining": ("true", "false"),
+    "disable-postra-machine-licm": ("true", "false"),
+    "disable-postra-machine-sink": ("true", "false"),
+    "disable-replace-with-vec-lib": ("true", "false"),
+    "disable-x86-domain-reassignment": ("true", "false"),
+    "disable-x86-lea-opt": ("true", "false"),
+    "no-stack-coloring": ("true", "false"),
+    "x86-disable-avoid-SFB": ("true", "false"),
+    "x86-promote-anyext-load": ("false", "true"),
+}
+LEVEL = 1  # of optimisation: 2 and 3 give no faster code
 
 # LLVM ends the process when it gets no memory. It took up to 6 MB, and 65 bytes for each of the text's.
 COMPILE_BYTES, BYTES_OF_TEXT = 16 << 20, 200
@@ -75,20 +66,18 @@ class _Place:
     def __init__(self, number: int) -> None:
         self.number = number
         self.lock = threading.RLock()  # a signal handler may compile, or fork, in the middle of our work
-        self.machines: dict[tuple[Target, int], Any] = {}  # by level of optimisation
+        self.machines: dict[Target, Any] = {}
         self.crash: tuple[int, int | None] | None = None  # process, descriptor
 
-    def machine(self, target: Target, level: int) -> Any:
+    def machine(self, target: Target) -> Any:
         """The TargetMachine, made once (0.15 ms)."""
-        key = target, level
-        if key not in self.machines:
-            self.machines[key] = _new_machine(target, level)
-        return self.machines[key]
+        if target not in self.machines:
+            self.machines[target] = _new_machine(target)
+        return self.machines[target]
 
 
 _places = [_Place(number) for number in range(PLACES)]
 _loading = threading.RLock()
-_switches = [*SWITCHES, FAST_SELECTION]  # not set yet: LLVM ends the process when one is set twice
 _locks = (*(place.lock for place in _places), _loading)  # in the order in which one thread takes them
 
 
@@ -121,25 +110,25 @@ def _place() -> Iterator[_Place]:
 
 @functools.cache
 def _binding() -> Any:
-    """llvmlite.binding with the native target and our switches set."""
+    """llvmlite.binding with the native target; our switches are set while we emit from now on."""
     binding = lazy.llvm
+    ours = [f"-{name}={our}" for name, (our, _) in SWITCHES.items()]
+    llvm_calls.install_switches(ours, [f"-{name}={own}" for name, (_, own) in SWITCHES.items()])
+    binding.ffi.register_lock_callback(runtime.llvm_other_comes, runtime.llvm_other_goes)
+    # These take llvmlite's lock: who held it before the callbacks were there is gone then.
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    while _switches:
-        switch = _switches.pop(0)
-        if switch != FAST_SELECTION or "numba" not in sys.modules:
-            binding.set_option("weft", switch)
     return binding
 
 
-def _new_machine(target: Target, level: int) -> Any:
+def _new_machine(target: Target) -> Any:
     with _loading:
         binding = _binding()
         if target.triple.split("-")[0] != binding.get_default_triple().split("-")[0]:
             binding.initialize_all_targets()
             binding.initialize_all_asmprinters()
         return binding.Target.from_triple(target.triple).create_target_machine(
-            cpu=target.cpu, features=target.features, opt=level, reloc="pic", codemodel="small"
+            cpu=target.cpu, features=target.features, opt=LEVEL, reloc="pic", codemodel="small"
         )
 
 
@@ -155,10 +144,9 @@ def emit_assembly(text: str, target: Target) -> str:
 
 def _emit(text: str, target: Target, name: str, emit: Callable[[bytes, Any], bytes]) -> bytes:
     data = text.encode()
-    level = 0 if text.startswith(AS_WRITTEN) else 1  # 2 and 3 give no faster code
     _check_memory(COMPILE_BYTES + BYTES_OF_TEXT * len(data), name)
     with _place() as place:
-        machine, crash = place.machine(target, level), _crash_file(place)
+        machine, crash = place.machine(target), _crash_file(place)
         _remember(crash, data)
         try:
             return emit(data, machine)

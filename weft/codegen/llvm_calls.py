@@ -1,17 +1,33 @@
-"""The calls into LLVM that take long: parse, verify, emit; two threads are in them at once.
+"""The long calls into LLVM (parse, verify, emit), made without llvmlite's lock so that threads compile side by side.
 
-llvmlite's own functions hold its lock while LLVM works, and hand every step back to Python. Here its C functions,
-with the signatures that it declares for them (its version is pinned), are called beneath that lock. LLVM allows this:
-every module has its own context, and no two threads share a target machine.
+llvmlite's own functions hold a lock while LLVM works. Here the C functions of its library (its version is pinned) are
+called directly. LLVM allows this: every module has its own context, and no two threads share a target machine.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import os
+from ctypes import POINTER, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
-from weft import lazy
+from weft import lazy, runtime
+
+# name of a C function: its result, its arguments; a pointer to one of LLVM's objects is a c_void_p
+_SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    "LLVMPY_ContextCreate": (c_void_p, ()),
+    "LLVMPY_ContextDispose": (None, (c_void_p,)),
+    "LLVMPY_ParseAssembly": (c_void_p, (c_void_p, c_char_p, POINTER(c_char_p))),
+    "LLVMPY_VerifyModule": (c_int, (c_void_p, POINTER(c_char_p))),
+    "LLVMPY_DisposeModule": (None, (c_void_p,)),
+    "LLVMPY_TargetMachineEmitToMemory": (c_void_p, (c_void_p, c_void_p, c_int, POINTER(c_char_p))),
+    "LLVMPY_SetCommandLine": (None, (c_char_p, c_char_p)),
+    "LLVMPY_GetBufferStart": (c_void_p, (c_void_p,)),
+    "LLVMPY_GetBufferSize": (c_size_t, (c_void_p,)),
+    "LLVMPY_DisposeMemoryBuffer": (None, (c_void_p,)),
+    "LLVMPY_DisposeString": (None, (c_char_p,)),
+}
 
 
 class RefusedError(RuntimeError):
@@ -19,9 +35,33 @@ class RefusedError(RuntimeError):
 
 
 @functools.cache
+def _library() -> ctypes.CDLL:
+    """llvmlite's library: the one that llvmlite has loaded, with functions of our own on it."""
+    folder = os.path.dirname(lazy.llvm.__file__)
+    library = ctypes.CDLL(os.path.join(folder, lazy.llvmlite_utils.get_library_name()))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
 def _call(name: str) -> Any:
-    """A C function of llvmlite, without its lock."""
-    return getattr(lazy.llvm.ffi.lib, name)._cfn
+    """A C function of llvmlite's library, without llvmlite's lock."""
+    return getattr(_library(), name)
+
+
+def _address(name: str) -> int:
+    return _pointer(_call(name))
+
+
+def _pointer(reference: Any) -> int:
+    """The address that a ctypes pointer, a function or one of llvmlite's objects holds."""
+    return ctypes.cast(reference, c_void_p).value or 0
+
+
+def install_switches(ours: list[str], theirs: list[str]) -> None:
+    """Switches to set while we emit, and how they are while anybody else uses llvmlite."""
+    runtime.llvm_install_switches(_address("LLVMPY_SetCommandLine"), ours, theirs)
 
 
 def object_of(text: bytes, machine: Any) -> bytes:
@@ -45,7 +85,9 @@ def _emit(text: bytes, machine: Any, is_object: int) -> bytes:
             if _call("LLVMPY_VerifyModule")(module, said.address):
                 raise RefusedError(said.text)
         with _Said() as said:
-            buffer = _call("LLVMPY_TargetMachineEmitToMemory")(machine, module, is_object, said.address)
+            # natively: no Python code runs while LLVM's switches are ours
+            emitter, message = _address("LLVMPY_TargetMachineEmitToMemory"), ctypes.addressof(said.message)
+            buffer = runtime.llvm_emit(emitter, _pointer(machine), module, is_object, message)
             if not buffer:
                 raise RefusedError(said.text)
         try:
@@ -63,14 +105,14 @@ class _Said:
     """What a call of LLVM has to say."""
 
     def __enter__(self) -> _Said:
-        self._message = ctypes.c_char_p(None)
-        self.address = ctypes.byref(self._message)
+        self.message = c_char_p(None)
+        self.address = ctypes.byref(self.message)
         return self
 
     @property
     def text(self) -> str:
-        return (self._message.value or b"").decode(errors="replace")
+        return (self.message.value or b"").decode(errors="replace")
 
     def __exit__(self, *_: object) -> None:
-        if self._message:
-            _call("LLVMPY_DisposeString")(self._message)
+        if self.message:
+            _call("LLVMPY_DisposeString")(self.message)

@@ -1,7 +1,7 @@
 """Memory access of one vector: contiguous, broadcast, strided; whole or masked; any dtype.
 
-A mask is the first ``count`` lanes. Where the target has no masked access for an element size, the lanes are copied
-one by one through a stack buffer, so that no element outside the operand is ever touched.
+A mask covers the first ``count`` lanes. If the target has no masked access for an element size, the lanes are copied
+one by one through a stack buffer: no element outside the operand is ever touched.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 from weft.target import Target
 
-PAIRED = 32  # lanes of a vector of bfloat16 in two registers of float32: those at even places, those at odd places
+PAIRED = 32  # lanes of a vector of bfloat16 in two registers of float32: even places in one, odd places in the other
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
-    """The lanes below ``remaining`` (an i64 name; none if it is not positive) as a vector of i1.
+    """The lanes below ``remaining`` (an i64 name; no lane if it is not positive), as a vector of i1.
 
-    ``mostly_whole``: in nearly every vector it is all of them.
+    ``mostly_whole``: in nearly every vector these are all lanes.
     """
 
     remaining: str
@@ -32,12 +32,12 @@ class Mask:
 
     @property
     def count(self) -> str:
-        """How many lanes (an i64 name), worked out here."""
+        """The number of lanes (an i64 name), computed at this point of the code."""
         return self.lanes.lanes.writer.minimum_index(self.remaining, str(self.lanes.lanes.width))
 
 
 def first_lanes(lanes: Lanes, remaining: str, few: bool = False) -> Mask:
-    """The lanes below ``remaining``. ``few`` says that it is small beside 2**31: LLVM's work for a minimum is saved."""
+    """The lanes below ``remaining``. With ``few`` it is far below 2**31, which saves a minimum."""
     writer = lanes.writer
     element = "i32" if lanes.width <= 16 else "i8" if lanes.width < 128 else "i16"
     count = remaining if few and element == "i32" else writer.minimum_index(remaining, str(lanes.width))
@@ -46,7 +46,7 @@ def first_lanes(lanes: Lanes, remaining: str, few: bool = False) -> Mask:
 
 
 def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
-    """The same in the last vectors of a loop; or, where nearly all are whole, only worked out for one that is not."""
+    """``first_lanes`` in a loop. With ``mostly_whole`` the mask is computed only for vectors that are not whole."""
     if not mostly_whole:
         return first_lanes(lanes, remaining, few=True)
     writer = lanes.writer
@@ -55,8 +55,8 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     writer.label(part)
     mask = first_lanes(lanes, remaining, few=True)
     type_, every, some = lanes.type("i1"), lanes.constant_text(True, "i1"), mask.lanes.text
-    by_bits = writer.avx512 and lanes.width >= 8  # LLVM sets a mask register by one that depends on an unrelated one
-    bits, word = f"i{lanes.width}", f"i{max(lanes.width, 32)}"  # a move to less waits for the register's last result
+    by_bits = writer.avx512 and lanes.width >= 8  # LLVM's way to set all of a mask waits for an unrelated mask register
+    bits, word = f"i{lanes.width}", f"i{max(lanes.width, 32)}"  # a narrower move waits for the register's old value
     if by_bits:
         some = writer.op(f"bitcast {lanes.type('i1')} {some} to {bits}")
         type_, every, some = word, "-1", some if word == bits else writer.op(f"zext {bits} {some} to {word}")
@@ -111,7 +111,7 @@ class Memory:
         return floats.encode(v, dtype) if element.kind == "h" else v
 
     def _from_pairs(self, v: V) -> V:
-        """bfloat16 as float32, those at even places ahead of those at odd ones: two instructions, without a shuffle."""
+        """bfloat16 as float32, even places first, then odd places: two instructions and no shuffle."""
         lanes, half = self.lanes, Lanes(self.writer, PAIRED // 2)
         words = V(half, "i32", self.writer.op(f"bitcast {lanes.type('i16')} {v.text} to {half.type('i32')}"))
         even, odd = words << 16, words & -0x10000
@@ -195,7 +195,7 @@ class Memory:
         return Value(value.dtype, parts, value.loose)
 
     def window(self, low: V, high: V, start: int) -> V:
-        """A vector's worth of consecutive lanes of two vectors, from lane ``start`` of the first."""
+        """One vector of consecutive lanes of two vectors, from lane ``start`` of the first."""
         lanes, picks = self.lanes, range(start, start + self.lanes.width)
         return V(lanes, low.element, lanes.shuffle(low.text, high.text, low.element, picks, lanes.width))
 
@@ -241,16 +241,16 @@ class Memory:
 
     # backwards
 
-    def _turned(self, value: Value) -> Value:
+    def _reversed(self, value: Value) -> Value:
         order = range(self.lanes.width - 1, -1, -1)
         parts = [self.lanes.shuffle(p.text, "poison", p.element, order, self.lanes.width) for p in value.parts]
         return Value(value.dtype, tuple(V(self.lanes, p.element, t) for p, t in zip(value.parts, parts, strict=True)))
 
-    def _turned_mask(self, mask: Mask | None) -> Mask | None:
+    def _reversed_mask(self, mask: Mask | None) -> Mask | None:
         if mask is None:
             return None
-        turned = self._turned(Value(elements.BOOL, (mask.lanes,)))
-        return Mask(mask.remaining, turned.part)
+        lanes = self._reversed(Value(elements.BOOL, (mask.lanes,)))
+        return Mask(mask.remaining, lanes.part)
 
     def load_reversed(self, dtype: np.dtype, pointer: str, mask: Mask | None = None) -> Value:
         """Lanes at decreasing addresses from ``pointer``."""
@@ -259,7 +259,7 @@ class Memory:
         if mask is not None and not self.masks(dtype):
             return self._load_through_buffer(dtype, pointer, "-1", mask)
         last = self.writer.element(whole(dtype), pointer, str(1 - self.lanes.width))
-        return self._turned(self.load(dtype, last, self._turned_mask(mask)))
+        return self._reversed(self.load(dtype, last, self._reversed_mask(mask)))
 
     def store_reversed(self, value: Value, pointer: str, mask: Mask | None = None) -> None:
         if self.lanes.width == 1:
@@ -268,7 +268,7 @@ class Memory:
             self._store_through_buffer(value, pointer, "-1", mask)
         else:
             last = self.writer.element(whole(value.dtype), pointer, str(1 - self.lanes.width))
-            self.store(self._turned(value), last, self._turned_mask(mask))
+            self.store(self._reversed(value), last, self._reversed_mask(mask))
 
     # strided
 
@@ -305,7 +305,7 @@ class Memory:
         writer.line(f"store {lanes.type(offsets.element)} {offsets.text}, ptr {places}, align 64")
         texts = ["poison"] * element.parts
         for lane in range(lanes.width):
-            # volatile: LLVM would take the vector apart in registers, at two instructions a lane
+            # volatile, or LLVM would take the vector apart in registers, with two instructions a lane
             place = writer.element(offsets.element, places, str(lane))
             at = writer.op(f"load volatile {offsets.element}, ptr {place}, align 4")
             p = writer.op(f"getelementptr {whole(dtype)}, ptr {pointer}, {offsets.element} {at}")

@@ -2,9 +2,10 @@
 
     void k(void* const* operands, const int64_t* params, const void* const* table, const int64_t* range, void* scratch)
 
-Parallel dimensions are serial loops inside the given range. If the vector dimension is parallel, tiles of vectors
-run through all phases together (``columns``); if it is reduced, every phase is a vector loop along it and the rest
-of a parallel point is scalar (``rows``). A ``Copy`` is one vector of such a tile: its own emitter and values.
+Parallel dimensions become serial loops over the given range. If the vector dimension is parallel, tiles of vectors run
+through all phases together (``columns``). If it is reduced, every phase is a vector loop along it, and what is done
+once for a parallel point is scalar (``rows``). An ``Instance`` is one vector of a tile, with an emitter and values
+of its own.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from weft.codegen import (
+    argmax_two_pass,
     columns,
-    digits,
     elements,
     indexed,
-    leaders,
+    mixed_radix,
+    nontemporal_stores,
+    predication,
     rows,
     short_rows,
-    skipped,
-    streamed,
     strided,
     uniform,
     words,
 )
-from weft.codegen.copies import Copy, Place, apply, index_value, scan
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.instances import Instance, Position, apply, index_value, scan
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import PAIRED, Memory, whole
 from weft.codegen.writer import Carried, Writer
@@ -42,24 +43,24 @@ PARAMETERS = (
     " ptr noalias readonly %range, ptr noalias %scratch"
 )
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
-NEAR_BLOCKS = 12  # of code for strided operands at one of their small strides, besides gathers
-ROW_PADDING = 64  # whole vectors may be stored past the end
-STRETCH = 1 << 14  # of a loop without blocks, between looks for an interrupt
+NEAR_BLOCKS = 12  # blocks of code for strided operands, each for one small stride; other strides are gathered
+ROW_PADDING = 64  # elements behind a row buffer, as whole vectors may be stored past its end
+STRETCH = 1 << 14  # iterations between looks for an interrupt, in a loop that has no blocks
 STOP = "stop"
 
 
-def width(nest: ir.Nest, target: Target, turned: Sequence[int] = ()) -> int:
-    """Lanes of a vector: more than the nest's where they only hold bytes, words of 16 bits or bfloat16 side by side.
+def width(nest: ir.Nest, target: Target, transposed: Sequence[int] = ()) -> int:
+    """Lanes of a vector: more than the nest's if the operands along the lanes are only bytes, 16-bit words or bfloat16.
 
-    ``turned``: the operands whose lanes lie apart, and are brought side by side.
+    ``transposed``: operands whose lanes do not lie side by side, and which are transposed first.
     """
     if nest.vector is None:
         return 1
     if any(dim.role == "reduced" for dim in nest.dims):
-        return leaders.width(nest, target)
+        return argmax_two_pass.width(nest, target)
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
-    side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in turned)
+    side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in transposed)
     if not (target.avx512 and simple and side_by_side):
         return nest.width
     dtypes = [s.dtype for s in statements if isinstance(s, ir.Param | ir.Apply)]
@@ -70,7 +71,7 @@ def width(nest: ir.Nest, target: Target, turned: Sequence[int] = ()) -> int:
 
 
 def _is_paired(nest: ir.Nest, dtypes: Sequence[np.dtype]) -> bool:
-    """Does nothing but bfloat16 move along the lanes, so that their order within a vector does not matter?"""
+    """Whether all operands along the lanes are bfloat16, so that the order of lanes in a vector does not matter."""
     moving = {operand.dtype for operand in nest.operands if operand.strides[nest.vector or 0]}
     small = all(elements.of(dtype).size <= 4 for dtype in dtypes)
     near = any(operand.near for operand in nest.operands)
@@ -92,11 +93,11 @@ class NestWriter:
         self.strides: dict[tuple[int, int], str] = {}
         self.offsets: dict[tuple[int, int], V] = {}
         self.row_bases: list[str] = []
-        self.stop_word = ""  # its address, once somebody polls
+        self.stop_word = ""  # the address of the word that tells to stop, if the code looks at it
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
-        self.digits: digits.Digits | None = None
+        self.digits: mixed_radix.Digits | None = None
         self.alone = True
-        self.streams: streamed.Streams | None = None
+        self.streams: nontemporal_stores.Streams | None = None
         spread = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
         self.inner = [
             d
@@ -113,7 +114,7 @@ class NestWriter:
         return self.written().text(symbol, PARAMETERS, simple=simple)
 
     def written(self, alone: bool = True) -> Writer:
-        """The function's instructions. What is not ``alone`` leaves what it writes in the caches, for the next one."""
+        """The function's instructions. If it is not ``alone`` (in a chain) it leaves its results in the caches."""
         place = self._entry()
         self.alone = alone
         scalars = self.copy(self.scalar, {})
@@ -128,10 +129,10 @@ class NestWriter:
             self.streams.finish()
         return self.writer
 
-    # interrupts: whoever waits for a kernel that was told to stop discards what it has written
+    # interrupts: the results of a kernel that was told to stop are discarded
 
     def poll(self) -> None:
-        """Return from the kernel if the runtime says so: one load, between stretches of some thousand elements."""
+        """Return from the kernel if the runtime asks for it: one load and a branch every some thousand elements."""
         writer, stay = self.writer, self.writer.fresh_label()
         if not self.stop_word:
             place = writer.once("getelementptr i64, ptr %range, i64 6")
@@ -143,9 +144,9 @@ class NestWriter:
     def stretches(
         self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
     ) -> list[str]:
-        """``writer.loop`` that looks for an interrupt now and then, between whole steps.
+        """``writer.loop`` that looks for an interrupt every ``STRETCH`` iterations, between whole steps.
 
-        Of a nest that is one parallel dimension the runtime calls for a stretch at a time.
+        A nest of one parallel dimension needs no looks: the runtime calls it for one stretch at a time.
         """
         writer, length = self.writer, STRETCH - STRETCH % step
         if [dim.role for dim in self.nest.dims] == ["parallel"]:
@@ -167,7 +168,7 @@ class NestWriter:
     def range(self, slot: int) -> str:
         return self.writer.op(f"load i64, ptr {self.writer.element('i64', '%range', str(slot))}, align 8")
 
-    def _entry(self) -> Place:
+    def _entry(self) -> Position:
         nest, writer = self.nest, self.writer
         self.extents = [self.param(d) for d in range(len(nest.dims))]
         slot, pointers = len(nest.dims), {}
@@ -182,10 +183,10 @@ class NestWriter:
                         self.offsets[k, d] = splat * self.lanes.iota("i64")
         self._scalar_slots = slot
         if nest.digits:
-            self.digits = digits.Digits(self)
+            self.digits = mixed_radix.Digits(self)
         if nest.rows:
             self._row_bases()
-        return Place(pointers, {})
+        return Position(pointers, {})
 
     def _row_bases(self) -> None:
         writer = self.writer
@@ -202,29 +203,29 @@ class NestWriter:
 
     @functools.cached_property
     def uses(self) -> Counter[int]:
-        """How often each value is used; only nests with a choice ask."""
-        return skipped.uses(self.nest)
+        """How often each value is used; needed only for nests with a choice."""
+        return predication.uses(self.nest)
 
     @property
     def columns(self) -> bool:
-        """Is the vector dimension parallel (or absent)?"""
+        """Whether the vector dimension is parallel (or absent)."""
         return self.nest.vector is None or self.nest.dims[self.nest.vector].role == "parallel"
 
     # places
 
-    def stream(self, place: Place, lanes: int, turned: bool = False) -> None:
-        """Let vectors of so many lanes be stored past the caches from here on."""
+    def stream(self, place: Position, lanes: int, transposed: bool = False) -> None:
+        """From here on, store vectors of ``lanes`` lanes past the caches where that pays."""
         if self.alone:
-            self.streams = streamed.Streams(self, place, lanes, turned)
+            self.streams = nontemporal_stores.Streams(self, place, lanes, transposed)
 
-    def lanes_of(self, turned: Sequence[int]) -> int:
-        """Lanes of a vector where the operands ``turned`` are brought side by side."""
-        return width(self.nest, self.target, turned)
+    def lanes_of(self, transposed: Sequence[int]) -> int:
+        """Lanes of a vector if the operands ``transposed`` are transposed."""
+        return width(self.nest, self.target, transposed)
 
-    def copy(self, lanes: Lanes, values: dict[int, Value]) -> Copy:
-        return Copy(Emitter(lanes, "%table", self.helpers), Memory(lanes, self.target), values)
+    def copy(self, lanes: Lanes, values: dict[int, Value]) -> Instance:
+        return Instance(Emitter(lanes, "%table", self.helpers), Memory(lanes, self.target), values)
 
-    def enter(self, place: Place, dim: int, index: str, operands: Iterable[int]) -> Place:
+    def enter(self, place: Position, dim: int, index: str, operands: Iterable[int]) -> Position:
         """The place inside the loop over ``dim``."""
         pointers = dict(place.pointers)
         for k in operands:
@@ -241,16 +242,16 @@ class NestWriter:
         row = place.row
         if self.nest.rows and self.nest.dims[dim].role == "reduced":
             row = self.writer.index("add", self.writer.index("mul", row, self.extents[dim]), index)
-        return Place(pointers, indices, row)
+        return Position(pointers, indices, row)
 
     def distance(self, operand: int, dim: int, index: str) -> str:
-        """Elements from an operand's first to that at ``index`` along a dimension."""
+        """The distance, in elements, from an operand's first element to the one at ``index`` along a dimension."""
         stride = self.nest.operands[operand].strides[dim]
         if stride == ir.RUNTIME:
             return self.writer.index("mul", index, self.strides[operand, dim])
         return index if stride == 1 else self.writer.index("sub", "0", index)
 
-    def parallel(self, place: Place, dims: Sequence[int], inner: Callable[[Place], None]) -> None:
+    def parallel(self, place: Position, dims: Sequence[int], inner: Callable[[Position], None]) -> None:
         """Serial loops over ``dims``, the first dimension of the nest within the given range."""
         if not dims:
             inner(place)
@@ -266,11 +267,11 @@ class NestWriter:
 
     # statements
 
-    def run(self, statements: Sequence[ir.Statement], copies: list[Copy], place: Place) -> None:
+    def run(self, statements: Sequence[ir.Statement], copies: list[Instance], place: Position) -> None:
         """Emit the statements for every copy, statement by statement, so that the copies interleave."""
-        for statement in skipped.sides(self, statements):
-            if isinstance(statement, skipped.Side):
-                skipped.compute(self, statement, copies, place)
+        for statement in predication.sides(self, statements):
+            if isinstance(statement, predication.Side):
+                predication.compute(self, statement, copies, place)
             elif isinstance(statement, ir.Apply):
                 for copy in copies:
                     if statement.out not in copy.values:
@@ -295,14 +296,14 @@ class NestWriter:
                 for copy in copies:
                     scan(statement, copy)
 
-    def stride(self, operand: int, copy: Copy) -> int:
+    def stride(self, operand: int, copy: Instance) -> int:
         """Stride class of an operand along the copy's lanes."""
         if copy.index is None or self.nest.vector is None:
             return 0
         return self.nest.operands[operand].strides[self.nest.vector]
 
-    def hoist(self, statements: Sequence[ir.Statement], copy: Copy, place: Place) -> dict[int, Value]:
-        """Scalars ahead of the vector loop: loads that do not move along it, and the places computed from them."""
+    def hoist(self, statements: Sequence[ir.Statement], copy: Instance, place: Position) -> dict[int, Value]:
+        """Scalars computed before the vector loop: loads that do not move along it, and places made from them."""
         assert self.nest.vector is not None
         hoisted = {}
         for s in statements:
@@ -315,8 +316,8 @@ class NestWriter:
         known = {**(copy.values if copy.memory.lanes.width == 1 else copy.scalars), **hoisted}
         return {**hoisted, **self.uniform(statements, known, place)}
 
-    def uniform(self, statements: Sequence[ir.Statement], known: dict[int, Value], place: Place) -> dict[int, Value]:
-        """One-lane values of the statements that places are computed from, as far as they can be known here."""
+    def uniform(self, statements: Sequence[ir.Statement], known: dict[int, Value], place: Position) -> dict[int, Value]:
+        """One-lane values of statements from which places are computed, if their operands are known here."""
         if not self.places:
             return {}
         point = self.copy(self.scalar, dict(known))
@@ -326,10 +327,10 @@ class NestWriter:
                 self.run([s], [point], place)
         return {n: value for n, value in point.values.items() if n not in known}
 
-    def load(self, s: ir.Load, copies: list[Copy], place: Place) -> None:
+    def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
         shared: Value | None = None
-        first = ""  # address of the tile's first vector: the others lie at constant distances
+        first = ""  # address of the tile's first vector; the others lie at constant distances from it
         for copy in copies:
             stride = self.stride(s.operand, copy)
             if s.out in copy.values:
@@ -355,7 +356,7 @@ class NestWriter:
                 operand.dtype, p, self.strides[key], offsets, copy.mask, self.near
             )
 
-    def store(self, s: ir.Store, copies: list[Copy], place: Place) -> None:
+    def store(self, s: ir.Store, copies: list[Instance], place: Position) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
         if self.stride(s.operand, copies[0]) == 1:
             self._store_side_by_side(s, copies, pointer)
@@ -377,7 +378,7 @@ class NestWriter:
             else:
                 raise ValueError(f"[codegen] store to operand {s.operand} does not move along the vector dimension")
 
-    def _store_side_by_side(self, s: ir.Store, copies: list[Copy], pointer: str) -> None:
+    def _store_side_by_side(self, s: ir.Store, copies: list[Instance], pointer: str) -> None:
         word = whole(self.nest.operands[s.operand].dtype)
         first = self.writer.element(word, pointer, copies[0].index or "0")
         pointers = [self.writer.element(word, first, str(copy.slot - copies[0].slot)) for copy in copies]
@@ -387,7 +388,7 @@ class NestWriter:
         for copy, p in zip(copies, pointers, strict=True):
             copy.memory.store(copy.values[s.value], p, copy.mask)
 
-    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Copy], place: Place) -> None:
+    def _row(self, s: ir.RowLoad | ir.RowStore, copies: list[Instance], place: Position) -> None:
         dtype, writer = self.nest.rows[s.row], self.writer
         for copy in copies:
             position = place.row
@@ -409,7 +410,7 @@ class NestWriter:
         p = self.writer.element("i64", "%params", str(slot))
         return Memory(self.scalar, self.target).load_scalar(s.dtype, p)
 
-    def _index(self, s: ir.IndexOf, copies: list[Copy], place: Place) -> None:
+    def _index(self, s: ir.IndexOf, copies: list[Instance], place: Position) -> None:
         shared: Value | None = None
         for copy in copies:
             if s.out in copy.values:

@@ -1,8 +1,8 @@
-"""Updates in strict order whose values take functions to compute: a block of them by vectors, then one by one.
+"""Scatters in strict order with costly updates: the values of a block by vectors, then the updates one by one.
 
     for block of 256: for vector in block: offsets, values -> stack;   for update in block: read, combine, write
 
-Several updates may meet in one element, so that lanes cannot write side by side; the functions need not wait for that.
+Several updates may hit one element, so that lanes cannot write side by side. Computing the updates needs no such order.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.codegen import copies, elements, indexed
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, indexed, instances
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import lanes_below, whole
 from weft.loops import ir
 
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-BLOCK = 256  # updates; what is kept of them stays in the first-level cache
+BLOCK = 256  # updates of a block, whose values stay in the first-level cache
 
 
 class OrderedWriter:
-    """Writes the innermost loop of a scatter's nest, whose lanes run along updates that may meet."""
+    """Writes the innermost loop of a scatter whose lanes run along updates that may hit the same element."""
 
     def __init__(self, parent: NestWriter, phase: ir.Phase) -> None:
         self.parent, self.writer = parent, parent.writer
@@ -33,7 +33,7 @@ class OrderedWriter:
         self.computed = [s for s in phase.body if s is not self.update]
         self.kept: dict[int, tuple[np.dtype, str]] = {}  # values on the stack, a block of each
 
-    def row(self, base: Copy, place: Place) -> None:
+    def row(self, base: Instance, place: Position) -> None:
         """All updates at one point of the dimensions around."""
         parent, writer = self.parent, self.writer
         assert parent.nest.vector is not None
@@ -49,11 +49,11 @@ class OrderedWriter:
 
         writer.loop("0", extent, BLOCK, [], block)
 
-    def _compute(self, base: Copy, place: Place, start: str, stop: str, index: str) -> list[str]:
+    def _compute(self, base: Instance, place: Position, start: str, stop: str, index: str) -> list[str]:
         """A vector of updates, kept on the stack."""
         parent, writer = self.parent, self.writer
         mask = lanes_below(parent.lanes, writer.index("sub", stop, index), mostly_whole=True)
-        copy = copies.fresh(base, base.values, index, mask)
+        copy = instances.fresh(base, base.values, index, mask)
         parent.run(self.computed, [copy], place)
         at = writer.index("sub", index, start)
         for number in ir.arguments(self.update):
@@ -61,7 +61,7 @@ class OrderedWriter:
                 self._keep(number, copy.values[number], copy, at)
         return []
 
-    def _keep(self, number: int, value: Value, copy: Copy, at: str) -> None:
+    def _keep(self, number: int, value: Value, copy: Instance, at: str) -> None:
         if number not in self.kept:
             element = elements.of(value.dtype)
             size = (BLOCK + self.parent.width) * element.size
@@ -69,7 +69,7 @@ class OrderedWriter:
         dtype, stack = self.kept[number]
         copy.memory.store(value, self.writer.element(whole(dtype), stack, at))
 
-    def _apply(self, base: Copy, place: Place, start: str, at: str) -> list[str]:
+    def _apply(self, base: Instance, place: Position, start: str, at: str) -> list[str]:
         """One update."""
         parent, writer, s = self.parent, self.writer, self.update
         assert parent.nest.vector is not None

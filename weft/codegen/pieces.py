@@ -1,7 +1,7 @@
-"""Small arrays in registers: pieces of up to W lanes, and their elements moved about.
+"""Small arrays in registers: pieces of up to W lanes, and how elements move between them.
 
-An array of n elements is n // W whole vectors and one of the next power of two lanes for the rest. Lanes past the end
-repeat the last element, so that no operation meets a value the program has not computed.
+An array of n elements is n // W whole vectors, and one of the next power of two lanes for the rest. Lanes past the end
+repeat the last element, so that no operation meets a value that the program does not compute.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def widths(size: int, lanes: int) -> list[int]:
 
 
 class Scope:
-    """The emitters of one straight run of code, one for each width: what they remember dominates what follows."""
+    """The emitters of one straight run of code, one for each width; values they remember dominate what follows."""
 
     def __init__(self, writer: Writer, target: Target, helpers: Sequence[str], lanes: int) -> None:
         self.writer, self.target, self.helpers = writer, target, helpers

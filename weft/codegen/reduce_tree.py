@@ -1,7 +1,7 @@
 """The reduction tree of docs/NUMERICS.md in code: accumulators, their combination, the fold of 32 lanes.
 
-The bits do not depend on the vector width: "lanes" keeps 32 lane accumulators in 32 / W vectors and folds them by
-halves, as if they were one vector of 32; a lane outside the operand never changes an accumulator.
+The bits do not depend on the vector width: for the tree "lanes", 32 lane accumulators are kept in 32 / W vectors and
+folded by halves, as if they were one vector of 32. A lane outside the operand never changes an accumulator.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.codegen import avx512, copies, elements
+from weft.codegen import avx512, elements, instances
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import Mask
@@ -20,7 +20,7 @@ from weft.loops import ir
 LANES = 32
 BLOCK_LANES = 8192
 BLOCK_ROWS = 256
-NARROWEST = 4  # lanes of the last folds: a register of 32-bit elements; fewer would be widened to it
+NARROWEST = 4  # lanes of the last folds, which fill a register with 32-bit elements; LLVM would widen fewer lanes
 
 Accumulators = tuple[Value, ...]  # of one reduction
 
@@ -30,13 +30,13 @@ def identities(reduction: ir.Reduce | ir.Scan, emit: Emitter) -> Accumulators:
 
 
 def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> Accumulators:
-    """Accumulators before the elements from start + offset on: the identities, or what ``append`` begins with."""
+    """Accumulators before the element at start + offset: the identities, or ``forms.seed`` if ``append`` is used."""
     accs = identities(reduction, emit)
-    if reduction.kind.seed is None:
+    if reduction.kind.forms.seed is None:
         return accs
     index = emit.lanes.writer.index("add", start, str(offset))
-    position = copies.index_value(emit, index, elements.INT64)
-    return tuple(emit.settle(v) for v in reduction.kind.seed(emit, accs, position, **dict(reduction.params)))
+    position = instances.index_value(emit, index, elements.INT64)
+    return tuple(emit.settle(v) for v in reduction.kind.forms.seed(emit, accs, position, **dict(reduction.params)))
 
 
 def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
@@ -45,12 +45,12 @@ def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accu
 
 
 def only(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
-    """Accumulators after one element and no other."""
+    """Accumulators after a single element."""
     return combine(reduction, emit, identities(reduction, emit), prepared(reduction, emit, values))
 
 
 def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
-    """What one element brings to each accumulator."""
+    """The value that one element contributes to each accumulator."""
     args = tuple(values[n] for n in reduction.args)
     index = None if reduction.index is None else values[reduction.index]
     prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
@@ -60,12 +60,12 @@ def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> A
 def step(
     reduction: ir.Reduce, emit: Emitter, values: dict[int, Value], accs: Accumulators, mask: Mask | None
 ) -> Accumulators:
-    """Accumulators, begun by ``seeds``, after one more element in each lane."""
+    """Accumulators after one more element in each lane; they began as ``seeds``."""
     right = prepared(reduction, emit, values)
-    if reduction.kind.append is None:
+    if reduction.kind.forms.append is None:
         new = combine(reduction, emit, accs, right)
     else:
-        appended = reduction.kind.append(emit, accs, right, **dict(reduction.params))
+        appended = reduction.kind.forms.append(emit, accs, right, **dict(reduction.params))
         new = tuple(emit.settle(v) for v in appended)
     if mask is None:
         return new
@@ -107,7 +107,7 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
 
 
 def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
-    """Whether a lane holds NaN, where that is cheaper to ask once than in every step of a fold: LLVM's work, mostly."""
+    """Whether a lane holds NaN, if it pays to ask once before a fold; asking in every step costs compile time."""
     part, is_float = accs[0].part, elements.of(accs[0].dtype).kind in "fh"
     lanes = part.lanes
     if not (reduction.kind.nan_wins and is_float and avx512.whole_registers(part)):
@@ -117,7 +117,7 @@ def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
 
 
 def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) -> Accumulators:
-    """The same of at most 32 elements, one in each lane accumulator: what is left out are identities."""
+    """``fold`` for at most 32 elements, each in a lane accumulator of its own; the identities are left out."""
     half = LANES // 2
     while half:
         elements = [

@@ -1,7 +1,7 @@
 """A ``loops.routine.Routine`` becomes the text of one LLVM function, with the signature that kernels have.
 
-Loops are loops of the function, their state phi nodes; branches are a switch. Nothing lies in memory but what the
-program reads and writes, and arrays that are sliced at places known only at run time.
+Loops become loops of the function with their state in phi nodes, branches become a switch. In memory lie only the
+operands, and arrays that are sliced at places known only at run time.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft.codegen import elements
-from weft.codegen.copies import typed
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.instances import typed
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import whole
 from weft.codegen.pieces import Array, Scope
@@ -45,10 +45,10 @@ class RoutineWriter:
         self.pointers: list[str] = []
         self.trips: list[str] = []
         self.extents: list[str] = []
-        self.row: str | None = None  # of the enclosing loop
-        self.downwards = False  # whether that begins with the last row
+        self.row: str | None = None  # the row of the enclosing loop's present iteration
+        self.downwards = False  # whether that loop begins with the last row
         self.stops = False  # whether a loop may be left because of an interrupt
-        self.steps = "0"  # of the loop that was written last
+        self.steps = "0"  # the number of steps of the loop that was written last
 
     def text(self, symbol: str) -> str:
         self.load_parameters()
@@ -167,7 +167,7 @@ class RoutineWriter:
         return tuple(emit.const(identity, dtype) for dtype, identity in s.accumulators)
 
     def folded_lanes(self, s: routine.Fold, args: list[Array]) -> list[list[Value]]:
-        """A whole row: 32 lane accumulators, of which those that get no element stay the identity and are left out."""
+        """Fold a whole row by 32 lane accumulators; those without an element are identities, and are left out."""
         scope, used = self.scope, min(s.run, LANES)
         width = min(1 << (used - 1).bit_length(), scope.lanes)
         emit = scope.emit(width)
@@ -209,7 +209,7 @@ class RoutineWriter:
         )
 
     def folded_columns(self, s: routine.Fold, args: list[Array]) -> list[list[Value]]:
-        """Rows side by side: every accumulator is an array over the kept elements."""
+        """Fold rows side by side: every accumulator is an array over the kept elements."""
         scope = self.scope
         sizes = scope.widths(s.kept)
         total: list[Values] = [self.identities(s, scope.emit(width)) for width in sizes]
@@ -373,12 +373,12 @@ class RoutineWriter:
         self.steps = count
 
     def poll(self, count: str) -> None:
-        """Every so often ask the runtime whether to stop; then the results do not matter."""
+        """Ask the runtime now and then whether to stop; if so, the results are discarded."""
         low = self.writer.index("and", count, str(POLL_MASK))
         self.look(self.writer.compare_index("eq", low, "0"))
 
     def look(self, due: str) -> None:
-        """The same if it is due."""
+        """Ask the runtime whether to stop, if ``due``."""
         writer = self.writer
         look, stay = writer.fresh_label(), writer.fresh_label()
         writer.branch_if(due, look, stay, cold=True)

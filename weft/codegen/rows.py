@@ -3,8 +3,8 @@
     for parallel dims: for phase: before (scalar); splat; for outer reduced dims:
         for block of 8192: 32 lane accumulators over the block; fold; total = combine(total, block)
 
-The 32 accumulators are 32 / W vectors. Light bodies step over 32 elements with one body per vector; heavy ones are
-written once and the accumulators rotate, which after a multiple of 32 elements puts them back in their places.
+The 32 accumulators are 32 / W vectors. A light body is written 32 / W times, for 32 elements a step. A heavy body is
+written once, and the accumulators rotate: after a multiple of 32 elements they are back in their places.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements, leaders, ordered, reduce_tree
-from weft.codegen.copies import Copy, Place
+from weft.codegen import argmax_two_pass, elements, instances, ordered, reduce_tree
 from weft.codegen.emitter import Emitter, Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
 from weft.codegen.memory import Mask, lanes_below, whole
 from weft.codegen.reduce_tree import BLOCK_LANES, LANES, Accumulators
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 PARTIAL_BYTES = 16  # a slot of the partial buffer
 SEARCHED = 4  # vectors that are searched together
-FETCHED_BYTES = 1 << 18  # of a row that is fetched ahead: longer ones might be gone again when their turn comes
+FETCHED_BYTES = 1 << 18  # longest row that is prefetched: a longer one might be evicted before its turn comes
 
 
 class RowWriter:
@@ -38,18 +38,18 @@ class RowWriter:
         self.writer = parent.writer
         self.vector = parent.nest.vector
         self.outer_reduced = [d for d in parent.reduced if d != self.vector]
-        # registers of more lanes than the nest's hold integers alone, whose order is free
+        # registers with more lanes than the nest's hold only integers, which may be combined in any order
         self.lanes = LANES if parent.width == parent.nest.width else 2 * parent.width
 
-    def write(self, place: Place, scalars: Copy) -> None:
+    def write(self, place: Position, scalars: Instance) -> None:
         if self.nest.split:
             self._split(place, scalars)
             return
         self.parent.stream(place, self.parent.width)
         outer = [d for d, dim in enumerate(self.nest.dims) if dim.role == "parallel"]
-        self.parent.parallel(place, outer, lambda inner: self._point(inner, copies.fresh(scalars, scalars.values)))
+        self.parent.parallel(place, outer, lambda inner: self._point(inner, instances.fresh(scalars, scalars.values)))
 
-    def _point(self, place: Place, point: Copy, first_phase: int = 0) -> None:
+    def _point(self, place: Position, point: Instance, first_phase: int = 0) -> None:
         for phase in self.nest.phases[first_phase:]:
             self.parent.run(phase.before, [point], place)
             if phase.reductions:
@@ -58,28 +58,28 @@ class RowWriter:
             elif phase.body:
                 self._map(phase, point, place)
 
-    def _finish(self, phase: ir.Phase, point: Copy, totals: list[Accumulators]) -> None:
+    def _finish(self, phase: ir.Phase, point: Instance, totals: list[Accumulators]) -> None:
         for reduction, accs in zip(phase.reductions, totals, strict=True):
             outs = reduce_tree.finish(reduction, point.emit, accs)
             point.values.update(zip(reduction.outs, outs, strict=True))
 
     # pieces
 
-    def _wide(self, phase: ir.Phase, point: Copy) -> Copy:
-        """A copy of W lanes that knows the scalars the body uses."""
+    def _wide(self, phase: ir.Phase, point: Instance) -> Instance:
+        """A copy of W lanes that holds the scalars used in the body."""
         base = self.parent.copy(self.parent.lanes, {})
-        wanted = copies.uses(phase)
+        wanted = instances.uses(phase)
         base.values = {n: base.memory.splat(v) for n, v in point.values.items() if n in wanted}
         base.scalars = dict(point.values)
         return base
 
-    def _hoisted(self, phase: ir.Phase, base: Copy, place: Place) -> Copy:
+    def _hoisted(self, phase: ir.Phase, base: Instance, place: Position) -> Instance:
         hoisted = self.parent.hoist(phase.body, base, place)
         values = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
-        return Copy(base.emit, base.memory, values, scalars={**base.scalars, **hoisted})
+        return Instance(base.emit, base.memory, values, scalars={**base.scalars, **hoisted})
 
     def _operands(self, phase: ir.Phase) -> list[int]:
-        return copies.operands(phase.body)
+        return instances.operands(phase.body)
 
     def _maskable(self, phase: ir.Phase) -> bool:
         target = self.parent.target
@@ -93,11 +93,11 @@ class RowWriter:
 
     # a phase without reductions
 
-    def _map(self, phase: ir.Phase, point: Copy, place: Place) -> None:
+    def _map(self, phase: ir.Phase, point: Instance, place: Position) -> None:
         base = self._wide(phase, point)
         self._outer(phase, place, 0, lambda inner: self._map_row(phase, base, inner))
 
-    def _outer(self, phase: ir.Phase, place: Place, depth: int, inner: Callable[[Place], None]) -> None:
+    def _outer(self, phase: ir.Phase, place: Position, depth: int, inner: Callable[[Position], None]) -> None:
         if depth == len(self.outer_reduced):
             inner(place)
             return
@@ -109,19 +109,19 @@ class RowWriter:
 
         self.writer.loop("0", self.parent.extents[dim], 1, [], body)
 
-    def _map_row(self, phase: ir.Phase, base: Copy, place: Place) -> None:
+    def _map_row(self, phase: ir.Phase, base: Instance, place: Position) -> None:
         writer, width = self.writer, self.parent.width
         base = self._hoisted(phase, base, place)
         if any(isinstance(s, ir.Update) for s in phase.body):
             ordered.OrderedWriter(self.parent, phase).row(base, place)
             return
         low, high = "0", self.parent.extents[self.vector]
-        total = copies.cost(phase.body)
-        if total < copies.LARGE_BODY or not self._maskable(phase):
+        total = instances.cost(phase.body)
+        if total < instances.LARGE_BODY or not self._maskable(phase):
             main = writer.index("and", high, str(-width))
 
             def whole(index: str, digits: list[str]) -> list[str]:
-                tile = [copies.fresh(base, base.values, index, None)]
+                tile = [instances.fresh(base, base.values, index, None)]
                 digits = self._fill(phase, tile, place, digits)
                 self.parent.run(phase.body, tile, place)
                 return digits
@@ -131,7 +131,7 @@ class RowWriter:
 
         def masked(index: str, digits: list[str]) -> list[str]:
             mask = lanes_below(self.parent.lanes, writer.index("sub", high, index), low == "0")
-            tile = [copies.fresh(base, base.values, index, mask)]
+            tile = [instances.fresh(base, base.values, index, mask)]
             digits = self._fill(phase, tile, place, digits)
             self.parent.run(phase.body, tile, place)
             return digits
@@ -152,8 +152,8 @@ class RowWriter:
         digits = self.parent.digits
         return [] if digits is None else [("i64", digit) for digit in digits.at(position)]
 
-    def _fill(self, phase: ir.Phase, tile: list[Copy], place: Place, now: Sequence[str]) -> list[str]:
-        """Load what depends on the digits for a tile of vectors; gives the digits after it."""
+    def _fill(self, phase: ir.Phase, tile: list[Instance], place: Position, now: Sequence[str]) -> list[str]:
+        """Load the values that depend on digits, for a tile of vectors; gives the digits after the tile."""
         digits = self.parent.digits
         if digits is None:
             return []
@@ -166,7 +166,7 @@ class RowWriter:
 
     # a phase with reductions
 
-    def _reduce(self, phase: ir.Phase, point: Copy, place: Place) -> list[Accumulators]:
+    def _reduce(self, phase: ir.Phase, point: Instance, place: Position) -> list[Accumulators]:
         base = self._wide(phase, point)
         totals = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
         return self._totals(phase, base, place, 0, totals)
@@ -189,7 +189,7 @@ class RowWriter:
         return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, texts))
 
     def _totals(
-        self, phase: ir.Phase, base: Copy, place: Place, depth: int, totals: list[Accumulators]
+        self, phase: ir.Phase, base: Instance, place: Position, depth: int, totals: list[Accumulators]
     ) -> list[Accumulators]:
         """Totals after the reduced dimensions from number ``depth`` inwards."""
         if depth < len(self.outer_reduced):
@@ -207,26 +207,26 @@ class RowWriter:
         return self._carry(phase, ("0", self.parent.extents[self.vector], BLOCK_LANES), totals, block)
 
     def _further(
-        self, phase: ir.Phase, base: Copy, place: Place, start: str, totals: list[Accumulators]
+        self, phase: ir.Phase, base: Instance, place: Position, start: str, totals: list[Accumulators]
     ) -> list[Accumulators]:
-        """Totals after one more block, which is not looked at where it changes nothing."""
+        """Totals after one more block; the block is skipped if it cannot change them."""
         emit, values = Emitter(self.parent.scalar, "%table", self.parent.helpers), reduce_tree.flat_accs(totals)
-        absorbed = leaders.is_absorbed(phase, emit, totals)
-        alone = leaders.alone(phase) if self._maskable(phase) else None
+        absorbed = argmax_two_pass.is_absorbed(phase, emit, totals)
+        alone = argmax_two_pass.alone(phase) if self._maskable(phase) else None
 
         def after() -> list[Accumulators]:
             if alone is None:
                 return self._combine(phase, totals, self._block(phase, base, place, start))
             (before,), (reduction,) = totals, phase.reductions
-            if leaders.is_flag(alone, self.nest):
+            if argmax_two_pass.is_flag(alone, self.nest):
                 best, at = self._flag(alone, base, place, start)
-                return [leaders.improved(reduction, emit, best, before, lambda: at)]
+                return [argmax_two_pass.improved(reduction, emit, best, before, lambda: at)]
             ((best,),) = self._block(alone, base, place, start)
 
             def at_best(led: ir.Phase = alone) -> Value:
                 return self._place(led, base, place, start, best)[0]
 
-            return [leaders.improved(reduction, emit, best, before, at_best)]
+            return [argmax_two_pass.improved(reduction, emit, best, before, at_best)]
 
         if absorbed is None:
             return after()
@@ -239,20 +239,20 @@ class RowWriter:
         found = self.writer.when(going, texts, [type_ for type_, _ in flat], [text for _, text in flat], rare=False)
         return reduce_tree.group_accs(phase.reductions, reduce_tree.rebuild(values, found))
 
-    def _flag(self, phase: ir.Phase, base: Copy, place: Place, start: str) -> tuple[Value, Value]:
-        """The best of a block of bools and where it is first: one walk, as far as the better of the two."""
+    def _flag(self, phase: ir.Phase, base: Instance, place: Position, start: str) -> tuple[Value, Value]:
+        """The extremum of a block of bools and its first position, in one pass that ends at the first such value."""
         emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
         (reduction,) = phase.reductions
         self.parent.poll()
         better, worse = (
             emit.const(v, reduction.accumulators[0][0])
-            for v in (leaders.absorbing(reduction), reduction.accumulators[0][1])
+            for v in (argmax_two_pass.absorbing(reduction), reduction.accumulators[0][1])
         )
         at, found = self._place(phase, base, place, start, better)
         begin = Value(elements.INT64, (V(self.parent.scalar, "i64", start),))
         return emit.select(found, worse, better), emit.select(found, begin, at)
 
-    def _place(self, phase: ir.Phase, base: Copy, place: Place, start: str, best: Value) -> tuple[Value, Value]:
+    def _place(self, phase: ir.Phase, base: Instance, place: Position, start: str, best: Value) -> tuple[Value, Value]:
         """The first index of a block where the value is ``best``, and whether there is one."""
         parent, writer = self.parent, self.writer
         stop, wanted, lanes = self._stop(start), base.memory.splat(best), parent.lanes
@@ -260,7 +260,7 @@ class RowWriter:
         main = writer.index("add", start, writer.index("and", length, str(-SEARCHED * lanes.width)))
 
         def holds(at: str, mask: Mask | None = None) -> V:
-            copy = copies.fresh(base, base.values, at, mask)
+            copy = instances.fresh(base, base.values, at, mask)
             parent.run(phase.body, [copy], place)
             (value,) = reduce_tree.prepared(phase.reductions[0], copy.emit, copy.values)
             found = copy.emit.compare("eq", value, wanted).part
@@ -269,11 +269,11 @@ class RowWriter:
         def rest(at: str) -> V:
             return holds(at, lanes_below(lanes, writer.index("sub", stop, at), False))
 
-        at, found = leaders.first(lanes, start, main, SEARCHED, holds)
+        at, found = argmax_two_pass.first(lanes, start, main, SEARCHED, holds)
         missed = writer.op(f"xor i1 {found}, true")
         types = ["i64", "i1"]
         at, found = writer.when(
-            missed, lambda: leaders.first(lanes, main, stop, 1, rest), types, [at, found], rare=False
+            missed, lambda: argmax_two_pass.first(lanes, main, stop, 1, rest), types, [at, found], rare=False
         )
         one = parent.scalar
         return Value(elements.INT64, (V(one, "i64", at),)), Value(elements.BOOL, (V(one, "i1", found),))
@@ -287,21 +287,21 @@ class RowWriter:
         emit = Emitter(self.parent.scalar, "%table", self.parent.helpers)
         return [reduce_tree.combine(r, emit, a, b) for r, a, b in zip(phase.reductions, left, right, strict=True)]
 
-    def _block(self, phase: ir.Phase, base: Copy, place: Place, start: str) -> list[Accumulators]:
+    def _block(self, phase: ir.Phase, base: Instance, place: Position, start: str) -> list[Accumulators]:
         """Folded accumulators of one block of at most 8192 elements."""
         writer, width = self.writer, self.parent.width
         self.parent.poll()
         per_block, stop = self.lanes // width, self._stop(start)
         vectors = [
-            [reduce_tree.seeds(r, copies.fresh(base, {}).emit, start, k * width) for r in phase.reductions]
+            [reduce_tree.seeds(r, instances.fresh(base, {}).emit, start, k * width) for r in phase.reductions]
             for k in range(per_block)
         ]
         length = writer.index("sub", stop, start)
-        total = copies.cost(phase.body)
+        total = instances.cost(phase.body)
         low = start
-        if total < copies.LARGE_BODY or not self._maskable(phase):
+        if total < instances.LARGE_BODY or not self._maskable(phase):
             low = writer.index("add", start, writer.index("and", length, str(-self.lanes)))
-            group = per_block if total <= copies.SMALL_BODY else 1
+            group = per_block if total <= instances.SMALL_BODY else 1
             vectors = self._sweep(phase, base, place, (start, low), vectors, group, None)
         rounded = writer.index("and", writer.index("add", length, str(self.lanes - 1)), str(-self.lanes))
         vectors = self._sweep(phase, base, place, (low, writer.index("add", start, rounded)), vectors, 1, stop)
@@ -311,8 +311,8 @@ class RowWriter:
     def _sweep(
         self,
         phase: ir.Phase,
-        base: Copy,
-        place: Place,
+        base: Instance,
+        place: Position,
         bounds: tuple[str, str],
         vectors: list[list[Accumulators]],
         group: int,
@@ -321,7 +321,9 @@ class RowWriter:
         """``group`` vectors a step over a multiple of 32 elements; lanes from ``stop`` on are masked."""
         writer, width, size = self.writer, self.parent.width, len(phase.reductions)
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
-        heavy = copies.cost(phase.body) >= copies.LARGE_BODY  # written once: nearly all vectors are whole
+        heavy = (
+            instances.cost(phase.body) >= instances.LARGE_BODY
+        )  # written once, with a mask that is nearly always whole
 
         def split(values: list[Value]) -> list[list[Accumulators]]:
             per = len(values) // len(vectors)
@@ -340,7 +342,7 @@ class RowWriter:
             for u in range(group):
                 at = writer.index("add", index, str(u * width))
                 mask = None if stop is None else lanes_below(self.parent.lanes, writer.index("sub", stop, at), heavy)
-                tile.append(copies.fresh(base, base.values, at, mask, u * width))
+                tile.append(instances.fresh(base, base.values, at, mask, u * width))
             digits = self._fill(phase, tile, place, digits)
             self.parent.run(phase.body, tile, place)
             new = [
@@ -354,18 +356,18 @@ class RowWriter:
         texts = writer.loop(*bounds, width * group, [*carried, *reduce_tree.flatten(flat)], body)
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
 
-    def _following_row(self, phase: ir.Phase, place: Place) -> list[tuple[str, str]]:
-        """(word, pointer) of rows that the next point reads, which a long computation on this one has time to fetch.
+    def _following_row(self, phase: ir.Phase, place: Position) -> list[tuple[str, str]]:
+        """(word, pointer) of the rows to prefetch for the next point, while this one takes long to compute.
 
         The processor's own prefetching ends with a page, and begins anew with each row.
         """
         nest, writer = self.nest, self.writer
-        if phase is nest.phases[0] or copies.cost(phase.body) <= copies.SMALL_BODY:
+        if phase is nest.phases[0] or instances.cost(phase.body) <= instances.SMALL_BODY:
             return []
         if self.vector == 0 or nest.dims[self.vector - 1].role != "parallel":
             return []
         found = []
-        for k in copies.operands(nest.phases[0].body):
+        for k in instances.operands(nest.phases[0].body):
             operand, word = nest.operands[k], whole(nest.operands[k].dtype)
             if operand.role == "in" and operand.strides[self.vector - 1 :] == (ir.RUNTIME, 1):
                 most = FETCHED_BYTES // elements.of(operand.dtype).size
@@ -376,10 +378,10 @@ class RowWriter:
 
     # split nests
 
-    def _split(self, place: Place, scalars: Copy) -> None:
+    def _split(self, place: Position, scalars: Instance) -> None:
         """Mode 0: accumulators of blocks lov..hiv to the partial buffer. Mode 1: combine all, run the other phases."""
         parent, writer, phase = self.parent, self.writer, self.nest.phases[0]
-        point = copies.fresh(scalars, scalars.values)
+        point = instances.fresh(scalars, scalars.values)
         parent.run(phase.before, [point], place)
         low, high, mode = parent.range(2), parent.range(3), parent.range(4)
         partial = writer.op(f"inttoptr i64 {parent.range(5)} to ptr")
@@ -393,10 +395,10 @@ class RowWriter:
         base = self._hoisted(phase, self._wide(phase, point), place)
 
         identities = [reduce_tree.identities(r, point.emit) for r in phase.reductions]
-        shared = all(leaders.absorbing(r) is not None for r in phase.reductions)
+        shared = all(argmax_two_pass.absorbing(r) is not None for r in phase.reductions)
 
         def block(index: str, before: list[Accumulators]) -> list[Accumulators]:
-            """A block with what a worker found before it where that may be had twice, as in extrema."""
+            """One block. For extrema it starts from the worker's earlier result: combining it twice does no harm."""
             start = writer.index("mul", index, str(BLOCK_LANES))
             accs = (
                 self._further(phase, base, place, start, before) if shared else self._block(phase, base, place, start)

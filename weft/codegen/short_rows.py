@@ -3,17 +3,17 @@
     for blocks of rows: for tiles of lanes: load what all rows of the block share
         for rows of the block: for phase: before; element 0, 1, ... of the body; their tree
 
-The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements is an accumulator of its own. Long bodies
-are written once, in a loop that leaves the accumulators in stack buffers.
+The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements has an accumulator of its own. A long body
+is written once, in a loop that keeps the accumulators in stack buffers.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.codegen import columns, copies, reduce_tree
-from weft.codegen.copies import Copy, Place
+from weft.codegen import columns, instances, reduce_tree
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import whole
 from weft.codegen.reduce_tree import Accumulators
 from weft.loops import ir
@@ -21,8 +21,8 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-LONG_BODIES = 100.0  # instructions of a phase written out for every element
-ROW_BLOCK = 32  # rows that share loaded lanes: more would write more cache lines than are kept till they are full
+LONG_BODIES = 100.0  # instructions of a phase, written out for every element, from which it is written as a loop
+ROW_BLOCK = 32  # rows that share loaded lanes; with more, cache lines would be evicted before they are fully written
 
 
 class ShortRowWriter(columns.ColumnWriter):
@@ -36,31 +36,31 @@ class ShortRowWriter(columns.ColumnWriter):
         self.dim = parent.reduced[0]
         phases = [phase for phase in nest.phases if not self._is_long(phase)]
         self.shared = [s for phase in phases for s in phase.body if isinstance(s, ir.Load) and self._is_shared(s)]
-        self.rows = "", ""  # of the block
-        self.held: dict[tuple[int, int], list[Value]] = {}  # value and element -> the vectors of the tile
+        self.rows = "", ""  # first and last row of the block
+        self.held: dict[tuple[int, int], list[Value]] = {}  # (value, element) -> the vectors of the tile
         if self.shared:
-            self.hoistable = []  # their rows are not entered yet where that is done
+            self.hoistable = []  # hoisting is done before the rows are entered
 
     def _is_apart(self, s: ir.Statement) -> bool:
-        """Whether lanes lie apart that are not the same in every row of a block."""
+        """Whether the lanes of a load or store do not lie side by side, and differ between the rows of a block."""
         if not isinstance(s, ir.Load | ir.Store):
             return False
         strides = self.nest.operands[s.operand].strides
         return strides[self.vector] == ir.RUNTIME and not self._is_shared(s)
 
     def _is_shared(self, s: ir.Statement) -> bool:
-        """Whether lanes lie apart and are the same in every row of a block."""
+        """Whether the lanes of a load do not lie side by side, and are the same for all rows of a block."""
         if not isinstance(s, ir.Load) or not self.vector:
             return False
         strides = self.nest.operands[s.operand].strides
         return strides[self.vector] == ir.RUNTIME and not strides[self.vector - 1]
 
     def _is_long(self, phase: ir.Phase) -> bool:
-        """Whether its body is written once. Lanes that lie apart take a load and a shuffle for every element."""
+        """Whether the body is written once, as a loop. Lanes that lie apart cost a load and a shuffle each."""
         apart = sum(self._is_apart(s) for s in phase.body)
-        return self.extent * (copies.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
+        return self.extent * (instances.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
 
-    def write(self, place: Place, scalars: Copy) -> None:
+    def write(self, place: Position, scalars: Instance) -> None:
         parent = self.parent
         base = self._base(parent.lanes, scalars)
         outer = list(range(self.vector))
@@ -69,7 +69,7 @@ class ShortRowWriter(columns.ColumnWriter):
         else:
             parent.parallel(place, outer, lambda inner: self._vectors(inner, scalars, base))
 
-    def _blocks(self, place: Place, scalars: Copy, base: Copy) -> None:
+    def _blocks(self, place: Position, scalars: Instance, base: Instance) -> None:
         parent, writer, row = self.parent, self.writer, self.vector - 1
         low, high = (parent.range(0), parent.range(1)) if row == 0 else ("0", parent.extents[row])
 
@@ -81,12 +81,12 @@ class ShortRowWriter(columns.ColumnWriter):
         writer.loop(low, high, ROW_BLOCK, [], block)
 
     def _is_heavy(self) -> bool:
-        return False  # under a mask, lanes that lie apart are gathered
+        return False  # with a mask, lanes that lie apart would be gathered
 
     def _tiles(self) -> list[int]:
         return [1]
 
-    def _inside(self, tile: list[Copy], place: Place) -> None:
+    def _inside(self, tile: list[Instance], place: Position) -> None:
         if not self.shared:
             self.point(tile, place)
             return
@@ -94,19 +94,19 @@ class ShortRowWriter(columns.ColumnWriter):
         self.held = {}
         for s in self.shared:
             for k in range(self.extent):
-                vectors = [copies.fresh(c, {}, c.index, c.mask, c.slot) for c in tile]
+                vectors = [instances.fresh(c, {}, c.index, c.mask, c.slot) for c in tile]
                 parent.load(s, vectors, parent.enter(place, self.dim, str(k), [s.operand]))
                 self.held[s.out, k] = [c.values[s.out] for c in vectors]
 
         def row(index: str, _: list[str]) -> list[str]:
             inner = parent.enter(place, self.vector - 1, index, range(len(self.nest.operands)))
-            self.point([copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
+            self.point([instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
             return []
 
         self.writer.loop(*self.rows, 1, [], row)
 
-    def _reduce(self, phase: ir.Phase, tile: list[Copy], place: Place) -> None:
-        """Also of a phase without reductions: its body, element after element."""
+    def _reduce(self, phase: ir.Phase, tile: list[Instance], place: Position) -> None:
+        """Run a phase element after element, and combine its reductions, if it has any."""
         if self._is_long(phase):
             found = self._in_loop(phase, tile, place)
         else:
@@ -120,17 +120,22 @@ class ShortRowWriter(columns.ColumnWriter):
         return [(out, vectors) for (out, at), vectors in self.held.items() if at == k]
 
     def _element(
-        self, phase: ir.Phase, tile: list[Copy], place: Place, index: str, held: list[tuple[int, list[Value]]]
+        self,
+        phase: ir.Phase,
+        tile: list[Instance],
+        place: Position,
+        index: str,
+        held: list[tuple[int, list[Value]]],
     ) -> list[list[Accumulators]]:
         """The body at one element: for each vector the accumulators of every reduction."""
-        vectors = [copies.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
+        vectors = [instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile]
         for number, copy in enumerate(vectors):
             copy.values.update({out: known[number] for out, known in held})
-        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, copies.operands(phase.body)))
+        self.parent.run(phase.body, vectors, self.parent.enter(place, self.dim, index, instances.operands(phase.body)))
         return [[reduce_tree.only(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
 
-    def _in_loop(self, phase: ir.Phase, tile: list[Copy], place: Place) -> list[list[list[Accumulators]]]:
-        """The same of all elements, by way of memory."""
+    def _in_loop(self, phase: ir.Phase, tile: list[Instance], place: Position) -> list[list[list[Accumulators]]]:
+        """The accumulators of all elements, by way of memory."""
         writer, memory = self.writer, tile[0].memory
         kept = [[reduce_tree.identities(r, c.emit) for r in phase.reductions] for c in tile]
         dtypes = [value.dtype for groups in kept for value in reduce_tree.flat_accs(groups)]

@@ -4,8 +4,8 @@
 
 Where the processor follows one long stream better than several short ones (``Target.row_by_row``), one row at a time.
 
-A line is a row of a buffer as several operands read it, some elements apart. Where they are loaded unaligned, nearly
-every one of them crosses a cache line, which takes two accesses: on AVX-512 they are shuffled out of whole vectors.
+A line is a row of a buffer that several operands read, some elements apart. Loaded one by one, nearly every such vector
+would cross a cache line, which takes two accesses. With AVX-512 they are shuffled out of whole vectors instead.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from weft.codegen import copies, elements
-from weft.codegen.copies import Copy, Place
+from weft.codegen import elements, instances
 from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
 from weft.codegen.memory import Mask, first_lanes, whole
 from weft.loops import ir
 
@@ -24,27 +24,27 @@ if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.nest import NestWriter
 
-PAIR = 2  # rows; more of them meet in one set of the first cache where rows are a power of two long
-LIGHT = 4.0  # instructions for each load, up to which loads are what takes the time
+PAIR = 2  # rows at a time; more would fall into one set of the first cache where rows are a power of two long
+LIGHT = 4.0  # instructions for each load, up to which the loads take most of the time
 TILE_BYTES = 128  # of a row, in registers at once
-FETCHED_BYTES = 1 << 12  # of rows that are fetched ahead: with longer ones it took longer
-LINE_BYTES = 1536  # of all lines: three quarters of the registers
+FETCHED_BYTES = 1 << 12  # longest row that is prefetched; for longer ones it was slower
+LINE_BYTES = 1536  # of all lines in registers: three quarters of them
 
-Line = tuple[int, int]  # an operand, and how many rows below its own
+Line = tuple[int, int]  # (an operand, how many rows below its own)
 
 
 def pays(parent: NestWriter) -> bool:
-    """Whether rows share loads that are a large part of the work."""
+    """Whether rows share loads, and loads are a large part of the work."""
     statements = parent.nest.phases[0].body
     loads = [s for s in statements if isinstance(s, ir.Load)]
     near = any(parent.nest.operands[s.operand].near for s in loads)
-    return near and copies.cost(s for s in statements if isinstance(s, ir.Apply)) <= LIGHT * len(loads)
+    return near and instances.cost(s for s in statements if isinstance(s, ir.Apply)) <= LIGHT * len(loads)
 
 
 class Stencil:
     """Writes the loops of one nest."""
 
-    def __init__(self, columns: ColumnWriter, scalars: Copy, base: Copy, outer: Sequence[int]) -> None:
+    def __init__(self, columns: ColumnWriter, scalars: Instance, base: Instance, outer: Sequence[int]) -> None:
         self.columns, self.parent, self.writer = columns, columns.parent, columns.writer
         self.nest = columns.nest
         self.scalars, self.base = scalars, base
@@ -69,12 +69,12 @@ class Stencil:
         unroll = max(TILE_BYTES // max(vectors), 1)
         return unroll if sum(vectors) * (unroll + 1) <= LINE_BYTES else 1
 
-    def write(self, place: Place) -> None:
+    def write(self, place: Position) -> None:
         parent, writer, dim = self.parent, self.writer, self.dim
         operands = range(len(self.nest.operands))
         firsts = [k for k in operands if self.nest.operands[k].near is None]
 
-        def pairs(inner: Place) -> None:
+        def pairs(inner: Position) -> None:
             low, high = (parent.range(0), parent.range(1)) if dim == 0 else ("0", parent.extents[dim])
             even = writer.index("add", low, writer.index("and", writer.index("sub", high, low), str(-self.rows)))
 
@@ -96,7 +96,7 @@ class Stencil:
 
         parent.parallel(place, self.around, pairs)
 
-    def _rows(self, places: Sequence[Place]) -> None:
+    def _rows(self, places: Sequence[Position]) -> None:
         parent, writer, width = self.parent, self.writer, self.parent.width
         known = []
         for place in places:
@@ -121,8 +121,8 @@ class Stencil:
         parent.stretches(low, main, step, [], tile)
         writer.loop(main, high, width, [], part)
 
-    def _following(self, place: Place) -> list[tuple[str, str]]:
-        """(word, pointer) of the rows that the next row is the first to read and to write, which are fetched ahead.
+    def _following(self, place: Position) -> list[tuple[str, str]]:
+        """(word, pointer) of the rows to prefetch: those that the next row reads and writes first.
 
         The processor's own prefetching ends with a page, and begins anew with each row.
         """
@@ -145,10 +145,10 @@ class Stencil:
                 at = self.writer.index("add", index, str(u * self.parent.width))
                 self.writer.prefetch(self.writer.element(word, row, at))
 
-    def _copy(self, known: dict[int, Value], index: str, number: int, mask: Mask | None = None) -> Copy:
-        return copies.fresh(self.base, known, index, mask, number * self.parent.width)
+    def _copy(self, known: dict[int, Value], index: str, number: int, mask: Mask | None = None) -> Instance:
+        return instances.fresh(self.base, known, index, mask, number * self.parent.width)
 
-    def _tile(self, places: Sequence[Place], rows: Sequence[list[Copy]]) -> None:
+    def _tile(self, places: Sequence[Position], rows: Sequence[list[Instance]]) -> None:
         lines: dict[Line, dict[int, list[Value]]] = {}
         for s in self.columns.statements:
             for number, (place, tile) in enumerate(zip(places, rows, strict=True)):
@@ -161,8 +161,8 @@ class Stencil:
                 for copy, value in zip(tile, lines[line][shift], strict=True):
                     copy.values[s.out] = value
 
-    def _line(self, line: Line, tile: Sequence[Copy], place: Place) -> dict[int, list[Value]]:
-        """A tile's vectors of a line, by how many elements on they are."""
+    def _line(self, line: Line, tile: Sequence[Instance], place: Position) -> dict[int, list[Value]]:
+        """The vectors of a line in a tile, by their distance in elements."""
         least, most, memory = min(self.shifts[line]), max(self.shifts[line]), tile[0].memory
         if tile[0].mask is not None or least == most or not self._shuffles(line):
             return {shift: [self._load(line, shift, copy, place) for copy in tile] for shift in self.shifts[line]}
@@ -179,7 +179,7 @@ class Stencil:
         element = elements.of(self.nest.operands[line[0]].dtype)
         return self.parent.target.avx512 and element.kind in "fiu" and element.bytes >= 4
 
-    def _load(self, line: Line, shift: int, copy: Copy, place: Place) -> Value:
+    def _load(self, line: Line, shift: int, copy: Instance, place: Position) -> Value:
         (first, below), writer = line, self.writer
         type_ = whole(self.nest.operands[first].dtype)
         distance = self.parent.distance(first, self.dim, str(below)) if below else "0"

@@ -1,8 +1,8 @@
 """Lanes a small number of elements apart: whole vectors and shuffles instead of a gather or a scatter.
 
-Strides are known at run time only; there is a block of code for each that is likely (2, 3 and 4; the extent of short
-rows, which lie side by side), and the general one. Nothing outside the W lanes' elements is touched: the last vector
-loaded is cut, stores are masked.
+Strides are known only at run time. There is a block of code for each likely stride (2, 3 and 4; the extent of short
+rows, which lie side by side), and a general one. No memory outside the elements of the W lanes is touched: the last
+vector loaded is shorter, and stores are masked.
 
     stride 2, W = 4:  load a0 . a1 .  and  a2 . a3;  shuffle to a0 a1 a2 a3
 """
@@ -33,7 +33,7 @@ def load(
     likely: Sequence[int],
     mask: Mask | None = None,
 ) -> Value:
-    """W lanes ``stride`` elements apart; those of a mask that is not whole by the general code."""
+    """Load W lanes ``stride`` elements apart; with a mask that is not whole, by the general code."""
     writer = memory.writer
     ends: list[tuple[str, str]] = []
 
@@ -57,7 +57,7 @@ def store(
     likely: Sequence[int],
     mask: Mask | None = None,
 ) -> None:
-    """W lanes to elements ``stride`` apart; those of a mask that is not whole by the general code."""
+    """Store W lanes to elements ``stride`` apart; with a mask that is not whole, by the general code."""
     _by_stride(
         memory,
         stride,
@@ -83,7 +83,7 @@ def _by_stride(
     far: Callable[[], None],
 ) -> None:
     writer, done = memory.writer, memory.writer.fresh_label()
-    if mask is not None:  # a vector that is not whole is of no small stride
+    if mask is not None:  # a vector that is not whole counts as having no small stride
         whole = writer.compare_index("eq", mask.count, str(memory.lanes.width))
         stride = writer.choose_index(whole, stride, "0")
     for step in likely:
@@ -99,7 +99,7 @@ def _by_stride(
 
 
 def _load_near(memory: Memory, dtype: np.dtype, pointer: str, step: int) -> str:
-    """The words at 0, step, ...: vector k of those loaded holds those from k W to (k + 1) W."""
+    """The words at 0, step, 2 step, ...; vector k of those loaded holds the words from k W to (k + 1) W."""
     lanes, writer, element, word = memory.lanes, memory.writer, elements.of(dtype), _word(dtype)
     width, type_ = lanes.width, lanes.type(word)
     found = "poison"

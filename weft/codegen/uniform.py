@@ -1,7 +1,7 @@
-"""Which values are the same in every lane, and which of those say where a nest reads or writes.
+"""Uniform values: those that are the same in every lane, and among them the places at which a nest reads or writes.
 
-An offset that does not move along the vector dimension is computed once, in a scalar register, ahead of the vector
-loop or at the head of its body: it becomes an address, where a vector of equal offsets would have to be taken apart.
+An offset that does not change along the vector dimension is computed once, in a scalar register, before the vector loop
+or at the start of its body, and becomes an address. A vector of equal offsets would have to be taken apart first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int])
 
 
 def places(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
-    """The values that offsets are computed from, offsets included, and that do not move as ``moving`` has it."""
+    """The offsets that are not in ``moving``, and the values from which they are computed."""
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     differ = moving(nest, inner)
     wanted: set[int] = set()

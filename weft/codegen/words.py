@@ -1,8 +1,8 @@
-"""Reductions of halves whose order is that of their bits: the nest reads words of 16 bits instead.
+"""Extrema of half precisions, computed from their bits: the nest reads words of 16 bits instead of floats.
 
     x = load bf16; reduce_max(x)   ->  x = load u16; reduce_max of what orders the bits
 
-Only where what is read is reduced and nothing else is done with it: then no value has to be in float32.
+This is done only if the loaded values are used for nothing else, so that none of them has to become a float32.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WORD = np.dtype(np.uint16)
 
 
 def by_words(nest: ir.Nest) -> ir.Nest:
-    """The same nest, with reductions of words for operands of which nothing else is wanted."""
+    """The nest, with reductions of words where an operand is used for nothing else."""
     loads = {s.out: s.operand for s in nest.statements() if isinstance(s, ir.Load)}
     reductions = [r for phase in nest.phases for r in phase.reductions]
     found = {r.outs: kind for r in reductions if (kind := _kind(r, nest, loads))}
@@ -26,8 +26,8 @@ def by_words(nest: ir.Nest) -> ir.Nest:
         return nest
     used = {n for s in nest.statements() for n in ir.arguments(s)}
     used |= {n for r in reductions if r.outs not in found for n in r.args}
-    turned = {r.args[0] for r in reductions if r.outs in found} - used
-    kept = {operand for out, operand in loads.items() if out not in turned}
+    transposed = {r.args[0] for r in reductions if r.outs in found} - used
+    kept = {operand for out, operand in loads.items() if out not in transposed}
 
     def reduction(r: ir.Reduce) -> ir.Reduce:
         if r.outs not in found or loads[r.args[0]] in kept:
@@ -43,5 +43,5 @@ def by_words(nest: ir.Nest) -> ir.Nest:
 
 
 def _kind(reduction: ir.Reduce, nest: ir.Nest, loads: dict[int, int]) -> kinds.Reduction | None:
-    of_words, read = reduction.kind.of_words, loads.get(reduction.args[0])
+    of_words, read = reduction.kind.forms.of_words, loads.get(reduction.args[0])
     return None if of_words is None or read is None else of_words(nest.operands[read].dtype)

@@ -1,7 +1,7 @@
 """Text of one LLVM function under construction: instructions, labels, loops, declarations.
 
-Every LLVM pattern the compiler can emit passes through this module and ``lanes``; nothing else writes IR text.
-A writer knows types only as strings. Declarations appear when first used, constants are operands and need none.
+All LLVM IR is written through this module and ``lanes``. A writer knows types only as strings. Functions are declared
+when they are first called.
 
     w = Writer(); w.loop("0", "%n", 4, [("float", "0.0")], body)
     # br / phi / guarded do-while, returns the carried values after the loop
@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
-# The first line of a text for which LLVM's level 0 gives code as fast as level 1 does, in two thirds of the time:
-# nothing is left to hoist out of loops, no address to shorten. Only with AVX-512, where constants are held.
-AS_WRITTEN = "; as written\n"
-HELD = 14  # constants that are loaded at the start: with more of them loops would have too few registers left
+# The attributes of functions that LLVM need not optimise: it compiles them in two thirds of the time, and to code as
+# fast. There is nothing to hoist out of loops and no address to shorten. Only with AVX-512, where constants are held.
+AS_WRITTEN = "noinline optnone"
+HELD = 14  # constants that are kept in registers throughout; more would leave loops with too few registers
 
 
 class Writer:
@@ -33,11 +33,11 @@ class Writer:
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: dict[str, str] = {}
-        self.functions: dict[str, str] = {}  # cold ones beside this one
-        self.entry: list[str] = []  # what stands before the lines
-        self.splats: dict[str, str] = {}  # vectors that hold one scalar in every lane
+        self.functions: dict[str, str] = {}  # cold functions beside this one
+        self.entry: list[str] = []  # instructions at the start of the function
+        self.splats: dict[str, str] = {}  # vector -> the scalar that it holds in every lane
         self.prepared: dict[tuple[str, str], list[str]] = {}  # what ``beside`` has written
-        self.held: dict[tuple[str, str], str] = {}  # constant vectors by type and value, and what they are called
+        self.held: dict[tuple[str, str], str] = {}  # constant vectors: (type, value) -> name
         self.literals = False  # whether there are constant vectors that are not held
         self.cold_branches = False
         self.streams = False  # whether there are stores past the caches
@@ -70,7 +70,7 @@ class Writer:
         self.lines.append(f"br label %{label}")
 
     def branch_if(self, condition: str, yes: str, no: str, cold: bool = False) -> None:
-        """``cold`` says that ``yes`` is hardly ever taken."""
+        """A conditional branch; ``cold`` says that ``yes`` is hardly ever taken."""
         self.cold_branches = self.cold_branches or cold
         self.lines.append(f"br i1 {condition}, label %{yes}, label %{no}" + (", !prof !0" if cold else ""))
 
@@ -79,24 +79,25 @@ class Writer:
         return self.once(f"alloca {type_}, align 64")
 
     def once(self, text: str) -> str:
-        """An instruction at the start of the function, of nothing but its parameters and of others there."""
+        """Emit an instruction at the start of the function; it may use parameters and other values made there."""
         self._count += 1
         result = f"%v{self._count}"
         self.entry.append(f"{result} = {text}")
         return result
 
     def hold(self, type_: str, constant: str) -> str:
-        """A constant vector of 64 bytes, in a register all through the function if there are few.
+        """A constant vector of 64 bytes, kept in a register throughout the function if there are few of them.
 
-        LLVM takes 150,000 instructions for a constant wherever one is used, 40,000 for a load at the start.
+        That saves compile time: LLVM takes 150,000 instructions for each use of a constant, 40,000 for a load at the
+        start.
         """
         return self.held.setdefault((type_, constant), f"%c{len(self.held)}") if self.avx512 else constant
 
     def beside(self, value: str, purpose: str, write: Callable[[], list[str]]) -> list[str]:
-        """What ``write`` gives, written once for a purpose, where the instruction that gives ``value`` stands.
+        """The results of ``write``, whose instructions are placed right behind the one that gives ``value``.
 
-        It has no branches. Loops that value does not change in do not repeat it, integer divisions included, which
-        LLVM would leave in them.
+        They are written once for each value and purpose, and contain no branches. A loop in which ``value`` does not
+        change does not repeat them; LLVM by itself would leave integer divisions in the loop.
         """
         found = self.prepared.get((value, purpose))
         if found is None:
@@ -119,7 +120,7 @@ class Writer:
         return self.op(text)
 
     def prefetch(self, pointer: str) -> None:
-        """Have a line fetched that is read soon; nothing happens where there is no such memory."""
+        """Prefetch a cache line that is read soon; an address outside of any memory does no harm."""
         hints = [("i32", "0"), ("i32", "3"), ("i32", "1")]  # to read, near, data
         self.call("llvm.prefetch.p0", "void", [("ptr", pointer), *hints])
 
@@ -195,7 +196,10 @@ class Writer:
         ]
 
     def repeat(self, high: str, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]) -> None:
-        """``body(first, rest)`` of the carried values gives the next ones; done once, then while first < high."""
+        """A loop that runs at least once, and while the first carried value is below ``high``.
+
+        ``body(first, rest)`` takes the carried values and returns the next ones.
+        """
         head, done, before = self.fresh_label(), self.fresh_label(), self.block
         self.branch(head)
         self.label(head)
@@ -213,7 +217,7 @@ class Writer:
     def rounds(
         self, condition: str, bound: int, carried: Carried, body: Callable[[list[str]], tuple[Sequence[str], str]]
     ) -> list[str]:
-        """While the condition holds, at most ``bound`` times; the carried values after the last round.
+        """A loop that runs while the condition holds, at most ``bound`` times; gives the carried values after it.
 
         ``body(values)`` emits one round and returns the next values and whether to go on (an i1).
         """
@@ -261,11 +265,11 @@ class Writer:
     def apart(
         self, name: str, arguments: Carried, results: Sequence[str], body: Callable[[Writer, list[str]], Sequence[str]]
     ) -> list[str]:
-        """The results, of types ``results``, of a cold function of its own called with (type, value) pairs.
+        """Call a separate cold function with (type, value) pairs; gives its results, of the types ``results``.
 
-        ``body`` writes it, given its parameters, when it is first called. It keeps the registers of scalars, so that
-        LLVM need not save them around each of many calls; it does not keep all of a vector's, whatever the calling
-        convention says: only functions without vectors may call it.
+        ``body`` writes the function from its parameters when it is first called. Its calling convention keeps scalar
+        registers, so that LLVM need not save them around each call. It should keep vector registers too but does not
+        keep them whole: only functions without vectors may use it.
         """
         type_ = f"{{ {', '.join(results)} }}"
         if name not in self.functions:
@@ -308,15 +312,15 @@ class Writer:
             lines.append("!1 = !{i32 1}")
         text = "\n".join([*lines, ""])
         as_written = simple and self.avx512 and self._holds and not self.literals
-        return AS_WRITTEN + text if as_written else text
+        return text.replace(" nounwind {", f" nounwind {AS_WRITTEN} {{") if as_written else text
 
     @property
     def _holds(self) -> bool:
-        """Do all constants have registers throughout?"""
+        """Whether all constants are kept in registers throughout."""
         return not self.spills and len(self.held) <= HELD
 
     def _constants(self, name: str) -> tuple[list[str], list[str], str]:
-        """The table of the constants that are held, their loads, and the body, in which those not held are written."""
+        """(table of the held constants, their loads, body); constants that are not held are written into the body."""
         body = "\n".join([*self.entry, *self.lines])
         if not self.held or not self._holds:
             written = {name: constant for (_, constant), name in self.held.items()}

@@ -1,4 +1,6 @@
-"""Exact algebra: one named line per rule, tried where its operation's equation is met.
+"""Exact algebra: one named line per rule, tried where its operation's equation is met; what is said twice is said once.
+
+    b = mul a 1.0; c = sin b; d = sin a; e = add c d   ->   c = sin a; e = add c c
 
 Every rule gives the bits that the operation itself would give, signed zeros and NaN included; what holds only for
 real numbers is absent. A rule applies when its result has the type of the equation's output.
@@ -11,18 +13,60 @@ Operations on integer literals alone are literals, so that what ``//`` and ``%``
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
-from weft.compiler import divisors
+from weft.compiler import divisors, expansions
 from weft.core import Primitive, kinds
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, JaxprEqn, Literal, Var
+from weft.core.rewrite import Makers, Splicer
 
-Producers = dict[Any, Any]  # variable -> the equation that makes it
+_ONLY_LITERALS = frozenset((Literal,))
+
+
+def algebra(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program in fewer operations."""
+    return Splicer(closed, _Algebra().rule).run()
+
+
+class _Algebra:
+    """The rules on the way through a program, and which equations there were."""
+
+    def __init__(self) -> None:
+        self.known: dict[Any, JaxprEqn] = {}
+
+    def rule(self, eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        if eqn.effects or not eqn.outvars:
+            return None if eqn.effects else ()
+        primitive, invars = eqn.primitive, eqn.invars
+        if primitive in REWRITTEN and (found := rewritten(eqn, splicer.makers)) is not None:
+            function, operands = found
+            avals = tuple([v.aval for v in operands])
+            program = expansions.expansion(function, function, avals)
+            return splicer.splice(program, operands, eqn.source)
+        if primitive in RULES or _ONLY_LITERALS.issuperset(map(type, invars)):
+            atom = simplified(eqn, splicer.makers)
+            if atom is not None:
+                return (atom,)
+        operands = tuple([_literal_key(v) if type(v) is Literal else v for v in invars])
+        readable = eqn
+        if DropVar in map(type, eqn.outvars):  # an equal equation later may be replaced by this one
+            readable = eqn.replace(outvars=[Var(v.aval) if type(v) is DropVar else v for v in eqn.outvars])
+        try:
+            twin = self.known.setdefault((primitive, operands, *eqn.params.items()), readable)
+        except TypeError:  # an unhashable parameter
+            return None
+        if twin is not readable:
+            return twin.outvars
+        return None if readable is eqn else splicer.emit(readable)
+
+
+def _literal_key(literal: Literal) -> Any:
+    return (np.asarray(literal.val).tobytes(), literal.aval)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +74,7 @@ class Rule:
     """One rewrite: an equation of ``primitive`` becomes one of its (or its operands') atoms."""
 
     name: str
-    result: Callable[[Any, Producers], Any]  # atom, or None where the rule does not apply
+    result: Callable[[JaxprEqn, Makers], Atom | None]  # atom, or None where the rule does not apply
 
 
 RULES: dict[Primitive, list[Rule]] = {}
@@ -39,7 +83,7 @@ RULES: dict[Primitive, list[Rule]] = {}
 def rule(name: str, primitive: Primitive, result: Callable[..., Any], when: Callable[..., bool]) -> None:
     """A rule over the operands of an equation."""
 
-    def apply(equation: Any, producers: Producers) -> Any:
+    def apply(equation: JaxprEqn, makers: Makers) -> Any:
         operands = equation.invars
         return result(*operands) if when(*operands) else None
 
@@ -49,9 +93,8 @@ def rule(name: str, primitive: Primitive, result: Callable[..., Any], when: Call
 def rule_of_pair(name: str, primitive: Primitive, result: Callable[[Any, Any, Any], Any]) -> None:
     """A rule over an equation and the equation of its first operand: ``result(atom, inner, outer)``."""
 
-    def apply(equation: Any, producers: Producers) -> Any:
-        operand = equation.invars[0]
-        inner = None if is_literal(operand) else producers.get(operand)
+    def apply(equation: JaxprEqn, makers: Makers) -> Any:
+        inner = makers.of(equation.invars[0])
         if inner is None or inner.primitive is not primitive:
             return None
         return result(inner.invars[0], inner, equation)
@@ -62,7 +105,7 @@ def rule_of_pair(name: str, primitive: Primitive, result: Callable[[Any, Any, An
 def rule_of_params(name: str, primitive: Primitive, when: Callable[[Any, dict[str, Any]], bool]) -> None:
     """A rule that gives the first operand when the parameters say that nothing happens."""
 
-    def apply(equation: Any, producers: Producers) -> Any:
+    def apply(equation: JaxprEqn, makers: Makers) -> Any:
         operand = equation.invars[0]
         return operand if when(operand, equation.params) else None
 
@@ -70,7 +113,7 @@ def rule_of_params(name: str, primitive: Primitive, when: Callable[[Any, dict[st
 
 
 def is_literal(atom: Any) -> bool:
-    return hasattr(atom, "val")
+    return type(atom) is Literal
 
 
 def is_value(atom: Any, value: int) -> bool:
@@ -90,7 +133,7 @@ def is_integer(atom: Any) -> bool:
     return atom.aval.dtype.kind in "iub"
 
 
-def simplified(equation: Any, producers: Producers) -> Any:
+def simplified(equation: JaxprEqn, makers: Makers) -> Any:
     """The atom an equation comes to by some rule, or None."""
     out = equation.outvars[0].aval
     if all(type(v) is Literal for v in equation.invars):
@@ -98,7 +141,7 @@ def simplified(equation: Any, producers: Producers) -> Any:
         if found is not None:
             return found
     for entry in RULES.get(equation.primitive, ()):
-        atom = entry.result(equation, producers)
+        atom = entry.result(equation, makers)
         if atom is not None and atom.aval.shape == out.shape and atom.aval.dtype == out.dtype:
             return atom
     return None
@@ -115,10 +158,10 @@ def number(equation: Any) -> Literal | None:
     return Literal(kind.reference(*values, **equation.params)[()], out)
 
 
-def rewritten(equation: Any, producers: Producers) -> divisors.Rewritten | None:
+def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
     """The function that says an equation in other operations with the same bits, and its operands, or None."""
     if equation.primitive in DIVISIONS:
-        return divisors.rewrite(equation, producers)
+        return divisors.rewrite(equation, makers)
     if is_turned_sort(equation):
         return _sort_of_rows(equation.invars[0].aval.ndim - 1, **equation.params), equation.invars
     if equation.primitive is not lax.pow_p:
@@ -126,14 +169,14 @@ def rewritten(equation: Any, producers: Producers) -> divisors.Rewritten | None:
     x, y = equation.invars
     if is_value(x, 2) and y.aval.shape == equation.outvars[0].aval.shape and y.aval.dtype == x.aval.dtype:
         # both give the exact power of two of every whole number
-        return (lax.exp2, [y]) if y.aval.dtype.kind != "c" and _is_whole(y, producers) else None
-    if not is_literal(y) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
+        return (lax.exp2, [y]) if y.aval.dtype.kind != "c" and _is_whole(y, makers) else None
+    if not isinstance(y, Literal) or x.aval.dtype.kind == "c" or x.aval.shape != equation.outvars[0].aval.shape:
         return None
     function = POWERS.get(float(y.val))
     return None if function is None else (function, [x])
 
 
-def _is_whole(atom: Any, producers: Producers) -> bool:
+def _is_whole(atom: Any, makers: Makers) -> bool:
     """Is every finite element a whole number?"""
     seen, rest = set(), [atom]
     while rest:
@@ -143,7 +186,7 @@ def _is_whole(atom: Any, producers: Producers) -> bool:
                 return False
         elif not is_integer(atom) and atom not in seen:
             seen.add(atom)
-            maker = producers.get(atom)
+            maker = makers.of(atom)
             if maker is None or maker.primitive not in KEEPS_WHOLE:
                 return False
             rest += maker.invars[1:] if maker.primitive is lax.select_n_p else maker.invars
@@ -179,6 +222,7 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
 # of whole numbers they give whole numbers, rounded or not
 KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
 DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
+REWRITTEN = frozenset((*DIVISIONS, lax.sort_p, lax.pow_p))
 
 # exponents in which pow's own expression is one of these
 POWERS: dict[float, Callable[[Any], Any]] = {

@@ -10,34 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.core import kinds
-from weft.core.kinds import DimMap, Piece
+from weft.core import index_maps, kinds
+from weft.core.index_maps import Piece
 
 MAX_PADDED = 2  # dimensions; more slabs than these give cost more calls than the second write
 
 
 def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
     """The pieces that have elements; a leading fill under one dense region is cut into slabs."""
-    found = [piece for piece in pieces if 0 not in piece.extent]
-    if len(found) != 2 or not found[0].fill or any(step != 1 for step in found[1].step):
+    found = [piece for piece in pieces if 0 not in piece.region.extent]
+    if len(found) != 2 or not found[0].fill or not found[1].region.is_dense:
         return found
     fill, body = found
-    if any(fill.start) or any(step != 1 for step in fill.step) or fill.index_map:
-        return found
-    padded = [dim for dim, extent in enumerate(fill.extent) if extent != body.extent[dim]]
+    padded = [dim for dim, extent in enumerate(fill.region.extent) if extent != body.region.extent[dim]]
     if len(padded) > MAX_PADDED:
         return found
-    slabs: list[Piece] = []
-    start, extent = [0] * len(fill.extent), list(fill.extent)
-    for dim in padded:
-        low, high = body.start[dim], body.start[dim] + body.extent[dim]
-        for first, count in ((0, low), (high, fill.extent[dim] - high)):
-            if count:
-                slab_start, slab_extent = list(start), list(extent)
-                slab_start[dim], slab_extent[dim] = first, count
-                slabs.append(Piece(fill.operand, tuple(slab_start), fill.step, tuple(slab_extent), (), False))
-        start[dim], extent[dim] = low, body.extent[dim]
-    return [*slabs, body]
+    slabs = index_maps.around(body.region, fill.region.extent)
+    return [*[Piece(fill.operand, slab, fill.index_map) for slab in slabs], body]
 
 
 def regions(equation: Any, maker_of: Callable[[Any], Any]) -> list[tuple[Piece, Any]]:
@@ -58,17 +47,11 @@ def regions(equation: Any, maker_of: Callable[[Any], Any]) -> list[tuple[Piece, 
         if any(part.fill for part, _ in inside):
             found.append((piece, atom))
         else:
-            found += [(_placed(part, piece), leaf) for part, leaf in inside]
+            placed = [Piece(part.operand, part.region.within(piece.region), part.index_map) for part, _ in inside]
+            found += zip(placed, [leaf for _, leaf in inside], strict=True)
     return found
 
 
 def _is_whole(piece: Piece, atom: Any) -> bool:
-    identity = tuple([DimMap(dim) for dim in range(len(piece.extent))])
-    return piece.extent == atom.aval.shape and tuple(piece.index_map) == identity
-
-
-def _placed(part: Piece, piece: Piece) -> Piece:
-    """A piece of a piece, as one of the output."""
-    start = tuple([at + step * inner for at, step, inner in zip(piece.start, piece.step, part.start, strict=True)])
-    step = tuple([outer * inner for outer, inner in zip(piece.step, part.step, strict=True)])
-    return Piece(part.operand, start, step, part.extent, part.index_map)
+    shape = piece.region.extent
+    return shape == atom.aval.shape and piece.index_map == index_maps.identity(len(shape))

@@ -14,6 +14,7 @@ from typing import Any
 
 from weft.compiler import residuals
 from weft.compiler.fuse import Kernels
+from weft.compiler.instructions import DonatedOutput, InputOutput, NewOutput, Output, SameOutput
 from weft.compiler.plan import Planner
 from weft.core.printer import Context
 from weft.loops.schedule import Lowered
@@ -36,7 +37,9 @@ class _Report:
         self.planner = Planner(kernels, lowered, donated, out_avals)
         self.given = set(self.planner.donated)
         self.planned = self.planner.run()
-        self.taken = {entry[1]: i for i, entry in enumerate(self.planned.outputs) if entry[0] == "donated"}
+        self.taken = {
+            entry.source: i for i, entry in enumerate(self.planned.outputs) if isinstance(entry, DonatedOutput)
+        }
         self.names = Context()
         jaxpr = kernels.jaxpr
         for variable in (*jaxpr.constvars, *jaxpr.invars, *[v for e in jaxpr.eqns for v in e.outvars]):
@@ -48,8 +51,7 @@ class _Report:
     def lines(self) -> list[str]:
         inputs = [self._input(v, i) for v, i in self.planner.inputs.items()]
         buffers = [self._buffer(v, b) for v, b in self.planner.buffers.items()]
-        chains = [view for step in self.kernels.steps for view in step.views if view is not None]
-        views = {stage.variable for chain in chains for stage in chain.stages if stage.index is not None}
+        views = {view.variable for step in self.kernels.steps for view in step.views if view is not None}
         aliases = [
             f"{self._head(v)}: {'a view, read in' if v in views else 'alias of'} {self._place(source)}"
             for v, source in self.kernels.aliases.items()
@@ -93,13 +95,13 @@ class _Report:
         return f"{head}, donated, not reused: {self._why_not_donated(variable, index)}"
 
     def _why_not_donated(self, variable: Any, index: int) -> str:
-        if any(entry[0] == "input" and entry[1] == index for entry in self.planned.outputs):
+        if any(isinstance(entry, InputOutput) and entry.source == index for entry in self.planned.outputs):
             return "it is returned as it is"
         roots = [b for b in self.planner.buffers.values() if b.joined is None and b.output >= 0]
         fitting = [b for b in roots if b.nbytes == variable.aval.nbytes]
         if not fitting:
             return f"no result of {variable.aval.nbytes} bytes is made"
-        free = [b for b in fitting if self.planned.outputs[b.output][0] == "new"]
+        free = [b for b in fitting if isinstance(self.planned.outputs[b.output], NewOutput)]
         if not free:
             return "another donated argument serves the results of its size"
         last, first = self.planner.input_last[index], max(b.first for b in free)
@@ -117,17 +119,17 @@ class _Report:
             return f"{head}: {where} {self._step(buffer.first)}"
         if root.output >= 0:
             entry = self.planned.outputs[root.output]
-            reused = f", reused from donated input {entry[1]}" if entry[0] == "donated" else ", new"
+            reused = f", reused from donated input {entry.source}" if isinstance(entry, DonatedOutput) else ", new"
             return f"{head}: result {root.output}{reused}"
         offset = self.planned.temps[root.slot - len(self.planner.inputs) - len(self.planner.out_avals)][0]
         lifetime = f"from {self._step(root.first)} to {self._step(min(root.last, len(self.kernels.steps) - 1))}"
         return f"{head}: {self._slot(variable)}, at {offset} of the arena, {lifetime}"
 
-    def _shared_output(self, position: int, entry: tuple[Any, ...]) -> list[str]:
-        if entry[0] == "input":
-            return [f"result {position}: alias of input {entry[1]}"]
-        if entry[0] == "output":
-            return [f"result {position}: alias of result {entry[1]}"]
+    def _shared_output(self, position: int, entry: Output) -> list[str]:
+        if isinstance(entry, InputOutput):
+            return [f"result {position}: alias of input {entry.source}"]
+        if isinstance(entry, SameOutput):
+            return [f"result {position}: alias of result {entry.source}"]
         return []
 
     def _copies(self, number: int, step: Any) -> list[str]:

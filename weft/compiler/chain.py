@@ -10,15 +10,13 @@ runs whole, on one worker: its neighbours join it if they are so short that one 
 from __future__ import annotations
 
 import itertools
-import math
-import struct
 from collections.abc import Sequence
 from typing import Any
 
-from weft import codegen
-from weft.codegen import chains
-from weft.compiler import plan
-from weft.compiler.plan import Chain, Plan, Run
+from weft.codegen import kernel_chains
+from weft.compiler.instructions import DonatedOutput
+from weft.compiler.link import nanoseconds, split_of
+from weft.compiler.steps import Chain, Plan, Run
 from weft.loops import ir
 
 MOST = 8  # kernels of a chain
@@ -84,8 +82,8 @@ def _rows(planned: Plan, runs: Sequence[Run]) -> int:
     rows = min(extents, default=0)
     if rows > FEW_ROWS and not _overlap(planned, runs) and all(_is_local(planned, run, rows, runs) for run in runs):
         return rows
-    parallel = [run for run in runs if plan.split_of(run.lowered)[0] != "none"]
-    return 1 if all(_nanoseconds(run) <= SHORT_NS and _runs_whole(run) for run in parallel) else 0
+    parallel = [run for run in runs if split_of(run.lowered)[0] != "none"]
+    return 1 if all(nanoseconds(run) <= SHORT_NS and _runs_whole(run) for run in parallel) else 0
 
 
 def _runs_whole(run: Run) -> bool:
@@ -93,14 +91,10 @@ def _runs_whole(run: Run) -> bool:
     return not run.lowered.nest.split or run.lowered.nest.dims[0].role == "reduced"
 
 
-def _nanoseconds(run: Run) -> float:
-    return run.lowered.points * codegen.cost(run.lowered.nest)
-
-
 def _is_local(planned: Plan, run: Run, rows: int, runs: Sequence[Run]) -> bool:
     """Whether a kernel, at every row, touches what the kernels write in that row alone."""
     low, written = run.lowered, _written(planned, runs)
-    if chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
+    if kernel_chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
         return False
     loaded_at = {s.operand for s in low.nest.statements() if isinstance(s, ir.LoadAt)}
     for k, (binding, (slot, offset, moved)) in enumerate(zip(low.operands, run.operands, strict=True)):
@@ -133,8 +127,8 @@ def _chain(planned: Plan, runs: Sequence[Run]) -> Run | Chain:
 def _memory(planned: Plan, slot: int) -> int:
     """The slot whose memory it is: a result that takes over a donated input is that input."""
     position = slot - planned.n_inputs
-    if 0 <= position < len(planned.outputs) and planned.outputs[position][0] == "donated":
-        return planned.outputs[position][1]
+    if 0 <= position < len(planned.outputs) and isinstance(found := planned.outputs[position], DonatedOutput):
+        return found.source
     return slot
 
 
@@ -156,30 +150,3 @@ def _overlap(planned: Plan, runs: Sequence[Run]) -> bool:
     first = planned.n_inputs + len(planned.outputs)
     spans = sorted([planned.temps[slot - first] for slot in _touched(planned, runs) if slot >= first])
     return any(low[0] + low[1] > high[0] for low, high in itertools.pairwise(spans))
-
-
-# the call
-
-
-def instruction(entry: Chain, kernel: Any) -> tuple[Any, ...]:
-    """The instruction as the runtime takes it."""
-    begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
-    scratch = max(codegen.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
-    partial_at = -(-scratch // 64) * 64
-    words, blocks, partial = [entry.block], b"", 0
-    for run in entry.runs:
-        low = run.lowered
-        split, extent, _ = plan.split_of(low)
-        n_blocks = extent if split == "blocks" else 0
-        vector = low.extents[low.nest.vector] if low.nest.vector is not None else 1
-        factor = low.extents[0] // entry.rows if low.extents else 1
-        whole = (0, low.extents[0] if low.extents else 1, 0, n_blocks or vector)
-        words += [begins + len(blocks) // 8, factor, *whole, partial_at]
-        blocks += low.params
-        partial = max(partial, plan.partial_bytes(low, n_blocks))
-    params = struct.pack(f"<{len(words)}q", *words) + blocks
-    places = tuple([place for run in entry.runs for place in run.operands])
-    cost = math.fsum([_nanoseconds(run) for run in entry.runs])
-    split = "first" if entry.rows > 1 else "none"
-    memory = partial_at + partial
-    return ("kernel", kernel, places, params, (), split, entry.rows, 1, cost, memory, 0, (entry.rows, 1))

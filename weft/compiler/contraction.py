@@ -1,26 +1,26 @@
-"""dot_general on its way to a matrix product: what is rewritten before, and the loops of what remains.
+"""dot_general becomes a matrix product: what is rewritten, and the loops of what remains.
 
 Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards; a
 product without free dimensions, or of many short rows by vectors, becomes a product and a reduction. Operands of which
-no matrices can be made (``product_loops``) are transposed first. Transposes of operands become dimension numbers, that
-of a result (the gradient of a weight) exchanges the operands.
+no matrices can be made (``product_loops``) are transposed first.
+
+    c:bf16[] = dot_general a:bf16[9] b:bf16[9]   ->   a and b as f32; d = mul a b; e = reduce_sum d; c = e as bf16
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes, operations
-from weft.compiler import product_loops
-from weft.compiler.product_loops import Loops, dense
-from weft.compiler.walks import Chain, walk
-from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn
+from weft.compiler import expansions, product_loops
+from weft.compiler.product_loops import Loops, StridedOperand
+from weft.core import index_maps, kinds
+from weft.core.index_maps import Affine
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.loops.schedule import LONG, SHORT
 from weft.operations.contract import contraction_dtype
 
@@ -30,59 +30,14 @@ IN_PAIRS = (dtypes.bfloat16,)  # terms are added in pairs of neighbours (AVX512_
 SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}
 
 
-def fold_transposes(equation: Any, producers: dict[Any, Any]) -> Any:
-    """Take operands before their transposes, as far as the order of the free dimensions allows."""
-    invars = list(equation.invars)
-    sums, batches = (list(pair) for pair in equation.params["dimension_numbers"])
-    for side in (0, 1):
-        while not hasattr(invars[side], "val") and invars[side] in producers:
-            maker = producers[invars[side]]
-            order = permutation(maker)
-            if order is None:
-                break
-            free = [order[d] for d in range(len(order)) if d not in (*sums[side], *batches[side])]
-            walked = [order[d] for d in sorted(sums[side])]
-            if free != sorted(free) or (side == 0 and walked != sorted(walked)):  # sums keep their order
-                break
-            sums[side] = tuple(order[d] for d in sums[side])
-            batches[side] = tuple(order[d] for d in batches[side])
-            invars[side] = maker.invars[0]
-    if all(new is old for new, old in zip(invars, equation.invars, strict=True)):
-        return equation
-    numbers = ((tuple(sums[0]), tuple(sums[1])), (tuple(batches[0]), tuple(batches[1])))
-    return equation.replace(invars=invars, params={**equation.params, "dimension_numbers": numbers})
+def contraction(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program whose contractions are matrix products that the runtime has kernels for."""
+    return expansions.expand(closed, (kinds.Contraction,), _rewritten)
 
 
-def fold_result_transposes(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """Products that only a transpose of their free dimensions reads, with their operands exchanged instead."""
-    products = {e.outvars[0]: e for e in equations if isinstance(e.primitive.kind, kinds.Contraction)}
-    if not products:
-        return equations
-    uses = Counter([v for equation in equations for v in equation.invars if not hasattr(v, "val")])
-    uses.update([v for v in outvars if not hasattr(v, "val")])
-    products = {v: equation for v, equation in products.items() if uses[v] == 1}
-    found: dict[Any, Any] = {}  # product -> its transpose
-    for equation in equations:
-        operand = equation.invars[0] if len(equation.invars) == 1 else None
-        product = None if operand is None or hasattr(operand, "val") else products.get(operand)
-        if product is not None and _exchanges(product, equation):
-            found[product.outvars[0]] = equation.outvars[0]
-    if not found:
-        return equations
-    dropped = set(found.values())
-    kept = [e for e in equations if not e.outvars or e.outvars[0] not in dropped]
-    return [exchanged(e, found[e.outvars[0]]) if e.outvars and e.outvars[0] in found else e for e in kept]
-
-
-def _exchanges(product: Any, equation: Any) -> bool:
-    """Whether an equation turns (batch, left, right) into (batch, right, left)."""
-    order = permutation(equation)
-    if order is None or not is_summed_alike(product):
-        return False
-    (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
-    n_batch, rank = len(left_batch), len(order)
-    middle = n_batch + len(_free(product.invars[0].aval.ndim, left_sum, left_batch))
-    return order == [*range(n_batch), *range(middle, rank), *range(n_batch, middle)]
+def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | None:
+    function = rewrite(equation)
+    return None if function is None else ((), function)
 
 
 def is_summed_alike(product: Any) -> bool:
@@ -112,7 +67,7 @@ def free_sizes(product: Any) -> tuple[int, int]:
     """How many rows and columns a product has, without its batch."""
     numbers = product.params["dimension_numbers"]
     left, right = (
-        math.prod([atom.aval.shape[d] for d in _free(atom.aval.ndim, numbers[0][side], numbers[1][side])])
+        math.prod([atom.aval.shape[d] for d in free_dims(atom.aval.ndim, numbers[0][side], numbers[1][side])])
         for side, atom in enumerate(product.invars)
     )
     return left, right
@@ -121,20 +76,22 @@ def free_sizes(product: Any) -> tuple[int, int]:
 def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:
     """``order``, which names axes of a product's result, for the product of the exchanged operands."""
     (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
-    n_batch, n_left = len(left_batch), len(_free(product.invars[0].aval.ndim, left_sum, left_batch))
+    n_batch, n_left = len(left_batch), len(free_dims(product.invars[0].aval.ndim, left_sum, left_batch))
     n_right = len(order) - n_batch - n_left
     axes = [*range(n_batch), *range(n_batch + n_right, len(order)), *range(n_batch, n_batch + n_right)]
     return [axes[axis] for axis in order]
 
 
-def loops_of(equation: Any, views: Sequence[Chain | None] = (None, None), order: Any = None) -> Loops | None:
+def loops_of(
+    equation: Any, views: Sequence[StridedOperand | None] = (None, None), order: Sequence[int] | None = None
+) -> Loops | None:
     """The loops of a product: ``views`` of operands that are read in other arrays, ``order`` of a transposed result."""
     dims = []
-    for atom, view in zip(equation.invars, views, strict=True):
-        found = None if view is None else walk(view)
-        if view is not None and found is None:
+    for atom, operand in zip(equation.invars, views, strict=True):
+        view = index_maps.dense(atom.aval.shape) if operand is None else operand.view
+        if view is None:
             return None
-        dims.append(dense(atom.aval.shape) if found is None else found.dims)
+        dims.append(view.dims)
     sums = 2 if equation.invars[0].aval.dtype not in IN_PAIRS else 1
     return product_loops.loops(equation.params["dimension_numbers"], dims[0], dims[1], order, sums)
 
@@ -142,15 +99,15 @@ def loops_of(equation: Any, views: Sequence[Chain | None] = (None, None), order:
 def permutation(equation: Any) -> list[int] | None:
     """The operand's axis for each axis of the result of a view that only reorders axes, else None."""
     operand, out = equation.invars[0], equation.outvars[0].aval
-    if not isinstance(equation.primitive.kind, kinds.View) or hasattr(operand, "val") or operand.aval.ndim != out.ndim:
+    if not isinstance(equation.primitive.kind, kinds.View) or type(operand) is Literal or operand.aval.ndim != out.ndim:
         return None
-    maps = equation.primitive.kind.index_map(operand.aval, out, equation.params)
-    order = [use.out_dim for use in maps if use.out_dim is not None and use.start == 0 and use.step == 1]
-    if sorted(order) != list(range(out.ndim)) or any(
-        operand.aval.shape[d] != out.shape[o] for d, o in enumerate(order)
-    ):
+    shape = operand.aval.shape
+    index_map = equation.primitive.kind.index_map(operand.aval, out, equation.params)
+    order = [index.axis for index in index_map]
+    if any(index != Affine(index.axis) for index in index_map) or sorted(order) != list(range(out.ndim)):
         return None
-    return [order.index(axis) for axis in range(out.ndim)]
+    found = [order.index(axis) for axis in range(out.ndim)]
+    return found if tuple([shape[dim] for dim in found]) == out.shape else None
 
 
 def rewrite(equation: Any) -> Callable[..., Any] | None:
@@ -183,7 +140,7 @@ def rewrite(equation: Any) -> Callable[..., Any] | None:
 def is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
     """Matrices by vectors whose rows are shorter than what a matrix product works in; one matrix is worth it sooner."""
     sums, batches = numbers
-    vectors = [not _free(aval.ndim, sums[side], batches[side]) for side, aval in enumerate((lhs, rhs))]
+    vectors = [not free_dims(aval.ndim, sums[side], batches[side]) for side, aval in enumerate((lhs, rhs))]
     extent = math.prod([lhs.shape[dim] for dim in sums[0]])
     return any(vectors) and 1 < extent <= (SHORT if batches[0] else FEW)
 
@@ -218,8 +175,8 @@ def _accumulator(lhs: Any, rhs: Any, out: Any) -> np.dtype:
 def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     """Broadcast to (batch, m, k, n), multiply, add over k."""
     (left_sum, right_sum), (left_batch, right_batch) = _in_order(numbers[0]), numbers[1]
-    x = operations.transpose(x, _order(left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
-    y = operations.transpose(y, _order(right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
+    x = operations.transpose(x, _order(left_batch, free_dims(x.ndim, left_sum, left_batch), left_sum))
+    y = operations.transpose(y, _order(right_batch, right_sum, free_dims(y.ndim, right_sum, right_batch)))
     n_batch, n_sum = len(left_batch), len(left_sum)
     n_left, n_right = x.ndim - n_batch - n_sum, y.ndim - n_batch - n_sum
     shape = (*x.shape, *y.shape[n_batch + n_sum :])
@@ -231,7 +188,7 @@ def _product_and_sum(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
     return operations.reduce_sum(operations.mul(wide_x, wide_y), axes)
 
 
-def _free(rank: int, sums: Sequence[int], batches: Sequence[int]) -> tuple[int, ...]:
+def free_dims(rank: int, sums: Sequence[int], batches: Sequence[int]) -> tuple[int, ...]:
     return tuple(dim for dim in range(rank) if dim not in (*sums, *batches))
 
 
@@ -247,8 +204,8 @@ def _transposed_first(equation: Any) -> Callable[..., Any]:
 
     def canonical(x: Any, y: Any) -> Any:
         n_batch, n_sum = len(left_batch), len(left_sum)
-        x = operations.transpose(x, _order(left_batch, _free(x.ndim, left_sum, left_batch), left_sum))
-        y = operations.transpose(y, _order(right_batch, right_sum, _free(y.ndim, right_sum, right_batch)))
+        x = operations.transpose(x, _order(left_batch, free_dims(x.ndim, left_sum, left_batch), left_sum))
+        y = operations.transpose(y, _order(right_batch, right_sum, free_dims(y.ndim, right_sum, right_batch)))
         batch = tuple(range(n_batch))
         sums = (tuple(range(x.ndim - n_sum, x.ndim)), tuple(range(n_batch, n_batch + n_sum)))
         return operations.dot_general(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from weft.core import kinds
+from weft.core.index_maps import CONSTANT, IndexMap
 from weft.core.jaxpr import Literal
 from weft.loops.index_math import UNIT, Sizes
 
@@ -22,11 +23,11 @@ class Dimensions:
 
     sizes: Sizes = field(default_factory=Sizes)
     lone: int = -1  # the symbol of the axis of a reduction over nothing but structural unit dimensions
-    index_maps: dict[Any, tuple[kinds.DimMap, ...]] = field(default_factory=dict)
+    index_maps: dict[Any, IndexMap] = field(default_factory=dict)
     windows: dict[Any, kinds.Windows] = field(default_factory=dict)  # of gathers and scatters
 
     def symbols(self, atom: Any) -> tuple[int, ...]:
-        return () if hasattr(atom, "val") else self.sizes.symbols(atom)
+        return () if type(atom) is Literal else self.sizes.symbols(atom)
 
     def fresh(self, variable: Any) -> None:
         """New symbols throughout: nothing is known of this variable's shape."""
@@ -73,9 +74,9 @@ def _view(result: Dimensions, equation: Any) -> None:
     result.index_maps[equation] = index_map
     final = [UNIT if extent == 1 else -1 for extent in out.aval.shape]
     for dim, symbol, extent in zip(index_map, result.symbols(operand), operand.aval.shape, strict=True):
-        if dim.out_dim is not None:
-            whole = dim.step in (1, -1) and out.aval.shape[dim.out_dim] == extent
-            final[dim.out_dim] = symbol if whole else -1
+        if dim.axis != CONSTANT:
+            whole = dim.step in (1, -1) and out.aval.shape[dim.axis] == extent
+            final[dim.axis] = symbol if whole else -1
     result.sizes.assign(out, [result.sizes.fresh() if symbol == -1 else symbol for symbol in final])
 
 
@@ -83,7 +84,7 @@ def _reduction(result: Dimensions, equation: Any) -> None:
     kind = equation.primitive.kind
     axes = kind.axes(equation.params)
     count = kind.operands([a.aval for a in equation.invars]) if kind.operands else len(equation.invars)
-    arrays = [a for a in equation.invars[:count] if not hasattr(a, "val")]
+    arrays = [a for a in equation.invars[:count] if type(a) is not Literal]
     if not arrays:
         return
     symbols = result.sizes.symbols(arrays[0])
@@ -97,7 +98,7 @@ def _reduction(result: Dimensions, equation: Any) -> None:
 
 def _same(result: Dimensions, equation: Any) -> None:
     for operand, out in zip(equation.invars, equation.outvars, strict=False):
-        if not hasattr(operand, "val"):
+        if type(operand) is not Literal:
             result.sizes.assign(out, result.sizes.symbols(operand))
 
 
@@ -107,20 +108,20 @@ def _assemble(result: Dimensions, equation: Any) -> None:
     symbols: list[int] = [UNIT] * len(out.aval.shape)
     for piece in equation.primitive.kind.pieces(avals, out.aval, equation.params):
         operand = equation.invars[piece.operand]
-        if hasattr(operand, "val") or not operand.aval.shape:
+        if type(operand) is Literal or not operand.aval.shape:
             continue
         rows = zip(piece.index_map, result.sizes.symbols(operand), operand.aval.shape, strict=True)
         for dim, symbol, extent in rows:
-            if dim.out_dim is None or symbol == UNIT or dim.start or dim.step != 1:
+            if dim.axis == CONSTANT or symbol == UNIT or dim.start or dim.step != 1:
                 continue
-            if extent == out.aval.shape[dim.out_dim]:
-                symbols[dim.out_dim] = result.sizes.unite(symbols[dim.out_dim], symbol)
+            if extent == out.aval.shape[dim.axis]:
+                symbols[dim.axis] = result.sizes.unite(symbols[dim.axis], symbol)
     result.sizes.assign(out, [symbol if symbol != UNIT else result.sizes.fresh() for symbol in symbols])
 
 
 def _dynamic_slice(result: Dimensions, equation: Any) -> None:
     operand, out = equation.invars[0], equation.outvars[0]
-    if hasattr(operand, "val"):
+    if type(operand) is Literal:
         return
     pairs = zip(result.sizes.symbols(operand), operand.aval.shape, out.aval.shape, strict=True)
     result.sizes.assign(out, [symbol if old == new and symbol else result.sizes.fresh() for symbol, old, new in pairs])
@@ -162,7 +163,7 @@ def _scatter(result: Dimensions, equation: Any) -> None:
 
 def _contraction(result: Dimensions, equation: Any) -> None:
     lhs, rhs = equation.invars[:2]
-    if hasattr(lhs, "val") or hasattr(rhs, "val"):
+    if type(lhs) is Literal or type(rhs) is Literal:
         return
     (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
     left, right = result.sizes.symbols(lhs), result.sizes.symbols(rhs)
@@ -177,7 +178,7 @@ def _contraction(result: Dimensions, equation: Any) -> None:
 def _reshape(result: Dimensions, equation: Any) -> None:
     """Extents that correspond one to one keep their symbol; an extra extent of 1 is structural."""
     operand, out = equation.invars[0], equation.outvars[0]
-    if hasattr(operand, "val"):
+    if type(operand) is Literal:
         return
     symbols = result.sizes.symbols(operand)
     final = [UNIT if extent == 1 else -1 for extent in out.aval.shape]

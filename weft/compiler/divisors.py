@@ -9,23 +9,24 @@ shares. Divisors below 1 and those that are no literals stay as recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.rewrite import Makers
 
-Rewritten = tuple[Callable[..., Any], list[Any]]  # a function and what it is called with
+Rewritten = tuple[Callable[..., Any], Sequence[Any]]  # a function and what it is called with
 
 
-def rewrite(equation: Any, producers: dict[Any, Any]) -> Rewritten | None:
+def rewrite(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
     """The same result by other operations, if ``equation`` ends a division by a literal."""
     if not equation.outvars[0].aval.shape:  # nothing to gain
         return None
     if equation.primitive is lax.select_n_p:
-        return _floored(equation, producers) if len(equation.invars) == 3 else None
+        return _floored(equation, makers) if len(equation.invars) == 3 else None
     x, y = equation.invars
     value = _divisor(y)
     if equation.outvars[0].aval.dtype.kind != "u" or value & (value - 1) or not value:
@@ -35,21 +36,11 @@ def rewrite(equation: Any, producers: dict[Any, Any]) -> Rewritten | None:
     return lax.bitwise_and, [x, _like(y, value - 1)]
 
 
-def is_plain(value: int) -> bool:
-    """Whether nothing is done for a divisor that is not done for other numbers."""
-    return value > 2 and value & (value - 1) != 0
-
-
-def made_of(value: int) -> tuple[int, ...]:
-    """The numbers that operations are given instead of a divisor."""
-    return (value.bit_length() - 1, value - 1) if value > 0 else ()
-
-
-def _floored(equation: Any, producers: dict[Any, Any]) -> Rewritten | None:
+def _floored(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
     which, found, other = equation.invars
 
-    def made(atom: Any, primitive: Any) -> list[Any]:
-        maker = None if isinstance(atom, Literal) else producers.get(atom)
+    def made(atom: Any, primitive: Any) -> Sequence[Any]:
+        maker = makers.of(atom)
         return maker.invars if maker is not None and maker.primitive is primitive else [None, None]
 
     left, right = made(which, lax.and_p)
@@ -78,7 +69,7 @@ def _floored(equation: Any, producers: dict[Any, Any]) -> Rewritten | None:
     return None
 
 
-def _with(operands: list[Any], first: Any, number: int) -> bool:
+def _with(operands: Sequence[Any], first: Any, number: int) -> bool:
     """Are the operands ``first`` and this literal?"""
     return operands[0] is first and isinstance(operands[1], Literal) and bool(np.asarray(operands[1].val) == number)
 

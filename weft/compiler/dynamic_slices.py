@@ -1,6 +1,6 @@
 """Slices of computed values, at starts read at run time: what a value is computed from is sliced, the rest computed.
 
-    b = exp a; c = dynamic_slice b i      becomes      a2 = dynamic_slice a i; c = exp a2
+    b = exp a; c = dynamic_slice b i   ->   a2 = dynamic_slice a i; c = exp a2
 
 so that ``b`` need not be stored, and no more of it is computed than is read. What is stored in any case, or read more
 often than it has elements, stays whole. The bits are those of the slice: starts are clamped in the same extents.
@@ -14,9 +14,10 @@ from typing import Any
 
 from weft import operations as lax
 from weft import runtime
-from weft.compiler import gathers
-from weft.core import kinds
-from weft.core.jaxpr import Literal
+from weft.compiler.gathers import unit_pairs
+from weft.core import kinds, rewrite
+from weft.core.index_maps import CONSTANT, Affine
+from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.rewrite import Builder
 from weft.record import NamedTuple
 
@@ -31,26 +32,26 @@ class Part(NamedTuple):
     size: int
 
 
-def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such slices (themselves where there are none); what nobody reads any more is left."""
-    if not any(isinstance(equation.primitive.kind, kinds.DynamicSlice) for equation in equations):
-        return equations
-    makers = {out: equation for equation in equations for out in equation.outvars}
-    stored = {v for v in outvars if not isinstance(v, Literal)}
+def dynamic_slices(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such slices."""
+    known = rewrite.index(closed.jaxpr)
+    equations, makers, stored = known.eqns, known.makers, set(known.outputs)
     read: dict[Any, list[tuple[int, ...]]] = {}  # the shapes of a value's slices
     for equation in equations:
         if isinstance(equation.primitive.kind, kinds.DynamicSlice):
             read.setdefault(equation.invars[0], []).append(equation.outvars[0].aval.shape)
-        if not isinstance(equation.primitive.kind, _IN_PLACE) and gathers.unit_pairs(equation) is None:
-            stored.update([v for v in equation.invars if not isinstance(v, Literal)])
+        if not isinstance(equation.primitive.kind, _IN_PLACE) and unit_pairs(equation) is None:
+            stored.update(rewrite.variables(equation.invars))
     stored.update([array for array, shapes in read.items() if sum(map(math.prod, shapes)) > array.aval.size])
     result: list[Any] = []
+    changed = False
     for equation in equations:
         made = None
         if isinstance(equation.primitive.kind, kinds.DynamicSlice) and equation.outvars[0].aval.size:
             made = _Pull(equation, makers, stored).made()
         result += [equation] if made is None else made
-    return result
+        changed = changed or made is not None
+    return rewrite.with_equations(closed, result) if changed else closed
 
 
 class _Pull:
@@ -159,7 +160,7 @@ def _stretched(operand: Any, out: Any, parts: Sequence[Part]) -> tuple[Part, ...
 def _dimensions(maker: Any) -> list[int | None] | None:
     """For each dimension of a view's operand that of its result which walks it whole, or None where it has extent 1."""
     if isinstance(maker.primitive.kind, kinds.Reshape):
-        pairs = gathers.unit_pairs(maker)
+        pairs = unit_pairs(maker)
         by_dim = dict(pairs or ())
         return None if pairs is None else [by_dim.get(dim) for dim in range(maker.invars[0].aval.ndim)]
     if not isinstance(maker.primitive.kind, kinds.View):
@@ -167,8 +168,8 @@ def _dimensions(maker: Any) -> list[int | None] | None:
     operand, out = maker.invars[0].aval, maker.outvars[0].aval
     found: list[int | None] = []
     for place, extent in zip(maker.primitive.kind.index_map(operand, out, maker.params), operand.shape, strict=True):
-        whole = 1 if place.out_dim is None else out.shape[place.out_dim]
-        if extent != whole or (place.out_dim is not None and (place.start, place.step) != (0, 1)):
+        fixed = place.axis == CONSTANT
+        if extent != (1 if fixed else out.shape[place.axis]) or not (fixed or place == Affine(place.axis)):
             return None
-        found.append(place.out_dim)
+        found.append(None if fixed else place.axis)
     return found

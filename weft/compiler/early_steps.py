@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft.compiler import expansions
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
+from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
+from weft.core.rewrite import Splicer
 from weft.higher import scan
 from weft.higher.vectorize import vmap
 from weft.record import Record
@@ -30,12 +32,24 @@ class _Split(Record):
     late: list[JaxprEqn]
 
 
-def rewrite(parts: kinds.LoopParts, flatten: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:
+def early_steps(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
+    """The program with such scans; ``simplified`` gives the body of a loop after all passes."""
+
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        function = _divided(eqn.primitive.kind.parts(eqn.params), simplified)
+        if function is None:
+            return None
+        return splicer.splice(expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, eqn.source)
+
+    return Splicer(closed, rule, (kinds.Loop,)).run()
+
+
+def _divided(parts: kinds.LoopParts, simplified: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:
     """A function of the scan's operands with its results; None where it stays as it is."""
     first = parts.n_consts + parts.n_carry
     if parts.trips is None or parts.body.effects or len(parts.body.in_avals) == first:
         return None
-    body = flatten(parts.body)
+    body = simplified(parts.body)
     jaxpr = body.jaxpr
     carried, rows = jaxpr.invars[parts.n_consts : first], jaxpr.invars[first:]
     split = _split(jaxpr, carried, rows)

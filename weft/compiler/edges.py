@@ -20,7 +20,7 @@ from weft.loops.schedule import Lowered
 Entry = tuple[Step, Lowered | None]
 
 
-def join(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
+def edges(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
     """The same program with fewer steps, for which extents decide."""
     computed = {v for step in kernels.steps if step.kernel is None for v in step.equation.outvars}
     kept: list[Entry] = []
@@ -34,6 +34,11 @@ def join(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, 
         kept.append(entry)
     steps = tuple([step for step, _ in kept])
     return dataclasses.replace(kernels, steps=steps), [low for _, low in kept]
+
+
+def without_edges(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
+    """Every slab by itself, to bisect a wrong answer (``WEFT_SKIP=edges``)."""
+    return kernels, list(lowered)
 
 
 def _joined(main: Entry, slab: Entry, computed: set[object]) -> Entry | None:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.compiler import contraction
-from weft.compiler.turned_products import is_product
+from weft.compiler.product_steps import is_product
+from weft.core.jaxpr import Literal
 from weft.loops import ir
 from weft.loops.schedule import Lowered
 
@@ -24,14 +25,14 @@ def epilogues(
     """The kernel step that rides on a product step, and its form, by the number of the product's step."""
     products = {base(s.equation.outvars[0]): i for i, s in enumerate(steps) if is_product(s)}
     for variable in results:
-        products.pop(base(variable) if not hasattr(variable, "val") else variable, None)
+        products.pop(base(variable) if type(variable) is not Literal else variable, None)
     if not products:
         return {}
     readers: dict[Any, list[int]] = {variable: [] for variable in products}
     for number, (step, low) in enumerate(zip(steps, lowered, strict=True)):
         read = step.equation.invars if low is None else [b.variable for b in low.operands if b.role == "in"]
         for variable in (*read, *(source for source, _ in step.copies)):
-            if not hasattr(variable, "val") and base(variable) in readers:
+            if type(variable) is not Literal and base(variable) in readers:
                 readers[base(variable)].append(number)
     found: dict[int, tuple[int, str]] = {}
     taken: set[int] = set()

@@ -10,21 +10,21 @@ output of one of them, or merges them; otherwise it is stored. Finally siblings 
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from weft.compiler import assemble, groups, unit_reductions, viewed_operands, windows
-from weft.compiler.dimensions import Dimensions, dimensions, matched
+from weft.compiler import assemble, groups, windows
+from weft.compiler.dimensions import dimensions, matched
 from weft.compiler.groups import Absorber, Group
-from weft.compiler.walks import Chain
-from weft.core import kinds
-from weft.core.jaxpr import Literal
+from weft.compiler.product_loops import StridedOperand
+from weft.core import index_maps, kinds, rewrite
+from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
+from weft.core.jaxpr import Jaxpr, Literal
 from weft.errors import InternalError
 from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
-from weft.loops.kernel import CONSTANT, FIXED, Access, Kernel, Node, Use
+from weft.loops.kernel import Access, Kernel, Node
 from weft.loops.schedule import LONG, SHORT
 
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
@@ -49,7 +49,7 @@ class Step:
     equation: Any
     copies: tuple[tuple[Any, Any], ...] = ()
     order: tuple[int, ...] | None = None
-    views: tuple[Chain | None, Chain | None] = (None, None)
+    views: tuple[StridedOperand | None, StridedOperand | None] = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +70,14 @@ class Kernels:
         return "\n".join(lines)
 
 
-def fuse(jaxpr: Any) -> Kernels:
+def fuse(jaxpr: Jaxpr) -> Kernels:
     """The kernels of a simplified program."""
-    dims = dimensions(jaxpr)
-    without = unit_reductions.without_unit_reductions(jaxpr, dims)
-    return _Fusion(without, dims if without is jaxpr else dimensions(without)).run()
+    return _Fusion(jaxpr).run()
 
 
-def without_fuse(jaxpr: Any) -> Kernels:
+def without_fuse(jaxpr: Jaxpr) -> Kernels:
     """One kernel for every equation, to bisect a wrong answer (``WEFT_SKIP=fuse``)."""
-    fusion = _Fusion(jaxpr, dimensions(jaxpr))
+    fusion = _Fusion(jaxpr)
     fusion.alone = True
     return fusion.run()
 
@@ -87,20 +85,20 @@ def without_fuse(jaxpr: Any) -> Kernels:
 class _Fusion:
     """The state of fuse: who wants what, and who makes it."""
 
-    def __init__(self, jaxpr: Any, dims: Dimensions) -> None:
-        self.jaxpr, self.dims = jaxpr, dims
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr, self.dims = jaxpr, dimensions(jaxpr)
+        dims, known = self.dims, rewrite.index(jaxpr)
         self.places = {equation: place for place, equation in enumerate(jaxpr.eqns)}
         self.absorber = Absorber(dims, self.places)
         self.made = {v for e in jaxpr.eqns if isinstance(e.primitive.kind, FUSABLE) for v in e.outvars}
-        self.makers = {v: e for e in jaxpr.eqns for v in e.outvars}
-        self.uses = Counter([v for e in jaxpr.eqns for v in e.invars if not hasattr(v, "val")])
+        self.makers, self.uses = known.makers, known.uses
         self.groups: list[Group] = []
         self.users: dict[Any, dict[Group, bool]] = {}  # True: the group needs the value in memory
-        self.stored: set[Any] = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+        self.stored: set[Any] = set(known.outputs)
         self.aliases: dict[Any, Any] = {}
         self.later_effect: Group | None = None
         self.alone = False  # let no equation join another
-        self.gathers = any(isinstance(equation.primitive.kind, kinds.Gather) for equation in jaxpr.eqns)
+        self.gathers = kinds.Gather in known.kinds
 
     def run(self) -> Kernels:
         for equation in reversed(self.jaxpr.eqns):
@@ -108,8 +106,6 @@ class _Fusion:
         if not self.alone:
             self._merge_siblings()
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
-        if not self.alone:
-            steps = viewed_operands.read_in_place(steps, self.aliases, self.jaxpr.outvars)
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
     def _place(self, equation: Any) -> None:
@@ -172,7 +168,7 @@ class _Fusion:
 
     def _store(self, atom: Any, group: Group | None) -> None:
         """A value that must be in memory (for a step, or as another's alias)."""
-        if hasattr(atom, "val"):
+        if type(atom) is Literal:
             raise InternalError("a literal where an array is needed", stage="fuse", node=str(atom))
         self.stored.add(atom)
         if group is not None:
@@ -238,11 +234,11 @@ class _Fusion:
         """How many operands take memory to read: broadcast rows, and numbers of each row, do not."""
         rank, found = self._rank(equation.outvars[0]), 0
         for atom in equation.invars:
-            while (maker := None if hasattr(atom, "val") else self.makers.get(atom)) is not None:
+            while (maker := self.makers.of(atom)) is not None:
                 if not isinstance(maker.primitive.kind, (kinds.View, kinds.Reshape)):
                     break
                 atom = maker.invars[0]
-            found += not hasattr(atom, "val") and bool(atom.aval.shape) and self._rank(atom) >= rank
+            found += type(atom) is not Literal and bool(atom.aval.shape) and self._rank(atom) >= rank
         return found
 
     def _rank(self, variable: Any) -> int:
@@ -309,7 +305,7 @@ class _Fusion:
         stack, seen, others, gathers, long_rows = [equation], {equation}, False, False, False
         while stack and len(seen) <= LOOK_BACK:
             for atom in stack.pop().invars:
-                maker = None if hasattr(atom, "val") else self.makers.get(atom)
+                maker = self.makers.of(atom)
                 if maker is None or maker in seen or self._users_of(atom):
                     continue
                 kind = maker.primitive.kind
@@ -382,7 +378,7 @@ class _Fusion:
             return access
         axis = groups.new_axis(self.dims.sizes.fresh(), 1)
         group.axes = [*group.axes, axis]
-        return (*access[:dim], Use(axis.key, 0, 1), *access[dim + 1 :])
+        return (*access[:dim], Affine(axis.key), *access[dim + 1 :])
 
     def _new_group(self, equation: Any) -> Group:
         group = Group(self.places[equation])
@@ -394,13 +390,13 @@ class _Fusion:
     def _is_same_order(self, equation: Any) -> bool:
         """Whether a view only drops or adds unit dimensions: then it is an alias."""
         operand, out = equation.invars[0], equation.outvars[0]
-        if hasattr(operand, "val") or operand.aval.size != out.aval.size or not out.aval.size:
+        if type(operand) is Literal or operand.aval.size != out.aval.size or not out.aval.size:
             return False
         index_map = self.dims.index_maps[equation]
         moved = [dim for dim, extent in zip(index_map, operand.aval.shape, strict=True) if extent != 1]
-        order = [dim.out_dim for dim in moved]
-        return all(dim.start == 0 and dim.step == 1 and dim.out_dim is not None for dim in moved) and order == sorted(
-            order, key=lambda d: -1 if d is None else d
+        order = [dim.axis for dim in moved]
+        return all(dim.start == 0 and dim.step == 1 and dim.axis != CONSTANT for dim in moved) and order == sorted(
+            order
         )
 
     def _place_alias(self, equation: Any) -> None:
@@ -430,7 +426,7 @@ class _Fusion:
         pairs = dict(matched(operand.aval.shape, out.aval.shape))
         unmatched = [extent for dim, extent in enumerate(operand.aval.shape) if dim not in pairs]
         unmatched += [extent for dim, extent in enumerate(out.aval.shape) if dim not in pairs.values()]
-        if hasattr(operand, "val") or any(extent != 1 for extent in unmatched) or not operand.aval.size:
+        if type(operand) is Literal or any(extent != 1 for extent in unmatched) or not operand.aval.size:
             return False
         accesses = list(group.wanted.get(out, ()))
         moved = [
@@ -467,16 +463,17 @@ class _Fusion:
 
     def _only_here(self, atom: Any) -> Any:
         """The equation of a value that is read once in the program, or None."""
-        if hasattr(atom, "val") or self.alone or atom in self.stored or self.uses[atom] != 1:
+        if type(atom) is Literal or self.alone or atom in self.stored or self.uses[atom] != 1:
             return None
         return self.makers.get(atom)
 
-    def _see_piece(self, group: Group, equation: Any, pieces: Sequence[kinds.Piece]) -> bool:
+    def _see_piece(self, group: Group, equation: Any, pieces: Sequence[Piece]) -> bool:
         """Let a group read past an assembled array whose pieces it reads one at a time (columns of index vectors)."""
         out = equation.outvars[0]
         if group.step is not None or self.alone or self._users_of(out).get(group):
             return False
-        found = {access: windows.piece_read(pieces, equation, access) for access in group.wanted.get(out, ())}
+        extents = {axis.key: axis.extent for axis in group.axes}
+        found = {access: windows.piece_read(pieces, equation, access, extents) for access in group.wanted.get(out, ())}
         if None in found.values():
             return False
         for access, node in found.items():
@@ -491,28 +488,28 @@ class _Fusion:
 
     def _leaf(self, group: Group, operand: Any, access: Access) -> Node:
         """What a group stores when it stores an operand of its step."""
-        if hasattr(operand, "val"):
+        if type(operand) is Literal:
             return Node(kernel.Constant(operand), ())
         node = Node(operand, access)
         group.want(node)
         self._use(operand, group, False)
         return node
 
-    def _piece_space(self, piece: kinds.Piece, operand: Any, out: Any) -> tuple[list[kernel.Axis], Access, Access]:
+    def _piece_space(self, piece: Piece, operand: Any, out: Any) -> tuple[list[kernel.Axis], Access, Access]:
         """Axes of a piece's region, the region's access to the output, and its access to the operand."""
         axes: list[kernel.Axis] = []
-        uses: list[Use] = []
-        symbols = self.dims.sizes.symbols(out)
-        named = {dim.out_dim: i for i, dim in enumerate(piece.index_map) if dim.out_dim is not None}
+        uses: list[Affine] = []
+        region, symbols = piece.region, self.dims.sizes.symbols(out)
+        named = {dim.axis: i for i, dim in enumerate(piece.index_map) if dim.axis != CONSTANT}
         inner = self.dims.symbols(operand)
-        for dim, extent in enumerate(piece.extent):
+        for dim, extent in enumerate(region.extent):
             if symbols[dim] == UNIT:
                 uses.append(FIXED)
                 continue
             if extent == 1 and operand.aval.shape and (dim not in named or inner[named[dim]] == UNIT):
-                uses.append(Use(CONSTANT, piece.start[dim], 0))
+                uses.append(constant(region.start[dim]))
                 continue
-            whole = piece.start[dim] == 0 and piece.step[dim] == 1 and extent == out.aval.shape[dim]
+            whole = region.start[dim] == 0 and region.step[dim] == 1 and extent == out.aval.shape[dim]
             source = UNIT
             if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
                 source = inner[named[dim]]
@@ -520,11 +517,11 @@ class _Fusion:
             if symbol == UNIT or not operand.aval.shape:  # slabs of a fill are one nest, whatever they are whole in
                 symbol = self.dims.sizes.fresh()
             axes.append(groups.new_axis(symbol, extent))
-            uses.append(Use(axes[-1].key, piece.start[dim], piece.step[dim]))
+            uses.append(Affine(axes[-1].key, region.start[dim], region.step[dim]))
         if not operand.aval.shape:
             return axes, tuple(uses), ()
-        region = tuple([FIXED if use.axis == CONSTANT else Use(use.axis, 0, 1) for use in uses])
-        return axes, tuple(uses), kernel.compose(piece.index_map, region)
+        moved = tuple([FIXED if use.axis == CONSTANT else Affine(use.axis) for use in uses])
+        return axes, tuple(uses), index_maps.compose(piece.index_map, moved)
 
     def _place_dynamic_slice(self, equation: Any) -> None:
         """A load whose base moves at run time, in whatever kernel wants it."""
@@ -546,7 +543,7 @@ class _Fusion:
             users = [*users, root]
         for group in users:
             for atom in equation.invars:
-                if not hasattr(atom, "val"):
+                if type(atom) is not Literal:
                     self._store(atom, group)
 
     def _place_update(self, equation: Any) -> None:
@@ -556,7 +553,7 @@ class _Fusion:
         group = self._new_group(equation)
         group.copies = [(array, out)]
         for atom in (array, *starts):
-            if not hasattr(atom, "val"):
+            if type(atom) is not Literal:
                 self._store(atom, group)
         symbols = self.dims.sizes.symbols(out)
         own = self.dims.symbols(update)
@@ -567,7 +564,7 @@ class _Fusion:
                 continue
             symbol = own[dim] if own and own[dim] != UNIT else self.dims.sizes.fresh()
             group.axes.append(groups.new_axis(symbol, extent))
-            uses.append(Use(group.axes[-1].key, 0, 1))
+            uses.append(Affine(group.axes[-1].key))
         node = self._leaf(group, update, tuple(uses))
         group.outputs.append(kernel.Output(node, out, tuple(uses), equation))
         self._made(out, group)
@@ -627,7 +624,7 @@ class _Fusion:
                 self.later_effect.run_after((group,))
             self.later_effect = group
         for atom in equation.invars:
-            if not hasattr(atom, "val"):
+            if type(atom) is not Literal:
                 self._store(atom, group)
         for out in equation.outvars:
             self._made(out, group)
@@ -661,22 +658,15 @@ def _kernel(group: Group) -> Kernel:
     nodes, outputs = group.nodes, tuple(group.outputs)
     if group.reverse:
         along = next(axis for axis in group.axes if axis.key == group.reduced[0])
-        last = along.extent - 1
+        backwards = {axis.key: Affine(axis.key) for axis in group.axes}
+        backwards[along.key] = Affine(along.key, along.extent - 1, -1)
 
-        def turned(access: Access) -> Access:
-            return tuple(
-                [
-                    use if use.axis != along.key else Use(use.axis, use.start + use.step * last, -use.step)
-                    for use in access
-                ]
-            )
+        def seen(node: Node) -> Node:
+            return Node(node.atom, index_maps.compose(node.access, backwards))
 
-        nodes = {
-            Node(node.atom, turned(node.access)): tuple([Node(o.atom, turned(o.access)) for o in operands])
-            for node, operands in nodes.items()
-        }
+        nodes = {seen(node): tuple(map(seen, operands)) for node, operands in nodes.items()}
         outputs = tuple(
-            [kernel.Output(Node(o.node.atom, turned(o.node.access)), o.target, turned(o.access)) for o in outputs]
+            [kernel.Output(seen(o.node), o.target, index_maps.compose(o.access, backwards)) for o in outputs]
         )
     named = [*equations, *[o.places.equation for o in outputs if o.places]]
     names = list(dict.fromkeys(e.primitive.name for e in named if not isinstance(e.primitive.kind, UNNAMED)))

@@ -1,6 +1,6 @@
 """Gathers of computed values: what a value is computed from is gathered, and the rest computed at the gathered places.
 
-    b = exp a; c = gather b i      becomes      a2 = gather a i; c = exp a2
+    b = exp a; c = gather b i   ->   a2 = gather a i; c = exp a2
 
 so that ``b`` need not be stored, and a gather joins the kernel of the reductions that its value was computed from (the
 cross-entropy of a row is a gathered logit and the row's own reductions). An axis that index vectors count through is
@@ -20,11 +20,12 @@ import numpy as np
 
 from weft import operations as lax
 from weft import runtime
-from weft.compiler import own_rows
+from weft.compiler import affine_indices
 from weft.compiler.dimensions import matched
-from weft.core import kinds
-from weft.core.jaxpr import Literal
-from weft.core.rewrite import Builder
+from weft.core import kinds, rewrite
+from weft.core.index_maps import CONSTANT, Affine
+from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.rewrite import Builder, Index
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.record import NamedTuple
 
@@ -50,7 +51,6 @@ class Along(NamedTuple):
 
 THIN = Along(None, None, 1)
 Reading = tuple[Along, ...]
-Makers = dict[Any, Any]  # variable -> the equation that makes it
 
 
 class Unfit(Exception):
@@ -93,22 +93,22 @@ class Price(NamedTuple):
         return math.prod(value.read) * max(self.own + self.shared - FREE_COST, 0.0) * WORK + spent <= stored
 
 
-def pull(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The equations with such gathers (themselves where there are none); what nobody reads any more is left."""
-    if not any(isinstance(equation.primitive.kind, kinds.Gather) for equation in equations):
-        return equations
-    return _Program(equations, outvars).pulled()
+def gathers(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such gathers."""
+    known = rewrite.index(closed.jaxpr)
+    pulled = _Program(known).pulled()
+    return closed if pulled is known.eqns else rewrite.with_equations(closed, pulled)
 
 
 class _Program:
     """What makes and reads the values of a program."""
 
-    def __init__(self, equations: list[Any], outvars: Sequence[Any]) -> None:
-        self.equations = equations
-        self.makers: Makers = {out: equation for equation in equations for out in equation.outvars}
+    def __init__(self, known: Index) -> None:
+        equations = self.equations = known.eqns
+        self.makers = known.makers
         self.gathers: dict[Any, int] = {}  # how many read a value
         self.others: dict[Any, int] = {}  # how many other equations
-        self.stored = {v for v in outvars if not isinstance(v, Literal)}  # in memory whatever becomes of gathers
+        self.stored = set(known.outputs)  # in memory whatever becomes of gathers
         for equation in equations:
             kind = equation.primitive.kind
             for place, atom in enumerate(equation.invars):
@@ -193,9 +193,9 @@ class _Pull:
 
     def _columns(self) -> list[Any]:
         """The components of the index vectors, each i32[*batch,1]."""
-        columns = _components(self.indices, self.program.makers)
-        if columns is not None:
-            return columns
+        found = affine_indices.columns(self.indices, self.program.makers)
+        if found is not None:
+            return found
         shape = self.indices.aval.shape
         first = (0,) * (len(shape) - 1)
         return [
@@ -215,9 +215,10 @@ class _Pull:
             if column is not None and walk is not None and self.out.shape[walk] == 1:
                 walk = None
             if column is not None and walk is None:
-                along = own_rows.counted(column, self.program.makers, own_rows.LOOK_BACK)
-                if along is not None and extents[along] == extent and batch[along] not in walked:
-                    column, walk = None, batch[along]
+                index = affine_indices.affine(column, self.program.makers)
+                counts = index is not None and index == Affine(index.axis)
+                if index is not None and counts and extents[index.axis] == extent and batch[index.axis] not in walked:
+                    column, walk = None, batch[index.axis]
                     walked.add(walk)
             reading.append(Along(column, walk, 1 if walk is None or walk in batch else self.out.shape[walk]))
         return tuple(reading)
@@ -273,22 +274,18 @@ class _Pull:
             return [tuple([reading[by_dim[d]] if d in by_dim else THIN for d in range(operand.aval.ndim)])]
         return None
 
-    def _moved(self, place: kinds.DimMap, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
+    def _moved(self, place: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
         """How a dimension behind a view is read, or None."""
-        if place.out_dim is None:
+        if place.axis == CONSTANT:
             return THIN if extent == 1 else None
-        along, whole = reading[place.out_dim], viewed[place.out_dim]
+        along, whole = reading[place.axis], viewed[place.axis]
         if (place.start, place.step, extent) == (0, 1, whole):
             return along
         if along.column is None or along.walk is not None or extent > np.iinfo(np.int32).max:
             return None
         start = self._clamped(along.column, whole)
         start = self._bind(lax.mul_p, start, _literal(place.step, np.int32))
-        return Along(self._bind(lax.add_p, start, self._start(place)), None, 1)
-
-    def _start(self, place: kinds.DimMap) -> Literal:
-        """Where a view begins."""
-        return Literal(place.start, runtime.ShapedArray((), np.dtype(np.int32)))
+        return Along(self._bind(lax.add_p, start, _literal(place.start, np.int32)), None, 1)
 
     def _clamped(self, column: Any, extent: int) -> Any:
         dtype = column.aval.dtype
@@ -389,18 +386,6 @@ class _Pull:
 
     def _bind(self, primitive: Any, *operands: Any, **params: Any) -> Any:
         return self.builder.bind(primitive, *operands, **params)[0]
-
-
-def _components(indices: Any, makers: Makers) -> list[Any] | None:
-    """The components of index vectors, where the program has them as arrays of their own."""
-    last = indices.aval.ndim - 1
-    if indices.aval.shape[last] == 1:
-        return [indices]
-    maker = makers.get(indices)
-    if maker is None or maker.primitive is not lax.concatenate_p or maker.params["dimension"] != last:
-        return None
-    is_split = all(not isinstance(v, Literal) and v.aval.shape[last] == 1 for v in maker.invars)
-    return list(maker.invars) if is_split else None
 
 
 def unit_pairs(equation: Any) -> list[tuple[int, int]] | None:

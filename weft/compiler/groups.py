@@ -9,14 +9,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from weft.compiler.dimensions import Dimensions
-from weft.core import kinds
-from weft.core.jaxpr import Literal as LiteralAtom
+from weft.core import index_maps, kinds
+from weft.core.index_maps import CONSTANT, FIXED, Affine
+from weft.core.jaxpr import Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
-from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Constant, Node, Use
+from weft.loops.kernel import Access, Axis, Constant, Node
 
 MAX_DISTANCE = 32  # levels between two kernels that are still asked whether they can be one
 MAX_NODES = 192  # of a group: compile time grows a little faster than its size
@@ -46,7 +47,7 @@ class Group:
         self.axes: list[Axis] = []
         self.reduced: list[int] = []
         self.run = 0
-        self.tree: Literal["lanes", "rows", "scan", "order"] | None = None
+        self.tree: kernel.Tree | None = None
         self.reverse = False
         self.nodes: dict[Node, tuple[Node, ...]] = {}
         self.equations: dict[Any, int] = {}  # equation -> its place in the program
@@ -115,7 +116,7 @@ def axis_for_dimensions(dims: Dimensions, variable: Any) -> tuple[list[Axis], Ac
             uses.append(FIXED)
             continue
         axes.append(new_axis(symbol, extent))
-        uses.append(Use(axes[-1].key, 0, 1))
+        uses.append(Affine(axes[-1].key))
     return axes, tuple(uses)
 
 
@@ -171,7 +172,7 @@ class Absorber:
         for access in accesses:
             nodes = []
             for operand in equation.invars:
-                if type(operand) is LiteralAtom:
+                if type(operand) is Literal:
                     nodes.append(Node(Constant(operand), ()))
                     continue
                 nodes.append(Node(operand, kernel.elementwise_access(operand, out, access, sizes)))
@@ -181,10 +182,10 @@ class Absorber:
 
     def view(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         operand = equation.invars[0]
-        if hasattr(operand, "val"):
+        if type(operand) is Literal:
             return [(Node(Constant(operand), ()),) for _ in accesses]
         index_map = self.dims.index_maps[equation]
-        found = [kernel.compose(index_map, access) for access in accesses]
+        found = [index_maps.compose(index_map, access) for access in accesses]
         if any(self._reads_across(group, operand, access) for access in found):
             return "it is read across its rows: a kernel of its own turns it in tiles"
         return [(Node(operand, access),) for access in found]
@@ -233,13 +234,13 @@ class Absorber:
             if dim not in facts.axes:
                 uses.append(next(kept))
             elif dim in by_axis:
-                uses.append(Use(by_axis[dim], 0, 1))
+                uses.append(Affine(by_axis[dim]))
             else:
                 uses.append(FIXED)
         group.reductions += 1
         nodes = []
         for operand in equation.invars[: facts.count]:
-            if hasattr(operand, "val"):
+            if type(operand) is Literal:
                 nodes.append(Node(Constant(operand), ()))
             else:
                 nodes.append(Node(operand, tuple(uses)))
@@ -293,7 +294,7 @@ class Absorber:
         """Whether a full reduction's result is wanted at every element again, in a later phase."""
         found = set(equation.outvars)
         for other in sorted(group.equations, key=group.equations.__getitem__):
-            if not any(atom in found for atom in other.invars if not hasattr(atom, "val")):
+            if not any(atom in found for atom in other.invars if type(atom) is not Literal):
                 continue
             if isinstance(other.primitive.kind, kinds.Reduction) or any(
                 use.axis in group.reduced for access in group.wanted.get(other.outvars[0], ()) for use in access
@@ -406,12 +407,12 @@ class ReductionFacts:
         self.axes = tuple(sorted(kind.axes(equation.params)))
         self.shape = avals[0].shape
         self.rank = len(self.shape)
-        arrays = [atom for atom in equation.invars[: self.count] if not hasattr(atom, "val")]
+        arrays = [atom for atom in equation.invars[: self.count] if type(atom) is not Literal]
         self.symbols: tuple[int, ...] = dims.symbols(arrays[0]) if arrays else ()
         self.moving = [dim for dim in self.axes if self.symbols[dim] != UNIT]
         run = last_run(self.axes)
         self.run = max(len([dim for dim in run if self.symbols[dim] != UNIT]), 1)
-        self.tree: Literal["lanes", "rows"] = "lanes" if self.axes and self.axes[-1] == self.rank - 1 else "rows"
+        self.tree: kernel.Tree = "lanes" if self.axes and self.axes[-1] == self.rank - 1 else "rows"
 
 
 def last_run(axes: Sequence[int]) -> tuple[int, ...]:
@@ -508,13 +509,12 @@ def _spaces_agree(group: Group, other: Group) -> bool:
 
 def _take(group: Group, other: Group, renamed: dict[int, int]) -> None:
     known: dict[Access, Access] = {}
+    moves = {old: Affine(new) for old, new in renamed.items()}
 
     def moved(access: Access) -> Access:
         found = known.get(access)
         if found is None:
-            found = known[access] = tuple(
-                [use if use.axis == CONSTANT else Use(renamed[use.axis], use.start, use.step) for use in access]
-            )
+            found = known[access] = index_maps.compose(access, moves)
         return found
 
     for node, operands in other.nodes.items():

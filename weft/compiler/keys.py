@@ -2,9 +2,9 @@
 
 float0, the dtype of tangents of integers, is one of them here: its elements consist of no words.
 
-    k:key<fry>[3]                            k:u32[3,2]
-    a = slice[limit_indices=(2,)] k          a = slice[limit_indices=(2, 2)] k
-    b = random_bits a                        b = its expansion on u32[2,2]
+    k:key<fry>[3]                       ->   k:u32[3,2]
+    a = slice[limit_indices=(2,)] k     ->   a = slice[limit_indices=(2, 2)] k
+    b = random_bits a                   ->   b = its expansion on u32[2,2]
 
 Operations that only move elements say in their slot ``on_words`` what they are with a trailing dimension; everything
 else on keys is of kind Resolve, whose ``expand`` is written for the words.
@@ -37,7 +37,7 @@ def _has_keys(jaxpr: Jaxpr) -> bool:
     return any(has_keys(inner) for eqn in jaxpr.eqns for inner in jaxprs_in_params(eqn.params))
 
 
-def without_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
+def keys(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program on words."""
     jaxpr = closed.jaxpr
     if not has_keys(jaxpr):
@@ -93,7 +93,7 @@ def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
         if inner is not None and has_keys(inner.jaxpr):
             return _run(inner.jaxpr, [*inner.consts, *operands])
     if isinstance(kind, (kinds.Loop, kinds.Branch)) and any(map(has_keys, jaxprs_in_params(params))):
-        return eqn.primitive.bind(*operands, **kind.mapped(params, without_keys))
+        return eqn.primitive.bind(*operands, **kind.mapped(params, keys))
     if keyed and (isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign)):
         return _called(eqn, operands)
     if keyed and isinstance(kind, kinds.Resolve):

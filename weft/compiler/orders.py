@@ -9,15 +9,19 @@ An operand that counts along the sorted axis is not read, what nobody reads is n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.compiler import own_rows
-from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.compiler.affine_indices import affine
+from weft.compiler.instructions import Sort
+from weft.core import rewrite
+from weft.core.index_maps import Affine
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
+from weft.core.rewrite import Index, Makers
 
 ROW, FEW = 1 << 10, 1 << 11  # elements of a row, or of all, that are sorted with positions: threads share longer rows
 MANY, LONG = 8, 1 << 16  # so many rows of one key are shared out whole, up to this length
@@ -26,20 +30,19 @@ _POSITIONS = frozenset(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64))
 _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 
 
-def positions(equations: Sequence[JaxprEqn], outvars: Sequence[Any]) -> Sequence[JaxprEqn]:
+def orders(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program, whose sorts read no positions and write nothing that is not read."""
-    if not any(equation.primitive is lax.sort_p for equation in equations):
-        return equations
-    producers = {out: equation for equation in equations for out in equation.outvars}
-    read = {v for equation in equations for v in equation.invars if not isinstance(v, Literal)}
-    read.update([v for v in outvars if not isinstance(v, Literal)])
-    return [_without_counts(eqn, producers, read) if eqn.primitive is lax.sort_p else eqn for eqn in equations]
+    known = rewrite.index(closed.jaxpr)
+    if not any(equation.primitive is lax.sort_p for equation in known.eqns):
+        return closed
+    eqns = [_without_counts(eqn, known) if eqn.primitive is lax.sort_p else eqn for eqn in known.eqns]
+    return rewrite.with_equations(closed, eqns)
 
 
-def _without_counts(equation: JaxprEqn, producers: dict[Any, Any], read: set[Any]) -> JaxprEqn:
+def _without_counts(equation: JaxprEqn, known: Index) -> JaxprEqn:
     operands, n_keys = equation.invars, equation.params["num_keys"]
-    wanted = [k for k, out in enumerate(equation.outvars) if out in read]
-    count = next((k for k in wanted if k >= n_keys and _counts(equation, operands[k], producers)), None)
+    wanted = [k for k, out in enumerate(equation.outvars) if known.uses[out]]
+    count = next((k for k in wanted if k >= n_keys and _counts(equation, operands[k], known.makers)), None)
     if count is None and len(wanted) == len(operands):
         return equation
     moved = [k for k in wanted if k != count]
@@ -56,13 +59,13 @@ def _without_counts(equation: JaxprEqn, producers: dict[Any, Any], read: set[Any
     )
 
 
-def _counts(equation: JaxprEqn, operand: Any, producers: dict[Any, Any]) -> bool:
+def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
     if not isinstance(operand, Var) or operand.aval.dtype not in _POSITIONS:
         return False
-    return own_rows.counted(operand, producers, own_rows.LOOK_BACK) == equation.params["dimension"]
+    return affine(operand, makers) == Affine(equation.params["dimension"])
 
 
-def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | None:
+def instruction(equation: Any, place: Callable[..., Any]) -> Sort | None:
     """What the executor does for an External that is a sort, None if Python is to do it; ``place`` as in plan."""
     kind, operands, results = equation.primitive.kind, equation.invars, equation.outvars
     if kind.ordering is None or not operands[0].aval.size:
@@ -72,7 +75,7 @@ def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | N
     n, inner = shape[found.axis], math.prod(shape[found.axis + 1 :])
     if any(dtypes.is_extended(v.aval.dtype) or v.aval.dtype.itemsize not in _SIZES for v in operands):
         return None
-    keys = [words for v in operands[: found.n_keys] for words in _words(v, place)]
+    keys: list[Any] = [words for v in operands[: found.n_keys] for words in _words(v, place)]
     if None in keys:
         return None
     sources = operands if found.moved is None else [operands[k] for k in found.moved]
@@ -82,8 +85,8 @@ def instruction(equation: Any, place: Callable[..., Any]) -> tuple[Any, ...] | N
         return None
     moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
     counts = results[-1] if len(results) > len(sources) else None
-    return (
-        "order", size // n, n, inner, n if found.largest is None else found.largest,
+    return Sort(
+        size // n, n, inner, n if found.largest is None else found.largest,
         found.largest is not None, tuple(keys), tuple(moved),
         None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize,
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """The pipeline: a jaxpr goes in, a program that the runtime can run comes out.
 
-    jaxpr -> simplify -> fuse -> lower -> schedule -> plan -> chain -> codegen -> link -> Executable
+    jaxpr -> passes -> fuse -> viewed_operands -> lower -> schedule -> edges -> plan -> chain -> codegen -> link
 
 Compiled programs are found again by the fingerprint of their jaxpr, kernels by their nest.
 """
@@ -11,21 +11,22 @@ import copy
 import functools
 import logging
 import math
-import os
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import codegen, collector, config, errors, runtime, target
-from weft.compiler import buffers, cache, chain, edges, fuse, plan, progress, simplify
-from weft.compiler.cache import KERNELS
+from weft.compiler import buffers, cache, chain, edges, fuse, instructions, link, plan, progress, steps, viewed_operands
+from weft.compiler.cache import BUILDER
 from weft.compiler.stages import Stages
+from weft.core import store
 from weft.core.budget import BUDGET
+from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.store import KERNELS, PROGRAMS
 from weft.loops import lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
 from weft.record import NamedTuple
@@ -33,12 +34,6 @@ from weft.record import NamedTuple
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
 MAX_ELEMENTS = 1 << 56
-UNKNOWN_TRIPS = 1000  # what a loop that ends by a condition is taken to run
-_programs: dict[Any, Program] = {}
-_lock = threading.RLock()
-_totals = {"programs_built": 0, "programs_reused": 0}
-# a child process must not inherit a lock that another thread held
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class Forms(NamedTuple):
@@ -69,6 +64,7 @@ class Program:
         self.kernels_reused = 0
         self.counted = False  # by the function for which it was compiled
         self.stages = stages
+        self.keys: dict[Any, None] = {}
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -88,12 +84,16 @@ class Program:
         if not closed.consts:
             return self
         program = copy.copy(self)
+        program.keys = {}
         program.consts = (*as_arrays(closed.consts, closed.jaxpr.constvars), *self.consts)
         return program
 
-    def runs(self) -> int:
+    def uses(self) -> int:
         """How often it was started."""
         return self.executable.runs
+
+    def retire(self) -> None:
+        """Traces keep what they run."""
 
     @property
     def weight(self) -> int:
@@ -115,7 +115,7 @@ class Program:
 
     def nests(self) -> list[Any]:
         """The distinct nests of the program, in order."""
-        routines = [entry.lowered.routine for entry in self.plan.instructions if isinstance(entry, plan.Native)]
+        routines = [entry.lowered.routine for entry in self.plan.instructions if isinstance(entry, steps.Native)]
         return list(dict.fromkeys([*(low.nest for low in self.lowered if low is not None), *routines]))
 
     def text(self, form: str) -> str:
@@ -148,18 +148,19 @@ class Program:
             nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
             flops += run.lowered.points * operations_per_point(run.lowered)
         for product in self.plan.products():
-            m, n, k, batch, outer = *product[3:6], *product[-2:]
-            flops += 2.0 * m * n * k * math.prod([entry[0] for entry in (*batch, outer) if entry])
+            extents = [entry[0] for entry in (*product.batch, product.outer) if entry]
+            flops += 2.0 * product.m * product.n * product.k * math.prod(extents)
         return {"flops": flops, "bytes accessed": moved, "optimal_seconds": nanoseconds * 1e-9}
 
     def memory_analysis(self) -> dict[str, int]:
         """Bytes of arguments, results, temporaries and machine code."""
-        outputs = [entry[-1].nbytes for entry in self.plan.outputs if entry[0] != "input"]
+        outputs = [entry.aval.nbytes for entry in self.plan.outputs if not isinstance(entry, instructions.InputOutput)]
+        shared = (instructions.InputOutput, instructions.DonatedOutput)
         return {
             "argument_size_in_bytes": sum(aval.nbytes for aval in self.in_avals),
             "output_size_in_bytes": sum(outputs),
             "temp_size_in_bytes": self.plan.arena_bytes,
-            "alias_size_in_bytes": sum(e[-1].nbytes for e in self.plan.outputs if e[0] in ("input", "donated")),
+            "alias_size_in_bytes": sum(entry.aval.nbytes for entry in self.plan.outputs if isinstance(entry, shared)),
             "generated_code_size_in_bytes": sum({id(c): c.nbytes for c in self.compiled}.values()),
         }
 
@@ -181,37 +182,28 @@ def operations_per_point(low: Lowered) -> float:
 
 def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters."""
-    key = (fingerprint(closed), donated, config.token())
-    with _lock:
-        found = _programs.get(key)
-        if found is not None:
-            _totals["programs_reused"] += 1
-            return found.with_consts(closed)
+    key = program_key(fingerprint(closed), donated, config.token())
+    found = PROGRAMS.find(key)
+    if found is not None:
+        return found.with_consts(closed)
     compilation = progress.begin(name)
     try:
         program = compile_new(closed, name, donated)
     finally:
         progress.end(compilation)
-    with _lock:
-        _totals["programs_built"] += 1
-        _programs[key] = program
-    BUDGET.keep(program, program.weight, functools.partial(_drop, key), Program.runs)
+    PROGRAMS.add(key, program)
     return program.with_consts(closed)
-
-
-def _drop(key: Any, program: Program) -> None:
-    with _lock:
-        if _programs.get(key) is program:
-            del _programs[key]
 
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     """From a jaxpr to what ``plan`` takes."""
-    simplified = stages.run("simplify", simplify.simplify, closed)
+    simplified = stages.passes(closed)  # passes.PASSES, one after the other
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
+    simplified.jaxpr.forget("index")  # the program is kept, with nothing that only compiling it needs
+    kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
-    return Forms(simplified, *stages.run("edges", edges.join, kernels, lowered))
+    return Forms(simplified, *stages.run("edges", edges.edges, kernels, lowered))
 
 
 def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:
@@ -267,9 +259,9 @@ def schedule_all(kernels: fuse.Kernels, drafts: list[lower.Draft | None], lanes:
     ]
 
 
-def _codegen(program: Program, planned: plan.Plan) -> list[cache.Compiled]:
+def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
     nests = [nest for entry in planned.instructions if (nest := _nest_of(entry)) is not None]
-    compiled, built, loaded = KERNELS.compile(nests)
+    compiled, built, loaded = BUILDER.compile(nests)
     program.kernels_built, program.kernels_loaded = built, loaded
     program.kernels_reused = len(set(map(id, compiled))) - built - loaded
     return compiled
@@ -281,83 +273,28 @@ def _loops_text(nest: Any) -> str:
 
 def _nest_of(entry: Any) -> Any:
     """What an instruction needs machine code for."""
-    if isinstance(entry, plan.Run):
+    if isinstance(entry, steps.Run):
         return entry.lowered.nest
-    if isinstance(entry, plan.Ridden):
+    if isinstance(entry, steps.FusedEpilogue):
         return entry.run.lowered.nest
-    if isinstance(entry, plan.Chain):
+    if isinstance(entry, steps.Chain):
         return entry.nest
-    return entry.lowered.routine if isinstance(entry, plan.Native) else None
+    return entry.lowered.routine if isinstance(entry, steps.Native) else None
 
 
 def _executable(program: Program) -> Any:
     planned = program.plan
-    made = instructions(planned, program.compiled, functools.partial(_nested, program))
+    made = link.instructions(planned, program.compiled, functools.partial(_nested, program))
     return runtime.Executable(
         planned.n_inputs, planned.outputs, planned.temps, planned.arena_bytes, made, program.name, program.in_avals
     )
 
 
-def instructions(
-    planned: plan.Plan, kernels: Sequence[cache.Compiled], nested: Callable[[ClosedJaxpr, tuple[bool, ...]], Any]
-) -> list[tuple[Any, ...]]:
-    """The instructions as the runtime takes them; ``nested`` gives what stands for a program that control flow runs."""
-    compiled = iter(kernels)
-    made: list[tuple[Any, ...]] = []
-    latest: tuple[Any, ...] = (None, None, None, ())
-    for entry in planned.instructions:
-        if isinstance(entry, plan.Run):
-            low, kernel = entry.lowered, next(compiled)
-            if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
-                latest = kernel, low.extents, low.outer, _shares(low, kernel)  # kernels alike are made together
-            entry = _kernel_instruction(entry, kernel, latest[3])
-        elif isinstance(entry, plan.Chain):
-            entry = chain.instruction(entry, next(compiled).kernel)
-        elif isinstance(entry, plan.Ridden):
-            kernel = next(compiled)
-            entry = (
-                *entry.product,
-                entry.form,
-                _kernel_instruction(entry.run, kernel, _shares(entry.run.lowered, kernel)),
-            )
-        elif isinstance(entry, plan.Native):
-            entry = _routine_instruction(entry, next(compiled))
-        elif isinstance(entry, plan.Control):
-            entry = entry.instruction([nested(inner, donated) for inner, donated in entry.programs()])
-        made.append(entry)
-    return made
-
-
-def _routine_instruction(entry: plan.Native, compiled: cache.Compiled) -> tuple[Any, ...]:
-    trips = entry.lowered.trips
-    often = math.prod(trips) if trips else UNKNOWN_TRIPS
-    if entry.lowered.routine.lanes:
-        often *= -(-entry.lowered.extents[0] // target.host().lanes)
-    return ("routine", compiled.kernel, entry.places, entry.params(), compiled.ns_per_point * often)
-
-
-def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> tuple[Any, tuple[Any, ...]]:
+def _nested(program: Program, inner: ClosedJaxpr, donated: tuple[bool, ...]) -> instructions.Nested:
     """(executable, constants) of a program that control flow runs."""
     compiled = compile_jaxpr(inner, name=program.name, donated=donated)
     program.nested.append(compiled)
     return compiled.executable, compiled.consts
-
-
-def _kernel_instruction(entry: plan.Run, compiled: cache.Compiled, shares: tuple[Any, ...]) -> tuple[Any, ...]:
-    return ("kernel", compiled.kernel, entry.operands, entry.lowered.params, entry.outer, *shares)
-
-
-def _shares(low: Lowered, compiled: cache.Compiled) -> tuple[Any, ...]:
-    """How the runtime may divide a call of a kernel, what that takes, and what memory."""
-    nest, extents = low.nest, low.extents
-    split, extent, grain = plan.split_of(low)
-    first = extents[0] if extents else 1
-    vector = extents[nest.vector] if nest.vector is not None else 1
-    blocks = extent if split == "blocks" else 0
-    return (
-        split, extent, grain, low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents),
-        plan.partial_bytes(low, blocks), (first, vector),
-    )  # fmt: skip
 
 
 def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
@@ -369,24 +306,25 @@ def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
 
 
 def stats() -> dict[str, Any]:
-    """Counters of the process: programs, kernels, milliseconds spent building kernels."""
+    """Counters of the process: programs, kernels, milliseconds spent building kernels, and each level of the cache."""
     return {
-        **_totals,
-        "programs": len(_programs),
+        "programs_built": PROGRAMS.made,
+        "programs_reused": PROGRAMS.found,
+        "programs": len(PROGRAMS),
         "kernels": len(KERNELS),
-        "kernels_built": KERNELS.built,
-        "kernels_loaded": KERNELS.loaded,
-        "kernels_reused": KERNELS.reused,
-        "kernels_evicted": KERNELS.evicted,
+        "kernels_built": BUILDER.built,
+        "kernels_loaded": BUILDER.loaded,
+        "kernels_reused": KERNELS.found,
+        "kernels_evicted": KERNELS.dropped,
         "kernel_bytes": KERNELS.nbytes,
-        "kernel_build_ms": KERNELS.build_ms,
+        "kernel_build_ms": BUILDER.build_ms,
         "kept_bytes": BUDGET.nbytes,
         "dropped": BUDGET.dropped,
+        "levels": store.levels(),
     }
 
 
 def clear() -> None:
     """Forget compiled programs and kernels."""
-    with _lock:
-        _programs.clear()
+    PROGRAMS.clear()
     KERNELS.clear()

@@ -14,15 +14,30 @@ from typing import Any
 
 import numpy as np
 
-from weft import runtime
-from weft.compiler import contraction, orders, walks
+from weft.compiler import contraction, libraries, orders
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
+from weft.compiler.instructions import (
+    Callback,
+    Copy,
+    CopyRows,
+    DonatedOutput,
+    Fill,
+    Gemm,
+    InputOutput,
+    NewOutput,
+    Offset,
+    Output,
+    Place,
+    SameOutput,
+)
+from weft.compiler.product_loops import StridedOperand
+from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
-from weft.loops import ir, small
-from weft.loops.schedule import BLOCK, BLOCK_ROWS, Binding, Lowered
-from weft.record import NamedTuple
+from weft.core.jaxpr import Literal
+from weft.loops import ir
+from weft.loops.schedule import Binding, Lowered
 
 ALIGNMENT = 64
 VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
@@ -31,132 +46,6 @@ WIDE_GRAIN = 16  # and where there are enough of them
 ENOUGH_BLOCKS = 8  # of rows, for the threads
 LIGHT = 8.0  # cost of the applications at a point
 ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
-
-Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
-
-
-class Run(NamedTuple):
-    """One kernel call of the plan, waiting for its machine code."""
-
-    lowered: Lowered
-    operands: tuple[Place, ...]
-    outer: tuple[tuple[int, tuple[int, ...]], ...]
-
-    def describe(self) -> str:
-        places = " ".join(f"{slot}+{offset}" for slot, offset, _ in self.operands)
-        return f"{self.lowered.name} [{'x'.join(str(n) for n in self.lowered.space)}] {places}"
-
-
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """Kernel calls that are one compiled function: ``block`` of ``rows`` rows at a time runs through all of them."""
-
-    runs: tuple[Run, ...]
-    rows: int
-    block: int
-    nest: ir.Chain
-
-    def describe(self) -> str:
-        by = f", {self.block} of {self.rows} rows at a time" if self.rows > 1 else ""
-        return f"kernel of {len(self.runs)}{by}: {'; '.join([run.describe() for run in self.runs])}"
-
-
-@dataclass(frozen=True, slots=True)
-class Ridden:
-    """A matrix product with the kernel that runs on its parts (``epilogues``)."""
-
-    product: tuple[Any, ...]
-    form: str
-    run: Run
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A loop or a branch of the plan, waiting for the programs it runs. ``places`` as the runtime's step takes them."""
-
-    equation: Any
-    places: tuple[Any, ...]
-
-    def programs(self) -> list[tuple[Any, tuple[bool, ...]]]:
-        """(the inner program, which operands it may overwrite), in the order of the instruction."""
-        kind, params = self.equation.primitive.kind, self.equation.params
-        if isinstance(kind, kinds.Branch):
-            return [(branch, (False,) * len(branch.in_avals)) for branch in kind.branches(params)]
-        parts = kind.parts(params)
-        first = parts.n_consts
-        donated = tuple([first <= i < first + parts.n_carry for i in range(len(parts.body.in_avals))])
-        found = [(parts.body, donated)]
-        return found if parts.cond is None else [*found, (parts.cond, (False,) * len(parts.cond.in_avals))]
-
-    def instruction(self, nested: Sequence[tuple[Any, tuple[Any, ...]]]) -> tuple[Any, ...]:
-        """The instruction with the compiled programs, each as (Executable, constants)."""
-        kind, params = self.equation.primitive.kind, self.equation.params
-        if isinstance(kind, kinds.Branch):
-            which, *rest = self.places
-            return ("branch", which, tuple(nested), *rest)
-        parts = kind.parts(params)
-        cond = nested[1] if parts.cond is not None else None
-        trips = -1 if parts.trips is None else parts.trips
-        return ("loop", nested[0], cond, trips, parts.reverse, *self.places)
-
-    def describe(self) -> str:
-        return f"{self.equation.primitive.name} {' '.join(str(place) for place in self.places)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Native:
-    """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
-
-    lowered: small.Lowered
-    places: tuple[tuple[Place, int], ...]
-
-    def describe(self) -> str:
-        places = " ".join(str(place) for place, _ in self.places)
-        return f"routine {self.lowered.routine.name} {places} trips {self.lowered.trips}"
-
-    def params(self) -> bytes:
-        """The parameter block."""
-        scalars = [scalar.tobytes().ljust(8, b"\0") for scalar in self.lowered.scalars]
-        return np.array([*self.lowered.trips, *self.lowered.extents], np.int64).tobytes() + b"".join(scalars)
-
-
-@dataclass(slots=True)
-class Plan:
-    """What the executor does. ``instructions`` holds ``Run`` and ``Chain`` objects where kernels are called."""
-
-    n_inputs: int
-    outputs: list[tuple[Any, ...]]
-    temps: list[tuple[int, int]]
-    arena_bytes: int
-    instructions: list[Any]
-
-    def runs(self) -> list[Run]:
-        """The kernel calls, in order."""
-        entries = [part for e in self.instructions for part in (e.runs if isinstance(e, Chain) else (e,))]
-        runs = [entry.run if isinstance(entry, Ridden) else entry for entry in entries]
-        return [entry for entry in runs if isinstance(entry, Run)]
-
-    def products(self) -> list[tuple[Any, ...]]:
-        """The instructions that are matrix products."""
-        entries = [entry.product if isinstance(entry, Ridden) else entry for entry in self.instructions]
-        return [entry for entry in entries if isinstance(entry, tuple) and entry[0] == "gemm"]
-
-    def describe(self) -> str:
-        counts = f"{self.n_inputs} inputs, {len(self.outputs)} outputs, {len(self.temps)} temporaries"
-        lines = [f"{counts}, arena of {self.arena_bytes} bytes"]
-        lines += [f"  output {i}: {' '.join(str(part) for part in output)}" for i, output in enumerate(self.outputs)]
-        lines += [f"  temporary {i}: {n} bytes at {offset}" for i, (offset, n) in enumerate(self.temps)]
-        for instruction in self.instructions:
-            if isinstance(instruction, Ridden):
-                lines.append(f"  {_words(instruction.product)}, on its {instruction.form}:")
-                instruction = instruction.run
-            if isinstance(instruction, Run):
-                lines.append(f"  kernel {instruction.describe()}")
-            elif isinstance(instruction, (Chain, Control, Native)):
-                lines.append("  " + instruction.describe())
-            else:
-                lines.append("  " + _words(instruction))
-        return "\n".join(lines)
 
 
 @dataclass(slots=True)
@@ -211,7 +100,7 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
         runs.append(tuple.__new__(Run, (low, tuple(places), _outer(low))))
     if not len(written) == len(jaxpr.outvars) == len(slots) - n_inputs:
         return None
-    outputs: list[tuple[Any, ...]] = [("new", aval.nbytes, aval) for aval in out_avals]
+    outputs: list[Output] = [NewOutput(aval.nbytes, aval) for aval in out_avals]
     return Plan(n_inputs, outputs, [], 0, runs)
 
 
@@ -268,7 +157,7 @@ class Planner:
 
     def _reads_and_writes(self, number: int, step: Step) -> tuple[list[Any], list[Any]]:
         if step.kernel is None:
-            reads = [v for v in step.equation.invars if not hasattr(v, "val")]
+            reads = [v for v in step.equation.invars if type(v) is not Literal]
             return reads, list(step.equation.outvars)
         reads = [source for source, _ in step.copies]
         writes = [target for _, target in step.copies]
@@ -277,7 +166,7 @@ class Planner:
         for binding in low.operands:
             (writes if binding.role == "out" else reads).append(binding.variable)
             if binding.starts is not None:
-                reads += [v for v in starts_of(binding.starts) if not hasattr(v, "val")]
+                reads += [v for v in starts_of(binding.starts) if type(v) is not Literal]
         return reads, writes
 
     def _lifetimes(self) -> None:
@@ -299,23 +188,23 @@ class Planner:
                 else:  # nothing writes it: it has no elements
                     self.buffers[base] = _Buffer(0, number, number)
 
-    def _assign_outputs(self) -> list[tuple[Any, ...]]:
-        outputs: list[tuple[Any, ...]] = []
+    def _assign_outputs(self) -> list[Output]:
+        outputs: list[Output] = []
         end = len(self.kernels.steps)
         for position, (variable, aval) in enumerate(zip(self.jaxpr.outvars, self.out_avals, strict=True)):
             base = self.base(variable)
             if base in self.inputs:
-                outputs.append(("input", self.inputs[base], aval))
+                outputs.append(InputOutput(self.inputs[base], aval))
                 self.donated.discard(self.inputs[base])
                 continue
             buffer = self.buffers.get(base)
             if buffer is None:  # nothing writes it: it has no elements
-                outputs.append(("new", aval.nbytes, aval))
+                outputs.append(NewOutput(aval.nbytes, aval))
             elif buffer.output >= 0:
-                outputs.append(("output", buffer.output, aval))
+                outputs.append(SameOutput(buffer.output, aval))
             else:
                 buffer.output, buffer.last = position, end
-                outputs.append(("new", aval.nbytes, aval))
+                outputs.append(NewOutput(aval.nbytes, aval))
         return outputs
 
     # sharing
@@ -355,7 +244,7 @@ class Planner:
         """Let a loop work on its initial state where that stands, if nothing else reads it."""
         for source, target in step.copies:
             base = self.base(source)
-            readers = sum(1 for v in step.equation.invars if not hasattr(v, "val") and self.base(v) is base)
+            readers = sum(1 for v in step.equation.invars if type(v) is not Literal and self.base(v) is base)
             if base in self.buffers and readers == 1:
                 self._join(base, self.base(target), number)
 
@@ -370,12 +259,12 @@ class Planner:
         old.last, old.output = new.last, new.output
         return True
 
-    def _donate(self, outputs: list[tuple[Any, ...]]) -> None:
+    def _donate(self, outputs: list[Output]) -> None:
         """Outputs that may take over a donated input's memory."""
         for base, buffer in self.buffers.items():
             root = buffer.root()
             position = root.output
-            if root is not buffer or position < 0 or outputs[position][0] != "new":
+            if root is not buffer or position < 0 or not isinstance(outputs[position], NewOutput):
                 continue
             same_place = self.first_donated + position  # state that is handed on stays where it is
             for index in sorted(self.donated, key=lambda i: (i != same_place, i)):
@@ -384,7 +273,7 @@ class Planner:
                     continue
                 last = self.input_last[index]
                 if last < root.first or (last == root.first and self._overwrites(last, base, variable)):
-                    outputs[position] = ("donated", index, root.nbytes, self.out_avals[position])
+                    outputs[position] = DonatedOutput(index, root.nbytes, self.out_avals[position])
                     self.donated.discard(index)
                     break
 
@@ -395,7 +284,7 @@ class Planner:
         if source in multiplied or (made is not None and self.buffers[made].root() is self.buffers[target].root()):
             return False  # the product writes there before the kernel has read
         if low is None:  # a loop's state: the executor skips a copy onto itself
-            readers = sum(1 for v in step.equation.invars if not hasattr(v, "val") and self.base(v) is source)
+            readers = sum(1 for v in step.equation.invars if type(v) is not Literal and self.base(v) is source)
             return readers == 1 and (source, target) in [(self.base(a), self.base(b)) for a, b in step.copies]
         reads = [i for i, b in enumerate(low.operands) if b.role == "in" and self.base(b.variable) is source]
         writes = [i for i, b in enumerate(low.operands) if b.role == "out" and self.base(b.variable) is target]
@@ -445,26 +334,28 @@ class Planner:
         run = Run(low, places, _outer(low))
         if number in self.products:
             product, form = self.products[number]
-            self.instructions.append(Ridden(self._product(self.kernels.steps[product]), form, run))
+            gemm = self._product(self.kernels.steps[product])
+            assert isinstance(gemm, Gemm), "an epilogue reads a product of something"
+            self.instructions.append(FusedEpilogue(gemm, form, run))
         else:
             self.instructions.append(run)
 
     def _copy(self, source: Any, target: Any, low: Lowered | None) -> None:
         """Copy an array, without the region that the step then writes at a place known now."""
         found = [b.starts for b in low.operands if b.role == "out" and b.variable is target] if low is not None else []
-        if len(found) != 1 or found[0] is None or not all(hasattr(start, "val") for start in starts_of(found[0])):
-            self.instructions.append(("copy", self.place(target), self.place(source), target.aval.nbytes))
+        if len(found) != 1 or found[0] is None or not all(type(start) is Literal for start in starts_of(found[0])):
+            self.instructions.append(Copy(self.place(target), self.place(source), target.aval.nbytes))
             return
         shape, region = target.aval.shape, found[0].invars[1].aval.shape
         if 0 in region or len(shape) > len(region):
-            self.instructions.append(("copy", self.place(target), self.place(source), target.aval.nbytes))
+            self.instructions.append(Copy(self.place(target), self.place(source), target.aval.nbytes))
             return
         item = target.aval.dtype.itemsize
         starts = [min(max(int(s.val), 0), n - m) for s, n, m in zip(starts_of(found[0]), shape, region, strict=True)]
         for offset, nbytes, walk in around(shape, starts, region):
             steps = tuple([(count, stride * item) for count, stride in walk])
             places = self.place(target, offset * item), self.place(source, offset * item)
-            self.instructions.append(("copyrows", *places, nbytes * item, steps))
+            self.instructions.append(CopyRows(*places, nbytes * item, steps))
 
     def _operand(self, binding: Binding) -> Place:
         itemsize = binding.dtype.itemsize
@@ -486,7 +377,7 @@ class Planner:
             stride *= extent
         for start, step, extent, size in zip(starts_of(equation), reversed(strides), array.shape, sizes, strict=True):
             most = extent - size
-            if hasattr(start, "val"):
+            if type(start) is Literal:
                 constant += min(max(int(start.val), 0), most) * step
             elif most:
                 slot, offset, _ = self.place(start)
@@ -494,7 +385,7 @@ class Planner:
         dyn = -1
         if entries:
             dyn = sum(1 for found, _ in self.dynamic.values() if found >= 0)
-            self.instructions.append(("offset", dyn, tuple(entries)))
+            self.instructions.append(Offset(dyn, tuple(entries)))
         self.dynamic[equation] = (dyn, constant)
         return dyn, constant
 
@@ -514,12 +405,15 @@ class Planner:
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
+        if isinstance(kind, kinds.External) and kind.library is not None:
+            self.instructions += libraries.instructions(equation, self.place)
+            return
         if isinstance(kind, kinds.External) and (sort := orders.instruction(equation, self.place)) is not None:
             self.instructions.append(sort)
             return
         ins = tuple([(*self.place(v)[:2], v.aval) for v in equation.invars])
         outs = tuple([(*self.place(v)[:2], v.aval) for v in equation.outvars])
-        self.instructions.append(("python", _callable(kind.call, equation.params), ins, outs))
+        self.instructions.append(Callback(_callable(kind.call, equation.params), ins, outs))
 
     def _control(self, equation: Any, kind: Any) -> Control:
         def bound(variables: Sequence[Any]) -> tuple[Any, ...]:
@@ -530,28 +424,29 @@ class Planner:
 
         operands, results = equation.invars, equation.outvars
         if isinstance(kind, kinds.Branch):
-            return Control(equation, (self.place(operands[0]), bound(operands[1:]), bound(results)))
+            places = {"which": self.place(operands[0]), "operands": bound(operands[1:]), "results": bound(results)}
+            return Control(equation, places)
         parts = kind.parts(equation.params)
         first = parts.n_cond_consts + parts.n_consts
         return Control(
             equation,
-            (
-                bound(operands[: parts.n_cond_consts]),
-                bound(operands[parts.n_cond_consts : first]),
-                bound(results[: parts.n_carry]),
-                rows(operands[first + parts.n_carry :]),
-                rows(results[parts.n_carry :]),
-            ),
+            {
+                "tested": bound(operands[: parts.n_cond_consts]),
+                "captured": bound(operands[parts.n_cond_consts : first]),
+                "carry": bound(results[: parts.n_carry]),
+                "inputs": rows(operands[first + parts.n_carry :]),
+                "outputs": rows(results[parts.n_carry :]),
+            },
         )
 
-    def _product(self, step: Step) -> tuple[Any, ...]:
+    def _product(self, step: Step) -> Gemm | Fill:
         """A matrix product; with nothing to sum, zeros."""
         equation = step.equation
         lhs, rhs, out = *equation.invars, equation.outvars[0]
         if 0 in lhs.aval.shape or 0 in rhs.aval.shape:
-            return ("fill", self.place(out), out.aval.nbytes, 0)
+            return Fill(self.place(out), out.aval.nbytes, 0)
         loops = contraction.loops_of(equation, step.views, step.order)
-        assert loops is not None, "simplify left a contraction that is no matrix product"
+        assert loops is not None, "the pass contraction left one that is no matrix product"
         rows, columns, summed, walked, outer = loops
         m, n, k = rows.extent, columns.extent, summed.extent
         sizes = [v.aval.dtype.itemsize for v in (lhs, rhs, out)]
@@ -559,9 +454,9 @@ class Planner:
             [(extent, *[s * size for s, size in zip(steps, sizes, strict=True)]) for extent, *steps in walked]
         )
         chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
-        assert chars is not None, "simplify left a contraction of dtypes without kernels"
-        return (
-            "gemm", *chars, m, n, k,
+        assert chars is not None, "the pass contraction left one of dtypes without kernels"
+        return Gemm(
+            *chars, m, n, k,
             self._viewed(lhs, step.views[0]), *_matrix_strides(m, rows.left, k, summed.left),
             self._viewed(rhs, step.views[1]), *_matrix_strides(k, summed.right, n, columns.right),
             self.place(out), max(rows.result if m != 1 else 0, n), batch,
@@ -569,23 +464,10 @@ class Planner:
             (*contraction.free_sizes(equation), "exchanged" in equation.params),
         )  # fmt: skip
 
-    def _viewed(self, variable: Any, view: walks.Chain | None) -> Place:
+    def _viewed(self, variable: Any, view: StridedOperand | None) -> Place:
         """Where an operand begins: a view does in the array it is read from."""
-        found = None if view is None else walks.walk(view)
-        return self.place(variable, found.offset * variable.aval.dtype.itemsize if found else 0)
-
-
-def _words(instruction: tuple[Any, ...]) -> str:
-    """An instruction as a line; of a product also how this process adds its terms, where that is not as everywhere."""
-    text = " ".join(map(str, instruction))
-    if instruction[0] != "gemm":
-        return text
-    source, result, _, _, terms = instruction[1:6]
-    *_, outer, (rows, columns, _) = instruction[:17]
-    how = runtime.how_added(source, result, rows, columns, terms * (outer[0] if outer else 1))
-    if how == "chains":
-        return f"{text}, added in float32" if source == "E" else text
-    return f"{text}, added in {how}"
+        offset = 0 if view is None or view.view is None else view.view.offset
+        return self.place(variable, offset * variable.aval.dtype.itemsize)
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:
@@ -663,39 +545,3 @@ def _mentions(phase: ir.Phase, role: str, operand: int) -> bool:
     """Whether a phase loads (role in) or stores (out) an operand."""
     kind = ir.Load if role == "in" else ir.Store
     return any(isinstance(s, kind) and s.operand == operand for s in (*phase.before, *phase.body))
-
-
-def split_of(low: Lowered) -> tuple[str, int, int]:
-    """(what the executor may split, its extent, the grain of chunks)."""
-    nest, extents = low.nest, low.extents
-    if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
-        return "blocks", -(-extents[0] // BLOCK), 1
-    if nest.split:  # the rows of few columns are cut, and of many that are added up as fast as whole rows can be read
-        blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
-        if blocks > max(chunks, 1) or (blocks >= ENOUGH_BLOCKS and _is_light(nest)):
-            return "blocks", blocks, 1
-    if not nest.dims or nest.dims[0].role == "reduced":
-        return "none", 0, 1
-    vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
-    if vector == 0 and len(nest.dims) > 1:  # columns that each take long
-        grain = WIDE_GRAIN if extents[0] >= 4 * WIDE_GRAIN * nest.width else COLUMN_GRAIN
-        return "vector", extents[0], nest.width * grain
-    if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
-        return "vector", extents[vector], nest.width * VECTOR_GRAIN
-    return "first", extents[0], 1
-
-
-def _is_light(nest: ir.Nest) -> bool:
-    """Whether a point is at most a few instructions, and the end of a column too."""
-    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
-    return sum(s.kind.cost for s in statements if isinstance(s, ir.Apply)) <= LIGHT
-
-
-def partial_bytes(low: Lowered, blocks: int) -> int:
-    """Bytes of the accumulators that a split nest leaves between its two passes."""
-    nest = low.nest
-    if not nest.split:
-        return 0
-    count = sum(len(reduce.accumulators) for phase in nest.phases for reduce in phase.reductions)
-    columns = low.extents[0] if nest.dims[0].role == "parallel" else 1
-    return count * blocks * columns * 16

@@ -2,24 +2,32 @@
 
     dot_general q f32[2,64,4,32] k f32[2,64,4,32] -> [2,4,64,64]     batch 2 and 4, 64 rows and columns, sum 32
 
-Operands and result are walked where they lie: a dimension may have any stride, and consist of several parts
-(``walks``). One dimension of each side has to be contiguous, and columns of the result; sums are one dimension, or two
-for the packed kernels, walked in the order of the left operand. Which dimensions become rows and columns is free: every
-element is the same sum. Only where a side has no free extent but 1 is the product one of vectors, which add in another
-order: so this too depends on nothing but the shapes.
+Operands and result are walked where they lie: a dimension may have any stride, and be a mixed-radix index of several
+digits (``core.index_maps``). One dimension of each side has to be contiguous, and columns of the result; sums are one
+dimension, or two for the packed kernels, walked in the order of the left operand. Which dimensions become rows and
+columns is free: every element is the same sum. Only where a side has no free extent but 1 is the product one of
+vectors, which add in another order: so this too depends on nothing but the shapes.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
+from typing import Any
 
-from weft.loops.index_math import dense_elems
+from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides_of
 from weft.record import NamedTuple
 
-Part = tuple[int, int]  # extent and stride, in elements
-Dims = tuple[tuple[Part, ...], ...]  # the parts of every dimension, outermost first
 ENOUGH = 64  # rows or columns with which a product is as fast as with more
+
+
+class StridedOperand(NamedTuple):
+    """A variable that is no array in memory: it is read in ``source``; ``view`` None: no loops walk it there."""
+
+    variable: Any
+    source: Any
+    view: StridedView | None
 
 
 class Loop(NamedTuple):
@@ -54,16 +62,11 @@ class Loops(NamedTuple):
 _ONE = Loop(1, 0, 0, 0)
 
 
-def dense(shape: Sequence[int]) -> Dims:
-    """The dimensions of a dense array."""
-    return tuple([((extent, stride),) for extent, stride in zip(shape, dense_elems(shape), strict=True)])
-
-
 @functools.lru_cache(maxsize=4096)
 def loops(
     numbers: tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]],
-    left: Dims,
-    right: Dims,
+    left: tuple[Digits, ...],
+    right: tuple[Digits, ...],
     order: tuple[int, ...] | None,
     sums: int = 1,
 ) -> Loops | None:
@@ -90,26 +93,19 @@ def loops(
     return _chosen(batch, rows, columns, *reversed([_ONE, _ONE, *summed][-2:]))
 
 
-def _result(left: Sequence[tuple[Part, ...]], right: Sequence[tuple[Part, ...]], order: Sequence[int] | None) -> Dims:
+def _result(left: Sequence[Digits], right: Sequence[Digits], order: Sequence[int] | None) -> tuple[Digits, ...]:
     """The axes (batch, left, right) of a result that is dense as ``order`` has them."""
-    extents = [_extent(parts) for parts in (*left, *right)]
+    extents = [math.prod([extent for extent, _ in digits]) for digits in (*left, *right)]
     if order is None:
-        return dense(extents)
-    strides = dense_elems([extents[axis] for axis in order])
+        return dense(extents).dims
+    strides = strides_of([extents[axis] for axis in order])
     return tuple([((extent, strides[order.index(axis)]),) for axis, extent in enumerate(extents)])
 
 
-def _extent(parts: Sequence[Part]) -> int:
-    extent = 1
-    for count, _ in parts:
-        extent *= count
-    return extent
-
-
 def _walked(
-    left: Sequence[tuple[Part, ...] | None],
-    right: Sequence[tuple[Part, ...] | None],
-    result: Sequence[tuple[Part, ...] | None],
+    left: Sequence[Digits | None],
+    right: Sequence[Digits | None],
+    result: Sequence[Digits | None],
 ) -> list[Loop] | None:
     """The loops over corresponding dimensions of up to three arrays, joined where all of them allow it.
 
@@ -120,7 +116,7 @@ def _walked(
         given = [parts for parts in trio if parts is not None]
         longest = max(given, key=len)
         extents = [extent for extent, _ in longest]
-        strides = [(0,) * len(extents) if parts is None else _split(parts, extents) for parts in trio]
+        strides = [(0,) * len(extents) if parts is None else strides_in(parts, extents) for parts in trio]
         if None in strides:
             return None
         for extent, *steps in zip(extents, *strides):
@@ -132,17 +128,6 @@ def _walked(
             else:
                 found.append(Loop(extent, *steps))
     return found
-
-
-def _split(parts: Sequence[Part], extents: Sequence[int]) -> Sequence[int] | None:
-    """The strides of a dimension's parts where it is walked in parts of these extents; None if it has others."""
-    if len(parts) == 1 != len(extents):
-        step, strides = parts[0][1], []
-        for extent in reversed(extents):
-            strides.append(step)
-            step *= extent
-        return strides[::-1]
-    return [stride for _, stride in parts] if [extent for extent, _ in parts] == list(extents) else None
 
 
 def _chosen(batch: list[Loop], rows: list[Loop], columns: list[Loop], summed: Loop, outer: Loop) -> Loops | None:

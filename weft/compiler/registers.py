@@ -9,26 +9,27 @@ knows are no operands of the routine but parameters. A loop that is no business 
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
 
-from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.higher import batched_programs, loops
 from weft.loops import lanes, small
 
 
-def in_registers(equations: list[JaxprEqn], flatten: small.Flatten) -> list[JaxprEqn]:
-    """The program with its small loops as routines (itself without any)."""
-    if not any(isinstance(equation.primitive.kind, kinds.Loop) for equation in equations):
-        return equations
+def registers(closed: ClosedJaxpr, simplified: small.Flatten) -> ClosedJaxpr:
+    """The program with its small loops as routines; ``simplified`` gives the body of a loop after all passes."""
+    equations = closed.jaxpr.eqns
     known = {
         equation.outvars[0]: equation.invars[0]
         for equation in equations
         if isinstance(equation.primitive.kind, kinds.View) and isinstance(equation.invars[0], Literal)
     }
-    return [_routine(equation, known, flatten) if _may_be(equation) else equation for equation in equations]
+    made = [_routine(equation, known, simplified) if _may_be(equation) else equation for equation in equations]
+    return closed if all(map(operator.is_, made, equations)) else rewrite.with_equations(closed, made)
 
 
 def _may_be(equation: JaxprEqn) -> bool:

@@ -2,17 +2,17 @@
 
 A reshape of something in memory is free, a reshape of a computed value ends a kernel:
 
-    b = sin a; c = reshape b; d = exp c      becomes      a2 = reshape a; b2 = sin a2; d = exp b2
+    b = sin a; c = reshape b; d = exp c   ->   a2 = reshape a; b2 = sin a2; d = exp b2
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from weft import operations
-from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.rewrite import Index
 
 _IN_MEMORY = (
     kinds.Contraction, kinds.External, kinds.Assemble, kinds.DynamicUpdateSlice, kinds.Cumulative, kinds.Reshape,
@@ -20,29 +20,21 @@ _IN_MEMORY = (
 )  # fmt: skip
 
 
-def sink_reshapes(equations: list[Any], outvars: Sequence[Any]) -> list[Any]:
-    """The same program with reshapes of elementwise results taken on their operands instead (itself without any)."""
-    if not any(isinstance(equation.primitive.kind, kinds.Reshape) for equation in equations):
-        return equations
-    return _Sinker(equations, outvars).run()
+def reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with reshapes of elementwise results taken on their operands instead."""
+    known = rewrite.index(closed.jaxpr)
+    sinker = _Sinker(known)
+    equations = sinker.run()
+    return rewrite.with_equations(closed, equations) if sinker.moved or len(equations) != len(known.eqns) else closed
 
 
 class _Sinker:
-    """Use counts and makers of the program, and what has been moved."""
+    """What has been moved."""
 
-    def __init__(self, equations: Sequence[Any], outvars: Sequence[Any]) -> None:
-        self.equations = equations
-        self.places = {equation: place for place, equation in enumerate(equations)}
-        self.makers = {out: equation for equation in equations for out in equation.outvars}
-        self.uses: dict[Any, int] = {}
-        self.read: set[Any] = set()
-        for equation in equations:
-            for atom in equation.invars:
-                if not isinstance(atom, Literal):
-                    self.uses[atom] = self.uses.get(atom, 0) + 1
-                    self.read.add(atom)
-        for atom in outvars:
-            self.uses[atom] = self.uses.get(atom, 0) + 1
+    def __init__(self, known: Index) -> None:
+        self.equations, self.makers, self.uses = known.eqns, known.makers, known.uses
+        self.places = {equation: place for place, equation in enumerate(known.eqns)}
+        self.read = {v for equation in known.eqns for v in rewrite.variables(equation.invars)}
         self.sinkable: dict[Any, bool] = {}
         self.moved: dict[tuple[Any, tuple[int, ...]], Any] = {}
 
@@ -72,7 +64,7 @@ class _Sinker:
         kind = equation.primitive.kind
         if not isinstance(kind, kinds.Elementwise):
             return isinstance(kind, _IN_MEMORY)
-        if self.uses.get(out, 0) != 1 or not out.aval.shape:
+        if self.uses[out] != 1 or not out.aval.shape:
             return False
         return all(
             isinstance(atom, Literal) or not atom.aval.shape
@@ -94,8 +86,12 @@ class _Sinker:
                 if not isinstance(operand, Literal) and operand.aval.shape and (operand, shape) not in self.moved:
                     self.moved[operand, shape] = Var(operand.aval.update(shape=shape))
                     stack.append((operand, self.moved[operand, shape]))
-        for variable, name in sorted(order, key=lambda pair: self.places.get(self.makers.get(pair[0]), -1)):
+        for variable, name in sorted(order, key=self._place):
             result.append(self._under_shape(variable, shape, name, reshape))
+
+    def _place(self, pair: tuple[Any, Any]) -> int:
+        maker = self.makers.get(pair[0])
+        return -1 if maker is None else self.places[maker]
 
     def _under_shape(self, variable: Any, shape: tuple[int, ...], name: Any, reshape: Any) -> Any:
         maker = self.makers.get(variable)

@@ -1,8 +1,8 @@
-"""The stage combinator: every stage of the pipeline is named, timed, printed, dumped, skipped and verified here.
+"""The stage combinator: every pass and stage is named, timed, printed, dumped, skipped and verified here.
 
-``WEFT_SHOW=fuse,schedule`` prints what a stage made (``all``: each); ``WEFT_DUMP=dir`` writes it to files;
-``WEFT_SKIP=simplify`` leaves out the optional parts of a stage; ``WEFT_CHECK=1`` verifies programs after every stage
-and, while they are small, compares their results bit for bit before and after.
+``WEFT_SHOW=gathers,fuse`` prints what a pass or stage made (passes: where they changed something; ``all``: each);
+``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=gathers`` leaves it out (``simplify``: all passes that may be);
+``WEFT_CHECK=1`` verifies programs after every pass and, while they are small, compares their results bit for bit.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from weft import config
-from weft.compiler import progress, verify
+from weft.compiler import passes, progress, verify
 from weft.core.jaxpr import ClosedJaxpr
 from weft.errors import InternalError
 
 Result = TypeVar("Result")
-STAGES = ("simplify", "fuse", "lower", "schedule", "edges", "plan", "chain", "codegen", "link", "llvm", "asm")
-_MADE_BY = {"jaxpr": "simplify", "kernel": "fuse", "loops": "schedule"}
+PASSES = tuple([entry.name for entry in passes.PASSES])
+STAGES = ("fuse", "viewed_operands", "lower", "schedule", "edges", "plan", "chain", "codegen", "link")
+FORMS = ("jaxpr", "llvm", "asm")  # that no stage gives as its result
+OPTIONAL = ("fuse", "viewed_operands", "edges", "chain", *[entry.name for entry in passes.PASSES if not entry.required])
+_MADE_BY = {"kernel": "fuse", "loops": "schedule"}
 _serial = itertools.count()
 
 
@@ -33,9 +36,10 @@ class Stages:
         self.name = name
         self.milliseconds: dict[str, float] = {}
         self._show = _stage_names("show")
-        self._skip = _stage_names("skip")
+        self._skip = _skipped()
         self._dump = config.read("dump")
         self._check = bool(config.read("check"))
+        self._results: verify.Results | None = None  # of the latest program that was checked
         self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
 
     @property
@@ -52,22 +56,30 @@ class Stages:
         start = time.perf_counter()
         progress.stage(stage)
         if stage in self._skip:
-            function = getattr(sys.modules[function.__module__], f"without_{stage}", function)
+            function = getattr(sys.modules[function.__module__], f"without_{stage}")
         try:
             result = function(*args)
         except (AssertionError, AttributeError, LookupError) as error:
             raise self._bug(stage, error, args[0]) from error
         self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + (time.perf_counter() - start) * 1e3
-        if self._check and isinstance(result, ClosedJaxpr):
-            verify.verify(stage, args[0], result)
+        if isinstance(result, ClosedJaxpr):
+            if result is args[0]:  # the pass changed nothing
+                return result
+            if self._check:
+                self._results = verify.verify(stage, args[0], result, self._results)
         if self._show or self._dump:
             self._write(stage, result)
         return result
 
+    def passes(self, closed: ClosedJaxpr) -> ClosedJaxpr:
+        """The program after all passes."""
+        skip = self._skip
+        return passes.run(closed, skip, lambda entry, program: self.run(entry.name, entry.run, program, skip))
+
     def forms(self, text: Callable[[str], str]) -> None:
         """Print and dump the forms that no stage gives as its result."""
-        for form in ("llvm", "asm"):
-            if form in self._show or (self._dump and form == "llvm"):
+        for form in FORMS:
+            if form in self._show or (self._dump and form != "asm"):
                 self._write(form, text(form))
 
     def _bug(self, stage: str, error: Exception, program: Any) -> InternalError:
@@ -87,16 +99,35 @@ class Stages:
 
 
 def _stage_names(option: str) -> frozenset[str]:
-    """The stages that an option names; a form stands for the stage that makes it, ``all`` for every stage."""
+    """What an option names: passes, stages and forms (some for the stage that makes them); ``all`` for each."""
     text = config.read(option)
     if not text:
         return frozenset()
+    known = (*PASSES, *STAGES, *FORMS, *_MADE_BY, "simplify", "all")
     words = [word.strip() for word in text.split(",") if word.strip()]
-    unknown = [word for word in words if word not in (*STAGES, *_MADE_BY, "all")]
+    unknown = [word for word in words if word not in known]
     if unknown:
-        names = ", ".join((*STAGES, *_MADE_BY, "all"))
+        names = ", ".join(known)
         raise ValueError(f"[config] {option}={text!r}: no stage is called {unknown[0]!r}; the names are {names}")
-    return frozenset(STAGES if "all" in words else [str(_MADE_BY.get(word, word)) for word in words])
+    if "all" in words:
+        return frozenset((*PASSES, *STAGES, *FORMS))
+    simplify = PASSES if "simplify" in words else ()
+    return frozenset([*simplify, *[str(_MADE_BY.get(word, word)) for word in words if word != "simplify"]])
+
+
+def _skipped() -> frozenset[str]:
+    """The passes and stages that are left out."""
+    text = config.read("skip")
+    if not text:
+        return frozenset()
+    named, words = _stage_names("skip"), [word.strip() for word in text.split(",")]
+    needed = [word for word in words if word in named and word not in OPTIONAL]
+    if needed:
+        raise ValueError(
+            f"[config] skip={text!r}: the others rely on {needed[0]!r}; what may be left out is {', '.join(OPTIONAL)}, "
+            "or 'simplify' for all passes of these"
+        )
+    return named.intersection(OPTIONAL)
 
 
 def form_text(form: Any) -> str:

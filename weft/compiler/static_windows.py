@@ -11,21 +11,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from weft import operations as lax
+from weft.compiler import expansions
+from weft.compiler.affine_indices import components, is_fill
 from weft.core import kinds
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import Literal
-
-Producers = dict[Any, Any]
+from weft.core.index_maps import CONSTANT
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.core.rewrite import Makers
 
 LOOK_BACK = 64  # equations between an array and the updates that are computed from it
 MAX_CUT = 3  # dimensions that a window does not cover: each adds two slabs
 _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Identity)
 
 
-def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
+def static_windows(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such scatters said so."""
+    return expansions.expand(closed, (kinds.Scatter,), _rewritten)
+
+
+def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
     """The window's start and a function of the scatter's operands with its result; None where it stays a scatter."""
     array, indices, updates = equation.invars
     shape = array.aval.shape
@@ -36,57 +41,29 @@ def rewrite(equation: Any, producers: Producers) -> tuple[tuple[int, ...], Calla
     moved = [dim for dim in windows.moved if dim is not None]
     if windows.batch or moved != sorted(moved) or params["update_consts"]:
         return None
-    known = known_integers(indices, producers)
-    if known is None or any(not 0 <= at <= most for at, most in zip(known, windows.most, strict=True)):
-        return None
     start = [0] * len(shape)
-    for dim, at in zip(windows.starts, known, strict=True):
-        start[dim] = at
+    for dim, index, most in zip(windows.starts, components(indices, makers), windows.most, strict=True):
+        if index is None or index.axis != CONSTANT or not 0 <= index.start <= most:
+            return None
+        start[dim] = index.start
     extent = [1 if dim is None else updates.aval.shape[dim] for dim in windows.moved]
     if 2 * updates.aval.size < array.aval.size:
         return None
     cut = [d for d in range(len(shape)) if extent[d] != shape[d]]
     if not 0 < len(cut) <= MAX_CUT:
         return None
-    if not is_fill(array, producers) and not _is_computed_from(updates, array, producers):
+    if not is_fill(array, makers) and not _is_computed_from(updates, array, makers):
         return None
     return tuple(start), _assembled(start, extent, cut, kind.update(params))
 
 
-def known_integers(atom: Any, producers: Producers) -> list[int] | None:
-    """The elements of an integer vector that the program itself tells, or None."""
-    if isinstance(atom, Literal):
-        return [int(np.asarray(atom.val))]
-    maker = producers.get(atom)
-    if maker is None or atom.aval.ndim > 1:
-        return None
-    if isinstance(maker.primitive.kind, kinds.View) and isinstance(maker.invars[0], Literal):
-        return [int(np.asarray(maker.invars[0].val))] * atom.aval.size
-    if not isinstance(maker.primitive.kind, kinds.Assemble):
-        return None
-    found: list[int | None] = [None] * atom.aval.size
-    for piece in maker.primitive.kind.pieces([v.aval for v in maker.invars], atom.aval, maker.params):
-        part = known_integers(maker.invars[piece.operand], producers)
-        if part is None or piece.fill or piece.step != (1,) or len(part) != piece.extent[0]:
-            return None
-        found[piece.start[0] : piece.start[0] + len(part)] = part
-    whole = [value for value in found if value is not None]
-    return whole if len(whole) == len(found) else None
-
-
-def is_fill(array: Any, producers: Producers) -> bool:
-    """Whether an array is one value repeated."""
-    maker = producers.get(array)
-    return maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape
-
-
-def _is_computed_from(atom: Any, array: Any, producers: Producers) -> bool:
+def _is_computed_from(atom: Any, array: Any, makers: Makers) -> bool:
     stack, seen = [atom], {atom} if not isinstance(atom, Literal) else set()
     while stack and len(seen) <= LOOK_BACK:
         variable = stack.pop()
         if variable is array:
             return True
-        maker = None if isinstance(variable, Literal) else producers.get(variable)
+        maker = makers.of(variable)
         if maker is None or not isinstance(maker.primitive.kind, _PASSED):
             continue
         for operand in maker.invars:

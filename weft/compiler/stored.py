@@ -14,13 +14,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
-import hashlib
 import logging
 import marshal
 import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -28,8 +26,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft import dtypes, runtime, target
-from weft.compiler import cache, disk, pipeline
-from weft.core.budget import BUDGET
+from weft.compiler import cache, disk, link, pipeline
+from weft.compiler.instructions import (
+    INSTRUCTIONS,
+    OUTPUTS,
+    Branch,
+    Callback,
+    Gemm,
+    Instruction,
+    Kernel,
+    Loop,
+    Routine,
+)
+from weft.core.cache_keys import disk_key
 from weft.higher import portable
 from weft.higher.identity import Refusal
 from weft.higher.persistent import Request
@@ -68,8 +77,7 @@ class Loaded(NamedTuple):
 
 
 def _key(store: disk.DiskCache, text: bytes) -> bytes:
-    words = f"program\n{target.host().key}\n".encode()
-    return hashlib.blake2b(words + text, digest_size=32, key=store.version).digest()
+    return disk_key("program", target.host().key, text, store.version)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -182,10 +190,8 @@ class _Writer:
             below = next(nested)
             return self.program(below), self.consts(below.consts)
 
-        made = pipeline.instructions(planned, kernels, inner)
-        if any(entry[0] == "python" for entry in made):
-            raise Refusal("it calls Python")
-        outputs = [(*output[:-1], self.aval(output[-1])) for output in planned.outputs]
+        made = [_numbered(entry) for entry in link.instructions(planned, kernels, inner)]
+        outputs = [(OUTPUTS.index(type(output)), *output[:-1], self.aval(output.aval)) for output in planned.outputs]
         in_avals = [self.aval(aval) for aval in program.in_avals]
         return planned.n_inputs, outputs, planned.temps, planned.arena_bytes, made, program.name, in_avals
 
@@ -200,6 +206,15 @@ class _Writer:
         if any(dtypes.is_extended(const.dtype) for const in consts):
             raise Refusal("a constant is an array of keys")
         return [(self.aval(const.aval), np.asarray(const).tobytes()) for const in consts]
+
+
+def _numbered(entry: Instruction) -> tuple[Any, ...]:
+    """An instruction as plain data: the number of its class, and its fields."""
+    if isinstance(entry, Callback):
+        raise Refusal("it calls Python")
+    if isinstance(entry, Gemm) and entry.epilogue is not None:
+        entry = entry._replace(epilogue=_numbered(entry.epilogue))
+    return (INSTRUCTIONS.index(type(entry)), *entry)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -232,13 +247,6 @@ def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_
     return runtime.ShapedArray(shape, extended.get(dtype) or dtypes.as_dtype(dtype), weak_type)
 
 
-_kernels: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()  # that programs from disk run
-
-
-def _leave_to_programs(_: Any) -> None:
-    """A kernel goes with the last program that runs it."""
-
-
 class _Reader:
     """The types and the kernels of a program, by number."""
 
@@ -248,38 +256,39 @@ class _Reader:
         self.kernels = [self._kernel(store, key) for key in keys]
 
     def _kernel(self, store: disk.DiskCache, key: bytes) -> Any:
-        kernel = _kernels.get(key)
-        if kernel is None:
-            found = store.load(key)
-            if found is None:
-                raise disk.DamagedError("a kernel is gone")
-            kernel = _kernels[key] = runtime.load_kernel(found.bytes, found.symbol)
-            BUDGET.keep(kernel, kernel.nbytes, _leave_to_programs)
+        machine = target.host()
+        found = cache.find(key, machine)
+        if found is None:
+            found = cache.load(key, store, machine)
             self.loaded += 1
-        return kernel
+        if found is None:
+            raise disk.DamagedError("a kernel is gone")
+        return found.kernel
 
     def program(
         self, n_inputs: int, outputs: Any, temps: Any, arena_bytes: int, made: Any, name: str, in_avals: Any
     ) -> Any:
         avals = self.avals
         return runtime.Executable(
-            n_inputs, [(*output[:-1], avals[output[-1]]) for output in outputs], temps, arena_bytes,
+            n_inputs, [OUTPUTS[kind](*fields, avals[aval]) for kind, *fields, aval in outputs], temps, arena_bytes,
             [self._instruction(*entry) for entry in made], name, [avals[number] for number in in_avals],
         )  # fmt: skip
 
-    def _instruction(self, name: str, *fields: Any) -> tuple[Any, ...]:
+    def _instruction(self, number: int, *fields: Any) -> Instruction:
         """An instruction with the kernels and programs that its numbers stand for."""
-        if name in ("kernel", "routine"):
-            return name, self.kernels[fields[0]], *fields[1:]
-        if name == "gemm" and type(fields[-1]) is tuple and fields[-1][:1] == ("kernel",):
-            return name, *fields[:-1], self._instruction(*fields[-1])
-        if name == "loop":
-            body, cond, *rest = fields
-            return name, self._nested(*body), None if cond is None else self._nested(*cond), *rest
-        if name == "branch":
-            which, branches, *rest = fields
-            return name, which, tuple([self._nested(*branch) for branch in branches]), *rest
-        return name, *fields
+        kind = INSTRUCTIONS[number]
+        if kind is Callback:
+            raise disk.DamagedError("it calls Python")
+        made = kind(*fields)
+        if isinstance(made, Kernel | Routine):
+            return made._replace(kernel=self.kernels[made.kernel])
+        if isinstance(made, Gemm) and made.epilogue is not None:
+            return made._replace(epilogue=self._instruction(*made.epilogue))
+        if isinstance(made, Loop):
+            return made._replace(body=self._nested(*made.body), cond=made.cond and self._nested(*made.cond))
+        if isinstance(made, Branch):
+            return made._replace(branches=tuple([self._nested(*branch) for branch in made.branches]))
+        return made
 
     def _nested(self, program: Any, consts: Any) -> tuple[Any, tuple[Any, ...]]:
         return self.program(*program), self.consts(consts)

@@ -8,38 +8,47 @@ a sum keeps its kernel apart from that of the row it belongs to. The bits stay: 
 
 from __future__ import annotations
 
-from typing import Any
-
 from weft import operations as lax
-from weft.compiler.dimensions import Dimensions
-from weft.core import kinds
-from weft.core.jaxpr import JaxprEqn, Literal, Var
+from weft.compiler.dimensions import Dimensions, dimensions
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.loops.index_math import UNIT
 
 # of one element and the identity these give the element itself
 TRIVIAL = (lax.reduce_max_p, lax.reduce_min_p, lax.reduce_prod_p, lax.reduce_and_p, lax.reduce_or_p, lax.reduce_xor_p)
 
 
-def without_unit_reductions(jaxpr: Any, dims: Dimensions) -> Any:
-    """The program without them; the same object where there are none."""
-    equations: list[Any] = []
-    for equation in jaxpr.eqns:
-        equations += _replaced(equation) if _is_over_units(equation, dims) else [equation]
-    return jaxpr if len(equations) == len(jaxpr.eqns) else jaxpr.replace(eqns=equations)
+def unit_reductions(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program without them."""
+    found = [equation for equation in closed.jaxpr.eqns if _is_over_ones(equation)]
+    if not found:
+        return closed
+    dims = dimensions(closed.jaxpr)
+    found = [equation for equation in found if _is_over_units(equation, dims)]
+    if not found:
+        return closed
+    equations: list[JaxprEqn] = []
+    for equation in closed.jaxpr.eqns:
+        equations += _replaced(equation) if equation in found else [equation]
+    return rewrite.with_equations(closed, equations)
 
 
-def _is_over_units(equation: Any, dims: Dimensions) -> bool:
+def _is_over_ones(equation: JaxprEqn) -> bool:
     kind = equation.primitive.kind
-    if not isinstance(kind, kinds.Reduction) or len(equation.invars) != 1 or isinstance(equation.invars[0], Literal):
+    if not isinstance(kind, kinds.Reduction) or len(equation.invars) != 1:
         return False
     if equation.primitive is not lax.reduce_sum_p and equation.primitive not in TRIVIAL:
         return False
-    axes, symbols = kind.axes(equation.params), dims.symbols(equation.invars[0])
-    return bool(axes) and all(symbols[axis] == UNIT for axis in axes)
+    axes, shape = kind.axes(equation.params), equation.invars[0].aval.shape
+    return bool(axes) and {shape[axis] for axis in axes} == {1}
 
 
-def _replaced(equation: Any) -> list[Any]:
-    """Two equations for one, so that the caller sees that something changed."""
+def _is_over_units(equation: JaxprEqn, dims: Dimensions) -> bool:
+    symbols = dims.symbols(equation.invars[0])
+    return {symbols[axis] for axis in equation.primitive.kind.axes(equation.params)} == {UNIT}
+
+
+def _replaced(equation: JaxprEqn) -> list[JaxprEqn]:
     operand, out = equation.invars[0], equation.outvars[0]
     axes = tuple(sorted(equation.primitive.kind.axes(equation.params)))
     one = Var(out.aval)

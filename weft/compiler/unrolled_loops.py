@@ -9,20 +9,22 @@ anyway, and a long row of steps would cost more to compile than it saves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import operations as lax
+from weft.compiler import expansions
 from weft.core import kinds
 from weft.core.eval import jaxpr_as_fun
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
+from weft.core.rewrite import Splicer
 from weft.loops import small
 
 MOST_EQUATIONS = 256  # of all steps together
 _ELEMENTWISE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble, kinds.Identity)
 
 
-def _without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
+def without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
     """A function of the operands of a loop of no steps, with its results; its body, which never runs, plays no part."""
     first, empty = parts.n_cond_consts + parts.n_consts, parts.body.out_avals[parts.n_carry :]
 
@@ -33,19 +35,26 @@ def _without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
     return results
 
 
-def rewrite(parts: kinds.LoopParts, flatten: Callable[[ClosedJaxpr], ClosedJaxpr] | None) -> Callable[..., Any] | None:
-    """A function of the loop's operands with its results; None where it stays a loop.
+def unrolled_loops(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
+    """The program with such loops as steps; ``simplified`` gives the body of a loop after all passes."""
 
-    Without ``flatten``, which simplifies a body, every loop with steps stays one.
-    """
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        function = _steps(eqn.primitive.kind.parts(eqn.params), simplified)
+        if function is None:
+            return None
+        return splicer.splice(expansions.traced(function, [v.aval for v in eqn.invars]), eqn.invars, eqn.source)
+
+    return Splicer(closed, rule, (kinds.Loop,)).run()
+
+
+def _steps(parts: kinds.LoopParts, simplified: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:
+    """A function of the loop's operands with its results; None where it stays a loop."""
     trips, outs = parts.trips, parts.body.out_avals
-    if trips == 0:
-        return _without_steps(parts)
-    if flatten is None or trips is None or parts.unroll <= 1 or parts.body.effects:
+    if trips is None or parts.unroll <= 1 or parts.body.effects:
         return None
     if max(aval.size for aval in outs) <= small.LARGEST:
         return None
-    body = flatten(parts.body)
+    body = simplified(parts.body)
     eqns = body.jaxpr.eqns
     if len(eqns) * trips > MOST_EQUATIONS or not all(isinstance(eqn.primitive.kind, _ELEMENTWISE) for eqn in eqns):
         return None

@@ -4,7 +4,7 @@
     dot_general a b -> p;  kernel transpose p -> t;  dot_general t c -> u             t is written; p is a view of it
 
 A kernel that only copies, and whose results nothing but products reads, goes; so does a copy among the results of a
-kernel that computes. A product whose result is copied once writes the copy (``turned_products``) if all else that reads
+kernel that computes. A product whose result is copied once writes the copy (``product_steps``) if all else that reads
 it can. What is read elsewhere becomes an alias of the array it lies in, whose memory lives as long as it has to.
 """
 
@@ -12,32 +12,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from weft.compiler import contraction, turned_products
-from weft.compiler.turned_products import is_product
-from weft.compiler.walks import Chain, Stage, walk
-from weft.core import kinds
-from weft.loops import kernel as kernels
-from weft.loops.kernel import CONSTANT, Access, Constant, Kernel, Node, Output
-
-if TYPE_CHECKING:
-    from weft.compiler.fuse import Step
+from weft.compiler import contraction, product_steps
+from weft.compiler.fuse import Kernels, Step
+from weft.compiler.product_loops import StridedOperand
+from weft.compiler.product_steps import is_product
+from weft.core import index_maps, kinds
+from weft.core.index_maps import CONSTANT, Affine, IndexMap
+from weft.core.jaxpr import Literal
+from weft.loops import kernel as loop_kernels
+from weft.loops.kernel import Access, Constant, Kernel, Node, Output
 
 _VIEWS = (kinds.View, kinds.Reshape)
 
 
-def read_in_place(steps: Sequence[Step], aliases: dict[Any, Any], outvars: Sequence[Any]) -> tuple[Step, ...]:
-    """The steps without such copies; ``aliases`` gets an entry for each view that is no longer made."""
-    if not any(map(is_product, steps)):
-        return tuple(steps)
-    reader = _Reader(steps, aliases, outvars)
-    for number in range(len(steps)):
-        if not reader.drop(number) and not reader.turn(number):
+def viewed_operands(kernels: Kernels) -> Kernels:
+    """The program without such copies; each view that is no longer made is an alias."""
+    if not any(map(is_product, kernels.steps)):
+        return kernels
+    reader = _Reader(kernels.steps, kernels.aliases, kernels.jaxpr.outvars)
+    for number in range(len(kernels.steps)):
+        if not reader.drop(number) and not reader.transpose(number):
             reader.trim(number)
-    seen = [reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped]
-    aliases.update({variable: view.source for variable, view in reader.views.items()})
-    return tuple(seen)
+    seen = tuple([reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped])
+    aliases = kernels.aliases | {variable: view.source for variable, view in reader.views.items()}
+    return replace(kernels, steps=seen, aliases=aliases)
 
 
 class _Reader:
@@ -45,7 +45,7 @@ class _Reader:
 
     def __init__(self, steps: Sequence[Step], aliases: Mapping[Any, Any], outvars: Sequence[Any]) -> None:
         self.steps, self.aliases = list(steps), aliases
-        self.views: dict[Any, Chain] = {}  # variable -> where its elements are
+        self.views: dict[Any, StridedOperand] = {}  # variable -> where its elements are
         self.dropped: set[int] = set()
         self.tried: set[int] = set()
         self.readers: dict[Any, list[int]] = {}  # array in memory -> steps
@@ -53,9 +53,9 @@ class _Reader:
         for number, step in enumerate(steps):
             if is_product(step):
                 self.products[step.equation.outvars[0]] = number
-            for variable in turned_products.step_reads(step):
+            for variable in product_steps.step_reads(step):
                 self.readers.setdefault(self._base(variable), []).append(number)
-        self.kept = {self._base(v) for v in outvars if not hasattr(v, "val")}
+        self.kept = {self._base(v) for v in outvars if type(v) is not Literal}
 
     def _base(self, variable: Any) -> Any:
         while variable in self.aliases:
@@ -66,28 +66,27 @@ class _Reader:
         """A step with what is known of where its operands lie."""
         return replace(step, views=self._operands(step)) if is_product(step) else step
 
-    def _operands(self, step: Step) -> tuple[Chain | None, Chain | None]:
-        left, right = (self._chain(v) for v in step.equation.invars)
+    def _operands(self, step: Step) -> tuple[StridedOperand | None, StridedOperand | None]:
+        left, right = (self._operand(v) for v in step.equation.invars)
         return left, right
 
-    def _chain(self, variable: Any) -> Chain | None:
+    def _operand(self, variable: Any) -> StridedOperand | None:
         """Where an array lies that is read in place, None if it is in memory."""
         names = [variable]
         while names[-1] in self.aliases:
             names.append(self.aliases[names[-1]])
-        found = self.views.get(names[-1])
+        found = self.views.get(names.pop())
         if found is None:
             return None
-        pairs = zip(names[-2::-1], names[:0:-1], strict=True)
-        stages = [Stage(name, None) for name, before in pairs if name.aval.shape != before.aval.shape]
-        return Chain(found.source, (*found.stages, *stages))
+        made, source, view = found
+        for name in reversed(names):
+            is_same = view is not None and name.aval.dtype == source.aval.dtype
+            view = view.reshape(name.aval.shape) if view is not None and is_same else None
+        return StridedOperand(made, source, view)
 
-    def _walks(self, step: Step) -> bool:
+    def _is_walked(self, step: Step) -> bool:
         """Whether a product can read its operands as ``views`` has them."""
-        views = self._operands(step)
-        if any(view is not None and view.variable.aval.dtype != view.source.aval.dtype for view in views):
-            return False
-        return contraction.loops_of(step.equation, views, step.order) is not None
+        return contraction.loops_of(step.equation, self._operands(step), step.order) is not None
 
     # kernels that only copy
 
@@ -100,16 +99,17 @@ class _Reader:
         if kernel is None or not all(isinstance(e.primitive.kind, _VIEWS) for e in kernel.equations):
             return False
         found = {output.target: self._view_of(kernel, output) for output in kernel.outputs}
-        if not self._read_elsewhere({v: view for v, view in found.items() if view is not None}, len(kernel.outputs)):
+        if len(found) != len(kernel.outputs) or not self._read_elsewhere(found):
             return False
         self.dropped.add(number)
         return True
 
-    def _read_elsewhere(self, found: Mapping[Any, Chain], count: int) -> bool:
-        """Let ``count`` variables be views from now on, if all that read them can read in place; whether they are."""
-        if len(found) != count or not self.kept.isdisjoint(found) or None in map(walk, found.values()):
+    def _read_elsewhere(self, found: Mapping[Any, StridedOperand | None]) -> bool:
+        """Let variables be views from now on, if all that read them can read in place; whether they are."""
+        views = {variable: view for variable, view in found.items() if view is not None and view.view is not None}
+        if len(views) != len(found) or not self.kept.isdisjoint(found):
             return False
-        self.views.update(found)
+        self.views.update(views)
         if all(self._may_read(reader) for variable in found for reader in self.readers.get(variable, ())):
             return True
         for variable in found:
@@ -118,47 +118,51 @@ class _Reader:
 
     def _may_read(self, number: int) -> bool:
         step = self.steps[number]
-        return self._walks(step) if is_product(step) else self.drop(number)
+        return self._is_walked(step) if is_product(step) else self.drop(number)
 
-    def _view_of(self, kernel: Kernel, output: Output) -> Chain | None:
+    def _view_of(self, kernel: Kernel, output: Output) -> StridedOperand | None:
         """What an output of a kernel is a view of: an array that it loads."""
         leaf = _below(kernel, output.node, len(kernel.nodes))
         if leaf in kernel.nodes or isinstance(leaf.atom, Constant):
             return None
-        stage = _stage(kernel, output, leaf.access)
-        if stage is None:
+        return self._viewed(leaf.atom, _index_map(kernel, output, leaf.access), output.target)
+
+    def _viewed(self, atom: Any, index_map: IndexMap | None, target: Any) -> StridedOperand | None:
+        """``target``, a view of an array with this map, as one of what is in memory."""
+        before = self._operand(atom)
+        source, view = (atom, index_maps.dense(atom.aval.shape)) if before is None else (before.source, before.view)
+        if index_map is None or view is None:
             return None
-        before = self._chain(leaf.atom)
-        return Chain(leaf.atom, (stage,)) if before is None else Chain(before.source, (*before.stages, stage))
+        return StridedOperand(target, source, view.view(index_map, target.aval.shape))
 
     # results of products
 
-    def turn(self, number: int) -> bool:
+    def transpose(self, number: int) -> bool:
         """Let products write what a kernel copies, or reads, of them if all other readers can; whether it goes."""
         kernel = self.steps[number].kernel
         if kernel is not None and number not in self.dropped:
             for equation in kernel.equations:
                 if isinstance(equation.primitive.kind, kinds.View):
-                    self._turn(equation)
+                    self._transpose(equation)
         return number in self.dropped
 
-    def _turn(self, view: Any) -> None:
+    def _transpose(self, view: Any) -> None:
         """Let a product write a transpose of its result, which becomes a view of it."""
         product, copy = view.invars[0], view.outvars[0]
-        maker = None if hasattr(product, "val") else self.products.get(product)
+        maker = None if type(product) is Literal else self.products.get(product)
         if maker is None or product in self.kept or product in self.views or copy in self.aliases:
             return
-        made, order = turned_products.turned(self.steps[maker], view), contraction.permutation(view)
-        if made is None or order is None or not self._walks(made):
+        made, order = product_steps.transposed(self.steps[maker], view), contraction.permutation(view)
+        if made is None or order is None or not self._is_walked(made):
             return
         before = self.views.copy(), self.dropped.copy(), self.tried.copy()
-        self.views[product] = Chain(
-            copy, (Stage(product, tuple([(order.index(axis), 0) for axis in range(len(order))])),)
+        self.views[product] = StridedOperand(
+            product, copy, index_maps.dense(copy.aval.shape).view(tuple(map(Affine, order)), product.aval.shape)
         )
         others: dict[int, Step | None] = {}
         for reader in self.readers[product]:
             step = self.steps[reader]
-            if is_product(step) and self._walks(step):
+            if is_product(step) and self._is_walked(step):
                 continue
             others[reader] = self._loading(step, copy, product)
             if others[reader] is None and not self.drop(reader):
@@ -180,7 +184,7 @@ class _Reader:
         equations = tuple([equation for equation in step.kernel.equations if copy not in equation.outvars])
         outputs = tuple([output for output in step.kernel.outputs if output.target is not copy])
         kernel = replace(step.kernel, nodes=nodes, equations=equations, outputs=outputs)
-        if any(self._base(variable) is product for variable in turned_products.kernel_reads(kernel)):
+        if any(self._base(variable) is product for variable in product_steps.kernel_reads(kernel)):
             return None
         return replace(step, kernel=kernel)
 
@@ -195,13 +199,19 @@ class _Reader:
         for output in kernel.outputs:
             made = _below(kernel, output.node, 1)
             natural = Output(made, made.atom, made.access)
-            stage = None if made is output.node or made not in kernel.nodes else _stage(kernel, output, made.access)
-            is_whole = stage is not None and _walked(kernel, natural) is not None
-            if is_whole and stage and self._read_elsewhere({output.target: Chain(made.atom, (stage,))}, 1):
-                output = natural
+            is_copy = made is not output.node and made in kernel.nodes
+            if is_copy and _index_map(kernel, natural, natural.access) is not None:
+                index_map = _index_map(kernel, output, made.access)
+                if self._read_elsewhere({output.target: self._viewed(made.atom, index_map, output.target)}):
+                    output = natural
             outputs.setdefault(output.target, output)
         if list(outputs) != [output.target for output in kernel.outputs]:
             self.steps[number] = replace(self.steps[number], kernel=_storing(kernel, tuple(outputs.values())))
+
+
+def without_viewed_operands(kernels: Kernels) -> Kernels:
+    """Every copy is made, to bisect a wrong answer (``WEFT_SKIP=viewed_operands``)."""
+    return kernels
 
 
 def _lone(step: Step) -> Kernel | None:
@@ -225,29 +235,15 @@ def _below(kernel: Kernel, node: Node, views: int) -> Node:
     return node
 
 
-def _walked(kernel: Kernel, output: Output) -> dict[int, int] | None:
-    """The dimension of an output that each axis walks, None if it is not written whole, from its start."""
-    extents = {axis.key: axis.extent for axis in kernel.axes}
-    found: dict[int, int] = {}
-    for dim, (use, extent) in enumerate(zip(output.access, output.target.aval.shape, strict=True)):
-        if use.axis == CONSTANT and extent == 1:
-            continue
-        if use.start != 0 or use.step != 1 or use.axis in found or extents.get(use.axis) != extent:
-            return None
-        found[use.axis] = dim
-    return found
-
-
-def _stage(kernel: Kernel, output: Output, access: Access) -> Stage | None:
-    """An output as a view of an array read at ``access``."""
-    walked, index = _walked(kernel, output), []
-    if walked is None:
+def _index_map(kernel: Kernel, output: Output, access: Access) -> IndexMap | None:
+    """An output as a view of an array read at ``access``; None if it is not written whole, or reads in steps."""
+    named = {use.axis for use in (*output.access, *access)}
+    extents = {axis.key: axis.extent for axis in kernel.axes if axis.key in named}
+    inverse = index_maps.invert(output.access, output.target.aval.shape, extents)
+    if inverse is None:
         return None
-    for use in access:
-        if use.axis != CONSTANT and (use.step != 1 or use.start < 0 or use.axis not in walked):
-            return None
-        index.append((None if use.axis == CONSTANT else walked[use.axis], use.start))
-    return Stage(output.target, tuple(index))
+    found = index_maps.compose(access, inverse)
+    return None if any(use.axis != CONSTANT and use.step != 1 for use in found) else found
 
 
 def _storing(kernel: Kernel, outputs: tuple[Output, ...]) -> Kernel:
@@ -257,7 +253,7 @@ def _storing(kernel: Kernel, outputs: tuple[Output, ...]) -> Kernel:
         place = {use.axis: dim for dim, use in enumerate(outputs[0].access)}
         axes = tuple(sorted(axes, key=lambda axis: place.get(axis.key, -1)))
     stored = {output.node for output in outputs}
-    needed = kernels.reachable(kernel.nodes, stored)
+    needed = loop_kernels.reachable(kernel.nodes, stored)
     nodes = {node: operands for node, operands in kernel.nodes.items() if node in needed}
     atoms = {node.atom for node in nodes}
     equations = tuple([e for e in kernel.equations if not atoms.isdisjoint(e.outvars)])

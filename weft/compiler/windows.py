@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
-from weft.core import kinds
+from weft.core import index_maps
+from weft.core.index_maps import FIXED, Affine, Piece
+from weft.core.jaxpr import Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
-from weft.loops.kernel import CONSTANT, FIXED, Access, Axis, Node, Use
+from weft.loops.kernel import Access, Axis, Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,36 +40,15 @@ def scatter_space(dims: Dimensions, equation: Any) -> Space:
     axes = {
         dim: groups.new_axis(symbols[dim], updates.aval.shape[dim]) for dim in (*free, *ordered) if symbols[dim] != UNIT
     }
-    access = tuple([Use(axes[dim].key, 0, 1) if dim in axes else FIXED for dim in range(updates.aval.ndim)])
+    access = tuple([Affine(axes[dim].key) if dim in axes else FIXED for dim in range(updates.aval.ndim)])
     return Space(tuple(axes.values()), tuple([axes[dim].key for dim in ordered if dim in axes]), access)
 
 
-def piece_read(pieces: Sequence[kinds.Piece], equation: Any, access: Access) -> Node | None:
+def piece_read(pieces: Sequence[Piece], equation: Any, access: Access, extents: Mapping[int, int]) -> Node | None:
     """The operand that holds everything an access to an assembled array reads, and where; None if several do."""
-    shape = equation.outvars[0].aval.shape
-    for piece in reversed(pieces):  # a fill is written first
-        if any(step != 1 for step in piece.step):
-            return None
-        spans = list(zip(piece.start, piece.extent, shape, access, strict=True))
-        if all(_holds(*span) for span in spans):
-            operand = equation.invars[piece.operand]
-            if hasattr(operand, "val"):
-                return Node(kernel.Constant(operand), ())
-            shifted = tuple([use if not start else use._replace(start=use.start - start) for start, _, _, use in spans])
-            used = kernel.compose(piece.index_map, shifted) if operand.aval.shape else ()
-            return Node(operand, used)
-        if all(_meets(*span) for span in spans):
-            return None
-    return None
-
-
-def _holds(start: int, extent: int, whole: int, use: Use) -> bool:
-    """Whether an access stays within a piece along one dimension."""
-    if use.axis == CONSTANT:
-        return start <= use.start < start + extent
-    return start == 0 and extent == whole
-
-
-def _meets(start: int, extent: int, whole: int, use: Use) -> bool:
-    """Whether an access may reach into a piece along one dimension."""
-    return use.axis != CONSTANT or start <= use.start < start + extent
+    found = index_maps.piece_of(pieces, access, extents)
+    if found is None:
+        return None
+    piece, read = found
+    operand = equation.invars[piece.operand]
+    return Node(kernel.Constant(operand), ()) if type(operand) is Literal else Node(operand, read)

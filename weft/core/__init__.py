@@ -30,4 +30,4 @@ from weft.core.trace import (
 )
 from weft.core.tracer import Tracer, concrete_or_error, is_concrete
 
-LOADED_NS = time.time_ns()  # a source file changed later is not what this process runs
+LOADED_NS = time.time_ns()  # a source file changed after this moment is not the code that this process runs

@@ -62,7 +62,7 @@ def _array_aval(value: Any) -> ShapedArray:
 
 
 def is_masked(value: Any) -> bool:
-    """Whether a value is a masked array of NumPy; ``numpy.ma`` takes long to import and is not for being asked."""
+    """Whether a value is a masked array of NumPy. Answered without importing ``numpy.ma``, which takes long."""
     kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
     return kind is not None and isinstance(value, kind)
 
@@ -133,7 +133,7 @@ def typeof(value: Any) -> Any:
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of an array's words, one dimension or more behind its own; any other array's type as it is."""
+    """The type of the words of an array of keys, which adds trailing dimensions; other types are returned unchanged."""
     if not dtypes.is_words(aval.dtype):
         return aval
     words, dtype = dtypes.words_of(aval.dtype)

@@ -1,8 +1,8 @@
 """Named axes: the dimensions that ``vmap`` maps over, known to the mapped function by name.
 
-While a mapped function is traced its axis is bound: ``size`` and ``check`` read what is bound on this thread. What is
-traced under a binding is cached under it, since a constant may hold the size of an axis (``config.axes_bound``). An
-equation that refers to a name carries a ``NamedAxis`` effect, until the map of that name resolves it::
+While a mapped function is traced its axis is bound on this thread; ``size`` and ``check`` look there. Bound axes are
+part of the key of the trace cache, since a trace may hold the size of an axis as a constant (``config.axes_bound``). An
+equation that refers to a name carries a ``NamedAxis`` effect until the ``vmap`` of that name resolves it::
 
     vmap(lambda x: psum(x, "i"), axis_name="i")        psum[axes=('i',)] a:f32[]   ->   psum[axes=(0,)] a:f32[3]
 """
@@ -45,7 +45,7 @@ class NamedAxis(Effect):
 
 
 def bound(axes: Iterable[tuple[Hashable, int]]) -> Any:
-    """A context manager: inside, these names are bound, inner ones before outer ones of the same name."""
+    """A context manager inside which these names are bound; they hide outer bindings of the same names."""
     return config.axes_bound(tuple(axes))
 
 
@@ -89,7 +89,7 @@ def effects(names: Iterable[Any]) -> frozenset[Effect]:
 
 
 def concerned(primitive: Any, params: dict[str, Any], name: Hashable) -> bool:
-    """Whether an equation refers to a named axis, itself or in a program that it carries."""
+    """Whether an equation, or a program that it carries, refers to a named axis."""
     if primitive.axis_names is not None:
         return name in primitive.axis_names(params)
     effect = NamedAxis(name)

@@ -59,7 +59,7 @@ class Note:
 
 Document = str | Break | Concat | Nest | Group | Note
 
-# A break that turns into a newline only when the next word would not fit: filling, as in running text.
+# A break that becomes a newline only where the next word would not fit, as in running text.
 SOFT_BREAK = Group(Break())
 
 
@@ -136,7 +136,7 @@ def layout(body: Document, width: int = 80) -> str:
 
 
 def _with_notes(text: str, notes: dict[int, list[str]]) -> str:
-    """The lines with their remarks in one column; the further remarks of a line on lines of their own."""
+    """The lines with their remarks aligned in one column; a second remark of a line gets a line of its own."""
     lines = text.split("\n")
     margin = max(len(lines[index]) for index in notes)
     shown: list[str] = []

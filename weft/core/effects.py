@@ -1,8 +1,7 @@
 """Effects: what an equation does besides giving its outputs.
 
-A jaxpr and each of its equations carry a frozenset of effects. An equation with an effect is kept by dead-code
-elimination, never merged with an equal one, and never crossed by fusion; equations whose effects are ordered keep
-their program order.
+A jaxpr and each of its equations carry a frozenset of effects. An equation with an effect is not dropped as dead code,
+not merged with an equal one and not fused. Equations with ordered effects keep their program order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The emitter protocol: the language in which an operation states its scalar expression.
 
-An operation says ``scalar=lambda emit, x: emit.sin(x)``; whoever runs the expression brings the emitter:
-codegen writes LLVM vectors, the cost model counts. A value is opaque but for its ``dtype``. Semantics are
+An operation says ``scalar=lambda emit, x: emit.sin(x)``, and whoever runs the expression brings the emitter:
+codegen writes LLVM vectors, the cost model counts. The only thing to know of a value is its ``dtype``. Semantics are
 those of JAX's primitives: integers wrap, shifts past the width give 0 (arithmetic right: the sign), max and min
 propagate NaN, float to integer conversion saturates and sends NaN to 0, integer division by zero gives -1
 (unsigned: all ones) and remainder by zero gives the dividend. Half precisions and complex numbers are values

@@ -1,8 +1,8 @@
 """A canonical digest of a jaxpr: equal programs, whatever their variables are called, have equal digests.
 
-It covers the grammar (equations, their parameters, inner jaxprs by content, literal values by bits) and the types of
-inputs, constants and results; not the constants' values, names of functions or source lines. A parameter with no
-canonical form (a Python function) counts by identity, through a serial number that is never used again.
+The digest covers equations with their parameters, inner jaxprs by content, literals by their bits, and the types of
+inputs, constants and results. It leaves out the values of constants, names of functions and source lines. A parameter
+without a canonical text (a Python function) counts by identity, as a serial number that is never given out again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PLAIN = frozenset((type(None), bool, int, str, bytes, float, complex))  # their
 
 
 class _DtypeNames(dict[Any, str]):
-    """NumPy makes a dtype's name anew each time."""
+    """Names of dtypes, remembered because NumPy computes a name each time it is asked."""
 
     def __missing__(self, dtype: Any) -> str:
         name = self[dtype] = dtype.name
@@ -138,7 +138,7 @@ def serial(value: Any) -> int:
     if known is not None and known[0]() is value:
         return known[1]
     number = next(_next_serial)
-    with contextlib.suppress(TypeError):  # not weakly referable: a number of its own each time, equal to nothing
+    with contextlib.suppress(TypeError):  # an object without weak references gets a new number each time
         _SERIALS[key] = (weakref.ref(value, lambda _, key=key, number=number: _forget(key, number)), number)
     return number
 

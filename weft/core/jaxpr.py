@@ -13,7 +13,7 @@ Sharing is by identity: two equations that hold the same Jaxpr object call the s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -47,6 +47,7 @@ class DropVar(Var):
         return "_"
 
 
+@final
 class Literal:
     """A scalar constant inside a program. ``val`` is a Python or NumPy scalar, or a 0-d ndarray.
 
@@ -186,6 +187,10 @@ class Jaxpr:
         if key not in self._memo:
             self._memo[key] = make(self)
         return self._memo[key]
+
+    def forget(self, key: str) -> None:
+        """Drop a fact that is not needed any more."""
+        self._memo.pop(key, None)
 
     def replace(self, **changes: Any) -> Jaxpr:
         """A copy with some fields changed."""

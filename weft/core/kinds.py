@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from weft.core.index_maps import IndexMap, Piece
+from weft.core.loop_forms import LoopForms
 from weft.record import Record
 
 Params = dict[str, Any]
@@ -25,54 +27,29 @@ class Elementwise(Record):
     scalar: Callable[..., Any]  # scalar(emit, *values, **params) -> value; see core.emit
     reference: Callable[..., Any]  # reference(*numpy_arrays, **params) -> numpy array
     cost: float = 1.0  # about how many vector instructions a lane-vector costs; guides fusion and threading
-    chooses: bool = False  # takes what its first operand, a boolean, says of two others
-    waits: bool = False  # for one unit of the processor: of some vectors, the second is computed without it
-
-
-class DimMap(Record):
-    """Where one operand dimension takes its index from: ``start + step * out_index[out_dim]``.
-
-    ``out_dim`` None means the constant ``start`` (a dimension of extent 1, or a squeezed one).
-    """
-
-    out_dim: int | None
-    start: int = 0
-    step: int = 1
+    chooses: bool = False  # selects between two operands by its first operand, a boolean
+    waits: bool = False  # keeps one unit of the processor busy (roots): some vectors are computed without that unit
 
 
 class View(Record):
-    """Output index -> operand index, affine per dimension (broadcast, transpose, slice, rev, squeeze).
+    """Output index -> operand index, affine in each dimension (broadcast, transpose, slice, rev, squeeze).
 
-    One ``DimMap`` per operand dimension; output dimensions that no operand dimension names are broadcast.
+    The axes of the index map are dimensions of the output. The operand is repeated along those that it does not name.
     """
 
-    index_map: Callable[[Any, Any, Params], tuple[DimMap, ...]]  # (operand aval, out aval, params)
+    index_map: Callable[[Any, Any, Params], IndexMap]  # (operand aval, out aval, params)
     reference: Callable[..., Any]
 
 
 class Reshape(Record):
-    """Same elements in row-major order under another shape: an alias of a materialised operand.
+    """The same elements in row-major order under another shape: an alias of an operand that lies in memory.
 
-    ``rewrite(**params)`` gives a function of the operand, traced in the simplify stage, where they say more than that.
+    Where the parameters ask for more than that (a transposition first), ``rewrite(**params)`` gives the function of the
+    operand that is traced in its place.
     """
 
     reference: Callable[..., Any]
     rewrite: Callable[..., Any] | None = None
-
-
-class Piece(Record):
-    """A region of the output filled from operand ``operand``: out[start + step * i] = operand[index_map(i)].
-
-    ``start``, ``step`` and ``extent`` have one entry per output dimension; regions may not overlap unless
-    ``fill`` is True, in which case the region is written first. A 0-d operand is broadcast over the region.
-    """
-
-    operand: int
-    start: tuple[int, ...]
-    step: tuple[int, ...]
-    extent: tuple[int, ...]
-    index_map: tuple[DimMap, ...]
-    fill: bool = False
 
 
 class Assemble(Record):
@@ -83,7 +60,7 @@ class Assemble(Record):
 
 
 class Generate(Record):
-    """No array operand; an element is a function of its index along one dimension (iota)."""
+    """An operation without array operands, whose elements are a function of their index along one dimension (iota)."""
 
     dimension: Callable[[Params], int]
     reference: Callable[..., Any]
@@ -105,11 +82,11 @@ class DynamicUpdateSlice(Record):
 class Windows(Record):
     """How index vectors place windows in an array.
 
-    Every index vector, a row along the last dimension of the indices, is the start of one window of the array in the
-    dimensions ``starts``, component by component. ``moved`` has for each dimension of the array the dimension of the
-    windows (a gather's result, a scatter's updates) that walks it, or None where the window is one element thick;
-    ``batch`` the dimension of the windows for each dimension of the indices but the last. ``most`` is the largest
-    start, component by component, at which a window lies inside.
+    An index vector is a row along the last dimension of the indices. Its components are the start of one window, in the
+    array dimensions ``starts``; ``most`` holds the largest start of each component at which the window lies inside.
+    Windows are stacked in one array: the result of a gather, the updates of a scatter. For each dimension of the
+    operand, ``moved`` names the dimension of that array along which the window extends, or None where the window has
+    extent 1. ``batch`` names the dimension of that array for each dimension of the indices but the last.
     """
 
     starts: tuple[int, ...]
@@ -121,7 +98,8 @@ class Windows(Record):
 class Gather(Record):
     """operands (array, indices): result[b, w] = array[start(indices[b]) + w].
 
-    A start outside is moved to the nearest one inside, or, where ``fill`` gives a value, its window is filled with it.
+    A window that would not lie inside is moved to the nearest place where it does; if ``fill`` gives a value, the
+    window is filled with that value instead.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -132,9 +110,10 @@ class Gather(Record):
 class Scatter(Record):
     """operands (array, indices, updates): the array with ``updates[b, w]`` combined into start(indices[b]) + w.
 
-    In row-major order of b, so that the last of several updates of one element wins, or a sum is summed in order.
-    ``update`` gives the jaxpr of (old, update) -> new, or None where the update itself is new. Windows that do not
-    lie inside are left out, or moved where ``clips``. ``unique`` promises that no element is updated twice.
+    Updates are made in row-major order of b: of several updates of one element the last wins, and sums are taken in
+    order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
+    that does not lie inside is left out, or moved inside with ``clips``. ``unique`` promises that no element is updated
+    twice.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -152,13 +131,9 @@ class Reduction(Record):
     reduced axis, for argmin/argmax) into one value per accumulator.
     ``combine(emit, left, right, **params)`` is associative up to rounding; both are tuples of values.
     ``finish(emit, accs, **params)`` gives the outputs (a rounding to bfloat16, the index of argmax).
-    ``append(emit, left, right, **params)`` is a cheaper ``combine`` with the same result where right is one element
-    after all of left's, and left began as ``seed(emit, identities, index, **params)`` at its first position.
-    ``absorbing(dtype)`` is the first accumulator, of that dtype, that no further element changes, or None.
-    ``nan_wins`` says that NaN among floats is the result, and that among numbers ``combine`` is max or min.
-    ``leader`` reduces the values alone where the outputs are the first position of its result (but for NaN).
-    ``of_words(dtype)`` gives the same outputs from the bits of operands of that dtype, as uint16, or is None. Its first
-    accumulator is a uint16 that begins with 0; the others are as here.
+    ``absorbing(dtype)`` is the value of the first accumulator that no further element can change, or None.
+    ``nan_wins``: the result is NaN if an element is, and otherwise ``combine`` is max or min.
+    ``forms``: other ways to compute the same outputs.
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -169,12 +144,9 @@ class Reduction(Record):
     reference: Callable[..., Any]  # NumPy semantics; the tree itself is run by the reference interpreter
     needs_index: bool = False
     operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
-    append: Callable[..., tuple[Any, ...]] | None = None
-    seed: Callable[..., tuple[Any, ...]] | None = None
     absorbing: Callable[[np.dtype], Any] | None = None
     nan_wins: bool = False
-    leader: Reduction | None = None
-    of_words: Callable[[np.dtype], Reduction | None] | None = None
+    forms: LoopForms = LoopForms()
 
 
 class Cumulative(Record):
@@ -195,10 +167,11 @@ class Contraction(Record):
 
 
 class Ordering(Record):
-    """What puts operands in the order of their first ``n_keys`` along ``axis``, equal ones in their own.
+    """A stable sort of operands along ``axis`` by the first ``n_keys`` of them.
 
-    Result i is operand ``moved[i]`` (None: operand i); one more are the positions. Numbers ascend, -0.0 is 0.0 and NaN
-    last; with ``largest`` they descend, NaN first and -0.0 below 0.0, and only so many are kept.
+    Result i is operand ``moved[i]`` in order (operand i if ``moved`` is None); one result more holds the positions.
+    Numbers ascend, -0.0 equals 0.0, NaN is last. With ``largest``, numbers descend, NaN is first, -0.0 is below 0.0,
+    and only the first ``largest`` elements are kept.
     """
 
     axis: int
@@ -207,16 +180,32 @@ class Ordering(Record):
     moved: tuple[int, ...] | None = None
 
 
+class Library(Record):
+    """A native routine that runs on every matrix of a batch: its name in the runtime, and what it is told of sizes.
+
+    ``letter`` names the elements as NumPy does (f, d, F, D; i for int32).
+    """
+
+    routine: str
+    letter: str
+    batch: int
+    sizes: tuple[int, ...]
+
+
 class External(Record):
     """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays.
 
-    ``foreign`` calls are the user's own Python functions. ``ordering(params)`` says what a sort does, which the
-    executor does itself where there is little to sort.
+    ``foreign``: the call is a Python function of the user. ``ordering(params)`` describes a sort, so that the runtime
+    can do it itself where that is faster than the call. ``library(in_avals, params)`` names the
+    native routine that the runtime calls instead; ``call`` is then its reference. ``unrolled(in_avals, params)`` gives,
+    for many small matrices, a function of the operands that does the same in other operations, or None.
     """
 
     call: Callable[..., Any]
     foreign: bool = False
     ordering: Callable[[Params], Ordering] | None = None
+    library: Callable[[Avals, Params], Library] | None = None
+    unrolled: Callable[[Avals, Params], Callable[..., Any] | None] | None = None
 
 
 class Identity(Record):
@@ -228,7 +217,7 @@ class Identity(Record):
 class Resolve(Record):
     """Rewritten into other primitives before fuse (random bits, key wrapping): ``expand(*args, **params)``.
 
-    ``expand`` is traced on the operands' avals by the simplify stage, which inlines the result.
+    The compiler traces ``expand`` on the operands' avals, and inlines the result.
     """
 
     expand: Callable[..., Any]
@@ -237,8 +226,8 @@ class Resolve(Record):
 class Effect(Record):
     """One plan instruction with a side effect: ``call(*numpy_arrays, **params)``.
 
-    ``admit(params)`` is asked when a program that holds the operation is compiled: False leaves it out, and it raises
-    where the operation may not be compiled.
+    ``admit(params)`` is called when a program with this operation is compiled. It returns False to leave the operation
+    out, and raises if the operation may not be compiled.
     """
 
     call: Callable[..., Any]
@@ -246,12 +235,14 @@ class Effect(Record):
 
 
 class LoopParts(Record):
-    """What a loop is made of. Operands: what the condition captured, what the body captured, the state, the inputs.
+    """What a loop is made of.
 
+    Its operands are, in order: values captured by the condition, values captured by the body, the initial state, the
+    inputs. Its results are the final state and the outputs.
     ``body``: (captured, state, one element of each input) -> (state, one element of each output), without constants.
-    ``cond``: (captured, state) -> bool, or None if ``trips`` says how often the body runs. Elements are taken and put
-    along the leading axis in index order, from the end with ``reverse``. The results are the state and the outputs.
-    ``unroll`` steps may be made one.
+    ``cond``: (captured, state) -> bool; None if the body runs ``trips`` times.
+    Elements of inputs and outputs are walked along their leading axis, from the end with ``reverse``. ``unroll`` steps
+    may be compiled as one.
     """
 
     body: Any
@@ -265,18 +256,18 @@ class LoopParts(Record):
 
 
 class Loop(Record):
-    """A body run over and over on a state: native control flow. ``mapped`` rewrites the programs it carries."""
+    """A body run repeatedly on a state, as native control flow. ``mapped`` rewrites the programs it carries."""
 
     parts: Callable[[Params], LoopParts]
     mapped: Callable[[Params, Callable[[Any], Any]], Params]
 
 
 class Routine(Record):
-    """A loop that the compiler keeps in registers: params ``lowered`` (see loops.small), ``parts`` and ``literals``."""
+    """A loop compiled to one function in registers: params ``lowered`` (see loops.small), ``parts``, ``literals``."""
 
 
 class Branch(Record):
-    """Operands (index, *args): the one of ``branches(params)`` that the index names runs on args (clamped)."""
+    """Operands (index, *args): branch number ``index`` (clamped) of ``branches(params)`` runs on ``args``."""
 
     branches: Callable[[Params], tuple[Any, ...]]
     mapped: Callable[[Params, Callable[[Any], Any]], Params]

@@ -1,13 +1,13 @@
 """Primitive: an operation of the language, known by name, typed by its abstract evaluation.
 
-``bind`` hands its operands to the current trace. A primitive's kind (``core.kinds``) says how it is lowered; its
-derivative and batching rules have a slot each, given or None (``MISSING`` where nobody has said). Abstract evaluation
-is memoised per operand avals and parameters, so that a rule runs once per distinct use.
+``bind`` hands its operands to the current trace. The kind of a primitive (``core.kinds``) says how it is lowered. There
+is a slot for each derivative and batching rule: a rule, None if there is none on purpose, or ``MISSING`` if nobody has
+decided. Abstract evaluation is memoised by operand avals and parameters, so that its rule runs once for each.
 
 The derivative of an operation is stated in one of four ways, read by ``transforms.jvp``:
 
     partials   one entry per operand: coefficient(out, *operands, **params), along(...), or None for zero
-    linear     the operands (a slice of their list) in which it is jointly linear: the tangent is the operation's own
+    linear     a slice of the operands in which it is jointly linear: its tangent is the operation on their tangents
     expansion  a function of the operands and parameters that computes the same; its derivative is taken
     jvp        jvp(primals, tangents, **params) -> (out, tangent out); None: it has no derivative, and asking raises
 
@@ -67,7 +67,7 @@ class Primitive:
         self.kind = kind
         self.multiple_results = multiple_results
         self.print_params = print_params  # the parameters as printed
-        self.unnamed_params: frozenset[str] = frozenset(("name", "debug_info"))  # say nothing about what is computed
+        self.unnamed_params: frozenset[str] = frozenset(("name", "debug_info"))  # do not change what is computed
         self.print_rule: Callable[..., Any] | None = None  # (eqn, context, settings) -> Document
         self.jvp: Any = MISSING
         self.linear: slice | None = None
@@ -77,7 +77,7 @@ class Primitive:
         self.linearize: Any = None
         self.transpose: Any = MISSING
         self.batch: Any = MISSING
-        self.batch_axis: Any = None  # in place of ``batch`` where the name of the mapped axis counts: axis, values, ...
+        self.batch_axis: Any = None  # used instead of ``batch`` where the name of the mapped axis matters
         self.axis_names: Callable[[dict[str, Any]], tuple[Any, ...]] | None = None  # params -> the names it refers to
         self.shortcut: Callable[[list[Atom], dict[str, Any]], Atom | None] | None = None
         self._abstract_eval: Callable[..., Any] | None = None
@@ -159,7 +159,7 @@ class Primitive:
 
 
 def _as_weak(value: Any, aval: Any) -> Any:
-    """A number of a weak type as Python's, which is weakly typed wherever the program is read again."""
+    """A weakly typed NumPy number as a Python number, which is weakly typed again wherever the program is read."""
     scalar = value.item() if isinstance(value, np.generic) else value
     return scalar if avals_module.get_aval(scalar) is aval else value
 

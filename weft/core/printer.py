@@ -34,7 +34,7 @@ class Settings(Record):
 
 
 class Context:
-    """Names given so far: of variables, and of the jaxprs that are printed once ahead of the rest."""
+    """The names given so far to variables, and to jaxprs that are printed once ahead of the program."""
 
     def __init__(self, shared: dict[Jaxpr, str] | None = None) -> None:
         self.names: dict[Var, str] = {}
@@ -49,7 +49,7 @@ class Context:
         return known
 
     def _fresh(self) -> str:
-        """The next name in order that no shared jaxpr bears."""
+        """The next name in order that is not the name of a shared jaxpr."""
         while True:
             name = letters(self.n_fresh)
             self.n_fresh += 1
@@ -57,7 +57,7 @@ class Context:
                 return name
 
     def suggest(self, unnamed: Sequence[Atom], like: Sequence[Atom]) -> None:
-        """Give variables without a name the name of their counterpart, each counterpart's name once."""
+        """Give each unnamed variable the name of its counterpart in ``like``; each name is handed on only once."""
         seen: set[Var] = set()
         for v, counterpart in zip(unnamed, like):
             if isinstance(v, Literal) or isinstance(counterpart, Literal) or v in self.names:

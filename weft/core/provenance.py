@@ -150,7 +150,7 @@ def describe(trace: Any, value: Atom) -> Origin | None:
 
 
 def _captured_origin(origin: Origin, captured: Sequence[Any]) -> Origin:
-    """The origin of a value that depends on values of an enclosing function alone: told with its arguments."""
+    """The origin of a value that depends only on values of an enclosing function, told by that function's arguments."""
     outer = captured[0]._origin()
     if outer is None or not outer.arg_paths:
         return origin
@@ -162,7 +162,7 @@ def _captured_origin(origin: Origin, captured: Sequence[Any]) -> Origin:
 
 
 def _operations(eqns: Sequence[JaxprEqn]) -> str:
-    """The operations that made a value which depends on no argument."""
+    """The operations that made a value that depends on no argument."""
     lines = [
         f"  operation {eqn!r}\n    from line {source_info.summarize(eqn.source)}" for eqn in eqns[:_N_OPERATIONS_SHOWN]
     ]

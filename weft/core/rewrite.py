@@ -8,17 +8,20 @@ new equation takes over the source line of the equation it comes from. ``rewrite
 
     shorter = rewrite(jaxpr, rule)
 
-``dce`` drops what no result needs. Nothing here changes a jaxpr in place.
+``dce`` drops what no result needs. The compiler's passes ask ``index`` who makes and reads what, and replace equations
+by programs with a ``Splicer``. Nothing here changes a jaxpr in place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from weft.core import source_info
 from weft.core.effects import Effects, keeps
-from weft.core.jaxpr import Atom, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
+from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var, joined_effects
 
 Rule = Callable[["Builder", JaxprEqn, list[Atom]], "Sequence[Atom] | None"]
 
@@ -99,3 +102,153 @@ def _with_drops(eqn: JaxprEqn, live: set[Var]) -> JaxprEqn:
     if all(v in live for v in eqn.outvars):
         return eqn
     return eqn.replace(outvars=[v if v in live else DropVar(v.aval) for v in eqn.outvars])
+
+
+class Makers(dict[Var, JaxprEqn]):
+    """The equation that makes a variable; none makes an input or a constant."""
+
+    def of(self, atom: Atom) -> JaxprEqn | None:
+        return None if type(atom) is Literal else self.get(atom)
+
+
+class Index:
+    """The def-use index of a program: each part of it is made when it is first asked for."""
+
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.eqns, self._outvars = jaxpr.eqns, jaxpr.outvars
+
+    @functools.cached_property
+    def kinds(self) -> frozenset[type]:
+        """The kinds of operation that are in the program."""
+        return frozenset([type(eqn.primitive.kind) for eqn in self.eqns])
+
+    @functools.cached_property
+    def makers(self) -> Makers:
+        return Makers([(out, eqn) for eqn in self.eqns for out in eqn.outvars])
+
+    @functools.cached_property
+    def outputs(self) -> frozenset[Var]:
+        return frozenset(variables(self._outvars))
+
+    @functools.cached_property
+    def uses(self) -> Counter[Var]:
+        """How often a variable is read, by equations and as a result."""
+        return Counter(
+            [v for eqn in self.eqns for v in eqn.invars if type(v) is not Literal] + variables(self._outvars)
+        )
+
+
+def index(jaxpr: Jaxpr) -> Index:
+    """The def-use index of a program, which is kept with it."""
+    return jaxpr.memoize("index", Index)
+
+
+def variables(atoms: Iterable[Atom]) -> list[Var]:
+    """The atoms that are no literals."""
+    return [v for v in atoms if type(v) is not Literal]
+
+
+def live(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[JaxprEqn]:
+    """The equations whose results reach an output, and those with effects."""
+    needed: set[Atom] = {v for v in outvars if type(v) is not Literal}
+    kept: list[JaxprEqn] = []
+    for eqn in reversed(eqns):
+        if eqn.effects or not needed.isdisjoint(eqn.outvars):
+            kept.append(eqn)
+            needed.update([v for v in eqn.invars if type(v) is not Literal])
+    kept.reverse()
+    return kept
+
+
+def with_equations(closed: ClosedJaxpr, eqns: Sequence[JaxprEqn], outvars: Sequence[Atom] | None = None) -> ClosedJaxpr:
+    """The program with these equations, as far as they are live, in place of its own (and other results)."""
+    old = closed.jaxpr
+    outvars = old.outvars if outvars is None else outvars
+    jaxpr = Jaxpr(old.constvars, old.invars, outvars, live(eqns, outvars), old.effects, old.debug_info)
+    return ClosedJaxpr(jaxpr, closed.consts)
+
+
+class Splicer:
+    """Walks over a program and replaces equations as ``rule`` says, which is asked of those of ``kinds`` (None: all).
+
+        def rule(eqn, splicer):                 # -> atoms that stand for eqn.outvars, or None to keep the equation
+            return splicer.splice(program, eqn.invars)      # a program's results; its equations are asked about too
+
+    ``makers`` has the equations made so far. Variables of the program keep their names, those of spliced programs get
+    fresh ones.
+    """
+
+    def __init__(
+        self,
+        closed: ClosedJaxpr,
+        rule: Callable[[JaxprEqn, Splicer], Sequence[Atom] | None],
+        kinds: Collection[type] | None = None,
+    ) -> None:
+        self.closed, self.rule, self.kinds = closed, rule, kinds
+        self.constvars, self.consts = list(closed.jaxpr.constvars), list(closed.consts)
+        self.eqns: list[JaxprEqn] = []
+        self.makers = Makers()
+        self._env: dict[Atom, Atom] = {}
+        self._constants: dict[int, Var] = {}
+        self._changed = False
+
+    def run(self) -> ClosedJaxpr:
+        """The program so rewritten; the same object where nothing was replaced."""
+        old, env = self.closed.jaxpr, self._env
+        self._walk(old.eqns)
+        if not self._changed:
+            return self.closed
+        outvars = [v if type(v) is Literal else env.get(v, v) for v in old.outvars]
+        eqns = live(self.eqns, outvars)
+        return ClosedJaxpr(Jaxpr(self.constvars, old.invars, outvars, eqns, old.effects, old.debug_info), self.consts)
+
+    def emit(self, eqn: JaxprEqn) -> Sequence[Var]:
+        """Append an equation; its results."""
+        self.eqns.append(eqn)
+        for out in eqn.outvars:
+            self.makers[out] = eqn
+        return eqn.outvars
+
+    def splice(
+        self, inner: ClosedJaxpr, operands: Sequence[Atom], source: source_info.Captured | None = None
+    ) -> list[Atom]:
+        """Walk over another program of these operands; its results.
+
+        ``source`` is the position of the equation that the program only says in others: theirs too.
+        """
+        jaxpr, env = inner.jaxpr, self._env
+        env.update(zip(jaxpr.invars, operands, strict=True))
+        for variable, value in zip(jaxpr.constvars, inner.consts, strict=True):
+            env[variable] = self._constant(variable, value)
+        self._walk(jaxpr.eqns, True, source)
+        return [v if type(v) is Literal else env[v] for v in jaxpr.outvars]
+
+    def _walk(self, eqns: Sequence[JaxprEqn], inner: bool = False, source: source_info.Captured | None = None) -> None:
+        env, rule, kinds, made, makers = self._env, self.rule, self.kinds, self.eqns, self.makers
+        for eqn in eqns:
+            names = outvars = eqn.outvars
+            invars = [v if type(v) is Literal else env.get(v, v) for v in eqn.invars]
+            if inner:  # also for what is dropped: an equal equation may be read later
+                outvars = [Var(v.aval) for v in names]
+            if inner or invars != eqn.invars:
+                where = eqn.source if source is None else source
+                eqn = JaxprEqn(invars, outvars, eqn.primitive, eqn.params, eqn.effects, where)
+            atoms = rule(eqn, self) if kinds is None or type(eqn.primitive.kind) in kinds else None
+            if atoms is None:
+                made.append(eqn)
+                for out in outvars:
+                    makers[out] = eqn
+                atoms = outvars
+            else:
+                self._changed = True
+            if atoms is not names:
+                env.update(zip(names, atoms, strict=True))
+
+    def _constant(self, variable: Var, value: Any) -> Var:
+        """A captured array of an inner program, as a hidden parameter of this one."""
+        found = self._constants.get(id(value))
+        if found is None:
+            found = self._constants[id(value)] = Var(variable.aval)
+            self.constvars.append(found)
+            self.consts.append(value)
+        return found

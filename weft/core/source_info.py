@@ -27,7 +27,7 @@ BACKWARD = "transpose"  # the scope of equations that work on cotangents
 
 
 class _Scopes(threading.local):
-    """Open name scopes, and the position equations get while an existing program is replayed."""
+    """The open name scopes, and the position that equations get while an existing program is run again."""
 
     names: tuple[str, ...] = ()
     replayed: Captured | None = None
@@ -146,9 +146,9 @@ def name_scope(name: str) -> Iterator[None]:
 
 
 class no_scopes:
-    """Equations recorded inside belong to a program of their own: scopes open outside do not count.
+    """Equations recorded inside belong to a program of their own, to which scopes opened outside do not apply.
 
-    With ``source`` all of them have that position, as those have that weft's own code records.
+    With ``source`` all of them get that position: used where only weft's own code records them.
     """
 
     __slots__ = ("names", "replayed", "source")

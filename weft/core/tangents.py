@@ -60,7 +60,7 @@ class Zero:
 
 
 class _Scalar:
-    """The attributes of an array, which derivative rules ask for, on a Python number; weakly typed, as it is."""
+    """Gives a Python number the attributes of a weakly typed array, which derivative rules ask for."""
 
     __slots__ = ()
     shape = ()
@@ -129,6 +129,6 @@ class Along:
 def along(push: Callable[..., Any]) -> Along:
     """An entry of ``partials``: ``push(tangent, out, *operands, **params)``, linear in the tangent.
 
-    For derivatives that are no product with a coefficient, or that JAX multiplies in another order.
+    For derivatives that are not a product with a coefficient, or where JAX multiplies in another order.
     """
     return Along(push)

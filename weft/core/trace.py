@@ -1,9 +1,9 @@
 """Tracing: what ``Primitive.bind`` does is decided by the current trace of the thread.
 
-Without a trace, bind evaluates (``EvalTrace``, through a hook the compiler installs). ``trace_to_jaxpr`` runs a
-function on tracers, each of which carries only an aval, under a ``DynamicJaxprTrace`` that records one equation per
-bind. Operands that are no tracers of the trace become literals (scalars) or constvars (arrays, and traced values of
-enclosing traces). The previous trace is always restored, also after an exception.
+Without a trace, ``bind`` evaluates (``EvalTrace``, through a hook that the compiler installs). ``trace_to_jaxpr`` runs
+a function on tracers, which carry an aval and no value, under a ``DynamicJaxprTrace``, which records one equation for
+each ``bind``. Operands that are not tracers of this trace become literals (scalars) or constvars (arrays, and tracers
+of enclosing traces). The previous trace is always restored, also after an exception.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Trace:
     """
 
     __slots__ = ("__weakref__", "level", "thread", "valid")
-    records_tangents = False  # of a trace that leaves what touches no tangent to its parent
+    records_tangents = False  # True for a trace that passes operations without tangents to its parent
 
     def __init__(self, level: int = 0) -> None:
         self.valid = True
@@ -71,7 +71,7 @@ class EvalTrace(Trace):
 
 
 def _recall(tracers: list[Any], primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Inside ``eval_context`` an operation on traced values is still recorded, by the innermost of their traces."""
+    """Record an operation on traced values inside ``eval_context``, in the innermost of their traces."""
     here = threading.get_ident()
     for tracer in tracers:
         if not tracer._trace.valid or tracer._trace.thread != here:
@@ -109,7 +109,7 @@ def is_tracing() -> bool:
 
 
 class set_current:
-    """Work under ``trace``; the trace before is restored however the block ends."""
+    """A context manager that works under ``trace``; the previous trace is restored however the block ends."""
 
     __slots__ = ("before", "level", "trace")
 
@@ -133,7 +133,7 @@ class set_current:
 
 
 def eval_context() -> Any:
-    """Inside, operations on concrete values run at once although a function is being traced."""
+    """A context manager inside which operations on concrete values run at once, even while a function is traced."""
     return set_current(EVAL)
 
 

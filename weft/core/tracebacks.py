@@ -1,9 +1,9 @@
 """Tracebacks without weft's own frames.
 
 ``boundary`` wraps the functions through which users enter weft. An exception that leaves through one loses the frames
-of weft's files (and is otherwise the same object, cause and context included), as the option
-``traceback_filtering`` says: ``off``, ``tracebackhide`` (frames are marked for debuggers and pytest), ``remove_frames``
-(with a note), ``quiet_remove_frames``, or ``auto``, which picks one of these.
+of weft's files, and is otherwise the same object, with the same cause and context. The option ``traceback_filtering``
+says how: ``off``, ``tracebackhide`` (frames are marked for debuggers and pytest), ``remove_frames`` (with a note),
+``quiet_remove_frames``, or ``auto``, which picks one of these.
 """
 
 from __future__ import annotations

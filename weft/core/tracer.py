@@ -1,8 +1,8 @@
 """Tracer: the stand-in for an array while a function is traced.
 
-It knows its aval and its trace, and behaves as an array in all that follows from the aval: shape, dtype, length.
-Arithmetic, indexing and array methods are installed by ``weft.numpy``. What needs a value raises an error that says
-which argument the value depends on (``errors``). Tracers are unhashable, as arrays are.
+A tracer knows its aval and its trace, and answers as an array does wherever the aval is enough: shape, dtype, length.
+Arithmetic, indexing and array methods are installed by ``weft.numpy``. Whatever needs the value raises an error that
+says which argument it depends on (``errors``). Tracers are unhashable, as arrays are.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Tracer:
         raise self._method_error("__dlpack__")
 
 
-# Methods of arrays that no traced value has: asking for them is an AttributeError, so that hasattr is False.
+# Methods that arrays have and tracers lack: asking for one raises AttributeError, so that hasattr is False.
 _NOT_WHILE_TRACING = frozenset(
     ("addressable_shards", "block_until_ready", "copy_to_host_async", "on_device_size_in_bytes", "sharding")
 )

@@ -1,4 +1,4 @@
-"""checkify: checks inside of compiled programs, whose failures are values.
+"""checkify: checks inside compiled programs whose failures are returned as values.
 
     def f(x):
         checkify.check(x > 0, "{} is not positive", x)
@@ -7,8 +7,8 @@
     err, out = weft.jit(checkify.checkify(f))(-1.0)
     err.throw()                       # JaxRuntimeError: -1.0 is not positive (`check` failed)
 
-``errors`` adds checks that nobody wrote: of NaN, divisions by zero and indices. The Error passes through jit, loops,
-branches and ``vmap``; the first failure is the one it tells of.
+``errors`` adds automatic checks: for NaN, divisions by zero and indices out of bounds. The Error passes through jit,
+loops, branches and ``vmap``, and reports the first failure.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     b = div a c   ->   failed = reduce_or (c == 0); error' = updated(error, failed, code 3); b = div a c
 
-An operation that carries programs gets an Error in and gives one out: calls as one operand and result more for each of
-its arrays, loops as part of the state, branches all with the kinds of errors that any of them makes. A program in which
-nothing can fail stays as it is.
+An operation that carries programs takes an Error and gives one: calls have one more operand and result for each array
+of the Error, loops have it in their state, and branches all have the kinds of errors that any of them can make. A
+program in which nothing can fail is not changed.
 """
 
 from __future__ import annotations
@@ -420,7 +420,7 @@ def _body_and_test(body: ClosedJaxpr, test: ClosedJaxpr, n_test: int) -> ClosedJ
 
 
 class _CheckedJvp(custom_jvp.JvpRule):
-    """The rule of a function through which an Error passes: it gives the Error as it came."""
+    """The rule of a custom_jvp function in a checked program; it passes the Error on unchanged."""
 
     __slots__ = ("n_in", "rule")
 
@@ -443,7 +443,7 @@ class _CheckedJvp(custom_jvp.JvpRule):
 
 
 class _CheckedVjp(custom_vjp.VjpRule):
-    """The same for a function with rules of reverse differentiation."""
+    """The rules of a custom_vjp function in a checked program; they pass the Error on unchanged."""
 
     __slots__ = ("n_in", "rule")
 

@@ -1,9 +1,10 @@
-"""Errors as values: what a checked program carries along, and what becomes of it when somebody asks.
+"""Errors as values: the ``Error`` that a checked program carries along, and the exception that it becomes when asked.
 
-An ``Error`` has one entry for each kind of error that the program can make (a kind is a class of errors with the types
-of the values that its message shows): whether one has happened, the code of the check that failed first, and the values
-of that moment. Codes grow in the order in which checks are traced; what a code stands for, the report, is structure and
-no value, so that an Error passes through jit, loops and vmap as any tree of arrays does.
+An ``Error`` has one entry for each kind of error that the program can make; a kind is a class of errors and the types
+of the values in its message. An entry holds whether such an error has happened, the code of the check that failed
+first, and the values at that moment. Codes grow in the order in which checks are traced. What a code stands for, its
+report, is part of the structure and not a value, so that an Error passes through jit, loops and vmap as a tree of
+arrays.
 
     check a > 0 fails   ->   Error(entries=((FailedCheckError, True, 7, [a]),), reports={7: "a is {}"})
 """
@@ -138,7 +139,7 @@ class ErrorEffect(effects.Effect):
 
 
 class Report(Record):
-    """What a code stands for: everything of an error but its values."""
+    """What a code stands for: everything about an error except its values."""
 
     error_type: type[JaxException]
     source: Any
@@ -221,7 +222,7 @@ class Error:
         return Error(entries, self.reports)
 
     def updated(self, kind: ErrorEffect, pred: Any, code: Any, payload: Sequence[Any]) -> Error:
-        """With one more check: an error of its kind that happened before stays."""
+        """The error after one more check; an earlier error of the same kind is kept."""
         before = self.entries.get(kind)
         if before is None:
             entry = Entry(pred, code, tuple(payload))

@@ -1,8 +1,8 @@
 """How primitives that carry programs are vectorised: calls, custom derivatives, loops and branches.
 
-A mapped program takes and gives whole values. The state of a loop is mapped as soon as any iteration would make it so;
-a condition that differs between elements runs the loop until all are done, those that are keeping their state; a branch
-index that differs runs every branch and selects.
+A mapped program takes and gives whole values. A part of a loop's state is mapped if any iteration would make it so. If
+the condition of a loop differs between elements, the loop runs until all are done, and elements that are done keep
+their state. If a branch index differs between elements, every branch runs, and results are selected.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ class MappedVjpRule(custom_vjp.VjpRule):
         ]
 
     def _collected(self, ct: Any, dim: Dim, wanted: Dim) -> Any:
-        """The cotangent of an operand from those of its elements; all elements share an operand that is not mapped."""
+        """The cotangent of an operand, from those of the elements; their sum if the operand is not mapped."""
         if wanted is None:
             whole = in_front(self.axis.size, ct, dim)
             return reductions.reduce_sum(whole, (0,))
@@ -167,7 +167,7 @@ def _custom_lin(
     axis: Axis, values: list[Any], dims: list[Dim], *, rule: custom_vjp.VjpRule, num_res: int, in_zeros: Any,
     in_avals: Any, out_avals: Any, res_tree: Any, **params: Any,
 ) -> Any:  # fmt: skip
-    """The linear equation of a custom_vjp function that a rule differentiates while it is mapped."""
+    """Batch the linear equation of a custom_vjp function."""
     moving = iter(dims[num_res:])
     in_dims = tuple([None if zero else next(moving) for zero in in_zeros])
     outs = custom_vjp.custom_lin_p.bind(
@@ -187,7 +187,7 @@ def _custom_lin(
 
 
 def _front(size: int, values: Sequence[Any], dims: Sequence[Dim], mapped: Sequence[bool]) -> list[Any]:
-    """Values with their mapped dimension in front, repeated where they must be mapped and are not."""
+    """Values with their mapped dimension in front; those that must be mapped and are not are repeated."""
     return [
         in_front(size, value, dim) if dim is not None or must else value
         for value, dim, must in zip(values, dims, mapped, strict=True)
@@ -264,7 +264,7 @@ def _while(
 
 
 def _any_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
-    """The condition of a loop whose elements end at different times."""
+    """The condition of a loop whose elements end at different times: whether any of them goes on."""
 
     def flat(*args: Any) -> list[Any]:
         (goes_on,) = eval_jaxpr(test.jaxpr, test.consts, *args)
@@ -277,12 +277,12 @@ _BY_ELEMENT = DebugInfo("while_cond of a mapped loop", "any")
 
 
 def ends_by_element(test: ClosedJaxpr) -> bool:
-    """Whether a condition is that of a mapped loop, whose elements end at different times."""
+    """Whether a condition was made by ``_any_goes_on``."""
     return test.jaxpr.debug_info is _BY_ELEMENT
 
 
 def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_captured: int) -> ClosedJaxpr:
-    """The body on (what the condition captured, what it captured, state), where elements that are done stay."""
+    """The body on (captures of the condition, captures of the body, state), which leaves finished elements alone."""
 
     def flat(*args: Any) -> list[Any]:
         tested, captured, state = args[:n_tested], args[n_tested : n_tested + n_captured], args[n_tested + n_captured :]
@@ -294,7 +294,7 @@ def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_capture
 
 
 def _select(which: Any, on_false: Any, on_true: Any) -> Any:
-    """A choice along the mapped dimension, which is in front."""
+    """Select elements along the mapped dimension, which is in front."""
     out, _ = logic.select_n_p.batch(0, [which, on_false, on_true], [0, 0, 0])
     return out
 
@@ -317,7 +317,7 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
         raise NotImplementedError("IO effect not supported in vmap-of-cond.")
     size = axis.size
     index = in_front(size, index, dims[0])
-    if any(keeps(branch.effects) for branch in branches):  # effects of every element, in every branch
+    if any(keeps(branch.effects) for branch in branches):  # every branch would run its effects for every element
         operands, mapped = all_in_front(size, operands, mapped), (0,) * len(operands)
     operands = [x if dim is None else in_front(size, x, dim) for x, dim in zip(operands, mapped, strict=True)]
     mapped = _flags([dim is not None for dim in mapped])
@@ -334,7 +334,7 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
 
 
 def _kept_apart(taken: Any, operand: Any) -> Any:
-    """The operand, without a derivative for the elements that take another branch: theirs may be NaN times 0."""
+    """The operand, without a derivative for elements that take another branch: that could be NaN times 0."""
     if not isinstance(avals_module.get_aval(operand).dtype, np.dtype):  # a key
         return operand
     return _select(taken, effects.stop_gradient(operand), operand)

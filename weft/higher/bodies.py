@@ -1,11 +1,11 @@
-"""Functions that control flow carries, traced to jaxprs: of conditions, of bodies, of branches.
+"""Conditions, bodies and branches of control flow, traced to jaxprs.
 
 In: a Python function on trees. Out: a ``Body``, whose program has no constants: every value that the function captured
 from outside (arrays and values of an enclosing trace) is a leading operand, listed in ``captured``.
 
     while_loop(cond, lambda s: s + x, s0)    body: { lambda ; x:f32[3] s:f32[3]. let ... }, captured [x]
 
-A function object that is traced again for the same types, and captured no traced value, gives the same program object.
+The same function object traced for the same types gives the same program object, unless it captured a traced value.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Body(Record):
 
 
 def aval_of(value: Any) -> Any:
-    """The type of an operand; TypeError, as of every function under jit, for what is no array."""
+    """The type of an operand; TypeError for what is no array, as for arguments of a jitted function."""
     try:
         return avals_module.get_aval(value)
     except (TypeError, ValueError) as error:
@@ -53,7 +53,7 @@ def trace_body(
 ) -> Body:
     """Trace ``function(*trees)`` on leaves of the given types; ``in_tree`` is the structure of the tuple of trees.
 
-    With ``adapt`` it is ``adapt(function)`` that is traced, still remembered under the user's function.
+    With ``adapt``, ``adapt(function)`` is traced instead; the trace is still remembered for the user's function.
     """
     key = (in_tree, tuple(in_avals), purpose, adapt, runtime.get_config_token())
     try:
@@ -95,7 +95,7 @@ def _trace(
 
 
 def _arg_names(function: Callable[..., Any], in_tree: Any) -> Callable[[], list[str]]:
-    """The paths of the arguments' leaves; refers to the function weakly, since remembered programs keep it."""
+    """The paths of the arguments' leaves. Refers to the function weakly, since remembered programs keep this one."""
     try:
         reference: Callable[[], Any] = weakref.ref(function)
     except TypeError:
@@ -120,7 +120,7 @@ def without_constants(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def with_common_captures(bodies: Sequence[Body]) -> tuple[list[ClosedJaxpr], list[Any]]:
-    """The programs with one list of captured values ahead of their arguments: each value once, in order of use."""
+    """The programs with a common list of captured values before their arguments: each value once, in order of use."""
     common: dict[int, Any] = {}
     for body in bodies:
         common.update({id(value): value for value in body.captured if id(value) not in common})

@@ -177,7 +177,7 @@ def _branch(
 
 
 def _bind(index: Any, operands: list[Any], programs: list[ClosedJaxpr], params: dict[str, Any]) -> list[Any]:
-    """The equation; a result that is the same operand in every branch passes around it."""
+    """Record the equation, leaving out results that are the same operand in every branch."""
     columns = zip(*(_operand_results(program) for program in programs), strict=True)
     passed = [column[0] if len(set(column)) == 1 else None for column in columns]
     known = [place is not None for place in passed]
@@ -195,7 +195,7 @@ def _operand_results(closed: ClosedJaxpr) -> list[int | None]:
 
 
 def _agreeing(programs: Sequence[ClosedJaxpr]) -> list[ClosedJaxpr]:
-    """The programs with results that are weakly typed where those of the first are (of cond, the false branch)."""
+    """The programs with the weak types of the first one's results (for cond, those of the false branch)."""
     first = programs[0].out_avals
     typed = {id(program): bodies.converted_outputs(program, first) for program in programs}
     return [typed[id(program)] for program in programs]
@@ -248,7 +248,7 @@ def _long(aval: Any) -> str:
 
 # -- platforms --------------------------------------------------------------------------------------------------------
 
-Platforms = tuple[tuple[str, ...] | None, ...]  # of each branch; None: of any platform that no other branch names
+Platforms = tuple[tuple[str, ...] | None, ...]  # for each branch its platforms; None: all that no other branch names
 
 
 def _platform_place(platforms: Platforms) -> int:

@@ -1,11 +1,11 @@
-"""Callbacks with results: Python functions that compiled programs call, with the values of the moment.
+"""Callbacks with results: Python functions that compiled programs call with the values at run time.
 
     b:f32[3] = pure_callback[callback=f result_avals=(f32[3],) sharding=None vmap_method=None] a
 
-``pure_callback`` depends on its operands alone: it is dropped with its result, and may run more than once.
-``io_callback`` has an effect: it runs once each time the program passes it, in program order. Both are one instruction
-of a plan, also in the plans of loops and branches; the instruction takes the interpreter's lock for the call. What
-comes back is held against the shapes and dtypes that were promised.
+``pure_callback`` depends on its operands alone: it is dropped if its result is unused, and may run more than once.
+``io_callback`` has an effect: it runs once each time the program passes it, in program order. Each is one instruction
+of a plan, in the plans of loops and branches too, and takes the GIL for the call. Shapes and dtypes of what comes back
+are checked against those promised.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_
 
 
 class FlatCallback(Record):
-    """A function of trees as a function of leaves; equal if function and structure of the arguments are."""
+    """A function of trees as a function of leaves. Two are equal if function and argument structure are."""
 
     callback_func: Callable[..., Any]
     in_tree: Any
@@ -48,9 +48,9 @@ class FlatCallback(Record):
 
 
 def as_arrays(values: Sequence[Any], key_types: Sequence[Any] | None = None) -> list[Any]:
-    """What the runtime hands to a callback, as Arrays that outlive the call.
+    """The values that the runtime hands to a callback, as Arrays that outlive the call.
 
-    ``key_types`` has the dtype of each value that is an array of keys, of which the runtime hands the words.
+    ``key_types`` has the dtype of each value that is an array of keys; for those the runtime hands over words.
     """
     if key_types is None:
         return [_as_array(value, None) for value in values]
@@ -68,7 +68,7 @@ def _as_array(value: Any, key_type: Any) -> Any:
 def _call(
     values: Sequence[Any], callback: FlatCallback, result_avals: Sequence[Any], key_types: Any
 ) -> tuple[np.ndarray, ...]:
-    """Run a callback; JaxRuntimeError unless it gives what it promised. Keys that it gives are handed on as words."""
+    """Run a callback; JaxRuntimeError if the results differ from what was promised. Keys are returned as words."""
     results = callback(*[_strong(value) for value in as_arrays(values, key_types)])
     name = callback.name
     if len(results) != len(result_avals):
@@ -304,7 +304,7 @@ def io_callback(
 
 
 def unrolled(primitive: Primitive) -> Callable[..., tuple[Any, Any]]:
-    """The batching rule of an effect without results: once for each element, in order."""
+    """The batching rule of an effect without results: it happens once for each element, in order."""
 
     def rule(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
         for i in range(size):

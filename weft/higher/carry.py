@@ -1,7 +1,7 @@
-"""The rules of a loop's state: the body gives back what it was given, in structure, shapes and dtypes.
+"""Checks of a loop's state: the body must return the structure, shapes and dtypes that it was given.
 
-``settled`` traces a body until the types of its state are a fixed point: a weakly typed initial value (a Python scalar)
-takes the dtype the body gives it; anything else that changes is an error that names the leaf and both types.
+``settled`` traces a body until the types of its state are a fixed point. A weakly typed initial value (a Python scalar)
+takes the dtype that the body gives it; any other change of a type is an error that names the leaf and both types.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft.higher.bodies import Body, same_type
 from weft.operations import convert
 from weft.record import Record
 
-_CATEGORIES = "biufVc"  # of dtype kinds, in the order in which a weak type gives way; V: bfloat16 and its like
+_CATEGORIES = "biufVc"  # dtype kinds in the order in which weak types promote; V: bfloat16 and its like
 STRUCTURE_CURE = "Revise the function so that the carry output has the same pytree structure as the carry input."
 TYPE_CURE = "Revise the function so that all output types match the corresponding input types."
 
@@ -49,7 +49,7 @@ def settled(
 
 
 def _promoted(before: Any, after: Any) -> Any:
-    """The type of a weakly typed initial value that the body made another dtype."""
+    """The type of a weakly typed initial value for which the body returned another dtype."""
     if same_type(before, after) or not before.weak_type or before.shape != after.shape:
         return before
     if _CATEGORIES.index(before.dtype.kind) > _CATEGORIES.index(after.dtype.kind):
@@ -76,7 +76,7 @@ def check_structure(before: Any, after: Any, what: str, names: Callable[[], list
 
 
 class Difference(Record):
-    """Where two structures part."""
+    """A place at which two structures differ."""
 
     path: str
     before: str
@@ -125,7 +125,7 @@ def _metadata(data: Any) -> Any:
 
 
 def listed(lines: Sequence[str]) -> str:
-    """One line as it is, several as a list."""
+    """A single line unchanged, several lines as a list."""
     return lines[0] if len(lines) == 1 else "\n".join(f"  * {line}" for line in lines)
 
 

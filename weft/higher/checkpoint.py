@@ -2,9 +2,9 @@
 
     b:f32[3] = remat2[differentiated=False jaxpr={...} policy=None prevent_cse=True] a
 
-Linearised, the equation of the tangents reads the arguments and what the policy keeps (``division``); its transpose
-computes forward, then backward. What it reads passes a barrier, so that what is computed again is not found to be there
-already.
+After linearisation the equation of the tangents reads the arguments and the values that the policy keeps
+(``division``); its transpose computes forward again, then backward. Its operands pass a barrier, so that common
+subexpression elimination does not replace what is computed again by the first computation.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from weft.transforms import jvp, transpose
 
 
 def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
-    """The program; of a derivative behind a barrier."""
+    """The program to inline; that of a derivative is put behind a barrier."""
     closed: ClosedJaxpr = params["jaxpr"]
     flags = params["prevent_cse"]
     if not params["differentiated"] or flags is False:
@@ -40,7 +40,7 @@ def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
 
 
 def _behind_barrier(jaxpr: Jaxpr, flags: tuple[bool, ...]) -> Jaxpr:
-    """The program whose flagged inputs pass a barrier: what it computes was not computed before."""
+    """The program with a barrier for its flagged inputs, so that its values are not merged with earlier ones."""
     builder = rewrite.Builder()
     constvars, invars = builder.new_invars(jaxpr.constvars), builder.new_invars(jaxpr.invars)
     passed = [v for v, flag in zip(invars, flags, strict=True) if flag]
@@ -59,7 +59,7 @@ checkpoint_p.unnamed_params = frozenset(("policy",))  # it says what is kept, no
 
 
 def bind(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """The results of a program as one equation; what it captured comes before its operands."""
+    """Record a program as one equation; captured values come before its operands."""
     program, captured = calls.close_over(closed)
     if isinstance(params["prevent_cse"], tuple):
         params = {**params, "prevent_cse": (True,) * len(captured) + params["prevent_cse"]}
@@ -86,7 +86,7 @@ def _jvp_checkpoint(
 def _linearize_checkpoint(
     live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, policy: Any, **params: Any
 ) -> Any:
-    """The values now, with those that are kept; of the tangents one equation that computes the others again."""
+    """Compute the results and the kept values; the tangents are one equation, which computes the others again."""
     kept = division.split_by_policy(jaxpr, live, policy or saving.nothing_saveable)
     if tracing.is_tracing():
         outs = eval_jaxpr(kept.known.jaxpr, kept.known.consts, *primals)

@@ -1,10 +1,10 @@
 """What a code object reads and does, found once from its bytecode.
 
-In: a code object. Out: ``CodeFacts``: the globals, builtins and closure cells it reads (each with the attribute
-chain that follows and whether the value is only called), the first attribute read on any other value, and the
-first thing it does that forbids sharing a trace (a store, an import, a generator, an unknown instruction).
-Nested code is folded in. ``lambda x: jnp.sin(x) * c`` reads ``jnp.sin`` (called) and the cell ``c``. The instructions
-of Python 3.11 to 3.13 are known; under a later Python nothing is shared.
+In: a code object. Out: ``CodeFacts``: the globals, builtins and closure cells that it reads (each with the attribute
+chain that follows, and whether the value is only called); the first attribute that it reads on any other value; the
+first thing it does that forbids sharing a trace (a store, an import, a generator, an unknown instruction). Nested code
+counts as part of it. ``lambda x: jnp.sin(x) * c`` reads ``jnp.sin`` (called) and the cell ``c``. The instructions of
+Python 3.11 to 3.13 are known; under a later Python nothing is shared.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Read(NamedTuple):
     is_cell: bool
     name: str
     attributes: tuple[str, ...]
-    called: bool  # the value goes nowhere but into a call as the callee
+    called: bool  # the value is used for nothing but being called
 
     def __str__(self) -> str:
         return ".".join((self.name, *self.attributes))

@@ -1,10 +1,10 @@
-"""Captured arrays become arguments: a program with constants, at any depth of calls, as one without.
+"""Captured arrays become arguments: a program with constants, at any depth of calls, becomes one without.
 
     before   { lambda a:f32[3]; b:f32[3]. let c = jit[jaxpr={ lambda d:f32[3]; e. let ... }] b in (c,) }
     after    { lambda ; a:f32[3] d:f32[3] b:f32[3]. let c = jit[jaxpr={ lambda ; d e. let ... }] d b in (c,) }
 
-Afterwards programs are equal whatever arrays they captured, so that their machine code is shared and no cache keeps
-an array alive. What is derived from a jaxpr is remembered on it and dies with it.
+Afterwards programs that captured different arrays are equal, so that they share machine code, and no cache keeps an
+array alive. What is derived from a jaxpr is memoised on the jaxpr and dies with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.record import NamedTuple
 
 
 class Lifted(NamedTuple):
-    """A program whose inner calls have no constants: those are its last constvars, with these values."""
+    """A program whose inner calls have no constants; they are its last constvars, and have these values."""
 
     jaxpr: Jaxpr
     values: tuple[Any, ...]
@@ -39,7 +39,7 @@ def _constvars_first(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _lift(jaxpr: Jaxpr) -> Lifted | None:
-    """None if it stays as it is: a program that held itself would be left to the garbage collector."""
+    """The lifted program, or None if nothing changes: a program memoised on itself would be a reference cycle."""
     for eqn in jaxpr.eqns:
         if eqn.primitive is calls.jit_p and (eqn.params["jaxpr"].consts or lifted(eqn.params["jaxpr"].jaxpr).values):
             break

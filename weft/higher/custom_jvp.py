@@ -1,6 +1,6 @@
 """custom_jvp: a function with its own rule of forward differentiation.
 
-While tracing, a call is one equation that holds the function's jaxpr and the rule; the compiler splices the jaxpr in::
+While tracing, a call is one equation that holds the function's jaxpr and the rule; the compiler inlines the jaxpr::
 
     b:f32[3] = custom_jvp_call[name=relu call_jaxpr={...} jvp=jvp symbolic_zeros=False] a
 
@@ -104,7 +104,7 @@ class JvpRule:
     def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
         """(results, their tangents, their structure), all flat, as the user's rule gives them.
 
-        ``out_avals`` are the types that the function itself gives, where they are known.
+        ``out_avals`` are the result types of the function itself, if they are known.
         """
         given = [symbolic.as_user_sees(t, self.symbolic_zeros) for t in tangents]
         trees = [runtime.tree_unflatten(self.in_tree, list(leaves)) for leaves in (primals, given)]
@@ -245,7 +245,7 @@ class custom_jvp:
     def _program(self, args: tuple[Any, ...], avals: tuple[Any, ...], in_tree: Any) -> tuple[ClosedJaxpr, Any, Any]:
         """(the function's program, values that it captured, the tree of its results), a new jaxpr for every call.
 
-        Functions of weft itself capture nothing, so theirs are copies of what was traced before for these types.
+        weft's own functions capture nothing, so that their programs are copies of an earlier trace for these types.
         """
         key = (avals, in_tree, runtime.get_config_token())
         known = self._programs.get(key) if self._programs is not None else None
@@ -273,7 +273,7 @@ _remembering: weakref.WeakSet[custom_jvp] = weakref.WeakSet()
 
 
 def forget() -> None:
-    """Drop what was traced of weft's own functions (part of ``weft.clear_caches``): it names jaxprs that are gone."""
+    """Drop the traces of weft's own functions (part of ``weft.clear_caches``), which refer to dropped jaxprs."""
     for function in _remembering:
         if function._programs is not None:
             function._programs.clear()
@@ -322,7 +322,7 @@ def _aval(value: Any, position: int) -> Any:
 
 
 def positions(fun: Callable[..., Any], argnums: Sequence[int], argnames: Sequence[str]) -> tuple[int, ...]:
-    """The positions given as such and those of the parameters named; names of no parameter are without effect."""
+    """The given positions, and those of the named parameters; unknown names have no effect."""
     names = (argnames,) if isinstance(argnames, str) else argnames
     numbers = tuple([operator.index(number) for number in argnums])
     if not names:

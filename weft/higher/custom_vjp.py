@@ -1,8 +1,8 @@
 """custom_vjp: a function with its own rule of reverse differentiation, and custom_gradient.
 
-``fwd`` gives the result and residuals, ``bwd`` takes the residuals and the cotangent of the result to those of the
-arguments. Differentiated, a call becomes ``fwd`` on the values and one equation of the tangents, which only a
-transposition can run::
+``fwd`` gives the result and residuals; ``bwd`` takes the residuals and the cotangent of the result, and gives the
+cotangents of the arguments. When a call is differentiated, ``fwd`` runs on the values, and the tangents become one
+equation, which can be transposed but not evaluated::
 
     t:f32[3] = custom_lin[bwd=bwd in_zeros=[False] num_res=1 symbolic_zeros=False] residual dx
 """
@@ -47,7 +47,7 @@ custom_vjp_call_p.print_rule = _print_custom_vjp_call
 
 
 class _Name:
-    """A function as programs print it."""
+    """A function that prints as its name."""
 
     def __init__(self, function: Any) -> None:
         self.text = getattr(function, "__name__", str(function))
@@ -122,7 +122,7 @@ class VjpRule:
     ) -> None:
         self.name = name
         self.fwd, self.bwd = fwd, bwd
-        self.fixed = fixed  # arguments that are part of the function, by place
+        self.fixed = fixed  # position -> argument, for the arguments that are part of the function
         self.in_tree = in_tree
         self.symbolic_zeros = symbolic_zeros
 

@@ -1,11 +1,11 @@
 """custom_vmap: a function with its own rule of vectorisation, and sequential_vmap.
 
-While tracing, a call is one equation that holds the function's jaxpr and the rule; the compiler splices the jaxpr in::
+While tracing, a call is one equation that holds the function's jaxpr and the rule; the compiler inlines the jaxpr::
 
     b:f32[3] = custom_vmap_call[call={...} in_tree=... out_tree=... rule=rule] a
 
-Under ``vmap`` the rule runs on whole values. Forward differentiation keeps the rule: that of the derivative is the
-derivative of the rule. Reverse differentiation goes through the function itself.
+Under ``vmap`` the rule runs on whole values. Forward differentiation keeps a rule: the derivative's rule is the
+derivative of the rule. Reverse differentiation goes through the function itself and has no rule.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class VmapRule:
         return {"in_tree": self.in_tree, "out_tree": self.out_tree}
 
     def run(self, axis: Axis, flags: Sequence[bool], values: Sequence[Any]) -> tuple[list[Any], list[bool]]:
-        """(results, which of them are mapped) for whole values; what is mapped is so in front."""
+        """(results, which of them are mapped) for whole values, whose mapped dimensions are in front."""
         count = len(values) - self.in_tree.num_leaves
         if any(flags[:count]):
             raise errors.UnexpectedTracerError(
@@ -102,7 +102,7 @@ class PushedRule(VmapRule):
         self.rule = rule
         self.call = call  # the program that is differentiated
         self.live, self.out_live = live, out_live
-        self.captured = captured  # operands ahead of the values
+        self.captured = captured  # the number of operands before the values
 
     def shown(self) -> dict[str, Any]:
         return {"in_tree": self.in_tree, "out_tree": self.out_tree, "live": self.live}

@@ -18,7 +18,7 @@ from weft.core.tangents import FLOAT0, Undefined, Zero, is_differentiable, tange
 from weft.core.tracer import Tracer
 from weft.higher import flat, function_names, signature, struct
 from weft.higher import jit as jit_module
-from weft.higher import loop_derivatives as loop_derivatives  # whoever differentiates needs its rules
+from weft.higher import loop_derivatives as loop_derivatives  # imported for the rules that it registers
 from weft.operations import linear as linear_operations
 from weft.transforms import jvp as jvp_module
 from weft.transforms import linearize as linearize_module
@@ -36,9 +36,10 @@ def _named(fun: Callable[..., Any], in_tree: Any, index: int) -> str:
 
 @tracebacks.boundary
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
-    """``(fun(*primals), derivative of fun at primals along tangents)``, and what goes beside with ``has_aux``.
+    """``(fun(*primals), derivative of fun at primals along tangents)``; with ``has_aux`` followed by the auxiliary
+    value.
 
-    Both lists have the structure of the arguments. TypeError where structures or dtypes differ, ValueError for shapes.
+    Both lists have the structure of the arguments. TypeError if structures or dtypes differ, ValueError if shapes do.
 
     >>> y, dy = weft.jvp(jnp.sin, (0.0,), (2.0,))
     >>> print(y, dy)
@@ -68,7 +69,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
 
 def _checked_tangent(fun: Callable[..., Any], in_tree: Any, index: int, primal: Any, tangent: Any) -> Any:
-    """The tangent of one leaf, of the right type; a Zero for what has none."""
+    """The tangent of one leaf, checked and of the right type; a Zero if the leaf has none."""
     aval, found = flat.check_leaf(primal), flat.check_leaf(tangent)
     expected = tangent_aval(aval)
     if found.dtype != expected.dtype:
@@ -144,7 +145,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 class NotNeeded:
-    """In ``VJP.args_res``: the pullback does not read this argument. A container of nothing."""
+    """An empty container in ``VJP.args_res``, in the place of an argument that the pullback does not read."""
 
     def __repr__(self) -> str:
         return "NotNeeded()"
@@ -153,10 +154,10 @@ class NotNeeded:
 class VJP:
     """The function that ``vjp`` gives: from the cotangent of the result to those of the arguments.
 
-    It is a container of its residuals, so that it may pass through ``jit``. ``args_res`` has those that are arguments,
-    tuples in place of the arguments' containers, ``opaque_residuals`` the others; either list may be given other
-    values, such as arguments that were not kept in memory meanwhile. ``jaxpr`` is the linear program; its constants are
-    the residuals.
+    It is a pytree of its residuals, so that it may pass through ``jit``. ``args_res`` holds the residuals that are
+    arguments, with tuples in the place of the arguments' containers; ``opaque_residuals`` holds the others. Both lists
+    may be replaced, for instance by arguments that were not kept in memory meanwhile. ``jaxpr`` is the linear program,
+    and its constants are the residuals.
 
     >>> y, f_vjp = weft.vjp(lambda x, y: x * y, jnp.array(2.0), jnp.array(3.0))
     >>> f_vjp.args_res[0] = jnp.array(10.0)
@@ -190,9 +191,9 @@ class VJP:
         return found
 
     def show_arguments(self, primals: Any) -> None:
-        """Move the residuals that are arguments from ``opaque_residuals``, where they all begin, to ``args_res``.
+        """Move the residuals that are arguments from ``opaque_residuals``, where all of them start, to ``args_res``.
 
-        Tuples stand for the arguments' containers: a class of the user's need not take what stands for no argument.
+        Tuples replace the arguments' containers, since a user's class might not accept ``NotNeeded`` as a child.
         """
         facts, leaves = self.facts, runtime.tree_flatten(primals)[0]
         facts.places = _argument_places(leaves, self.opaque_residuals)
@@ -240,15 +241,15 @@ class VJP:
 
 
 class _Facts:
-    """What a VJP knows besides values; compared by identity as a part of its structure."""
+    """What a VJP holds besides arrays; part of its pytree structure, compared by identity."""
 
     __slots__ = (
         "args_tree", "in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "places", "source",
     )  # fmt: skip
 
     def __init__(self, source: str, made: linearize_module.Linearized, in_avals: Any, in_tree: Any, out_tree: Any):
-        self.args_tree = runtime.tree_flatten([])[1]  # of ``args_res``
-        self.places: list[int | None] = [None] * len(made.residuals)  # the argument leaf that a residual is
+        self.args_tree = runtime.tree_flatten([])[1]  # the structure of ``args_res``
+        self.places: list[int | None] = [None] * len(made.residuals)  # for each residual, which argument leaf it is
         self.source = source
         self.jaxpr: Jaxpr = made.jaxpr
         self.in_live, self.out_live = made.in_live, made.out_live
@@ -330,7 +331,7 @@ def vjp_flat(
 
 
 def _in_tuples(trees: Sequence[Any], leaves: Iterator[Any]) -> list[Any]:
-    """The next leaves in the structures of ``trees``, whose containers are tuples; no recursion, as in flattening."""
+    """The next leaves in the structures of ``trees``, with tuples as containers. Not recursive: trees may be deep."""
     whole: list[Any] = []
     waiting = [(iter(trees), whole)]
     while waiting:
@@ -348,7 +349,7 @@ def _in_tuples(trees: Sequence[Any], leaves: Iterator[Any]) -> list[Any]:
 
 
 def _argument_places(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[int | None]:
-    """For each residual which argument leaf it is; None for others, and for a leaf that is two arguments."""
+    """For each residual the number of the argument leaf that it is; None if it is none, or two of them."""
     known: dict[int, int | None] = {}
     for index, leaf in enumerate(leaves):
         if isinstance(leaf, (runtime.Array, Tracer)):

@@ -1,10 +1,10 @@
-"""A program divided by a policy of ``checkpoint``: what is computed once, and what is computed again from what is kept.
+"""Partial evaluation by a policy of ``checkpoint``: a program is split in what is computed once and what again.
 
     b = sin a; c = name[name=p] b; d = cos c    keeping p:   known: a -> d, c    again: c, a, t -> cos a, sin c, ...
 
-The policy is asked inside of jitted functions, loops and branches too. A scan whose values are computed again gives
-what is kept of every step, stacked, and the scan that computes them again reads it row by row; a branch gives zeros for
-what another one keeps.
+The policy is asked inside jitted functions, loops and branches, too. A scan whose values are computed again stacks what
+is kept of every step; the scan that computes them again reads it row by row. A branch gives zeros in the place of what
+another branch keeps.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from weft.transforms import linearize
 class Kept(NamedTuple):
     """A linearised program split by a policy.
 
-    ``known`` gives the results, then what is kept. ``again`` takes what is kept, the inputs that ``reads`` lists and
-    the tangents of live inputs; it gives the tangents of live results.
+    ``known`` gives the results and then the kept values. ``again`` takes the kept values, the inputs listed in
+    ``reads`` and the tangents of live inputs, and gives the tangents of live results.
     """
 
     known: ClosedJaxpr
@@ -40,7 +40,7 @@ class Kept(NamedTuple):
 
 
 def split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy) -> Kept:
-    """A program split with respect to its ``live`` inputs, remembered on it."""
+    """A program split with respect to its ``live`` inputs; memoised on the program."""
     key: Any = ("kept", live, policy, tuple([id(const) for const in closed.consts]))
     return closed.jaxpr.memoize(key, lambda jaxpr: (_split_by_policy(closed, live, policy), closed.consts))[0]
 
@@ -75,8 +75,8 @@ def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy
 
 
 class Divided(NamedTuple):
-    """``known`` gives a program's results, then what is kept; ``again`` the wanted ones, from what is kept and the
-    inputs, of which it reads those marked in ``reads``."""
+    """``known`` gives a program's results and then the kept values. ``again`` computes the wanted results from the kept
+    values and the inputs, of which it reads those marked in ``reads``."""
 
     known: ClosedJaxpr
     again: ClosedJaxpr
@@ -85,8 +85,9 @@ class Divided(NamedTuple):
 
 
 class _Inside(NamedTuple):
-    """An equation divided. ``first(*operands)`` gives its results, then what is kept; ``second(kept, operands)`` the
-    wanted results by their place, from the operands listed in ``reads`` (by their place)."""
+    """An equation split in two: ``first(*operands)`` gives its results and then the kept values, ``second(kept,
+    operands)``
+    a dict from place to wanted result. ``second`` reads the operands whose places are listed in ``reads``."""
 
     first: Callable[..., Sequence[Any]]
     second: Callable[[Sequence[Any], dict[int, Any]], dict[int, Any]]
@@ -95,7 +96,7 @@ class _Inside(NamedTuple):
 
 
 def divide(closed: ClosedJaxpr, wanted: Sequence[bool], policy: Policy) -> Divided:
-    """Divide a program of whose results those marked in ``wanted`` are needed later."""
+    """Split a program whose results marked in ``wanted`` are needed again later."""
     lifted = constants.lifted(closed.jaxpr)
     jaxpr, consts = _with_calls_inlined(lifted.jaxpr), [*closed.consts, *lifted.values]
     keepable = {v for eqn in jaxpr.eqns if may_keep(policy, eqn) for v in eqn.outvars}
@@ -136,7 +137,7 @@ def divide(closed: ClosedJaxpr, wanted: Sequence[bool], policy: Policy) -> Divid
 def _known(
     jaxpr: Jaxpr, consts: Sequence[Any], kept: Sequence[Var], inside: dict[int, _Inside]
 ) -> tuple[ClosedJaxpr, list[Any]]:
-    """(the program that is computed once, the types of what it keeps): variables, then what equations keep inside."""
+    """(the program that is computed once, the types of what it keeps: variables, then values kept inside equations)."""
     if not inside:
         known, _ = rewrite.dce(jaxpr.replace(outvars=[*jaxpr.outvars, *kept]))
         return ClosedJaxpr(known, consts), [v.aval for v in kept]
@@ -166,7 +167,7 @@ def _read(values: dict[Var, Any], atom: Any) -> Any:
 
 
 def _run_again(eqn: JaxprEqn, values: dict[Var, Any], parts: _Inside | None = None, kept: Sequence[Any] = ()) -> None:
-    """Run an equation, or of one divided what is computed again, on ``values``, to which its results are added."""
+    """Run an equation on ``values`` and add its results to them; of a split equation (``parts``) the second part."""
     with source_info.replayed(eqn.source):
         if parts is not None:
             outs = parts.second(kept, {place: _read(values, eqn.invars[place]) for place in parts.reads})
@@ -178,13 +179,13 @@ def _run_again(eqn: JaxprEqn, values: dict[Var, Any], parts: _Inside | None = No
 
 
 def _shows_again(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether a print or callback happens in the second computation too, to show that there is one."""
+    """Whether a print or callback also happens in the second computation, as a sign that there is one."""
     shown = effects.debug_effect in eqn.effects or effects.ordered_debug_effect in eqn.effects
     return shown and not eqn.outvars and not may_keep(policy, eqn)
 
 
 def _with_calls_inlined(jaxpr: Jaxpr) -> Jaxpr:
-    """The program, whose calls have no constants, with the equations of jitted functions in place of their calls."""
+    """The program with calls of jitted functions inlined; the calls must have no constants."""
 
     def rule(builder: rewrite.Builder, eqn: JaxprEqn, operands: list[Any]) -> Any:
         if eqn.primitive is not calls.jit_p:
@@ -197,7 +198,7 @@ def _with_calls_inlined(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _without_unread(jaxpr: Jaxpr) -> Jaxpr:
-    """The program whose loops stack, and whose branches give, only what is read."""
+    """The program without results of loops and branches that nothing reads."""
     return jaxpr.replace(eqns=[_with_read_results(eqn) for eqn in jaxpr.eqns])
 
 
@@ -221,7 +222,7 @@ def _with_read_results(eqn: JaxprEqn) -> JaxprEqn:
 
 
 def _divided_equation(eqn: JaxprEqn, needed: set[Var], policy: Policy) -> _Inside | None:
-    """An equation some of whose inner values are kept, divided; None for every other."""
+    """The two parts of an equation some of whose inner values are kept; None for any other equation."""
     wanted = [v in needed for v in eqn.outvars]
     if eqn.primitive is scan.scan_p:
         return _divided_scan(eqn, wanted, policy)
@@ -232,7 +233,7 @@ def _divided_scan(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Inside 
     params = {**eqn.params}
     body, first, n_carry = (params.pop(name) for name in ("jaxpr", "num_consts", "num_carry"))
     last, count = first + n_carry, len(eqn.outvars)
-    while True:  # a state that is read again is computed again
+    while True:  # to a fixed point: a part of the state that is read again must be computed again
         parts = divide(body, wanted, policy)
         grown = [a or b for a, b in zip(wanted[:n_carry], parts.reads[first:last], strict=True)]
         if grown == wanted[:n_carry]:
@@ -308,7 +309,7 @@ def _divided_branches(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Ins
 
 
 def _shared_slots(kept: Sequence[Sequence[Any]]) -> tuple[list[Any], list[list[int]]]:
-    """(types of places in which branches leave what they keep, the places of each): only one branch runs."""
+    """(types of the slots for kept values, the slots of each branch). Branches share slots, since only one runs."""
     slots: list[Any] = []
     places: list[list[int]] = []
     for avals in kept:

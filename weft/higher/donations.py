@@ -1,7 +1,7 @@
 """Which leaves of a call are donated, and which of those a program can take over.
 
-In: the arguments that ``donate_argnums`` and ``donate_argnames`` name. Out: a flag for each leaf. A donated leaf gives
-its memory to a result of the same size; the others stay valid, and a warning names them.
+In: the arguments named by ``donate_argnums`` and ``donate_argnames``. Out: a flag for each leaf. A donated leaf gives
+its memory to a result of the same size. If there is no such result it stays valid, and a warning names it.
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ from weft.transforms.jvp import JVPTrace
 
 
 class FlatFunction:
-    """``function`` on flat lists. After a call ``out_tree`` is the structure of its result, ``aux`` what went beside.
+    """``function`` on flat lists. After a call ``out_tree`` is the structure of its result, ``aux`` the auxiliary
+    value.
 
-    With ``has_aux`` the function gives a pair, and the second is no part of the flat result.
+    With ``has_aux`` the function returns a pair, whose second part is not in the flat result.
     """
 
     def __init__(self, function: Callable[..., Any], in_tree: Any, has_aux: bool = False) -> None:
@@ -57,7 +58,7 @@ def without_tangents(tree: Any) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """A result as the user gets it: scalars and NumPy arrays that passed through become Arrays outside of traces."""
+    """A result as the user gets it: outside traces, scalars and NumPy arrays that passed through become Arrays."""
     if type(value) is runtime.Array or isinstance(value, Tracer) or tracing.is_tracing():
         return value
     if avals.find_rule(value) is None:
@@ -78,7 +79,7 @@ def finished_tree(result: Any) -> Any:
 
 
 def kept(leaves: Sequence[Any], in_avals: Sequence[Any]) -> Sequence[Any]:
-    """The leaves with NumPy's arrays copied, outside of traces: residuals outlive the call, and NumPy may write."""
+    """The leaves, with NumPy arrays copied outside traces: residuals outlive the call, and users may write to them."""
     if tracing.is_tracing():
         return leaves
     pairs = zip(leaves, in_avals, strict=True)

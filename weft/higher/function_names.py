@@ -1,4 +1,4 @@
-"""What a function is called in programs, errors and reports, and where it stands."""
+"""The name of a function in programs, errors and reports, and where it is defined."""
 
 from __future__ import annotations
 

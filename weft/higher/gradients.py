@@ -1,6 +1,6 @@
 """Gradients of scalar functions: grad and value_and_grad.
 
-grad(f)(x) = the pullback of 1 by f at x, in the structure of the arguments that ``argnums`` names
+grad(f)(x) is the pullback of f at x applied to 1, in the structure of the arguments named by ``argnums``
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], arg
 
 
 class Named:
-    """The user's names of the differentiated leaves, found when an error needs them."""
+    """The user's names of the differentiated leaves, made only when an error needs them."""
 
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], places: Sequence[int]) -> None:
         self.fun, self.args, self.places = fun, args, places

@@ -1,10 +1,10 @@
 """Function identity: when a function object never seen before may share the trace of an earlier one.
 
-In: a function and its static argument values. Out: an ``Identity`` whose key is equal for two functions exactly if
-their code objects are the same and everything that code reads from outside (closure cells, defaults, globals,
-builtins, module attributes, and the same of every Python function reached) has the same type and value, or a
-``Refusal`` that names what prevented a decision. Two calls of ``def make(c): return lambda x: x * c`` with
-``c = 2`` have equal keys; with ``c = 2`` and ``c = True``, or with a list, they do not.
+In: a function and its static argument values. Out: an ``Identity``, or a ``Refusal`` that names what prevented a
+decision. The keys of two identities are equal exactly if the functions have the same code object and everything that
+the code reads from outside has the same type and value: closure cells, defaults, globals, builtins, attributes of
+modules, and the same for every Python function that it reaches. Two functions made by ``def make(c): return lambda x:
+x * c`` with ``c = 2`` have equal keys; with ``c = 2`` and ``c = True``, or with a list, they do not.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from weft.higher import code_facts, struct
 
 
 class Refusal(Exception):
-    """Sharing is not decided; the text says which value or instruction stands in the way."""
+    """It cannot be decided whether functions are equal; the text says which value or instruction prevents it."""
 
 
 class Identity:
-    """What a function is: ``key`` compares by ==; ``arrays`` are the weft Arrays it names, by id, in ``key``."""
+    """The identity of a function. ``key`` is compared by ==; ``arrays`` are the weft Arrays that it names by id."""
 
     __slots__ = ("arrays", "codes", "key", "words")
 
     def __init__(self, key: tuple[Any, ...], arrays: dict[int, Any], codes: tuple[Any, ...]) -> None:
         self.key = key
         self.arrays = arrays
-        self.codes = codes  # everything else named by id in ``key``: kept alive with it, so that ids stay unique
-        self.words: Any = None  # the same as ``portable`` has it, once that was asked for
+        self.codes = codes  # all other objects that ``key`` names by id, kept alive so that ids stay unique
+        self.words: Any = None  # the key in the form of ``portable``, once it was asked for
 
 
 PURE_BUILTINS = frozenset(
@@ -73,7 +73,7 @@ _IMPURE_WEFT = _words("""
 
 _FUNCTIONS_LIMIT = 256  # beyond, comparing costs more than tracing anew
 
-_library: dict[int, Any] = {}  # id -> a function, type or ufunc of weft, numpy, math or functools, once recognised
+_library: dict[int, Any] = {}  # id -> function, type or ufunc recognised as one of weft, numpy, math or functools
 
 
 def _is_library_name(module: str) -> bool:
@@ -168,7 +168,7 @@ class _Snapshot:
     __slots__ = ("arrays", "certain", "kept", "loose", "names", "opaque", "outer", "places", "seen", "walked")
 
     def __init__(self) -> None:
-        self.certain = True  # the same objects in the same places say that nothing has changed; see _Remembered
+        self.certain = True  # whether the same objects in the same places mean that nothing has changed: _Remembered
         self.outer: Any = None  # the function walked first
         self.names: list[tuple[dict[str, Any], str, Any]] = []
         self.places: list[tuple[int, Any]] = []
@@ -230,7 +230,7 @@ class _Snapshot:
         return key
 
     def _known(self, function: Any) -> Any:
-        """The key of a function that was met before; others are numbered."""
+        """The key of a function met before in this walk, or None; a new one gets a number."""
         known = self.seen.get(id(function))
         if known is not None:
             return ("seen", known)
@@ -240,7 +240,7 @@ class _Snapshot:
         return None
 
     def _closure(self, function: Any, label: str) -> Any:
-        """What ``grad``, ``vmap`` and the like made of a function: weft's own code, and its variables."""
+        """The key of a function made by ``grad``, ``vmap`` and the like: weft's own code, and its closure variables."""
         known, code = self._known(function), function.__code__
         if known is not None:
             return known
@@ -252,7 +252,7 @@ class _Snapshot:
             values = [self.value(cell.cell_contents, f"{name!r} of {label}", True) for name, cell in cells]
         except ValueError as error:
             raise Refusal(f"a variable of {label} has no value yet") from error
-        self.kept.append(code)  # after the codes of the user's
+        self.kept.append(code)  # behind the code objects of the user
         return ("closure", id(code), function.__name__, tuple(values))
 
     def _walk(self, function: Any, label: str, called: bool) -> Any:
@@ -317,7 +317,7 @@ class _Snapshot:
                 value = getattr(value, attribute)
             except AttributeError as error:
                 raise Refusal(f"{read} does not exist") from error
-            self.names.append((vars(module), attribute, value))  # not there if the module makes it: never certain
+            self.names.append((vars(module), attribute, value))  # a module may compute an attribute: never certain
         if _library.get(id(value)) is value:
             return ("library", id(value))
         root = module.__name__.partition(".")[0] if module is not None else ""
@@ -431,10 +431,10 @@ _REMEMBERED_LIMIT = 1024
 
 
 class _Remembered:
-    """The key of a function, and what must be as it was for another function of the same code to have it too.
+    """The key of a function, and what must be unchanged for another function of the same code to have the same key.
 
-    Certain are functions without defaults that read names and closure variables which hold numbers, strings, such
-    functions, or what a library module has under a name: the same objects in the same places are the same values.
+    This is kept only for functions of which it can be told by comparing objects: functions without defaults, which read
+    only numbers, strings, such functions, and what library modules have under a name.
     """
 
     __slots__ = (
@@ -444,8 +444,8 @@ class _Remembered:
 
     def __init__(self, function: Any, called: bool, key: Any, snapshot: _Snapshot) -> None:
         self.called, self.key = called, key
-        self.identity: Identity | None = None  # of the function without static values
-        self.partial: Identity | None = None  # of a partial that adds nothing to it
+        self.identity: Identity | None = None  # the function's, without static values
+        self.partial: Identity | None = None  # that of a partial without arguments of the function
         self.globals, self.name = id(function.__globals__), function.__name__
         self.kept, self.opaque, self.loose = tuple(snapshot.kept), snapshot.opaque, snapshot.loose
         # no function, and so no module of the user's, is kept alive: while the weak references last, ids are unique
@@ -501,7 +501,7 @@ def _called(function: Any) -> Any:
 
 
 def remembered(function: Any) -> Identity | None:
-    """The identity of ``function`` without static values, if a walk over what it reads is not needed."""
+    """The identity of ``function`` without static values, if it is known without a walk over what it reads."""
     inner = _called(function)
     known = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
     if known is None:

@@ -53,7 +53,7 @@ linear_solve_p.def_effectful_abstract_eval(lambda *in_avals, solve, **params: (s
 
 
 class _LinearSolveTuple(NamedTuple):
-    """What a printed equation has of each part."""
+    """Values for each part, as printed equations show them."""
 
     matvec: Any
     vecmat: Any
@@ -119,7 +119,7 @@ def _transpose_linear_solve(cts: Any, *operands: Any, **params: Any) -> list[Any
 
 
 def _batch_linear_solve(axis: Any, values: list[Any], dims: list[Any], *, const_lengths: Any, **params: Any) -> Any:
-    """All programs mapped; every right-hand side and solution is."""
+    """Batch all programs; every right-hand side and every solution becomes mapped."""
     parts, b = _split(values, const_lengths)
     part_dims, b_dims = _split(dims, const_lengths)
     made, consts, lengths = {}, [], []

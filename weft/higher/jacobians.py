@@ -25,7 +25,7 @@ from weft.transforms.batching import map_flat
 
 
 def _basis(types: Sequence[Any]) -> tuple[int, list[Any]]:
-    """(the number of elements of all arrays together, for each array its part of every unit vector)."""
+    """(the number of elements of all arrays together, for each array its part of all unit vectors, stacked)."""
     total = sum(aval.size for aval in types)
     parts, start = [], 0
     for aval in types:
@@ -49,7 +49,7 @@ def _split(whole: Any, types: Sequence[Any], axis: int) -> list[Any]:
 
 
 def _typed(whole: Any, like: Any) -> Any:
-    """A Jacobian, as weakly typed as ``like``; of integers, or with respect to them, it is zeros of their dtype."""
+    """A Jacobian, as weakly typed as ``like``; zeros of the integer dtype if it is of or with respect to integers."""
     aval = avals.get_aval(whole)
     if aval.dtype == FLOAT0:
         return assemble.full(aval.shape, 0, like.dtype)
@@ -112,7 +112,7 @@ def jacfwd(
         else:
             call.check_real()
         size, basis = _basis(call.types)
-        trees: list[Any] = [None, None, None]  # of results, of what goes beside; the types of results
+        trees: list[Any] = [None, None, None]  # tree of the results, tree of the auxiliary value, types of the results
         in_tree = runtime.tree_flatten(tuple(call.selected))[1]
 
         def push(*tangents: Any) -> list[Any]:

@@ -1,9 +1,10 @@
 """Derivatives of loops and branches.
 
-Forward, the tangents travel with the state. Backward, a scan becomes two: one of values, which stacks what the tangents
-need of every step, and one of tangents, whose transpose runs from the other end. Which parts of the state have tangents
-is a fixed point: one that ever gets a tangent has one from the start, zero at first. A branch hands on what any of the
-branches needs, zeros where another ran. A loop that ends by a condition has no length to run back: it is forward only.
+In forward mode tangents travel with the state. In reverse mode a scan becomes two: one of the values, which stacks the
+residuals of every step, and one of the tangents, whose transpose runs from the other end. Which parts of the state have
+tangents is found as a fixed point: a part that gets a tangent in any step has one from the start, zero at first. All
+branches of a ``cond`` give the same residuals, with zeros for those of other branches. A ``while`` loop has no known
+length, so that it cannot be run backwards: it has forward derivatives only.
 
     scan[jaxpr={c x -> sin c * x}]   ->   scan[jaxpr={c x -> ..., cos c, sin c}], scan[jaxpr={ct ...} reverse=True]
 """
@@ -40,18 +41,18 @@ def _zero(aval: Any) -> Any:
 
 
 def _tangents(tangents: Sequence[Any], flags: Sequence[bool], types: Sequence[Any]) -> list[Any]:
-    """The tangents of what is marked, zeros where there is none yet."""
+    """The tangents of the marked values, with arrays of zeros for symbolic ones."""
     return [_zero(aval) if type(t) is Zero else t for t, flag, aval in zip(tangents, flags, types, strict=True) if flag]
 
 
 def _spread(found: Sequence[Any], flags: Sequence[bool], values: Sequence[Any]) -> list[Any]:
-    """One tangent for every value: those found where marked, Zeros elsewhere."""
+    """One tangent for every value: those in ``found`` for marked values, symbolic zeros for others."""
     made = iter(found)
     return [next(made) if flag else Zero.from_primal_value(x) for x, flag in zip(values, flags, strict=True)]
 
 
 def _completed(closed: ClosedJaxpr, has: Flags, wanted: Flags, types: Sequence[Any], n_before: int = 0) -> ClosedJaxpr:
-    """A program whose results after the first ``n_before`` are tangents, with zeros for those wanted that it lacks."""
+    """A program whose results behind the first ``n_before`` are tangents, with zeros for wanted ones that it lacks."""
     if has == wanted:
         return closed
 
@@ -73,7 +74,7 @@ def _permuted(closed: ClosedJaxpr, order: Sequence[int]) -> ClosedJaxpr:
 def _settled(
     live: Sequence[bool], first: int, count: int, types: Sequence[Any], out_live: Callable[[Flags], Flags]
 ) -> Flags:
-    """Which inputs have tangents once no step adds to those of the state (``first`` on, ``count`` of them)."""
+    """Which inputs have tangents at the fixed point. The state is ``count`` inputs from number ``first`` on."""
     flags = [flag and is_differentiable(aval.dtype) for flag, aval in zip(live, types, strict=True)]
     while True:
         found = out_live(tuple(flags))
@@ -112,7 +113,7 @@ def _jvp_scan(
     wanted = (*flags[first:last], *out_live[num_carry:])
     program = _completed(program, out_live, wanted, jaxpr.out_avals, n_outs)
     n = len(types)
-    places = [n - 1 + sum(flags[: k + 1]) for k in range(n)]  # of the tangent of input k among the program's inputs
+    places = [n - 1 + sum(flags[: k + 1]) for k in range(n)]  # k -> place of input k's tangent among the inputs
     groups = [range(first), range(first, last), range(last, n)]
     order = [[*group, *[places[k] for k in group if flags[k]]] for group in groups]
     outs_order = [
@@ -131,7 +132,7 @@ def _jvp_scan(
 
 
 def _given_tangents(tangents: Sequence[Any], flags: Sequence[bool], primals: Sequence[Any]) -> list[Any]:
-    """Whole tangents of the marked operands."""
+    """The tangents of the marked operands, as arrays."""
     return [
         (_zero(get_aval(x)) if type(t) is Zero else t) if flag else None
         for t, flag, x in zip(tangents, flags, primals, strict=True)
@@ -146,8 +147,8 @@ def _linearize_scan(
     flags = _settled(live, first, num_carry, types, lambda some: linearize.linearize_jaxpr(jaxpr, some).out_live)
     split = linearize.linearize_jaxpr(jaxpr, flags)
     known = split.known.jaxpr
-    stacked: list[Any] = []  # atoms of the known program that every step leaves behind
-    steady, moving = [], []  # (place among the linear program's inputs, value) of residuals; rows of xs or stacked
+    stacked: list[Any] = []  # results of the known program that are stacked over the steps
+    steady, moving = [], []  # residuals: (place among the linear program's inputs, value), constant or one row a step
     same = _same_in_every_step(split, first, primals)
     for place, (word, which) in enumerate(split.residuals):
         if word == "result" and which in same:
@@ -191,7 +192,7 @@ def _linearize_scan(
 
 
 def _same_in_every_step(split: linearize.Split, first: int, primals: Sequence[Any]) -> dict[int, Any]:
-    """Residuals that are computed from captured values alone, by their place among the results: made once."""
+    """Residuals computed from captured values alone, by their place among the results; they are computed once."""
     known = split.known.jaxpr
     from_captured = {*known.invars[:first], *known.constvars}
     for equation in known.eqns:
@@ -271,7 +272,7 @@ _FORWARD_ONLY = (
 
 
 def _while_flags(live: Sequence[bool], body_jaxpr: ClosedJaxpr, body_nconsts: int) -> Flags:
-    """Which inputs of the body have tangents once no step adds to them."""
+    """Which inputs of the body have tangents at the fixed point."""
     types = body_jaxpr.in_avals
     n_state = len(types) - body_nconsts
     return _settled(live, body_nconsts, n_state, types, lambda some: jvp.jvp_jaxpr(body_jaxpr, some)[1])
@@ -307,7 +308,7 @@ def _jvp_while(
 
 
 def _linearize_while(live: Flags, *primals: Any, body_jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    """The values, and a second loop for the tangents, which goes through the values again."""
+    """The values, and a second loop for the tangents, which computes the values again."""
     outs = loops.while_p.bind(*primals, body_jaxpr=body_jaxpr, **params)
     body_nconsts = params["body_nconsts"]
     wanted = _while_flags(live[params["cond_nconsts"] :], body_jaxpr, body_nconsts)[body_nconsts:]
@@ -396,7 +397,7 @@ def _linearize_cond(live: Flags, *primals: Any, branches: tuple[ClosedJaxpr, ...
 def _with_all_residuals(
     split: linearize.Split, own: Sequence[int], types: Sequence[Sequence[Any]], branch: int, n_outs: int
 ) -> ClosedJaxpr:
-    """A branch that gives, after its results, what the tangents of any branch need; zeros for the others'."""
+    """A branch whose results are followed by the residuals of all branches; those of other branches are zeros."""
 
     def flat(*args: Any) -> list[Any]:
         outs = eval_jaxpr(split.known.jaxpr, split.known.consts, *args)

@@ -2,9 +2,9 @@
 
     b:i32[] c:f32[3] = while[body_jaxpr={...} body_nconsts=1 cond_jaxpr={...} cond_nconsts=0] x 0 y
 
-Operands are what the condition captured, what the body captured, then the state. A part of the state that the body
-hands on untouched becomes a captured value of both, and is no result of the equation. ``fori_loop`` with bounds known
-while tracing is a ``scan`` (``higher.scan``), any other a while loop over (counter, upper bound, state).
+Operands are the captures of the condition, the captures of the body, then the state. A part of the state that the body
+returns unchanged becomes a captured value of both, and is not a result of the equation. ``fori_loop`` is a ``scan`` if
+its bounds are known while tracing, else a while loop over (counter, upper bound, state).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _type_while(
 while_p.def_effectful_abstract_eval(_type_while)
 
 
-# what the compiler makes of a loop with little state: params are those of compiler.registers
+# made by the compiler of a loop whose state is small (compiler.registers, which sets its params)
 register_loop_p = Primitive("register_loop", kinds.Routine(), multiple_results=True, memoize=False)
 register_loop_p.def_abstract_eval(lambda *avals, out_avals, **params: list(out_avals))
 register_loop_p.jvp, register_loop_p.transpose = None, None
@@ -116,7 +116,7 @@ def _run_in_python(cond_fun: Callable[..., Any], body_fun: Callable[..., Any], v
 
 
 def _bind(cond: Body, body: Body, values: list[Any]) -> list[Any]:
-    """The equation; state that the body hands on untouched is taken out of it."""
+    """Record the equation, without the parts of the state that the body returns unchanged."""
     program, captured = body.closed, list(body.captured)
     test, tested = cond.closed, list(cond.captured)
     n_captured = len(captured)

@@ -1,8 +1,8 @@
-"""debug_nans and debug_infs: which operation made the first NaN or infinity of a result, at which line of the user's.
+"""debug_nans and debug_infs: which operation made the first NaN or infinity of a result, and at which line.
 
-A result with such a value is traced back by running its program once more, operation by operation: every value that
-holds one remembers the operation that made it where its operands held none. Loops are run step by step up to the first
-step that makes one; calls and branches are entered. Values that a ``where`` throws away are blamed for nothing.
+If a result holds a bad value, its program is run once more, operation by operation. Each bad value carries its origin:
+the operation that made it from operands that were not bad. Loops are run step by step up to the first step that makes a
+bad value; calls and branches are entered. Bad values that a ``where`` discards are not reported.
 
     FloatingPointError: invalid value (nan) encountered in log
       at model.py:12:8 (loss)
@@ -40,7 +40,7 @@ def enabled() -> bool:
 
 
 class _Wanted(NamedTuple):
-    """What is looked for."""
+    """Which values are looked for: NaN, infinities, or both."""
 
     nans: bool
     infs: bool
@@ -122,12 +122,12 @@ def check(outs: Sequence[Any], closed: ClosedJaxpr, args: Sequence[Any], name: s
         search = _Search(wanted)
         results = search.run(closed.jaxpr, closed.consts, given, () if own else (name,), here if own else None)
     _raise([results[index][1] for index in bad])
-    # another run gave other values: an effect, or memory that was changed from outside
+    # the second run gave other values: because of an effect, or because memory was changed from outside
     raise FloatingPointError(f"invalid value ({_word(outs[bad[0]], wanted)}) encountered in {name}")
 
 
 def check_operation(primitive: Any, params: dict[str, Any], args: Sequence[Any], outs: Sequence[Any]) -> None:
-    """The same for one operation outside of jit."""
+    """``check`` for one operation outside ``jit``."""
     wanted = _wanted()
     if all(_bad(out, wanted) is None for out in outs):
         return
@@ -138,7 +138,7 @@ def check_operation(primitive: Any, params: dict[str, Any], args: Sequence[Any],
 
 
 def check_results(name: str, args: Sequence[Any], outs: Sequence[Any]) -> None:
-    """The same for what must not run again: a function of the user's."""
+    """``check`` for a function of the user, which must not run again."""
     wanted = _wanted()
     for out in outs:
         if _bad(out, wanted) is not None:
@@ -153,13 +153,13 @@ def _raise(origins: Sequence[Origin | None]) -> None:
 
 @contextmanager
 def _unchecked() -> Iterator[None]:
-    """Programs inside run at once, and nobody looks at their results."""
+    """A context manager inside which programs run at once and results are not checked."""
     with config.context("debug_nans", False), config.context("debug_infs", False), tracing.eval_context():
         yield
 
 
 def _is_own(jaxpr: Jaxpr) -> bool:
-    """Whether a program is that of a function of weft itself, whose lines say nothing to the user."""
+    """Whether a program is that of one of weft's own functions, whose lines mean nothing to the user."""
     info = jaxpr.debug_info
     if info is None:
         return False
@@ -180,7 +180,7 @@ class _Search:
     def run(
         self, jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Value], path: tuple[str, ...], line: Any
     ) -> list[Value]:
-        """The results of a program; ``line`` is the user's for all of it, if its own are not the user's."""
+        """The results of a program. ``line`` is the user's line for all of it, if the program is weft's own."""
         env: dict[Any, Value] = dict(zip(jaxpr.constvars, [(const, None) for const in consts], strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
 
@@ -198,7 +198,7 @@ class _Search:
     def operation(
         self, primitive: Any, params: Any, values: Sequence[Value], path: tuple[str, ...], source: Any, line: Any
     ) -> list[Value]:
-        """The results of one operation, each with where its badness comes from."""
+        """The results of one operation, each with the origin of its bad values."""
         self.count += 1
         out = primitive.bind(*[value for value, _ in values], **params)
         outs = list(out) if primitive.multiple_results else [out]
@@ -229,7 +229,7 @@ class _Search:
     def inside(
         self, primitive: Any, params: Any, values: Sequence[Value], path: tuple[str, ...], source: Any, line: Any
     ) -> list[Value] | None:
-        """The results by the programs that an operation carries; None if it carries none."""
+        """The results, found by running the programs that an operation carries; None if it carries none."""
         kind = primitive.kind
         if isinstance(kind, kinds.Higher):
             closed = kind.inline(params)
@@ -283,11 +283,11 @@ class _Search:
         return [(None, None)] * n_outs
 
     def element(self, value: Any, origin: Origin | None) -> Value:
-        """One element of an operand: where that came from, if it is bad itself."""
+        """One element of an operand, with the operand's origin if the element is bad."""
         return value, None if origin is None or _bad(value, self.wanted) is None else origin
 
     def explains(self, value: Any, where: np.ndarray) -> bool:
-        """Whether an operand of an elementwise operation is bad at an element at which the result is."""
+        """Whether an operand of an elementwise operation is bad at an element where the result is bad."""
         bad = _bad(value, self.wanted)
         return bad is not None and bool(np.any(bad & where))
 

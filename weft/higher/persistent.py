@@ -1,10 +1,10 @@
-"""Calls whose program an earlier process may have left on disk, so that the function need not run to be traced.
+"""Looking up a call's program on disk, where an earlier process may have left it, so that nothing need be traced.
 
-In: the identity of a function and one call of it. Out: a ``Request``, whose text is the same in every process that
-makes this call of this function under these options, and says all that the program depends on but the machine and weft
-itself (``compiler.stored`` adds those). A short function that was traced here for other sizes has its program as soon
-as the disk has it: then nobody asks, and whoever writes it makes the text. Only the first calls of a code object ask
-or are written: whoever makes thousands of functions or calls one with thousands of shapes would fill the disk.
+In: the identity of a function, and one call of it. Out: a ``Request``. Its text is the same in every process that makes
+this call under these options, and covers all that the program depends on except the machine and weft's version, which
+``compiler.stored`` adds. The disk is not asked for a short function that this process has traced at other sizes, since
+making its program takes no longer. Only the first calls of a code object are looked up and written: thousands of
+functions, or of shapes of one, would fill the disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.higher.identity import Identity, Refusal
 
 MOST_REQUESTS = 16  # of the functions of one code object
 MOST_CAPTURED_BYTES = 1 << 20  # a millisecond to read
-# options under which a program must be traced: somebody wants to see the stages, or a check runs while tracing
+# options under which a program must be traced: because stages are shown, or because checks run while tracing
 _TRACED = ("check", "check_tracer_leaks", "debug_infs", "debug_nans", "dump", "enable_checks", "show", "skip")
 _known: tuple[int | None, bool] = (None, False)  # the version of the options, and whether they allow it
 _asked: dict[int, tuple[CodeType, int]] = {}  # how often, by the id of the code object
@@ -53,7 +53,7 @@ class Request:
 
 
 def install(find: Callable[..., Any], keep: Callable[..., Any]) -> None:
-    """Set what reads and writes programs on disk; ``weft/__init__`` does, from ``compiler.stored``."""
+    """Set the functions that read and write programs on disk. ``weft/__init__`` does so, with ``compiler.stored``."""
     _hooks.update(find=find, keep=keep)
 
 
@@ -99,7 +99,7 @@ def _may_ask(who: Identity) -> bool:
 
 
 def find(wanted: Request, build: Callable[..., Any]) -> Any:
-    """What ``build(program, out_avals, out_tree, kept)`` makes of the program on disk; None without one."""
+    """The result of ``build(program, out_avals, out_tree, kept)`` for the program on disk; None if there is none."""
     if not _has_text(wanted):
         return None
 
@@ -110,7 +110,7 @@ def find(wanted: Request, build: Callable[..., Any]) -> Any:
 
 
 def keep(wanted: Request, trace: Any, compiled: Any) -> None:
-    """Store the program of a trace without effects, if there are plain values for all that is to be told of it."""
+    """Store the program of a trace without effects, if everything about it can be written as plain values."""
     if not trace.closed.effects:
         _hooks["keep"](wanted, compiled.program, compiled.consts, trace.out_avals, (trace.out_tree, compiled.kept))
 

@@ -1,9 +1,9 @@
-"""What a jitted call is, in words that mean the same in every process: the text that names its program on disk.
+"""The identity of a jitted call as plain values that mean the same in every process: the key of its program on disk.
 
 In: an ``Identity``, whose key names code objects, Arrays, library functions and builtins by id. Out: a tuple of plain
-values in which code and Arrays count by their content and a library's function by its module and name; ``Refusal`` for
-what has no such form (members of enums, types of argument that plain containers do not name). Where code stands in its
-file is left out: nothing that is compiled depends on it.
+values in which code and Arrays are given by their content, and a library's function by its module and name. ``Refusal``
+is raised for what has no such form (members of enums, arguments in containers other than the plain ones). Line numbers
+of code are left out, since no machine code depends on them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft.higher import identity, struct
 from weft.higher.identity import Identity, Refusal
 
 Named = dict[int, Any]  # code objects, and (place among the captured, Array), by id
-_MARSHAL = 2  # the last version of the format that writes equal values as equal bytes, whoever else refers to them
+_MARSHAL = 2  # the last version of the format in which equal values have equal bytes; later ones depend on refcounts
 
 
 def text(value: Any) -> bytes:
@@ -36,7 +36,7 @@ def text(value: Any) -> bytes:
 
 
 def function(who: Identity) -> Any:
-    """The function and its static values; remembered where that are no Arrays, which may be deleted."""
+    """The function and its static values. Remembered if no Arrays are among them, since those may be deleted."""
     if who.words is not None:
         return who.words
     named: Named = {id(code): code for code in who.codes if isinstance(code, CodeType)}
@@ -49,7 +49,7 @@ def function(who: Identity) -> Any:
 
 
 def tree(treedef: Any) -> bytes:
-    """A structure of plain containers, as the containers with a 0 for every leaf. See ``read_tree``."""
+    """A structure of plain containers as bytes: the containers with 0 for every leaf. See ``read_tree``."""
     written = text(treedef.unflatten([0] * treedef.num_leaves))
     if read_tree(written) != treedef:  # its nodes or keys are no plain values
         raise Refusal("an argument or a result is a container whose structure plain values do not tell")
@@ -76,7 +76,7 @@ def aval(value: Any) -> tuple[Any, ...]:
 
 
 def _node(key: Any, named: Named) -> Any:
-    """One key that ``identity`` made: its first item says what it is the key of."""
+    """The portable form of a key made by ``identity``, whose first item says what kind of key it is."""
     head = key[0]
     if head in named:
         return _function(key, named)
@@ -129,7 +129,7 @@ def _plain(key: Any, named: Named) -> Any:
 
 
 def _library(key: Any, named: Named) -> Any:
-    """A function or type of a library: where it stands under its own name."""
+    """A function or type of a library, as the module in which it stands under its own name."""
     value = identity.known_library(key[1])
     name = getattr(value, "__name__", "")
     for module in identity.homes(value):

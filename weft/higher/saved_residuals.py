@@ -13,7 +13,7 @@ from weft.higher.saving import name_p
 
 
 def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tuple[Any, str]]:
-    """(type, where it comes from) of every value that the pullback of ``f`` at these arguments would keep."""
+    """(type, origin as text) of every value that the pullback of ``f`` at these arguments would keep."""
     leaves, in_tree = runtime.tree_flatten((args, kwargs))
 
     def residuals(*values: Any) -> list[Any]:

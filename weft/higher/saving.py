@@ -41,7 +41,7 @@ def checkpoint_name(x: Any, name: str) -> Any:
 
 
 class _Answer:
-    """An answer besides True and False; there is one of each."""
+    """An answer of a policy other than True and False; each exists once."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -54,14 +54,14 @@ Saveable, Recompute = _Answer("Saveable"), _Answer("Recompute")
 
 
 class Offloadable(NamedTuple):
-    """The answer that a value is kept in another memory. With one memory, which the host's is, it is kept there."""
+    """The answer that a value is kept in another memory. The host has one memory, so that it is kept in that."""
 
     src: Any
     dst: Any
 
 
 def may_keep(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether the results of an equation may be kept; TypeError for an answer that is none."""
+    """Whether the results of an equation may be kept; TypeError for an answer that is not allowed."""
     answer = policy(eqn.primitive, *[atom.aval for atom in eqn.invars], **eqn.params)
     if isinstance(answer, bool):
         return answer

@@ -2,9 +2,9 @@
 
     b:f32[] c:f32[3] = scan[jaxpr={...} length=3 num_carry=1 num_consts=0 reverse=False unroll=1] 0.0 x
 
-Operands are what the body captured, the state, the input; the body's program takes captured values, state and one
-element, and gives state and one element of the output. State that the body hands on untouched becomes a captured value;
-output that is the input itself is the input.
+Operands are the body's captures, the state and the input. The body's program takes captures, state and one element, and
+gives the state and one element of the output. A part of the state that the body returns unchanged becomes a captured
+value, and an output that is the input itself is not stacked again.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _unroll(unroll: Any, length: int) -> int:
 
 
 def _bind(body: Body, values: list[Any], inputs: list[Any], length: int, reverse: bool, unroll: int) -> list[Any]:
-    """The equation; untouched state and untouched input pass around it."""
+    """Record the equation, without unchanged state and without outputs that are an input."""
     jaxpr, n_captured, n_carry = body.closed.jaxpr, len(body.captured), len(values)
     state = jaxpr.invars[n_captured : n_captured + n_carry]
     elements = dict(zip(jaxpr.invars[n_captured + n_carry :], inputs, strict=True))

@@ -1,4 +1,4 @@
-"""The arguments of a jitted function: which are static or donated, what they are called, what type they have.
+"""The arguments of a jitted function: which are static or donated, their names and their types.
 
 In: the user's ``static_argnums/argnames`` and ``donate_argnums/argnames``, later the arguments of a call. Out:
 ``Roles`` (numbers and names, each inferred from the other), the split of a call into traced and static arguments,
@@ -174,7 +174,8 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     statics: tuple[Static, ...]
-    count: int  # positional arguments of the call, static ones included
+    # positional arguments of the call, static ones included; a tuple of arguments is never counted in
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def split_call(roles: Roles, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
@@ -217,7 +218,7 @@ def join_call(
 
 
 def static_key(statics: tuple[Static, ...]) -> tuple[Any, ...]:
-    """What of the static arguments a cache compares: place, type and value."""
+    """The part of a cache key for static arguments: place, type and value of each."""
     return tuple([(place, type(value), value) for place, value in statics]) if statics else ()
 
 

@@ -1,7 +1,7 @@
-"""Symbolic zeros as users of custom rules see them, and the checks of what their rules give.
+"""Symbolic zeros as custom rules see them, and checks of the tangents that custom rules return.
 
-A rule given with ``symbolic_zeros=True`` finds a ``SymbolicZero`` where an argument has no tangent, instead of an array
-of zeros.
+A rule that was given with ``symbolic_zeros=True`` gets a ``SymbolicZero`` instead of an array of zeros for an argument
+without a tangent.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _as_array(scalar: Any) -> Any:
 
 
 def checked(tangent: Any, aval: Any, rule: Any) -> Any:
-    """What a rule gave as the tangent of a result of type ``aval``; TypeError unless it fits."""
+    """The tangent that a rule returned for a result of type ``aval``; TypeError if it does not fit."""
     expected = tangent_aval(aval)
     if type(tangent) in (SymbolicZero, Zero):
         return Zero(expected)

@@ -1,7 +1,7 @@
-"""Equal nests are written alike: constants in the order of their first use, values numbered in the order of statements.
+"""One way to write a nest: constants in the order of their first use, values numbered in the order of statements.
 
-The numbers that lowering gives depend on where the operations of a kernel stood in the program; two kernels that
-compute the same would be compiled twice.
+The numbers that lowering gives depend on where the operations stood in the program, so that without this two kernels
+that compute the same would be compiled twice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Phase = tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]
 
 
 def make_canonical(draft: Draft) -> None:
-    """Write the same program in its one order and numbering."""
+    """Bring a draft into its canonical order and numbering."""
     numbers: dict[int, int] = {}
-    slots: dict[int, int] = {}  # of a scalar: its place among the parameters
+    slots: dict[int, int] = {}  # number of a scalar -> its place among the parameters
 
     def renumbered(statements: Iterable[ir.Statement]) -> list[ir.Statement]:
         return [_renumbered(s, numbers, slots) for s in statements]
@@ -67,7 +67,7 @@ def _outs(statement: ir.Statement) -> tuple[int, ...]:
 
 
 def _renumbered(s: ir.Statement, numbers: dict[int, int], slots: dict[int, int]) -> ir.Statement:
-    """A statement whose values have the numbers that they got, or get here, in order; parameters likewise."""
+    """The statement with new numbers for its values and parameters; those it defines get the next free ones."""
 
     def new(n: int) -> int:
         return numbers.setdefault(n, len(numbers))

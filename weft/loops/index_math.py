@@ -1,16 +1,15 @@
 """Sizes as symbols, and the arithmetic of strides over them.
 
-Every dimension of every variable has a symbol; dimensions that the program makes equal share one. A structural
-unit dimension (made by ``broadcast_in_dim``, not an extent that happens to be 1) is ``UNIT``. Buffers are dense, so
-a stride is a product of symbols; two dimensions may be walked as one only where these products say so. Which
-machine code a program gets therefore never depends on a coincidence of extents.
+Every dimension of every variable has a symbol, and dimensions that the program makes equal share one. A dimension that
+``broadcast_in_dim`` made with extent 1 is ``UNIT``; an extent that happens to be 1 is not. Buffers are dense, so that a
+stride is a product of symbols. Two dimensions are walked as one only if these products allow it at every size: which
+machine code a program gets never depends on a coincidence of extents.
 
     f32[b,n] has strides (n, 1); f32[n] broadcast to it (0, 1); x[:, ::2] has (n, 2)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ Product = tuple[int, ...]  # a sorted multiset of symbols
 
 
 class Stride(NamedTuple):
-    """``elems`` elements now; ``factor * product(symbols)`` at every size. ``product`` None: not expressible."""
+    """``elems`` elements now; ``factor * product`` at every size. ``product`` is None where it is no such product."""
 
     elems: int
     factor: int
@@ -52,7 +51,7 @@ def added(left: Stride, right: Stride) -> Stride:
 
 
 def follows(outer: Stride, inner: Stride, inner_symbol: int) -> bool:
-    """Whether walking ``outer`` is walking on past the end of ``inner``, at every size."""
+    """Whether a step along ``outer`` goes as far as walking all of ``inner``, at every size."""
     if outer.factor == 0 or inner.factor == 0:
         return outer.factor == inner.factor and outer.product is not None and inner.product is not None
     if inner.product is None or outer.factor != inner.factor:
@@ -90,7 +89,7 @@ class Sizes:
         return low
 
     def make_unit(self, symbol: int) -> None:
-        """Say that a dimension is a structural unit dimension after all (index vectors of one component)."""
+        """Make a dimension a structural one of extent 1 (for index vectors of one component)."""
         self._parent[self.find(symbol)] = UNIT
 
     def assign(self, variable: Any, symbols: Iterable[int]) -> None:
@@ -100,7 +99,7 @@ class Sizes:
         return variable in self._symbols
 
     def settle(self) -> None:
-        """Every equation has been seen: what a variable's symbols are united with is found once."""
+        """To be called when every equation has been seen: resolves the symbols of all variables."""
         find = self.find
         self._symbols = {variable: tuple([find(s) for s in found]) for variable, found in self._symbols.items()}
         self._settled = True
@@ -129,8 +128,3 @@ def dense_strides(shape: Sequence[int], symbols: Sequence[int]) -> tuple[Stride,
         elems *= extent
         product = times(product, symbol)
     return tuple(reversed(strides))
-
-
-def dense_elems(shape: Sequence[int]) -> tuple[int, ...]:
-    """Row-major strides in elements."""
-    return tuple(math.prod(shape[dim + 1 :]) for dim in range(len(shape)))

@@ -4,8 +4,7 @@
     offset = start[0] * stride[0] + start[1] * ...   in int32 where the array has fewer than 2**31 elements
     inside = 0 <= index[0] <= most[0] and ...        one unsigned comparison each
 
-Clamping, or the question whether a window lies inside, comes before any access, so that no index makes a kernel
-leave its array.
+Indices are clamped, or windows tested for lying inside, before any access: no index can make a kernel leave its array.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ class Writer:
     def offset(
         self, bucket: Bucket, places: Places, values: Sequence[int], dtypes: Sequence[Any], clamped: bool = True
     ) -> int:
-        """The offset of windows that start at the index values; not ``clamped``: meaningless unless they are inside."""
+        """The offset of windows that start at the index values; valid only for windows inside unless ``clamped``."""
         array = places.array.aval
         dtype = INT32 if array.size < FEW else INT64
         total: int | None = None

@@ -22,9 +22,9 @@ class _Run:
 
     nest: ir.Nest
     buffers: Sequence[np.ndarray]
-    positions: list[np.ndarray]  # of every operand, over the whole space
+    positions: list[np.ndarray]  # for each operand the position that it is read or written at, over the whole space
     extents: tuple[int, ...]
-    indices: list[np.ndarray]  # of every dimension, over the whole space
+    indices: list[np.ndarray]  # for each dimension its index, over the whole space
     scalars: list[Any]
     values: dict[int, Any] = field(default_factory=dict)
     rows: dict[int, np.ndarray] = field(default_factory=dict)
@@ -50,7 +50,7 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
 
 
 def _indices(nest: ir.Nest, extents: Sequence[int]) -> list[np.ndarray]:
-    """The index along every loop, then the digits of the last."""
+    """The index along every loop, then the digits of the last one's (see ``ir``)."""
     rank = len(extents) - len(nest.digits)
     indices = []
     for dim, extent in enumerate(extents[:rank]):
@@ -125,7 +125,7 @@ def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
 
 
 def _update(run: _Run, s: ir.Update) -> None:
-    """One reduced index after another; the parallel points of each at once."""
+    """Make the updates of one reduced index after another, those of all parallel points at once."""
     n_parallel = sum(dim.role == "parallel" for dim in run.nest.dims)
     places = _space(run, run.positions[s.operand] + run.values[s.offset].astype(np.int64))
     inside = _space(run, True if s.inside is None else run.values[s.inside])

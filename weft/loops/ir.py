@@ -9,13 +9,14 @@ Grammar (everything a compiled function may do):
                                         and feeding reductions, whose results the next phase may use
     statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan
 
-Sizes are never in the text of a nest: extents, run-time strides and scalar literals are parameters, so that one
-machine code serves every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is
-int64 in elements. A nest without reduced dimensions has exactly one phase, run at every parallel point.
+A nest contains no sizes: extents, run-time strides and scalar literals are parameters, so that one machine code serves
+every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is int64 in elements. A nest
+without reduced dimensions has exactly one phase, run at every parallel point.
 
-The last reduced dimension may stand for several axes in row-major order. Where an operand does not walk them as one
-(a broadcast row, a transposed matrix) they follow as digits: no loops, but the digits of that dimension's index to
-the bases of their extents, which add to the address of operands with a stride along them.
+The last reduced dimension may stand for several axes, flattened in row-major order. If an operand does not walk them as
+one (a broadcast row, a transposed matrix), dimensions with the role *digit* follow, one for each axis. They are no
+loops: their values are the mixed-radix digits of the flattened index, in the bases of the axes' extents, and they add
+to the address of operands that have a stride along them.
 
 Parameter block (``const int64_t* params``), 8-byte slots in this order:
     extents of the dimensions; run-time strides, operand by operand and dimension by dimension where the class is
@@ -39,7 +40,7 @@ REVERSED = -1  # contiguous, from the end
 class Dim:
     """One loop. ``role``: parallel (independent points), reduced (walked inside a phase, in tree order), or digit.
 
-    ``extent``: of a short reduced dimension, whose elements are written out one after the other; None: at run time.
+    ``extent`` is None if it is known only at run time, as it is but for short reduced dimensions, which are unrolled.
     """
 
     role: Literal["parallel", "reduced", "digit"]
@@ -48,14 +49,15 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A buffer and how its address moves: one stride class per dimension of the nest.
+    """A buffer and how its address moves: one stride class for each dimension of the nest.
 
     The base pointer already includes every constant offset. ``in`` operands never alias ``out`` ones except
     element for element (in-place reuse); an ``out`` operand of Updates holds its old elements at the start.
     Alignment is that of the dtype only.
 
-    ``near``: (operand, rows, elements), where it reads what another one, of equal strides, reads so many steps of the
-    dimension ahead of the lanes, and so many elements, further on.
+    ``near``: (operand, rows, elements) if another operand of equal strides reads the same buffer at a distance: this
+    operand reads at a point what that one reads ``rows`` steps along the dimension before the lanes, and ``elements``
+    along the lanes, later.
     """
 
     dtype: np.dtype
@@ -78,9 +80,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class LoadAt:
-    """The element ``offset`` elements (a value of int32 or int64) past the operand's place: data-dependent.
+    """A load at a data-dependent place: ``offset`` elements (a value of int32 or int64) past the operand's address.
 
-    Offsets come clamped: whatever they were computed from, an operand with elements is never read outside.
+    Offsets have been clamped, so that an operand with elements is never read outside.
     """
 
     out: int
@@ -90,11 +92,11 @@ class LoadAt:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """operand[offset] = steps(old = operand[offset], ...), left alone where ``inside`` is false.
+    """operand[offset] = steps(old = operand[offset], ...); nothing is written where ``inside`` is false.
 
-    The one statement that writes where another point may have written: points along reduced dimensions do so in
-    their order, points along parallel ones never meet. ``steps`` compute value ``new`` and may use ``old``.
-    Without ``inside`` the offset is clamped; with it, it counts only where ``inside`` holds.
+    This is the one statement that may write to a place twice: points along reduced dimensions do so in their order,
+    points along parallel dimensions never write to the same place. ``steps`` compute the value ``new`` and may use
+    ``old``. Without ``inside`` the offset has been clamped; with it, the offset is valid only where ``inside`` holds.
     """
 
     operand: int
@@ -107,7 +109,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class RowStore:
-    """Keep a body value for a later phase in row buffer ``row`` (scratch, one slot per reduced index and lane)."""
+    """Keep a body value for a later phase in row buffer ``row``: scratch memory, one slot for each reduced index."""
 
     row: int
     value: int
@@ -220,12 +222,13 @@ class Phase:
 class Nest:
     """One compiled function.
 
-    ``vector``: the dimension whose index runs across lanes. A reduced vector dimension is the row form (lanes
-    fold at the end of a phase); a parallel one makes every accumulator a vector, and the tree "lanes" then has a
-    reduced dimension of known extent, whose accumulators are registers. None: a 0-d program.
-    ``split``: a reduction (one phase with reductions; no parallel dimension, or one that carries the lanes) may be
-    cut at block borders: called with mode 0 it leaves each block's accumulators in the partial buffer, called with
-    mode 1 it combines them in order and runs the remaining phases. Columns are not cut without a partial buffer.
+    ``vector``: the dimension whose index runs across lanes; None for a 0-d program. If it is reduced (the row form),
+    lanes are folded at the end of a phase. If it is parallel, every accumulator is a vector; the tree "lanes" is
+    possible there only for a reduced dimension of known extent, whose lane accumulators are registers.
+    ``split``: the reduction may be cut at block borders. It has one phase with reductions, and no parallel dimension or
+    one that carries the lanes. Called with mode 0 it leaves the accumulators of each block in the partial buffer;
+    called with mode 1 it combines them in order and runs the remaining phases. Columns are cut only if there is such a
+    buffer.
     """
 
     dims: tuple[Dim, ...]
@@ -242,7 +245,7 @@ class Nest:
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
-        """Of what tells most nests apart; taken once, for a nest is looked up at every compilation."""
+        """A hash of the fields in which most nests differ; kept, since a nest is looked up at every compilation."""
         if not self._hash:
             shape = tuple([(len(phase.before), len(phase.body), len(phase.reductions)) for phase in self.phases])
             names = tuple([s.name for phase in self.phases for s in phase.body if type(s) is Apply])
@@ -252,7 +255,7 @@ class Nest:
 
     @property
     def short(self) -> int | None:
-        """The extent of the reduced dimension where it is known."""
+        """The extent of the reduced dimension if it is known."""
         return next((dim.extent for dim in self.dims if dim.extent is not None), None)
 
     @property
@@ -284,12 +287,12 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Nests that run one after the other, rows by rows, as one compiled function.
+    """Several nests as one compiled function, which runs them in turn on one block of rows after another.
 
-        for block of rows in the range: for nest: it runs where its first dimension is in the block
+        for each block of rows: for each nest: run it on the part of its first dimension that lies in the block
 
-    What one of them writes and another touches, both touch row by row, so that blocks are independent. A nest whose
-    first dimension is not parallel runs whole; then there is one block.
+    If one nest writes what another reads or writes, both do so row by row, so that blocks are independent. With a nest
+    whose first dimension is not parallel there is only one block, of all rows.
 
     Parameter block: the rows of a block; for every nest the ``CHAIN_WORDS`` below; then the nests' own blocks.
         where its own block begins, in slots; points of its first dimension in a row; its range as a whole: 4 slots;

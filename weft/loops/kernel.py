@@ -1,8 +1,8 @@
 """The kernel form: a small jaxpr that becomes one loop nest.
 
-A kernel has a space of axes, some of them reduced, and equations whose values are wanted at *accesses*: for every
-dimension of the value the axis that moves it, a start and a step. Views disappear into accesses; a value wanted at
-two accesses is computed twice. Loads happen where an access meets a variable the kernel does not compute.
+A kernel has a space of axes, some of them reduced, and equations whose values are read at *accesses*. An access gives
+for each dimension of the value the axis that moves it, a start and a step. Views disappear into accesses; a value read
+at two accesses is computed twice. A load happens where an access meets a variable that the kernel does not compute.
 
     c:f32[b] = reduce_sum[axes=(1,)] a; d:f32[b,n] = div a c
     axes (b, n reduced); a at (b, n), c at (b), d at (b, n)
@@ -16,26 +16,17 @@ from typing import Any, Literal
 
 from weft.core import jaxpr as jaxprs
 from weft.core import kinds
+from weft.core.index_maps import CONSTANT, FIXED, Affine, IndexMap, constant
 from weft.loops.index_math import UNIT, Sizes
 from weft.record import NamedTuple
 
-CONSTANT = -1  # the axis of a dimension whose index does not move
+Access = IndexMap  # axes are the keys of the kernel's
 
-
-class Use(NamedTuple):
-    """One dimension's index: ``start + step * axis``."""
-
-    axis: int
-    start: int
-    step: int
-
-
-Access = tuple[Use, ...]
-FIXED = Use(CONSTANT, 0, 0)
+Tree = Literal["lanes", "rows", "scan", "order"]  # how a kernel combines what it reduces
 
 
 class Constant:
-    """A literal inside a kernel (unlike a ``Literal``, it may be a key: known by identity)."""
+    """A literal inside a kernel. Unlike a ``Literal`` it can be a key of a dict, as it is compared by identity."""
 
     __slots__ = ("aval", "literal", "val")
 
@@ -67,7 +58,7 @@ class Output:
     target: Any
     access: Access
     starts: Any = None  # the dynamic_update_slice equation whose clamped starts move the region
-    places: Places | None = None  # of a scatter: ``node`` is what every element is updated with
+    places: Places | None = None  # for a scatter, where windows start; ``node`` is then the update of every element
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +81,7 @@ class Kernel:
     axes: tuple[Axis, ...]
     reduced: tuple[int, ...]
     run: int
-    tree: Literal["lanes", "rows", "scan", "order"] | None
+    tree: Tree | None
     equations: tuple[Any, ...]  # in program order
     nodes: dict[Node, tuple[Node, ...]]
     dynamic: dict[Any, Any]  # variable read through a dynamic_slice -> its equation
@@ -110,29 +101,17 @@ def reachable(nodes: Mapping[Node, Sequence[Node]], wanted: Iterable[Node]) -> s
     return found
 
 
-def compose(index_map: tuple[kinds.DimMap, ...], access: Access) -> Access:
-    """The operand's access from the access of a view's output."""
-    uses = []
-    for dim in index_map:
-        if dim.out_dim is None:
-            uses.append(Use(CONSTANT, dim.start, 0) if dim.start else FIXED)
-            continue
-        axis, start, step = access[dim.out_dim]
-        uses.append(Use(axis, dim.start + dim.step * start, dim.step * step))
-    return tuple(uses)
-
-
 def component_access(windows: kinds.Windows, indices: Any, component: int, access: Access, sizes: Sizes) -> Access:
     """The access of one component of the index vectors from the access of the windows."""
     uses = [
         FIXED if symbol == UNIT else access[dim]
         for dim, symbol in zip(windows.batch, sizes.symbols(indices)[:-1], strict=True)
     ]
-    return (*uses, Use(CONSTANT, component, 0) if component else FIXED)
+    return (*uses, constant(component))
 
 
 def window_access(windows: kinds.Windows, array: Any, access: Access, sizes: Sizes) -> Access:
-    """The access of the array, but for the starts, from the access of the windows."""
+    """The access of the array, without the run-time starts, from the access of the windows."""
     return tuple(
         [
             FIXED if dim is None or symbol == UNIT else access[dim]
@@ -156,7 +135,7 @@ def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> 
 
 
 def describe(kernel: Kernel) -> str:
-    """The kernel as text: its space, its equations, what it stores, and why it is no larger."""
+    """The kernel as text: its space, its equations, what it stores, and why fusion stopped there."""
     role = f"({kernel.tree or 'reduced'})"
     names = {axis.key: f"i{number}" for number, axis in enumerate(kernel.axes)}
     axes = " ".join(
@@ -182,7 +161,7 @@ def as_jaxpr(kernel: Kernel) -> jaxprs.Jaxpr:
     return jaxprs.Jaxpr([], list(dict.fromkeys(leaves)), outvars, kernel.equations)
 
 
-def _use_text(use: Use, names: dict[int, str]) -> str:
+def _use_text(use: Affine, names: dict[int, str]) -> str:
     if use.axis == CONSTANT:
         return str(use.start)
     step = names[use.axis] if use.step == 1 else f"{use.step}*{names[use.axis]}"

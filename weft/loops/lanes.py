@@ -2,9 +2,9 @@
 
     c:f32[n] = c * 0.5 + 1, ten times      ->      routine in lanes: a few vectors of c at a time, ten times
 
-How many there are is a parameter, so that another n is no other routine; the state of a few lanes stays in registers
-until the loop is over. Dimensions behind the shared ones are elements of a lane, their sizes in the text as in other
-routines. ``TooLarge`` if a lane would see another one, or if it is not worth it.
+The number of elements is a parameter, so that one routine serves every n. The state of a few lanes stays in registers
+until the loop is over. Dimensions behind the shared ones are elements of a lane; their sizes are part of the routine,
+as in other routines. ``TooLarge`` is raised if a lane needs values of another one, or if it does not pay.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import kinds
+from weft.core import index_maps, kinds
+from weft.core.index_maps import CONSTANT, Affine, IndexMap, Piece, Region
 from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import routine, small
 from weft.loops.small import Flatten, Lowered, Lowering, TooLarge
 
 MOST_OF_A_LANE = 16  # elements of one value
-MOST_WORK = 1200  # instructions of the text of one lane, about
-MOST_LANES = 4096  # with more, rows are one page after another for each, and several threads are worth it
-MOST_AT_ONCE = 32000  # instructions of all lanes of a larger number of them (tanh of 1000: 84 us, 50 on two threads)
-MOST_GENERATED = 1 << 16  # elements that are looked at
-FEW = 64  # instructions that may be for all lanes, and are done for each tile
+MOST_WORK = 1200  # instructions of one lane, about
+MOST_LANES = 4096  # beyond, each row begins on another page, and several threads are faster
+MOST_AT_ONCE = 32000  # instructions of all lanes together, beyond 256 of them (tanh of 1000: 84 us, 50 on two threads)
+MOST_GENERATED = 1 << 16  # elements of a generated array that are looked at
+FEW = 64  # instructions common to all lanes that may be repeated for each tile
 
 ByElement = Callable[[ClosedJaxpr], bool]
 
@@ -34,9 +35,10 @@ ByElement = Callable[[ClosedJaxpr], bool]
 def lower_loop(
     parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, name: str, by_element: ByElement
 ) -> Lowered | None:
-    """The routine in lanes of a loop, along as many dimensions as can be; None if there is none.
+    """The routine in lanes of a loop, along as many dimensions as possible; None if there is none.
 
-    ``by_element`` says whether a condition is that any element goes on, in a loop that leaves those alone that do not.
+    ``by_element`` tells of a condition whether the loop goes on while any element does, and leaves the others
+    unchanged.
     """
     for shared in _shared(parts):
         try:
@@ -47,14 +49,14 @@ def lower_loop(
 
 
 def _shared(parts: kinds.LoopParts) -> list[tuple[int, ...]]:
-    """What the first dimensions may be, most of them first."""
+    """The candidates for the shared first dimensions, longest first."""
     shape = max([aval.shape for aval in parts.body.out_avals], key=len, default=())
     counts = range(len(shape), 0, -1)
     return [shape[:count] for count in counts if 0 < math.prod(shape[:count]) <= MOST_LANES]
 
 
 class _Lanes(Lowering):
-    """Lowering of one lane: an array whose shape begins with ``shared`` is the rest of it."""
+    """Lowering of one lane, which sees an array whose shape begins with ``shared`` without these dimensions."""
 
     def __init__(self, shared: tuple[int, ...], flatten: Flatten, by_element: ByElement) -> None:
         super().__init__(flatten)
@@ -65,7 +67,7 @@ class _Lanes(Lowering):
         self.extent(math.prod(shared))
 
     def own(self, aval: Any) -> bool:
-        """Whether every lane has its own."""
+        """Whether each lane has a value of its own."""
         return aval.shape[: len(self.shared)] == self.shared
 
     def shape_of(self, aval: Any) -> tuple[int, ...]:
@@ -90,7 +92,7 @@ class _Lanes(Lowering):
         super().append(statement, depth)
 
     def mark(self, statement: Any) -> None:
-        """Where an operand differs between lanes, so does the result."""
+        """Note which results differ between lanes: those with an operand that does."""
         if isinstance(statement, routine.Pick):
             args = [value for value, _ in statement.sources]
         else:
@@ -112,7 +114,7 @@ class _Lanes(Lowering):
         return [self.spread(v) if self.own(aval) else v for v, aval in zip(values, avals, strict=True)]
 
     def spread(self, value: int) -> int:
-        """The value in every lane."""
+        """A value common to all lanes, repeated in each of them."""
         if self.types[value].lanes:
             return value
         made = self.spreads.get(value)
@@ -139,7 +141,7 @@ class _Lanes(Lowering):
         self.operands[operand] = dataclasses.replace(self.operands[operand], lanes=self.own(aval))
 
     def in_registers(self, value: Any) -> int:
-        if isinstance(value, small.Memory):  # what is only sliced may be as long by chance
+        if isinstance(value, small.Memory):  # an array that is only sliced may have this extent by chance
             self.of_each(value.operand, value.aval)
         return super().in_registers(value)
 
@@ -162,7 +164,7 @@ class _Lanes(Lowering):
         along = list(range(len(self.shared)))
         if any_of is not None and isinstance(kind, kinds.Reduction):
             of_all = sorted(kind.axes(any_of.params)) == along
-        else:  # of one lane there is nothing to combine
+        else:  # in one lane there is nothing to combine
             of_all = isinstance(kind, kinds.View | kinds.Reshape) and math.prod(self.shared) == 1
         if any_of is None or not of_all or not self.own(any_of.invars[0].aval):
             raise TooLarge("a condition on more than a lane")
@@ -202,25 +204,18 @@ def _elementwise(low: _Lanes, equation: Any, kind: kinds.Elementwise, args: list
     return [made]
 
 
-def _inner(low: _Lanes, index_map: Sequence[kinds.DimMap], operand: Any, for_each: bool) -> list[kinds.DimMap]:
-    """An index map as a lane sees it; ``for_each``: its result is every lane's own."""
+def _inner(low: _Lanes, index_map: IndexMap, operand: Any, for_each: bool) -> IndexMap:
+    """An index map as a lane sees it; with ``for_each`` each lane has a result of its own."""
     count = len(low.shared)
-    if not low.own(operand):
-        inner = list(index_map)
-    elif for_each and all(
-        dim.out_dim == d and dim.start == 0 and dim.step == 1 for d, dim in enumerate(index_map[:count])
-    ):
-        inner = list(index_map[count:])
-    else:
-        raise TooLarge("lanes change places")
+    if low.own(operand):
+        if not for_each or index_map[:count] != index_maps.identity(count):
+            raise TooLarge("lanes change places")
+        index_map = index_map[count:]
     if not for_each:
-        return inner
-    if any(dim.out_dim is not None and dim.out_dim < count for dim in inner):
+        return index_map
+    if any(0 <= use.axis < count for use in index_map):
         raise TooLarge("lanes take different elements")
-    return [
-        dim if dim.out_dim is None else kinds.DimMap(out_dim=dim.out_dim - count, start=dim.start, step=dim.step)
-        for dim in inner
-    ]
+    return tuple([use if use.axis == CONSTANT else Affine(use.axis - count, use.start, use.step) for use in index_map])
 
 
 def _view(low: _Lanes, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
@@ -243,13 +238,13 @@ def _assemble(low: _Lanes, equation: Any, kind: kinds.Assemble, args: list[int])
     for piece in kind.pieces(avals, out, equation.params):
         operand = avals[piece.operand]
         first = count if low.own(out) else 0
-        whole = not any(piece.start[:first]) and all(step == 1 for step in piece.step[:first])
-        if not whole or tuple(piece.extent[:first]) != low.shared[:first]:
+        lanes = Region(*[sizes[:first] for sizes in piece.region])
+        region = Region(*[sizes[first:] for sizes in piece.region])
+        if lanes != Region.box((0,) * first, low.shared[:first]):
             raise TooLarge("a part of the lanes")
-        index_map = _inner(low, piece.index_map, operand, low.own(out)) if operand.shape else []
-        region = (piece.start[first:], piece.step[first:], piece.extent[first:])
-        pieces.append((piece.operand, *region, index_map, low.shape_of(operand)))
-    return [small.assembled(low, out.dtype, low.shape_of(out), pieces, args)]
+        index_map = _inner(low, piece.index_map, operand, low.own(out)) if operand.shape else ()
+        pieces.append(Piece(piece.operand, region, index_map))
+    return [small.assembled(low, out.dtype, low.shape_of(out), pieces, [low.shape_of(aval) for aval in avals], args)]
 
 
 def _generate(low: _Lanes, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:

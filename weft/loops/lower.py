@@ -1,8 +1,8 @@
 """Kernel -> loops: which statement runs once, once per point, or at every reduced index, and in which phase.
 
-A value that depends on reductions belongs to a later phase than they do. A body value wanted in several phases is
-computed again where that is cheap and kept in a row buffer where it is not. ``schedule`` then gives the draft its
-final dimensions.
+A value that depends on reductions belongs to a later phase than they do. A body value that several phases read is
+computed again in each if that is cheap, and kept in a row buffer if it is not. ``schedule`` then chooses the final
+dimensions.
 
     softmax [b, n(lanes)]  ->  phase 0: max;  phase 1: exp kept in a row, sum;  phase 2: divide, store
 """
@@ -16,13 +16,14 @@ from typing import Any
 import numpy as np
 
 from weft.core import kinds
+from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import Literal
 from weft.loops import indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
-from weft.loops.kernel import CONSTANT, Access, Kernel, Node
+from weft.loops.kernel import Access, Kernel, Node
 
-GATHER_COST = 4.0  # of a load at a computed place, for each component of the index vector
+GATHER_COST = 4.0  # cost of a load at a computed place, for each component of the index vector
 KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
 _NO_NODES: list[Node] = []
 _NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}
@@ -73,7 +74,7 @@ def lower(source: Kernel, sizes: Sizes) -> Draft:
 
 
 def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """Parameters as they enter a nest: without what machine code does not depend on."""
+    """The parameters on which machine code depends, as they are kept in a nest."""
     return tuple([(name, _NEUTRAL.get(name, value)) for name, value in params.items()])
 
 
@@ -134,7 +135,7 @@ class _Lowering:
         return True
 
     def _depth(self, node: Node) -> tuple[bool, bool, int]:
-        """How far inside a value is known: at the start, at a row (of which phase), in the body."""
+        """Where a value is computed: once at the start, once for each row (in which phase), or in the body."""
         return self._is_body(node), not self._is_setup(node), self.available.get(node, 0)
 
     def _find_phases(self) -> None:
@@ -157,7 +158,7 @@ class _Lowering:
                     reductions, spent = max(reductions, phase), 0.0
                 elif isinstance(kind, kinds.Elementwise):
                     spent += kind.cost
-                elif isinstance(kind, kinds.Gather):  # a row at a place of its own is as cheap to load again
+                elif isinstance(kind, kinds.Gather):  # a row read at a computed place is as cheap to load again
                     spent += GATHER_COST * sum(self._is_body(operand) for operand in operands)
                 for out in equation.outvars:
                     twin = Node(out, node.access)
@@ -203,7 +204,7 @@ class _Lowering:
         return self.count - 1
 
     def _bucket(self, node: Node, phase: int) -> list[ir.Statement]:
-        """Where the statements of a node go: ``phase`` is that of the user of a body value."""
+        """The list that takes the statements of a node; for a body value ``phase`` is the phase that reads it."""
         if self._is_body(node):
             return self.result.phases[phase][1]
         if self._is_setup(node) and self.has_axes:
@@ -301,7 +302,7 @@ class _Lowering:
         self._once_or_kept(node, dtype, apply)
 
     def _once_or_kept(self, node: Node, dtype: np.dtype, emit: Callable[[int], int]) -> None:
-        """Emit a value in every phase that wants it, or in the first one, from where a row buffer keeps it."""
+        """Emit a value in every phase that reads it, or once in the first of them, which keeps it in a row buffer."""
         if node not in self.kept:
             self._each_phase(node, emit)
             return
@@ -369,7 +370,7 @@ class _Lowering:
             return self._scalar(use.start, dtype)
         return self._index(use, dtype, self._bucket(node, phase))
 
-    def _index(self, use: kernel.Use, dtype: np.dtype, bucket: list[ir.Statement]) -> int:
+    def _index(self, use: Affine, dtype: np.dtype, bucket: list[ir.Statement]) -> int:
         self.result.indexed.add(use.axis)
         plain = use.start == 0 and use.step == 1
         out = self._number()
@@ -388,7 +389,7 @@ class _Lowering:
         avals = [atom.aval for atom in equation.invars]
         index = None
         if kind.needs_index:
-            use = kernel.Use(self.kernel.reduced[-1], 0, 1)
+            use = Affine(self.kernel.reduced[-1])
             index = self._index(use, np.dtype(np.int64), self.result.phases[phase][1])
         outs = tuple([self._number() for _ in equation.outvars])
         for out, variable in zip(outs, equation.outvars, strict=True):

@@ -2,8 +2,8 @@
 
     u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 1:-1]   ->   the first reads what the others read two rows and one row above
 
-What one row has loaded can then serve the rows beside it. The distances are facts of the addresses at the sizes of one
-call; for slices they are the same at all sizes, so that these share their machine code.
+What is loaded for one row can then serve the rows beside it. Distances follow from the addresses at the sizes of one
+call. For slices they are the same at all sizes, so that all sizes share their machine code.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ ROWS, ELEMENTS = 2, 8  # the farthest neighbours: more rows may be a plane
 
 
 def marked(nest: ir.Nest, bindings: Sequence[Binding]) -> ir.Nest:
-    """The nest that knows of its operands' distances, where those of one row are also read by the next one."""
+    """The nest with the distances between its operands, if what one row reads is also read by the next one."""
     if nest.vector is None or nest.vector == 0 or len(bindings) < 3 or not nest.is_map:  # two inputs and an output
         return nest
-    groups: dict[Any, dict[int, tuple[int, int, int]]] = {}  # of one buffer walked alike: operand -> neighbour
+    groups: dict[Any, dict[int, tuple[int, int, int]]] = {}  # by buffer and strides: operand -> its neighbour
     firsts: dict[Any, list[int]] = {}
     for number, binding in enumerate(bindings):
         if binding.role != "in" or binding.starts is not None or binding.strides[-1] != 1:
@@ -47,7 +47,7 @@ def marked(nest: ir.Nest, bindings: Sequence[Binding]) -> ir.Nest:
 
 
 def _distance(elements: int, row: int) -> tuple[int, int] | None:
-    """In rows and elements, if it is no more than a few of each."""
+    """A distance as (rows, elements), or None if it is more than a few of either."""
     rows = round(elements / row) if row else 0
     rest = elements - rows * row
     return (rows, rest) if abs(rows) <= ROWS and abs(rest) <= ELEMENTS else None

@@ -1,7 +1,7 @@
-"""The emitter protocol in NumPy: what interpreters hand to combiners of reductions and scans.
+"""The emitter protocol in NumPy: interpreters run the combiners of reductions and scans with it.
 
-Values are arrays. Only the language of combiners is here, with the semantics of ``core.emit``; whole operations are
-run by their own references.
+Values are arrays. Only what combiners use is here, with the semantics of ``core.emit``; whole operations are run by
+their NumPy references.
 """
 
 from __future__ import annotations

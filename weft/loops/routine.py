@@ -1,7 +1,7 @@
-"""Routines: the form of programs on scalars and short vectors, one native function for a whole loop.
+"""Routines: programs on scalars and short vectors, with loops and branches, as one native function.
 
-Where a nest walks large arrays, a routine holds small ones in registers: every value is a dense array of known size in
-row-major order, and moving elements about costs a shuffle at most. Loops and branches are statements.
+A nest walks large arrays; a routine holds small ones in registers. Every value is a dense array of known size in
+row-major order, and moving its elements costs a shuffle at most. Loops and branches are statements.
 
     routine    operands (memory), a block
     block      arguments, statements, results
@@ -10,12 +10,12 @@ row-major order, and moving elements about costs a shuffle at most. Loops and br
 
 Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its own
 block or in one around it. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
-statement, reductions run the tree of docs/NUMERICS.md; only products combine in another order than elsewhere.
-Sizes of values are in the text, for they are numbers of registers; numbers of iterations, sizes of what stays in memory
-and scalar literals are not, they are parameters.
+statement, reductions run the tree of docs/NUMERICS.md. Only products add their terms in another order than elsewhere.
+The sizes of values are part of a routine, since they decide how many registers it uses. Numbers of iterations, sizes
+of arrays in memory, and scalar literals are parameters.
 
-A routine in lanes is the program of one lane: where a value differs between them, an element of it is a vector of
-lanes, which do not see each other. They lie one after the other in memory, in rows too.
+A routine in lanes is the program of one lane, and is run for many. A value that differs between lanes has a vector of
+lanes for each of its elements. Lanes are independent of each other, and lie side by side in memory, in rows too.
 
 Parameter block (8-byte slots): the iteration counts, the sizes, then the scalars in the low bytes of a slot each.
 """
@@ -32,7 +32,7 @@ from weft.core import kinds
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """A value: ``size`` elements of a dtype, in a routine in lanes perhaps other ones in each of them."""
+    """A value: ``size`` elements of a dtype; in a routine in lanes, possibly different ones in each lane."""
 
     dtype: np.dtype
     size: int
@@ -41,7 +41,7 @@ class Type:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Memory, of which a loop's iteration i may read or write the i-th row, of ``size`` elements."""
+    """An array in memory. Iteration i of a loop may read or write its row i, of ``size`` elements."""
 
     dtype: np.dtype
     role: Literal["in", "out"]
@@ -82,7 +82,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """out = the value, which is the same for all lanes, in each of them."""
+    """out = a value common to all lanes, repeated in each of them."""
 
     out: int
     value: int
@@ -140,7 +140,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """out = the operand, or its row of the enclosing loop's iteration."""
+    """out = the operand, or its row that belongs to the present iteration of the enclosing loop."""
 
     out: int
     operand: int
@@ -158,7 +158,7 @@ class Write:
 class Slice:
     """out[k] = source[offsets[k] + the sum of clamp(start, 0, most) * stride]; the source is a value or an operand.
 
-    Of an operand, ``most`` and ``stride`` are numbers of sizes among the parameters; no stride means 1.
+    If it is an operand, ``most`` and ``stride`` are indices into the sizes among the parameters; no stride means 1.
     """
 
     out: int
@@ -189,12 +189,12 @@ class Repeat:
     cond: Block | None
     trips: int | None
     reverse: bool  # rows are read and written from the last to the first
-    by_element: bool = False  # the condition is one for every lane: it goes on while that of any of them holds
+    by_element: bool = False  # each lane has a condition of its own; the loop goes on while any of them holds
 
 
 @dataclass(frozen=True, slots=True)
 class Choose:
-    """outs = the results of the block that the int32 value ``index`` names, clamped; only that one runs."""
+    """outs = the results of block number ``index`` (an int32 value, clamped); the other blocks do not run."""
 
     outs: tuple[int, ...]
     index: int
@@ -212,7 +212,7 @@ class Routine:
     scalars: tuple[np.dtype, ...]
     block: Block
     scalar: bool = False  # every element in a register of its own, rather than vectors
-    lanes: bool = False  # it runs for each of as many lanes as size 0 says, see loops.lanes
+    lanes: bool = False  # it runs once for each lane; size 0 is their number (see loops.lanes)
     cost: float = field(default=0.0, compare=False)  # instructions of one run of the innermost body, about
     name: str = field(default="routine", compare=False)
 

@@ -1,8 +1,8 @@
 """Draft -> nest: collapse what every operand walks alike, choose the vector dimension, gather the parameters.
 
-Symbols and stride classes decide here, not extents (but for a narrow last dimension of a large array), so that every
-shape of a program gives one nest. Parallel dimensions come first, in logical order; at most three stay in the nest,
-outer ones are walked by the executor.
+Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. Extents decide
+only whether a last dimension is too narrow for lanes. Parallel dimensions come first, in logical order. At most three
+stay in the nest; the runtime walks the outer ones.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
     from weft.loops.lower import Draft, OperandDraft
 
 MAX_PARALLEL = 3
-NARROW = 4  # lanes run along the next dimension where the last has no more than so many elements,
-FILLING = 16  # that one at least so many,
-LONG = 4096  # and all but the last one so many
-SHORT = 16  # up to so many elements are added up one after the other, lanes running across at least LONG rows
-BLOCK_ROWS = 256  # and of one of a column
-BLOCK = 8192  # elements of a block of a split reduction, as docs/NUMERICS.md has it
-SCALAR_COST = 3.0  # of a function up to which it takes no longer one element at a time, in a loop that must
+# Lanes run along the last dimension but one if the last has at most NARROW elements, that one at least FILLING, and all
+# dimensions but the last together at least LONG.
+NARROW = 4
+FILLING = 16
+LONG = 4096
+SHORT = 16  # rows of at most so many elements are reduced with lanes across rows, if there are at least LONG rows
+BLOCK_ROWS = 256  # rows of a block of a column reduction that is split, as docs/NUMERICS.md has it
+BLOCK = 8192  # elements of a block of a row that is split
+SCALAR_COST = 3.0  # functions up to this cost gain nothing from vectors in a loop that writes element by element
 ONE = Stride(1, 1, ())
 
 Scalars = Sequence[tuple[np.dtype, Any]]
@@ -49,7 +51,7 @@ class Binding(NamedTuple):
     dtype: np.dtype
 
 
-@dataclass(slots=True, unsafe_hash=True)  # frozen ones take four times as long to make, and every new shape makes some
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that takes four times as long, and every new shape makes some
 class Lowered:
     """A nest and the arguments of one call of it."""
 
@@ -200,7 +202,7 @@ def _reduced_loops(source: Kernel, draft: Draft) -> tuple[list[_Loop], list[_Loo
 
 
 def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list[_Loop]]:
-    """The outermost dimensions beyond three, which the executor walks; an index stays inside."""
+    """(outer dimensions that the runtime walks, at most three that stay); a dimension whose index is read stays."""
     outer: list[_Loop] = []
     inner = list(parallel)
     for loop in parallel[:-1]:
@@ -213,7 +215,7 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
 
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
-    """The extent of rows so short that their lanes would stay empty, where there are others to fill."""
+    """The extent of the rows if they are too short to fill the lanes, and enough rows can fill them instead."""
     if source.tree != "lanes" or len(reduced) != 1 or not parallel:
         return None
     statements = [s for phase in draft.phases for s in (*phase[0], *phase[1])]
@@ -242,12 +244,12 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 
 def _is_narrow(parallel: Sequence[int]) -> bool:
-    """Here and in ``_short`` extents decide; an extent of 1 does not, so that a batch of one is no other program."""
+    """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one keeps its program."""
     return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= LONG
 
 
 def _calls_functions(draft: Draft) -> bool:
-    """Whether updates are computed by what is worth vectors, though they are written one by one."""
+    """Whether updates, which are written one by one, are computed by functions that are worth vectors."""
     bodies = [s for phase in draft.phases for s in phase[1]]
     return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in bodies)
 
@@ -263,7 +265,7 @@ def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:
 
 
 def _may_split(source: Kernel, draft: Draft, loops: list[_Loop], outer: list[_Loop]) -> bool:
-    """A reduction with one reducing phase, over everything or for each column, is cut at block borders."""
+    """Whether a reduction may be cut at block borders: one reducing phase, over everything or for each column."""
     reducing = [phase for phase in draft.phases if phase[2]]
     if len(reducing) != 1 or draft.rows:
         return False

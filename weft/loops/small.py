@@ -1,8 +1,8 @@
 """A loop whose state is small -> a routine: every array of its body becomes a value in registers.
 
-In: the parts of a Loop equation, its programs flat (``simplify``). Out: a ``Routine`` whose operands are, in order,
-what the condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What
-does not depend on the iteration is computed before the loop. ``TooLarge`` if something in it is no business of
+In: the parts of a Loop equation, with calls inlined. Out: a ``Routine`` whose operands are, in order, what the
+condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What does not
+depend on the iteration is computed before the loop. ``TooLarge`` is raised if a value or the program is too large for
 registers.
 """
 
@@ -14,16 +14,17 @@ from typing import Any
 
 import numpy as np
 
-from weft.core import kinds
+from weft.core import index_maps, kinds
+from weft.core.index_maps import IndexMap, Piece
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
 from weft.loops import routine
 from weft.loops.routine import Block, Type
 from weft.record import Record
 
 LARGEST = 256  # elements of one value
-MOST_WORK = 2500  # vector instructions of a routine's text, about
+MOST_WORK = 2500  # vector instructions in a routine, about
 VECTOR = 16
-LARGEST_SCALAR = 8  # elements of the largest value of a routine without vectors
+LARGEST_SCALAR = 8  # elements of a value, up to which a routine may hold each element in a register of its own
 SHUFFLE = 2.0  # what moving one element costs, in instructions
 
 Flatten = Callable[[ClosedJaxpr], ClosedJaxpr]
@@ -34,7 +35,7 @@ class TooLarge(Exception):
 
 
 class Memory:
-    """A captured array: slices read it where it lies; what uses it whole reads it into ``value``, once."""
+    """A captured array. Slices read it from memory; if it is used as a whole it is loaded once, into ``value``."""
 
     def __init__(self, operand: int, aval: Any) -> None:
         self.operand, self.aval = operand, aval
@@ -62,12 +63,12 @@ class Lowering:
         self.flatten = flatten
         self.rules = RULES
         self.types: list[Type] = []
-        self.depths: list[int] = []  # of the block a value is defined in
+        self.depths: list[int] = []  # for each value how deep the block is in which it is defined
         self.blocks: list[list[Any]] = [[]]
-        self.floors: list[int] = [0]  # the outermost block that statements of a block may move to
+        self.floors: list[int] = [0]  # for each open block the outermost one to which its statements may move
         self.operands: list[routine.Operand] = []
         self.trips: list[int] = []
-        self.extents: list[int] = []  # never told apart by their values: the text must not depend on those
+        self.extents: list[int] = []  # equal values are not merged: the routine must not depend on them
         self.work = 0.0
         self.moved = 0  # elements that change their place
         self.single = 0.0  # instructions that vectors save
@@ -129,15 +130,15 @@ class Lowering:
         return len(self.types) - 1
 
     def variable(self, aval: Any, depth: int) -> int:
-        """A value of a type, which control flow gives."""
+        """A new value that control flow defines."""
         return self.value(aval.dtype, self.size_of(aval), depth)
 
     def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
-        """Values that control flow hands on, as those types are held."""
+        """Values that control flow hands on, brought into the form in which values of these types are held."""
         return list(values)
 
     def depth_of(self, args: Sequence[int]) -> int:
-        """The block a pure statement on these values goes to: as far out as they allow."""
+        """The block that a pure statement on these values belongs to: as far out as its operands allow."""
         return max([self.floors[-1], *(self.depths[arg] for arg in args)])
 
     def append(self, statement: Any, depth: int) -> None:
@@ -160,9 +161,9 @@ class Lowering:
         return self.constant(np.asarray(atom.val).astype(atom.aval.dtype).reshape(1))
 
     def constant(self, array: np.ndarray) -> int:
-        """Known elements: in the text if there are several, else a parameter.
+        """A value of known elements: a constant of the routine if there are several, else a parameter.
 
-        Integers may be sizes, which only happen to be equal: each is a parameter of its own.
+        Each integer is a parameter of its own, since two that are equal may be sizes that differ in the next call.
         """
         array = np.ascontiguousarray(array)
         key = (array.tobytes(), array.dtype)
@@ -194,7 +195,7 @@ class Lowering:
         return self.pick(self.types[value].dtype, [(value, int(k)) for k in order.ravel()])
 
     def stretched(self, value: int, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> int:
-        """The value with its unit dimensions as long as the result's; one element serves all as it is."""
+        """The value repeated along dimensions of extent 1 to the result's shape; a single element stays as it is."""
         if shape == out_shape or self.types[value].size == 1:
             return value
         return self.reordered(value, np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), out_shape))
@@ -294,7 +295,7 @@ class Lowering:
         return outs
 
     def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
-        """The condition as it is computed, and whether that is one for every lane."""
+        """The condition to compute, and whether each lane has its own."""
         return cond, False
 
     def inner_loop(self, parts: kinds.LoopParts, operands: list[Any]) -> list[int]:
@@ -327,7 +328,7 @@ class Lowering:
         return tuple([(start, extent - size, stride) for start, extent, size, stride in entries if extent != size])
 
     def far_starts(self, starts: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
-        """The same in memory, bounds and strides as numbers of parameters; a row of one element has a place anyway."""
+        """``starts`` for an array in memory: bounds and strides are parameters; a slice of one element has a start."""
         found = []
         for d, (start, extent, size) in enumerate(zip(starts, shape, sizes, strict=True)):
             if extent != size or size == 1:
@@ -341,18 +342,13 @@ class Lowering:
         shape = equation.invars[0].aval.shape
         memory = isinstance(source, Memory)
         starts = (self.far_starts if memory else self.starts)([self.in_registers(v) for v in given], shape, out.shape)
-        offsets = tuple(view_places(_steps(shape), shape, out.shape).ravel().tolist())
+        offsets = tuple(view_places(index_maps.identity(len(shape)), shape, out.shape).ravel().tolist())
         depth = self.depth_of([start for start, _, _ in starts] + ([] if memory else [source]))
         made = self.value(out.dtype, out.size, depth)
         self.work += 4.0 * self.pieces(out.size) + 4.0
         value, operand = (None, source.operand) if memory else (source, None)
         self.append(routine.Slice(made, value, operand, offsets, starts), depth)
         return made
-
-
-def _steps(shape: Sequence[int]) -> list[kinds.DimMap]:
-    """The view that is the array itself, or its first part."""
-    return [kinds.DimMap(out_dim=d, start=0, step=1) for d in range(len(shape))]
 
 
 Rule = Callable[[Lowering, Any, Any, list[int]], Sequence[int]]
@@ -376,18 +372,12 @@ def _view(low: Lowering, equation: Any, kind: kinds.View, args: list[int]) -> Se
     return [low.reordered(args[0], places)]
 
 
-def view_places(index_map: Sequence[kinds.DimMap], shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
+def view_places(index_map: IndexMap, shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
     """For every element of a view its place in the operand."""
-    places = np.zeros(out_shape, np.int64)
-    for d, dim in enumerate(index_map):
-        stride = math.prod(shape[d + 1 :])
-        index: Any = np.int64(dim.start)
-        if dim.out_dim is not None:
-            along = np.arange(out_shape[dim.out_dim], dtype=np.int64)
-            extents = [1] * len(out_shape)
-            extents[dim.out_dim] = -1
-            index = dim.start + dim.step * along.reshape(extents)
-        places = places + index * stride
+    offset, strides = index_maps.as_strides(index_map, index_maps.strides_of(shape), len(out_shape))
+    places = np.full(out_shape, offset, np.int64)
+    for index, stride in zip(np.indices(out_shape, np.int64, sparse=True), strides, strict=True):
+        places += index * stride
     return places
 
 
@@ -400,28 +390,26 @@ def _reshape(low: Lowering, equation: Any, kind: kinds.Reshape, args: list[int])
 def _assemble(low: Lowering, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     avals = [atom.aval for atom in equation.invars]
-    pieces = [
-        (piece.operand, piece.start, piece.step, piece.extent, piece.index_map, avals[piece.operand].shape)
-        for piece in kind.pieces(avals, out, equation.params)
-    ]
-    return [assembled(low, out.dtype, out.shape, pieces, args)]
+    pieces = kind.pieces(avals, out, equation.params)
+    return [assembled(low, out.dtype, out.shape, pieces, [aval.shape for aval in avals], args)]
 
 
-def assembled(low: Lowering, dtype: Any, shape: tuple[int, ...], pieces: Sequence[Any], args: Sequence[int]) -> int:
-    """An array from pieces: (number of the operand, start, step, extent, index map, the operand's shape) of each."""
+def assembled(
+    low: Lowering,
+    dtype: Any,
+    shape: tuple[int, ...],
+    pieces: Sequence[Piece],
+    shapes: Sequence[Any],
+    args: Sequence[int],
+) -> int:
+    """An array from pieces of operands of these shapes."""
     source = np.zeros(shape, np.int64)
     element = np.zeros(shape, np.int64)
-    for operand, starts, steps, extents, index_map, operand_shape in pieces:
-        region = tuple(
-            slice(start, start + step * (extent - 1) + 1, step)
-            for start, step, extent in zip(starts, steps, extents, strict=True)
-        )
-        if 0 in extents:
-            continue
-        places: Any = np.int64(0)
-        if operand_shape:
-            places = view_places(index_map, operand_shape, extents)
-        source[region], element[region] = args[operand], places
+    for piece in pieces:
+        extent, region = piece.region.extent, piece.region.slices
+        if 0 not in extent:
+            source[region] = args[piece.operand]
+            element[region] = view_places(piece.index_map, shapes[piece.operand], extent)
     pairs = zip(source.ravel().tolist(), element.ravel().tolist(), strict=True)
     return low.pick(dtype, list(pairs))
 

@@ -29,13 +29,10 @@ from numpy import (
 )
 from numpy.exceptions import ComplexWarning
 
-from weft import collector as _collector
 from weft import lazy as _lazy
 from weft import unbuilt as _unbuilt
 from weft.array import Array as ndarray
-
-with _collector.resting(lasting=True):
-    from weft.numpy import array_methods as _array_methods
+from weft.numpy import array_methods as _array_methods
 
 if _typing.TYPE_CHECKING:
     from weft.numpy.arithmetic import (

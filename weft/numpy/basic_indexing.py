@@ -1,8 +1,8 @@
 """Basic indices: integers (static or traced), slices and None, in views and one dynamic slice.
 
-A list of items becomes a plan, which is static, and the integers that are only known at run time. A static integer
-within bounds is a slice; outside a trace all integers and the starts of contiguous slices are run-time values, so that
-a loop over ``x[i]`` or ``x[i : i + 4]`` is one compiled program. An integer out of bounds is clamped::
+A list of items becomes a static plan and the integers that are known only at run time. A static integer within bounds
+becomes a slice. Outside a trace, integers and the starts of contiguous slices are run-time values, so that a loop over
+``x[i]`` or ``x[i : i + 4]`` is one compiled program. An integer out of bounds is clamped::
 
     x[1:, ::2]   ->  slice[start_indices=(1, 0) strides=(1, 2)]
     x[i]         ->  i normalised, dynamic_slice[slice_sizes=(1, 4)], squeeze

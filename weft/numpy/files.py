@@ -5,20 +5,36 @@ save(file, f32[3]), load(file)  ->  NumPy's format; bfloat16, which it does not 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from typing import Any
 
 import numpy as np
 
 from weft import dtypes
-from weft.core.patience import patiently
+from weft.core.interruptible import interruptible
 from weft.numpy import creation
+
+_BLOCK = 16 << 20  # bytes written at once, in some hundredths of a second
 
 
 def save(file: Any, arr: Any, allow_pickle: bool = True) -> None:
     """Write an array to a file in NumPy's format."""
     values = np.asarray(arr)
-    patiently(values.size, np.save, file, values, allow_pickle=allow_pickle)
+    with contextlib.ExitStack() as opened:
+        if isinstance(file, str | os.PathLike):
+            name = os.fspath(file)
+            file = opened.enter_context(open(name if name.endswith(".npy") else f"{name}.npy", "wb"))
+        whole = values.nbytes <= _BLOCK or values.dtype.hasobject or not values.flags.c_contiguous
+        if whole or not isinstance(file, io.FileIO | io.BufferedWriter | io.BufferedRandom):
+            np.save(file, values, allow_pickle=allow_pickle)  # to other files NumPy writes in blocks itself
+            return
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(values))
+        content = values.reshape(-1)
+        step = _BLOCK // values.itemsize
+        for begin in range(0, content.size, step):  # an interrupt comes between two blocks
+            content[begin : begin + step].tofile(file)
 
 
 def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
@@ -29,7 +45,7 @@ def savez(file: Any, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
     """An array from a file that ``save`` wrote; an archive is handed back as NumPy gives it."""
-    found = patiently(_file_size(file), np.load, file, *args, **kwargs)
+    found = interruptible(_file_size(file), np.load, file, *args, **kwargs)
     if not isinstance(found, np.ndarray):
         return found
     if found.dtype.kind == "V" and found.dtype.names is None and found.dtype.itemsize == 2:

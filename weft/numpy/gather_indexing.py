@@ -1,9 +1,9 @@
 """Indices with arrays of integers: the windows of one gather, or of one scatter.
 
-In: items (``index_items``) as a layout, which is static, and the arrays among them. Out: a ``Selection``: index
-vectors and which axis is what, from which both x[idx] and x.at[idx].set are made. Slices with a step become arrays of
-their positions, other slices windows; arrays are broadcast together and stand where the first of them stood, or in
-front where something separates them::
+In: items (``index_items``) as a static layout, and the arrays among them. Out: a ``Selection``, which holds index
+vectors and the role of every axis; both x[idx] and x.at[idx].set are made from it. Slices with a step become arrays of
+their positions, other slices become windows. Arrays are broadcast together; their dimensions stand where the first of
+them stood, or in front if something separates them::
 
     x[:, i]       i32[3] of f32[5,4,3]   ->  starts i32[3,1] for axis 1, windows of sizes (5, 1, 3), result f32[5,3,3]
     x[i, :, j]    i32[3], i32[3]         ->  starts i32[3,2] for axes 0 and 2, sizes (1, 4, 1), result f32[3,4]

@@ -1,4 +1,4 @@
-"""What a user writes between brackets, checked and put in order: one item for each axis, and for each new axis.
+"""The items between the brackets of ``x[...]``, checked and put in order: one for each axis, and for each new axis.
 
 In: any index of NumPy's. Out: a list of items without sequences, masks, or an Ellipsis that stands for axes: None, a
 slice, an integer known while tracing, an array or tracer of integers, or a ``Truth``. A mask becomes the positions of

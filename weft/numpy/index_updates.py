@@ -204,7 +204,7 @@ _DEFAULTS = {"indices_are_sorted": False, "unique_indices": False, "mode": lax.G
 
 
 def _kind_of_value(values: Any) -> Any:
-    """What an update depends on in its values; False if that is not remembered."""
+    """The part of the key of a remembered update for its values; False if such an update is not remembered."""
     kind = type(values)
     if kind is runtime.Array:
         return values.aval

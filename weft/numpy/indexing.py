@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft import operations as lax
-from weft.core.patience import patiently
+from weft.core.interruptible import interruptible
 from weft.numpy import basic_indexing, gather_indexing, index_items, promotion
 
 _BOUND = 4096
@@ -86,7 +86,7 @@ def source_of(operand: Any, whole: tuple[Any, ...]) -> Any:
 
 
 def kind_of(item: Any) -> Any:
-    """What the reading of an eager index depends on in an item; False if that is not remembered."""
+    """The part of the key of a remembered eager index for one item; False if such an index is not remembered."""
     kind = type(item)
     if kind is int:
         return int
@@ -126,10 +126,10 @@ def _masked(x: Any, whole: tuple[Any, ...]) -> Any:
     values = np.asarray(x)
     if len(masks) == 1 and masks[0].shape == values.shape[: masks[0].ndim]:
         rows = values.reshape((masks[0].size, *values.shape[masks[0].ndim :]))
-        places = patiently(masks[0].size, np.flatnonzero, masks[0])
-        return promotion.constant(patiently(values.size, rows.take, places, axis=0), x.weak_type)
+        places = interruptible(masks[0].size, np.flatnonzero, masks[0])
+        return promotion.constant(interruptible(values.size, rows.take, places, axis=0), x.weak_type)
     try:
-        picked = patiently(values.size, values.__getitem__, tuple(masks))
+        picked = interruptible(values.size, values.__getitem__, tuple(masks))
     except IndexError:
         index_items.items_of(whole, x.shape)  # says it in our words
         raise

@@ -1,6 +1,6 @@
 """Copies with elements put in, left out or inserted: put, put_along_axis, place, fill_diagonal, delete, insert.
 
-NumPy changes an array where it is; arrays here cannot be changed, so ``inplace=False`` must be given and the changed
+NumPy changes an array in place. Arrays here are immutable, so that ``inplace=False`` must be given, and the changed
 copy is returned::
 
     put(f32[5,4], i32[3], v)          ->  x.at[unravel_index(i)].set(v repeated to i's size)

@@ -103,7 +103,7 @@ def _at(ordered: Any, position: Any, place: int, keepdims: bool) -> Any:
 
 
 def _picked_squashing(rows: Any, q: Any, place: int, method: str, keepdims: bool) -> Any:
-    """As ``_picked`` with the number of elements that are not NaN, which differs from row to row."""
+    """``_picked`` for rows that differ in the number of elements that are not NaN."""
     dtype = promotion.dtype_of(q)
     ordered = lax.sort(selection.where(lax.ne(rows, rows), np.nan, rows), dimension=place)
     found = lax.bitwise_not(lax.ne(ordered, ordered))

@@ -1,8 +1,8 @@
 """Positions of what is not zero, and counting: nonzero and its kin, where, bincount.
 
-How many elements are not zero is data. Outside a trace the result has that size; in a trace ``size`` gives it, and is
-filled up. The k-th position is then the number of elements before which at most k are not zero, a running count of a
-running count, so that nothing is sorted::
+The number of elements that are not zero is data. Outside a trace the result has that size. In a trace ``size`` gives
+the size of the result, which is filled up. The k-th position is then the number of places at which the running count is
+at most k, which is a running count of a histogram of the running count: nothing is sorted::
 
     nonzero([0, 7, 0, 8], size=2):  mask 0 1 0 1, cumsum 0 1 1 2, counted 1 2, cumsum 1 3
 """
@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
-from weft.core.patience import patiently
+from weft.core.interruptible import interruptible
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import (
@@ -57,9 +57,9 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         )
         if not core.is_tracing():
             values = np.asarray(a)
-            return tuple([promotion.constant(part) for part in patiently(values.size, np.nonzero, values)])
+            return tuple([promotion.constant(part) for part in interruptible(values.size, np.nonzero, values)])
         values = np.asarray(a)
-        size = int(patiently(values.size, np.count_nonzero, values))
+        size = int(interruptible(values.size, np.count_nonzero, values))
     count: int = core.concrete_or_error(
         int,
         size,

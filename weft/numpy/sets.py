@@ -1,7 +1,7 @@
 """Sets: unique and what is made of it, union, intersection, differences, membership.
 
-How many elements a set has is data: outside a trace NumPy counts them, in a trace ``size`` must say how many the result
-has. Rows are sorted, and the first of each run of equal ones is marked::
+The number of elements of a set is data: outside a trace NumPy counts them, in a trace ``size`` must give the size of
+the result. Rows are sorted, and the first of each run of equal rows is marked::
 
     unique([3, 1, 3], size=2)  ->  lexsort: 1 3 3, marks 1 1 0, nonzero(size=2): 0 1, elements 1 3
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
-from weft.core.patience import patiently
+from weft.core.interruptible import interruptible
 from weft.higher import jit as jit_module
 from weft.numpy import (
     arithmetic,
@@ -125,14 +125,14 @@ def _unique_host(ar: Any, wanted: tuple[bool, ...], axis: int | None, equal_nan:
     if not any(wanted):
         return _host(_members(ar, axis, equal_nan), ar)
     values = _comparable(ar)
-    found: Any = patiently(values.size, np.unique, values, *wanted, axis=axis, equal_nan=equal_nan)
+    found: Any = interruptible(values.size, np.unique, values, *wanted, axis=axis, equal_nan=equal_nan)
     return (_host(found[0], ar), *map(_host_integers, found[1:]))
 
 
 def _members(x: Any, axis: int | None = None, equal_nan: bool = True) -> np.ndarray:
     # asked for counts NumPy sorts; its hash table takes seconds for a million integers that are all different
     values = _comparable(x)
-    return patiently(values.size, np.unique, values, return_counts=True, axis=axis, equal_nan=equal_nan)[0]
+    return interruptible(values.size, np.unique, values, return_counts=True, axis=axis, equal_nan=equal_nan)[0]
 
 
 @functools.partial(jit, static_argnames=("axis", "equal_nan"))
@@ -247,7 +247,7 @@ def _in1d(element: Any, test_elements: Any, *, assume_unique: bool, invert: bool
 
 
 def _in1d_sorted(element: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
-    """Of members that are sorted together with the test elements, which have an equal one behind them."""
+    """Membership by sorting members together with the test elements: a member is found if an equal element follows."""
     members, numbers = element, None
     if not assume_unique:
         fill = reductions.max(test_elements)
@@ -348,7 +348,7 @@ def setdiff1d(
     if _needs_values("setdiff1d", size, ar1, ar2):
         pick = _comparable if assume_unique else _members
         values, others = pick(ar1), pick(ar2)
-        return _host(patiently(values.size + others.size, np.setdiff1d, values, others, assume_unique=True), ar1)
+        return _host(interruptible(values.size + others.size, np.setdiff1d, values, others, assume_unique=True), ar1)
     dtype = promotion.dtype_of(ar1)
     fill = creation.asarray(0 if fill_value is None else fill_value, dtype=dtype)
     candidates = rearrange.ravel(ar1)
@@ -379,7 +379,7 @@ def setxor1d(
     first, second = _flat_pair("setxor1d", ar1, ar2)
     if _needs_values("setxor1d", size, ar1, ar2):
         values, others = _comparable(first), _comparable(second)
-        return _host(patiently(values.size + others.size, np.setxor1d, values, others, assume_unique), first)
+        return _host(interruptible(values.size + others.size, np.setxor1d, values, others, assume_unique), first)
     size = int(size or 0)
     if not size:
         return lax.full((0,), 0, promotion.dtype_of(first))
@@ -426,7 +426,7 @@ def intersect1d(
         pick = _comparable if return_indices or assume_unique else _members
         values, others = pick(first), pick(second)
         alike = assume_unique or not return_indices
-        found: Any = patiently(values.size + others.size, np.intersect1d, values, others, alike, return_indices)
+        found: Any = interruptible(values.size + others.size, np.intersect1d, values, others, alike, return_indices)
         if not return_indices:
             return _host(found, first)
         return (_host(found[0], first), *map(_host_integers, found[1:]))

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
-from weft.core.patience import patiently
+from weft.core.interruptible import interruptible
 from weft.higher import devices
 from weft.higher import jit as jit_module
 from weft.numpy import (
@@ -303,7 +303,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     values = np.asarray(core.concrete_or_error(None, filt, "Error arose in the `filt` argument of trim_zeros()"))
     shape = values.shape
     chosen = range(len(shape)) if axis is None else axes.canonical_axes(axis, len(shape))
-    places = patiently(values.size, np.nonzero, values)
+    places = interruptible(values.size, np.nonzero, values)
     cuts = [slice(None)] * len(shape)
     for dim in chosen:
         found = places[dim]

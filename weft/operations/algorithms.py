@@ -1,6 +1,7 @@
 """Enumerations of algorithms that lax functions can be asked for: presets of products, generators, transforms.
 
-A module of its own because each costs more to make than a module does to load, and few programs name one.
+They have a module of their own because creating an enumeration takes longer than loading a module, and few programs
+need one.
 """
 
 from __future__ import annotations

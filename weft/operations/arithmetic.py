@@ -241,7 +241,7 @@ def min_values(emit: Any, x: Any, y: Any) -> Any:
 
 
 def _share(out: Any, x: Any, y: Any) -> Any:
-    """The derivative of an extremum by x: 1 where it is x, half of that where it is y too."""
+    """The derivative of an extremum with respect to x: 1 where x is the result, 1/2 where x and y are equal."""
     full_like = ops.full_like
     chosen = ops.select(ops.eq(x, out), full_like(out, 1), full_like(out, 0))
     return div(chosen, ops.select(ops.eq(y, out), full_like(out, 2), full_like(out, 1)))
@@ -308,7 +308,7 @@ def real_part_dtype(dtype: np.dtype, **_: Any) -> np.dtype:
 
 
 def _abs_push(t: Any, out: Any, x: Any) -> Any:
-    """The tangent with the sign of x; of complex x its part along x, nothing at 0."""
+    """The tangent times the sign of x; for complex x the part of the tangent along x, 0 at 0."""
     if not is_complex(x):
         return ops.select(ops.ge(x, constant(x, 0)), t, neg(t))
     direction, modulus = ops.conj(x), ops.convert_element_type(out, x.dtype)

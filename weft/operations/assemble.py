@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
-from weft.core.kinds import DimMap, Piece
+from weft.core.index_maps import Affine, Piece, Region, identity
 from weft.core.primitive import ALL
 from weft.core.tangents import Zero, is_undefined
 from weft.operations import convert, key_words, mapped, references, shape
@@ -55,8 +55,7 @@ def _padded(extent: int, config: tuple[int, int, int]) -> int:
 
 def _pad_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ...]:
     """The padding value everywhere, then the operand's elements that are not cut off by negative padding."""
-    ones, zeros = (1,) * out.ndim, (0,) * out.ndim
-    fill = Piece(1, zeros, ones, out.shape, (), True)
+    fill = Piece(1, Region.box((0,) * out.ndim, out.shape), (), True)
     start, step, extent, maps = [], [], [], []
     for axis, (low, _, inner) in enumerate(params["padding_config"]):
         stride = inner + 1
@@ -66,8 +65,8 @@ def _pad_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ...]:
         start.append(low + first * stride)
         step.append(stride)
         extent.append(count)
-        maps.append(DimMap(axis, first, 1))
-    body = Piece(0, tuple(start), tuple(step), tuple(extent), tuple(maps), False)
+        maps.append(Affine(axis, first))
+    body = Piece(0, Region(tuple(start), tuple(step), tuple(extent)), tuple(maps))
     return (fill,) if 0 in extent else (fill, body)
 
 
@@ -87,7 +86,7 @@ pad_p.def_abstract_eval(_pad_typing)
 
 
 def _pad_transpose(ct: Any, x: Any, value: Any, *, padding_config: Any) -> tuple[Any, Any]:
-    """The operand's elements are cut out; the padding value gets the sum of all others."""
+    """The operand's cotangent is cut out of ``ct``; that of the padding value is the sum of all other elements."""
     inverse = [(-low, -high, 0) for low, high, _ in padding_config]
     unpadded = pad(ct, np.zeros((), ct.dtype)[()], inverse)
     steps = [inner + 1 for _, _, inner in padding_config]
@@ -160,8 +159,7 @@ def _concatenate_pieces(avals: Any, out: Any, params: Params) -> tuple[Piece, ..
     for i, aval in enumerate(avals):
         start = tuple([offset if d == dimension else 0 for d in builtins.range(out.ndim)])
         if aval.size:
-            maps = tuple([DimMap(d, 0, 1) for d in builtins.range(out.ndim)])
-            pieces.append(Piece(i, start, (1,) * out.ndim, aval.shape, maps, False))
+            pieces.append(Piece(i, Region(start, (1,) * out.ndim, aval.shape), identity(out.ndim)))
         offset += aval.shape[dimension]
     return tuple(pieces)
 

@@ -58,7 +58,7 @@ def extent(axis_name: Any, groups: Any = None) -> int:
 
 
 def unresolved(name: str) -> Callable[..., Any]:
-    """What evaluating a collective does outside of the map that it names."""
+    """The error of a collective that is evaluated outside the map that it names."""
 
     def expand(*operands: Any, **params: Any) -> Any:
         names = ", ".join([repr(axis) for axis in named(params)])
@@ -102,7 +102,7 @@ def _reduced(x: Any, *, axes: tuple[Any, ...], axis_index_groups: Any) -> Any:
 
 
 def _reducer(name: str, reduce: Callable[..., Any], of_equal: Callable[[Any, int], Any]) -> Primitive:
-    """A reduction across elements. ``of_equal(x, n)`` is that of n times the same value."""
+    """Declare a reduction across elements. ``of_equal(x, n)`` is its result for n equal values x."""
 
     def expand(x: Any, *, axes: tuple[Any, ...], axis_index_groups: Any) -> Any:
         if any(not isinstance(axis, int) for axis in axes):
@@ -324,7 +324,7 @@ pbroadcast_p.linear = ALL
 
 
 def _pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> tuple[Any]:
-    """All that was given out comes back to the source."""
+    """The transpose of giving one value to all: the sum of the cotangents goes to the source."""
     total = psum(ct, axis_name)
     here = logic.eq(axis_index(axis_name), np.int32(source))
     return (logic.select(here, total, assemble.full_like(total, 0)),)

@@ -17,7 +17,7 @@ import numpy as np
 from weft import config, core, dtypes, runtime
 from weft.core import kinds
 from weft.core.tangents import along, is_undefined
-from weft.operations import mapped, settings
+from weft.operations import mapped, product_sums, settings
 from weft.operations.elementwise import category, widened
 from weft.operations.later import ops
 from weft.operations.static import check_sharding, integers
@@ -116,13 +116,15 @@ def _dot_reference(
     batch = [lhs.shape[d] for d in lhs_batch]
     rows, columns = [lhs.shape[d] for d in lhs_free], [rhs.shape[d] for d in rhs_free]
     inner = math.prod(lhs.shape[d] for d in lhs_contract)
-    a = np.transpose(lhs, [*lhs_batch, *lhs_free, *lhs_contract]).astype(dtype)
-    b = np.transpose(rhs, [*rhs_batch, *rhs_contract, *rhs_free]).astype(dtype)
+    sums = sorted(zip(lhs_contract, rhs_contract, strict=True))  # in the order of the left operand's dimensions
+    a = np.transpose(lhs, [*lhs_batch, *lhs_free, *(left for left, _ in sums)]).astype(dtype)
+    b = np.transpose(rhs, [*rhs_batch, *(right for _, right in sums), *rhs_free]).astype(dtype)
     a = a.reshape([*batch, math.prod(rows), inner])
     b = b.reshape([*batch, inner, math.prod(columns)])
     with np.errstate(all="ignore"):
-        out = np.matmul(a, b).reshape([*batch, *rows, *columns])
-        out = out.real if out.dtype.kind == "c" and np.dtype(out_dtype).kind != "c" else out
+        in_chains = lhs.dtype.itemsize > 2  # the kernels widen half precisions and sum them in one
+        out = product_sums.product(a, b, in_chains=in_chains).reshape([*batch, *rows, *columns])
+        out = np.real(out) if out.dtype.kind == "c" and np.dtype(out_dtype).kind != "c" else out
         return out.astype(out_dtype)
 
 
@@ -143,7 +145,7 @@ dot_general_p.print_params = _dot_params
 
 
 def _dot_transpose_left(ct: Any, x: Any, y: Any, numbers: Any, rest: Params, swap: bool = False) -> Any:
-    """The cotangent of the left operand x; with ``swap`` the product's free axes stand the other way round."""
+    """The cotangent of the left operand x; with ``swap`` the free axes of the product are in exchanged order."""
     (x_contract, y_contract), (x_batch, y_batch) = numbers
     x_kept = _free(x.aval.ndim, x_contract, x_batch)
     y_kept = _free(y.ndim, y_contract, y_batch)

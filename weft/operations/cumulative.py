@@ -1,7 +1,7 @@
 """Running reductions along one axis, in index order (from the end when reversed).
 
-Accumulators as in reductions.py: the caller converts each element to the accumulator's dtype, combines, and rounds what
-``finish`` gives to the output's dtype.
+Accumulators are those of reductions.py: whoever runs the operation converts each element to the accumulator's dtype,
+combines, and rounds the result of ``finish`` to the output's dtype.
 """
 
 from __future__ import annotations

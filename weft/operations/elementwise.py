@@ -1,8 +1,8 @@
 """The elementwise kind: how an operation on single elements is declared and typed.
 
-``elementwise(...)`` takes every fact about one operation and gives its primitive. Operands have one dtype
-(unless ``typing`` says otherwise) and one shape; a 0-d operand, or an extent of 1 where the others have more,
-is broadcast by the kind, never by an operation's own rule:
+``elementwise(...)`` takes every fact about an operation and gives its primitive. Operands have one dtype (unless
+``typing`` says otherwise) and one shape. A 0-d operand, or an extent of 1 where others have more, is broadcast by the
+kind, never by the rule of an operation:
 
     add f32[2,3] f32[]    -> f32[2,3]
     add f32[2,1] f32[1,3] -> f32[2,3]
@@ -121,7 +121,7 @@ def elementwise_typing(
 ) -> Callable[..., Any]:
     """The abstract evaluation shared by all elementwise operations on operands of one dtype."""
 
-    accepted_dtypes: set[Any] = set()  # of all operands alike
+    accepted_dtypes: set[Any] = set()  # dtypes known to be accepted for all operands
 
     def typing(*avals: Any, **params: Any) -> Any:
         dtype, weak, same = avals[0].dtype, True, True
@@ -168,7 +168,7 @@ def widen_scalar(scalar: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def widen_reference(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for the NumPy oracle; floating-point warnings are silenced, NaN and inf are answers."""
+    """``widen_scalar`` for the NumPy oracle. Floating-point warnings are silenced: NaN and inf are valid results."""
 
     def on_wide(*arrays: Any, **params: Any) -> Any:
         arrays = tuple(np.asarray(a) for a in arrays)

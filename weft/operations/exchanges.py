@@ -1,7 +1,8 @@
-"""Exchanges over named axes: elements that ``vmap`` maps over gather, scatter, permute and swap their values.
+"""Exchanges over named axes: all_gather, all_to_all, ppermute and their kin between the elements of a ``vmap``.
 
-Several names are one axis in row-major order of the names. The map of one of them turns its digit of the index into a
-dimension, and leaves an exchange over the others; the map of the last leaves only moves of dimensions.
+Several names together are one axis, in row-major order of the names. The ``vmap`` of one of them turns its digit of the
+index into a dimension, and leaves an exchange over the other names. That of the last name leaves only moves of
+dimensions.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ def _split_dim(x: Any, dim: int, sizes: Sequence[int]) -> Any:
 
 
 def _merge_dims(x: Any, dim: int) -> Any:
-    """Dimensions ``dim`` and the next as one."""
+    """Merge dimension ``dim`` with the next one."""
     extents = get_aval(x).shape
     return shape.reshape(x, (*extents[:dim], extents[dim] * extents[dim + 1], *extents[dim + 2 :]))
 
 
 def _around(names: tuple[Any, ...], name: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The names before and after one."""
+    """(names before a name, names after it)."""
     place = names.index(name)
     return names[:place], names[place + 1 :]
 
@@ -58,7 +59,7 @@ def _gathered(
 
 
 def _gather_over(x: Any, dim: int, names: tuple[Any, ...]) -> Any:
-    """What the elements of other axes hold, along a new dimension in front of ``dim``."""
+    """The values of the elements along the other axes, in a new dimension before ``dim``."""
     return all_gather_p.bind(
         x, all_gather_dimension=dim, axis_name=names, axis_index_groups=None, axis_size=extent(names), tiled=False
     )
@@ -221,7 +222,7 @@ def psum_scatter(
 
 
 def _sources(perm: Sequence[tuple[int, int]], size: int) -> list[int | None]:
-    """For every place where its value comes from; None where nothing is sent."""
+    """For every place the place that its value comes from; None where nothing is sent to it."""
     found: list[int | None] = [None] * size
     for source, target in perm:
         found[target % size] = source % size
@@ -230,7 +231,7 @@ def _sources(perm: Sequence[tuple[int, int]], size: int) -> list[int | None]:
 
 def _permuted(x: Any, dim: int, sources: Sequence[int | None]) -> Any:
     """Slices of a dimension in another order, zeros where there is no source."""
-    runs: list[tuple[int | None, int]] = []  # (first source, how many that follow it)
+    runs: list[tuple[int | None, int]] = []  # (first source, number of consecutive sources)
     for source in sources:
         first, count = runs[-1] if runs else (None, 0)
         follows = source == (None if first is None else first + count)
@@ -428,7 +429,7 @@ def all_to_all(
             )
         if split == concat:
             return all_to_all_p.bind(leaf, split_axis=split, concat_axis=concat, **params)
-        # The part of extent 1 that is left of split_axis goes, the new dimension comes.
+        # split_axis, of extent 1 by now, is dropped, and the new dimension is put in its place.
         split, concat = (split, concat + 1) if split < concat else (split + 1, concat)
         out = all_to_all_p.bind(shape.expand_dims(leaf, (concat,)), split_axis=split, concat_axis=concat, **params)
         return shape.squeeze(out, (split,))

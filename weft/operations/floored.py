@@ -1,6 +1,6 @@
-"""Floored division of integers by a number known to be 2 or more: what the compiler makes of ``//`` and ``%``.
+"""Floored division of integers by a number that is at least 2: what the compiler makes of ``//`` and ``%``.
 
-No function of lax is made of it; ``compiler.divisors`` writes it where the divisor is a literal.
+No function of lax uses it; ``compiler.divisors`` writes it where the divisor is a literal.
 """
 
 from __future__ import annotations

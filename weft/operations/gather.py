@@ -63,7 +63,7 @@ def check_indices(name: str, indices: Any) -> None:
 def check_index_map(
     name: str, what: str, index_map: Sequence[int], array: Any, indices: Any, batching: Sequence[int]
 ) -> None:
-    """The array dimensions that the components of an index vector stand for."""
+    """The array dimensions that are indexed by the components of an index vector."""
     if len(index_map) != indices.shape[-1]:
         raise TypeError(
             f"[{name}] {what} {tuple(index_map)} has {len(index_map)} entries, "
@@ -183,7 +183,7 @@ def _word(dtype: Any) -> Any:
 
 
 def default_fill(dtype: Any) -> Any:
-    """What FILL_OR_DROP puts where nothing is: NaN, the lowest signed, the highest unsigned number, True."""
+    """The value by which FILL_OR_DROP fills windows outside: NaN, lowest signed or highest unsigned number, True."""
     word = _word(dtype)
     if dtypes.issubdtype(word, np.inexact):
         return np.nan

@@ -1,9 +1,8 @@
 """``lax.reduce``: a reduction by the user's own computation.
 
-Well-known computations on their identity become the primitive reductions (lax.add from 0 is reduce_sum). Any other
-is traced to a jaxpr of elementwise equations. ``reduce`` is then rewritten into ``fold``, a reduction whose
-accumulators carry a flag 'holds a value' so that it needs no identity, followed by one combination with the initial
-values.
+A well-known computation from its identity becomes a primitive reduction (lax.add from 0 is reduce_sum). Any other is
+traced to a jaxpr of elementwise equations. ``reduce`` is then rewritten into ``fold``, a reduction whose accumulators
+carry a flag "holds a value" and so need no identity; its result is combined once with the initial values.
 """
 
 from __future__ import annotations
@@ -278,7 +277,7 @@ def _trace_computation(computation: Any, init_avals: Sequence[Any], treedef: Any
 
 
 def _canonical(closed: Any) -> Any:
-    """The first jaxpr that said the same: kernels hold the computation, and equal ones are to share machine code."""
+    """The first jaxpr equal to this one. Kernels hold the computation, so that equal ones share machine code."""
     key = fingerprint(closed)
     with _lock:
         found = _computations.setdefault(key, closed)

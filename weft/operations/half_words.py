@@ -1,9 +1,9 @@
-"""Extrema of bfloat16 and float16 by their bits: words of 16 bits that ascend as what they stand for gets better.
+"""Extrema of bfloat16 and float16 by their bits: as words of 16 bits, of which a better value has a larger one.
 
     max:  -inf .. inf, then every NaN   ->  0 .. 2 inf + 1, then above      min:  inf .. -inf, then every NaN
     argmax: as max, but both zeros are one word, and so are all NaN
 
-A reduction of such words is a maximum of unsigned integers, whole registers of them, without a conversion to float32.
+The reduction is then a maximum of unsigned integers, which fill whole registers, and needs no conversion to float32.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.core import kinds
+from weft.core.loop_forms import LoopForms
 
 WORD = np.dtype(np.uint16)
 HALVES = (np.dtype(dtypes.bfloat16), np.dtype(dtypes.float16))
@@ -45,7 +46,7 @@ def _bits(emit: Any, words: Any, infinity: int, larger: bool) -> Any:
 
 @functools.cache
 def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool = False) -> kinds.Reduction | None:
-    """``kind``, reduce_max or reduce_min, of bits; with ``first`` as the leader of argmax or argmin."""
+    """``kind`` (reduce_max or reduce_min) as a reduction of bits; with ``first`` for use in argmax or argmin."""
     if dtype not in HALVES:
         return None
     infinity = int(np.array(np.inf, dtype).view(WORD))
@@ -61,17 +62,18 @@ def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool =
         combine=lambda emit, left, right, **_: (emit.max(left[0], right[0]),),
         finish=finish,
         absorbing=lambda word: 2 * infinity + 1 if first else np.iinfo(word).max,
-        of_words=None,
+        forms=LoopForms(),
     )
 
 
 @functools.cache
-def position(kind: kinds.Reduction, leader: kinds.Reduction | None) -> kinds.Reduction | None:
-    """argmax or argmin of bits: ``kind``, argmax of integers, of what ``leader`` makes of them."""
-    if leader is None:
+def position(kind: kinds.Reduction, words: kinds.Reduction | None) -> kinds.Reduction | None:
+    """argmax or argmin of bits: ``kind`` (argmax of integers) of the words that ``words`` prepares."""
+    if words is None:
         return None
 
     def prepare(emit: Any, values: Any, index: Any, **params: Any) -> Any:
-        return (*leader.prepare(emit, values, None), kind.prepare(emit, values, index, **params)[1])
+        return (*words.prepare(emit, values, None), kind.prepare(emit, values, index, **params)[1])
 
-    return kind.replace(prepare=prepare, absorbing=leader.absorbing, leader=leader, of_words=None)
+    forms = kind.forms.replace(extremum=words, of_words=None)
+    return kind.replace(prepare=prepare, absorbing=words.absorbing, forms=forms)

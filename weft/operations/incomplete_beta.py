@@ -47,7 +47,7 @@ def _density_small(a: Term, b: Term, x: Term, y: Term) -> Term:
 
 
 def _density_large(a: Term, b: Term, gap: Term) -> Term:
-    """The same where both are large: gap = a - (a + b) x."""
+    """x**a y**b / B(a, b) where a and b are both large; gap = a - (a + b) x."""
     exponent = a * log1p_minus(-gap / a) + b * log1p_minus(gap / b)
     correction = _stirling(a) + _stirling(b) - _stirling(a + b)
     scale = a / (a + b) * b / (2.0 * math.pi)

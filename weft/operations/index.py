@@ -78,7 +78,7 @@ def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]
 
 
 def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
-    """The same slice of the tangent, which comes first in programs."""
+    """The same slice of the tangent. It is recorded before the slice of the operand, as in JAX."""
     moved = tangents[0]
     if type(moved) is not Zero:
         moved = dynamic_slice_p.bind(moved, *primals[1:], **params)
@@ -145,7 +145,7 @@ dynamic_update_slice_p.on_words = key_words.with_starts
 
 
 def _update_transpose(ct: Any, x: Any, update: Any, *starts: Any) -> list[Any]:
-    """The operand gets the cotangent outside of the region, the update what lies in it."""
+    """The operand gets the cotangent outside the region, the update the cotangent inside."""
     update_aval = update.aval if is_undefined(update) else core.get_aval(update)
     back_x = back_update = None
     if is_undefined(x):
@@ -202,7 +202,7 @@ def _index_list(name: str, starts: Starts, ndim: int) -> list[Any]:
 
 
 def _wrap_negative(start: Any, extent: int, allowed: bool) -> Any:
-    """A start index from the end becomes one from the front; concrete ones now, traced ones in the program."""
+    """A start index counted from the end, as one from the front: computed now, or in the program if it is traced."""
     if isinstance(start, (bool, np.bool_)):
         return start
     if isinstance(start, (int, np.integer)):

@@ -206,7 +206,7 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
 
 
 def _write_numbers(updates: Any, numbers: ScatterDimensionNumbers) -> Array:
-    """1, 2, ... for the windows in order, in every element of theirs."""
+    """Windows filled with their own number: 1, 2, ... in order."""
     sizes = tuple([1 if dim in numbers.update_window_dims else n for dim, n in enumerate(updates.shape)])
     count = int(np.prod(sizes, dtype=np.int64))
     if count >= np.iinfo(np.uint32).max:
@@ -262,7 +262,7 @@ def _extremal_jvp(primitive: core.Primitive) -> Any:
         share = logic.select_n(won, _filled(like, 0), share)
         old_share = arithmetic.div(one, arithmetic.add(winners, one))
         old_share = logic.select_n(stayed, _filled(like, 0), old_share)
-        # every update that meets an element takes its part of what the old tangent loses
+        # every update of an element takes an equal share of its tangent from the old value's
         lost = arithmetic.div(arithmetic.add(np.asarray(-1, like.dtype)[()], old_share), met)
         change = arithmetic.add(arithmetic.mul(read(d_array), lost), arithmetic.mul(d_updates, share))
         return out, scatter_add(d_array, indices, change, **options)

@@ -1,7 +1,8 @@
-"""Keys as their words: what an operation that moves elements is on arrays of keys, each a few words at the end.
+"""PRNG keys as words: how an operation that moves elements works on arrays of keys, each of which is a few words.
 
-A rule of the slot ``Primitive.on_words`` is given ``weft.operations``, the primitive, operands that have the dimensions
-``words`` after their own, and the parameters as written for keys; it binds the operation on the longer arrays::
+An array of keys is an array of words with further dimensions ``words`` at the end. A rule in the slot
+``Primitive.on_words`` gets ``weft.operations``, the primitive, operands of this form, and the parameters as written for
+keys; it binds the operation on the longer arrays::
 
     transpose[permutation=(1, 0)] key<fry>[2,3]    ->    transpose[permutation=(1, 0, 2)] u32[2,3,2]
 """
@@ -72,7 +73,7 @@ def select(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, wo
 
 
 def converted(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> Any:
-    """Tangents of integers, which have no words, are zeros in any other type."""
+    """Tangents of type float0 have no words; their conversion to another type gives zeros."""
     if words != (0,):
         raise NotImplementedError(
             f"[compile] {primitive} of keys is not supported: take their words (random.key_data)."

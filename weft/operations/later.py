@@ -1,6 +1,6 @@
-"""The operations as rules see them: ``ops.pad`` is ``weft.operations.pad``, looked up when a rule runs.
+"""A lazy namespace of operations for rules: ``ops.pad`` is ``weft.operations.pad``, looked up when a rule runs.
 
-The derivative of an operation may use operations defined in modules that are imported after its own.
+It is needed because the derivative of an operation may use operations of modules that are imported after its own.
 """
 
 from __future__ import annotations

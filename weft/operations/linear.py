@@ -1,4 +1,4 @@
-"""What derivatives are put together with: sums of tangents and zeros made real.
+"""Operations used by differentiation: sums of tangents, and symbolic zeros made into arrays.
 
 add_any f32[3] f32[3] -> f32[3]        the sum of two tangents of one value
 instantiate(Zero(f32[3]))              an array of zeros
@@ -66,7 +66,7 @@ def instantiate(tangent: Any) -> Array:
 
 
 def unbroadcast(ct: Array, aval: Any) -> Array:
-    """The cotangent of an operand that an elementwise operation repeated: summed over what it had not."""
+    """The cotangent of an operand that an elementwise operation repeated: summed over the dimensions it lacked."""
     found = core.get_aval(ct)
     if found.shape == aval.shape:
         return ct

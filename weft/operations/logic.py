@@ -324,7 +324,7 @@ def _select_reference(which: Any, *cases: Any) -> Any:
 
 
 def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The tangent of the case that was taken; a program has the zeros of the other cases even if none is zero."""
+    """The tangent of the case that was taken. While tracing, zeros are recorded even if no tangent needs them."""
     which, *_ = primals
     _, *moved = tangents
     out = select_n_p.bind(*primals)

@@ -1,6 +1,6 @@
-"""The mapped dimension of a value, as batching rules handle it: moved, or made where there is none.
+"""Moving the mapped dimension of a value, or adding one, for batching rules.
 
-A rule gets whole values and for each the dimension that ``vmap`` maps over, None for a value that is the same for all
+A rule gets whole values, and for each the dimension that ``vmap`` maps over: None for a value that is the same for all
 elements.
 """
 
@@ -43,5 +43,5 @@ def all_in_front(size: int, values: Sequence[Any], dims: Sequence[Dim]) -> list[
 
 
 def shifted(dims: Iterable[int]) -> tuple[int, ...]:
-    """Dimensions as they are called behind a new first one."""
+    """The numbers of dimensions after a new first dimension was added."""
     return tuple([d + 1 for d in dims])

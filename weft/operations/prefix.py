@@ -46,7 +46,7 @@ def _scan(combine: Combine, elements: list[Array], axis: int) -> list[Array]:
 
 
 def _interleave(even: list[Array], odd: list[Array], axis: int) -> list[Array]:
-    """Two scans as one: each spread over every second position, then added."""
+    """Interleave two scans: each is spread over every second position, and both are added."""
     more = even[0].shape[axis] - odd[0].shape[axis]
     out = []
     spread_even = [_spread(x, axis, (0, 1 - more, 1)) for x in even]

@@ -115,7 +115,7 @@ def _scatter_reference(array: Any, indices: Any, updates: Any, *, update_jaxpr: 
 
 
 def _turns(places: np.ndarray) -> list[np.ndarray]:
-    """The positions of the first update of every element, of the second, and so on."""
+    """The positions of updates in rounds: of the first update of every element, of the second one, and so on."""
     if not places.size:
         return []
     order = np.argsort(places, kind="stable")
@@ -245,7 +245,7 @@ def scatter(
 
 
 def _combining(name: str, primitive: core.Primitive, combine: core.Primitive, summary: str, example: str) -> Any:
-    """A public function that combines updates with the elements they meet."""
+    """Make a public function that combines updates with the old elements."""
 
     def function(
         operand: ArrayLike,

@@ -3,14 +3,13 @@
 broadcast_in_dim, reshape, transpose, squeeze, slice and rev read each output element from one operand element at an
 affine index (kinds.View), so that they cost nothing inside a fused kernel. reshape keeps row-major order.
 
-    transpose[permutation=(1, 0)] f32[2,3] -> f32[3,2]     operand index = (DimMap(1), DimMap(0))
-    slice[0:4:2]                  f32[5]   -> f32[2]       operand index = (DimMap(0, start=0, step=2),)
+    transpose[permutation=(1, 0)] f32[2,3] -> f32[3,2]     operand index = (Affine(1), Affine(0))
+    slice[0:4:2]                  f32[5]   -> f32[2]       operand index = (Affine(0, start=0, step=2),)
 """
 
 from __future__ import annotations
 
 import builtins
-import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ import numpy as np
 
 from weft import core, runtime
 from weft.core import kinds
-from weft.core.kinds import DimMap
+from weft.core.index_maps import FIXED, Affine, IndexMap
 from weft.core.primitive import ALL
 from weft.operations import key_words, mapped
 from weft.operations.elementwise import hide_none
@@ -69,16 +68,10 @@ def _broadcast_typing(
     return runtime.ShapedArray(shape, x.dtype, x.weak_type)
 
 
-@functools.cache
-def _whole(dim: int | None) -> DimMap:
-    """The map of a dimension that is read as it is, or does not move."""
-    return DimMap(dim)
-
-
-def _broadcast_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+def _broadcast_map(x: Any, out: Any, params: Params) -> IndexMap:
     dims = params["broadcast_dimensions"]
     old, new = x.shape, out.shape
-    return tuple([_whole(d if old[axis] == new[d] else None) for axis, d in enumerate(dims)])
+    return tuple([Affine(d) if old[axis] == new[d] else FIXED for axis, d in enumerate(dims)])
 
 
 def _broadcast_reference(x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
@@ -95,7 +88,7 @@ def _broadcast_params(params: Params) -> Params:
 
 
 def _broadcast_transpose(ct: Any, x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
-    """The sum over what was repeated; stretched dimensions come back with extent 1."""
+    """The sum over repeated dimensions; those that had extent 1 keep it."""
     dims, extents = broadcast_dimensions, x.aval.shape
     kept = [axis for axis, d in enumerate(dims) if extents[axis] == shape[d]]
     summed = tuple(d for d in builtins.range(len(shape)) if d not in [dims[axis] for axis in kept])
@@ -297,9 +290,9 @@ def _transpose_typing(x: Any, *, permutation: tuple[int, ...]) -> Any:
     return runtime.ShapedArray(tuple(x.shape[p] for p in permutation), x.dtype, x.weak_type)
 
 
-def _transpose_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+def _transpose_map(x: Any, out: Any, params: Params) -> IndexMap:
     permutation = params["permutation"]
-    return tuple(DimMap(permutation.index(axis)) for axis in builtins.range(x.ndim))
+    return tuple(Affine(permutation.index(axis)) for axis in builtins.range(x.ndim))
 
 
 transpose_p = _view(
@@ -339,9 +332,9 @@ def _squeeze_typing(x: Any, *, dimensions: tuple[int, ...]) -> Any:
     return runtime.ShapedArray(shape, x.dtype, x.weak_type)
 
 
-def _squeeze_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+def _squeeze_map(x: Any, out: Any, params: Params) -> IndexMap:
     kept = iter(builtins.range(out.ndim))
-    return tuple(DimMap(None if axis in params["dimensions"] else next(kept)) for axis in builtins.range(x.ndim))
+    return tuple(FIXED if axis in params["dimensions"] else Affine(next(kept)) for axis in builtins.range(x.ndim))
 
 
 squeeze_p = _view(
@@ -425,9 +418,9 @@ def _slice_typing(x: Any, *, start_indices: Any, limit_indices: Any, strides: An
     return runtime.ShapedArray(tuple(-(-(hi - lo) // s) for lo, hi, s in bounds), x.dtype, x.weak_type)
 
 
-def _slice_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+def _slice_map(x: Any, out: Any, params: Params) -> IndexMap:
     steps = (1,) * x.ndim if params["strides"] is None else params["strides"]
-    return tuple(DimMap(d, params["start_indices"][d], steps[d]) for d in builtins.range(x.ndim))
+    return tuple(Affine(d, params["start_indices"][d], steps[d]) for d in builtins.range(x.ndim))
 
 
 def _slice_reference(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
@@ -532,9 +525,9 @@ def _rev_typing(x: Any, *, dimensions: tuple[int, ...]) -> Any:
     return runtime.ShapedArray(x.shape, x.dtype, x.weak_type)
 
 
-def _rev_map(x: Any, out: Any, params: Params) -> tuple[DimMap, ...]:
+def _rev_map(x: Any, out: Any, params: Params) -> IndexMap:
     reversed_dims = params["dimensions"]
-    return tuple(DimMap(d, n - 1, -1) if d in reversed_dims else DimMap(d) for d, n in enumerate(x.shape))
+    return tuple(Affine(d, n - 1, -1) if d in reversed_dims else Affine(d) for d, n in enumerate(x.shape))
 
 
 rev_p = _view(

@@ -1,9 +1,9 @@
 """Sorting along one axis: sort of several operands by the first of them, top_k.
 
-The order is total: numbers ascending, -0.0 equal to 0.0, NaN last; complex numbers by real, then imaginary part; equal
-keys keep their order. One operand alone is sorted natively. Keys of at most 32 bits become unsigned integers of that
-order, and with the position in the low half of a word of 64 bits all words differ, so that the fastest unstable sort of
-integers gives the stable order::
+The order is total: numbers ascend, -0.0 equals 0.0, NaN is last; complex numbers are ordered by real, then imaginary
+part; equal keys keep their order. One operand alone is sorted natively. A key of at most 32 bits becomes an unsigned
+integer of the same order, and is put above its position in a word of 64 bits. So all words differ, and the fastest
+unstable sort of integers gives the stable order::
 
     sort f32[3] [2.0, nan, -1.0]   ->  words c000_0000|0, ffff_ffff|1, 407f_ffff|2  ->  sorted, positions 2 0 1
 """
@@ -59,7 +59,7 @@ def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
 
 
 def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
-    """Bits of floats, those of negative ones turned over: ascending, NaN above all."""
+    """The bits of floats, inverted for negative ones, so that words ascend as the floats do, with NaN above all."""
     word = np.dtype(f"u{x.dtype.itemsize}")
     sign = word.type(1 << (word.itemsize * 8 - 1))
     x = np.ascontiguousarray(x)
@@ -128,7 +128,7 @@ def _sort(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> tup
 
 
 def _in_blocks(function: Callable[[list[np.ndarray]], list[np.ndarray]], rows: list[np.ndarray]) -> list[np.ndarray]:
-    """What ``function`` makes of rows; of many short ones block by block, between which an interrupt is seen."""
+    """``function`` applied to rows; many short rows are done in blocks, between which interrupts are noticed."""
     count = rows[0].shape[-1]
     if rows[0].size <= _BLOCK or count >= _HALVES_ROW:
         return function(rows)

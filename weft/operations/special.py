@@ -1,9 +1,8 @@
 """Special functions: the gamma family, incomplete gamma and beta, zeta, polygamma, Bessel; and gcd.
 
-From the incomplete ones on, float32, bfloat16 and float16 are evaluated in float64 with as many terms as they need;
-not so the Bessel functions.
-The expressions stand in ``incomplete_gamma``, ``incomplete_beta``, ``zeta_function`` and ``bessel``; here are their
-domains, derivatives and oracles.
+The incomplete functions, zeta and polygamma are evaluated in float64 for narrower types, too, with as many terms as
+these need. The expressions stand in ``incomplete_gamma``, ``incomplete_beta``, ``zeta_function`` and ``bessel``; here
+are domains, derivatives and oracles.
 """
 
 from __future__ import annotations

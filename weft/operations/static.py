@@ -63,7 +63,7 @@ def canonical_shape(name: str, shape: Any, scalar: bool = True) -> tuple[int, ..
 
 
 def shape_error(sizes: tuple[Any, ...], name: str = "") -> TypeError:
-    """What to raise for sizes that are no integers, or traced ones: then with the argument they depend on."""
+    """The error for sizes that are not integers; for traced ones it names the argument that they depend on."""
     text = ", ".join(map(str, sizes)) + ("," if len(sizes) == 1 else "")
     where = f"[{name}] " if name else ""
     message = f"{where}Shapes must be 1D sequences of concrete values of integer type, got ({text})."

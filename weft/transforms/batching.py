@@ -1,10 +1,11 @@
 """Vectorisation: values carry one more dimension than the function sees, and every operation works on all at once.
 
-``BatchTrace`` runs an operation by its rule in the trace that encloses the mapped call. What does not depend on a
-mapped argument is no tracer, and is computed once. A rule is ``batch(size, values, dims, **params)`` and gives the
-result and its dimension, with None for what is not mapped; kinds whose rule is the same for all their operations are
-here, the others' stand with their operations. Operations to which the name of the mapped dimension matters
-(collectives, and what carries programs) have a rule ``batch_axis(axis, values, dims, **params)`` instead.
+``BatchTrace`` runs each operation by its batching rule, in the trace that encloses the mapped call. A value that does
+not depend on a mapped argument is not a tracer here, and is computed once. A batching rule has the form
+``batch(size, values, dims, **params)`` and returns the result and its mapped dimension; a dimension is None for a value
+that is not mapped. Where all operations of a kind share a rule it stands here, otherwise with the operation. Operations
+that refer to the name of the mapped dimension (collectives, primitives that carry programs) have a rule
+``batch_axis(axis, values, dims, **params)`` instead.
 
     mul x:f32[3,2] at 0, y:f32[2]      ->      mul x (broadcast_in_dim y to f32[1,2]), at 0
 """
@@ -64,7 +65,7 @@ class BatchTrace(Trace):
         return self.parent.records_tangents
 
     def owns(self, value: Any) -> bool:
-        """Whether a value is one that the enclosing trace owns, mapped."""
+        """Whether ``value`` belongs to this trace and its whole value to the enclosing one."""
         return type(value) is BatchTracer and value._trace is self and self.parent.owns(value.value)
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -114,7 +115,7 @@ def _elementwise(primitive: Any, size: int, values: list[Any], dims: list[Dim], 
 
 
 def elementwise(bind: Callable[..., Any], values: list[Any], dims: list[Dim]) -> tuple[Any, int]:
-    """An operation on operands of one rank: equal mapped dimensions as they are, else all in front."""
+    """Apply an elementwise operation: mapped dimensions that agree stay where they are, else all are moved in front."""
     shapes = [avals.get_aval(value).shape for value in values]
     mapped = {(s, d) for s, d in zip(shapes, dims, strict=True) if d is not None}
     if len(mapped) == 1 and all(d is not None or s == () for s, d in zip(shapes, dims, strict=True)):
@@ -126,14 +127,14 @@ def elementwise(bind: Callable[..., Any], values: list[Any], dims: list[Dim]) ->
 
 
 def _led(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
-    """A value with its mapped dimension, or a unit one, in front."""
+    """The value with its mapped dimension in front, or a dimension of extent 1 if it has none."""
     if dim is not None:
         return at(value, dim, 0)
     return value if extents == () or rank == 0 else shape.expand_dims(value, (0,))
 
 
 def _filled(value: Any, dim: Dim, rank: int) -> Any:
-    """A mapped value with unit dimensions behind, so that ``rank`` follow the first."""
+    """A mapped value with dimensions of extent 1 inserted behind the first, so that ``rank`` dimensions follow it."""
     own = avals.get_aval(value).ndim
     return value if dim is None or own > rank else shape.expand_dims(value, tuple(range(own, rank + 1)))
 
@@ -163,7 +164,7 @@ def _identity(primitive: Any, size: int, values: list[Any], dims: list[Dim], par
 
 
 def _resolve(primitive: Any, size: int, values: list[Any], dims: list[Dim], params: dict[str, Any]) -> Any:
-    """A compound operation by what it is made of."""
+    """Batch a compound operation by batching the operations it expands to."""
 
     def flat(*args: Any) -> list[Any]:
         out = primitive.kind.expand(*args, **params)
@@ -201,9 +202,10 @@ def map_flat(
 def batch_jaxpr(
     closed: ClosedJaxpr, axis: Axis, dims: tuple[Dim, ...], wanted: tuple[bool, ...] | None = None
 ) -> tuple[ClosedJaxpr, tuple[Dim, ...]]:
-    """(the program on whole values, the mapped dimensions of its results), remembered on the program.
+    """The program on whole values and the mapped dimensions of its results; memoised on the program.
 
-    Results marked in ``wanted`` are mapped whether they depend on mapped values or not; all mapped ones then at 0.
+    Results marked in ``wanted`` are mapped even if they depend on no mapped value; with ``wanted`` given, every mapped
+    dimension is moved to 0.
     """
     key: Any = ("batch", axis, dims, wanted, tuple([id(const) for const in closed.consts]))
     return closed.jaxpr.memoize(key, lambda jaxpr: (*_batch_jaxpr(closed, axis, dims, wanted), closed.consts))[:2]

@@ -1,8 +1,8 @@
 """Forward differentiation: values travel with their tangents.
 
-``JVPTrace`` runs every operation as its rule says, in the trace that encloses it: concrete values are computed at
-once, under ``jit`` they are recorded. A value without a tangent (a symbolic zero) is no tracer at all, so that what
-does not depend on the differentiated arguments costs nothing and stays concrete.
+``JVPTrace`` runs every operation by its derivative rule, in the trace that encloses it: eagerly on concrete values,
+recorded under ``jit``. A value whose tangent is zero is not a tracer, so that what does not depend on the
+differentiated arguments costs nothing and stays concrete.
 
     push(sin_p, [x], [t])   ->   sin x, mul t (cos x)
 
@@ -74,7 +74,7 @@ def _push_partials(primitive: Any, primals: Any, tangents: Any, params: dict[str
 
 
 def _push_linear(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
-    """The operation itself on the tangents; operands that it is not linear in stay."""
+    """The operation applied to the tangents; operands in which it is not linear keep their values."""
     out = primitive.bind(*primals, **params)
     places = range(len(primals))[primitive.linear]
     if all(type(tangents[place]) is Zero for place in places):
@@ -87,7 +87,7 @@ def _push_linear(primitive: Any, primals: Any, tangents: Any, params: dict[str, 
 
 
 def _push_expansion(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
-    """The operation's result, and the tangents of the function that computes the same."""
+    """The operation's own result, with tangents from the function that it expands to."""
     out = primitive.bind(*primals, **params)
 
     def flat(*args: Any) -> list[Any]:
@@ -179,7 +179,7 @@ class JVPTrace(Trace):
         with set_current(self.rules):
             rules = self.rules
             apart = primitive.linearize is not None and rules.records_tangents
-            if apart and not any(rules.owns(x) for x in primals):  # values are not to become a part of the tangents
+            if apart and not any(rules.owns(x) for x in primals):  # keep values out of the program of the tangents
                 return split(primitive, primals, tangents, params, rules)
             return push(primitive, primals, tangents, params)
 
@@ -219,7 +219,7 @@ class JVPTrace(Trace):
 def split(
     primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any], rules: Trace
 ) -> tuple[list[Any], list[Any]]:
-    """The results of a primitive that carries programs, computed in the current trace; its tangents under ``rules``."""
+    """Results of a primitive that carries programs, computed in the current trace, and tangents, made by ``rules``."""
     live = tuple([type(t) is not Zero for t in tangents])
     outs, out_live, record = primitive.linearize(live, *primals, **params)
     with set_current(rules):
@@ -245,9 +245,10 @@ def jvp_flat(
 
 
 def jvp_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> tuple[ClosedJaxpr, tuple[bool, ...]]:
-    """(the program on values followed by the tangents of its ``live`` inputs, which of its results have a tangent).
+    """The program of values and tangents, and which results have a tangent; memoised on the program.
 
-    The results are followed by their tangents. Remembered on the program.
+    Its inputs are those of ``closed`` followed by the tangents of the ``live`` ones, its results those of ``closed``
+    followed by the tangents of the results that have one.
     """
     key: Any = ("jvp", live, tuple([id(const) for const in closed.consts]))
     return closed.jaxpr.memoize(key, lambda jaxpr: (*_jvp_jaxpr(closed, live), closed.consts))[:2]

@@ -1,12 +1,13 @@
 """Linearisation: a function at a point, and the linear program of its tangents.
 
-The values are computed (or recorded by the enclosing trace) as the function runs; the tangents are recorded apart, in
-a program that takes the tangents of the arguments. What it needs of the values are its constants, the residuals::
+Values are computed (or recorded by the enclosing trace) while the function runs. Tangents are recorded in a program of
+their own, which takes the tangents of the arguments. The values that this program needs, the residuals, are its
+constants::
 
     x sin(x) at 2.0   ->   1.81, { lambda a:f32[] b:f32[]; t:f32[]. let c = mul t a; d = mul b t; ... in (f,) }
 
-A rule of differentiation is run once: where it works on tangents its equations are recorded, all else belongs to the
-values (``TangentTrace``). Primitives that carry programs have a rule of their own, ``linearize``.
+Each derivative rule is run once: ``TangentTrace`` records the equations that touch a tangent and leaves all others to
+the values. Primitives that carry programs have a rule ``linearize``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ state = tracing.state
 
 
 class TangentTrace(DynamicJaxprTrace):
-    """Records the operations that touch a tangent; the others are the parent's."""
+    """Records the operations that touch a tangent, and passes all others to the parent."""
 
     __slots__ = ("parent",)
     records_tangents = True
@@ -53,14 +54,14 @@ class TangentTrace(DynamicJaxprTrace):
         return type(value) is DynamicJaxprTracer and value._trace is self
 
     def constant(self, value: Any) -> Any:
-        """A residual; a literal of the enclosing program stays one."""
+        """The variable of a residual; a literal of the enclosing program stays a literal."""
         if type(value) is DynamicJaxprTracer and type(value.val) is Literal:
             return value.val
         return super().constant(value)
 
 
 def _reached(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Which results of a program depend on the inputs that ``moving`` marks; remembered on it."""
+    """Which results depend on the inputs marked in ``moving``; memoised on the program."""
     key: Any = ("reached", moving)
     return jaxpr.memoize(key, lambda jaxpr: _depends(jaxpr, moving))
 
@@ -109,7 +110,7 @@ class LinearizeTrace(jvp_module.JVPTrace):
 
 
 class Linearized(NamedTuple):
-    """A function at a point. ``jaxpr`` takes the tangents of the live arguments, gives those of the live results."""
+    """A function at a point. ``jaxpr`` takes tangents of the live arguments and gives those of the live results."""
 
     outs: list[Any]
     in_live: tuple[bool, ...]
@@ -146,10 +147,10 @@ def linearize_flat(
 
 
 class Split(NamedTuple):
-    """A program as two: values with residuals, and tangents.
+    """A program split in two: one of the values and residuals, one of the tangents.
 
-    ``known`` gives the results of the program followed by residuals. ``linear`` takes residuals followed by the
-    tangents of the live inputs and gives the tangents of the live results. ``residuals`` says where each is found.
+    ``known`` gives the results of the program followed by residuals. ``linear`` takes the residuals and the tangents of
+    the live inputs, and gives the tangents of the live results. ``residuals`` says where each residual is found.
     """
 
     known: ClosedJaxpr
@@ -164,7 +165,7 @@ class Split(NamedTuple):
 
 
 def linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
-    """A program linearised with respect to its ``live`` inputs, remembered on it."""
+    """A program linearised with respect to its ``live`` inputs; memoised on the program."""
     key: Any = ("linearize", live, tuple([id(const) for const in closed.consts]))
     return closed.jaxpr.memoize(key, lambda jaxpr: (_linearize_jaxpr(closed, live), closed.consts))[0]
 
@@ -203,7 +204,7 @@ def _linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
 
 
 def without_dead(made: Linearized) -> Linearized:
-    """Without the equations of tangents that no result needs, and the residuals that only those read."""
+    """The same without tangent equations that no result needs, and without residuals that only those read."""
     jaxpr, _ = rewrite.dce(made.jaxpr)
     used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if type(atom) is Var}
     used.update(atom for atom in jaxpr.outvars if type(atom) is Var)

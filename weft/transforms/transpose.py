@@ -1,12 +1,12 @@
 """Transposition: a linear program, run from its results to its inputs.
 
-Equations are visited from the last to the first. Each takes the cotangents of its results and adds to those of the
-operands that it is linear in; the sum of several is an ``add_any``::
+Equations are visited from the last to the first. Each turns the cotangents of its results into cotangents of the
+operands it is linear in. Cotangents of one variable are added by ``add_any``::
 
     b = mul a 2.0; c = mul a 3.0; d = add b c   ->   with ct: e = mul ct 3.0; f = mul ct 2.0; g = add_any e f
 
-A program may hold equations that do not depend on its linear inputs; they are computed first. A result nobody gave a
-cotangent for is a symbolic zero, and an equation with only such results is skipped.
+Equations that do not depend on a linear input are computed first, in program order. A result without a cotangent counts
+as a symbolic zero, and an equation all of whose results have none is skipped.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from weft.operations import linear as linear_operations
 
 
 def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], operands: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
-    """The cotangents of the inputs given as ``Undefined`` among ``operands`` (None for the others).
+    """The cotangents of the inputs that are ``Undefined`` among ``operands``; None for the other inputs.
 
-    ``cts`` are those of the results; Zeros are allowed on both sides.
+    ``cts`` are the cotangents of the results. Symbolic zeros are allowed among them, and occur among the answers.
     """
     values: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear: set[Var] = set()
@@ -45,7 +45,7 @@ def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], operands: Sequence[Any], 
 
 
 def _forward(jaxpr: Jaxpr, values: dict[Var, Any], linear: set[Var]) -> list[JaxprEqn]:
-    """The equations that depend on a linear input; the others are computed."""
+    """Compute the equations that depend on no linear input, and return the others."""
     kept: list[JaxprEqn] = []
     for eqn in jaxpr.eqns:
         if any(type(atom) is not Literal and atom in linear for atom in eqn.invars):
@@ -115,9 +115,9 @@ def _place(eqn: JaxprEqn) -> str:
 def transpose_jaxpr(
     closed: ClosedJaxpr, linear: tuple[bool, ...], live: tuple[bool, ...]
 ) -> tuple[ClosedJaxpr, tuple[bool, ...]]:
-    """(a program from the non-linear inputs and the ``live`` cotangents to those of the linear inputs, which it gives).
+    """The transposed program, and for which linear inputs it gives a cotangent; memoised on the program.
 
-    Remembered on the program.
+    It takes the non-linear inputs and the ``live`` cotangents of the results.
     """
     key: Any = ("transpose", linear, live, tuple([id(const) for const in closed.consts]))
     return closed.jaxpr.memoize(key, lambda jaxpr: (*_transpose_jaxpr(closed, linear, live), closed.consts))[:2]

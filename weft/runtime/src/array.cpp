@@ -230,7 +230,7 @@ PyObject* dunder_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   Ref view = steal(ndarray_view(as_array(self)));
   if (!view) return nullptr;
   if (copy != Py_None) {
-    int truth = PyObject_IsTrue(copy);
+    int truth = in_python<PyObject_IsTrue>(copy);
     if (truth < 0) return nullptr;
     copy = truth ? Py_True : Py_False;
   }
@@ -254,7 +254,7 @@ int check_matches(PyArrayObject* ndarray, ShapedArray* aval) {
       PyArray_NDIM(ndarray) == aval->ndim &&
       (aval->ndim == 0 || std::memcmp(PyArray_DIMS(ndarray), aval->extents, sizeof(int64_t) * aval->ndim) == 0);
   if (!same_shape) {
-    Ref shape = steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(ndarray), "shape"));
+    Ref shape = steal(in_python<PyObject_GetAttrString>(reinterpret_cast<PyObject*>(ndarray), "shape"));
     if (shape) PyErr_Format(PyExc_ValueError, "[array] ndarray of shape %S given for %R", shape.get(), aval);
     return -1;
   }
@@ -274,7 +274,7 @@ bool is_plain(PyArrayObject* ndarray) {  // dense row-major in native byte order
 int copy_elements(PyArrayObject* from, ShapedArray* aval, char* to) {
   if (is_plain(from)) return copy_bytes(to, PyArray_BYTES(from), aval->nbytes);
   if (aval->type_number == kExtendedType) {
-    Ref dense = steal(PyArray_NewCopy(from, NPY_CORDER));
+    Ref dense = steal(in_python([&] { return PyArray_NewCopy(from, NPY_CORDER); }));
     if (!dense) return -1;
     std::memcpy(to, PyArray_DATA(reinterpret_cast<PyArrayObject*>(dense.get())), aval->nbytes);
     return 0;
@@ -285,7 +285,7 @@ int copy_elements(PyArrayObject* from, ShapedArray* aval, char* to) {
 
 void release_python_owner(void* owner) {
   if (!Py_IsInitialized()) return;  // the interpreter took the object with it
-  PyGILState_STATE state = PyGILState_Ensure();
+  PyGILState_STATE state = in_python<PyGILState_Ensure>();
   Py_DECREF(static_cast<PyObject*>(owner));
   PyGILState_Release(state);
 }

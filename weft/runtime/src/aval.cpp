@@ -111,7 +111,7 @@ void remove(ShapedArray* aval) {
 // Physical bytes per element; -1 with an error set.
 int64_t itemsize_of(PyObject* dtype) {
   if (PyArray_DescrCheck(dtype)) return PyDataType_ELSIZE(reinterpret_cast<PyArray_Descr*>(dtype));
-  Ref value = steal(PyObject_GetAttrString(dtype, "itemsize"));
+  Ref value = steal(in_python<PyObject_GetAttrString>(dtype, "itemsize"));
   if (!value) return -1;
   int64_t size = PyLong_AsLongLong(value.get());
   if (size < 0 && !PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[ShapedArray] dtype.itemsize is negative");
@@ -194,7 +194,7 @@ PyObject* set_shape_error(PyObject* shape) {
 bool read_shape(PyObject* shape, std::vector<int64_t>& extents) {
   Ref single;
   if (PyIndex_Check(shape)) single = steal(PyTuple_Pack(1, shape));
-  Ref items = steal(PySequence_Tuple(single ? single.get() : shape));
+  Ref items = steal(in_python<PySequence_Tuple>(single ? single.get() : shape));
   if (!items) {
     if (PyErr_ExceptionMatches(PyExc_TypeError)) set_shape_error(shape);
     return false;
@@ -208,7 +208,7 @@ bool read_shape(PyObject* shape, std::vector<int64_t>& extents) {
   for (Py_ssize_t i = 0; i < ndim; ++i) {
     PyObject* item = PyTuple_GET_ITEM(items.get(), i);
     if (!PyIndex_Check(item)) return set_shape_error(shape) != nullptr;
-    Ref index = steal(PyNumber_Index(item));
+    Ref index = steal(in_python<PyNumber_Index>(item));
     if (!index) return false;
     int overflow = 0;
     int64_t extent = PyLong_AsLongLongAndOverflow(index.get(), &overflow);
@@ -316,7 +316,7 @@ PyObject* aval_copy(PyObject* self, PyObject*) { return Py_NewRef(self); }
 PyObject* exact_product(ShapedArray* aval, int64_t factor) {
   Ref product = steal(PyLong_FromLongLong(factor));
   for (int i = 0; product && i < aval->ndim; ++i)
-    product = steal(PyNumber_Multiply(product.get(), PyTuple_GET_ITEM(aval->shape, i)));
+    product = steal(in_python<PyNumber_Multiply>(product.get(), PyTuple_GET_ITEM(aval->shape, i)));
   return product.release();
 }
 
@@ -437,7 +437,7 @@ PyObject* aval_text(ShapedArray* aval, bool short_names) {
   if (aval->type_number == NPY_VOID) {
     text = "float0";
   } else {
-    Ref name = steal(PyObject_GetAttrString(aval->dtype, "name"));
+    Ref name = steal(in_python<PyObject_GetAttrString>(aval->dtype, "name"));
     if (!name) return nullptr;
     const char* characters = PyUnicode_AsUTF8(name.get());
     if (characters == nullptr) return nullptr;

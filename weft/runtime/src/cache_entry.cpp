@@ -31,7 +31,7 @@ bool read_leaves(PyObject* leaf_indices, PyObject* donated, CacheEntry* entry) {
     long long index = PyLong_AsLongLong(PyTuple_GET_ITEM(leaf_indices, i));
     if (index == -1 && PyErr_Occurred()) return false;
     if (index < 0 || index > 100'000'000) return entry_error("a leaf index is out of range");
-    int flag = i < PyTuple_GET_SIZE(donated) ? PyObject_IsTrue(PyTuple_GET_ITEM(donated, i)) : 0;
+    int flag = i < PyTuple_GET_SIZE(donated) ? in_python<PyObject_IsTrue>(PyTuple_GET_ITEM(donated, i)) : 0;
     if (flag < 0) return false;
     entry->leaf_indices->push_back(uint32_t(index));
     entry->donated->push_back(char(flag));

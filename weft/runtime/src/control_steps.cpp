@@ -13,6 +13,7 @@
 #include "array.h"
 #include "cold_functions.h"
 #include "exec.h"
+#include "fields.h"
 #include "plan.h"
 #include "stream.h"
 
@@ -132,8 +133,8 @@ class SignalWatch {
     auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(50)) return Status::ok;
     last_ = now;
-    if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
-    if (PyErr_CheckSignals() != 0) return Status::python_error;
+    if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(std::exchange(frame.suspended, nullptr));
+    if (in_python<PyErr_CheckSignals>() != 0) return Status::python_error;
     frame.suspended = PyEval_SaveThread();
     return Status::ok;
   }
@@ -559,8 +560,8 @@ void poll_interrupt(const void*, const void*, void* out0, void*, int64_t) {
   } else if (frame != nullptr && !frame->on_stream && frame->number == 0) {
     // The caller's own thread: signals are handled here, and other threads get their turn.
     PyThreadState* suspended = std::exchange(frame->suspended, nullptr);
-    PyEval_RestoreThread(suspended != nullptr ? suspended : PyEval_SaveThread());
-    if (PyErr_CheckSignals() != 0) status = Status::python_error;
+    in_python<PyEval_RestoreThread>(suspended != nullptr ? suspended : PyEval_SaveThread());
+    if (in_python<PyErr_CheckSignals>() != 0) status = Status::python_error;
     else if (suspended != nullptr) frame->suspended = PyEval_SaveThread();
   }
   t_polled.status = status;
@@ -568,65 +569,60 @@ void poll_interrupt(const void*, const void*, void* out0, void*, int64_t) {
   std::memcpy(out0, &stop, sizeof stop);
 }
 
-std::unique_ptr<Step> make_routine_step(PyObject* fields, const PlaceReader& places) {
-  PyObject *kernel, *operands;
-  Py_buffer params;
-  double cost;
-  if (!PyArg_ParseTuple(fields, "O!O!y*d;[executable] a routine has 4 fields after its name", KernelType, &kernel,
-                        &PyTuple_Type, &operands, &params, &cost))
-    return nullptr;
+std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
   auto step = std::make_unique<RoutineStep>();
-  step->kernel = reinterpret_cast<Kernel*>(Py_NewRef(kernel));
-  step->cost = cost;
-  step->params.resize(size_t(params.len + 7) / 8);
-  if (params.len > 0) std::memcpy(step->params.data(), params.buf, size_t(params.len));
-  PyBuffer_Release(&params);
+  Ref kernel = fields.object("kernel"), operands = fields.tuple("operands");
+  fields.words64("params", &step->params);
+  step->cost = fields.real("cost_ns");
+  if (!fields.ok()) return nullptr;
+  if (Py_TYPE(kernel.get()) != KernelType) return wrong("[executable] a routine has no Kernel"), nullptr;
+  step->kernel = reinterpret_cast<Kernel*>(kernel.release());
   std::vector<int64_t> bytes;
-  if (!read_places(operands, places, &step->operands, &bytes)) return nullptr;
+  if (!read_places(operands.get(), places, &step->operands, &bytes)) return nullptr;
   return step;
 }
 
-std::unique_ptr<Step> make_loop_step(PyObject* fields, const PlaceReader& places) {
-  PyObject *body, *cond, *tested, *captured, *carry, *inputs, *outputs;
-  long long trips;
-  int reverse;
-  if (!PyArg_ParseTuple(fields, "OOLpO!O!O!O!O!;[executable] a loop has 9 fields after its name", &body, &cond, &trips,
-                        &reverse, &PyTuple_Type, &tested, &PyTuple_Type, &captured, &PyTuple_Type, &carry,
-                        &PyTuple_Type, &inputs, &PyTuple_Type, &outputs))
-    return nullptr;
+std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
   auto step = std::make_unique<LoopStep>();
-  step->trips = trips;
-  step->reverse = reverse != 0;
+  Ref body = fields.object("body"), cond = fields.object("cond");
+  step->trips = fields.integer("trips");
+  step->reverse = fields.flag("reverse");
+  Ref tested = fields.tuple("tested"), captured = fields.tuple("captured"), carry = fields.tuple("carry"),
+      inputs = fields.tuple("inputs"), outputs = fields.tuple("outputs");
+  if (!fields.ok()) return nullptr;
   std::vector<int64_t> tested_bytes, captured_bytes, row_bytes;
-  if (!read_nested(body, &step->body) || (cond != Py_None && !read_nested(cond, &step->cond))) return nullptr;
-  if (!step->has_cond() && trips < 0) return wrong("[executable] a loop without a condition has a count"), nullptr;
-  int64_t rows = step->has_cond() ? 0 : trips;
-  if (!read_places(tested, places, &step->tested, &tested_bytes) ||
-      !read_places(captured, places, &step->captured, &captured_bytes) ||
-      !read_places(carry, places, &step->carry, &step->carry_bytes) ||
-      !read_rows(inputs, places, rows, &step->inputs, &row_bytes) ||
-      !read_rows(outputs, places, rows, &step->outputs, &step->output_bytes))
+  if (!read_nested(body.get(), &step->body) || (cond.get() != Py_None && !read_nested(cond.get(), &step->cond)))
+    return nullptr;
+  if (!step->has_cond() && step->trips < 0) return wrong("[executable] a loop without a condition has a count"), nullptr;
+  int64_t rows = step->has_cond() ? 0 : step->trips;
+  if (!read_places(tested.get(), places, &step->tested, &tested_bytes) ||
+      !read_places(captured.get(), places, &step->captured, &captured_bytes) ||
+      !read_places(carry.get(), places, &step->carry, &step->carry_bytes) ||
+      !read_rows(inputs.get(), places, rows, &step->inputs, &row_bytes) ||
+      !read_rows(outputs.get(), places, rows, &step->outputs, &step->output_bytes))
     return nullptr;
   if (!check_loop(*step, tested_bytes, captured_bytes, row_bytes)) return nullptr;
   return step;
 }
 
-std::unique_ptr<Step> make_branch_step(PyObject* fields, const PlaceReader& places) {
-  PyObject *which, *branches, *operands, *results;
-  if (!PyArg_ParseTuple(fields, "OO!O!O!;[executable] a branch has 4 fields after its name", &which, &PyTuple_Type,
-                        &branches, &PyTuple_Type, &operands, &PyTuple_Type, &results))
-    return nullptr;
+std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref which = fields.object("which"), branches = fields.tuple("branches"), operands = fields.tuple("operands"),
+      results = fields.tuple("results");
+  if (!fields.ok()) return nullptr;
   auto step = std::make_unique<BranchStep>();
-  if (!places.place(which, 4, &step->which)) return nullptr;
-  if (PyTuple_GET_SIZE(branches) == 0) return wrong("[executable] a branch needs programs"), nullptr;
+  if (!places.place(which.get(), 4, &step->which)) return nullptr;
+  if (PyTuple_GET_SIZE(branches.get()) == 0) return wrong("[executable] a branch needs programs"), nullptr;
   std::vector<int64_t> bytes;
-  if (!read_places(operands, places, &step->operands, &bytes) ||
-      !read_places(results, places, &step->results, &step->result_bytes))
+  if (!read_places(operands.get(), places, &step->operands, &bytes) ||
+      !read_places(results.get(), places, &step->results, &step->result_bytes))
     return nullptr;
-  step->branches = std::vector<Nested>(size_t(PyTuple_GET_SIZE(branches)));
+  step->branches = std::vector<Nested>(size_t(PyTuple_GET_SIZE(branches.get())));
   for (size_t b = 0; b < step->branches.size(); ++b) {
     Nested& nested = step->branches[b];
-    if (!read_nested(PyTuple_GET_ITEM(branches, Py_ssize_t(b)), &nested)) return nullptr;
+    if (!read_nested(PyTuple_GET_ITEM(branches.get(), Py_ssize_t(b)), &nested)) return nullptr;
     if (size_t(nested.plan().n_inputs) != nested.consts.size() + bytes.size() ||
         nested.plan().outputs.size() != step->result_bytes.size())
       return wrong("[executable] a branch takes or gives another number of values"), nullptr;

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <vector>
 
+#include "fields.h"
 #include "plan.h"
 
 namespace weft {
@@ -47,12 +48,12 @@ class CopyRowsStep final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_copy_rows_step(PyObject* fields, const PlaceReader& places) {
-  PyObject *to, *from, *steps;
-  long long nbytes;
-  if (!PyArg_ParseTuple(fields, "OOLO!;[executable] copyrows takes (to, from, nbytes, steps)", &to, &from, &nbytes,
-                        &PyTuple_Type, &steps))
-    return nullptr;
+std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref to = fields.object("to"), from = fields.object("source"), read = fields.tuple("steps");
+  const int64_t nbytes = fields.integer("nbytes");
+  if (!fields.ok()) return nullptr;
+  PyObject* steps = read.get();
   auto step = std::make_unique<CopyRowsStep>();
   step->nbytes = nbytes;
   int64_t reach = nbytes;
@@ -69,7 +70,7 @@ std::unique_ptr<Step> make_copy_rows_step(PyObject* fields, const PlaceReader& p
     step->walks.push_back({count, stride});
     step->runs *= count;
   }
-  if (nbytes < 0 || !places.place(to, reach, &step->to) || !places.place(from, reach, &step->from)) {
+  if (nbytes < 0 || !places.place(to.get(), reach, &step->to) || !places.place(from.get(), reach, &step->from)) {
     if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, "[executable] a copy of negative length");
     return nullptr;
   }

@@ -120,7 +120,7 @@ Managed* export_tensor(ShapedArray* aval, Buffer* buffer, DLDataType dtype) {
 
 // Finds the DLPack code of the aval's dtype; false with BufferError set.
 bool find_code(ShapedArray* aval, DLDataType* dtype) {
-  Ref name = aval->type_number == kExtendedType ? Ref() : steal(PyObject_GetAttrString(aval->dtype, "name"));
+  Ref name = aval->type_number == kExtendedType ? Ref() : steal(in_python<PyObject_GetAttrString>(aval->dtype, "name"));
   if (!name && PyErr_Occurred()) return false;
   for (const DtypeCode& known : kDtypes)
     if (name && PyUnicode_CompareWithASCIIString(name.get(), known.name) == 0) {
@@ -135,7 +135,7 @@ bool find_code(ShapedArray* aval, DLDataType* dtype) {
 bool wants_versioned(PyObject* max_version, bool* fine) {
   *fine = true;
   if (max_version == Py_None) return false;
-  Ref major = steal(PySequence_GetItem(max_version, 0));
+  Ref major = steal(in_python<PySequence_GetItem>(max_version, 0));
   long value = major ? PyLong_AsLong(major.get()) : -1;
   *fine = !(value == -1 && PyErr_Occurred());
   return value >= 1;
@@ -145,7 +145,7 @@ bool wants_versioned(PyObject* max_version, bool* fine) {
 int check_device(PyObject* device) {
   if (device == Py_None) return 0;
   int type, id;
-  Ref pair = steal(PySequence_Tuple(device));
+  Ref pair = steal(in_python<PySequence_Tuple>(device));
   if (!pair || !PyArg_ParseTuple(pair.get(), "ii", &type, &id)) return -1;
   if (type == kCpu) return 0;
   PyErr_Format(PyExc_BufferError, "[__dlpack__] cannot export to device (%d, %d), the array is in host memory", type,
@@ -182,7 +182,7 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
     return nullptr;
   bool fine;
   bool versioned = wants_versioned(max_version, &fine);
-  int copies = copy == Py_None ? 0 : PyObject_IsTrue(copy);
+  int copies = copy == Py_None ? 0 : in_python<PyObject_IsTrue>(copy);
   if (!fine || copies < 0 || check_device(device) < 0) return nullptr;
   auto* array = reinterpret_cast<Array*>(self);
   Buffer* buffer = array_ready_buffer(array);
@@ -204,7 +204,7 @@ template <typename Managed>
 void release_import(void* owner) {
   auto* managed = static_cast<Managed*>(owner);
   if (managed->deleter == nullptr || !Py_IsInitialized()) return;
-  PyGILState_STATE state = PyGILState_Ensure();  // producers differ in whether they take the GIL themselves
+  PyGILState_STATE state = in_python<PyGILState_Ensure>();  // producers differ in whether they take the GIL themselves
   managed->deleter(managed);
   PyGILState_Release(state);
 }
@@ -222,7 +222,7 @@ ShapedArray* aval_of(const DLTensor& tensor) {
     if (tensor.shape[i] < 0) return PyErr_Format(PyExc_BufferError, "[from_dlpack] negative extent"), nullptr;
   for (const DtypeCode& known : kDtypes) {
     if (known.code != tensor.dtype.code || known.bits != tensor.dtype.bits || tensor.dtype.lanes != 1) continue;
-    Ref module = steal(PyImport_ImportModule("ml_dtypes"));  // gives NumPy the names of the small floats
+    Ref module = steal(in_python<PyImport_ImportModule>("ml_dtypes"));  // gives NumPy the names of the small floats
     Ref name = module ? steal(PyUnicode_FromString(known.name)) : Ref();
     Ref dtype = name ? steal(canonical_dtype(name.get())) : Ref();
     return dtype ? aval_intern(tensor.ndim, tensor.shape, dtype.get(), false) : nullptr;
@@ -295,17 +295,17 @@ PyObject* consume(PyObject* capsule, const char* name, const char* used_name, Py
 
 // Owned capsule from the producer, of the newest version it knows.
 PyObject* request_capsule(PyObject* producer) {
-  Ref method = steal(PyObject_GetAttrString(producer, "__dlpack__"));
+  Ref method = steal(in_python<PyObject_GetAttrString>(producer, "__dlpack__"));
   if (!method) {
     if (!PyErr_ExceptionMatches(PyExc_AttributeError)) return nullptr;
     return PyErr_Format(PyExc_TypeError, "[from_dlpack] %s has no __dlpack__ method", Py_TYPE(producer)->tp_name);
   }
   Ref empty = steal(PyTuple_New(0)), kwargs = steal(Py_BuildValue("{s:(ii)}", "max_version", 1, 1));
   if (!empty || !kwargs) return nullptr;
-  PyObject* capsule = PyObject_Call(method.get(), empty.get(), kwargs.get());
+  PyObject* capsule = in_python<PyObject_Call>(method.get(), empty.get(), kwargs.get());
   if (capsule != nullptr || !PyErr_ExceptionMatches(PyExc_TypeError)) return capsule;
   PyErr_Clear();
-  return PyObject_CallNoArgs(method.get());
+  return in_python<PyObject_CallNoArgs>(method.get());
 }
 
 PyObject* py_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
@@ -314,7 +314,7 @@ PyObject* py_from_dlpack(PyObject*, PyObject* args, PyObject* kwargs) {
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:from_dlpack", const_cast<char**>(names), &producer, &copy))
     return nullptr;
   if (copy != Py_None) {
-    int truth = PyObject_IsTrue(copy);
+    int truth = in_python<PyObject_IsTrue>(copy);
     if (truth < 0) return nullptr;
     copy = truth ? Py_True : Py_False;
   }
@@ -347,7 +347,7 @@ int register_dlpack(PyObject* module) {
   for (PyMethodDef* method = kArrayMethods; method->ml_name != nullptr; ++method) {
     Ref descriptor = steal(PyDescr_NewMethod(ArrayType, method));
     if (!descriptor) return -1;
-    if (PyObject_SetAttrString(reinterpret_cast<PyObject*>(ArrayType), method->ml_name, descriptor.get()) < 0)
+    if (in_python<PyObject_SetAttrString>(reinterpret_cast<PyObject*>(ArrayType), method->ml_name, descriptor.get()) < 0)
       return -1;
   }
   return PyModule_AddFunctions(module, kFunctions);

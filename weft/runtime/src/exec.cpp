@@ -86,7 +86,7 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
   } catch (const std::bad_alloc&) {
     status = Status::no_memory;
   }
-  if (frame.suspended != nullptr) PyEval_RestoreThread(std::exchange(frame.suspended, nullptr));
+  if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(std::exchange(frame.suspended, nullptr));
   // A kernel cut short by an interrupt says nothing.
   if (status != Status::python_error && stream_cancelled(frame.number))
     return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;
@@ -310,7 +310,7 @@ void executable_dealloc(PyObject* self) {
 
 bool read_donated(PyObject* donated, Py_ssize_t count, std::unique_ptr<bool[]>* out) {
   if (donated == nullptr || donated == Py_None) return true;
-  Ref flags = steal(PySequence_Fast(donated, "[run] donated must be a sequence of bool"));
+  Ref flags = steal(in_python<PySequence_Fast>(donated, "[run] donated must be a sequence of bool"));
   if (!flags) return false;
   if (PySequence_Fast_GET_SIZE(flags.get()) != count) {
     PyErr_Format(PyExc_ValueError, "[run] %zd flags of donation for %zd inputs", PySequence_Fast_GET_SIZE(flags.get()),
@@ -319,7 +319,7 @@ bool read_donated(PyObject* donated, Py_ssize_t count, std::unique_ptr<bool[]>* 
   }
   *out = std::make_unique<bool[]>(size_t(count) + 1);
   for (Py_ssize_t i = 0; i < count; ++i) {
-    int truth = PyObject_IsTrue(PySequence_Fast_GET_ITEM(flags.get(), i));
+    int truth = in_python<PyObject_IsTrue>(PySequence_Fast_GET_ITEM(flags.get(), i));
     if (truth < 0) return false;
     (*out)[size_t(i)] = truth != 0;
   }
@@ -350,7 +350,7 @@ PyObject* run_from_python(PyObject* self, PyObject* args, PyObject* kwargs) {
   Executable* executable = reinterpret_cast<Executable*>(self);
   const Plan& plan = *executable->plan;
   // A tuple of our own: nobody else can change it while other threads run.
-  Ref inputs = steal(PySequence_Tuple(arrays));
+  Ref inputs = steal(in_python<PySequence_Tuple>(arrays));
   if (!inputs) return nullptr;
   if (PyTuple_GET_SIZE(inputs.get()) != plan.n_inputs) {
     PyErr_Format(PyExc_TypeError, "[%U] takes %d inputs, but %zd were given", executable->name, int(plan.n_inputs),

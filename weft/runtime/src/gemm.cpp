@@ -21,7 +21,6 @@ constexpr double kStripBytes = 2 << 20, kComplexStripBytes = 7 << 18;  // comple
 constexpr int64_t kStripWidth = 512;  // bytes
 constexpr double kCrossingBytes = 96 << 10;  // the same where columns cross cache lines
 constexpr int64_t kStripDepth = 128;  // the same where it is no deeper
-constexpr double kPacedBytes = 128 << 10;  // of a matrix for which the faster way is found out
 constexpr int64_t kTileBytes = 16384;  // of a column that is read at a time otherwise
 constexpr double kTileNs = 6;  // a tile's fixed cost
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
@@ -176,8 +175,7 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
   const bool crossing = work.a_k * kernels->source_bytes % kLine != 0;
   const double strips = is_complex() && column_bytes() > kStripWidth ? kComplexStripBytes : kStripBytes;
   const bool large = matrix_bytes() > (crossing ? kCrossingBytes : strips), deep = k > kStripDepth;
-  const Pace::Turn turn = in_strips && matrix_bytes() >= kPacedBytes ? pace.next() : Pace::Turn{in_strips, false};
-  work.in_strips = turn.strips;
+  work.in_strips = in_strips;
   work.far = product.job->far;
   work.by_chain = product.job->turned;
   work.in_parts = work.far && !work.by_chain && !is_amd();  // from an Intel's third cache; a Zen 4 is slower with them
@@ -192,9 +190,7 @@ void GemmStep::vector_block(const Product& product, int64_t row, int64_t rows, i
     work.scratch = static_cast<char*>(thread_scratch(scratch));
     if (work.scratch == nullptr) return product.job->failed.store(true, std::memory_order_relaxed);
   }
-  const uint64_t begin = turn.timed ? Pace::ticks() : 0;
   kernels->vector(work);
-  if (turn.timed) pace.took(turn.strips, float(Pace::ticks() - begin) / float(rows * depth));
 }
 
 void GemmStep::multiply_short_vector(const Product& product) const {

@@ -1,8 +1,8 @@
 // Matrix products as a plan states them: the instruction is read and checked.
 #include <climits>
-#include <cstring>
 #include <new>
 
+#include "fields.h"
 #include "gemm_step.h"
 #include "module.h"
 
@@ -10,15 +10,11 @@ namespace weft {
 
 namespace {
 
-bool read_epilogue(const char* form, PyObject* kernel, const PlaceReader& places, GemmStep* step) {
-  static constexpr const char* names[] = {"none", "flat", "grid", "rows", "products"};
-  for (int i = 1; i < 5; ++i)
-    if (std::strcmp(form, names[i]) == 0) step->form = GemmStep::Form(i);
+bool read_epilogue(int form, PyObject* kernel, const PlaceReader& places, GemmStep* step) {
+  step->form = GemmStep::Form(form);
   if (step->form == GemmStep::Form::none || step->c_row != step->n)
     return invalid_gemm("[gemm] an epilogue cannot be run like this");
-  Ref fields = steal(PyTuple_GetSlice(kernel, 1, PyTuple_GET_SIZE(kernel)));
-  if (!fields) return false;
-  step->epilogue = make_kernel_step(fields.get(), places);
+  step->epilogue = make_kernel_step(kernel, places);
   return step->epilogue != nullptr;
 }
 
@@ -38,32 +34,34 @@ bool read_places(PyObject* a, PyObject* b, PyObject* c, int64_t k, int64_t outer
 
 }  // namespace
 
-std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places) {
+std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places) {
+  static constexpr const char* forms[] = {"", "flat", "grid", "rows", "products"};
+  Fields fields(record);
   auto step = std::make_unique<GemmStep>();
-  PyObject *a, *b, *c, *batch, *outer, *whole;
-  int source, result;
-  long long m, n, k, a_row, a_k, b_k, b_column, c_row, outer_k = 1, a_outer = 0, b_outer = 0;
+  const char source = fields.character("source"), result = fields.character("result");
+  const int64_t m = fields.integer("m"), n = fields.integer("n"), k = fields.integer("k");
+  Ref a = fields.object("a"), b = fields.object("b"), c = fields.object("c");
+  const int64_t a_row = fields.integer("a_row"), a_k = fields.integer("a_k"), b_k = fields.integer("b_k"),
+                b_column = fields.integer("b_column"), c_row = fields.integer("c_row");
+  Ref batch = fields.tuple("batch"), outer = fields.tuple("outer"), whole = fields.tuple("whole");
+  const int form = fields.word("form", forms, 5);
+  Ref epilogue = fields.object("epilogue");
+  if (!fields.ok()) return nullptr;
+  long long outer_k = 1, a_outer = 0, b_outer = 0, rows, columns;
   int exchanged;
-  long long rows, columns;  // of which m and n may be a part
-  const char* form = "";
-  PyObject* epilogue = nullptr;
-  if (!PyArg_ParseTuple(fields,
-                        "CCLLLOLLOLLOLO!O!O!|sO!;[executable] a gemm instruction has 16 or 18 fields after its name",
-                        &source, &result, &m, &n, &k, &a, &a_row, &a_k, &b, &b_k, &b_column, &c, &c_row, &PyTuple_Type,
-                        &batch, &PyTuple_Type, &outer, &PyTuple_Type, &whole, &form, &PyTuple_Type, &epilogue))
+  if (PyTuple_GET_SIZE(outer.get()) != 0 && !PyArg_ParseTuple(outer.get(),
+                                                              "LLL;[gemm] an outer sum has an extent and two strides",
+                                                              &outer_k, &a_outer, &b_outer))
     return nullptr;
-  if (PyTuple_GET_SIZE(outer) != 0 &&
-      !PyArg_ParseTuple(outer, "LLL;[gemm] an outer sum has an extent and two strides", &outer_k, &a_outer, &b_outer))
-    return nullptr;
-  if (!PyArg_ParseTuple(whole, "LLp;[gemm] a whole product has rows, columns and whether operands are exchanged",
+  if (!PyArg_ParseTuple(whole.get(), "LLp;[gemm] a whole product has rows, columns and whether operands are exchanged",
                         &rows, &columns, &exchanged))
     return nullptr;
-  for (int64_t value : {m, n, k, a_row, a_k, b_k, b_column, c_row, outer_k, a_outer, b_outer})
+  for (int64_t value : {m, n, k, a_row, a_k, b_k, b_column, c_row, int64_t(outer_k), int64_t(a_outer), int64_t(b_outer)})
     if (value < 0 || value > INT64_MAX / 64) {
       invalid_gemm("[gemm] a size or stride is negative or too large");
       return nullptr;
     }
-  step->kernels = gemm_kernels(char(source), char(result));
+  step->kernels = gemm_kernels(source, result);
   if (step->kernels == nullptr) {
     PyErr_Format(PyExc_ValueError, "[gemm] no kernels multiply dtype %c to dtype %c", source, result);
     return nullptr;
@@ -76,9 +74,9 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
     invalid_gemm("[gemm] rows of the result overlap");
     return nullptr;
   }
-  step->kernels = gemm_kernels(char(source), char(result), rows, columns, k * outer_k);
+  step->kernels = gemm_kernels(source, result, rows, columns, k * outer_k);
   step->exchanged = exchanged != 0;
-  step->result = char(result);
+  step->result = result;
   step->m = m;
   step->n = n;
   step->k = k * outer_k;
@@ -90,9 +88,9 @@ std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places
   step->b_k = b_k;
   step->b_column = b_column;
   step->c_row = c_row;
-  if (!step->batch.read(batch)) return nullptr;
-  if (!read_places(a, b, c, k, outer_k, places, step.get())) return nullptr;
-  if (epilogue != nullptr && !read_epilogue(form, epilogue, places, step.get())) return nullptr;
+  if (!step->batch.read(batch.get())) return nullptr;
+  if (!read_places(a.get(), b.get(), c.get(), k, outer_k, places, step.get())) return nullptr;
+  if (epilogue.get() != Py_None && !read_epilogue(form, epilogue.get(), places, step.get())) return nullptr;
   step->plan();
   return step;
 }

@@ -13,7 +13,6 @@
 
 #include "gemm_batch.h"
 #include "gemm_kernels.h"
-#include "gemm_pace.h"
 #include "plan.h"
 #include "pool.h"
 
@@ -210,7 +209,6 @@ class GemmStep final : public Step {
                     int64_t y_row, bool add) const;
 
   bool vector = false, in_strips = false, in_place = false, wide = false;
-  mutable Pace pace;          // of a matrix by a vector, if it may be read in strips
   mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place
   int64_t span = kGemmBlock;  // elements of k whose sum is one chain

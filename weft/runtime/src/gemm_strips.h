@@ -2,7 +2,7 @@
 //
 // A strip is some vectors of rows. In strips of lanes columns are read lane by lane, as the tree of lanes adds them, so that
 // most of what waits for the tree is in registers. Nothing is fetched ahead: lines from the second and the third cache
-// come soon enough by themselves on the processors that this is for (Zen 4); those from memory do not, see gemm_pace.h.
+// come soon enough by themselves on the processors that this is for (Zen 4); those from memory take twice as long so.
 #pragma once
 
 #include "gemm_few_columns.h"

@@ -1,6 +1,7 @@
 // Matrix products of few elements, each a long sum, and of a vector and a matrix.
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 
 #include "buffer.h"
@@ -15,18 +16,42 @@ namespace {
 constexpr int64_t kPartialBytes = 4 << 20;  // sums of blocks of k, when k is what is cut
 constexpr int64_t kVectorBytesOfTask = 128 << 10;
 constexpr double kNearlyHeld = 0.85;  // of the second cache, by a matrix that is read to and fro
+// Of the third cache, of 32 MB, by matrices of which strips of lanes were faster than columns side by side.
+constexpr double kStripsHeld = 9.0 / 32, kComplexStripsHeld = 12.0 / 32;
 constexpr int kWideBytes = 64;        // of the vectors for which there are kernels of strips of lanes
 constexpr int64_t kRowsTurned = 64;   // at a time
 constexpr int64_t kFetchedPast = 1280;  // bytes of a complex column from where on what is fetched past its end is little
 
-// Bytes of the second cache, or 0 if the system does not say.
-double second_cache() {
+// Bytes of a cache of this level, of those that hold data, or 0 if the system does not say.
+double cache_bytes(int wanted) {
+  for (int index = 0; index < 8; ++index) {
+    const auto read = [&](const char* name, const char* format, auto* value) {
+      char path[80];
+      std::snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, name);
+      std::FILE* file = std::fopen(path, "r");
+      if (file == nullptr) return false;
+      const bool found = std::fscanf(file, format, value) == 1;
+      std::fclose(file);
+      return found;
+    };
+    int level = 0, kilobytes = 0;
+    if (!read("level", "%d", &level)) break;
+    if (level == wanted && read("size", "%dK", &kilobytes)) return double(kilobytes) * 1024;
+  }
 #if defined(_SC_LEVEL2_CACHE_SIZE)
-  static const double bytes = double(sysconf(_SC_LEVEL2_CACHE_SIZE));
-  return bytes;
-#else
-  return 0;
+  if (wanted == 2) return std::max(0.0, double(sysconf(_SC_LEVEL2_CACHE_SIZE)));
 #endif
+  return 0;
+}
+
+double second_cache() {
+  static const double bytes = cache_bytes(2);
+  return bytes;
+}
+
+double third_cache() {
+  static const double bytes = cache_bytes(3);
+  return bytes;
 }
 
 // How many times the second cache such a matrix may be: measured with 2 MB on an Intel, and with 1 MB on a Zen 4.
@@ -115,11 +140,12 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
 
 // A vector and a matrix: bound by memory.
 
-// Whether a matrix of contiguous columns, with the others of its batch, is one to read in strips of lanes. Measured on a
-// Zen 4, whose third cache of 32 MB holds it; an Intel was faster with long streams, or strips that are fetched ahead.
+// Whether a matrix of contiguous columns, with the others of its batch, is one to read in strips of lanes: caches are likely
+// to hold it. Measured on a Zen 4; an Intel was faster with long streams, or strips that are fetched ahead.
 bool GemmStep::may_be_in_strips() const {
-  const bool wide = kernels->lanes * kernels->source_bytes == kWideBytes;
-  return wide && is_amd() && matrix_row() == 1 && double(batch.count) * matrix_bytes() <= (is_complex() ? 12 << 20 : 9 << 20);
+  if (kernels->lanes * kernels->source_bytes != kWideBytes || !is_amd() || matrix_row() != 1) return false;
+  const double most = std::max(second_cache(), third_cache() * (is_complex() ? kComplexStripsHeld : kStripsHeld));
+  return double(batch.count) * matrix_bytes() <= most;
 }
 
 // A matrix that the second cache nearly holds, read from one end to the other again and again, has always just lost what

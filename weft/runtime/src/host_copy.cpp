@@ -13,25 +13,29 @@ namespace {
 constexpr int64_t kWithGil = 1 << 20;
 constexpr int64_t kBlock = 8 << 20;  // fresh pages of a machine short of memory take 40 ms
 
+int copy_array(PyArrayObject* to, PyArrayObject* from) {  // without the GIL if it is large
+  return in_python([&] { return PyArray_CopyInto(to, from); });
+}
+
 // Copies array[low:high].
 int copy_rows(PyObject* to, PyObject* from, npy_intp low, npy_intp high) {
   Ref target = steal(PySequence_GetSlice(to, low, high)), source = steal(PySequence_GetSlice(from, low, high));
   if (!target || !source) return -1;
-  return PyArray_CopyInto(reinterpret_cast<PyArrayObject*>(target.get()),
-                          reinterpret_cast<PyArrayObject*>(source.get()));
+  return copy_array(reinterpret_cast<PyArrayObject*>(target.get()), reinterpret_cast<PyArrayObject*>(source.get()));
 }
 
 // As copy_ndarray, of plain ndarrays.
 int copy_in_blocks(PyArrayObject* to, PyArrayObject* from) {
   int64_t nbytes = PyArray_NBYTES(to);
-  if (nbytes <= kBlock) return PyArray_CopyInto(to, from) < 0 ? -1 : stream_check_interrupt();
+  if (nbytes <= kBlock) return copy_array(to, from) < 0 ? -1 : stream_check_interrupt();
   PyObject *target = reinterpret_cast<PyObject*>(to), *source = reinterpret_cast<PyObject*>(from);
   npy_intp count = PyArray_DIM(to, 0);
   int64_t row_bytes = nbytes / count;
   npy_intp step = std::max<npy_intp>(1, kBlock / row_bytes);
   for (npy_intp low = 0; low < count; low += step) {
     if (row_bytes > kBlock) {
-      Ref row = steal(PySequence_GetItem(target, low)), given = steal(PySequence_GetItem(source, low));
+      Ref row = steal(in_python<PySequence_GetItem>(target, low));
+      Ref given = steal(in_python<PySequence_GetItem>(source, low));
       if (!row || !given) return -1;
       if (copy_in_blocks(reinterpret_cast<PyArrayObject*>(row.get()), reinterpret_cast<PyArrayObject*>(given.get())) < 0)
         return -1;
@@ -53,7 +57,9 @@ PyObject* convert_numpy(PyObject*, PyObject* args) {
 
 PyObject* numpy_bytes(PyObject*, PyObject* object) {
   if (!PyArray_Check(object)) return PyErr_Format(PyExc_TypeError, "[numpy_bytes] expected an ndarray, got %R", object);
-  Ref dense = steal(PyArray_FromArray(reinterpret_cast<PyArrayObject*>(object), nullptr, NPY_ARRAY_C_CONTIGUOUS));
+  Ref dense = steal(in_python([&] {
+    return PyArray_FromArray(reinterpret_cast<PyArrayObject*>(object), nullptr, NPY_ARRAY_C_CONTIGUOUS);
+  }));
   if (!dense) return nullptr;
   auto* array = reinterpret_cast<PyArrayObject*>(dense.get());
   Ref bytes = steal(PyBytes_FromStringAndSize(nullptr, PyArray_NBYTES(array)));
@@ -93,7 +99,7 @@ int copy_ndarray(PyArrayObject* to, PyArrayObject* from) {
 PyObject* converted_ndarray(PyArrayObject* from, PyArray_Descr* descr) {
   if (PyArray_NBYTES(from) <= kBlock || PyDataType_ISFLEXIBLE(descr)) {
     Py_INCREF(descr);
-    return PyArray_CastToType(from, descr, 0);
+    return in_python([&] { return PyArray_CastToType(from, descr, 0); });
   }
   Py_INCREF(descr);
   Ref made = steal(PyArray_NewLikeArray(from, NPY_CORDER, descr, 0));

@@ -33,11 +33,11 @@ PyObject* operator_call(PyObject* object, PyObject* const* args, size_t flags, P
     return nullptr;
   }
   bool plain = !is_tracing() && is_plain(args[0]) && (count == 1 || is_plain(args[1]));
-  if (!plain) return PyObject_Vectorcall(self->fallback, args, size_t(count), nullptr);
+  if (!plain) return in_python<PyObject_Vectorcall>(self->fallback, args, size_t(count), nullptr);
   PyObject* swapped[2] = {args[count - 1], args[0]};
   PyObject* const* operands = self->reflected ? swapped : args;
   if (Py_TYPE(self->function) == JitFunctionType) return jit_call(self->function, operands, size_t(count), nullptr);
-  return PyObject_Vectorcall(self->function, operands, size_t(count), nullptr);
+  return in_python<PyObject_Vectorcall>(self->function, operands, size_t(count), nullptr);
 }
 
 PyObject* operator_new(PyTypeObject* type, PyObject* function, PyObject* fallback, int arity, int reflected) {

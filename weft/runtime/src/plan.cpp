@@ -1,8 +1,10 @@
-// Builds a Plan from the tuples the compiler writes. Every index is checked here, so that running needs no checks.
+// Builds a Plan from the records the compiler writes. Every index is checked here, so that running needs no checks.
 #include "plan.h"
 
-#include <cstring>
 #include <string>
+
+#include "fields.h"
+#include "module.h"
 
 namespace weft {
 namespace {
@@ -12,52 +14,51 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
   return false;
 }
 
-bool read_output(PyObject* spec, const Plan& plan, size_t position, OutputPlan* out) {
-  if (!PyTuple_Check(spec) || PyTuple_GET_SIZE(spec) < 3)
-    return plan_error("[executable] output %lld is not an output spec", (long long)position);
-  const char* kind = PyUnicode_Check(PyTuple_GET_ITEM(spec, 0)) ? PyUnicode_AsUTF8(PyTuple_GET_ITEM(spec, 0)) : "";
-  if (kind == nullptr) return false;
-  bool fresh = std::strcmp(kind, "new") == 0, donated = std::strcmp(kind, "donated") == 0;
-  bool input = std::strcmp(kind, "input") == 0, output = std::strcmp(kind, "output") == 0;
-  if (!(fresh || donated || input || output))
-    return plan_error("[executable] output %lld is of an unknown kind", (long long)position);
-  if (donated && PyTuple_GET_SIZE(spec) != 4)
-    return plan_error("[executable] output %lld is not an output spec", (long long)position);
-  Py_ssize_t first = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 1), PyExc_OverflowError);
-  if (first == -1 && PyErr_Occurred()) return false;
-  out->kind = fresh     ? OutputKind::fresh
-              : donated ? OutputKind::donated
-              : input   ? OutputKind::input
-                        : OutputKind::output;
-  out->source = fresh ? -1 : int32_t(first);
-  out->nbytes = first;
-  if (donated) {
-    out->nbytes = PyNumber_AsSsize_t(PyTuple_GET_ITEM(spec, 2), PyExc_OverflowError);
-    if (out->nbytes == -1 && PyErr_Occurred()) return false;
-  }
-  PyObject* aval = PyTuple_GET_ITEM(spec, PyTuple_GET_SIZE(spec) - 1);
-  if (!is_shaped_array(aval)) return plan_error("[executable] output %lld has no aval", (long long)position);
-  int64_t aval_bytes = reinterpret_cast<ShapedArray*>(aval)->nbytes;
+// The classes that install_instructions was given, in the order of the enums; each is kept for ever.
+enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kOpcodes };
+PyTypeObject* g_instructions[kOpcodes];
+PyTypeObject* g_outputs[4];  // by OutputKind
+
+int index_of(PyTypeObject* const* types, int count, PyObject* record) {
+  for (int i = 0; i < count; ++i)
+    if (Py_TYPE(record) == types[i]) return i;
+  return -1;
+}
+
+bool read_output(PyObject* record, const Plan& plan, size_t position, OutputPlan* out) {
+  int kind = index_of(g_outputs, 4, record);
+  if (kind < 0) return plan_error("[executable] output %lld is not an output record", (long long)position);
+  Fields fields(record);
+  out->kind = OutputKind(kind);
+  const bool owns = out->kind == OutputKind::fresh || out->kind == OutputKind::donated;
+  const int64_t source = out->kind == OutputKind::fresh ? -1 : fields.integer("source");
+  out->nbytes = owns ? fields.integer("nbytes") : 0;
+  Ref aval = fields.object("aval");
+  if (!fields.ok()) return false;
+  if (!is_shaped_array(aval.get())) return plan_error("[executable] output %lld has no aval", (long long)position);
+  int64_t aval_bytes = reinterpret_cast<ShapedArray*>(aval.get())->nbytes;
   if (aval_bytes < 0) return plan_error("[executable] output %lld is too large", (long long)position);
-  if ((input || donated) && (first < 0 || first >= plan.n_inputs))
-    return plan_error("[executable] output %lld names input %lld", (long long)position, first);
-  if (output && (first < 0 || size_t(first) >= position))
-    return plan_error("[executable] output %lld names output %lld", (long long)position, first);
-  if (fresh || donated) {
+  if ((out->kind == OutputKind::input || out->kind == OutputKind::donated) && (source < 0 || source >= plan.n_inputs))
+    return plan_error("[executable] output %lld names input %lld", (long long)position, source);
+  if (out->kind == OutputKind::output && (source < 0 || size_t(source) >= position))
+    return plan_error("[executable] output %lld names output %lld", (long long)position, source);
+  out->source = int32_t(source);
+  if (owns) {
     if (out->nbytes < aval_bytes)
       return plan_error("[executable] output %lld has %lld bytes, too few for its aval", (long long)position,
                         out->nbytes);
   } else {
     out->nbytes = aval_bytes;
-    int64_t source = output ? plan.outputs[size_t(first)].nbytes : plan.in_avals[size_t(first)]->nbytes;
-    if (source < aval_bytes) return plan_error("[executable] output %lld shares a smaller buffer", (long long)position);
+    int64_t bytes =
+        out->kind == OutputKind::output ? plan.outputs[size_t(source)].nbytes : plan.in_avals[size_t(source)]->nbytes;
+    if (bytes < aval_bytes) return plan_error("[executable] output %lld shares a smaller buffer", (long long)position);
   }
-  out->aval = reinterpret_cast<ShapedArray*>(Py_NewRef(aval));
+  out->aval = reinterpret_cast<ShapedArray*>(aval.release());
   return true;
 }
 
 bool read_temps(PyObject* temps, Plan* plan) {
-  Ref sequence = steal(PySequence_Fast(temps, "[executable] temps must be a sequence"));
+  Ref sequence = steal(in_python<PySequence_Fast>(temps, "[executable] temps must be a sequence"));
   if (!sequence) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(sequence.get()); ++i) {
     long long offset, nbytes;
@@ -72,32 +73,50 @@ bool read_temps(PyObject* temps, Plan* plan) {
 }
 
 std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
-  if (!PyTuple_Check(instruction) || PyTuple_GET_SIZE(instruction) < 1 ||
-      !PyUnicode_Check(PyTuple_GET_ITEM(instruction, 0))) {
-    PyErr_SetString(PyExc_ValueError, "[executable] an instruction is a tuple that begins with its name");
-    return nullptr;
+  switch (index_of(g_instructions, kOpcodes, instruction)) {
+    case kKernel: return make_kernel_step(instruction, places);
+    case kOffset: return make_offset_step(instruction, places);
+    case kProduct: return make_gemm_step(instruction, places);
+    case kCopy: return make_copy_step(instruction, places);
+    case kCopyRows: return make_copy_rows_step(instruction, places);
+    case kFill: return make_fill_step(instruction, places);
+    case kSort: return make_sort_step(instruction, places);
+    case kLibrary: return make_library_step(instruction, places);
+    case kCallback: return make_python_step(instruction, places);
+    case kLoop: return make_loop_step(instruction, places);
+    case kRoutine: return make_routine_step(instruction, places);
+    case kBranch: return make_branch_step(instruction, places);
   }
-  const char* name = PyUnicode_AsUTF8(PyTuple_GET_ITEM(instruction, 0));
-  if (name == nullptr) return nullptr;
-  Ref fields = steal(PyTuple_GetSlice(instruction, 1, PyTuple_GET_SIZE(instruction)));
-  if (!fields) return nullptr;
-  if (std::strcmp(name, "kernel") == 0) return make_kernel_step(fields.get(), places);
-  if (std::strcmp(name, "offset") == 0) return make_offset_step(fields.get(), places);
-  if (std::strcmp(name, "gemm") == 0) return make_gemm_step(fields.get(), places);
-  if (std::strcmp(name, "copy") == 0) return make_copy_step(fields.get(), places);
-  if (std::strcmp(name, "copyrows") == 0) return make_copy_rows_step(fields.get(), places);
-  if (std::strcmp(name, "fill") == 0) return make_fill_step(fields.get(), places);
-  if (std::strcmp(name, "order") == 0) return make_sort_step(fields.get(), places);
-  if (std::strcmp(name, "python") == 0) return make_python_step(fields.get(), places);
-  if (std::strcmp(name, "loop") == 0) return make_loop_step(fields.get(), places);
-  if (std::strcmp(name, "routine") == 0) return make_routine_step(fields.get(), places);
-  if (std::strcmp(name, "branch") == 0) return make_branch_step(fields.get(), places);
-  PyErr_Format(PyExc_ValueError, "[executable] unknown instruction %s", name);
+  PyErr_Format(PyExc_ValueError, "[executable] %R is no instruction", instruction);
   return nullptr;
 }
 
+bool read_classes(PyObject* classes, PyTypeObject** out, Py_ssize_t count) {
+  if (PyTuple_GET_SIZE(classes) != count) return plan_error("[install_instructions] expected %lld classes", count);
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!PyType_Check(PyTuple_GET_ITEM(classes, i)))
+      return plan_error("[install_instructions] class %lld is not a class", i);
+    Py_XSETREF(out[i], reinterpret_cast<PyTypeObject*>(Py_NewRef(PyTuple_GET_ITEM(classes, i))));
+  }
+  return true;
+}
+
+PyObject* install_instructions(PyObject*, PyObject* args) {
+  PyObject *instructions, *outputs;
+  if (!PyArg_ParseTuple(args, "O!O!:install_instructions", &PyTuple_Type, &instructions, &PyTuple_Type, &outputs))
+    return nullptr;
+  if (!read_classes(instructions, g_instructions, kOpcodes) || !read_classes(outputs, g_outputs, 4)) return nullptr;
+  Py_RETURN_NONE;
+}
+
+PyMethodDef g_methods[] = {
+    {"install_instructions", install_instructions, METH_VARARGS,
+     "install_instructions(instructions, outputs): the classes of a plan's records, in the order of plan.cpp."},
+    {nullptr, nullptr, 0, nullptr},
+};
+
 bool read_in_avals(PyObject* in_avals, Plan* plan) {
-  Ref sequence = steal(PySequence_Fast(in_avals, "[executable] in_avals must be a sequence"));
+  Ref sequence = steal(in_python<PySequence_Fast>(in_avals, "[executable] in_avals must be a sequence"));
   if (!sequence) return false;
   Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence.get());
   if (count != plan->n_inputs) return plan_error("[executable] %lld in_avals for %lld inputs", count, plan->n_inputs);
@@ -174,7 +193,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
   plan->n_inputs = int32_t(n_inputs);
   plan->arena_bytes = arena_bytes;
   if (!read_in_avals(in_avals, plan.get())) return nullptr;
-  Ref specs = steal(PySequence_Fast(outputs, "[executable] outputs must be a sequence"));
+  Ref specs = steal(in_python<PySequence_Fast>(outputs, "[executable] outputs must be a sequence"));
   if (!specs) return nullptr;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(specs.get()); ++i) {
     OutputPlan output{};
@@ -189,7 +208,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
   for (const auto& temp : plan->temps) slot_bytes.push_back(temp.second);
   PlaceReader places(*plan, std::move(slot_bytes));
 
-  Ref list = steal(PySequence_Fast(instructions, "[executable] instructions must be a sequence"));
+  Ref list = steal(in_python<PySequence_Fast>(instructions, "[executable] instructions must be a sequence"));
   if (!list) return nullptr;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list.get()); ++i) {
     std::unique_ptr<Step> step = read_step(PySequence_Fast_GET_ITEM(list.get(), i), places);
@@ -203,5 +222,7 @@ std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, P
   plan->n_dynamic = places.n_dynamic();
   return plan;
 }
+
+int register_plan(PyObject* module) { return PyModule_AddFunctions(module, g_methods); }
 
 }  // namespace weft

@@ -62,7 +62,7 @@ class Step {
   virtual void clear() {}
 };
 
-enum class OutputKind { fresh, input, output, donated };
+enum class OutputKind { fresh, donated, input, output };  // in the order of OUTPUTS in instructions.py
 
 struct OutputPlan {
   OutputKind kind;
@@ -112,17 +112,18 @@ class PlaceReader {
   std::vector<int64_t> largest_;     // largest value of each dynamic offset, -1: not defined yet
 };
 
-// Builders of one step from the fields after its name; nullptr with a Python error set.
-std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_offset_step(PyObject* fields, PlaceReader& places);
-std::unique_ptr<Step> make_copy_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_copy_rows_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_fill_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_python_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_loop_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_branch_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_routine_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places);
-std::unique_ptr<Step> make_gemm_step(PyObject* fields, const PlaceReader& places);
+// Builders of one step from the record of an instruction; nullptr with a Python error set.
+std::unique_ptr<Step> make_kernel_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places);
+std::unique_ptr<Step> make_copy_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_copy_rows_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_fill_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places);
 
 }  // namespace weft

@@ -8,10 +8,37 @@
 #include <Python.h>
 #include <structmember.h>
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <utility>
 
 namespace weft {
+
+// A call that may run Python code or wait for the GIL, as any thread may that is not the one which ends the interpreter.
+//
+// Until Python 3.14, which lets such a thread sleep, a daemon thread that asks for the GIL while the interpreter ends
+// is ended itself, by pthread_exit: its stack is unwound, and the destructors in our frames would run without the GIL.
+// So it sleeps here, in the first frame of ours that it comes by, until the process is over. Nothing else is thrown:
+// what Python calls throws no C++ exception.
+template <class Call>
+auto in_python(Call call) -> decltype(call()) {
+#if PY_VERSION_HEX < 0x030E0000
+  try {
+    return call();
+  } catch (...) {
+    for (;;) pause();
+  }
+#else
+  return call();
+#endif
+}
+
+// The same for a function of Python's: in_python<PyObject_Hash>(key).
+template <auto function, class... Args>
+auto in_python(Args... args) {
+  return in_python([&] { return function(args...); });
+}
 
 // One owned reference (or none). T is a struct that begins with PyObject_HEAD.
 template <typename T = PyObject>

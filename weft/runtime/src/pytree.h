@@ -34,6 +34,8 @@ struct Node {
   const Registration* registration;  // kCustom, kDataclass
   int64_t num_leaves;                // of the subtree
   int64_t num_nodes;                 // of the subtree, itself included
+  // kDict, in a treedef that made one: owned, the keys in order with None each. nullptr in nodes outside a treedef.
+  mutable PyObject* blank = nullptr;
 };
 
 struct PyTreeDef {
@@ -59,16 +61,17 @@ extern PyTypeObject* PyTreeDefType;
 inline bool is_treedef(PyObject* object) { return Py_TYPE(object) == PyTreeDefType; }
 inline int64_t treedef_num_leaves(const PyTreeDef* treedef) { return treedef->root().num_leaves; }
 
-// Py_EnterRecursiveCall, which also refuses (RecursionError) when the C stack is nearly used up: a user may have raised
-// Python's limit beyond what the stack of this thread holds. 0, or -1 with the error set.
+// One level deeper in a walk over containers. 0, or -1 with RecursionError beyond sys.getrecursionlimit() levels, and
+// where the C stack is nearly used up: a user may have raised the limit beyond what the stack of this thread holds.
 int enter_nested(const char* where);
+void leave_nested();
 
-// Between enter_nested and Py_LeaveRecursiveCall.
+// Between enter_nested and leave_nested.
 class RecursionGuard {
  public:
   explicit RecursionGuard(const char* where) : failed_(enter_nested(where) != 0) {}
   ~RecursionGuard() {
-    if (!failed_) Py_LeaveRecursiveCall();
+    if (!failed_) leave_nested();
   }
   bool failed() const { return failed_; }
 
@@ -80,7 +83,7 @@ class RecursionGuard {
 
 NodeKind kind_of(PyObject* object, const Registration** registration);
 const Registration* find_registration(PyTypeObject* type);  // nullptr if there is none
-bool is_named_tuple_type(PyTypeObject* type);
+bool is_named_tuple_type(PyTypeObject* type);  // a subclass of tuple with a tuple _fields; runs no Python code
 // Opens one level; false with a Python error set.
 bool open_node(PyObject* object, Opened& opened);
 // Owned (children, data as users see it), or None for a leaf.

@@ -20,8 +20,10 @@ struct OwnedNodes {
 };
 
 Node copy_of(const Node& node) {
-  Py_XINCREF(node.data);
-  return node;
+  Node copy = node;
+  Py_XINCREF(copy.data);
+  copy.blank = nullptr;
+  return copy;
 }
 
 // Owned treedef of the subtree whose root is nodes[root].
@@ -38,7 +40,10 @@ void treedef_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   PyTreeDef* treedef = as_treedef(self);
   if (treedef->weakrefs != nullptr) PyObject_ClearWeakRefs(self);
-  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) Py_CLEAR(treedef->nodes[i].data);
+  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) {
+    Py_CLEAR(treedef->nodes[i].data);
+    Py_CLEAR(treedef->nodes[i].blank);
+  }
   PyTypeObject* type = Py_TYPE(self);
   PyObject_GC_Del(self);
   Py_DECREF(type);
@@ -47,7 +52,10 @@ void treedef_dealloc(PyObject* self) {
 int treedef_traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
   PyTreeDef* treedef = as_treedef(self);
-  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) Py_VISIT(treedef->nodes[i].data);
+  for (Py_ssize_t i = 0; i < Py_SIZE(self); ++i) {
+    Py_VISIT(treedef->nodes[i].data);
+    Py_VISIT(treedef->nodes[i].blank);
+  }
   return 0;
 }
 
@@ -55,7 +63,7 @@ int treedef_traverse(PyObject* self, visitproc visit, void* arg) {
 
 // Appends str(object) (or repr) as UTF-8; false with an error set.
 bool append_text(std::string& text, PyObject* object, bool as_repr) {
-  Ref string = steal(as_repr ? PyObject_Repr(object) : PyObject_Str(object));
+  Ref string = steal(as_repr ? in_python<PyObject_Repr>(object) : in_python<PyObject_Str>(object));
   Ref bytes = string ? steal(PyUnicode_AsEncodedString(string.get(), "utf-8", "backslashreplace")) : Ref();
   if (!bytes) return false;
   text.append(PyBytes_AS_STRING(bytes.get()), PyBytes_GET_SIZE(bytes.get()));
@@ -72,7 +80,7 @@ std::string joined(const std::string* parts, int64_t count) {
 }
 
 bool append_type_name(std::string& text, PyObject* type) {
-  Ref name = steal(PyObject_GetAttrString(type, "__name__"));
+  Ref name = steal(in_python<PyObject_GetAttrString>(type, "__name__"));
   return name && append_text(text, name.get(), false);
 }
 
@@ -139,7 +147,7 @@ Py_hash_t treedef_hash(PyObject* self) {
     mix(reinterpret_cast<uintptr_t>(node.registration));
     if (node.kind == NodeKind::kNamedTuple) mix(reinterpret_cast<uintptr_t>(node.data));
     if (node.kind != NodeKind::kDict) continue;
-    Py_hash_t keys = PyObject_Hash(node.data);
+    Py_hash_t keys = in_python<PyObject_Hash>(node.data);
     if (keys == -1) return -1;
     mix(static_cast<uint64_t>(keys));
   }
@@ -151,7 +159,7 @@ Py_hash_t treedef_hash(PyObject* self) {
 int same_data(PyObject* one, PyObject* other) {
   if (one == other) return 1;
   if (one == nullptr || other == nullptr) return 0;
-  int same = PyObject_RichCompareBool(one, other, Py_EQ);
+  int same = in_python<PyObject_RichCompareBool>(one, other, Py_EQ);
   if (same < 0 && PyErr_ExceptionMatches(PyExc_Exception))
     raise_from_current(PyExc_ValueError,
                        "Exception raised while checking equality of metadata fields of pytree. Make sure that metadata "
@@ -240,7 +248,7 @@ PyObject* treedef_compose(PyObject* self, PyObject* inner_object) {
 PyObject* treedef_walk(PyObject* self, PyObject* args) {
   PyObject *node_function, *leaf_function, *leaves;
   if (!PyArg_ParseTuple(args, "OOO:walk", &node_function, &leaf_function, &leaves)) return nullptr;
-  Ref items = steal(PySequence_Tuple(leaves));
+  Ref items = steal(in_python<PySequence_Tuple>(leaves));
   if (!items) return nullptr;
   PyTreeDef* treedef = as_treedef(self);
   int64_t expected = treedef_num_leaves(treedef);
@@ -256,7 +264,7 @@ PyObject* treedef_walk(PyObject* self, PyObject* args) {
     Ref made;
     if (node.kind == NodeKind::kLeaf) {
       PyObject* leaf = PyTuple_GET_ITEM(items.get(), next++);
-      made = leaf_function == Py_None ? borrow(leaf) : steal(PyObject_CallOneArg(leaf_function, leaf));
+      made = leaf_function == Py_None ? borrow(leaf) : steal(in_python<PyObject_CallOneArg>(leaf_function, leaf));
     } else {
       Ref children = steal(PyTuple_New(node.arity)), data = steal(visible_data(node));
       if (!children || !data) return nullptr;
@@ -264,7 +272,7 @@ PyObject* treedef_walk(PyObject* self, PyObject* args) {
         PyTuple_SET_ITEM(children.get(), k, stack.back().release());
         stack.pop_back();
       }
-      made = steal(PyObject_CallFunctionObjArgs(node_function, children.get(), data.get(), nullptr));
+      made = steal(in_python<PyObject_CallFunctionObjArgs>(node_function, children.get(), data.get(), nullptr));
     }
     if (!made) return nullptr;
     stack.push_back(std::move(made));
@@ -279,7 +287,7 @@ PyObject* from_iterables(const PyTreeDef* treedef, int64_t* position, PyObject* 
   if (node.kind == NodeKind::kLeaf) return Py_NewRef(tree);
   RecursionGuard guard(" in from_iterable_tree");
   if (guard.failed()) return nullptr;
-  Ref items = steal(PySequence_Tuple(tree));
+  Ref items = steal(in_python<PySequence_Tuple>(tree));
   if (!items) return nullptr;
   if (PyTuple_GET_SIZE(items.get()) != node.arity) {
     PyErr_SetString(PyExc_ValueError, "Arity mismatch between trees");
@@ -315,7 +323,7 @@ bool describe_node(Node& node, PyObject* type_object, PyObject* data) {
   }
   if (type == &PyDict_Type) {
     node.kind = NodeKind::kDict;
-    return (node.data = PySequence_Tuple(data)) != nullptr;
+    return (node.data = in_python<PySequence_Tuple>(data)) != nullptr;
   }
   if ((node.registration = find_registration(type)) != nullptr) {
     node.kind = node.registration->kind;
@@ -367,7 +375,7 @@ bool append_node(std::vector<Node>& nodes, Node node) {
 }
 
 PyTreeDef* from_node_data(PyObject* node_data, PyObject* children) {
-  Ref items = steal(PySequence_Tuple(children));
+  Ref items = steal(in_python<PySequence_Tuple>(children));
   if (!items) return nullptr;
   OwnedNodes nodes;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(items.get()); ++i) {
@@ -418,12 +426,12 @@ PyObject* treedef_reduce(PyObject* self, PyObject*) {
     if (entry == nullptr) return nullptr;
     PyList_SET_ITEM(state.get(), i, entry);
   }
-  Ref maker = steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(PyTreeDefType), "_from_state"));
+  Ref maker = steal(in_python<PyObject_GetAttrString>(reinterpret_cast<PyObject*>(PyTreeDefType), "_from_state"));
   return maker ? Py_BuildValue("O(O)", maker.get(), state.get()) : nullptr;
 }
 
 PyObject* treedef_from_state(PyObject*, PyObject* state) {
-  Ref entries = steal(PySequence_Tuple(state));
+  Ref entries = steal(in_python<PySequence_Tuple>(state));
   if (!entries) return nullptr;
   OwnedNodes nodes;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries.get()); ++i) {

@@ -51,9 +51,9 @@ int is_leaf_by_predicate(Flattening& state, PyObject* tree) {
     Ref path = steal(path_tuple(state.path));
     if (!path) return -1;
     PyObject* args[] = {path.get(), tree};
-    result = steal(PyObject_Vectorcall(state.predicate, args, 2, nullptr));
+    result = steal(in_python<PyObject_Vectorcall>(state.predicate, args, 2, nullptr));
   } else {
-    result = steal(PyObject_CallOneArg(state.predicate, tree));
+    result = steal(in_python<PyObject_CallOneArg>(state.predicate, tree));
   }
   if (!result) return -1;
   if (result.get() == Py_True) return 1;
@@ -61,7 +61,7 @@ int is_leaf_by_predicate(Flattening& state, PyObject* tree) {
   int truth = -1;  // numpy.bool and its like are booleans too; anything else is a mistake
   const char* name = Py_TYPE(result.get())->tp_name;
   if (std::string_view(name) == "numpy.bool" || std::string_view(name) == "numpy.bool_")
-    truth = PyObject_IsTrue(result.get());
+    truth = in_python<PyObject_IsTrue>(result.get());
   else
     PyErr_Format(PyExc_ValueError, "is_leaf predicate returned a non-boolean value %R; expected a boolean",
                  result.get());
@@ -191,7 +191,7 @@ PyObject* py_all_leaves(PyObject*, PyObject* args, PyObject* kwargs) {
   PyObject *iterable, *predicate = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|O:all_leaves", const_cast<char**>(names), &iterable, &predicate))
     return nullptr;
-  Ref items = steal(PySequence_Tuple(iterable));
+  Ref items = steal(in_python<PySequence_Tuple>(iterable));
   if (!items) return nullptr;
   OwnedVector leaves;
   OwnedNodes nodes;
@@ -221,7 +221,7 @@ bool check_custom(const Node& node, PyObject* tree, const Opened& opened) {
                  dataclass ? "dataclass " : "", node.registration->type, tree);
     return false;
   }
-  int same = PyObject_RichCompareBool(node.data, opened.data.get(), Py_EQ);
+  int same = in_python<PyObject_RichCompareBool>(node.data, opened.data.get(), Py_EQ);
   if (same < 0) return false;
   if (same == 0) {
     PyErr_Format(PyExc_ValueError, "Mismatch custom %snode data: %R != %R; value: %R.", dataclass ? "dataclass " : "",
@@ -233,9 +233,9 @@ bool check_custom(const Node& node, PyObject* tree, const Opened& opened) {
 }
 
 bool check_dict(const Node& node, const Opened& opened) {
-  int same = PyObject_RichCompareBool(node.data, opened.data.get(), Py_EQ);
+  int same = in_python<PyObject_RichCompareBool>(node.data, opened.data.get(), Py_EQ);
   if (same != 0) return same > 0;
-  Ref expected = steal(PySequence_List(node.data)), present = steal(PySequence_List(opened.data.get()));
+  Ref expected = steal(in_python<PySequence_List>(node.data)), present = steal(in_python<PySequence_List>(opened.data.get()));
   if (expected && present)
     PyErr_Format(PyExc_ValueError, "Dict key mismatch; expected keys: %R; present keys: %R.", expected.get(),
                  present.get());
@@ -311,7 +311,7 @@ void report_mismatch(PyObject* tree, PyObject* other, PyObject* predicate, Py_ss
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   Ref result =
-      steal(PyObject_CallFunction(mismatch_hook, "OOOn", tree, other, predicate ? predicate : Py_None, position));
+      steal(in_python<PyObject_CallFunction>(mismatch_hook, "OOOn", tree, other, predicate ? predicate : Py_None, position));
   if (result) {
     PyErr_Restore(type, value, traceback);
     return;
@@ -330,7 +330,8 @@ int map_leaves(PyObject* function, const std::vector<PyObject*>& leaves, const s
   for (size_t i = 0; i < leaves.size(); ++i) {
     args[0] = leaves[i];
     for (size_t k = 0; k < rest.size(); ++k) args[k + 1] = PyList_GET_ITEM(rest[k], i);
-    PyObject* result = PyObject_Vectorcall(function, args, (rest.size() + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+    size_t given = (rest.size() + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET;
+    PyObject* result = in_python<PyObject_Vectorcall>(function, args, given, nullptr);
     if (result == nullptr) return -1;
     results.push_back(result);
   }
@@ -405,6 +406,8 @@ PyMethodDef kFunctions[] = {
     {},
 };
 
+// Levels of the walks that this thread is in: Python 3.12 and later count those of C apart from its limit.
+thread_local int t_levels = 0;
 constexpr uintptr_t kStackReserve = 128 << 10;  // for what Python does below us
 
 // Lowest address of the calling thread's stack that a walk may reach; 0 where it is not known.
@@ -431,8 +434,12 @@ int enter_nested(const char* where) {
     PyErr_Format(PyExc_RecursionError, "the stack of this thread is used up%s", where);
     return -1;
   }
-  return Py_EnterRecursiveCall(where);
+  if (t_levels < Py_GetRecursionLimit()) return ++t_levels, 0;
+  PyErr_Format(PyExc_RecursionError, "maximum recursion depth exceeded%s", where);
+  return -1;
 }
+
+void leave_nested() { --t_levels; }
 
 PyTreeDef* pytree_flatten(PyObject* tree, std::vector<PyObject*>& leaves, PyObject* leaf_predicate) {
   OwnedNodes nodes;
@@ -478,7 +485,7 @@ PyObject* pytree_unflatten(const PyTreeDef* treedef, PyObject* const* leaves) {
 PyObject* treedef_unflatten(PyObject* treedef_object, PyObject* leaves) {
   auto* treedef = reinterpret_cast<PyTreeDef*>(treedef_object);
   int64_t expected = treedef_num_leaves(treedef);
-  Ref items = steal(PySequence_Tuple(leaves));
+  Ref items = steal(in_python<PySequence_Tuple>(leaves));
   if (!items) return nullptr;
   Py_ssize_t count = PyTuple_GET_SIZE(items.get());
   if (count < expected)

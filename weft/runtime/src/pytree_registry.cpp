@@ -60,7 +60,7 @@ PyObject* attributes_at(PyObject* object, PyObject* names) {
   Ref values = steal(PyTuple_New(count));
   if (!values) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* value = PyObject_GetAttr(object, PyTuple_GET_ITEM(names, i));
+    PyObject* value = in_python<PyObject_GetAttr>(object, PyTuple_GET_ITEM(names, i));
     if (value == nullptr) return nullptr;
     PyTuple_SET_ITEM(values.get(), i, value);
   }
@@ -83,15 +83,15 @@ bool split_pair(PyObject* result, Ref& iterable, Ref& data) {
 bool open_custom(PyObject* object, Opened& opened) {
   // A native callable that flattens again (a jitted function, say) recurses without any Python frame between.
   if (enter_nested(" in flatten; PyTree may have cyclical node references.") != 0) return false;
-  Ref result = steal(PyObject_CallOneArg(opened.registration->flatten, object));
-  Py_LeaveRecursiveCall();
+  Ref result = steal(in_python<PyObject_CallOneArg>(opened.registration->flatten, object));
+  leave_nested();
   Ref iterable;
   if (!result || !split_pair(result.get(), iterable, opened.data)) return false;
   if (PyTuple_CheckExact(iterable.get())) {
     opened.children = std::move(iterable);
     return true;
   }
-  opened.children = steal(PySequence_Tuple(iterable.get()));
+  opened.children = steal(in_python<PySequence_Tuple>(iterable.get()));
   if (!opened.children && PyErr_ExceptionMatches(PyExc_TypeError) && Py_TYPE(iterable.get())->tp_iter == nullptr)
     PyErr_Format(PyExc_ValueError,
                  "The to_iterable function for a custom PyTree node should return a (children, aux_data) tuple where "
@@ -106,7 +106,7 @@ PyObject* items_at(PyObject* object, PyObject* keys) {
   Ref values = steal(PyTuple_New(count));
   if (!values) return nullptr;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* value = PyObject_GetItem(object, PyTuple_GET_ITEM(keys, i));
+    PyObject* value = in_python<PyObject_GetItem>(object, PyTuple_GET_ITEM(keys, i));
     if (value == nullptr) return nullptr;
     PyTuple_SET_ITEM(values.get(), i, value);
   }
@@ -115,13 +115,13 @@ PyObject* items_at(PyObject* object, PyObject* keys) {
 
 bool open_native(PyObject* object, Opened& opened) {
   if (opened.registration->native == Registration::Native::kOrderedDict) {
-    opened.data = steal(PySequence_Tuple(object));
+    opened.data = steal(in_python<PySequence_Tuple>(object));
     if (opened.data) opened.children = steal(items_at(object, opened.data.get()));
     return static_cast<bool>(opened.children);
   }
   Ref keys = steal(sorted_keys(object));
   if (!keys) return false;
-  Ref factory = steal(PyObject_GetAttr(object, default_factory_name));
+  Ref factory = steal(in_python<PyObject_GetAttr>(object, default_factory_name));
   if (!factory) return false;
   opened.children = steal(values_at(object, keys.get()));
   if (opened.children) opened.data = steal(PyTuple_Pack(2, factory.get(), keys.get()));
@@ -153,19 +153,27 @@ int fill_mapping(PyObject* mapping, PyObject* keys, PyObject* const* items) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keys); ++i) {
     PyObject* key = PyTuple_GET_ITEM(keys, i);
     int status =
-        PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, key, items[i]) : PyObject_SetItem(mapping, key, items[i]);
+        PyDict_CheckExact(mapping) ? PyDict_SetItem(mapping, key, items[i]) : in_python<PyObject_SetItem>(mapping, key, items[i]);
     if (status < 0) return -1;
   }
   return 0;
 }
 
 PyObject* make_dict(PyObject* keys, PyObject* const* items) {
-#if PY_VERSION_HEX < 0x030D0000
-  Ref dict = steal(_PyDict_NewPresized(PyTuple_GET_SIZE(keys)));
-#else
   Ref dict = steal(PyDict_New());
-#endif
   return dict && fill_mapping(dict.get(), keys, items) == 0 ? dict.release() : nullptr;
+}
+
+// A copy of a dict has room for its keys: where an empty one would grow, a third faster at 50 of them.
+PyObject* make_dict_of(const Node& node, PyObject* const* children) {
+  constexpr int64_t kGrows = 5;  // an empty dict takes so many
+  if (node.arity <= kGrows) return make_dict(node.data, children);
+  if (node.blank == nullptr) {
+    std::vector<PyObject*> nothing(node.arity, Py_None);
+    node.blank = make_dict(node.data, nothing.data());
+  }
+  Ref dict = node.blank != nullptr ? steal(PyDict_Copy(node.blank)) : Ref();
+  return dict && fill_mapping(dict.get(), node.data, children) == 0 ? dict.release() : nullptr;
 }
 
 // True if data has the form that the native container's flatten gives it, with arity keys.
@@ -185,7 +193,8 @@ PyObject* make_native(const Node& node, PyObject* const* children) {
   }
   auto* type = reinterpret_cast<PyObject*>(registration->type);
   bool ordered = registration->native == Registration::Native::kOrderedDict;
-  Ref made = steal(ordered ? PyObject_CallNoArgs(type) : PyObject_CallOneArg(type, PyTuple_GET_ITEM(node.data, 0)));
+  Ref made = steal(ordered ? in_python<PyObject_CallNoArgs>(type)
+                           : in_python<PyObject_CallOneArg>(type, PyTuple_GET_ITEM(node.data, 0)));
   if (!made) return nullptr;
   PyObject* keys = ordered ? node.data : PyTuple_GET_ITEM(node.data, 1);
   return fill_mapping(made.get(), keys, children) == 0 ? made.release() : nullptr;
@@ -207,7 +216,7 @@ PyObject* make_dataclass(const Node& node, PyObject* const* children) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(meta_fields); ++i)
     if (PyDict_SetItem(kwargs.get(), PyTuple_GET_ITEM(meta_fields, i), PyTuple_GET_ITEM(node.data, i)) < 0)
       return nullptr;
-  return PyObject_Call(reinterpret_cast<PyObject*>(registration->type), empty.get(), kwargs.get());
+  return in_python<PyObject_Call>(reinterpret_cast<PyObject*>(registration->type), empty.get(), kwargs.get());
 }
 
 PyObject* make_custom(const Node& node, PyObject* const* children) {
@@ -215,38 +224,38 @@ PyObject* make_custom(const Node& node, PyObject* const* children) {
   Ref tuple = steal(tuple_of(children, node.arity));
   if (!tuple) return nullptr;
   PyObject* args[] = {node.data, tuple.get()};
-  return PyObject_Vectorcall(node.registration->unflatten, args, 2, nullptr);
+  return in_python<PyObject_Vectorcall>(node.registration->unflatten, args, 2, nullptr);
 }
 
 // ---- keys ----
 
 PyObject* key_for(const Opened& opened, PyObject* object, Py_ssize_t index) {
   if (opened.kind == NodeKind::kDict)
-    return PyObject_CallOneArg(key_types.dict, PyTuple_GET_ITEM(opened.data.get(), index));
+    return in_python<PyObject_CallOneArg>(key_types.dict, PyTuple_GET_ITEM(opened.data.get(), index));
   if (opened.registration != nullptr && opened.registration->native != Registration::Native::kNo) {
     bool ordered = opened.registration->native == Registration::Native::kOrderedDict;
     PyObject* keys = ordered ? opened.data.get() : PyTuple_GET_ITEM(opened.data.get(), 1);
-    return PyObject_CallOneArg(key_types.dict, PyTuple_GET_ITEM(keys, index));
+    return in_python<PyObject_CallOneArg>(key_types.dict, PyTuple_GET_ITEM(keys, index));
   }
   if (opened.kind == NodeKind::kDataclass)
-    return PyObject_CallOneArg(key_types.attribute, PyTuple_GET_ITEM(opened.registration->data_fields, index));
+    return in_python<PyObject_CallOneArg>(key_types.attribute, PyTuple_GET_ITEM(opened.registration->data_fields, index));
   if (opened.kind == NodeKind::kNamedTuple) {
-    Ref fields = steal(PyObject_GetAttr(reinterpret_cast<PyObject*>(Py_TYPE(object)), fields_name));
-    Ref name = fields ? steal(PySequence_GetItem(fields.get(), index)) : Ref();
-    return name ? PyObject_CallOneArg(key_types.attribute, name.get()) : nullptr;
+    Ref fields = steal(in_python<PyObject_GetAttr>(reinterpret_cast<PyObject*>(Py_TYPE(object)), fields_name));
+    Ref name = fields ? steal(in_python<PySequence_GetItem>(fields.get(), index)) : Ref();
+    return name ? in_python<PyObject_CallOneArg>(key_types.attribute, name.get()) : nullptr;
   }
   Ref number = steal(PyLong_FromSsize_t(index));
   if (!number) return nullptr;
   bool sequence = opened.kind == NodeKind::kTuple || opened.kind == NodeKind::kList;
-  return PyObject_CallOneArg(sequence ? key_types.sequence : key_types.flat_index, number.get());
+  return in_python<PyObject_CallOneArg>(sequence ? key_types.sequence : key_types.flat_index, number.get());
 }
 
 // Owned list of the keys that a class registered with keys gives for its children.
 PyObject* keys_from_user(PyObject* object, const Opened& opened) {
-  Ref result = steal(PyObject_CallOneArg(opened.registration->flatten_keyed, object));
+  Ref result = steal(in_python<PyObject_CallOneArg>(opened.registration->flatten_keyed, object));
   Ref iterable, data;
   if (!result || !split_pair(result.get(), iterable, data)) return nullptr;
-  Ref pairs = steal(PySequence_Tuple(iterable.get()));
+  Ref pairs = steal(in_python<PySequence_Tuple>(iterable.get()));
   if (!pairs) return nullptr;
   if (PyTuple_GET_SIZE(pairs.get()) != opened.arity) {
     PyErr_Format(PyExc_ValueError, "[tree_flatten_with_path] %s flattens into %zd children, but into %zd with keys",
@@ -256,7 +265,7 @@ PyObject* keys_from_user(PyObject* object, const Opened& opened) {
   Ref keys = steal(PyList_New(opened.arity));
   for (Py_ssize_t i = 0; keys && i < opened.arity; ++i) {
     PyObject* pair = PyTuple_GET_ITEM(pairs.get(), i);
-    Ref key = steal(PySequence_GetItem(pair, 0));
+    Ref key = steal(in_python<PySequence_GetItem>(pair, 0));
     if (!key) return nullptr;
     PyList_SET_ITEM(keys.get(), i, key.release());
   }
@@ -316,7 +325,7 @@ PyObject* py_register_node(PyObject*, PyObject* args, PyObject* kwargs) {
 
 // Owned tuple of str, or nullptr with TypeError set.
 PyObject* field_names(PyObject* fields) {
-  Ref names = steal(PySequence_Tuple(fields));
+  Ref names = steal(in_python<PySequence_Tuple>(fields));
   for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names.get()); ++i)
     if (!PyUnicode_Check(PyTuple_GET_ITEM(names.get(), i)))
       return PyErr_Format(PyExc_TypeError, "[register_dataclass_node] field names must be str, got %R", fields);
@@ -373,12 +382,12 @@ PyMethodDef kFunctions[] = {
 };
 
 int register_collections() {
-  Ref collections = steal(PyImport_ImportModule("collections"));
+  Ref collections = steal(in_python<PyImport_ImportModule>("collections"));
   if (!collections) return -1;
   static constexpr std::pair<const char*, Registration::Native> kTypes[] = {
       {"OrderedDict", Registration::Native::kOrderedDict}, {"defaultdict", Registration::Native::kDefaultDict}};
   for (auto [name, native] : kTypes) {
-    Ref type = steal(PyObject_GetAttrString(collections.get(), name));
+    Ref type = steal(in_python<PyObject_GetAttrString>(collections.get(), name));
     if (!type) return -1;
     Registration proto{NodeKind::kCustom, native, reinterpret_cast<PyTypeObject*>(type.get())};
     if (register_class(proto) < 0) return -1;
@@ -410,9 +419,22 @@ const Registration* find_registration(PyTypeObject* type) {
 }
 
 bool is_named_tuple_type(PyTypeObject* type) {
-  if (!PyType_IsSubtype(type, &PyTuple_Type)) return false;
-  PyObject* fields = _PyType_Lookup(type, fields_name);  // borrowed
-  return fields != nullptr && PyTuple_Check(fields);
+  if (!PyType_FastSubclass(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return false;
+  // Class by class, so that no metaclass's code runs. All that stands before tuple itself was made by Python code.
+  PyObject* classes = type->tp_mro;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
+    PyObject* owner = PyTuple_GET_ITEM(classes, i);
+    if (owner == reinterpret_cast<PyObject*>(&PyTuple_Type)) return false;
+#if PY_VERSION_HEX >= 0x030C0000
+    Ref names = steal(PyType_GetDict(reinterpret_cast<PyTypeObject*>(owner)));
+#else
+    Ref names = borrow(reinterpret_cast<PyTypeObject*>(owner)->tp_dict);
+#endif
+    PyObject* fields = PyDict_GetItemWithError(names.get(), fields_name);  // borrowed
+    if (fields != nullptr) return PyTuple_Check(fields);
+    PyErr_Clear();  // of a key that is no plain string and failed to compare
+  }
+  return false;
 }
 
 NodeKind kind_of(PyObject* object, const Registration** registration) {
@@ -496,7 +518,7 @@ PyObject* one_level_with_keys(PyObject* object) {
 }
 
 PyObject* visible_data(const Node& node) {
-  if (node.kind == NodeKind::kDict) return PySequence_List(node.data);
+  if (node.kind == NodeKind::kDict) return in_python<PySequence_List>(node.data);
   return Py_NewRef(node.data == nullptr ? Py_None : node.data);
 }
 
@@ -504,8 +526,8 @@ PyObject* make_container(const Node& node, PyObject* const* children) {
   switch (node.kind) {
     case NodeKind::kTuple: return tuple_of(children, node.arity);
     case NodeKind::kList: return make_list(children, node.arity);
-    case NodeKind::kDict: return make_dict(node.data, children);
-    case NodeKind::kNamedTuple: return PyObject_Vectorcall(node.data, children, node.arity, nullptr);
+    case NodeKind::kDict: return make_dict_of(node, children);
+    case NodeKind::kNamedTuple: return in_python<PyObject_Vectorcall>(node.data, children, node.arity, nullptr);
     case NodeKind::kCustom: return make_custom(node, children);
     case NodeKind::kDataclass: return make_dataclass(node, children);
     default: return Py_NewRef(Py_None);

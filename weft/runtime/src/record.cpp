@@ -25,7 +25,7 @@ struct Slotted {
       return -1;
     }
     for (int i = 0; i < count; ++i) {
-      Ref found = steal(PyObject_GetAttrString(given, names[i]));
+      Ref found = steal(in_python<PyObject_GetAttrString>(given, names[i]));
       if (!found) return -1;
       auto* descr = reinterpret_cast<PyMemberDescrObject*>(found.get());
       if (Py_TYPE(found.get()) != &PyMemberDescr_Type || descr->d_member->type != T_OBJECT_EX) {
@@ -242,13 +242,13 @@ PyObject* replay(PyObject*, PyObject* const* args, Py_ssize_t count) {
 PyObject* atom_of(PyObject* trace, PyObject* value, PyObject* method) {
   if (Py_TYPE(value) == g_tracer.type && g_tracer.slot(value, 0) == trace && g_tracer.slot(value, 2) != nullptr)
     return Py_NewRef(g_tracer.slot(value, 2));
-  return PyObject_CallMethodOneArg(trace, method, value);
+  return in_python<PyObject_CallMethodOneArg>(trace, method, value);
 }
 
 PyObject* aval_of(PyObject* atom) {
   PyObject* aval = Py_TYPE(atom) == g_var.type ? g_var.slot(atom, 0) : nullptr;
   if (Py_TYPE(atom) == g_literal.type) aval = g_literal.slot(atom, 1);
-  return aval != nullptr ? Py_NewRef(aval) : PyObject_GetAttrString(atom, "aval");
+  return aval != nullptr ? Py_NewRef(aval) : in_python<PyObject_GetAttrString>(atom, "aval");
 }
 
 PyObject* atoms(PyObject*, PyObject* const* args, Py_ssize_t count) {

@@ -52,7 +52,7 @@ Noted note_array(Call& call, PyObject* value) {
   if (call.operand(value) == kFailed) return kFailed;
   PyObject* kind = reinterpret_cast<PyObject*>(Py_TYPE(value));
   if (is_array(value)) return call.append(kind, reinterpret_cast<PyObject*>(reinterpret_cast<Array*>(value)->aval));
-  Ref dtype = steal(PyObject_GetAttrString(value, "dtype")), shape = steal(PyObject_GetAttrString(value, "shape"));
+  Ref dtype = steal(in_python<PyObject_GetAttrString>(value, "dtype")), shape = steal(in_python<PyObject_GetAttrString>(value, "shape"));
   if (!dtype || !shape || call.append(kind) == kFailed) return kFailed;
   return call.append(dtype.get(), shape.get());
 }
@@ -64,13 +64,13 @@ int is_ambiguous(PyObject* value, PyObject* kind) {
   const int parts = PySet_Contains(g_complex, kind);
   if (parts != 0) return parts;
   Ref zero = steal(PyLong_FromLong(0));
-  return zero ? PyObject_RichCompareBool(value, zero.get(), Py_EQ) : -1;
+  return zero ? in_python<PyObject_RichCompareBool>(value, zero.get(), Py_EQ) : -1;
 }
 
 Noted note_scalar(Call& call, PyObject* value, PyObject* kind) {
   const int ambiguous = is_ambiguous(value, kind);
   if (ambiguous < 0) return kFailed;
-  Ref told = ambiguous ? steal(PyObject_Repr(value)) : borrow(value);
+  Ref told = ambiguous ? steal(in_python<PyObject_Repr>(value)) : borrow(value);
   return told ? call.append(kind, told.get()) : kFailed;
 }
 
@@ -97,7 +97,7 @@ Noted note(Call& call, PyObject* value, int is_static) {
 int holds_number(PyObject* numbers, Py_ssize_t number) {
   if (PyTuple_GET_SIZE(numbers) == 0) return 0;
   Ref value = steal(PyLong_FromSsize_t(number));
-  return value ? PySequence_Contains(numbers, value.get()) : -1;
+  return value ? in_python<PySequence_Contains>(numbers, value.get()) : -1;
 }
 
 Noted note_all(Call& call, PyObject* args, PyObject* kwargs, PyObject* static_argnums, PyObject* static_argnames) {
@@ -109,7 +109,7 @@ Noted note_all(Call& call, PyObject* args, PyObject* kwargs, PyObject* static_ar
   while (noted == kNoted && PyDict_Next(kwargs, &position, &name, &value)) {
     Ref kept = borrow(value);  // a comparison may run code that changes the dict
     noted = call.append(name);
-    if (noted == kNoted) noted = note(call, kept.get(), PySequence_Contains(static_argnames, name));
+    if (noted == kNoted) noted = note(call, kept.get(), in_python<PySequence_Contains>(static_argnames, name));
   }
   return noted;
 }
@@ -139,10 +139,10 @@ PyObject* call_key(PyObject*, PyObject* const* args, Py_ssize_t count) {
 // Whether the code of a file is weft's own: from `known`, which remembers what `ask` says. -1 with an error set.
 int is_internal(PyObject* filename, PyObject* known, PyObject* ask) {
   PyObject* found = PyDict_GetItemWithError(known, filename);
-  if (found != nullptr) return PyObject_IsTrue(found);
+  if (found != nullptr) return in_python<PyObject_IsTrue>(found);
   if (PyErr_Occurred()) return -1;
-  Ref answer = steal(PyObject_CallOneArg(ask, filename));
-  return answer ? PyObject_IsTrue(answer.get()) : -1;
+  Ref answer = steal(in_python<PyObject_CallOneArg>(ask, filename));
+  return answer ? in_python<PyObject_IsTrue>(answer.get()) : -1;
 }
 
 PyObject* user_position(PyObject*, PyObject* const* args, Py_ssize_t count) {

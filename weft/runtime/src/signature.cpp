@@ -31,10 +31,7 @@ enum Tag : uint64_t {
 uint64_t tag(Tag kind, uint64_t payload = 0) { return payload << 4 | kind; }
 
 bool is_namedtuple(PyObject* object) {
-  if (!PyTuple_Check(object) || PyTuple_CheckExact(object)) return false;
-  static PyObject* const name = PyUnicode_InternFromString("_fields");
-  PyObject* fields = _PyType_Lookup(Py_TYPE(object), name);  // borrowed; runs no code
-  return fields != nullptr && PyTuple_Check(fields);
+  return PyTuple_Check(object) && !PyTuple_CheckExact(object) && is_named_tuple_type(Py_TYPE(object));
 }
 
 }  // namespace
@@ -149,7 +146,7 @@ bool Signature::key(PyObject* name) {
     if (overflow == 0) return push(tag(kIntKey)) && push(uint64_t(value));
   }
   retain();
-  Py_hash_t hash = PyObject_Hash(name);
+  Py_hash_t hash = in_python<PyObject_Hash>(name);
   if (hash == -1) return false;
   if (!compared_.push(name)) return false;
   Py_INCREF(name);
@@ -158,7 +155,7 @@ bool Signature::key(PyObject* name) {
 
 bool Signature::visit_static(PyObject* object) {
   retain();
-  Py_hash_t hash = PyObject_Hash(object);
+  Py_hash_t hash = in_python<PyObject_Hash>(object);
   if (hash == -1) {
     // The slow path names the argument that cannot be hashed; an interrupt is the caller's.
     if (PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
@@ -207,7 +204,7 @@ bool Signature::visit_pytree(PyObject* object) {
     Py_DECREF(tree);
     return false;
   }
-  Py_hash_t hash = PyObject_Hash(tree);
+  Py_hash_t hash = in_python<PyObject_Hash>(tree);
   if (hash == -1 || !compared_.push(tree)) {
     Py_DECREF(tree);
     return false;

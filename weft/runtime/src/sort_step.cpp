@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "numpy_api.h"
+#include "fields.h"
 #include "plan.h"
 #include "pool.h"
 #include "stream.h"
@@ -296,15 +297,16 @@ bool read_moved(PyObject* values, const PlaceReader& places, SortStep* step) {
 
 }  // namespace
 
-std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places) {
+std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places) {
   constexpr int64_t kMostOfRow = int64_t{1} << 31, kMost = int64_t{1} << 56;
   auto step = std::make_unique<SortStep>();
-  long long rows, n, inner, kept;
-  int largest;
-  PyObject *keys, *values, *positions;
-  if (!PyArg_ParseTuple(fields, "LLLLpO!O!Oi;[executable] order has 9 fields after its name", &rows, &n, &inner, &kept,
-                        &largest, &PyTuple_Type, &keys, &PyTuple_Type, &values, &positions, &step->position_bytes))
-    return nullptr;
+  Fields fields(record);
+  const int64_t rows = fields.integer("rows"), n = fields.integer("n"), inner = fields.integer("inner"),
+                kept = fields.integer("kept");
+  step->largest = fields.flag("largest");
+  Ref keys = fields.tuple("keys"), values = fields.tuple("values"), positions = fields.object("positions");
+  step->position_bytes = int(fields.integer("position_bytes"));
+  if (!fields.ok()) return nullptr;
   if (rows < 1 || n < 1 || inner < 1 || kept < 0 || kept > n || n > kMostOfRow || rows > kMost / n ||
       rows % inner != 0) {
     invalid_sort("[executable] a sort has a wrong extent");
@@ -314,13 +316,12 @@ std::unique_ptr<Step> make_sort_step(PyObject* fields, const PlaceReader& places
   step->n = n;
   step->inner = inner;
   step->kept = kept;
-  step->largest = largest != 0;
   if (step->position_bytes != 0 && step->position_bytes != 4 && step->position_bytes != 8) {
     invalid_sort("[executable] positions of a sort have 4 or 8 bytes");
     return nullptr;
   }
-  if (!read_keys(keys, places, step.get()) || !read_moved(values, places, step.get()) ||
-      (step->position_bytes && !places.place(positions, rows * kept * step->position_bytes, &step->positions)))
+  if (!read_keys(keys.get(), places, step.get()) || !read_moved(values.get(), places, step.get()) ||
+      (step->position_bytes && !places.place(positions.get(), rows * kept * step->position_bytes, &step->positions)))
     return nullptr;
   step->sort_halves = numpy_sort(NPY_UINT32);
   step->sort_words = numpy_sort(NPY_UINT64);

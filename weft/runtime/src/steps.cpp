@@ -6,6 +6,7 @@
 
 #include "array.h"
 #include "cold_functions.h"
+#include "fields.h"
 #include "host_copy.h"
 #include "numpy_api.h"
 #include "plan.h"
@@ -343,8 +344,8 @@ class PythonStep final : public Step {
 
   Status run(Frame& frame) const override {
     PyGILState_STATE state{};
-    if (frame.suspended != nullptr) PyEval_RestoreThread(frame.suspended);
-    else if (frame.on_stream) state = PyGILState_Ensure();
+    if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(frame.suspended);
+    else if (frame.on_stream) state = in_python<PyGILState_Ensure>();
     bool in_task = frame.number != 0 && !frame.in_callback;
     if (in_task) stream_calls(true);
     bool ok = call(frame);
@@ -409,13 +410,15 @@ class PythonStep final : public Step {
   bool store(const Frame& frame, const TypedPlace& typed, PyObject* result, size_t position) const {
     PyArray_Descr* descr = descr_of(typed.aval);
     if (descr == nullptr) return false;
-    Ref array = steal(PyArray_FromAny(result, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr));
+    Ref array = steal(in_python([&] {
+      return PyArray_FromAny(result, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr);
+    }));
     if (!array) return false;
     PyArrayObject* values = reinterpret_cast<PyArrayObject*>(array.get());
     bool same = PyArray_NDIM(values) == typed.aval->ndim;
     for (int d = 0; same && d < typed.aval->ndim; ++d) same = PyArray_DIM(values, d) == typed.aval->extents[d];
     if (!same) {
-      Ref shape = steal(PyObject_GetAttrString(array.get(), "shape"));
+      Ref shape = steal(in_python<PyObject_GetAttrString>(array.get(), "shape"));
       Ref wanted = steal(aval_text(typed.aval, true));
       if (shape && wanted)
         PyErr_Format(PyExc_ValueError, "[callback] result %zd of %R has shape %R, but %U was promised",
@@ -433,11 +436,11 @@ class PythonStep final : public Step {
       if (view == nullptr) return false;
       PyTuple_SET_ITEM(args.get(), Py_ssize_t(i), view);
     }
-    Ref result = steal(PyObject_CallObject(callable, args.get()));
+    Ref result = steal(in_python<PyObject_CallObject>(callable, args.get()));
     if (!result) return false;
     if (out.empty()) return true;
     if (out.size() == 1 && !PyTuple_Check(result.get())) return store(frame, out[0], result.get(), 0);
-    Ref items = steal(PySequence_Fast(result.get(), "[callback] a callback with several results returns a sequence"));
+    Ref items = steal(in_python<PySequence_Fast>(result.get(), "[callback] a callback with several results returns a sequence"));
     if (!items) return false;
     if (size_t(PySequence_Fast_GET_SIZE(items.get())) != out.size()) {
       PyErr_Format(PyExc_ValueError, "[callback] %R returned %zd results, but %zd were promised", callable,
@@ -478,18 +481,8 @@ bool read_outer(PyObject* outer, KernelStep* step) {
   return true;
 }
 
-bool read_split(const char* name, KernelStep* step) {
-  static constexpr const char* names[] = {"none", "first", "vector", "blocks"};
-  for (int i = 0; i < 4; ++i) {
-    if (std::strcmp(name, names[i]) != 0) continue;
-    step->split = Split(i);
-    return true;
-  }
-  return invalid("[executable] a split is none, first, vector or blocks");
-}
-
 bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<TypedPlace>* out) {
-  Ref items = steal(PySequence_Fast(sequence, "[executable] places must be a sequence"));
+  Ref items = steal(in_python<PySequence_Fast>(sequence, "[executable] places must be a sequence"));
   if (!items) return false;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
     TypedPlace typed{};
@@ -502,58 +495,56 @@ bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<Typed
 
 }  // namespace
 
-std::unique_ptr<Step> make_kernel_step(PyObject* fields, const PlaceReader& places) {
-  PyObject *kernel, *operands, *outer, *full = nullptr;
-  Py_buffer params;
-  const char* split;
-  long long extent, grain, scratch_bytes, partial_bytes;
-  double cost;
-  if (!PyArg_ParseTuple(fields, "O!O!y*O!sLLdLL|O;[executable] a kernel instruction has 11 fields after its name",
-                        KernelType, &kernel, &PyTuple_Type, &operands, &params, &PyTuple_Type, &outer, &split, &extent,
-                        &grain, &cost, &scratch_bytes, &partial_bytes, &full))
-    return nullptr;
+std::unique_ptr<Step> make_kernel_step(PyObject* record, const PlaceReader& places) {
+  static constexpr const char* splits[] = {"none", "first", "vector", "blocks"};
+  Fields fields(record);
   auto step = std::make_unique<KernelStep>();
-  step->params.resize(size_t(params.len + 7) / 8);
-  if (params.len > 0) std::memcpy(step->params.data(), params.buf, size_t(params.len));
-  PyBuffer_Release(&params);
-  long long first = step->params.empty() ? 0 : step->params[0], vector = extent;
-  if (full != nullptr && (!PyTuple_Check(full) || !PyArg_ParseTuple(full, "LL", &first, &vector))) {
-    if (!PyErr_Occurred()) invalid("[executable] the full range is (first, vector)");
+  Ref kernel = fields.object("kernel"), operands = fields.tuple("operands"), outer = fields.tuple("outer");
+  fields.words64("params", &step->params);
+  step->split = Split(fields.word("split", splits, 4));
+  step->extent = fields.integer("extent");
+  step->grain = std::max<int64_t>(fields.integer("grain"), 1);
+  double cost = fields.real("cost_ns");
+  step->scratch_bytes = fields.integer("scratch_bytes");
+  step->partial_bytes = fields.integer("partial_bytes");
+  step->full_first = fields.integer("first");
+  step->full_vector = fields.integer("vector");
+  if (!fields.ok()) return nullptr;
+  if (Py_TYPE(kernel.get()) != KernelType) {
+    invalid("[executable] a kernel instruction has no Kernel");
     return nullptr;
   }
-  step->kernel = reinterpret_cast<Kernel*>(Py_NewRef(kernel));
+  step->kernel = reinterpret_cast<Kernel*>(kernel.release());
   step->function = step->kernel->function;
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands); ++i) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operands.get()); ++i) {
     Place place;
-    if (!places.place(PyTuple_GET_ITEM(operands, i), -1, &place)) return nullptr;
+    if (!places.place(PyTuple_GET_ITEM(operands.get(), i), -1, &place)) return nullptr;
     step->operands.push_back(place);
   }
   step->count = step->operands.size();
-  if (!read_outer(outer, step.get()) || !read_split(split, step.get())) return nullptr;
-  if (extent < 0 || scratch_bytes < 0 || partial_bytes < 0 || scratch_bytes > (int64_t{1} << 46) ||
-      partial_bytes > (int64_t{1} << 46) || std::isnan(cost)) {
+  if (!read_outer(outer.get(), step.get())) return nullptr;
+  constexpr int64_t kMost = int64_t{1} << 46;
+  if (step->extent < 0 || step->scratch_bytes < 0 || step->partial_bytes < 0 || step->scratch_bytes > kMost ||
+      step->partial_bytes > kMost || std::isnan(cost)) {
     invalid("[executable] a kernel instruction has a negative or impossible size");
     return nullptr;
   }
-  step->extent = extent;
-  step->grain = std::max<int64_t>(grain, 1);
   step->cost = std::clamp(cost, 0.0, 1e18);
-  step->scratch_bytes = scratch_bytes;
-  step->partial_bytes = partial_bytes;
-  step->full_first = first;
-  step->full_vector = vector;
   return step;
 }
 
-std::unique_ptr<Step> make_offset_step(PyObject* fields, PlaceReader& places) {
-  PyObject* terms;
+std::unique_ptr<Step> make_offset_step(PyObject* record, PlaceReader& places) {
+  Fields fields(record);
   auto step = std::make_unique<OffsetStep>();
-  if (!PyArg_ParseTuple(fields, "iO!;[executable] offset takes (id, terms)", &step->id, &PyTuple_Type, &terms))
-    return nullptr;
-  if (step->id < 0 || step->id > 1'000'000) {
+  int64_t number = fields.integer("number");
+  Ref read = fields.tuple("terms");
+  if (!fields.ok()) return nullptr;
+  PyObject* terms = read.get();
+  if (number < 0 || number > 1'000'000) {
     invalid("[executable] a dynamic offset has a wrong number");
     return nullptr;
   }
+  step->id = int32_t(number);
   int64_t largest = 0;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(terms); ++i) {
     OffsetStep::Term term{};
@@ -585,36 +576,38 @@ std::unique_ptr<Step> make_offset_step(PyObject* fields, PlaceReader& places) {
   return step;
 }
 
-std::unique_ptr<Step> make_copy_step(PyObject* fields, const PlaceReader& places) {
-  PyObject *to, *from;
-  long long nbytes;
-  if (!PyArg_ParseTuple(fields, "OOL;[executable] copy takes (to, from, nbytes)", &to, &from, &nbytes)) return nullptr;
+std::unique_ptr<Step> make_copy_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref to = fields.object("to"), from = fields.object("source");
   auto step = std::make_unique<CopyStep>();
-  step->nbytes = nbytes;
-  if (nbytes < 0) invalid("[executable] a copy of negative length");
-  if (nbytes < 0 || !places.place(to, nbytes, &step->to) || !places.place(from, nbytes, &step->from)) return nullptr;
+  step->nbytes = fields.integer("nbytes");
+  if (!fields.ok()) return nullptr;
+  if (step->nbytes < 0) invalid("[executable] a copy of negative length");
+  if (step->nbytes < 0 || !places.place(to.get(), step->nbytes, &step->to) ||
+      !places.place(from.get(), step->nbytes, &step->from))
+    return nullptr;
   return step;
 }
 
-std::unique_ptr<Step> make_fill_step(PyObject* fields, const PlaceReader& places) {
-  PyObject* to;
-  long long nbytes;
+std::unique_ptr<Step> make_fill_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref to = fields.object("to");
   auto step = std::make_unique<FillStep>();
-  if (!PyArg_ParseTuple(fields, "OLi;[executable] fill takes (to, nbytes, byte)", &to, &nbytes, &step->byte))
-    return nullptr;
-  step->nbytes = nbytes;
-  if (nbytes < 0) invalid("[executable] a fill of negative length");
-  if (nbytes < 0 || !places.place(to, nbytes, &step->to)) return nullptr;
+  step->nbytes = fields.integer("nbytes");
+  step->byte = int(fields.integer("byte"));
+  if (!fields.ok()) return nullptr;
+  if (step->nbytes < 0) invalid("[executable] a fill of negative length");
+  if (step->nbytes < 0 || !places.place(to.get(), step->nbytes, &step->to)) return nullptr;
   return step;
 }
 
-std::unique_ptr<Step> make_python_step(PyObject* fields, const PlaceReader& places) {
-  PyObject *callable, *in, *out;
-  if (!PyArg_ParseTuple(fields, "OOO;[executable] python takes (callable, in, out)", &callable, &in, &out))
-    return nullptr;
+std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref callable = fields.object("callable"), in = fields.object("operands"), out = fields.object("results");
+  if (!fields.ok()) return nullptr;
   auto step = std::make_unique<PythonStep>();
-  step->callable = Py_NewRef(callable);
-  if (!read_typed(in, places, &step->in) || !read_typed(out, places, &step->out)) return nullptr;
+  step->callable = callable.release();
+  if (!read_typed(in.get(), places, &step->in) || !read_typed(out.get(), places, &step->out)) return nullptr;
   for (const auto* side : {&step->in, &step->out})
     for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * kPythonByteNs;
   return step;

@@ -70,7 +70,7 @@ void empty_graveyard() {  // GIL held
 class FreeGil {
  public:
   FreeGil() = default;
-  ~FreeGil() { PyEval_RestoreThread(saved_); }
+  ~FreeGil() { in_python<PyEval_RestoreThread>(saved_); }
   FreeGil(const FreeGil&) = delete;
   FreeGil& operator=(const FreeGil&) = delete;
 
@@ -158,6 +158,8 @@ struct Stream {
   size_t calling = 0;               // how many of them are in a callback
   bool awake = false;               // the thread has been told to work
   bool started = false;
+  bool stopping = false;  // for good: whoever waits runs what is launched from now on
+  std::thread thread;
   double queued_ns = 0;
   int64_t queued_bytes = 0;
   uint64_t last = 0;  // number of the newest task
@@ -253,7 +255,8 @@ struct Stream {
   void work() {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
-      told.wait(lock, [this] { return awake && active.empty(); });
+      told.wait(lock, [this] { return stopping || (awake && active.empty()); });
+      if (stopping) return;
       if (Task* task = take(true)) finish(task, true, lock);
       else awake = false;
     }
@@ -282,7 +285,7 @@ int Task::raise() const {
   if (failure.status == Status::python_error) {
     if (!std::exchange(failure.noted, true) && !launched.empty()) {
       Ref note = steal(PyUnicode_FromFormat("The program %s was launched at %s.", name.c_str(), launched.c_str()));
-      Ref added = note ? steal(PyObject_CallMethod(failure.exception, "add_note", "O", note.get())) : Ref();
+      Ref added = note ? steal(in_python<PyObject_CallMethod>(failure.exception, "add_note", "O", note.get())) : Ref();
       if (!added) PyErr_Clear();
     }
     PyErr_Restore(Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(failure.exception))), Py_NewRef(failure.exception),
@@ -422,7 +425,7 @@ int Task::wait() {
         }
       }
     }
-    if (state() >= State::done || PyErr_CheckSignals() == 0) continue;
+    if (state() >= State::done || in_python<PyErr_CheckSignals>() == 0) continue;
     if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
       std::lock_guard<std::mutex> lock(g_stream->mutex);
       g_cancelled.store(g_stream->last);
@@ -440,8 +443,8 @@ int Task::wait() {
 std::string user_line() {
   static std::string package;
   if (package.empty()) {
-    Ref module = steal(PyImport_ImportModule("weft"));
-    Ref file = module ? steal(PyObject_GetAttrString(module.get(), "__file__")) : Ref();
+    Ref module = steal(in_python<PyImport_ImportModule>("weft"));
+    Ref file = module ? steal(in_python<PyObject_GetAttrString>(module.get(), "__file__")) : Ref();
     const char* text = file && PyUnicode_Check(file.get()) ? PyUnicode_AsUTF8(file.get()) : nullptr;
     PyErr_Clear();
     package = text != nullptr ? text : "?";
@@ -461,13 +464,13 @@ std::string user_line() {
 }
 
 void start_thread() {  // mutex held
-  if (g_stream->started) return;
+  if (g_stream->started || g_stream->stopping) return;
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   try {
     Stream* stream = g_stream;
-    std::thread([stream] { stream->work(); }).detach();
+    g_stream->thread = std::thread([stream] { stream->work(); });
     g_stream->started = true;
   } catch (const std::system_error&) {
     // Without a thread, whoever waits runs everything.
@@ -532,7 +535,7 @@ int drain_all(bool for_all = false) {
       idle = g_stream->active.empty() && g_stream->queue.empty();
     }
     if (idle || Clock::now() > patient_until) return empty_graveyard(), 0;
-    if (PyErr_CheckSignals() != 0) return -1;
+    if (in_python<PyErr_CheckSignals>() != 0) return -1;
   }
 }
 
@@ -562,6 +565,19 @@ PyObject* stream_barrier(PyObject*, PyObject*) {
   return nullptr;
 }
 
+// The thread ends before the interpreter does. GIL held.
+void end_thread() {
+  {
+    std::lock_guard<std::mutex> lock(g_stream->mutex);
+    g_stream->stopping = true;
+    g_stream->started = false;
+    g_stream->told.notify_one();
+  }
+  if (!g_stream->thread.joinable()) return;
+  FreeGil free_gil;  // its last task may want it
+  g_stream->thread.join();
+}
+
 PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at once
   g_async.store(false);
   if (drain_all(true) < 0) return nullptr;  // interrupted: whatever is left is given up
@@ -569,8 +585,9 @@ PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at
     failed->raise();
     Ref name = steal(PyUnicode_FromString(failed->name.c_str()));
     failed->release();
-    PyErr_WriteUnraisable(name.get());
+    in_python<PyErr_WriteUnraisable>(name.get());
   }
+  end_thread();
   Py_RETURN_NONE;
 }
 
@@ -594,14 +611,14 @@ PyMethodDef kBarrierMethod = {"stream_barrier", entry_point<stream_barrier>, MET
 // Drains before a fork and at exit; once.
 int install_hooks() {
   if (g_hooked) return 0;
-  Ref os = steal(PyImport_ImportModule("os")), atexit = steal(PyImport_ImportModule("atexit"));
+  Ref os = steal(in_python<PyImport_ImportModule>("os")), atexit = steal(in_python<PyImport_ImportModule>("atexit"));
   Ref stop = steal(PyCFunction_New(&kStopMethod, nullptr)), drain = steal(PyCFunction_New(&kDrainMethod, nullptr));
   Ref empty = steal(PyTuple_New(0)), named = steal(PyDict_New());
   if (!os || !atexit || !stop || !drain || !empty || !named) return -1;
-  Ref fork = steal(PyObject_GetAttrString(os.get(), "register_at_fork"));
+  Ref fork = steal(in_python<PyObject_GetAttrString>(os.get(), "register_at_fork"));
   if (!fork || PyDict_SetItemString(named.get(), "before", drain.get()) < 0) return -1;
-  Ref first = steal(PyObject_Call(fork.get(), empty.get(), named.get()));
-  Ref second = first ? steal(PyObject_CallMethod(atexit.get(), "register", "O", stop.get())) : Ref();
+  Ref first = steal(in_python<PyObject_Call>(fork.get(), empty.get(), named.get()));
+  Ref second = first ? steal(in_python<PyObject_CallMethod>(atexit.get(), "register", "O", stop.get())) : Ref();
   if (!second) return -1;
   pthread_atfork(nullptr, nullptr, forget_in_child);
   g_hooked = true;
@@ -651,7 +668,7 @@ void fill_slots(Task* task, const Operand* operands, Buffer* const* outputs) {
 bool stream_cancelled(uint64_t number) { return number != 0 && number <= g_cancelled.load(std::memory_order_relaxed); }
 
 int stream_check_interrupt() {
-  if (PyErr_CheckSignals() != 0) return -1;
+  if (in_python<PyErr_CheckSignals>() != 0) return -1;
   if (stream_cancelled(stream_running())) return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;
   return 0;
 }
@@ -712,7 +729,7 @@ int stream_launch(Executable* executable, const Operand* operands, Buffer* const
 namespace {
 
 PyObject* set_async(PyObject*, PyObject* flag) {
-  int value = PyObject_IsTrue(flag);
+  int value = in_python<PyObject_IsTrue>(flag);
   if (value < 0) return nullptr;
   if (value == 0 && drain_all() < 0) return nullptr;
   g_async.store(value != 0);

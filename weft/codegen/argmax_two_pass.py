@@ -1,0 +1,136 @@
+"""argmax and argmin of small integers in two passes: one for the extremum of a block, one for its position.
+
+    argmax(v0, index i1)  ->  best = reduce_max(v0) over a block; if best > best so far: the first lane that holds it
+
+The first pass needs no positions and so has whole registers of small integers. The second pass is made only for blocks
+with a new extremum, which few blocks of a long row have.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.lanes import Lanes, V
+from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
+from weft.loops import ir
+from weft.target import Target
+
+
+def alone(phase: ir.Phase) -> ir.Phase | None:
+    """The phase that finds the extremum without its position, for one argmax or argmin of bools or small integers."""
+    if len(phase.reductions) != 1:
+        return None
+    (reduction,) = phase.reductions
+    extremum = reduction.kind.forms.extremum
+    value = np.dtype(reduction.accumulators[0][0])
+    if extremum is None or value.kind not in "iu" or value.itemsize > 2:  # wider values are as wide as positions
+        return None
+    body = tuple([s for s in phase.body if not (isinstance(s, ir.IndexOf) and s.out == reduction.index)])
+    if not all(isinstance(s, ir.Load | ir.Apply | ir.Param) and reduction.index not in ir.arguments(s) for s in body):
+        return None
+    found = replace(reduction, kind=extremum, index=None, accumulators=reduction.accumulators[:1])
+    return replace(phase, body=body, reductions=(found,))
+
+
+def width(nest: ir.Nest, target: Target) -> int:
+    """Lanes of a nest that reduces integers: as many as a register holds, since their order is free."""
+    assert nest.vector is not None
+    along = nest.dims[nest.vector].role == "reduced"
+    phases = [(alone(phase) if along else None) or phase for phase in nest.phases]
+    body = [s for phase in phases for s in (*(() if along else phase.before), *phase.body)]
+    reductions = [r for phase in phases for r in phase.reductions]
+    loads = [nest.operands[s.operand] for s in body if isinstance(s, ir.Load)]
+    computed = any(isinstance(s, ir.Apply) for s in body) or any(o.dtype == elements.BOOL for o in loads)
+    if not (along or computed):  # tiles of columns already have the width in memory that suits them
+        return nest.width
+    simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in body)
+    if not (target.avx512 and simple and reductions) or nest.rows or nest.digits or nest.short is not None:
+        return nest.width
+    if any(operand.strides[nest.vector] == ir.RUNTIME for operand in loads):
+        return nest.width
+    kept = [np.dtype(dtype) for r in reductions for dtype, _ in r.accumulators]
+    if any(r.index is not None for r in reductions) or any(d.kind not in "iu" for d in kept):
+        return nest.width
+    dtypes = [*kept, *[o.dtype for o in loads], *[s.dtype for s in body if isinstance(s, ir.Param | ir.Apply)]]
+    return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)
+
+
+def absorbing(reduction: ir.Reduce) -> Any:
+    """The value of the first accumulator that no further element can change, if there is one."""
+    found = reduction.kind.absorbing
+    return None if found is None else found(np.dtype(reduction.accumulators[0][0]))
+
+
+def is_absorbed(phase: ir.Phase, emit: Emitter, totals: Sequence[Accumulators]) -> str | None:
+    """An i1: whether no further element can change any total. None if there is no such value."""
+    ends = [absorbing(reduction) for reduction in phase.reductions]
+    if any(end is None for end in ends):
+        return None
+    flags = [
+        emit.compare("eq", accs[0], emit.const(end, accs[0].dtype)) for accs, end in zip(totals, ends, strict=True)
+    ]
+    return functools.reduce(emit.and_, flags).part.text
+
+
+def improved(
+    reduction: ir.Reduce, emit: Emitter, best: Value, before: Accumulators, place: Callable[[], Value]
+) -> Accumulators:
+    """``before``, or ``best`` at ``place()`` if that is better or ``before`` holds no element yet."""
+    extremum, writer = reduction.kind.forms.extremum, emit.lanes.writer
+    assert extremum is not None
+    value, position = before
+    (kept,) = extremum.combine(emit, (value,), (best,))
+    none = emit.compare("eq", position, emit.const(reduction.accumulators[1][1], position.dtype)).part
+    better = emit.compare("ne", kept, value).part | none
+    types, texts = [value.part.element, position.part.element], [value.part.text, position.part.text]
+
+    def found() -> list[str]:
+        return [best.part.text, emit.convert(place(), position.dtype).part.text]
+
+    one = Lanes(writer, 1)
+    texts = writer.when(better.text, found, types, texts, rare=False)
+    return tuple(Value(v.dtype, (V(one, type_, text),)) for v, type_, text in zip(before, types, texts, strict=True))
+
+
+def is_flag(phase: ir.Phase, nest: ir.Nest) -> bool:
+    """Whether the phase reduces bools."""
+    dtypes = {s.out: nest.operands[s.operand].dtype for s in phase.body if isinstance(s, ir.Load)}
+    dtypes.update({s.out: s.dtype for s in phase.body if isinstance(s, ir.Apply)})
+    return dtypes.get(phase.reductions[0].args[0]) == elements.BOOL
+
+
+def first(lanes: Lanes, low: str, high: str, group: int, holds: Callable[[str], V]) -> list[str]:
+    """The first index from ``low`` on whose lane ``holds``, and whether (i1) there is one below ``high``.
+
+    ``group`` vectors are looked at together; it divides the number of vectors, or is 1.
+    """
+    writer, word, width = lanes.writer, f"i{lanes.width}", lanes.width
+
+    def turn(texts: list[str]) -> tuple[list[str], str]:
+        at, words = texts[0], []
+        for k in range(group):
+            bits = writer.op(
+                f"bitcast {lanes.type('i1')} {holds(writer.index('add', at, str(k * width))).text} to {word}"
+            )
+            words.append(bits if word == "i64" else writer.op(f"zext {word} {bits} to i64"))
+        none = writer.compare_index("eq", functools.reduce(lambda a, b: writer.index("or", a, b), words), "0")
+        after = writer.index("add", at, str(group * width))
+        return [after, *words], writer.op(f"and i1 {none}, {writer.compare_index('slt', after, high)}")
+
+    begun = [("i64", low), *[("i64", "0")] * group]
+    after, *words = writer.rounds(writer.compare_index("slt", low, high), BLOCK_LANES // (width * group), begun, turn)
+    base = writer.index("sub", after, str(group * width))
+    bits, at = "0", base
+    for k in reversed(range(group)):
+        here = writer.compare_index("ne", words[k], "0")
+        bits = writer.choose_index(here, words[k], bits)
+        at = writer.choose_index(here, writer.index("add", base, str(k * width)), at)
+    lane = writer.call("llvm.cttz.i64", "i64", [("i64", bits), ("i1", "false")])
+    return [writer.index("add", at, lane), writer.compare_index("ne", bits, "0")]

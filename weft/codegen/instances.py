@@ -1,0 +1,115 @@
+"""What the code being written works on: places in the loops, and copies (vectors of a tile) of every value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.emitter import Emitter, Value
+from weft.codegen.memory import Mask, Memory
+from weft.loops import ir
+
+SMALL_BODY = 10.0  # bodies up to this cost are unrolled
+SHARING = 3  # vectors side by side, of which the second is computed without the unit that the others keep busy
+LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where in the loops the code being written stands."""
+
+    pointers: dict[int, str]  # operand -> address at the current indices, without that of the vector dimension
+    indices: dict[int, str]  # dimension -> index
+    row: str = "0"  # linear index over the reduced dimensions entered so far
+
+
+@dataclass(slots=True)
+class Instance:
+    """One vector (or scalar) for which statements are emitted."""
+
+    emit: Emitter
+    memory: Memory
+    values: dict[int, Value]
+    index: str | None = None  # along the vector dimension; None where that dimension is not entered
+    mask: Mask | None = None
+    slot: int = 0  # first lane within the tile
+    states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> running accumulators
+    scalars: dict[int, Value] = field(default_factory=dict)  # one-lane values that are the same in every lane
+
+
+def operands(statements: Iterable[ir.Statement]) -> list[int]:
+    """The operands that statements access."""
+    return sorted({s.operand for s in statements if isinstance(s, ir.Load | ir.Store | ir.LoadAt | ir.Update)})
+
+
+def uses(phase: ir.Phase) -> set[int]:
+    """Values used in the loop of a phase."""
+    used = {n for s in phase.body for n in ir.arguments(s)}
+    for reduction in phase.reductions:
+        used.update(reduction.args)
+        if reduction.index is not None:
+            used.add(reduction.index)
+    return used
+
+
+def cost(statements: Iterable[ir.Statement]) -> float:
+    """About how many vector instructions the statements take."""
+    total = 0.0
+    for s in statements:
+        if isinstance(s, ir.Update):
+            total += 2.0 + cost(s.steps)
+        else:
+            total += s.kind.cost if isinstance(s, ir.Apply) else 1.0
+    return total
+
+
+def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
+    """index, index + 1, ... as ``dtype``; in 32 bits where the dtype has no more."""
+    lanes = emit.lanes
+    if elements.of(dtype).kind in "iu" and elements.of(dtype).bits <= 32:
+        return emit.convert(emit.short_index(index), dtype)
+    wide = lanes.splat(index, "i64")
+    wide = wide + lanes.iota("i64") if lanes.width > 1 else wide
+    emit.memo["index", wide.text] = index  # a later conversion to 32 bits is done there
+    return emit.settle(emit.convert(Value(elements.INT64, (wide,)), dtype))
+
+
+def apply(statement: ir.Apply, copy: Instance) -> Value:
+    """The value of a primitive, rounded once to its dtype."""
+    args = [copy.values[n] for n in statement.args]
+    copy.emit.any_nan = any(a.dtype != statement.dtype and elements.of(a.dtype).kind in "fhc" for a in args)
+    result = statement.kind.scalar(copy.emit, *args, **dict(statement.params))
+    return typed(copy.emit, result, statement.dtype)
+
+
+def typed(emit: Emitter, value: Value, dtype: np.dtype) -> Value:
+    """A finished value: of the dtype its statement names, rounded to it."""
+    value = emit.settle(value)
+    return value if value.dtype == dtype else emit.settle(emit.convert(value, dtype))
+
+
+def scan(statement: ir.Scan, copy: Instance) -> None:
+    """One step of a running combination; the state is carried by the enclosing loop."""
+    emit, params = copy.emit, dict(statement.params)
+    state = copy.states[statement.outs[0]]
+    args = tuple(
+        emit.convert(copy.values[n], np.dtype(dtype))
+        for n, (dtype, _) in zip(statement.args, statement.accumulators, strict=True)
+    )
+    state = tuple(emit.settle(v) for v in statement.kind.combine(emit, state, args, **params))
+    copy.states[statement.outs[0]] = state
+    finished = statement.kind.finish(emit, state, **params)
+    for out, value, dtype in zip(statement.outs, finished, statement.dtypes, strict=True):
+        copy.values[out] = typed(emit, value, dtype)
+
+
+def fresh(
+    base: Instance, values: dict[int, Value], index: str | None = None, mask: Mask | None = None, slot: int = 0
+) -> Instance:
+    """A copy with an emitter of its own, as each loop body needs: remembered values must dominate their uses."""
+    lanes = base.emit.lanes
+    emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % SHARING == 1)
+    return Instance(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

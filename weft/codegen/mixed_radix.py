@@ -1,0 +1,182 @@
+"""The mixed-radix digits of a flattened dimension, for operands that do not walk its axes as one.
+
+The reduction tree runs over row-major positions. If a vector of W positions lies within one row of the innermost axis,
+it is loaded at an address computed from the digits. A vector that crosses rows, and the last, short one, are assembled
+piece by piece in stack buffers. The digits of the next vector follow by additions with carries.
+
+    position p of f32[3,5] has digits (p // 5, p % 5);  x[0] of f32[5] is read at p % 5
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from weft.codegen import elements
+from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position, fresh, index_value
+from weft.codegen.lanes import V
+from weft.codegen.memory import first_lanes, whole
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+
+class Digits:
+    """The digits of one nest's last reduced dimension. Digits are lists of i64 names, outermost first."""
+
+    def __init__(self, parent: NestWriter) -> None:
+        self.parent = parent
+        self.nest = parent.nest
+        self.writer = parent.writer
+        self.dims = self.nest.digits
+        one = "1"
+        self.bases = []  # with an extent of 0 nothing is visited
+        for d in self.dims:
+            extent = parent.extents[d]
+            self.bases.append(self.writer.choose_index(self.writer.compare_index("slt", extent, one), one, extent))
+        self.step = self.at(str(parent.width))  # of a whole vector
+        self.buffers: dict[int, str] = {}  # value number -> stack memory of a vector
+
+    def at(self, position: str) -> list[str]:
+        """The digits of a position."""
+        writer, digits = self.writer, []
+        for base in reversed(self.bases[1:]):
+            digits.append(writer.op(f"urem i64 {position}, {base}"))
+            position = writer.op(f"udiv i64 {position}, {base}")
+        return [position, *reversed(digits)]
+
+    def advanced(self, digits: Sequence[str], step: Sequence[str] | None = None) -> list[str]:
+        """The digits ``step`` (None: one) positions further on."""
+        writer, carry, found = self.writer, "", []
+        places = list(zip(digits, step or [*["0"] * (len(digits) - 1), "1"], self.bases, strict=True))
+        for number, (digit, add, base) in reversed(list(enumerate(places))):
+            moved = writer.index("add", digit, add)
+            moved = writer.index("add", moved, carry) if carry else moved
+            if number:
+                over = writer.compare_index("sge", moved, base)
+                carry = writer.op(f"zext i1 {over} to i64")
+                moved = writer.index("sub", moved, writer.choose_index(over, base, "0"))
+            found.append(moved)
+        return found[::-1]
+
+    def moved(self, pointers: dict[int, str], digits: Sequence[str], operands: Iterable[int]) -> dict[int, str]:
+        """The pointers of operands at the given digits."""
+        result = dict(pointers)
+        for k in operands:
+            result[k] = self._address(k, pointers[k], digits)
+        return result
+
+    def _address(self, operand: int, pointer: str, digits: Sequence[str]) -> str:
+        writer, spec = self.writer, self.nest.operands[operand]
+        offset = "0"
+        for dim, digit in zip(self.dims, digits, strict=True):
+            stride = spec.strides[dim]
+            if stride:
+                offset = writer.index("add", offset, self.parent.distance(operand, dim, digit))
+        return writer.element(whole(spec.dtype), pointer, offset)
+
+    # vectors along the flattened dimension
+
+    def reads(self, body: Sequence[ir.Statement]) -> list[ir.Load | ir.IndexOf]:
+        """The statements of a body whose values depend on digits."""
+        loads = [s for s in body if isinstance(s, ir.Load) and self.nest.walks_digits(s.operand)]
+        return [*loads, *[s for s in body if isinstance(s, ir.IndexOf) and s.dim in self.dims]]
+
+    def fill(
+        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+    ) -> None:
+        """Give a copy the values of ``reads`` in the W lanes from its index on, whose first has these digits."""
+        writer = self.writer
+        assert copy.index is not None and self.nest.vector is not None
+        last = writer.index("add", digits[-1], str(self.parent.width))
+        remaining = writer.index("sub", self.parent.extents[self.nest.vector], copy.index)
+        together, apart, done = (writer.fresh_label() for _ in range(3))
+        in_row = writer.compare_index("sle", last, self.bases[-1])
+        if copy.mask is not None:  # rows go on past the last position
+            in_row = writer.op(f"and i1 {in_row}, {writer.compare_index('sge', remaining, str(self.parent.width))}")
+        writer.branch_if(in_row, together, apart)
+        writer.label(together)
+        inside = self._within_row(fresh(copy, {}), place, reads, digits)
+        ends = [writer.block]
+        writer.branch(done)
+        writer.label(apart)
+        count = writer.minimum_index(remaining, str(self.parent.width))
+        if copy.mask is not None:  # all lanes lie past the last position: what is read for them does not matter
+            past = writer.compare_index("slt", count, "1")
+            count = writer.choose_index(past, "1", count)
+            digits = [writer.choose_index(past, "0", digit) for digit in digits]
+        across = self._piece_by_piece(fresh(copy, {}), place, reads, digits, count)
+        ends.append(writer.block)
+        writer.branch(done)
+        writer.label(done)
+        for s, left, right in zip(reads, inside, across, strict=True):
+            parts = []
+            for a, b in zip(left.parts, right.parts, strict=True):
+                text = writer.phi(a.lanes.type(a.element), (a.text, ends[0]), (b.text, ends[1]))
+                parts.append(V(a.lanes, a.element, text))
+            copy.values[s.out] = Value(left.dtype, tuple(parts))
+
+    def _within_row(
+        self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
+    ) -> list[Value]:
+        values = []
+        for s in reads:
+            if isinstance(s, ir.IndexOf):
+                digit = digits[self.dims.index(s.dim)]
+                if s.dim == self.dims[-1]:
+                    values.append(index_value(copy.emit, digit, s.dtype))
+                else:
+                    splat = copy.memory.lanes.splat(digit, "i64")
+                    values.append(copy.emit.settle(copy.emit.convert(Value(elements.INT64, (splat,)), s.dtype)))
+                continue
+            operand = self.nest.operands[s.operand]
+            pointer, key = self._address(s.operand, place.pointers[s.operand], digits), (s.operand, self.dims[-1])
+            stride = operand.strides[self.dims[-1]]
+            if not stride:
+                values.append(copy.memory.splat(copy.memory.load_scalar(operand.dtype, pointer)))
+            elif stride == ir.REVERSED:
+                values.append(copy.memory.load_reversed(operand.dtype, pointer, copy.mask))
+            elif stride == 1:
+                values.append(copy.memory.load(operand.dtype, pointer, copy.mask))
+            else:
+                offsets = self.parent.offsets.get(key) or copy.memory.lanes.iota("i64")
+                strides = self.parent.strides[key]
+                values.append(copy.memory.load_strided(operand.dtype, pointer, strides, offsets, copy.mask))
+        return values
+
+    def _piece_by_piece(
+        self,
+        copy: Instance,
+        place: Position,
+        reads: Sequence[ir.Load | ir.IndexOf],
+        digits: Sequence[str],
+        count: str,
+    ) -> list[Value]:
+        """Store piece after piece of rows in stack buffers, as whole vectors: the next one overwrites the excess."""
+        writer, lanes = self.writer, self.parent.lanes
+
+        def piece(start: str, now: list[str]) -> list[str]:
+            rest = writer.index("sub", self.bases[-1], now[-1])
+            mask = first_lanes(lanes, writer.minimum_index(rest, writer.index("sub", count, start)))
+            values = self._within_row(fresh(copy, {}, None, mask), place, reads, now)
+            for s, value in zip(reads, values, strict=True):
+                copy.memory.store(value, writer.element(whole(value.dtype), self._buffer(s, value.dtype), start))
+            rows_on = [*["0"] * (len(now) - 1), rest]
+            return [writer.index("add", start, rest), *self.advanced(now, rows_on)]
+
+        writer.repeat(count, [("i64", "0"), *[("i64", digit) for digit in digits]], piece)
+        return [copy.memory.load(dtype, self._buffer(s, dtype)) for s, dtype in self._dtypes(reads)]
+
+    def _dtypes(self, reads: Sequence[ir.Load | ir.IndexOf]) -> list[tuple[ir.Load | ir.IndexOf, np.dtype]]:
+        return [(s, s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype) for s in reads]
+
+    def _buffer(self, s: ir.Load | ir.IndexOf, dtype: np.dtype) -> str:
+        """A buffer of two vectors, as a piece may begin at the last lane."""
+        found = self.buffers.get(s.out)
+        if found is None:
+            found = self.buffers[s.out] = self.writer.alloca(f"[{2 * self.parent.lanes.width} x {whole(dtype)}]")
+        return found

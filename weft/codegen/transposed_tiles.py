@@ -1,0 +1,276 @@
+"""Elementwise nests that read an operand across its rows: tiles are transposed in registers.
+
+An operand is transposed ("transposed") if it has a run-time stride along the lanes and stride 1 along another parallel
+dimension, u. The elements of a tile of W lanes by W steps of u are loaded along u, transposed in registers and kept in
+a stack buffer, from which the body loads them along the lanes. So whole cache lines are read, and nothing is gathered.
+
+    for blocks of 32 lanes (64 of bytes): for tiles of W steps of u:
+        transpose the tiles of the block; for u in tile: for vectors: body
+
+If rows are stored past the caches (``streamed``) and do not begin with a cache line, the rows of a block begin earlier,
+at the last line that begins before the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.codegen import elements, instances, register_transpose
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import Lanes
+from weft.codegen.memory import lanes_below, whole
+from weft.codegen.nontemporal_stores import LINE, bytes_of
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.columns import ColumnWriter
+    from weft.codegen.nontemporal_stores import Shift
+
+BLOCK = 32  # lanes side by side, which are as many rows of the operand, read at a time, each from end to end
+
+
+def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
+    """The dimension u and the operands to transpose; None if there is nothing to transpose."""
+    if nest.vector is None or width == 1 or any(dim.role == "reduced" for dim in nest.dims):
+        return None, []
+    indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
+    if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside that of the lanes
+        return None, []
+    strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
+    for dim in reversed(range(len(nest.dims))):
+        transposed = [k for k in strided if nest.operands[k].strides[dim] == 1 and bytes_of(nest, k) <= 16]
+        if transposed and all(o.strides[nest.vector] == 1 for o in nest.operands if o.role == "out"):
+            return dim, transposed
+    return None, []
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The lanes from ``first`` on, in the range ``low`` to ``high``; rows may begin up to ``back`` lanes earlier."""
+
+    first: str
+    low: str
+    high: str
+    back: str
+    shift: Shift | None
+
+
+class Transposer:
+    """Writes the tiles over the lanes and dimension ``dim`` of one nest."""
+
+    def __init__(self, columns: ColumnWriter, dim: int, transposed: list[int]) -> None:
+        self.parent = parent = columns.parent
+        self.nest = parent.nest
+        self.writer = parent.writer
+        self.statements = columns.statements
+        self.maskable = columns.maskable(transposed)
+        # whether rows of whole blocks have code of their own
+        self.twice = instances.cost(self.statements) <= instances.SMALL_BODY or not self.maskable
+        self.dim = dim
+        self.transposed = transposed
+        self.lanes = Lanes(self.writer, parent.lanes_of(transposed))
+        self.width = self.lanes.width
+        results = [k for k, operand in enumerate(self.nest.operands) if operand.role == "out"]
+        narrowest = min(bytes_of(self.nest, k) for k in results)
+        self.lead = max(self.width, LINE // narrowest)  # the most lanes by which a row may begin earlier
+        self.size = max(BLOCK, self.lead)
+        self.row = self.lead + self.size  # words of a row of a buffer, of which the first ones are those before
+        words = {k: whole(self.nest.operands[k].dtype) for k in transposed}
+        self.words = words
+        room = self.width * (self.row + 1)  # whole vectors may be loaded past the end
+        self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in transposed}
+
+    def write(self, place: Position, base: Instance) -> None:
+        """All tiles, at the indices of the other dimensions."""
+        parent, writer = self.parent, self.writer
+        low, high = parent.range(2), parent.range(3)
+        start, stop = (parent.range(0), parent.range(1)) if self.dim == 0 else ("0", parent.extents[self.dim])
+        shift = None
+        if parent.streams is not None and self.maskable:
+            shift = parent.streams.shift(place, self.dim, low)
+        back = writer.choose_index(shift.some, str(self.lead), "0") if shift is not None else "0"
+
+        def block(first: str, _: list[str]) -> list[str]:
+            def along(u: str, _: list[str]) -> list[str]:
+                parent.poll()
+                self._tile(place, base, Block(first, low, high, back, shift), (u, stop))
+                return []
+
+            writer.loop(start, stop, self.width, [], along)
+            return []
+
+        writer.loop(low, writer.index("add", high, back), self.size, [], block)
+
+    def _tile(self, place: Position, base: Instance, block: Block, steps: tuple[str, str]) -> None:
+        parent, writer = self.parent, self.writer
+        columns = writer.minimum_index(writer.index("sub", steps[1], steps[0]), str(self.width))
+        last = writer.index("add", block.first, str(self.size))
+        self._turn_block_of_lanes(place, block, last, steps[0], columns)
+        others = [k for k in range(len(self.nest.operands)) if k not in self.transposed]
+
+        def rows(write: Callable[[Position, str], None]) -> None:
+            def row(step: str, _: list[str]) -> list[str]:
+                inner = parent.enter(place, self.dim, writer.index("add", steps[0], step), others)
+                write(inner, writer.index("mul", step, str(self.row)))
+                return []
+
+            writer.loop("0", columns, 1, [], row)
+
+        if not self.twice:
+            rows(lambda inner, at: self._any_row(inner, base, block, last, at))
+            return
+        whole, part, done = (writer.fresh_label() for _ in range(3))
+        inside = writer.compare_index("sle", last, block.high)
+        if block.shift is not None:
+            inside = writer.op(f"and i1 {inside}, {writer.compare_index('eq', block.back, '0')}")
+        writer.branch_if(inside, whole, part)
+        writer.label(whole)
+        rows(lambda inner, at: self._whole_row(inner, base, block, at))
+        writer.branch(done)
+        writer.label(part)
+        rows(lambda inner, at: self._any_row(inner, base, block, last, at))
+        writer.branch(done)
+        writer.label(done)
+
+    def _turn_block_of_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
+        """Fill the buffers: element (v, u) of the tiles goes to buffer[u][v - first + lead]."""
+        writer = self.writer
+
+        def tile(v: str, _: list[str]) -> list[str]:
+            rows = writer.minimum_index(writer.index("sub", block.high, v), str(self.width))
+            full = writer.compare_index("eq", writer.index("add", rows, columns), str(2 * self.width))
+            column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
+            for k in self.transposed:
+                self._turn(k, place, (v, u), (rows, columns), full, column)
+            return []
+
+        begin = writer.index("sub", block.first, block.back)
+        if block.shift is not None:
+            begin = writer.maximum_index(begin, block.low)
+        writer.loop(begin, writer.minimum_index(last, block.high), self.width, [], tile)
+
+    def _whole_row(self, place: Position, base: Instance, block: Block, row: str) -> None:
+        """The body along all lanes of a block, in a row in which a cache line begins with the block."""
+        slots = range(0, self.size, self.width)
+        vectors = [
+            instances.fresh(base, base.values, self.writer.index("add", block.first, str(slot)), None, slot)
+            for slot in slots
+        ]
+        self._body(vectors, place, [self.writer.index("add", row, str(self.lead + slot)) for slot in slots])
+
+    def _any_row(self, place: Position, base: Instance, block: Block, last: str, row: str) -> None:
+        """The body along the lanes of a block that exist, or from the start of the cache line of its first lane."""
+        writer, width = self.writer, self.width
+        shift = block.shift.lanes(place, block.first) if block.shift is not None else "0"
+        end = writer.minimum_index(writer.index("sub", last, shift), block.high)
+
+        def vector(aligned: str, _: list[str]) -> list[str]:
+            v, stop = aligned, block.high
+            if block.shift is not None:  # the first block has no lanes before it; it ends where the next one begins
+                v = writer.maximum_index(aligned, block.low)
+                stop = writer.minimum_index(writer.index("add", aligned, str(width)), stop)
+            mask = lanes_below(self.lanes, writer.index("sub", stop, v), True)
+            column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
+            at = writer.index("add", row, column)
+            self._body([instances.fresh(base, base.values, v, mask)], place, [at])
+            return []
+
+        writer.loop(writer.index("sub", block.first, shift), end, width, [], vector)
+
+    def _body(self, vectors: list[Instance], place: Position, at: Sequence[str]) -> None:
+        """The statements for these vectors, which find the transposed operands at the places ``at`` of the buffers."""
+        writer = self.writer
+        for s in self.statements:
+            if isinstance(s, ir.Load) and s.operand in self.transposed:
+                for copy, index in zip(vectors, at, strict=True):
+                    p = writer.element(self.words[s.operand], self.buffers[s.operand], index)
+                    copy.values[s.out] = copy.memory.load(self.nest.operands[s.operand].dtype, p)
+        self.parent.run(self.statements, vectors, place)
+
+    def _side(self, operand: int) -> int:
+        """The side, in words, of the blocks transposed in registers; with words of 4 bytes a tile is one block."""
+        size = bytes_of(self.nest, operand)
+        if size == 4 and self.width in (8, 16):
+            return self.width
+        return min(self.width, (64 if self.writer.avx512 else 32) // size if size >= 8 else 16 // size)
+
+    def _turn(
+        self, operand: int, place: Position, at: tuple[str, str], size: tuple[str, str], full: str, column: str
+    ) -> None:
+        """Fill the buffer with a tile whose lanes begin in its column ``column``."""
+        writer, word, side = self.writer, self.words[operand], self._side(operand)
+        assert self.nest.vector is not None
+        stride = self.parent.strides[operand, self.nest.vector]
+        corner = writer.index("add", writer.index("mul", at[0], stride), at[1])
+        source = writer.element(word, place.pointers[operand], corner)
+        buffer = writer.element(word, self.buffers[operand], column)
+        if side == self.width:
+            self._turn_block(operand, (source, buffer), stride, size, full)
+            return
+
+        def rows(v: str, _: list[str]) -> list[str]:
+            line, left = writer.element(word, source, writer.index("mul", v, stride)), self._rest(size[0], v, side)
+
+            def block(u: str, _: list[str]) -> list[str]:
+                right = self._rest(size[1], u, side)
+                whole_block = writer.compare_index("eq", writer.index("add", left, right), str(2 * side))
+                sink = writer.element(word, buffer, writer.index("add", self._at_row(u), v))
+                self._turn_block(operand, (writer.element(word, line, u), sink), stride, (left, right), whole_block)
+                return []
+
+            writer.loop("0", size[1], side, [], block)
+            return []
+
+        writer.loop("0", size[0], side, [], rows)
+
+    def _at_row(self, index: str) -> str:
+        return self.writer.index("mul", index, str(self.row))
+
+    def _rest(self, size: str, start: str, side: int) -> str:
+        return self.writer.minimum_index(self.writer.index("sub", size, start), str(side))
+
+    def _turn_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
+        """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full``."""
+        writer, word, (source, sink) = self.writer, self.words[operand], at
+        whole_block, part, done = (writer.fresh_label() for _ in range(3))
+        writer.branch_if(full, whole_block, part)
+        writer.label(whole_block)
+        self._shuffle(operand, source, stride, sink)
+        writer.branch(done)
+        writer.label(part)
+
+        def row(v: str, _: list[str]) -> list[str]:
+            line = writer.element(word, source, writer.index("mul", v, stride))
+
+            def one(u: str, _: list[str]) -> list[str]:
+                align = self._align(operand)
+                value = writer.op(f"load {word}, ptr {writer.element(word, line, u)}, align {align}")
+                place = writer.element(word, sink, writer.index("add", self._at_row(u), v))
+                writer.line(f"store {word} {value}, ptr {place}, align {align}")
+                return []
+
+            writer.loop("0", size[1], 1, [], one)
+            return []
+
+        writer.loop("0", size[0], 1, [], row)
+        writer.branch(done)
+        writer.label(done)
+
+    def _align(self, operand: int) -> int:
+        return elements.of(self.nest.operands[operand].dtype).bytes
+
+    def _shuffle(self, operand: int, source: str, stride: str, sink: str) -> None:
+        """Transpose one square block."""
+        writer, word, side = self.writer, self.words[operand], self._side(operand)
+        size, align = bytes_of(self.nest, operand), self._align(operand)
+        rows, p = [], source
+        for k in range(side):
+            rows.append(writer.op(f"load {register_transpose.row_type(side, size)}, ptr {p}, align {align}"))
+            if k + 1 < side:
+                p = writer.element(word, p, stride)
+        type_, columns = register_transpose.columns(self.lanes, rows, size)
+        for k, column in enumerate(columns):
+            place = writer.element(word, sink, str(k * self.row))
+            writer.line(f"store {type_} {column}, ptr {place}, align {align}")

@@ -1,0 +1,116 @@
+"""Sums of arrays that are zero but for regions of their own: one array put together from the regions.
+
+The gradient of x[0], x[1], ... is such a sum, with one padded array for every slice; added up they cost the square of
+their number. Where regions do not meet every element is one value plus zeros; the bits of that sum are kept.
+
+    a = pad x 0.0 (0, 1, 0); b = pad y 0.0 (1, 0, 0); c = add_any a b   ->   c = concatenate (x + 0.0) (y + 0.0)
+"""
+
+from __future__ import annotations
+
+import bisect
+from typing import Any
+
+from weft import operations as lax
+from weft.compiler import algebra
+from weft.core import rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.operations import linear
+
+ADDITIONS = (lax.add_p, linear.add_any_p)
+
+
+class _Sum:
+    """Padded arrays whose regions along one dimension do not meet, in order."""
+
+    def __init__(self, dim: int, start: int, stop: int, atom: Any) -> None:
+        self.dim = dim
+        self.starts, self.stops, self.atoms = [start], [stop], [atom]
+
+    def take(self, other: _Sum) -> bool:
+        """Add another sum's regions; False, and nothing is done, if one of them meets one of these."""
+        rows = list(zip(other.starts, other.stops, other.atoms, strict=True))
+        if self.dim != other.dim or not all(self._is_free(start, stop) for start, stop, _ in rows):
+            return False
+        for start, stop, atom in rows:
+            place = bisect.bisect_left(self.starts, start)
+            self.starts.insert(place, start)
+            self.stops.insert(place, stop)
+            self.atoms.insert(place, atom)
+        return True
+
+    def _is_free(self, start: int, stop: int) -> bool:
+        place = bisect.bisect_left(self.starts, start)
+        before = place == 0 or self.stops[place - 1] <= start
+        return before and (place == len(self.starts) or stop <= self.starts[place])
+
+
+def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such sums as concatenations."""
+    known = rewrite.index(closed.jaxpr)
+    equations, uses = known.eqns, known.uses
+    if sum([equation.primitive is lax.pad_p for equation in equations]) < 2:
+        return closed
+    sums: dict[Any, _Sum] = {}  # variable -> what it is a sum of
+    for equation in equations:
+        if equation.primitive is lax.pad_p:
+            found = _padded(equation)
+            if found is not None:
+                sums[equation.outvars[0]] = found
+        elif equation.primitive in ADDITIONS:
+            left, right = (None if isinstance(v, Literal) or uses[v] != 1 else sums.get(v) for v in equation.invars)
+            if left is None or right is None or left is right:
+                continue
+            if len(left.atoms) < len(right.atoms):
+                left, right = right, left
+            if left.take(right):
+                for v in equation.invars:
+                    del sums[v]
+                sums[equation.outvars[0]] = left
+    result: list[Any] = []
+    for equation in equations:
+        found = sums.get(equation.outvars[0]) if equation.primitive in ADDITIONS else None
+        result += [equation] if found is None else _concatenated(found, equation)
+    return rewrite.with_equations(closed, result) if len(result) != len(equations) or sums else closed
+
+
+def _padded(equation: Any) -> _Sum | None:
+    """A pad by zeros along one dimension."""
+    operand, value = equation.invars
+    out = equation.outvars[0].aval
+    *_, body = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
+    region, cut = body.region, [dim for dim, extent in enumerate(body.region.extent) if extent != out.shape[dim]]
+    if len(cut) != 1 or isinstance(operand, Literal) or not algebra.is_value(value, 0):
+        return None
+    if region.extent != operand.aval.shape or not region.is_dense or not operand.aval.size:
+        return None
+    return _Sum(cut[0], region.start[cut[0]], region.stop[cut[0]], operand)
+
+
+def _concatenated(found: _Sum, equation: Any) -> list[Any]:
+    """The sum's regions plus zero, and zeros between them, joined as the result of ``equation``."""
+    out = equation.outvars[0]
+    zero = Literal(out.aval.dtype.type(0), out.aval.update(shape=()))
+    made: list[Any] = []
+    parts: list[Any] = []
+
+    def gap(extent: int) -> None:
+        shape = (*out.aval.shape[: found.dim], extent, *out.aval.shape[found.dim + 1 :])
+        parts.append(Var(out.aval.update(shape=shape)))
+        params = {"shape": shape, "broadcast_dimensions": (), "sharding": None}
+        made.append(JaxprEqn([zero], [parts[-1]], lax.broadcast_in_dim_p, params, source=equation.source))
+
+    end = 0
+    for start, stop, atom in zip(found.starts, found.stops, found.atoms, strict=True):
+        if start > end:
+            gap(start - end)
+        if out.aval.dtype.kind in "fcV":  # -0.0 and the others' zeros are +0.0
+            parts.append(Var(atom.aval))
+            made.append(JaxprEqn([atom, zero], [parts[-1]], lax.add_p, {}, source=equation.source))
+        else:
+            parts.append(atom)
+        end = stop
+    if end < out.aval.shape[found.dim]:
+        gap(out.aval.shape[found.dim] - end)
+    made.append(JaxprEqn(parts, [out], lax.concatenate_p, {"dimension": found.dim}, source=equation.source))
+    return made

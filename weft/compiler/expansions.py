@@ -1,0 +1,65 @@
+"""Programs that stand for operations: the function that says an operation in others, traced once for each types.
+
+pow x 0.5   ->   sqrt (add x 0.0), +inf for -inf: traced for x: f32[1000], spliced in place of the equation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from weft import config
+from weft.core.cache_keys import trace_key
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
+from weft.core.rewrite import Makers, Splicer
+from weft.core.store import TRACES
+from weft.core.trace import trace_to_jaxpr
+from weft.higher.trace_cache import Trace
+
+Function = Callable[..., Any]
+# what tells functions for one operation, parameters and types apart, and a function of the operands
+Rewrite = Callable[[JaxprEqn, Makers], tuple[Any, Function] | None]
+
+
+def expand(closed: ClosedJaxpr, kinds: Collection[type], rewrite: Rewrite) -> ClosedJaxpr:
+    """The program with equations of these kinds said in other operations, as far as ``rewrite`` says how."""
+
+    def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+        found = rewrite(eqn, splicer.makers)
+        if found is None:
+            return None
+        key, function = found
+        return splicer.splice(of_equation(eqn, function, (rewrite, key)), eqn.invars, eqn.source)
+
+    return Splicer(closed, rule, kinds).run()
+
+
+def of_equation(eqn: JaxprEqn, function: Function, key: Any = None) -> ClosedJaxpr:
+    """The program that a function makes of an equation's operands; ``key`` tells functions of one primitive apart."""
+    avals = tuple([v.aval for v in eqn.invars])
+    return expansion(eqn.primitive if key is None else (eqn.primitive, key), function, avals, eqn.params)
+
+
+def expansion(
+    who: Any, function: Function, avals: tuple[Any, ...], params: dict[str, Any] | None = None
+) -> ClosedJaxpr:
+    """The traced form of a function that ``who`` expands into: an entry of the level of traces."""
+    key = trace_key(who, None, avals, tuple((params or {}).items()), config.token())
+    try:
+        found = TRACES.find(key)
+    except TypeError:  # a parameter without a hash
+        return traced(function, avals)
+    if found is None:
+        found = Trace(traced(function, avals), None, (), "expansion")
+        TRACES.add(key, found)
+    return found.closed
+
+
+def traced(function: Function, avals: Sequence[Any]) -> ClosedJaxpr:
+    """The traced form of a function whose result is a value or a sequence of them."""
+
+    def flat(*args: Any) -> Sequence[Any]:
+        out = function(*args)
+        return list(out) if isinstance(out, (tuple, list)) else [out]
+
+    return trace_to_jaxpr(flat, avals)[0]

@@ -1,0 +1,199 @@
+"""Index-set splitting: elementwise results of arrays put together from boxes of one other array, region by region.
+
+    b = concatenate a[-1:] a[:-1] (a roll); c = add a b   ->   c = concatenate (a[:1] + a[-1:]) (a[1:] + a[:-1])
+
+Such an array is not made: in each region that the ends of its pieces cut it is a slice of its source. What is computed
+from several is put together from the regions that all of their ends cut. The regions share no element, so that nothing
+is computed twice.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from weft import operations as lax
+from weft.core import index_maps, kinds, rewrite
+from weft.core.index_maps import Affine, Piece, Region
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
+from weft.core.rewrite import Index, Makers
+from weft.errors import InternalError
+from weft.record import NamedTuple
+
+LEAST_SIZE = 1 << 14  # smaller arrays would rather have fewer kernels
+MOST_REGIONS = 27
+MOST_EQUATIONS = 512  # of all regions of a result
+MOST_INNER = 128  # computed where they are read, of a result; by recursion, which a longer chain would exhaust
+MOST_NESTED = 16  # pieces of an array in pieces
+LEAST_SHARE = 0.75  # of the elements, in the largest region
+
+
+class Moved(NamedTuple):
+    """An array whose pieces are boxes of another array of its shape."""
+
+    source: Var
+    pieces: tuple[Piece, ...]
+
+
+def index_set_splitting(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with such results put together."""
+    known = rewrite.index(closed.jaxpr)
+    found, equations = _moved_arrays(known), known.eqns
+    if not found:
+        return closed
+    simple = {out: e for e in equations if isinstance(e.primitive.kind, kinds.Elementwise) for out in e.outvars
+              if len(e.outvars) == 1 and all(v.aval.shape in ((), out.aval.shape) for v in e.invars)}  # fmt: skip
+    inner, sizes = _inner(equations, simple, closed.jaxpr.outvars)
+    regions = _Regions(found, inner)
+    result: list[Any] = []
+    for equation in equations:
+        out = equation.outvars[0] if equation.outvars else None
+        ends = out in simple and out not in inner and sizes[out] <= MOST_INNER
+        made = regions.assembled(equation) if ends else None
+        result += [equation] if made is None else made
+    return closed if len(result) == len(equations) else rewrite.with_equations(closed, result)
+
+
+def _moved_arrays(known: Index) -> dict[Any, Moved]:
+    """Such arrays, where elementwise equations read one."""
+    found: dict[Any, Moved] = {}
+    depth: Counter[Any] = Counter()  # of arrays in pieces; others have none
+    for equation in known.eqns:
+        moved = _moved(equation, known.makers) if isinstance(equation.primitive.kind, kinds.Assemble) else None
+        if moved is not None and depth[moved.source] < MOST_NESTED:
+            found[equation.outvars[0]] = moved
+            depth[equation.outvars[0]] = depth[moved.source] + 1
+    elementwise = [e for e in known.eqns if isinstance(e.primitive.kind, kinds.Elementwise)]
+    return found if any(v in found for e in elementwise for v in rewrite.variables(e.invars)) else {}
+
+
+def _moved(equation: JaxprEqn, makers: Makers) -> Moved | None:
+    out, found, sources = equation.outvars[0].aval, [], set()
+    for piece in equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params):
+        maker = makers.of(equation.invars[piece.operand])
+        if piece.fill or maker is None or not isinstance(maker.primitive.kind, kinds.View):
+            return None
+        source, view = maker.invars[0], maker.outvars[0].aval
+        index_map = maker.primitive.kind.index_map(source.aval, view, maker.params)
+        index_map = index_maps.compose(index_map, piece.index_map)
+        if isinstance(source, Literal) or any(use != Affine(dim, use.start) for dim, use in enumerate(index_map)):
+            return None
+        sources.add(source)
+        found.append(Piece(0, piece.region, index_map))
+    if len(sources) != 1 or len(found) < 2 or not all(piece.region.is_dense for piece in found):
+        return None
+    (source,) = sources
+    return Moved(source, tuple(found)) if source.aval.shape == out.shape else None
+
+
+def _inner(
+    equations: Sequence[Any], simple: dict[Any, Any], outvars: Sequence[Any]
+) -> tuple[dict[Any, Any], Counter[Any]]:
+    """The elementwise equations all of whose readers are elementwise too and lead to one result; how many, by it."""
+    ends: dict[Any, set[Any]] = {v: {v} for v in outvars if type(v) is not Literal}  # variable -> where it leads
+    inner: dict[Any, Any] = {}
+    sizes: Counter[Any] = Counter()
+    for equation in reversed(equations):
+        out = equation.outvars[0] if equation.outvars else None
+        led = {out}
+        if out in simple and len(ends.get(out, ())) == 1 and ends[out] != {out}:
+            inner[out], led = equation, ends[out]
+            sizes.update(led)
+        for v in equation.invars:
+            if type(v) is not Literal:
+                ends.setdefault(v, set()).update(led if out in simple else {v})
+    return inner, sizes
+
+
+class _Regions:
+    """``inner``: equations that are computed where they are read."""
+
+    def __init__(self, moved: dict[Any, Moved], inner: dict[Any, Any]) -> None:
+        self.moved, self.inner = moved, inner
+        self.cuts: dict[Any, frozenset[tuple[int, int]]] = {}
+        self.known: dict[Any, Any] = {}
+        self.made: list[Any] = []
+
+    def assembled(self, equation: Any) -> list[Any] | None:
+        """Equations for its result; None where none of its values is in pieces, or the regions are too many."""
+        shape = equation.outvars[0].aval.shape
+        cuts = self._cuts_of(equation)
+        bounds = [sorted({0, extent, *[at for d, at in cuts if d == dim]}) for dim, extent in enumerate(shape)]
+        largest = math.prod([max(b - a for a, b in itertools.pairwise(ends)) for ends in bounds if len(ends) > 1])
+        size, count = math.prod(shape), math.prod([len(ends) - 1 for ends in bounds])
+        if not cuts or size < LEAST_SIZE or count > MOST_REGIONS or largest < LEAST_SHARE * size:
+            return None
+        self.made, self.known = [], {}
+        self._joined(equation, bounds, ())
+        if len(self.made) > MOST_EQUATIONS:
+            return None
+        return [*self.made[:-1], self.made[-1].replace(outvars=equation.outvars)]
+
+    def _cuts_of(self, equation: Any) -> frozenset[tuple[int, int]]:
+        return frozenset().union(*[self._cuts(v) for v in equation.invars if type(v) is not Literal])
+
+    def _cuts(self, variable: Any) -> frozenset[tuple[int, int]]:
+        """(dimension, position) of the ends of stretches that are read as one."""
+        if variable not in self.cuts:
+            found: frozenset[tuple[int, int]] = frozenset()
+            if variable in self.moved:
+                found = self._cuts_in(variable)
+            elif variable in self.inner:
+                found = self._cuts_of(self.inner[variable])
+            self.cuts[variable] = found
+        return self.cuts[variable]
+
+    def _cuts_in(self, variable: Any) -> frozenset[tuple[int, int]]:
+        """The ends of its pieces, and those in its source as far as pieces hold them."""
+        source, pieces = self.moved[variable]
+        found: set[tuple[int, int]] = set()
+        for piece in pieces:
+            region, index_map = piece.region, piece.index_map
+            found.update(enumerate(region.start), enumerate(region.stop))
+            inner = [(dim, at - index_map[dim].start + region.start[dim]) for dim, at in self._cuts(source)]
+            found.update([(dim, at) for dim, at in inner if region.start[dim] < at < region.stop[dim]])
+        return frozenset([(dim, at) for dim, at in found if 0 < at < variable.aval.shape[dim]])
+
+    def _joined(self, equation: Any, bounds: Sequence[Sequence[int]], box: tuple[tuple[int, int], ...]) -> Any:
+        dim = len(box)
+        if dim == len(bounds):
+            return self._computed(equation, Region.box([start for start, _ in box], [stop for _, stop in box]))
+        parts = [self._joined(equation, bounds, (*box, ends)) for ends in itertools.pairwise(bounds[dim])]
+        if len(parts) == 1:
+            return parts[0]
+        shape = list(parts[0].aval.shape)
+        shape[dim] = sum(part.aval.shape[dim] for part in parts)
+        return self._made(equation, parts, lax.concatenate_p, {"dimension": dim}, shape)
+
+    def _computed(self, equation: Any, region: Region) -> Any:
+        operands = [v if type(v) is Literal else self._read(v, region, equation) for v in equation.invars]
+        return self._made(equation, operands, equation.primitive, equation.params, region.extent)
+
+    def _read(self, variable: Any, region: Region, reader: Any) -> Any:
+        if not variable.aval.shape:
+            return variable
+        if variable in self.moved:
+            source, pieces = self.moved[variable]
+            found = index_maps.piece_of(pieces, region.index_map(), dict(enumerate(region.extent)))
+            if found is None:
+                raise InternalError("a region across pieces", stage="index_set_splitting", node=str(reader))
+            start = tuple([use.start for use in found[1]])
+            return self._read(source, region._replace(start=start), reader)
+        value = self.known.get((variable, region))
+        if value is None:
+            if variable in self.inner:
+                value = self._computed(self.inner[variable], region)
+            else:
+                params = {"start_indices": region.start, "limit_indices": region.stop, "strides": None}
+                value = self._made(reader, [variable], lax.slice_p, params, region.extent)
+            self.known[variable, region] = value
+        return value
+
+    def _made(self, like: Any, operands: Sequence[Any], primitive: Any, params: Any, shape: Sequence[int]) -> Any:
+        dtype_of = operands[0] if primitive in (lax.slice_p, lax.concatenate_p) else like.outvars[0]
+        out = Var(dtype_of.aval.update(shape=tuple(shape)))
+        self.made.append(JaxprEqn(list(operands), [out], primitive, params, source=like.source))
+        return out

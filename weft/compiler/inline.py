@@ -1,0 +1,66 @@
+"""Inline calls: a program without calls, compound operations, and what computes nothing.
+
+In: any program without keys. Out: a flat one, whose equations are of kinds that ``fuse`` knows.
+
+    b = jit[jaxpr={ lambda x. let y = sin x in y }] a; c = stop_gradient b; d = exp c   ->   y = sin a; d = exp y
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from weft.compiler import expansions, unrolled_loops
+from weft.core import kinds
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, jaxprs_in_params
+from weft.core.rewrite import Splicer
+
+INLINED = (kinds.Higher, kinds.Effect, kinds.Identity, kinds.Resolve, kinds.Reshape, kinds.Loop)
+
+
+def inline(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program, flat."""
+    return Splicer(closed, _inlined, INLINED).run()
+
+
+def _inlined(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+    kind, params = eqn.primitive.kind, eqn.params
+    if isinstance(kind, kinds.Higher):
+        inner = kind.inline(params)
+        if inner is None:
+            raise NotImplementedError(f"[compile] {eqn.primitive.name} cannot be compiled yet.")
+        return splicer.splice(inner, eqn.invars)
+    if isinstance(kind, kinds.Identity):
+        return _barrier(eqn, splicer) if kind.barrier else eqn.invars
+    if isinstance(kind, kinds.Effect):
+        return eqn.outvars if kind.admit is not None and not kind.admit(params) else None
+    if isinstance(kind, kinds.Resolve):
+        return splicer.splice(_resolved(eqn, kind), eqn.invars, eqn.source)
+    if isinstance(kind, kinds.Loop):
+        parts = kind.parts(params)
+        if parts.trips != 0:
+            return None
+        program = expansions.traced(unrolled_loops.without_steps(parts), [v.aval for v in eqn.invars])
+        return splicer.splice(program, eqn.invars, eqn.source)
+    function = kind.rewrite(**params) if isinstance(kind, kinds.Reshape) and kind.rewrite is not None else None
+    if function is None:
+        return None
+    return splicer.splice(expansions.of_equation(eqn, function), eqn.invars, eqn.source)
+
+
+def _resolved(eqn: JaxprEqn, kind: kinds.Resolve) -> ClosedJaxpr:
+    """A compound operation in simple ones; not remembered for programs that a call made anew."""
+    function = functools.partial(kind.expand, **eqn.params)
+    if jaxprs_in_params(eqn.params):
+        return expansions.traced(function, [v.aval for v in eqn.invars])
+    return expansions.of_equation(eqn, function)
+
+
+def _barrier(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+    """Literals are known on both sides of a barrier; what is left stays."""
+    if not any(type(x) is Literal for x in eqn.invars):
+        return None
+    kept = [(x, out) for x, out in zip(eqn.invars, eqn.outvars, strict=True) if type(x) is not Literal]
+    if kept:
+        splicer.emit(eqn.replace(invars=[x for x, _ in kept], outvars=[out for _, out in kept]))
+    return [x if type(x) is Literal else out for x, out in zip(eqn.invars, eqn.outvars, strict=True)]

@@ -1,0 +1,203 @@
+"""Instructions and outputs of a plan as the runtime takes them: records whose fields it reads by name.
+
+``link`` makes them of a plan and its compiled kernels, ``stored`` keeps them on disk. Memory is named by places:
+(slot, byte offset, number of a run-time offset or -1), where slots are the inputs, then outputs, then temporaries.
+The runtime knows the classes in the order of ``INSTRUCTIONS`` and ``OUTPUTS``, and checks every place when an
+Executable is made (``runtime/src/plan.cpp``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft import runtime
+from weft.record import NamedTuple
+
+Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
+Sized = tuple[Place, int]  # and bytes
+Typed = tuple[int, int, Any]  # slot, byte offset, aval
+Nested = tuple[Any, tuple[Any, ...]]  # an Executable and its constants
+
+
+class Kernel(NamedTuple):
+    """A loop nest in machine code, and the dimensions around it that the runtime walks."""
+
+    kernel: Any
+    operands: tuple[Place, ...]
+    params: bytes
+    outer: tuple[tuple[int, tuple[int, ...]], ...]  # extent, and the bytes by which it moves each operand
+    split: str  # what may be divided among threads: none, first, vector or blocks,
+    extent: int  # how much of it there is,
+    grain: int  # and what parts are multiples of
+    cost_ns: float
+    scratch_bytes: int
+    partial_bytes: int
+    first: int  # extents of the first dimension and of the vector dimension
+    vector: int
+
+
+class Offset(NamedTuple):
+    """A run-time offset: the sum of clamped starts times strides. Terms: slot, offset, dtype char, most, stride."""
+
+    number: int
+    terms: tuple[tuple[int, int, str, int, int], ...]
+
+
+class Gemm(NamedTuple):
+    """Matrix products c[m,n] = sum over k of a[m,k] b[k,n]; strides in elements, those of ``batch`` in bytes."""
+
+    source: str  # dtype chars, of operands and result
+    result: str
+    m: int
+    n: int
+    k: int
+    a: Place
+    a_row: int
+    a_k: int
+    b: Place
+    b_k: int
+    b_column: int
+    c: Place
+    c_row: int
+    batch: tuple[tuple[int, int, int, int], ...]  # extent, bytes from one to the next of a, b and c
+    outer: tuple[int, ...]  # of a sum over two dimensions: extent, strides of a and b; else empty
+    whole: tuple[int, int, bool]  # rows and columns of which m and n may be a part; whether a and b are exchanged
+    form: str = ""  # how a kernel runs on the parts (``epilogues``): flat, grid, rows or products
+    epilogue: Kernel | None = None
+
+
+class Copy(NamedTuple):
+    """Bytes moved."""
+
+    to: Place
+    source: Place
+    nbytes: int
+
+
+class CopyRows(NamedTuple):
+    """Runs of bytes moved, at regular distances: (count, stride in bytes) of each dimension of runs."""
+
+    to: Place
+    source: Place
+    nbytes: int
+    steps: tuple[tuple[int, int], ...]
+
+
+class Fill(NamedTuple):
+    """Bytes of one value."""
+
+    to: Place
+    nbytes: int
+    byte: int
+
+
+class Sort(NamedTuple):
+    """Rows of n elements sorted by keys, of which the first ``kept`` (or largest) stay.
+
+    ``keys``: place, order (u, i or f), bytes, bytes from one to the next, bits of infinity; ``values``: from, to,
+    bytes.
+    """
+
+    rows: int
+    n: int
+    inner: int
+    kept: int
+    largest: bool
+    keys: tuple[tuple[Place, str, int, int, int], ...]
+    values: tuple[tuple[Place, Place, int], ...]
+    positions: Place | None
+    position_bytes: int
+
+
+class Library(NamedTuple):
+    """A routine of LAPACK on every matrix of a batch; ``type`` is its letter for their elements."""
+
+    routine: str
+    type: str
+    batch: int
+    sizes: tuple[int, ...]
+    operands: tuple[Place, ...]
+    results: tuple[Place, ...]
+
+
+class Callback(NamedTuple):
+    """A Python callable on whole arrays."""
+
+    callable: Callable[..., Any]
+    operands: tuple[Typed, ...]
+    results: tuple[Typed, ...]
+
+
+class Loop(NamedTuple):
+    """A program run again and again; inputs and outputs are rows, with the bytes of one. ``trips`` -1: not known."""
+
+    body: Nested
+    cond: Nested | None
+    trips: int
+    reverse: bool
+    tested: tuple[Sized, ...]
+    captured: tuple[Sized, ...]
+    carry: tuple[Sized, ...]
+    inputs: tuple[Sized, ...]
+    outputs: tuple[Sized, ...]
+
+
+class Routine(NamedTuple):
+    """A loop that is one native function."""
+
+    kernel: Any
+    operands: tuple[Sized, ...]
+    params: bytes
+    cost_ns: float
+
+
+class Branch(NamedTuple):
+    """One of several programs, by a clamped int32."""
+
+    which: Place
+    branches: tuple[Nested, ...]
+    operands: tuple[Sized, ...]
+    results: tuple[Sized, ...]
+
+
+class NewOutput(NamedTuple):
+    """A result in a buffer of its own."""
+
+    nbytes: int
+    aval: Any
+
+
+class DonatedOutput(NamedTuple):
+    """A result in the buffer of an input that was given away, which is a new one where it cannot be taken."""
+
+    source: int
+    nbytes: int
+    aval: Any
+
+
+class InputOutput(NamedTuple):
+    """A result that is an input."""
+
+    source: int
+    aval: Any
+
+
+class SameOutput(NamedTuple):
+    """A result that is an earlier one."""
+
+    source: int
+    aval: Any
+
+
+Instruction = Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch
+Output = NewOutput | DonatedOutput | InputOutput | SameOutput
+INSTRUCTIONS = (Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch)
+OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)
+runtime.install_instructions(INSTRUCTIONS, OUTPUTS)
+
+
+def words(record: Any) -> str:
+    """An instruction or an output as a line."""
+    name = type(record).__name__.removesuffix("Output").lower()
+    return " ".join([name, *[str(field) for field in record if field not in ("", None)]])

@@ -1,0 +1,25 @@
+"""Branches on a number that the program tells: the one that runs, in place of the choice.
+
+b = cond[branches=(f, g)] 1 a   ->   b = g a, inlined
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.core import kinds
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal
+from weft.core.rewrite import Splicer
+
+
+def known_branches(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program without such branches; what takes their place may hold calls."""
+    return Splicer(closed, _chosen, (kinds.Branch,)).run()
+
+
+def _chosen(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+    which, kind = eqn.invars[0], eqn.primitive.kind
+    if not isinstance(which, Literal):
+        return None
+    programs = kind.branches(eqn.params)
+    return splicer.splice(programs[min(max(int(which.val), 0), len(programs) - 1)], eqn.invars[1:])

@@ -1,0 +1,146 @@
+"""Plan and kernels -> the instructions that the runtime takes: machine code, parameters, how calls may be divided.
+
+kernel exp [4096x1024] 0+0 1+0    ->    Kernel(<code>, ((0, 0, -1), (1, 0, -1)), params, (), "first", 4096, ...)
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import codegen, target
+from weft.compiler import cache
+from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
+from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run
+from weft.core.jaxpr import ClosedJaxpr
+from weft.loops import ir
+from weft.loops.schedule import BLOCK, BLOCK_ROWS, Lowered
+
+VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
+COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
+WIDE_GRAIN = 16  # and where there are enough of them
+ENOUGH_BLOCKS = 8  # of rows, for the threads
+LIGHT = 8.0  # cost of the applications at a point
+ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
+UNKNOWN_TRIPS = 1000  # what a loop that ends by a condition is taken to run
+
+Split = tuple[str, int, int, float, int, int, int, int]  # the fields of a Kernel from ``split`` on
+
+
+def instructions(
+    planned: Plan, kernels: Sequence[cache.Compiled], nested: Callable[[ClosedJaxpr, tuple[bool, ...]], Nested]
+) -> list[Instruction]:
+    """The instructions of a plan; ``nested`` gives what stands for a program that control flow runs."""
+    compiled = iter(kernels)
+    made: list[Instruction] = []
+    latest: tuple[Any, ...] = (None, None, None, ())
+    for entry in planned.instructions:
+        if isinstance(entry, Run):
+            low, kernel = entry.lowered, next(compiled)
+            if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
+                latest = kernel, low.extents, low.outer, _split(low, kernel)  # kernels alike are made together
+            made.append(_kernel(entry, kernel, latest[3]))
+        elif isinstance(entry, Chain):
+            made.append(_chain(entry, next(compiled).kernel))
+        elif isinstance(entry, FusedEpilogue):
+            kernel = next(compiled)
+            epilogue = _kernel(entry.run, kernel, _split(entry.run.lowered, kernel))
+            made.append(entry.product._replace(form=entry.form, epilogue=epilogue))
+        elif isinstance(entry, Native):
+            made.append(_routine(entry, next(compiled)))
+        elif isinstance(entry, Control):
+            made.append(entry.instruction([nested(inner, donated) for inner, donated in entry.programs()]))
+        else:
+            made.append(entry)
+    return made
+
+
+def _routine(entry: Native, compiled: cache.Compiled) -> Routine:
+    trips = entry.lowered.trips
+    often = math.prod(trips) if trips else UNKNOWN_TRIPS
+    if entry.lowered.routine.lanes:
+        often *= -(-entry.lowered.extents[0] // target.host().lanes)
+    return Routine(compiled.kernel, entry.places, entry.params(), compiled.ns_per_point * often)
+
+
+def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:
+    return Kernel(compiled.kernel, entry.operands, entry.lowered.params, entry.outer, *split)
+
+
+def _split(low: Lowered, compiled: cache.Compiled) -> Split:
+    """How the runtime may divide a call of a kernel, what that takes, and what memory."""
+    nest, extents = low.nest, low.extents
+    split, extent, grain = split_of(low)
+    first = extents[0] if extents else 1
+    vector = extents[nest.vector] if nest.vector is not None else 1
+    blocks = extent if split == "blocks" else 0
+    return (
+        split, extent, grain, low.points * compiled.ns_per_point, codegen.scratch_bytes(nest, extents),
+        partial_bytes(low, blocks), first, vector,
+    )  # fmt: skip
+
+
+def _chain(entry: Chain, kernel: Any) -> Kernel:
+    """Kernels that are one function: their parameters one after the other, and where each begins."""
+    begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
+    scratch = max(codegen.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
+    partial_at = -(-scratch // 64) * 64
+    words, blocks, partial = [entry.block], b"", 0
+    for run in entry.runs:
+        low = run.lowered
+        split, extent, _ = split_of(low)
+        n_blocks = extent if split == "blocks" else 0
+        vector = low.extents[low.nest.vector] if low.nest.vector is not None else 1
+        factor = low.extents[0] // entry.rows if low.extents else 1
+        whole = (0, low.extents[0] if low.extents else 1, 0, n_blocks or vector)
+        words += [begins + len(blocks) // 8, factor, *whole, partial_at]
+        blocks += low.params
+        partial = max(partial, partial_bytes(low, n_blocks))
+    params = struct.pack(f"<{len(words)}q", *words) + blocks
+    places = tuple([place for run in entry.runs for place in run.operands])
+    cost = math.fsum([nanoseconds(run) for run in entry.runs])
+    split = "first" if entry.rows > 1 else "none"
+    memory = partial_at + partial
+    return Kernel(kernel, places, params, (), split, entry.rows, 1, cost, memory, 0, entry.rows, 1)
+
+
+def nanoseconds(run: Run) -> float:
+    return run.lowered.points * codegen.cost(run.lowered.nest)
+
+
+def split_of(low: Lowered) -> tuple[str, int, int]:
+    """(what the executor may split, its extent, the grain of chunks)."""
+    nest, extents = low.nest, low.extents
+    if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
+        return "blocks", -(-extents[0] // BLOCK), 1
+    if nest.split:  # the rows of few columns are cut, and of many that are added up as fast as whole rows can be read
+        blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
+        if blocks > max(chunks, 1) or (blocks >= ENOUGH_BLOCKS and _is_light(nest)):
+            return "blocks", blocks, 1
+    if not nest.dims or nest.dims[0].role == "reduced":
+        return "none", 0, 1
+    vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
+    if vector == 0 and len(nest.dims) > 1:  # columns that each take long
+        grain = WIDE_GRAIN if extents[0] >= 4 * WIDE_GRAIN * nest.width else COLUMN_GRAIN
+        return "vector", extents[0], nest.width * grain
+    if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
+        return "vector", extents[vector], nest.width * VECTOR_GRAIN
+    return "first", extents[0], 1
+
+
+def _is_light(nest: ir.Nest) -> bool:
+    """Whether a point is at most a few instructions, and the end of a column too."""
+    statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+    return sum(s.kind.cost for s in statements if isinstance(s, ir.Apply)) <= LIGHT
+
+
+def partial_bytes(low: Lowered, blocks: int) -> int:
+    """Bytes of the accumulators that a split nest leaves between its two passes."""
+    nest = low.nest
+    if not nest.split:
+        return 0
+    count = sum(len(reduce.accumulators) for phase in nest.phases for reduce in phase.reductions)
+    columns = low.extents[0] if nest.dims[0].role == "parallel" else 1
+    return count * blocks * columns * 16

@@ -1,0 +1,45 @@
+"""Literals where memory is read become arrays, results of the program too (starts of slices stay literals).
+
+a = dot_general 2.0 x in (a, 1.0)   ->   b = broadcast_in_dim 2.0; a = dot_general b x; c = broadcast_in_dim 1.0
+"""
+
+from __future__ import annotations
+
+from weft import operations
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Literal, Var
+
+_READ_MEMORY = (
+    kinds.Contraction, kinds.External, kinds.Effect, kinds.Reshape, kinds.DynamicUpdateSlice, kinds.DynamicSlice,
+    kinds.Reduction, kinds.Cumulative, kinds.Gather, kinds.Scatter, kinds.Loop, kinds.Branch, kinds.Identity,
+)  # fmt: skip
+
+
+def literal_arrays(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program whose literals are operands of what needs no memory."""
+    eqns: list[JaxprEqn] = []
+
+    def array(atom: Atom) -> Var:
+        if not isinstance(atom, Literal):
+            return atom
+        out = Var(atom.aval)
+        params = {"shape": (), "broadcast_dimensions": (), "sharding": None}
+        eqns.append(JaxprEqn([atom], [out], operations.broadcast_in_dim_p, params))
+        return out
+
+    for eqn in closed.jaxpr.eqns:
+        if Literal in map(type, eqn.invars) and isinstance(eqn.primitive.kind, _READ_MEMORY):
+            count = _arrays(eqn)
+            operands = [array(v) if count is None or i < count else v for i, v in enumerate(eqn.invars)]
+            eqn = eqn.replace(invars=operands)
+        eqns.append(eqn)
+    outvars = [array(v) for v in closed.jaxpr.outvars] if Literal in map(type, closed.jaxpr.outvars) else None
+    return closed if len(eqns) == len(closed.jaxpr.eqns) else rewrite.with_equations(closed, eqns, outvars)
+
+
+def _arrays(eqn: JaxprEqn) -> int | None:
+    """How many operands are read from memory (None: all); starts of slices and identities of reductions are not."""
+    kind = eqn.primitive.kind
+    if isinstance(kind, kinds.Reduction) and kind.operands is not None:
+        return kind.operands([v.aval for v in eqn.invars])
+    return 1 if isinstance(kind, kinds.DynamicSlice) else 2 if isinstance(kind, kinds.DynamicUpdateSlice) else None

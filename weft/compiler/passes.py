@@ -1,0 +1,119 @@
+"""The passes: what becomes of a program before it is cut into kernels, in order.
+
+Each is a function from a program to a program, which gives the same object back where it has nothing to do. Its name is
+that of its module, and the word by which WEFT_SHOW, WEFT_DUMP, WEFT_SKIP and timings know it. After each of them a
+program is valid and flat, and gives the same bits.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft import config
+from weft.compiler.algebra import algebra
+from weft.compiler.batched_scatters import batched_scatters
+from weft.compiler.contraction import contraction
+from weft.compiler.dead_code import dead_code
+from weft.compiler.disjoint_pad_sums import disjoint_pad_sums
+from weft.compiler.dynamic_slices import dynamic_slices
+from weft.compiler.early_steps import early_steps
+from weft.compiler.gathers import gathers
+from weft.compiler.index_set_splitting import index_set_splitting
+from weft.compiler.inline import INLINED, inline
+from weft.compiler.keys import keys
+from weft.compiler.known_branches import known_branches
+from weft.compiler.literal_arrays import literal_arrays
+from weft.compiler.orders import orders
+from weft.compiler.registers import registers
+from weft.compiler.reshapes import reshapes
+from weft.compiler.scatter_to_select import scatter_to_select
+from weft.compiler.static_windows import static_windows
+from weft.compiler.transposed_operands import transposed_operands
+from weft.compiler.transposed_results import transposed_results
+from weft.compiler.unit_reductions import unit_reductions
+from weft.compiler.unrolled_decompositions import unrolled_decompositions
+from weft.compiler.unrolled_loops import unrolled_loops
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import ClosedJaxpr
+from weft.record import NamedTuple
+
+
+class Pass(NamedTuple):
+    """One pass. It is run where an operation of the kinds ``of`` is in the program (None: always)."""
+
+    name: str
+    function: Callable[[ClosedJaxpr], ClosedJaxpr]
+    of: frozenset[type] | None
+    required: bool  # what follows relies on it: it cannot be skipped
+    expands: bool  # what it makes is inlined and simplified before others see it
+
+    def run(self, closed: ClosedJaxpr, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
+        made = self.function(closed)
+        if not self.expands or made is closed:
+            return made
+        made = inline(made)
+        return made if algebra.__name__ in skipped else algebra(made)
+
+
+def _pass(function: Any, *of: type, required: bool = False, expands: bool = False) -> Pass:
+    name = getattr(function, "func", function).__name__
+    return Pass(name, function, frozenset(of) or None, required, expands)
+
+
+def simplified(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The body of a loop after all passes, once for each: every loop around it asks, and again for every loop there."""
+    key: Any = ("simplified", config.token(), *map(id, closed.consts))
+    return closed.jaxpr.memoize(key, lambda _: (_passed(closed), closed.consts))[0]
+
+
+def _passed(closed: ClosedJaxpr) -> ClosedJaxpr:
+    left_out = _left_out(config.read("skip"))
+    return run(closed, left_out, lambda entry, program: entry.run(program, left_out))
+
+
+def run(closed: ClosedJaxpr, left_out: frozenset[str], one: Callable[[Pass, ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
+    """The program after all passes but some; ``one`` runs a pass, and is asked only where there may be work for it."""
+    present = rewrite.index(closed.jaxpr).kinds
+    for entry in PASSES:
+        if (entry.of is None or not entry.of.isdisjoint(present)) and entry.name not in left_out:
+            made = one(entry, closed)
+            if made is not closed:
+                closed, present = made, rewrite.index(made.jaxpr).kinds
+    return closed
+
+
+def _left_out(text: str) -> frozenset[str]:
+    """The passes named by the option ``skip``; ``simplify`` stands for all that can be left out."""
+    words = frozenset([word.strip() for word in text.split(",")]) if text else frozenset()
+    optional = frozenset([entry.name for entry in PASSES if not entry.required])
+    return optional if words & {"simplify", "all"} else words & optional
+
+
+PASSES = (
+    _pass(keys, required=True),
+    _pass(inline, *INLINED, required=True),
+    _pass(dead_code),
+    _pass(algebra),
+    # what is read out of the program's own integers: after algebra, which folds them
+    _pass(known_branches, kinds.Branch, expands=True),
+    _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
+    _pass(functools.partial(early_steps, simplified=simplified), kinds.Loop, expands=True),
+    _pass(unrolled_decompositions, kinds.External, expands=True),
+    _pass(static_windows, kinds.Scatter, expands=True),
+    _pass(batched_scatters, kinds.Scatter, expands=True),
+    _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which finds the rows
+    _pass(transposed_operands, kinds.Contraction),
+    _pass(contraction, kinds.Contraction, required=True, expands=True),  # after transposes, which decide what is copied
+    _pass(literal_arrays, required=True),  # from here on nothing makes literals of variables
+    _pass(disjoint_pad_sums, kinds.Assemble),
+    _pass(index_set_splitting, kinds.Assemble),
+    _pass(transposed_results, kinds.Contraction),
+    _pass(reshapes, kinds.Reshape),
+    _pass(gathers, kinds.Gather),
+    _pass(orders, kinds.External),
+    _pass(dynamic_slices, kinds.DynamicSlice),
+    _pass(functools.partial(registers, simplified=simplified), kinds.Loop),
+    _pass(unit_reductions, kinds.Reduction),
+)

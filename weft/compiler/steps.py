@@ -1,0 +1,156 @@
+"""What a plan consists of: instructions, and those that wait for machine code or for the programs they run.
+
+``plan`` makes them, ``chain`` joins some, ``link`` turns each into what the runtime takes (``instructions``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from weft import runtime
+from weft.compiler import instructions
+from weft.compiler.instructions import Gemm, Output, Place
+from weft.core import kinds
+from weft.loops import ir, small
+from weft.loops.schedule import Lowered
+from weft.record import NamedTuple
+
+
+class Run(NamedTuple):
+    """One kernel call of the plan, waiting for its machine code."""
+
+    lowered: Lowered
+    operands: tuple[Place, ...]
+    outer: tuple[tuple[int, tuple[int, ...]], ...]
+
+    def describe(self) -> str:
+        places = " ".join(f"{slot}+{offset}" for slot, offset, _ in self.operands)
+        return f"{self.lowered.name} [{'x'.join(str(n) for n in self.lowered.space)}] {places}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Kernel calls that are one compiled function: ``block`` of ``rows`` rows at a time runs through all of them."""
+
+    runs: tuple[Run, ...]
+    rows: int
+    block: int
+    nest: ir.Chain
+
+    def describe(self) -> str:
+        by = f", {self.block} of {self.rows} rows at a time" if self.rows > 1 else ""
+        return f"kernel of {len(self.runs)}{by}: {'; '.join([run.describe() for run in self.runs])}"
+
+
+@dataclass(frozen=True, slots=True)
+class FusedEpilogue:
+    """A matrix product with the kernel that runs on its parts (``epilogues``)."""
+
+    product: Gemm
+    form: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A loop or a branch of the plan, waiting for the programs it runs. ``places``: fields of its instruction."""
+
+    equation: Any
+    places: dict[str, Any]
+
+    def programs(self) -> list[tuple[Any, tuple[bool, ...]]]:
+        """(the inner program, which operands it may overwrite), in the order of the instruction."""
+        kind, params = self.equation.primitive.kind, self.equation.params
+        if isinstance(kind, kinds.Branch):
+            return [(branch, (False,) * len(branch.in_avals)) for branch in kind.branches(params)]
+        parts = kind.parts(params)
+        first = parts.n_consts
+        donated = tuple([first <= i < first + parts.n_carry for i in range(len(parts.body.in_avals))])
+        found = [(parts.body, donated)]
+        return found if parts.cond is None else [*found, (parts.cond, (False,) * len(parts.cond.in_avals))]
+
+    def instruction(self, nested: Sequence[instructions.Nested]) -> instructions.Loop | instructions.Branch:
+        """The instruction with the compiled programs, each as (Executable, constants)."""
+        kind, params = self.equation.primitive.kind, self.equation.params
+        if isinstance(kind, kinds.Branch):
+            return instructions.Branch(branches=tuple(nested), **self.places)
+        parts = kind.parts(params)
+        cond = nested[1] if parts.cond is not None else None
+        trips = -1 if parts.trips is None else parts.trips
+        return instructions.Loop(body=nested[0], cond=cond, trips=trips, reverse=parts.reverse, **self.places)
+
+    def describe(self) -> str:
+        return f"{self.equation.primitive.name} {' '.join(str(place) for place in self.places.values())}"
+
+
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
+
+    lowered: small.Lowered
+    places: tuple[tuple[Place, int], ...]
+
+    def describe(self) -> str:
+        places = " ".join(str(place) for place, _ in self.places)
+        return f"routine {self.lowered.routine.name} {places} trips {self.lowered.trips}"
+
+    def params(self) -> bytes:
+        """The parameter block."""
+        scalars = [scalar.tobytes().ljust(8, b"\0") for scalar in self.lowered.scalars]
+        return np.array([*self.lowered.trips, *self.lowered.extents], np.int64).tobytes() + b"".join(scalars)
+
+
+@dataclass(slots=True)
+class Plan:
+    """What the executor does: ``instructions``, some of which wait for kernels or programs (``link``)."""
+
+    n_inputs: int
+    outputs: list[Output]
+    temps: list[tuple[int, int]]
+    arena_bytes: int
+    instructions: list[Any]
+
+    def runs(self) -> list[Run]:
+        """The kernel calls, in order."""
+        entries = [part for e in self.instructions for part in (e.runs if isinstance(e, Chain) else (e,))]
+        runs = [entry.run if isinstance(entry, FusedEpilogue) else entry for entry in entries]
+        return [entry for entry in runs if isinstance(entry, Run)]
+
+    def products(self) -> list[Gemm]:
+        """The instructions that are matrix products."""
+        entries = [entry.product if isinstance(entry, FusedEpilogue) else entry for entry in self.instructions]
+        return [entry for entry in entries if isinstance(entry, Gemm)]
+
+    def describe(self) -> str:
+        counts = f"{self.n_inputs} inputs, {len(self.outputs)} outputs, {len(self.temps)} temporaries"
+        lines = [f"{counts}, arena of {self.arena_bytes} bytes"]
+        lines += [f"  output {i}: {instructions.words(output)}" for i, output in enumerate(self.outputs)]
+        lines += [f"  temporary {i}: {n} bytes at {offset}" for i, (offset, n) in enumerate(self.temps)]
+        for instruction in self.instructions:
+            if isinstance(instruction, FusedEpilogue):
+                lines.append(f"  {_words(instruction.product)}, on its {instruction.form}:")
+                instruction = instruction.run
+            if isinstance(instruction, Run):
+                lines.append(f"  kernel {instruction.describe()}")
+            elif isinstance(instruction, (Chain, Control, Native)):
+                lines.append("  " + instruction.describe())
+            else:
+                lines.append("  " + _words(instruction))
+        return "\n".join(lines)
+
+
+def _words(instruction: instructions.Instruction) -> str:
+    """An instruction as a line; of a product also how this process adds its terms, where that is not as everywhere."""
+    text = instructions.words(instruction)
+    if not isinstance(instruction, Gemm):
+        return text
+    rows, columns, _ = instruction.whole
+    terms = instruction.k * (instruction.outer[0] if instruction.outer else 1)
+    how = runtime.how_added(instruction.source, instruction.result, rows, columns, terms)
+    if how == "chains":
+        return f"{text}, added in float32" if instruction.source == "E" else text
+    return f"{text}, added in {how}"
