@@ -36,6 +36,7 @@ MODULES = {
     "scipy_fft": "scipy.fft",
     "scipy_linalg": "scipy.linalg",
     "scipy_special": "scipy.special",
+    "scipy_windows": "scipy.signal.windows",
     "sklearn_datasets": "sklearn.datasets",
 }
 
