@@ -15,7 +15,7 @@ from weft.numpy import linalg
 RNG = np.random.default_rng(0)
 STACK = RNG.normal(size=(4, 3, 5)).astype(np.float32)
 ORDERS = [None, 2, 1, -1, 0, 3, 2.5, -2, np.inf, -np.inf]
-MATRIX_ORDERS = [None, "fro", 1, -1, np.inf, -np.inf]
+MATRIX_ORDERS = [None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf]
 
 
 @pytest.mark.parametrize("keepdims", [False, True])
@@ -128,18 +128,14 @@ def test_forms_of_the_array_api() -> None:
         (lambda: linalg.norm(STACK, 1, 3), ValueError, "out of bounds"),
         (lambda: linalg.norm([1.0, 2.0]), TypeError, "requires ndarray or scalar arguments"),
         (lambda: linalg.norm(wnp.zeros(0), -wnp.inf), ValueError, "zero-size"),
-        (lambda: linalg.norm(STACK[0], 2), NotImplementedError, "singular values"),
-        (lambda: linalg.matrix_norm(STACK, ord="nuc"), NotImplementedError, "singular values"),
         (lambda: linalg.matrix_power(STACK, 2), TypeError, "square"),
         (lambda: linalg.matrix_power(STACK[0, 0], 2), TypeError, "two-dimensional"),
         (lambda: linalg.matrix_power(np.eye(2), 1.5), TypeError, "must be an integer"),
-        (lambda: linalg.matrix_power(np.eye(2), -1), NotImplementedError, "inverse"),
         (lambda: linalg.multi_dot([STACK[0]]), ValueError, "at least two"),
         (lambda: linalg.multi_dot([STACK[0], STACK[0]]), ValueError, "must match"),
         (lambda: linalg.multi_dot([STACK, STACK]), ValueError, "two-dimensional"),
         (lambda: linalg.cross(STACK, STACK), ValueError, "3-dimensional"),
         (lambda: linalg.outer(STACK, STACK), ValueError, "one-dimensional"),
-        (lambda: linalg.svd(STACK), NotImplementedError, "svd"),
     ],
     ids=lambda value: value if isinstance(value, str) else getattr(value, "__name__", ""),
 )

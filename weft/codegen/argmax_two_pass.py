@@ -28,14 +28,14 @@ def alone(phase: ir.Phase) -> ir.Phase | None:
     if len(phase.reductions) != 1:
         return None
     (reduction,) = phase.reductions
-    leader = reduction.kind.leader
+    extremum = reduction.kind.forms.extremum
     value = np.dtype(reduction.accumulators[0][0])
-    if leader is None or value.kind not in "iu" or value.itemsize > 2:  # wider values are as wide as positions
+    if extremum is None or value.kind not in "iu" or value.itemsize > 2:  # wider values are as wide as positions
         return None
     body = tuple([s for s in phase.body if not (isinstance(s, ir.IndexOf) and s.out == reduction.index)])
     if not all(isinstance(s, ir.Load | ir.Apply | ir.Param) and reduction.index not in ir.arguments(s) for s in body):
         return None
-    found = replace(reduction, kind=leader, index=None, accumulators=reduction.accumulators[:1])
+    found = replace(reduction, kind=extremum, index=None, accumulators=reduction.accumulators[:1])
     return replace(phase, body=body, reductions=(found,))
 
 
@@ -83,10 +83,10 @@ def improved(
     reduction: ir.Reduce, emit: Emitter, best: Value, before: Accumulators, place: Callable[[], Value]
 ) -> Accumulators:
     """``before``, or ``best`` at ``place()`` if that is better or ``before`` holds no element yet."""
-    leader, writer = reduction.kind.leader, emit.lanes.writer
-    assert leader is not None
+    extremum, writer = reduction.kind.forms.extremum, emit.lanes.writer
+    assert extremum is not None
     value, position = before
-    (kept,) = leader.combine(emit, (value,), (best,))
+    (kept,) = extremum.combine(emit, (value,), (best,))
     none = emit.compare("eq", position, emit.const(reduction.accumulators[1][1], position.dtype)).part
     better = emit.compare("ne", kept, value).part | none
     types, texts = [value.part.element, position.part.element], [value.part.text, position.part.text]

@@ -30,13 +30,13 @@ def identities(reduction: ir.Reduce | ir.Scan, emit: Emitter) -> Accumulators:
 
 
 def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> Accumulators:
-    """Accumulators before the element at start + offset: the identities, or ``kind.seed`` if ``append`` is used."""
+    """Accumulators before the element at start + offset: the identities, or ``forms.seed`` if ``append`` is used."""
     accs = identities(reduction, emit)
-    if reduction.kind.seed is None:
+    if reduction.kind.forms.seed is None:
         return accs
     index = emit.lanes.writer.index("add", start, str(offset))
     position = instances.index_value(emit, index, elements.INT64)
-    return tuple(emit.settle(v) for v in reduction.kind.seed(emit, accs, position, **dict(reduction.params)))
+    return tuple(emit.settle(v) for v in reduction.kind.forms.seed(emit, accs, position, **dict(reduction.params)))
 
 
 def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
@@ -62,10 +62,10 @@ def step(
 ) -> Accumulators:
     """Accumulators after one more element in each lane; they began as ``seeds``."""
     right = prepared(reduction, emit, values)
-    if reduction.kind.append is None:
+    if reduction.kind.forms.append is None:
         new = combine(reduction, emit, accs, right)
     else:
-        appended = reduction.kind.append(emit, accs, right, **dict(reduction.params))
+        appended = reduction.kind.forms.append(emit, accs, right, **dict(reduction.params))
         new = tuple(emit.settle(v) for v in appended)
     if mask is None:
         return new

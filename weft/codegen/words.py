@@ -43,5 +43,5 @@ def by_words(nest: ir.Nest) -> ir.Nest:
 
 
 def _kind(reduction: ir.Reduce, nest: ir.Nest, loads: dict[int, int]) -> kinds.Reduction | None:
-    of_words, read = reduction.kind.of_words, loads.get(reduction.args[0])
+    of_words, read = reduction.kind.forms.of_words, loads.get(reduction.args[0])
     return None if of_words is None or read is None else of_words(nest.operands[read].dtype)

@@ -110,6 +110,17 @@ class Sort(NamedTuple):
     position_bytes: int
 
 
+class Library(NamedTuple):
+    """A routine of LAPACK on every matrix of a batch; ``type`` is its letter for their elements."""
+
+    routine: str
+    type: str
+    batch: int
+    sizes: tuple[int, ...]
+    operands: tuple[Place, ...]
+    results: tuple[Place, ...]
+
+
 class Callback(NamedTuple):
     """A Python callable on whole arrays."""
 
@@ -179,9 +190,9 @@ class SameOutput(NamedTuple):
     aval: Any
 
 
-Instruction = Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Callback | Loop | Routine | Branch
+Instruction = Kernel | Offset | Gemm | Copy | CopyRows | Fill | Sort | Library | Callback | Loop | Routine | Branch
 Output = NewOutput | DonatedOutput | InputOutput | SameOutput
-INSTRUCTIONS = (Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Callback, Loop, Routine, Branch)
+INSTRUCTIONS = (Kernel, Offset, Gemm, Copy, CopyRows, Fill, Sort, Library, Callback, Loop, Routine, Branch)
 OUTPUTS = (NewOutput, DonatedOutput, InputOutput, SameOutput)
 runtime.install_instructions(INSTRUCTIONS, OUTPUTS)
 

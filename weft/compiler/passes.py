@@ -33,6 +33,7 @@ from weft.compiler.static_windows import static_windows
 from weft.compiler.transposed_operands import transposed_operands
 from weft.compiler.transposed_results import transposed_results
 from weft.compiler.unit_reductions import unit_reductions
+from weft.compiler.unrolled_decompositions import unrolled_decompositions
 from weft.compiler.unrolled_loops import unrolled_loops
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr
@@ -99,6 +100,7 @@ PASSES = (
     _pass(known_branches, kinds.Branch, expands=True),
     _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
     _pass(functools.partial(early_steps, simplified=simplified), kinds.Loop, expands=True),
+    _pass(unrolled_decompositions, kinds.External, expands=True),
     _pass(static_windows, kinds.Scatter, expands=True),
     _pass(batched_scatters, kinds.Scatter, expands=True),
     _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which finds the rows

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import contraction, orders
+from weft.compiler import contraction, libraries, orders
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
@@ -405,6 +405,9 @@ class Planner:
             return
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
+        if isinstance(kind, kinds.External) and kind.library is not None:
+            self.instructions += libraries.instructions(equation, self.place)
+            return
         if isinstance(kind, kinds.External) and (sort := orders.instruction(equation, self.place)) is not None:
             self.instructions.append(sort)
             return

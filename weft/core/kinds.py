@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from weft.core.index_maps import IndexMap, Piece
+from weft.core.loop_forms import LoopForms
 from weft.record import Record
 
 Params = dict[str, Any]
@@ -130,13 +131,9 @@ class Reduction(Record):
     reduced axis, for argmin/argmax) into one value per accumulator.
     ``combine(emit, left, right, **params)`` is associative up to rounding; both are tuples of values.
     ``finish(emit, accs, **params)`` gives the outputs (a rounding to bfloat16, the index of argmax).
-    ``append(emit, left, right, **params)`` is a cheaper ``combine`` for adding the next element, ``right``, to what
-    came before it, ``left``; then ``left`` starts as ``seed(emit, identities, index, **params)`` at the first position.
     ``absorbing(dtype)`` is the value of the first accumulator that no further element can change, or None.
     ``nan_wins``: the result is NaN if an element is, and otherwise ``combine`` is max or min.
-    ``leader``: for argmax and argmin, the reduction that finds the extremum alone, without its position.
-    ``of_words(dtype)`` gives a reduction with the same outputs that works on the operand's bits as uint16, or None. Its
-    first accumulator is a uint16 that starts at 0; the others are as here.
+    ``forms``: other ways to compute the same outputs.
     """
 
     axes: Callable[[Params], tuple[int, ...]]
@@ -147,12 +144,9 @@ class Reduction(Record):
     reference: Callable[..., Any]  # NumPy semantics; the tree itself is run by the reference interpreter
     needs_index: bool = False
     operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
-    append: Callable[..., tuple[Any, ...]] | None = None
-    seed: Callable[..., tuple[Any, ...]] | None = None
     absorbing: Callable[[np.dtype], Any] | None = None
     nan_wins: bool = False
-    leader: Reduction | None = None
-    of_words: Callable[[np.dtype], Reduction | None] | None = None
+    forms: LoopForms = LoopForms()
 
 
 class Cumulative(Record):
@@ -186,16 +180,32 @@ class Ordering(Record):
     moved: tuple[int, ...] | None = None
 
 
+class Library(Record):
+    """A native routine that runs on every matrix of a batch: its name in the runtime, and what it is told of sizes.
+
+    ``letter`` names the elements as NumPy does (f, d, F, D; i for int32).
+    """
+
+    routine: str
+    letter: str
+    batch: int
+    sizes: tuple[int, ...]
+
+
 class External(Record):
     """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays.
 
     ``foreign``: the call is a Python function of the user. ``ordering(params)`` describes a sort, so that the runtime
-    can do it itself where that is faster than the call.
+    can do it itself where that is faster than the call. ``library(in_avals, params)`` names the
+    native routine that the runtime calls instead; ``call`` is then its reference. ``unrolled(in_avals, params)`` gives,
+    for many small matrices, a function of the operands that does the same in other operations, or None.
     """
 
     call: Callable[..., Any]
     foreign: bool = False
     ordering: Callable[[Params], Ordering] | None = None
+    library: Callable[[Avals, Params], Library] | None = None
+    unrolled: Callable[[Avals, Params], Callable[..., Any] | None] | None = None
 
 
 class Identity(Record):

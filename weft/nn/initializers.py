@@ -163,6 +163,58 @@ def variance_scaling(
     return init
 
 
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """An initializer of orthogonal matrices times ``scale``: as rows or columns, whichever are fewer, orthonormal.
+
+    The columns lie along ``column_axis``, the rows along all other axes. ValueError for shapes of rank below 2.
+
+    >>> w = orthogonal()(random.key(0), (2, 3))
+    >>> np.abs(np.round(w @ w.T, 3)).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        devices.check_placement(out_sharding=out_sharding)
+        target = _float_dtype(dtype, default)
+        if len(shape) < 2:
+            raise ValueError("orthogonal initializer requires at least a 2D shape")
+        if 0 in shape:
+            return wnp.zeros(shape, target)
+        columns = shape[column_axis]
+        rest = list(shape)
+        del rest[column_axis]
+        q = random.orthogonal(key, math.prod(rest), (), target, columns)
+        return wnp.array(scale, target) * wnp.moveaxis(wnp.reshape(q, (*rest, columns)), -1, column_axis)
+
+    return init
+
+
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """An initializer of convolution kernels that are ``orthogonal`` in the middle and zero elsewhere.
+
+    The last two extents are inputs and outputs, no more inputs than outputs; those before, one to three, are of the
+    window (Xiao and others, "Dynamical isometry and a mean field theory of CNNs", 2018). ValueError for other shapes.
+
+    >>> delta_orthogonal()(random.key(0), (3, 1, 1))[1].item() ** 2
+    1.0
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        devices.check_placement(out_sharding=out_sharding)
+        target = _float_dtype(dtype, default)
+        if len(shape) not in (3, 4, 5):
+            raise ValueError("Delta orthogonal initializer requires a 3D, 4D or 5D shape.")
+        if shape[-1] < shape[-2]:
+            raise ValueError("`fan_in` must be less or equal than `fan_out`. ")
+        middle = tuple([(extent - 1) // 2 for extent in shape[:-2]])
+        values = orthogonal(scale, column_axis, target)(key, shape[-2:])
+        return wnp.zeros(shape, target).at[middle].set(values)
+
+    return init
+
+
 def _scaled(name: str, scale: float, mode: str, distribution: str) -> Callable[..., Initializer]:
     def make(
         in_axis: int | Sequence[int] = -2,

@@ -1,27 +1,44 @@
-"""weft.numpy.linalg without decompositions: norms, powers and products of chains of matrices.
+"""weft.numpy.linalg: norms, powers and products here, decompositions and solvers from the modules of their own.
 
-What needs a factorisation (inv, solve, svd, the norms of order 2 of matrices, ...) raises NotImplementedError::
-
-    norm(f32[3])           ->  jit[name=norm]: mul, reduce_sum, sqrt
-    matrix_power(f32[3,3]) ->  jit[name=matrix_power]: one product for each bit of the exponent
+norm(f32[3])           ->  jit[name=norm]: mul, reduce_sum, sqrt
+matrix_power(f32[3,3]) ->  jit[name=matrix_power]: one product for each bit of the exponent
 """
 
 from __future__ import annotations
 
 import itertools
 import operator
+import typing
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import dtypes, lazy
 from weft import operations as lax
 from weft import unbuilt as _unbuilt
 from weft.higher import jit as jit_module
 from weft.numpy import arithmetic, axes, contractions, creation, einstein, matrices, promotion, rearrange, reductions
 
-__getattr__ = _unbuilt.fallback("weft.numpy.linalg")
+if typing.TYPE_CHECKING:
+    pass
+
+# Loaded when first used; the imports above say the same to type checkers.
+_NAMES = lazy.Names(
+    "weft.numpy.linalg",
+    {
+        "numpy.decompositions": "cholesky eig eigh eigvals eigvalsh qr svd svdvals",
+        "numpy.solving": "cond det inv lstsq matrix_rank pinv slogdet solve tensorinv tensorsolve",
+    },
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _NAMES.find(name) if name in _NAMES else _unbuilt.missing("weft.numpy.linalg", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})
 
 
 # -- norms ------------------------------------------------------------------------------------------------------------
@@ -31,8 +48,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     """The norm of vectors along one axis, of matrices along two, or of all elements (``ord`` and ``axis`` None).
 
     ``x`` is any array; the result is floating point and real. ``ord`` of vectors: a number, ``inf`` or ``-inf``; of
-    matrices: "fro" (and None), 1, -1, ``inf`` or ``-inf``. ValueError for another order or number of axes,
-    NotImplementedError for the orders 2, -2 and "nuc" of matrices, which need singular values.
+    matrices: "fro" (and None), "nuc", 1, -1, 2, -2, ``inf`` or ``-inf``. ValueError for another order or number of
+    axes.
 
     >>> norm(weft.numpy.array([3.0, 4.0])).item()
     5.0
@@ -83,13 +100,10 @@ def _vector_norm(x: Any, ord: float | str, places: tuple[int, ...], keepdims: bo
 
 
 def _matrix_norm(x: Any, ord: float | str | None, places: tuple[int, ...], keepdims: bool) -> Any:
-    if ord is None or ord == "fro":
+    if ord is None or ord in ("f", "fro"):
         return _vector_norm(x, 2.0, places, keepdims)
     if ord in ("nuc", 2, -2):
-        raise NotImplementedError(
-            f"[linalg.norm] order {ord!r} of a matrix needs its singular values, which are not built yet in this "
-            "version of weft; 'fro', 1 and inf are"
-        )
+        return _singular_norm(x, ord, places, keepdims)
     if ord not in (1, -1, np.inf, -np.inf):
         raise ValueError(f"Invalid order '{ord if isinstance(ord, str) else f'{ord:g}'}' for matrix norm.")
     summed, compared = places if abs(ord) == 1 else places[::-1]
@@ -100,6 +114,18 @@ def _matrix_norm(x: Any, ord: float | str | None, places: tuple[int, ...], keepd
     if ord > 0:
         return reductions.max(sums, axis=left, keepdims=keepdims, initial=0)
     return reductions.min(sums, axis=left, keepdims=keepdims)
+
+
+def _singular_norm(x: Any, ord: float | str, places: tuple[int, ...], keepdims: bool) -> Any:
+    """The largest singular value, the smallest, or the sum of all."""
+    if places[0] == places[1]:
+        raise ValueError(f"duplicate value in 'axis': {places}")
+    s = lazy.submodule("weft.numpy.decompositions").svd(rearrange.moveaxis(x, places, (-2, -1)), compute_uv=False)
+    if ord == "nuc":
+        found = reductions.sum(s, axis=-1)
+    else:
+        found = reductions.max(s, axis=-1, initial=0) if ord == 2 else reductions.min(s, axis=-1)
+    return rearrange.expand_dims(found, places) if keepdims else found
 
 
 def _is_complex(x: Any) -> bool:
@@ -121,7 +147,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """The norm of the matrices in the last two axes: "fro", 1, -1, ``inf`` or ``-inf``; see ``norm``.
+    """The norm of the matrices in the last two axes: "fro", "nuc", 1, -1, 2, -2, ``inf`` or ``-inf``; see ``norm``.
 
     >>> matrix_norm(weft.numpy.ones((3, 2, 2))).tolist()
     [2.0, 2.0, 2.0]
@@ -136,7 +162,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 def matrix_power(a: Any, n: int) -> Any:
     """``a`` ([..., m, m]) multiplied ``n`` times by itself; the identity for ``n`` = 0.
 
-    TypeError for a matrix that is not square or an ``n`` that is no integer, NotImplementedError for a negative one.
+    A negative ``n`` inverts first. TypeError for a matrix that is not square or an ``n`` that is no integer.
 
     >>> matrix_power(weft.numpy.array([[1, 1], [0, 1]]), 5).tolist()
     [[1, 5], [0, 1]]
@@ -151,11 +177,6 @@ def matrix_power(a: Any, n: int) -> Any:
         exponent = operator.index(n)
     except TypeError as error:
         raise TypeError(f"exponent must be an integer, got {n}") from error
-    if exponent < 0:
-        raise NotImplementedError(
-            f"[linalg.matrix_power] exponent {exponent} needs the inverse, which is not built yet in this version of "
-            "weft"
-        )
     return _matrix_power(a, exponent=exponent)
 
 
@@ -164,6 +185,8 @@ def _as_matrix_power(a: Any, *, exponent: int) -> Any:
     if exponent == 0:
         extents = promotion.shape_of(a)
         return promotion.broadcast_to(creation.eye(extents[-1], dtype=promotion.dtype_of(a)), extents)
+    if exponent < 0:
+        a, exponent = lazy.submodule("weft.numpy.solving").inv(a), -exponent
     product = contractions.matmul
     if exponent == 3:
         return product(product(a, a), a)

@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import dtypes
 from weft.core import kinds
+from weft.core.loop_forms import LoopForms
 
 WORD = np.dtype(np.uint16)
 HALVES = (np.dtype(dtypes.bfloat16), np.dtype(dtypes.float16))
@@ -61,17 +62,18 @@ def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool =
         combine=lambda emit, left, right, **_: (emit.max(left[0], right[0]),),
         finish=finish,
         absorbing=lambda word: 2 * infinity + 1 if first else np.iinfo(word).max,
-        of_words=None,
+        forms=LoopForms(),
     )
 
 
 @functools.cache
-def position(kind: kinds.Reduction, leader: kinds.Reduction | None) -> kinds.Reduction | None:
-    """argmax or argmin of bits: ``kind`` (argmax of integers) of the words that ``leader`` prepares."""
-    if leader is None:
+def position(kind: kinds.Reduction, words: kinds.Reduction | None) -> kinds.Reduction | None:
+    """argmax or argmin of bits: ``kind`` (argmax of integers) of the words that ``words`` prepares."""
+    if words is None:
         return None
 
     def prepare(emit: Any, values: Any, index: Any, **params: Any) -> Any:
-        return (*leader.prepare(emit, values, None), kind.prepare(emit, values, index, **params)[1])
+        return (*words.prepare(emit, values, None), kind.prepare(emit, values, index, **params)[1])
 
-    return kind.replace(prepare=prepare, absorbing=leader.absorbing, leader=leader, of_words=None)
+    forms = kind.forms.replace(extremum=words, of_words=None)
+    return kind.replace(prepare=prepare, absorbing=words.absorbing, forms=forms)

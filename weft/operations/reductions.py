@@ -15,6 +15,7 @@ import numpy as np
 
 from weft import core, dtypes, runtime
 from weft.core import kinds
+from weft.core.loop_forms import LoopForms
 from weft.core.tangents import along
 from weft.operations import arithmetic, complex_math, half_words, prefix, references
 from weft.operations.elementwise import (
@@ -143,7 +144,7 @@ def reduction(
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
     ``partial(tangent, out, operand, axes)`` is the tangent of the result, None where it has none; ``absorbing(dtype)``
-    the value of integers that stays whatever else is combined with it; ``of_words`` as the kind has it.
+    the value of integers that stays whatever else is combined with it; ``of_words`` as in ``LoopForms``.
     """
 
     def accumulators(avals: Any, params: Params) -> Any:
@@ -161,7 +162,7 @@ def reduction(
             reference=in_accumulator(reference),
             absorbing=absorbing and (lambda dtype: absorbing(dtype) if dtype.kind in "iu" else None),
             nan_wins=nan_wins,
-            of_words=of_words,
+            forms=LoopForms(of_words=of_words),
         ),
     )
     primitive.def_abstract_eval(_typing(name, accepts))
@@ -394,7 +395,7 @@ def _precedes(emit: Any, direction: str, left: Any, right: Any) -> tuple[Any, An
 
 
 def _extremum(
-    name: str, direction: str, worst: Callable[[np.dtype], Any], leader: core.Primitive, reference: Any
+    name: str, direction: str, worst: Callable[[np.dtype], Any], extremum: core.Primitive, reference: Any
 ) -> core.Primitive:
     def accumulators(avals: Any, params: Params) -> Any:
         dtype = accumulated(avals[0].dtype)
@@ -434,6 +435,10 @@ def _extremum(
         index_dtype = np.dtype(index_dtype)
         return (accs[1] if accs[1].dtype == index_dtype else emit.convert(accs[1], index_dtype),)
 
+    def of_words(dtype: np.dtype) -> kinds.Reduction | None:
+        words = half_words.extremum(extremum.kind, dtype, direction == "gt", first=True)
+        return half_words.position(argmax_p.kind, words)
+
     primitive = core.Primitive(
         name,
         kind=kinds.Reduction(
@@ -444,13 +449,8 @@ def _extremum(
             finish=finish,
             reference=lambda x, *, axes, index_dtype: reference(np.asarray(x), axes[0]).astype(index_dtype),
             needs_index=True,
-            append=append,
-            seed=seed,
-            absorbing=leader.kind.absorbing,
-            leader=leader.kind,
-            of_words=lambda dtype: half_words.position(
-                argmax_p.kind, half_words.extremum(leader.kind, dtype, direction == "gt", first=True)
-            ),
+            absorbing=extremum.kind.absorbing,
+            forms=LoopForms(append, seed, extremum.kind, of_words),
         ),
     )
     primitive.def_abstract_eval(_extremum_typing(name))

@@ -5,6 +5,9 @@ Make a key with ``key(seed)``, derive others with ``split`` and ``fold_in``, and
 
 from __future__ import annotations
 
+import typing as _typing
+
+from weft import lazy as _lazy
 from weft import unbuilt as _unbuilt
 from weft.random.choosing import categorical, choice, permutation
 from weft.random.counts import binomial, geometric, multinomial, poisson
@@ -41,4 +44,15 @@ from weft.random.keys import (
 from weft.random.sampling import bits, normal, randint
 from weft.random.sampling import uniform as uniform
 
-__getattr__ = _unbuilt.fallback("weft.random")
+if _typing.TYPE_CHECKING:
+    from weft.random.matrix_values import multivariate_normal, orthogonal
+
+_NAMES = _lazy.Names("weft.random", {"random.matrix_values": "multivariate_normal orthogonal"})
+
+
+def __getattr__(name: str) -> _typing.Any:
+    return _NAMES.find(name) if name in _NAMES else _unbuilt.missing("weft.random", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})

@@ -15,7 +15,7 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
 }
 
 // The classes that install_instructions was given, in the order of the enums; each is kept for ever.
-enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kCallback, kLoop, kRoutine, kBranch, kOpcodes };
+enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kOpcodes };
 PyTypeObject* g_instructions[kOpcodes];
 PyTypeObject* g_outputs[4];  // by OutputKind
 
@@ -81,6 +81,7 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
     case kCopyRows: return make_copy_rows_step(instruction, places);
     case kFill: return make_fill_step(instruction, places);
     case kSort: return make_sort_step(instruction, places);
+    case kLibrary: return make_library_step(instruction, places);
     case kCallback: return make_python_step(instruction, places);
     case kLoop: return make_loop_step(instruction, places);
     case kRoutine: return make_routine_step(instruction, places);

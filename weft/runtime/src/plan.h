@@ -124,5 +124,6 @@ std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& plac
 std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_sort_step(PyObject* record, const PlaceReader& places);
 std::unique_ptr<Step> make_gemm_step(PyObject* record, const PlaceReader& places);
+std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places);
 
 }  // namespace weft

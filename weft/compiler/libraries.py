@@ -1,0 +1,24 @@
+"""Library calls on their way to the plan: an instruction for all matrices of a batch.
+
+a:f32[8,300,300]   cholesky   ->   Library("potrf", "f", 8, (300,), (place of a,), (place of the result,))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft import lazy, runtime
+from weft.compiler.instructions import Library
+from weft.core.jaxpr import JaxprEqn
+
+runtime.set_lapack_finder(lazy.lapack_file)
+
+
+def instructions(equation: JaxprEqn, place: Callable[..., Any]) -> list[Library]:
+    """What the executor does for an External with a native routine; nothing where no result has an element."""
+    if not any(v.aval.size for v in equation.outvars):
+        return []
+    found = equation.primitive.kind.library([v.aval for v in equation.invars], equation.params)
+    ins, outs = tuple([place(v) for v in equation.invars]), tuple([place(v) for v in equation.outvars])
+    return [Library(found.routine, found.letter, found.batch, found.sizes, ins, outs)]

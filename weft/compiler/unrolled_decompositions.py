@@ -1,0 +1,28 @@
+"""Decompositions of many small matrices, unrolled: operations on the batch, in place of a library call for each matrix.
+
+In: Externals whose operation states how it is unrolled at its sizes. Out: elementwise operations, which are one kernel.
+
+    b:f32[100000,3,3] = cholesky a   ->   c = sqrt a[:,0,0]; d = a[:,1,0] / c; ...; b = stack of these
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft.compiler import expansions
+from weft.core import kinds
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
+from weft.core.rewrite import Splicer
+
+
+def unrolled_decompositions(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with its small decompositions written out."""
+    return Splicer(closed, _unrolled, (kinds.External,)).run()
+
+
+def _unrolled(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
+    kind = eqn.primitive.kind
+    if not isinstance(kind, kinds.External) or kind.unrolled is None:
+        return None
+    function = kind.unrolled([v.aval for v in eqn.invars], eqn.params)
+    return None if function is None else splicer.splice(expansions.of_equation(eqn, function), eqn.invars, eqn.source)

@@ -1,0 +1,123 @@
+"""Systems of tridiagonal matrices.
+
+dl[i] x[i-1] + d[i] x[i] + du[i] x[i+1] = b[i]      dl[0] and du[n-1] are not read
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import lazy
+from weft.core import tangents as tangent_types
+from weft.operations import mapped
+from weft.operations.later import ops
+from weft.operations.linalg import matrices
+from weft.operations.linalg.matrices import matrix_primitive, nans
+from weft.operations.shape import shape_of
+
+Array = Any
+ArrayLike = Any
+Shape = tuple[int, ...]
+
+
+def _shape(dl: Shape, d: Shape, du: Shape, b: Shape, **_: Any) -> Shape:
+    if dl != d or dl != du:
+        raise TypeError("tridiagonal_solve requires that all diagonal arguments have the same shape.")
+    if dl != b[:-1]:
+        raise TypeError(
+            "tridiagonal_solve requires that the leading ndim-1 dimensions of b equal the dimensions of the diagonal "
+            "arguments."
+        )
+    return b
+
+
+def _reference(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, **_: Any) -> np.ndarray:
+    if b.size == 0:
+        return b.copy()
+    routine = getattr(lazy.scipy_linalg.lapack, matrices.lapack_name(b, "gtsv"))
+    if len(d) == 1:  # which the wrapper refuses
+        return nans(b.shape, b.dtype) if d[0] == 0 else b / d[0]
+    _, _, _, x, info = routine(dl[1:], d, du[:-1], b)
+    return nans(b.shape, b.dtype) if info else x
+
+
+tridiagonal_solve_p = matrix_primitive(
+    "tridiagonal_solve", (1, 1, 1, 2), _shape, _reference, lambda dl, d, du, b, **_: ("gtsv", b)
+)
+
+
+def _shifted(x: Array, by: int) -> Array:
+    """x[..., i + by], zeros where that lies outside."""
+    rank = len(shape_of(x))
+    pads = [(0, 0, 0)] * (rank - 1) + [(-by, by, 0)]
+    return ops.pad(x, matrices.constant(x, 0), pads)
+
+
+def _rows_shifted(x: Array, by: int) -> Array:
+    rank = len(shape_of(x))
+    return ops.pad(x, matrices.constant(x, 0), [*[(0, 0, 0)] * (rank - 2), (-by, by, 0), (0, 0, 0)])
+
+
+def _times(dl: Array, d: Array, du: Array, x: Array) -> Array:
+    """The matrix of three diagonals times x."""
+    made = ops.mul(matrices.column(d), x)
+    made = ops.add(made, ops.mul(matrices.column(dl), _rows_shifted(x, -1)))
+    return ops.add(made, ops.mul(matrices.column(du), _rows_shifted(x, 1)))
+
+
+def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
+    """dx = a^-1 (db - da x)."""
+    *diagonals, _ = primals
+    *moved, right = tangents
+    x = tridiagonal_solve_p.bind(*primals, **params)
+    if any(type(t) is not tangent_types.Zero for t in moved):
+        pairs = zip(diagonals, moved, strict=True)
+        dl, d, du = [ops.full_like(p, 0) if type(t) is tangent_types.Zero else t for p, t in pairs]
+        right = ops.add_any(right, ops.neg(_times(dl, d, du, x)))
+    return x, tridiagonal_solve_p.bind(*diagonals, right, **params)
+
+
+def _transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, **params: Any) -> tuple[Any, ...]:
+    """Linear in the right-hand side: the transposed matrix has its diagonals exchanged."""
+    if not tangent_types.is_undefined(b) or any(map(tangent_types.is_undefined, (dl, d, du))):
+        raise NotImplementedError("[tridiagonal_solve] it is linear in its right-hand side alone")
+    if type(ct) is tangent_types.Zero:
+        return None, None, None, tangent_types.Zero(b.aval)
+    return None, None, None, tridiagonal_solve_p.bind(_shifted(du, -1), d, _shifted(dl, 1), ct, **params)
+
+
+def _batch(size: int, values: list[Any], dims: list[mapped.Dim], **params: Any) -> Any:
+    """Right-hand sides of one matrix stand side by side; otherwise all is mapped in front."""
+    if any(dim is not None for dim in dims[:3]):
+        return tridiagonal_solve_p.bind(*mapped.all_in_front(size, values, dims), **params), 0
+    assert dims[3] is not None
+    b = mapped.at(values[3], dims[3], len(shape_of(values[3])) - 2)
+    *batch, n, k, m = shape_of(b)
+    out = tridiagonal_solve_p.bind(*values[:3], ops.reshape(b, (*batch, n, k * m)), **params)
+    return ops.reshape(out, (*batch, n, k, m)), len(batch) + 1
+
+
+tridiagonal_solve_p.jvp, tridiagonal_solve_p.transpose = _jvp, _transpose
+tridiagonal_solve_p.batch = _batch
+
+
+def tridiagonal_solve(
+    dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
+) -> Array:
+    """x with the tridiagonal system's left side b, [..., n, k]; the diagonals dl, d and du are [..., n].
+
+    dl[i] x[i-1] + d[i] x[i] + du[i] x[i+1] = b[i]; dl[0] and du[n-1] are not read. A singular matrix gives NaN. With
+    pivoting (LAPACK's gtsv). TypeError for shapes that do not fit, NotImplementedError for ``perturb_singular``.
+
+    >>> dl, d, du = np.float32([0, 1, 1]), np.float32([2, 2, 2]), np.float32([1, 1, 0])
+    >>> np.round(np.float32(lax.linalg.tridiagonal_solve(dl, d, du, np.float32([[3], [4], [3]]))), 3).tolist()
+    [[1.0], [1.0], [1.0]]
+    """
+    if perturb_singular:
+        raise NotImplementedError(
+            "[tridiagonal_solve] perturb_singular=True is not supported; add a small number to d instead"
+        )
+    return tridiagonal_solve_p.bind(dl, d, du, b, perturb_singular=False)

@@ -1,0 +1,179 @@
+// Solvers on row-major matrices: triangular and tridiagonal systems; updates of factors; permutations of pivots.
+#include <algorithm>
+
+#include "library.h"
+
+namespace weft {
+namespace {
+
+// (m, n, left, lower, transposed, conjugated, unit): a, b[m,n] -> x with op(a) x = b, or x op(a) = b where not left.
+//
+// The memory of a is that of a column-major a'; a x = b is x' a' = b' there, with b' as it lies.
+template <class T>
+class Triangular final : public Routine {
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 7) return false;
+    m = int(sizes[0]), n = int(sizes[1]), is_left = sizes[2] != 0, order = is_left ? m : n;
+    triangle = sizes[3] ? 'U' : 'L';
+    is_conjugated = kIsComplex<T> && sizes[5] && !sizes[4];  // a copy then: BLAS conjugates what it transposes
+    operation = !sizes[4] ? 'N' : kIsComplex<T> && sizes[5] ? 'C' : 'T';
+    diagonal = sizes[6] ? 'U' : 'N';
+    constexpr int64_t item = sizeof(T);
+    in_bytes = {int64_t(order) * order * item, int64_t(m) * n * item};
+    out_bytes = {in_bytes[1]};
+    if (is_conjugated) copy = room<T>(int64_t(order) * order);
+    flops = double(m) * n * order * (kIsComplex<T> ? 4 : 1);
+    return find_lapack<T>(trsm, "trsm") && find_lapack<T>(trsv, "trsv");
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    const T* a = elements<T>(in, 0);
+    T* x = results<T>(out, 0);
+    std::copy_n(elements<T>(in, 1), int64_t(m) * n, x);
+    if (m == 0 || n == 0) return;
+    if (is_conjugated) {
+      auto* other = reinterpret_cast<T*>(work + copy);
+      std::transform(a, a + int64_t(order) * order, other, conjugated<T>);
+      a = other;
+    }
+    if ((is_left ? n : m) == 1) return solve_vector(a, x);
+    const T one(1);
+    char side = is_left ? 'R' : 'L';
+    trsm(&side, &triangle, &operation, &diagonal, &n, &m, &one, a, &order, x, &n);
+  }
+
+ private:
+  void solve_vector(const T* a, T* x) const {
+    const int step = 1;
+    char way = !is_left ? operation : operation == 'N' ? 'T' : 'N';
+    bool by_conjugates = is_left && operation == 'C';  // conj(a') x = b
+    if (by_conjugates) std::transform(x, x + order, x, conjugated<T>);
+    trsv(&triangle, &way, &diagonal, &order, a, &order, x, &step);
+    if (by_conjugates) std::transform(x, x + order, x, conjugated<T>);
+  }
+
+  int m = 0, n = 0, order = 0;
+  bool is_left = false, is_conjugated = false;
+  char triangle = 'L', operation = 'N', diagonal = 'N';
+  int64_t copy = 0;
+  void (*trsm)(const char*, const char*, const char*, const char*, const int*, const int*, const T*, const T*,
+               const int*, T*, const int*) = nullptr;
+  void (*trsv)(const char*, const char*, const char*, const int*, const T*, const int*, T*, const int*) = nullptr;
+};
+
+// (n, k): the diagonals below (its first element is not read), on and above (nor its last), b[n,k] -> x; NaN where
+// the matrix is singular.
+template <class T>
+class TridiagonalSolve final : public Routine {
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 2) return false;
+    n = int(sizes[0]), k = int(sizes[1]);
+    constexpr int64_t item = sizeof(T);
+    in_bytes = {n * item, n * item, n * item, int64_t(n) * k * item};
+    out_bytes = {in_bytes[3]};
+    for (int64_t& place : diagonals) place = room<T>(n);
+    columns = room<T>(int64_t(n) * k);
+    flops = 10.0 * n * (k + 2) * (kIsComplex<T> ? 4 : 1);
+    return find_lapack<T>(gtsv, "gtsv");
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    if (n == 0 || k == 0) return;
+    T* parts[3];
+    for (int i = 0; i < 3; ++i) parts[i] = reinterpret_cast<T*>(work + diagonals[i]);
+    std::copy_n(elements<T>(in, 0) + 1, n - 1, parts[0]);
+    std::copy_n(elements<T>(in, 1), n, parts[1]);
+    std::copy_n(elements<T>(in, 2), n - 1, parts[2]);
+    auto* b = reinterpret_cast<T*>(work + columns);
+    transpose(elements<T>(in, 3), n, k, b, n);
+    int info = 0;
+    gtsv(&n, &k, parts[0], parts[1], parts[2], b, &n, &info);
+    if (info != 0) fill_nan(results<T>(out, 0), int64_t(n) * k);
+    else untranspose(b, n, n, k, results<T>(out, 0));
+  }
+
+ private:
+  int n = 0, k = 0;
+  int64_t diagonals[3] = {}, columns = 0;
+  void (*gtsv)(const int*, const int*, T*, T*, T*, T*, const int*, int*) = nullptr;
+};
+
+// (n,): r upper, w -> the upper r1 with r1' r1 = r' r + w w', by Givens rotations.
+template <class T>
+class Update final : public Routine {
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 1) return false;
+    n = sizes[0];
+    constexpr int64_t item = sizeof(T);
+    in_bytes = {n * n * item, n * item};
+    out_bytes = {in_bytes[0]};
+    vector = room<T>(n);
+    flops = 6.0 * double(n) * double(n);
+    is_library = false;
+    return true;
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    T *r = results<T>(out, 0), *w = reinterpret_cast<T*>(work + vector);
+    std::copy_n(elements<T>(in, 0), n * n, r);
+    std::copy_n(elements<T>(in, 1), n, w);
+    for (int64_t k = 0; k < n; ++k) {
+      T x = r[k * n + k], y = w[k], c = 1, s = 0;
+      if (y != 0) {
+        T scale = std::max(std::abs(x), std::abs(y)), a = x / scale, b = y / scale, length = std::sqrt(a * a + b * b);
+        c = a / length;
+        s = -b / length;
+      }
+      T* row = r + k * n;
+      row[k] = c * x - s * y;
+      for (int64_t j = k + 1; j < n; ++j) {
+        T kept = row[j];
+        row[j] = c * kept - s * w[j];
+        w[j] = c * w[j] + s * kept;
+      }
+    }
+  }
+
+ private:
+  int64_t n = 0, vector = 0;
+};
+
+// (k, m): swaps of rows, one after the other -> where every one of m rows comes from.
+class Permutation final : public Routine {
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 2 || sizes[1] < sizes[0]) return false;
+    k = sizes[0], m = sizes[1];
+    in_bytes = {k * 4};
+    out_bytes = {m * 4};
+    flops = double(m);
+    is_library = false;
+    return true;
+  }
+
+  void run(char* const* in, char* const* out, char*) const override {
+    const auto* swaps = elements<int32_t>(in, 0);
+    auto* rows = results<int32_t>(out, 0);
+    for (int64_t i = 0; i < m; ++i) rows[i] = int32_t(i);
+    for (int64_t i = 0; i < k; ++i) std::swap(rows[i], rows[std::clamp<int64_t>(swaps[i], 0, m - 1)]);
+  }
+
+ private:
+  int64_t k = 0, m = 0;
+};
+
+}  // namespace
+
+MadeRoutine make_solver(const std::string& name, char type) {
+  if (name == "trsm") return of_type<Triangular>(type);
+  if (name == "gtsv") return of_type<TridiagonalSolve>(type);
+  if (name == "update" && type == 'f') return std::make_unique<Update<float>>();
+  if (name == "update" && type == 'd') return std::make_unique<Update<double>>();
+  if (name == "swaps" && type == 'i') return std::make_unique<Permutation>();
+  return nullptr;
+}
+
+}  // namespace weft

@@ -1,0 +1,349 @@
+// Eigenvalues, singular values and Schur forms by LAPACK on row-major matrices.
+//
+// A matrix with NaN or infinities gives NaN without a call: these iterations need not come to an end on them.
+#include <algorithm>
+
+#include "library.h"
+
+namespace weft {
+namespace {
+
+// (n, lower, start, count, vectors): a -> the values from the start-th on, ascending, and first, where asked for, their
+// vectors as columns. Only one triangle of a is read.
+template <class T>
+class Symmetric final : public Routine {
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 5 || sizes[2] + sizes[3] > sizes[0]) return false;
+    n = int(sizes[0]), first = int(sizes[2]), count = int(sizes[3]);
+    is_lower = sizes[1] != 0;
+    triangle = is_lower ? 'L' : 'U';
+    job = sizes[4] ? 'V' : 'N';
+    constexpr int64_t item = sizeof(T), real = sizeof(Real<T>);
+    in_bytes = {int64_t(n) * n * item};
+    out_bytes = {count * real};
+    if (job == 'V') out_bytes.insert(out_bytes.begin(), int64_t(n) * count * item);
+    flops = (job == 'V' ? 9.0 : 2.0) * n * n * n * (kIsComplex<T> ? 4 : 1);
+    matrix = room<T>(int64_t(n) * n);
+    values = room<Real<T>>(n);
+    if (n == 0) return true;
+    return ask();
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    auto* a = reinterpret_cast<T*>(work + matrix);
+    auto* w = reinterpret_cast<Real<T>*>(work + values);
+    T* v = job == 'V' ? results<T>(out, 0) : nullptr;
+    Real<T>* kept = results<Real<T>>(out, job == 'V' ? 1 : 0);
+    if (count == 0 || n == 0) return;
+    const T* given = elements<T>(in, 0);
+    transpose(given, n, n, a, n);  // the memory of the other triangle would do, but for the signs of vectors
+    int info = is_finite(given) ? 0 : 1;
+    if (info == 0) call(a, w, work, counts, &info);
+    if (info != 0) {
+      if (v != nullptr) fill_nan(v, int64_t(n) * count);
+      return fill_nan(kept, count);
+    }
+    std::copy_n(w + first, count, kept);
+    if (v == nullptr) return;
+    untranspose(a + int64_t(first) * n, n, n, count, v);
+  }
+
+ private:
+  // Of T, of real numbers (complex only), of integers.
+  struct Counts {
+    int scratch = 1, reals = 1, integers = 1;
+  };
+
+  bool ask() {
+    T answer(0);
+    Real<T> real = 0;
+    int integer = 0, info = 0;
+    Counts query{-1, -1, -1};
+    if (!(kIsComplex<T> ? find_lapack<T>(heevd, "heevd", "heevd") : find_lapack<T>(syevd, "syevd"))) return false;
+    if (kIsComplex<T>)
+      heevd(&job, &triangle, &n, &answer, &n, &real, &answer, &query.scratch, &real, &query.reals, &integer,
+            &query.integers, &info);
+    else
+      syevd(&job, &triangle, &n, &answer, &n, &real, &answer, &query.scratch, &integer, &query.integers, &info);
+    counts.scratch = std::max(answered(answer), 1);
+    counts.reals = std::max(answered(real), 1);
+    counts.integers = std::max(integer, 1);
+    scratch = room<T>(counts.scratch);
+    reals = room<Real<T>>(counts.reals);
+    integers = room<int>(counts.integers);
+    return true;
+  }
+
+  void call(T* a, Real<T>* w, char* work, const Counts& sizes, int* info) const {
+    auto* more = reinterpret_cast<T*>(work + scratch);
+    auto* numbers = reinterpret_cast<int*>(work + integers);
+    if (kIsComplex<T>)
+      heevd(&job, &triangle, &n, a, &n, w, more, &sizes.scratch, reinterpret_cast<Real<T>*>(work + reals),
+            &sizes.reals, numbers, &sizes.integers, info);
+    else syevd(&job, &triangle, &n, a, &n, w, more, &sizes.scratch, numbers, &sizes.integers, info);
+  }
+
+  bool is_finite(const T* a) const {
+    for (int64_t i = 0; i < n; ++i)
+      if (!(is_lower ? all_finite(a + i * n, i + 1) : all_finite(a + i * n + i, n - i))) return false;
+    return true;
+  }
+
+  int n = 0, first = 0, count = 0;
+  bool is_lower = true;
+  char triangle = 'U', job = 'V';
+  int64_t matrix = 0, values = 0, scratch = 0, reals = 0, integers = 0;
+  Counts counts;
+  void (*syevd)(const char*, const char*, const int*, T*, const int*, Real<T>*, T*, const int*, int*, const int*,
+                int*) = nullptr;
+  void (*heevd)(const char*, const char*, const int*, T*, const int*, Real<T>*, T*, const int*, Real<T>*, const int*,
+                int*, const int*, int*) = nullptr;
+};
+
+// (m, n, full, vectors, by QR): a -> s, and where asked for u and the conjugated transpose of v.
+//
+// The memory of a is that of its column-major transpose, whose left vectors are the memory of v' and right ones of u.
+template <class T>
+class Singular final : public Routine {
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 5) return false;
+    m = int(sizes[0]), n = int(sizes[1]), k = std::min(m, n);
+    rows = sizes[2] ? m : k, columns = sizes[2] ? n : k;
+    job = !sizes[3] ? 'N' : sizes[2] ? 'A' : 'S';
+    by_qr = sizes[4] != 0;
+    constexpr int64_t item = sizeof(T);
+    in_bytes = {int64_t(m) * n * item};
+    out_bytes = {k * int64_t(sizeof(Real<T>))};
+    if (job != 'N') out_bytes.insert(out_bytes.end(), {int64_t(m) * rows * item, int64_t(columns) * n * item});
+    flops = (job == 'N' ? 4.0 : 14.0) * m * n * k * (kIsComplex<T> ? 4 : 1);
+    return k == 0 || ask();
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    Real<T>* s = results<Real<T>>(out, 0);
+    T *u = job == 'N' ? nullptr : results<T>(out, 1), *vt = job == 'N' ? nullptr : results<T>(out, 2);
+    if (k == 0) {
+      if (u != nullptr) set_identity(u, m, rows), set_identity(vt, columns, n);
+      return;
+    }
+    auto* a = reinterpret_cast<T*>(work + matrix);
+    const T* given = elements<T>(in, 0);
+    int info = all_finite(given, int64_t(m) * n) ? 0 : 1;
+    if (info == 0) {
+      std::copy_n(given, int64_t(m) * n, a);
+      call(a, s, vt, u, reinterpret_cast<T*>(work + scratch), scratch_count, reinterpret_cast<Real<T>*>(work + reals),
+           reinterpret_cast<int*>(work + integers), &info);
+    }
+    if (info == 0) return;
+    fill_nan(s, k);
+    if (u != nullptr) fill_nan(u, int64_t(m) * rows), fill_nan(vt, int64_t(columns) * n);
+  }
+
+ private:
+  bool ask() {
+    bool found = kIsComplex<T> ? find_lapack<T>(gesdd_complex, "gesdd") && find_lapack<T>(gesvd_complex, "gesvd")
+                               : find_lapack<T>(gesdd, "gesdd") && find_lapack<T>(gesvd, "gesvd");
+    if (!found) return false;
+    T answer(0), unused{};
+    Real<T> real = 0;
+    int integer = 0, info = 0;
+    call(&unused, &real, &unused, &unused, &answer, -1, &real, &integer, &info);
+    scratch_count = std::max(answered(answer), 1);
+    int64_t least = k, most = std::max(m, n);
+    matrix = room<T>(int64_t(m) * n);
+    scratch = room<T>(scratch_count);
+    reals = room<Real<T>>(!kIsComplex<T> ? 1
+                          : by_qr        ? 5 * least
+                          : job == 'N'   ? 7 * least
+                                         : least * std::max(5 * least + 7, 2 * most + 2 * least + 1));
+    integers = room<int>(8 * least);
+    return true;
+  }
+
+  void call(T* a, Real<T>* s, T* left, T* right, T* more, int count, Real<T>* real, int* integer, int* info) const {
+    int ld = std::max(rows, 1);
+    if (by_qr && kIsComplex<T>)
+      gesvd_complex(&job, &job, &n, &m, a, &n, s, left, &n, right, &ld, more, &count, real, info);
+    else if (by_qr) gesvd(&job, &job, &n, &m, a, &n, s, left, &n, right, &ld, more, &count, info);
+    else if (kIsComplex<T>)
+      gesdd_complex(&job, &n, &m, a, &n, s, left, &n, right, &ld, more, &count, real, integer, info);
+    else gesdd(&job, &n, &m, a, &n, s, left, &n, right, &ld, more, &count, integer, info);
+  }
+
+  int m = 0, n = 0, k = 0, rows = 0, columns = 0, scratch_count = 1;
+  char job = 'A';
+  bool by_qr = false;
+  int64_t matrix = 0, scratch = 0, reals = 0, integers = 0;
+  void (*gesdd)(const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*, const int*, T*,
+                const int*, int*, int*) = nullptr;
+  void (*gesdd_complex)(const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*, const int*,
+                        T*, const int*, Real<T>*, int*, int*) = nullptr;
+  void (*gesvd)(const char*, const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*,
+                const int*, T*, const int*, int*) = nullptr;
+  void (*gesvd_complex)(const char*, const char*, const int*, const int*, T*, const int*, Real<T>*, T*, const int*, T*,
+                        const int*, T*, const int*, Real<T>*, int*) = nullptr;
+};
+
+// (n, left, right): a -> the eigenvalues, and where asked for the left and the right vectors, all complex.
+template <class T>
+class General final : public Routine {
+ public:
+  using Complex = std::complex<Real<T>>;
+
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 3) return false;
+    n = int(sizes[0]), jobs[0] = sizes[1] ? 'V' : 'N', jobs[1] = sizes[2] ? 'V' : 'N';
+    int64_t square = int64_t(n) * n;
+    in_bytes = {square * int64_t(sizeof(T))};
+    out_bytes = {n * int64_t(sizeof(Complex))};
+    for (char job : jobs)
+      if (job == 'V') out_bytes.push_back(square * int64_t(sizeof(Complex)));
+    flops = 25.0 * n * n * n * (kIsComplex<T> ? 4 : 1);
+    matrix = room<T>(square);
+    for (int i = 0; i < 2; ++i) vectors[i] = room<T>(jobs[i] == 'V' ? square : 1);
+    parts = room<Real<T>>(2 * int64_t(n));
+    if (n == 0) return true;
+    if (!(kIsComplex<T> ? find_lapack<T>(geev_complex, "geev") : find_lapack<T>(geev, "geev"))) return false;
+    T answer(0), unused{};
+    Complex value;
+    Real<T> real[2];
+    int info = 0;
+    T* none[2] = {&unused, &unused};
+    call(&unused, &value, real, none, &answer, -1, &info);
+    scratch_count = std::max(answered(answer), 1);
+    scratch = room<T>(scratch_count);
+    return true;
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    if (n == 0) return;
+    auto* w = results<Complex>(out, 0);
+    auto* a = reinterpret_cast<T*>(work + matrix);
+    auto* real = reinterpret_cast<Real<T>*>(work + parts);
+    T* found[2] = {reinterpret_cast<T*>(work + vectors[0]), reinterpret_cast<T*>(work + vectors[1])};
+    int info = all_finite(elements<T>(in, 0), int64_t(n) * n) ? 0 : 1;
+    if (info == 0) {
+      transpose(elements<T>(in, 0), n, n, a, n);
+      call(a, w, real, found, reinterpret_cast<T*>(work + scratch), scratch_count, &info);
+    }
+    if (info == 0 && !kIsComplex<T>)
+      for (int i = 0; i < n; ++i) w[i] = Complex(real[i], real[n + i]);
+    if (info != 0) fill_nan(w, n);
+    int next = 1;
+    for (int i = 0; i < 2; ++i) {
+      if (jobs[i] == 'N') continue;
+      Complex* v = results<Complex>(out, next++);
+      if (info != 0) fill_nan(v, int64_t(n) * n);
+      else unpack(found[i], w, v);
+    }
+  }
+
+ private:
+  void call(T* a, Complex* w, Real<T>* real, T* const* found, T* more, int count, int* info) const {
+    if constexpr (kIsComplex<T>)
+      geev_complex(jobs, jobs + 1, &n, a, &n, w, found[0], &n, found[1], &n, more, &count, real, info);
+    else
+      geev(jobs, jobs + 1, &n, a, &n, real, real + (count < 0 ? 1 : n), found[0], &n, found[1], &n, more, &count, info);
+  }
+
+  // Of real matrices two neighbouring columns are the real and imaginary part of a pair's first vector.
+  void unpack(const T* columns, const Complex* w, Complex* v) const {
+    for (int64_t j = 0; j < n; ++j) {
+      const T* column = columns + j * n;
+      if constexpr (kIsComplex<T>) {
+        for (int64_t i = 0; i < n; ++i) v[i * n + j] = column[i];
+      } else if (w[j].imag() == 0 || j + 1 == n) {
+        for (int64_t i = 0; i < n; ++i) v[i * n + j] = column[i];
+      } else {
+        for (int64_t i = 0; i < n; ++i) {
+          v[i * n + j] = Complex(column[i], column[n + i]);
+          v[i * n + j + 1] = Complex(column[i], -column[n + i]);
+        }
+        ++j;
+      }
+    }
+  }
+
+  int n = 0, scratch_count = 1;
+  char jobs[2] = {'N', 'V'};
+  int64_t matrix = 0, vectors[2] = {}, parts = 0, scratch = 0;
+  void (*geev)(const char*, const char*, const int*, T*, const int*, T*, T*, T*, const int*, T*, const int*, T*,
+               const int*, int*) = nullptr;
+  void (*geev_complex)(const char*, const char*, const int*, T*, const int*, Complex*, T*, const int*, T*, const int*,
+                       T*, const int*, Real<T>*, int*) = nullptr;
+};
+
+// (n, vectors): a -> t and, where asked for, z with a = z t z'.
+template <class T>
+class Schur final : public Routine {
+ public:
+  bool prepare(const std::vector<int64_t>& sizes) override {
+    if (sizes.size() != 2) return false;
+    n = int(sizes[0]), job = sizes[1] ? 'V' : 'N';
+    int64_t square = int64_t(n) * n;
+    in_bytes = {square * int64_t(sizeof(T))};
+    out_bytes.assign(job == 'V' ? 2 : 1, in_bytes[0]);
+    flops = 25.0 * n * n * n * (kIsComplex<T> ? 4 : 1);
+    matrix = room<T>(square);
+    vectors = room<T>(job == 'V' ? square : 1);
+    values = room<T>(2 * int64_t(n));
+    reals = room<Real<T>>(n);
+    if (n == 0) return true;
+    if (!(kIsComplex<T> ? find_lapack<T>(gees_complex, "gees") : find_lapack<T>(gees, "gees"))) return false;
+    T answer(0), unused[2] = {};
+    Real<T> real;
+    int info = 0;
+    call(unused, unused, unused, &answer, -1, &real, &info);
+    scratch_count = std::max(answered(answer), 1);
+    scratch = room<T>(scratch_count);
+    return true;
+  }
+
+  void run(char* const* in, char* const* out, char* work) const override {
+    if (n == 0) return;
+    int64_t square = int64_t(n) * n;
+    auto *a = reinterpret_cast<T*>(work + matrix), *z = reinterpret_cast<T*>(work + vectors);
+    int info = all_finite(elements<T>(in, 0), square) ? 0 : 1;
+    if (info == 0) {
+      transpose(elements<T>(in, 0), n, n, a, n);
+      call(a, reinterpret_cast<T*>(work + values), z, reinterpret_cast<T*>(work + scratch), scratch_count,
+           reinterpret_cast<Real<T>*>(work + reals), &info);
+    }
+    const T* made[2] = {a, z};
+    for (int i = 0; i < (job == 'V' ? 2 : 1); ++i) {
+      if (info != 0) fill_nan(results<T>(out, i), square);
+      else untranspose(made[i], n, n, n, results<T>(out, i));
+    }
+  }
+
+ private:
+  void call(T* a, T* w, T* z, T* more, int count, Real<T>* real, int* info) const {
+    int none = 0;
+    if (kIsComplex<T>)
+      gees_complex(&job, "N", nullptr, &n, a, &n, &none, w, z, &n, more, &count, real, nullptr, info);
+    else
+      gees(&job, "N", nullptr, &n, a, &n, &none, w, w + (count < 0 ? 1 : n), z, &n, more, &count, nullptr, info);
+  }
+
+  int n = 0, scratch_count = 1;
+  char job = 'V';
+  int64_t matrix = 0, vectors = 0, values = 0, reals = 0, scratch = 0;
+  void (*gees)(const char*, const char*, void*, const int*, T*, const int*, int*, T*, T*, T*, const int*, T*,
+               const int*, int*, int*) = nullptr;
+  void (*gees_complex)(const char*, const char*, void*, const int*, T*, const int*, int*, T*, T*, const int*, T*,
+                       const int*, Real<T>*, int*, int*) = nullptr;
+};
+
+}  // namespace
+
+MadeRoutine make_spectral(const std::string& name, char type) {
+  if (name == "syevd") return of_type<Symmetric>(type);
+  if (name == "gesdd") return of_type<Singular>(type);
+  if (name == "geev") return of_type<General>(type);
+  if (name == "gees") return of_type<Schur>(type);
+  return nullptr;
+}
+
+}  // namespace weft

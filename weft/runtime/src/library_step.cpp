@@ -1,0 +1,141 @@
+// Library calls as steps of a plan: a routine on every matrix of a batch, on the pool's threads or the library's own.
+//
+//   ("library", "cholesky", "f", 8, (300,), (place of a,), (place of l,))    eight matrices f32[300,300]
+//
+// Of several matrices each is computed by one thread of the pool; a single one has the threads of the library, as many
+// as the pool's, which waits meanwhile. An interrupt is seen between two matrices.
+#include <algorithm>
+#include <atomic>
+
+#include "buffer.h"
+#include "library.h"
+#include "fields.h"
+#include "plan.h"
+#include "pool.h"
+#include "stream.h"
+
+namespace weft {
+namespace {
+
+constexpr double kFlopNs = 0.15;     // of a processor that is busy with small matrices
+constexpr double kCallNs = 300;      // around a matrix
+constexpr double kAloneNs = 20e3;    // a matrix of less is not worth any thread but its own
+constexpr double kLargeNs = 500e3;   // fewer matrices than threads: each of so much has all of them
+
+class LibraryStep final : public Step {
+ public:
+  Status run(Frame& frame) const override {
+    Job job{this, &frame};
+    int threads = pool_threads();
+    bool several = batch > 1 && (batch >= threads || one_ns() < kLargeNs) && pool_worth(cost_ns());
+    if (!routine->is_library || (batch == 1 && one_ns() < kAloneNs)) {
+      several ? pool_run(some, &job, batch, grain(), cost_ns()) : some(&job, 0, batch);
+    } else {
+      LapackThreads guard(several ? 1 : threads);
+      several ? pool_run(some, &job, batch, grain(), cost_ns()) : some(&job, 0, batch);
+    }
+    return job.status.load();
+  }
+  double cost_ns() const override { return double(batch) * one_ns(); }
+
+  std::unique_ptr<Routine> routine;
+  int64_t batch = 1;
+  std::vector<Place> in, out;
+
+ private:
+  struct Job {
+    const LibraryStep* step;
+    const Frame* frame;
+    std::atomic<Status> status{Status::ok};
+  };
+
+  double one_ns() const { return kCallNs + routine->flops * kFlopNs; }
+  int64_t grain() const { return std::max<int64_t>(1, std::min<int64_t>(batch, int64_t(20e3 / one_ns()))); }
+
+  static void some(void* context, int64_t low, int64_t high) {
+    Job& job = *static_cast<Job*>(context);
+    const LibraryStep& step = *job.step;
+    Buffer* work = buffer_allocate(step.routine->work_bytes);
+    if (work == nullptr) {
+      job.status.store(Status::no_memory);
+      return;
+    }
+    char* operands[8];
+    size_t n_in = step.in.size();
+    for (int64_t i = low; i < high && job.status.load() == Status::ok; ++i) {
+      if (stream_cancelled(job.frame->number)) {
+        job.status.store(Status::cancelled);
+        break;
+      }
+      for (size_t k = 0; k < n_in; ++k) operands[k] = step.in[k].address(*job.frame) + i * step.routine->in_bytes[k];
+      for (size_t k = 0; k < step.out.size(); ++k)
+        operands[n_in + k] = step.out[k].address(*job.frame) + i * step.routine->out_bytes[k];
+      step.routine->run(operands, operands + n_in, work->data);
+    }
+    buffer_release(work);
+  }
+};
+
+bool invalid_call(const char* message) {
+  if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
+  return false;
+}
+
+bool read_sizes(PyObject* tuple, std::vector<int64_t>* sizes) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); ++i) {
+    long long size = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
+    if (size == -1 && PyErr_Occurred()) return false;
+    if (size < 0 || size > std::numeric_limits<int32_t>::max() / 2)
+      return invalid_call("[executable] a library call has a size that is negative or too large for LAPACK");
+    sizes->push_back(size);
+  }
+  return true;
+}
+
+bool read_operands(PyObject* tuple, const std::vector<int64_t>& bytes, int64_t batch, const PlaceReader& places,
+                   std::vector<Place>* operands) {
+  if (size_t(PyTuple_GET_SIZE(tuple)) != bytes.size())
+    return invalid_call("[executable] a library call has the wrong number of operands");
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    Place place;
+    int64_t all;
+    if (__builtin_mul_overflow(bytes[i], batch, &all)) return invalid_call("[executable] a library call is too large");
+    if (!places.place(PyTuple_GET_ITEM(tuple, Py_ssize_t(i)), all, &place)) return false;
+    operands->push_back(place);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref routine = fields.object("routine"), sizes = fields.tuple("sizes"), in = fields.tuple("operands"),
+      out = fields.tuple("results");
+  const char type = fields.character("type");
+  const int64_t batch = fields.integer("batch");
+  if (!fields.ok()) return nullptr;
+  const char* name = PyUnicode_AsUTF8(routine.get());
+  if (name == nullptr) return nullptr;
+  auto step = std::make_unique<LibraryStep>();
+  for (auto* make : {make_factorization, make_solver, make_spectral})
+    if (step->routine == nullptr) step->routine = make(name, type);
+  if (step->routine == nullptr) {
+    PyErr_Format(PyExc_ValueError, "[executable] there is no library routine %s for elements of type %c", name, type);
+    return nullptr;
+  }
+  std::vector<int64_t> read;
+  if (batch < 1) invalid_call("[executable] a library call without a matrix");
+  if (batch < 1 || !read_sizes(sizes.get(), &read)) return nullptr;
+  if (!step->routine->prepare(read)) {
+    invalid_call("[executable] a library call with the wrong number of sizes");
+    return nullptr;
+  }
+  step->batch = batch;
+  if (!read_operands(in.get(), step->routine->in_bytes, batch, places, &step->in) ||
+      !read_operands(out.get(), step->routine->out_bytes, batch, places, &step->out))
+    return nullptr;
+  return step;
+}
+
+}  // namespace weft
