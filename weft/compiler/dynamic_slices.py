@@ -17,7 +17,7 @@ from weft import runtime
 from weft.compiler.gathers import unit_pairs
 from weft.core import kinds, rewrite
 from weft.core.index_maps import CONSTANT, Affine
-from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.core.rewrite import Builder
 from weft.record import NamedTuple
 
@@ -57,7 +57,7 @@ def dynamic_slices(closed: ClosedJaxpr) -> ClosedJaxpr:
 class _Pull:
     """One slice: what is made instead of it."""
 
-    def __init__(self, equation: Any, makers: dict[Any, Any], stored: set[Any]) -> None:
+    def __init__(self, equation: JaxprEqn, makers: dict[Any, Any], stored: set[Any]) -> None:
         self.equation, self.makers, self.stored = equation, makers, stored
         self.builder = Builder()
         self.builder.source = equation.source
@@ -157,7 +157,7 @@ def _stretched(operand: Any, out: Any, parts: Sequence[Part]) -> tuple[Part, ...
     return tuple([part if own == extent else Part(None, 1) for own, extent, part in extents])
 
 
-def _dimensions(maker: Any) -> list[int | None] | None:
+def _dimensions(maker: JaxprEqn) -> list[int | None] | None:
     """For each dimension of a view's operand that of its result which walks it whole, or None where it has extent 1."""
     if isinstance(maker.primitive.kind, kinds.Reshape):
         pairs = unit_pairs(maker)

@@ -24,7 +24,7 @@ from weft.compiler import affine_indices
 from weft.compiler.dimensions import matched
 from weft.core import kinds, rewrite
 from weft.core.index_maps import CONSTANT, Affine
-from weft.core.jaxpr import ClosedJaxpr, Literal
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.core.rewrite import Builder, Index
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.record import NamedTuple
@@ -135,7 +135,7 @@ class _Program:
 class _Pull:
     """One gather: what is made instead of it, and what that costs."""
 
-    def __init__(self, program: _Program, equation: Any) -> None:
+    def __init__(self, program: _Program, equation: JaxprEqn) -> None:
         self.program, self.equation = program, equation
         self.array, self.indices = equation.invars
         self.out = equation.outvars[0].aval
@@ -295,7 +295,7 @@ class _Pull:
         params = {"new_dtype": np.dtype(np.int32), "weak_type": False, "sharding": None}
         return start if dtype == np.int32 else self._bind(lax.convert_element_type_p, start, **params)
 
-    def _computed(self, maker: Any, operands: list[Any]) -> Any:
+    def _computed(self, maker: JaxprEqn, operands: list[Any]) -> Any:
         """An elementwise equation on other operands, of one shape."""
         arrays = [place for place, v in enumerate(maker.invars) if v.aval.shape]
         shapes = {operands[place].aval.shape for place in arrays}
@@ -388,7 +388,7 @@ class _Pull:
         return self.builder.bind(primitive, *operands, **params)[0]
 
 
-def unit_pairs(equation: Any) -> list[tuple[int, int]] | None:
+def unit_pairs(equation: JaxprEqn) -> list[tuple[int, int]] | None:
     """Corresponding dimensions of a reshape that only adds or drops dimensions of extent 1, or None."""
     operand, out = equation.invars[0], equation.outvars[0].aval
     if isinstance(operand, Literal) or operand.aval.dtype != out.dtype or not out.size:
