@@ -23,8 +23,8 @@ from weft.api import (
 )
 from weft.array import Array, live_arrays
 from weft.core import trace
+from weft.higher import executables, persistent
 from weft.higher import jit as jit_module
-from weft.higher import persistent
 from weft.higher.jit import jit
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ __version__ = api.VERSION
 
 def _compile(*args: Any, **kwargs: Any) -> Any:
     """The first compilation loads the compiler; from then on ``jit`` calls it directly."""
-    jit_module.install_compiler(lazy.compiler.compile_jaxpr)
+    executables.install_compiler(lazy.compiler.compile_jaxpr)
     return lazy.compiler.compile_jaxpr(*args, **kwargs)
 
 
@@ -80,7 +80,7 @@ def _clear_compiler() -> None:
         lazy.compiler.clear_caches()
 
 
-jit_module.install_compiler(_compile)
+executables.install_compiler(_compile)
 persistent.install(
     lambda *request: lazy.compiler.stored.find(*request), lambda *program: lazy.compiler.stored.keep(*program)
 )

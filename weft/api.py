@@ -16,7 +16,7 @@ from weft import lazy, runtime, target
 from weft.core import axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
-from weft.higher import code_facts, devices, function_names, signature, stages
+from weft.higher import code_facts, devices, function_names, jit_calls, signature, stages
 from weft.higher import jit as jit_module
 
 VERSION = "0.1.0"
@@ -41,7 +41,7 @@ def make_jaxpr(
     jit_module.check_callable(fun)
     axes = [(name, int(size)) for name, size in axis_env or ()]
     roles = signature.resolve_roles(fun, static_argnums if static_argnums != () else None, None, None, None)
-    state = jit_module.JitState(fun, jit_module.Options(roles))
+    state = jit_calls.JitState(fun, jit_calls.Options(roles))
 
     @tracebacks.boundary
     def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
     jit_module.check_callable(fun)
-    state = jit_module.JitState(fun, jit_module.PLAIN)
+    state = jit_calls.JitState(fun, jit_calls.PLAIN)
     return stages.out_structs(state.trace(state.prepare(args, kwargs, accept_structs=True)))
 
 

@@ -22,6 +22,7 @@ import pytest
 import weft
 import weft.numpy as wnp
 from weft import tree_util
+from weft.core.store import TRACES
 from weft.higher import jit
 
 X = wnp.arange(3.0)
@@ -549,7 +550,7 @@ def test_equal_functions_after_the_second_run_what_those_ran(argument: Any, monk
 
     first = make()(argument)
     make()(argument)
-    monkeypatch.setattr(jit.JitState, "_seek", lambda *_: pytest.fail("looked for a trace"))
+    monkeypatch.setattr(jit.JitState, "seek", lambda *_: pytest.fail("looked for a trace"))
     jitted = make()
     for found in (jitted(argument), jitted(argument)):
         assert weft.tree.structure(found) == weft.tree.structure(first)
@@ -564,7 +565,7 @@ def test_a_function_jitted_anew_runs_what_it_ran(monkeypatch: pytest.MonkeyPatch
         return x * 3
 
     weft.jit(triple)(X)
-    monkeypatch.setattr(jit.JitState, "_seek", lambda *_: pytest.fail("looked for a trace"))
+    monkeypatch.setattr(jit.JitState, "seek", lambda *_: pytest.fail("looked for a trace"))
     jitted = weft.jit(triple)
     np.testing.assert_array_equal(jitted(X), np.arange(3.0) * 3)
     assert jitted.cache_info().traces == 0
@@ -594,9 +595,10 @@ def test_a_program_that_left_the_caches_answers_no_equal_function() -> None:
     jitted = [make() for _ in range(3)]
     for function in jitted:
         function(X)
-    found = jitted[0]._state.record().traces
-    for trace in list(found.values()):
-        trace.drop()
+    found = jitted[0]._state.record()
+    for trace in [TRACES.entries[key] for key in found.keys]:
+        TRACES.drop(trace)
+    assert not any(function._cache_size() for function in jitted)
     del function, trace, found
     assert traces(closure(41)) == 1
 

@@ -21,6 +21,7 @@ import weft
 import weft.numpy as wnp
 from weft import compiler, lax, runtime
 from weft.core.budget import BUDGET, Budget
+from weft.core.store import PROGRAMS, TRACES
 
 
 @pytest.fixture
@@ -33,6 +34,11 @@ def bound() -> Iterator[None]:
 
 class Value:
     """Something to keep."""
+
+
+def trace_of(jitted: Any) -> Any:
+    """The trace that a jitted function has."""
+    return TRACES.entries[next(iter(jitted._state.record().keys))]
 
 
 def test_a_value_counts_until_it_is_dead(bound: None) -> None:
@@ -78,10 +84,9 @@ def test_dropping_takes_dispatch_entries_and_code_along(bound: None) -> None:
     x = wnp.arange(3.0)
     f = weft.jit(lambda x: wnp.sinh(x) * 1.25)
     expected = np.asarray(f(x))
-    trace = next(iter(f._state.record().traces.values()))
-    program = next(iter(trace.compiled.values())).program
+    program = next(iter(trace_of(f).calls.values())).program
     kernel = weakref.ref(program.compiled[0].kernel)
-    del program, trace
+    del program
     f(x), f(x + 1)
     assert f._cache_size() == 1 and kernel() is not None
     BUDGET.shrink(0)
@@ -99,27 +104,27 @@ def test_a_function_that_lives_keeps_nothing_when_everything_is_dropped(bound: N
     assert [f._cache_size() for f in functions] == [1, 1, 1]
     BUDGET.shrink(0)
     assert [f._cache_size() for f in functions] == [0, 0, 0]
-    assert all(f._state.known is None for f in functions)
+    assert not TRACES.entries and not PROGRAMS.entries
     assert BUDGET.nbytes == sum(table.nbytes for table in BUDGET._tables)
     for f in functions:
         np.testing.assert_array_equal(f(x), weft.jit(lambda x: wnp.sinh(x) * 1.75)(x))
 
 
-def test_programs_lent_to_equal_functions_count_until_those_die(bound: None) -> None:
+def test_dispatch_entries_of_equal_functions_count_until_those_die(bound: None) -> None:
     x = wnp.arange(3.0)
     functions = [weft.jit(lambda x: wnp.sinh(x) * 1.25 - 3) for _ in range(400)]
     expected = [np.asarray(f(x)) for f in functions[:2]]
-    lent, nbytes = runtime.lent_count(), BUDGET.nbytes
+    entries, keys, nbytes = runtime.dispatch_count(), len(TRACES.entries), BUDGET.nbytes
     for f in functions[2:]:
         np.testing.assert_array_equal(f(x), expected[0])
-    assert all(f._state.known is None for f in functions[2:])  # nothing else is kept of them
-    assert runtime.lent_count() - lent == 398 and 398 * 300 < BUDGET.nbytes - nbytes < 398 * 500
+    assert len(TRACES.entries) == keys  # nothing else is kept of them
+    assert runtime.dispatch_count() - entries == 398 and 398 * 300 < BUDGET.nbytes - nbytes < 398 * 500
     order = random.Random(0).sample(range(400), 400)
     functions = [functions[n] for n in order]
     del f, functions[150:]
-    assert runtime.lent_count() - lent <= 150
+    assert runtime.dispatch_count() - entries <= 150
     BUDGET.shrink(0)
-    assert runtime.lent_count() == 0
+    assert runtime.dispatch_count() == 0
     assert not any(f._cache_size() for f in functions)
     for f in functions[:5]:
         np.testing.assert_array_equal(f(x), expected[0])
@@ -141,7 +146,7 @@ def test_equal_functions_that_live_stay_within_the_bound(bound: None) -> None:
 def test_a_dropped_trace_is_not_left_to_the_garbage_collector(bound: None) -> None:
     f = weft.jit(lambda x: wnp.sum(wnp.sin(x) * 2) + wnp.clip(x, 0, 1))
     f(wnp.arange(3.0))
-    jaxpr = weakref.ref(next(iter(f._state.record().traces.values())).closed.jaxpr)
+    jaxpr = weakref.ref(trace_of(f).closed.jaxpr)
     gc.collect()
     gc.disable()
     try:

@@ -24,9 +24,9 @@ import weft
 import weft.numpy as wnp
 from weft import cli, compiler, core, lax, runtime, target
 from weft.compiler import disk, nest_key
-from weft.compiler.cache import KERNELS
 from weft.compiler.version import compiler_version
 from weft.core import kinds
+from weft.core.store import KERNELS
 
 X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)
 KEY, VERSION = bytes(range(32)), bytes(16)
@@ -189,7 +189,7 @@ def nests_of(f: Any, *args: Any) -> list[Any]:
     weft.clear_caches()
     with weft.config.context("cache", False):
         weft.jit(lambda *xs: f(*xs))(*args)
-    return [nest for nest, _ in KERNELS._entries]
+    return [key.what for key in KERNELS.entries]
 
 
 def test_every_kind_that_becomes_code_has_a_name() -> None:

@@ -89,7 +89,7 @@ def test_poly() -> None:
     for roots in ([1, 2, 3], [], [4.5], 2.0, [1 + 1j, 1 - 1j, 3]):
         found, want = (
             wnp.poly(np.asarray(roots, np.complex64 if np.iscomplexobj(roots) else np.float32)),
-            np.poly(roots),
+            np.poly(np.atleast_1d(roots)),
         )
         np.testing.assert_allclose(np.asarray(found), want, rtol=1e-6, atol=1e-6)
     with weft.enable_x64(True):

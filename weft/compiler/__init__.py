@@ -1,8 +1,7 @@
 """Program to kernels: the pipeline from jaxprs to what the runtime runs, its caches, the reference interpreter."""
 
 from weft.compiler import stored
-from weft.compiler.cache import KERNELS, KernelCache
 from weft.compiler.evaluate import clear_caches, evaluate
 from weft.compiler.pipeline import Program, compile_jaxpr, stats
 
-__all__ = ["KERNELS", "KernelCache", "Program", "clear_caches", "compile_jaxpr", "evaluate", "stats", "stored"]
+__all__ = ["Program", "clear_caches", "compile_jaxpr", "evaluate", "stats", "stored"]

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from weft import config
 from weft import operations as lax
 from weft.compiler import divisors, expansions
 from weft.core import Primitive, kinds
@@ -47,7 +46,7 @@ class _Algebra:
         if primitive in REWRITTEN and (found := rewritten(eqn, splicer.makers)) is not None:
             function, operands = found
             avals = tuple([v.aval for v in operands])
-            program = expansions.expansion((config.token(), function, avals), function, avals)
+            program = expansions.expansion(function, function, avals)
             return splicer.splice(program, operands, eqn.source)
         if primitive in RULES or _ONLY_LITERALS.issuperset(map(type, invars)):
             atom = simplified(eqn, splicer.makers)

@@ -1,7 +1,8 @@
-"""Nests -> machine code, once each: the kernel cache of the process, above the one on disk (``disk``).
+"""Nests -> machine code, once each: the kernel level of the cache, in the process and on disk (``disk``).
 
-The key is the nest itself (sizes are not in it) and the target. Kernels count in ``core.budget``; one that is dropped
-stays mapped as long as a program holds it. What one thread builds, others that need it wait for.
+A kernel is found by its nest (sizes are not in it) or, where it came with a program from disk, by the digest that
+names it there. One that the budget drops stays mapped as long as a program holds it. What one thread builds, others
+that need it wait for.
 """
 
 from __future__ import annotations
@@ -11,37 +12,44 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from weft import codegen, config, runtime, target
 from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
-from weft.core.budget import BUDGET
+from weft.core.cache_keys import KernelKey, kernel_key
+from weft.core.store import KERNELS
 from weft.loops import ir
 from weft.record import NamedTuple
 
 _STATEMENT_BYTES = 600  # measured: what a statement of a nest weighs beside its machine code
-Key = tuple[ir.Nest, str]
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Compiled:
-    """The machine code of a nest."""
+    """The machine code of a nest; a program from disk names it by its digest and has no nest."""
 
     kernel: Any  # runtime.Kernel
-    nest: ir.Nest
+    nest: ir.Nest | None
     nbytes: int
     ns_per_point: float
     loaded: bool  # from disk
-    key: bytes | None  # under which it is on disk
+    key: bytes | None  # its digest, under which it is on disk
     reuses: int = 0
+    keys: dict[Any, None] = field(default_factory=dict)
 
     @property
     def weight(self) -> int:
         """Bytes it takes in the process."""
-        statements = self.nest.size()
-        return self.kernel.nbytes + _STATEMENT_BYTES * (statements + 10)
+        statements = 0 if self.nest is None else self.nest.size() + 10
+        return self.kernel.nbytes + _STATEMENT_BYTES * statements
+
+    def uses(self) -> int:
+        return self.reuses
+
+    def retire(self) -> None:
+        """Programs keep what they run."""
 
 
 class Answer(NamedTuple):
@@ -52,35 +60,27 @@ class Answer(NamedTuple):
     loaded: int
 
 
-class KernelCache:
-    """What was compiled in this process."""
+class Builder:
+    """Makes the kernels that the process does not have."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._entries: dict[Key, Compiled] = {}
-        self._being_built: dict[Key, tuple[int, threading.Event]] = {}  # by which thread; set when that is over
-        self.nbytes = 0
+        self._being_built: dict[KernelKey, tuple[int, threading.Event]] = {}  # by which thread; set when that is over
         self.built = 0
         self.loaded = 0
-        self.reused = 0
-        self.evicted = 0
         self.build_ms = 0.0
-
-    def __len__(self) -> int:
-        return len(self._entries)
 
     def compile(self, nests: Sequence[ir.Nest]) -> Answer:
         """Machine code for each nest."""
         machine = target.host()
-        found = {nest: self._find(nest, machine) for nest in dict.fromkeys(nests)}
+        found = {nest: find(nest, machine) for nest in dict.fromkeys(nests)}
         missing = [nest for nest, entry in found.items() if entry is None]
-        self.reused += len(found) - len(missing)
         built = loaded = 0
         while missing:
             mine, events = self._claim(missing, machine)
             try:
-                for entry in self._build(mine, machine, len(found)):
-                    found[entry.nest] = entry
+                for nest, entry in self._build(mine, machine, len(found)):
+                    found[nest] = entry
                     loaded += entry.loaded
                     built += not entry.loaded
             finally:
@@ -88,7 +88,7 @@ class KernelCache:
             for event in events:
                 event.wait()
             for nest in missing:  # what another thread was to build, but failed to, is for the next round
-                found[nest] = found[nest] or self._find(nest, machine)
+                found[nest] = found[nest] or find(nest, machine)
             missing = [nest for nest in missing if found[nest] is None]
         return Answer([entry for nest in nests if (entry := found[nest]) is not None], built, loaded)
 
@@ -101,11 +101,11 @@ class KernelCache:
         thread = threading.get_ident()
         with self._lock:
             for nest in nests:
-                key = (nest, machine.key)
+                key = kernel_key(nest, machine.key)
                 builder, event = self._being_built.get(key, (thread, None))
                 if builder != thread and event is not None:
                     events.append(event)
-                elif key not in self._entries:
+                elif key not in KERNELS.entries:
                     self._being_built[key] = thread, event or threading.Event()
                     mine.append(nest)
         return mine, events
@@ -113,17 +113,19 @@ class KernelCache:
     def _unclaim(self, nests: Sequence[ir.Nest], machine: target.Target) -> None:
         with self._lock:
             for nest in nests:
-                _, event = self._being_built.pop((nest, machine.key), (0, None))
+                _, event = self._being_built.pop(kernel_key(nest, machine.key), (0, None))
                 if event is not None:
                     event.set()
 
-    def _build(self, nests: Sequence[ir.Nest], machine: target.Target, total: int) -> list[Compiled]:
+    def _build(self, nests: Sequence[ir.Nest], machine: target.Target, total: int) -> list[tuple[ir.Nest, Compiled]]:
         """Machine code that is not in the process yet: from disk, else from LLVM."""
-        made: list[Compiled] = []
+        made: list[tuple[ir.Nest, Compiled]] = []
 
-        def keep(entry: Compiled) -> None:
-            self._add((entry.nest, machine.key), entry)
-            made.append(entry)
+        def keep(nest: ir.Nest, entry: Compiled) -> None:
+            add(nest, entry, machine)
+            self.built += not entry.loaded
+            self.loaded += entry.loaded
+            made.append((nest, entry))
             progress.kernels(total - len(nests) + len(made), total)
 
         progress.kernels(total - len(nests), total)
@@ -131,40 +133,16 @@ class KernelCache:
         keys = {nest: nest_key.key(nest, machine) for nest in nests} if store is not None else {}
         rest = []
         for nest in nests:
-            entry = _from_disk(nest, store, keys.get(nest))
+            entry = _with_digest(nest, store, keys.get(nest), machine)
             if entry is None:
                 rest.append(nest)
             else:
-                keep(entry)
+                keep(nest, entry)
         if rest:
             start = time.perf_counter()
             build_all(rest, machine, store, keys, keep)
             self.build_ms += (time.perf_counter() - start) * 1e3
         return made
-
-    def _find(self, nest: ir.Nest, machine: target.Target) -> Compiled | None:
-        key = (nest, machine.key)
-        with self._lock:
-            entry = self._entries.get(key)
-            if entry is not None:
-                entry.reuses += 1
-            return entry
-
-    def _add(self, key: Key, entry: Compiled) -> None:
-        with self._lock:
-            replaced = self._entries.get(key)
-            self.nbytes += entry.nbytes - (replaced.nbytes if replaced is not None else 0)
-            self._entries[key] = entry
-            self.built += not entry.loaded
-            self.loaded += entry.loaded
-        BUDGET.keep(entry, entry.weight, functools.partial(self._drop, key), _reuses)
-
-    def _drop(self, key: Key, entry: Compiled) -> None:
-        with self._lock:
-            if self._entries.get(key) is entry:
-                del self._entries[key]
-                self.nbytes -= entry.nbytes
-                self.evicted += 1
 
     def acquire(self) -> None:
         self._lock.acquire()
@@ -177,25 +155,46 @@ class KernelCache:
         self._being_built.clear()
         self._lock.release()
 
-    def clear(self) -> None:
-        with self._lock:
-            self._entries.clear()
-            self.nbytes = 0
+
+def find(what: ir.Nest | bytes, machine: target.Target) -> Compiled | None:
+    """The kernel of a nest, or of a digest."""
+    entry = KERNELS.find(kernel_key(what, machine.key))
+    if entry is not None:
+        entry.reuses += 1
+    return entry
 
 
-def _reuses(entry: Compiled) -> int:
-    return entry.reuses
+def add(nest: ir.Nest | None, entry: Compiled, machine: target.Target) -> None:
+    """Let a kernel be found by its nest and its digest, as far as it has them."""
+    for what in (nest, entry.key):
+        if what is not None:
+            KERNELS.add(kernel_key(what, machine.key), entry)
 
 
-def _from_disk(nest: ir.Nest, store: disk.DiskCache | None, key: bytes | None) -> Compiled | None:
-    found = store.load(key) if store is not None and key is not None else None
-    if store is None or key is None or found is None:
+def load(digest: bytes, store: disk.DiskCache, machine: target.Target) -> Compiled | None:
+    """The kernel of a digest from disk."""
+    found = store.load(digest)
+    if found is None:
+        return None
+    entry = Compiled(runtime.load_kernel(found.bytes, found.symbol), None, len(found.bytes), 0.0, True, digest)
+    add(None, entry, machine)
+    return entry
+
+
+def _with_digest(
+    nest: ir.Nest, store: disk.DiskCache | None, digest: bytes | None, machine: target.Target
+) -> Compiled | None:
+    """The kernel of a nest that a program from disk runs already, or that is on disk."""
+    if store is None or digest is None:
         return None
     try:
-        return _mapped(nest, found, key, loaded=True)
+        entry = find(digest, machine) or load(digest, store, machine)
     except RuntimeError as error:  # whole, yet not an object that the loader takes
-        store.remove(key, str(error))
+        store.remove(digest, str(error))
         return None
+    if entry is None or entry.nest is not None:
+        return entry
+    return Compiled(entry.kernel, nest, entry.nbytes, codegen.cost(nest), True, digest, entry.reuses)
 
 
 def build_all(
@@ -203,7 +202,7 @@ def build_all(
     machine: target.Target,
     store: disk.DiskCache | None,
     keys: Mapping[ir.Nest, bytes | None],
-    keep: Callable[[Compiled], None],
+    keep: Callable[[ir.Nest, Compiled], None],
 ) -> None:
     """Machine code from LLVM, as many nests at once as the pool has threads; ``keep`` is called on this thread."""
 
@@ -221,18 +220,14 @@ def build_all(
 
     def done(number: int, made: codegen.Object) -> None:
         nest = nests[number]
-        keep(_mapped(nest, made, keys.get(nest), loaded=False))
+        kernel = runtime.load_kernel(made.bytes, made.symbol)
+        keep(nest, Compiled(kernel, nest, len(made.bytes), codegen.cost(nest), False, keys.get(nest)))
 
     isolated = config.read("compile") == "isolated"  # there is one child
     n_threads = 1 if isolated else runtime.Pool.get_threads()
     SideBySide(finish, done).run([functools.partial(prepare, nest) for nest in nests], n_threads)
 
 
-def _mapped(nest: ir.Nest, made: codegen.Object | disk.Object, key: bytes | None, loaded: bool) -> Compiled:
-    kernel = runtime.load_kernel(made.bytes, made.symbol)
-    return Compiled(kernel, nest, len(made.bytes), codegen.cost(nest), loaded, key)
-
-
-KERNELS = KernelCache()
+BUILDER = Builder()
 # a child process must not inherit a lock that another thread held
-os.register_at_fork(before=KERNELS.acquire, after_in_parent=KERNELS.release, after_in_child=KERNELS.release_in_child)
+os.register_at_fork(before=BUILDER.acquire, after_in_parent=BUILDER.release, after_in_child=BUILDER.release_in_child)

@@ -5,35 +5,17 @@ Sizes are not in kernels, so that a fresh shape costs a plan and no machine code
 
 from __future__ import annotations
 
-import functools
-import types
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import config, core, runtime
-from weft.compiler import expansions, pipeline
+from weft.compiler import pipeline
 from weft.core import avals, kinds
-from weft.core.budget import BUDGET
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
+from weft.core.store import PROGRAMS
 from weft.higher import number_checks
-
-_ENTRY_BYTES = 600
-_found: dict[Any, Any] = {}  # programs; weak references to those of operations that carry jaxprs
-
-
-class _Carried(weakref.ref[Any]):
-    """A jaxpr or function among the parameters of a key, and equal to it: the key goes when it dies."""
-
-    __slots__ = ("key",)
-    __hash__ = weakref.ref.__hash__
-
-    key: Any
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (other is not None and self() is other)
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -42,17 +24,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign):
         return _call(primitive, kind, args, params)
     avals = tuple([arg.aval if type(arg) is runtime.Array else core.get_aval(arg) for arg in args])
-    key = (primitive, avals, config.x64_enabled(), *params.items())
-    try:
-        program = _found.get(key)
-    except TypeError:  # an unhashable parameter
-        program, key = None, None
-    if type(program) is weakref.ref:
-        program = program()
-    if program is None:
-        program = _compile(primitive, avals, params)
-        if key is not None:
-            _keep(key, program, params)
+    program = _program(primitive, avals, params)
     arrays = [arg if type(arg) is runtime.Array else as_array(arg, aval) for arg, aval in zip(args, avals, strict=True)]
     results = program.executable.run([*program.consts, *arrays])
     if number_checks.enabled():
@@ -72,39 +44,22 @@ def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]
     return outs
 
 
-def _keep(key: Any, program: pipeline.Program, params: dict[str, Any]) -> None:
-    """Let later evaluations find a program.
+def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> pipeline.Program:
+    """The program of an operation, found by what the operation is.
 
-    Jaxprs are often made anew for every evaluation, and a program holds those it was made of: neither is kept by what
-    is found for them, but by those who made them (the caches of traces, the pipeline).
+    With jaxprs among its parameters it is found by the fingerprint of its program alone, in ``compile_jaxpr``: they are
+    often made anew for each evaluation, and say nothing in a key.
     """
-    if not jaxprs_in_params(params):
-        _found[key] = program
-        BUDGET.keep(program, _ENTRY_BYTES, functools.partial(_drop, key), pipeline.Program.runs)
-        return
-    carried: list[_Carried] = []
-    key = _with_carried(key, carried)
-    for reference in carried:
-        reference.key = key
-    _found[key] = weakref.ref(program)
-
-
-def _with_carried(value: Any, carried: list[_Carried]) -> Any:
-    if isinstance(value, tuple):
-        return tuple([_with_carried(item, carried) for item in value])
-    if isinstance(value, Jaxpr | ClosedJaxpr | types.FunctionType):
-        carried.append(_Carried(value, _forget))
-        return carried[-1]
-    return value
-
-
-def _forget(carried: _Carried, forget: Any = _found.pop) -> None:
-    forget(carried.key, None)
-
-
-def _drop(key: Any, program: pipeline.Program) -> None:
-    if _found.get(key) is program:
-        del _found[key]
+    key = ((primitive, avals, *params.items()), (), config.x64_enabled())  # a ProgramKey, in a tenth of the time
+    try:
+        found = PROGRAMS.find(key)
+    except TypeError:  # an unhashable parameter
+        return _compile(primitive, avals, params)
+    if found is None:
+        found = _compile(primitive, avals, params)
+        if not jaxprs_in_params(params):
+            PROGRAMS.add(key, found)
+    return found
 
 
 def as_array(value: Any, aval: Any) -> Any:
@@ -115,9 +70,7 @@ def as_array(value: Any, aval: Any) -> Any:
 
 
 def clear_caches() -> None:
-    """Forget every compiled program, kernel and expansion of the process."""
-    _found.clear()
-    expansions.clear()
+    """Forget every compiled program and kernel of the process."""
     pipeline.clear()
 
 

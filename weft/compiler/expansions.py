@@ -9,13 +9,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from weft import config
-from weft.core.budget import BUDGET
+from weft.core.cache_keys import trace_key
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn
 from weft.core.rewrite import Makers, Splicer
+from weft.core.store import TRACES
 from weft.core.trace import trace_to_jaxpr
-
-_BOUND = 2048
-_expansions: dict[Any, ClosedJaxpr] = {}
+from weft.higher.trace_cache import Trace
 
 Function = Callable[..., Any]
 # what tells functions for one operation, parameters and types apart, and a function of the operands
@@ -36,22 +35,24 @@ def expand(closed: ClosedJaxpr, kinds: Collection[type], rewrite: Rewrite) -> Cl
 
 
 def of_equation(eqn: JaxprEqn, function: Function, key: Any = None) -> ClosedJaxpr:
-    """The program that a function makes of an equation's operands."""
+    """The program that a function makes of an equation's operands; ``key`` tells functions of one primitive apart."""
     avals = tuple([v.aval for v in eqn.invars])
-    return expansion((key, config.token(), eqn.primitive, avals, *eqn.params.items()), function, avals)
+    return expansion(eqn.primitive if key is None else (eqn.primitive, key), function, avals, eqn.params)
 
 
-def expansion(key: Any, function: Function, avals: Sequence[Any]) -> ClosedJaxpr:
-    """The traced form of a function, remembered by ``key`` where that is hashable."""
+def expansion(
+    who: Any, function: Function, avals: tuple[Any, ...], params: dict[str, Any] | None = None
+) -> ClosedJaxpr:
+    """The traced form of a function that ``who`` expands into: an entry of the level of traces."""
+    key = trace_key(who, None, avals, tuple((params or {}).items()), config.token())
     try:
-        found = _expansions.get(key)
-    except TypeError:
+        found = TRACES.find(key)
+    except TypeError:  # a parameter without a hash
         return traced(function, avals)
     if found is None:
-        if len(_expansions) >= _BOUND:
-            _expansions.clear()
-        found = _expansions[key] = traced(function, avals)
-    return found
+        found = Trace(traced(function, avals), None, (), "expansion")
+        TRACES.add(key, found)
+    return found.closed
 
 
 def traced(function: Function, avals: Sequence[Any]) -> ClosedJaxpr:
@@ -62,11 +63,3 @@ def traced(function: Function, avals: Sequence[Any]) -> ClosedJaxpr:
         return list(out) if isinstance(out, (tuple, list)) else [out]
 
     return trace_to_jaxpr(flat, avals)[0]
-
-
-def clear() -> None:
-    """Forget the traced functions."""
-    _expansions.clear()
-
-
-BUDGET.enlist(_expansions.__len__, 5000, _expansions.clear)

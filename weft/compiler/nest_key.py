@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import hashlib
 import operator
 import struct
 import sys
@@ -23,6 +22,7 @@ import numpy as np
 from weft import core
 from weft.compiler.version import compiler_version
 from weft.core import kinds
+from weft.core.cache_keys import disk_key
 from weft.loops import ir
 from weft.target import Target
 
@@ -45,7 +45,7 @@ def key(nest: ir.Nest, machine: Target) -> bytes | None:
         text = nest_text(nest)
     except NoKeyError:
         return None
-    return hashlib.blake2b(f"{machine.key}\n{text}".encode(), digest_size=32, key=version).digest()
+    return disk_key("kernel", machine.key, text.encode(), version)
 
 
 # the text of a nest

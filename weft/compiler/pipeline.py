@@ -11,8 +11,6 @@ import copy
 import functools
 import logging
 import math
-import os
-import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -21,11 +19,14 @@ import numpy as np
 
 from weft import codegen, collector, config, errors, runtime, target
 from weft.compiler import buffers, cache, chain, edges, fuse, instructions, link, plan, progress, steps, viewed_operands
-from weft.compiler.cache import KERNELS
+from weft.compiler.cache import BUILDER
 from weft.compiler.stages import Stages
+from weft.core import store
 from weft.core.budget import BUDGET
+from weft.core.cache_keys import program_key
 from weft.core.fingerprint import fingerprint
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr
+from weft.core.store import KERNELS, PROGRAMS
 from weft.loops import lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
 from weft.record import NamedTuple
@@ -33,11 +34,6 @@ from weft.record import NamedTuple
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
 MAX_ELEMENTS = 1 << 56
-_programs: dict[Any, Program] = {}
-_lock = threading.RLock()
-_totals = {"programs_built": 0, "programs_reused": 0}
-# a child process must not inherit a lock that another thread held
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class Forms(NamedTuple):
@@ -68,6 +64,7 @@ class Program:
         self.kernels_reused = 0
         self.counted = False  # by the function for which it was compiled
         self.stages = stages
+        self.keys: dict[Any, None] = {}
 
     @property
     def jaxpr(self) -> Jaxpr:
@@ -87,12 +84,16 @@ class Program:
         if not closed.consts:
             return self
         program = copy.copy(self)
+        program.keys = {}
         program.consts = (*as_arrays(closed.consts, closed.jaxpr.constvars), *self.consts)
         return program
 
-    def runs(self) -> int:
+    def uses(self) -> int:
         """How often it was started."""
         return self.executable.runs
+
+    def retire(self) -> None:
+        """Traces keep what they run."""
 
     @property
     def weight(self) -> int:
@@ -181,28 +182,17 @@ def operations_per_point(low: Lowered) -> float:
 
 def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[bool, ...] = ()) -> Program:
     """The compiled form of a program; equal programs are compiled once. Captured arrays are hidden parameters."""
-    key = (fingerprint(closed), donated, config.token())
-    with _lock:
-        found = _programs.get(key)
-        if found is not None:
-            _totals["programs_reused"] += 1
-            return found.with_consts(closed)
+    key = program_key(fingerprint(closed), donated, config.token())
+    found = PROGRAMS.find(key)
+    if found is not None:
+        return found.with_consts(closed)
     compilation = progress.begin(name)
     try:
         program = compile_new(closed, name, donated)
     finally:
         progress.end(compilation)
-    with _lock:
-        _totals["programs_built"] += 1
-        _programs[key] = program
-    BUDGET.keep(program, program.weight, functools.partial(_drop, key), Program.runs)
+    PROGRAMS.add(key, program)
     return program.with_consts(closed)
-
-
-def _drop(key: Any, program: Program) -> None:
-    with _lock:
-        if _programs.get(key) is program:
-            del _programs[key]
 
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
@@ -271,7 +261,7 @@ def schedule_all(kernels: fuse.Kernels, drafts: list[lower.Draft | None], lanes:
 
 def _codegen(program: Program, planned: steps.Plan) -> list[cache.Compiled]:
     nests = [nest for entry in planned.instructions if (nest := _nest_of(entry)) is not None]
-    compiled, built, loaded = KERNELS.compile(nests)
+    compiled, built, loaded = BUILDER.compile(nests)
     program.kernels_built, program.kernels_loaded = built, loaded
     program.kernels_reused = len(set(map(id, compiled))) - built - loaded
     return compiled
@@ -316,24 +306,25 @@ def as_arrays(consts: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
 
 
 def stats() -> dict[str, Any]:
-    """Counters of the process: programs, kernels, milliseconds spent building kernels."""
+    """Counters of the process: programs, kernels, milliseconds spent building kernels, and each level of the cache."""
     return {
-        **_totals,
-        "programs": len(_programs),
+        "programs_built": PROGRAMS.made,
+        "programs_reused": PROGRAMS.found,
+        "programs": len(PROGRAMS),
         "kernels": len(KERNELS),
-        "kernels_built": KERNELS.built,
-        "kernels_loaded": KERNELS.loaded,
-        "kernels_reused": KERNELS.reused,
-        "kernels_evicted": KERNELS.evicted,
+        "kernels_built": BUILDER.built,
+        "kernels_loaded": BUILDER.loaded,
+        "kernels_reused": KERNELS.found,
+        "kernels_evicted": KERNELS.dropped,
         "kernel_bytes": KERNELS.nbytes,
-        "kernel_build_ms": KERNELS.build_ms,
+        "kernel_build_ms": BUILDER.build_ms,
         "kept_bytes": BUDGET.nbytes,
         "dropped": BUDGET.dropped,
+        "levels": store.levels(),
     }
 
 
 def clear() -> None:
     """Forget compiled programs and kernels."""
-    with _lock:
-        _programs.clear()
+    PROGRAMS.clear()
     KERNELS.clear()

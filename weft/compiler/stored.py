@@ -14,13 +14,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import dataclasses
-import hashlib
 import logging
 import marshal
 import os
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -40,7 +38,7 @@ from weft.compiler.instructions import (
     Loop,
     Routine,
 )
-from weft.core.budget import BUDGET
+from weft.core.cache_keys import disk_key
 from weft.higher import portable
 from weft.higher.identity import Refusal
 from weft.higher.persistent import Request
@@ -79,8 +77,7 @@ class Loaded(NamedTuple):
 
 
 def _key(store: disk.DiskCache, text: bytes) -> bytes:
-    words = f"program\n{target.host().key}\n".encode()
-    return hashlib.blake2b(words + text, digest_size=32, key=store.version).digest()
+    return disk_key("program", target.host().key, text, store.version)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -250,13 +247,6 @@ def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_
     return runtime.ShapedArray(shape, extended.get(dtype) or dtypes.as_dtype(dtype), weak_type)
 
 
-_kernels: weakref.WeakValueDictionary[bytes, Any] = weakref.WeakValueDictionary()  # that programs from disk run
-
-
-def _leave_to_programs(_: Any) -> None:
-    """A kernel goes with the last program that runs it."""
-
-
 class _Reader:
     """The types and the kernels of a program, by number."""
 
@@ -266,15 +256,14 @@ class _Reader:
         self.kernels = [self._kernel(store, key) for key in keys]
 
     def _kernel(self, store: disk.DiskCache, key: bytes) -> Any:
-        kernel = _kernels.get(key)
-        if kernel is None:
-            found = store.load(key)
-            if found is None:
-                raise disk.DamagedError("a kernel is gone")
-            kernel = _kernels[key] = runtime.load_kernel(found.bytes, found.symbol)
-            BUDGET.keep(kernel, kernel.nbytes, _leave_to_programs)
+        machine = target.host()
+        found = cache.find(key, machine)
+        if found is None:
+            found = cache.load(key, store, machine)
             self.loaded += 1
-        return kernel
+        if found is None:
+            raise disk.DamagedError("a kernel is gone")
+        return found.kernel
 
     def program(
         self, n_inputs: int, outputs: Any, temps: Any, arena_bytes: int, made: Any, name: str, in_avals: Any

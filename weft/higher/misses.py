@@ -12,6 +12,7 @@ from typing import Any
 
 from weft import config, lazy
 from weft.core import source_info
+from weft.core.cache_keys import TraceKey
 from weft.core.jaxpr import ClosedJaxpr
 from weft.higher import code_facts, identity, signature, trace_cache
 
@@ -40,13 +41,13 @@ def _defined(function: Any) -> str:
 def report(
     function: Callable[..., Any],
     record: trace_cache.FunctionRecord,
-    key: trace_cache.Key,
+    key: TraceKey,
     call: signature.Call,
     who: identity.Identity | None,
 ) -> None:
     """Log why the call with ``key`` is traced."""
     lines = [f"TRACING CACHE MISS at {_line()}:"]
-    if record.traces:
+    if record.latest_keys():
         lines.append(f"  for {_defined(function)}")
         lines.append("  all previously seen cache keys differ. For the closest previous key:")
     else:
@@ -62,12 +63,17 @@ def report(
 def reasons(
     function: Callable[..., Any],
     record: trace_cache.FunctionRecord,
-    key: trace_cache.Key,
+    key: TraceKey,
     call: signature.Call,
     who: identity.Identity | None,
 ) -> list[str]:
     """What differs from the nearest earlier call, or why a new function object shares no trace."""
-    return _nearest(function, record, key, call) if record.traces else _unshared(function, record, who)
+    latest = record.latest_keys()
+    if key in latest:
+        return ["its program came from disk, and now its jaxpr is asked for"]
+    if not latest:
+        return _unshared(function, record, who)
+    return min((_differences(function, old, key, call) for old in latest), key=_distance)
 
 
 def _code_id(function: Any) -> int:
@@ -115,14 +121,6 @@ def _shown(key: Any) -> str:
     return "another value" if not isinstance(key, tuple) else f"another {getattr(key[0], '__name__', 'function')}"
 
 
-def _nearest(
-    function: Any, record: trace_cache.FunctionRecord, key: trace_cache.Key, call: signature.Call
-) -> list[str]:
-    """The shortest list of differences between ``key`` and an earlier key."""
-    latest_first = list(record.traces)[:-65:-1]
-    return min((_differences(function, old, key, call) for old in latest_first), key=_distance)
-
-
 def _distance(differences: list[str]) -> tuple[int, int, int]:
     """An order of nearness: by the number of differences; then differences in extents before those in ranks or dtypes,
     and in how an argument is given before those in its value."""
@@ -130,15 +128,15 @@ def _distance(differences: list[str]) -> tuple[int, int, int]:
     return len(differences), types, sum(", given by " not in text for text in differences)
 
 
-def _differences(function: Any, old: trace_cache.Key, new: trace_cache.Key, call: signature.Call) -> list[str]:
+def _differences(function: Any, old: TraceKey, new: TraceKey, call: signature.Call) -> list[str]:
     found: list[str] = []
-    if old[0] != new[0]:
-        found.append(f"different input pytree: now {new[0]} and before {old[0]}")
+    if old.in_tree != new.in_tree:
+        found.append(f"different input pytree: now {new.in_tree} and before {old.in_tree}")
     else:
-        found += _type_differences(function, old[1], new[1], call)
-    found += _static_differences(function, old[2], new[2], call)
-    if old[3] != new[3]:
-        found.append(f"different configuration: {config.describe_difference(old[3], new[3])}")
+        found += _type_differences(function, old.types, new.types, call)
+    found += _static_differences(function, old.statics, new.statics, call)
+    if old.token != new.token:
+        found.append(f"different configuration: {config.describe_difference(old.token, new.token)}")
     return found
 
 

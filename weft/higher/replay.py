@@ -2,9 +2,11 @@
 
 While tracing, a jitted function called on arrays and scalars records the same equations whenever the types, the
 scalars, the static arguments and the configuration are the same. ``call_of`` tells that sameness, ``watch`` runs the
-function and makes a ``Template`` of what it recorded, ``Template.record`` writes the equations with new variables::
+function and notes in a ``Template`` what it recorded, ``Template.record`` writes the equations with new variables::
 
     add(a:f32[3], 1)   ->   add 0 1.0:f32[]  =>  1        # operand 0 is the first argument, result 1 the first new one
+
+Templates are entries of the trace level of the cache, found by the function, its options and that sameness.
 """
 
 from __future__ import annotations
@@ -18,33 +20,43 @@ from weft import dtypes, runtime
 from weft.core import source_info
 from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
-from weft.record import NamedTuple
 
-_BOUND = 512  # templates per function; a full table starts anew
+WATCHED = 3  # the call, counted from 1, whose equations are noted: earlier it does not pay
 _LONGEST = 256  # equations of a template
+_TEMPLATE_BYTES = 1200  # measured, with one equation and its key
 
 runtime.install_replay(
     frozenset((bool, int, float, complex, *dtypes.SCALAR_TYPES)), frozenset((complex, np.complex64, np.complex128))
 )
 
-_SEEN_ONCE = object()
 NONE: list[int] = []  # no captured operands
 
 Key = tuple[Any, ...]
-Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]  # a function on the arguments of a call
 Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # primitive, params, effects, reads, avals
 
 
 class Template:
-    """The equations of one call. Operands and results are numbers (arguments first, then new variables) or literals."""
+    """The equations of one call. Operands and results are numbers (arguments first, then new variables) or literals.
 
-    __slots__ = ("captured", "results", "steps", "tree")
+    Until the call was watched, and if it cannot be replayed, there are no ``steps``.
+    """
 
-    def __init__(self, captured: list[int], steps: list[Step], results: list[tuple[bool, Any]], tree: Any) -> None:
-        self.captured = captured  # operands that are arrays with values, in the order in which they become constvars
-        self.steps = steps
-        self.results = results  # (is the argument itself, number or literal)
-        self.tree = tree  # None: one traced value
+    __slots__ = ("__weakref__", "captured", "keys", "results", "steps", "times", "tree")
+    weight = _TEMPLATE_BYTES
+
+    def __init__(self) -> None:
+        self.times = 0  # that the call was met
+        self.steps: list[Step] | None = None
+        self.captured = NONE  # operands that are arrays with values, in the order in which they become constvars
+        self.results: list[tuple[bool, Any]] = []  # (is the argument itself, number or literal)
+        self.tree: Any = None  # None: one traced value
+        self.keys: dict[Any, None] = {}
+
+    def uses(self) -> int:
+        return self.times
+
+    def retire(self) -> None:
+        """Programs that have the equations keep them."""
 
     def record(self, trace: DynamicJaxprTrace, operands: list[Any]) -> Any:
         """Append the equations to ``trace`` and give the call's result."""
@@ -57,7 +69,7 @@ class Template:
                 atoms[place] = trace.constant(operands[place])
         count = len(operands)
         source = source_info.capture(2)
-        runtime.replay(trace.eqns, self.steps, atoms, source)
+        runtime.replay(trace.eqns, self.steps or [], atoms, source)
         results: list[Any] = []
         for itself, place in self.results:
             if itself:
@@ -70,75 +82,47 @@ class Template:
         return results[0] if self.tree is None else runtime.tree_unflatten(self.tree, results)
 
 
-class Call(NamedTuple):
-    """A call that may be replayed: its key and its operands (traced values and arrays), each named once."""
+def call_of(
+    trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int
+) -> tuple[Key, list[Any]] | None:
+    """What identifies a call under ``trace``, and its operands, each named once: traced values of it and arrays.
 
-    trace: DynamicJaxprTrace
-    key: Key
-    operands: list[Any]
-
-
-def call_of(trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int) -> Call | None:
-    """What identifies a call under ``trace``; None if it holds more than arrays, scalars and static arguments.
+    None if it holds more than those, scalars and static arguments.
 
     None as well inside weft's own functions, whose traces are kept whole: few of their calls come a third time.
     """
     if type(trace) is not DynamicJaxprTrace or trace.source is not None:
         return None
-    found = runtime.call_key(trace, token, args, kwargs, roles.static_argnums, roles.static_argnames)
-    return None if found is None else tuple.__new__(Call, (trace, *found))
+    return runtime.call_key(trace, token, args, kwargs, roles.static_argnums, roles.static_argnames)
 
 
-def find(templates: dict[Key, Any], call: Call) -> Template | bool | None:
-    """The template of a call; True if it is to be watched, which pays from its third time on; else False. None where
-    a static argument has no hash."""
-    try:
-        found = templates.get(call.key)
-    except TypeError:
-        return None
-    if found is not None:
-        if found is _SEEN_ONCE:
-            templates[call.key] = True
-            return False
-        return found
-    if len(templates) >= _BOUND:
-        templates.clear()
-    templates[call.key] = _SEEN_ONCE
-    return False
-
-
-def watch(
-    templates: dict[Key, Any], call: Call, run: Run, args: tuple[Any, ...], kwargs: dict[str, Any], single: bool
-) -> Any:
-    """The result of ``run(args, kwargs)``, and a template of what it recorded.
+def watch(template: Template, trace: Any, operands: list[Any], run: Callable[[], Any], single: bool) -> Any:
+    """The result of ``run()``; what that recorded in ``trace`` is noted in ``template``, if it can be replayed.
 
     ``single`` asks for one equation on exactly the operands.
     """
-    trace = call.trace
     before, constants = len(trace.eqns), len(trace.consts)
-    result = run(args, kwargs)
-    made = None
-    known = all(any(x is operand for operand in call.operands) for x in trace.consts[constants:])
+    result = run()
+    known = all(any(x is operand for operand in operands) for x in trace.consts[constants:])
     if known and len(trace.eqns) - before <= _LONGEST:
         recorded = trace.eqns[before:]
         here = source_info.capture(2)
         if all(eqn.source == here for eqn in recorded):
-            made = _template(recorded, call, result, single)
-    templates[call.key] = made or False
+            _note(template, recorded, trace, operands, result, single)
     return result
 
 
-def _template(eqns: list[JaxprEqn], call: Call, result: Any, single: bool) -> Template | None:
-    """The template of a call that recorded ``eqns``; None if they cannot be told from the operands alone."""
-    places = _places(call)
-    fresh = count = len(call.operands)
-    traced = [type(operand) is DynamicJaxprTracer for operand in call.operands]
+def _note(template: Template, eqns: list[JaxprEqn], trace: Any, operands: list[Any], result: Any, single: bool) -> None:
+    """Note that a call recorded ``eqns``, unless they cannot be told from the operands alone."""
+    places = _places(trace, operands)
+    fresh = count = len(operands)
+    traced = [type(operand) is DynamicJaxprTracer for operand in operands]
     captured: dict[int, None] = {}
     steps: list[Step] = []
     for eqn in eqns:
         reads = tuple([atom if type(atom) is Literal else places.get(atom) for atom in eqn.invars])
         if None in reads or is_new_each_time(eqn):
-            return None
+            return
         for read in reads:
             if type(read) is int and read < count and not traced[read]:
                 captured[read] = None
@@ -147,28 +131,29 @@ def _template(eqns: list[JaxprEqn], call: Call, result: Any, single: bool) -> Te
             fresh += 1
         steps.append((eqn.primitive, eqn.params, eqn.effects, reads, tuple([v.aval for v in eqn.outvars])))
     if single and (len(eqns) != 1 or sum(type(read) is int for read in steps[0][3]) != count):
-        return None
+        return
     plain = type(result) is DynamicJaxprTracer
     leaves, tree = ([result], None) if plain else runtime.tree_flatten(result)
     results: list[tuple[bool, Any]] = []
     for leaf in leaves:
         if type(leaf) is not DynamicJaxprTracer:
-            return None
-        own = next((place for place, operand in enumerate(call.operands) if operand is leaf), None)
+            return
+        own = next((place for place, operand in enumerate(operands) if operand is leaf), None)
         place = own if own is not None else leaf.val if type(leaf.val) is Literal else places.get(leaf.val)
         if place is None or (type(place) is int and place < count and not traced[place] and place not in captured):
-            return None
+            return
         results.append((own is not None, place))
-    return Template(list(captured) or NONE, steps, results, tree)
+    template.captured, template.results, template.tree = list(captured) or NONE, results, tree
+    template.steps = steps  # at last: then it is replayed
 
 
-def _places(call: Call) -> dict[Any, int]:
+def _places(trace: Any, operands: list[Any]) -> dict[Any, int]:
     """The number of each operand's variable."""
     places: dict[Any, int] = {}
-    for place, operand in enumerate(call.operands):
+    for place, operand in enumerate(operands):
         if type(operand) is DynamicJaxprTracer:
             places[operand.val] = place
-        elif (constant := call.trace.const_vars.get(id(operand))) is not None:
+        elif (constant := trace.const_vars.get(id(operand))) is not None:
             places[constant] = place
     return places
 

@@ -174,7 +174,8 @@ class Call(NamedTuple):
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     statics: tuple[Static, ...]
-    count: int  # positional arguments of the call, static ones included
+    # positional arguments of the call, static ones included; a tuple of arguments is never counted in
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 def split_call(roles: Roles, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:

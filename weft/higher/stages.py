@@ -15,8 +15,8 @@ from weft.core import avals as avals_module
 from weft.core import tracebacks
 from weft.core.jaxpr import ClosedJaxpr
 from weft.core.tracer import Tracer
+from weft.higher import executables, jit_calls, signature, struct, trace_cache
 from weft.higher import jit as jit_module
-from weft.higher import signature, struct, trace_cache
 from weft.record import NamedTuple
 
 FORMS = ("jaxpr", "kernel", "loops", "llvm", "asm", "plan")
@@ -52,7 +52,7 @@ class ArgInfo:
 class _Arguments(NamedTuple):
     """What the three stages know in common."""
 
-    state: jit_module.JitState
+    state: jit_calls.JitState
     trace: trace_cache.Trace
     in_tree: Any
     avals: tuple[Any, ...]
@@ -173,7 +173,7 @@ class Lowered(Stage):
 class Compiled(Stage):
     """Machine code for one structure and one set of types of the arguments."""
 
-    def __init__(self, arguments: _Arguments, compiled: jit_module.Compiled) -> None:
+    def __init__(self, arguments: _Arguments, compiled: executables.Compiled) -> None:
         super().__init__(arguments)
         self._compiled = compiled
 
@@ -207,7 +207,7 @@ class Compiled(Stage):
         call = signature.Call(args, kwargs, (), len(args))
         avals = signature.leaf_avals(arguments.state.function, call, leaves, accept_structs=False)
         self._check_types(avals)
-        return jit_module.run(self._compiled, arguments.trace, leaves, arguments.avals)
+        return executables.run(self._compiled, arguments.trace, leaves, arguments.avals)
 
     __call__ = call
 
@@ -298,10 +298,10 @@ def out_structs(trace: trace_cache.Trace) -> Any:
 @tracebacks.boundary
 def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
     """Trace for these arguments (arrays or ShapeDtypeStructs) without compiling or running."""
-    state: jit_module.JitState = jitted._state
+    state: jit_calls.JitState = jitted._state
     prepared = state.prepare(args, kwargs, accept_structs=True)
     trace = state.trace(prepared)
-    names = jit_module.debug_info(state.function, prepared, [None])
+    names = jit_calls.debug_info(state.function, prepared, [None])
     return Traced(
         _Arguments(
             state, trace, prepared.in_tree, prepared.avals, state.donated(prepared), lambda: list(names.arg_names or ())

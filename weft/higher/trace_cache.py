@@ -1,113 +1,109 @@
-"""The trace cache: a function and the types of its arguments -> the jaxpr.
+"""The trace level of the cache: a function and the types of its arguments -> the jaxpr, and what calls it.
 
-The first level is keyed by the function object (held weakly), argument tree, avals, static values and options. The
-second level, asked if the first has no trace, has the function's ``identity`` in the place of the object. A shared
-trace never keeps a captured weft Array alive: it holds such constants weakly, and is dropped when one of them dies.
-Traces count in ``core.budget``.
+A trace is found under the record of the function object and, where ``identity`` tells what the function is, under that,
+so that equal functions share it. A program that came from disk is an entry here too, of which nobody has asked the
+jaxpr. Sharing keeps no captured weft Array alive: an ``Outline`` holds them weakly and goes with the first of them.
 """
 
 from __future__ import annotations
 
+import itertools
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import runtime
 from weft.core import kinds
 from weft.core.budget import BUDGET
+from weft.core.cache_keys import TraceKey
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from weft.core.store import TRACES
 from weft.higher import code_facts, identity, persistent
 from weft.higher.identity import Identity, Refusal
 
-Key = tuple[Any, ...]  # (in_tree, avals, static_key, config token)
-
-_TRACES_PER_FUNCTION = 4096  # as many as the native table has signatures
-_SHARED_TRACES = 1 << 16
-_FEW_EQUATIONS = 64  # making a program of 50 equations takes 1.1 ms, reading one from disk 0.45
-_ENTRIES = 1 << 12
-_TRACE_BYTES, _EQUATION_BYTES = 3500, 500  # measured: a trace with its dispatch entry, each equation
+_FEW_EQUATIONS = 64  # 50 take 1.1 ms with their kernels, reading a program 0.45
+_LATEST_KEYS = 64  # of a function, which are compared with a new one
+_TRACE_BYTES, _EQUATION_BYTES = 3200, 500  # measured: a trace, each equation
 _RECORD_BYTES = 1100  # measured: the record of a function, with the structure of a call
-_CALL_BYTES = 600  # of a call by which equal functions are found
-_LENT_BYTES = 350  # measured: of a signature in the native table of a function that such a call answered
-_LENT_BETWEEN_LOOKS = 256
 
 
-class Result:
-    """What the caches keep of a function for one kind of call: the structure of its results, and machine code.
+class Trace:
+    """One trace of a function: its jaxpr (None if the program came from disk), the results' structure, machine code.
 
-    ``compiled`` maps (donation, keep_unused) to machine code with its constants bound.
+    ``calls`` maps (donated leaves, keep_unused) to machine code with its constants bound. ``codes`` keeps alive what
+    the keys that find it name by id.
     """
 
-    __slots__ = ("__weakref__", "compiled", "found", "name", "out_avals", "out_tree", "places")
+    __slots__ = ("__weakref__", "calls", "closed", "codes", "found", "keys", "name", "out_avals", "out_tree", "weight")
 
-    def __init__(self, out_tree: Any, out_avals: Sequence[Any], name: str) -> None:
+    def __init__(
+        self, closed: ClosedJaxpr | None, out_tree: Any, out_avals: Sequence[Any], name: str, nbytes: int = 0
+    ) -> None:
+        self.closed: Any = closed
         self.out_tree = out_tree
         self.out_avals = tuple(out_avals)
         self.name = name
-        self.compiled: dict[Any, Any] = {}
+        self.calls: dict[Any, Any] = {}
+        self.codes: tuple[Any, ...] = ()
+        self.keys: dict[Any, None] = {}
         self.found = 0  # times it was found again by Python
-        # (owner of a cache, held weakly; key) for each cache that holds it; empty once it was dropped
-        self.places: list[tuple[Any, Any]] | None = None
+        self.weight = _TRACE_BYTES + (nbytes if closed is None else _EQUATION_BYTES * equation_count(closed.jaxpr))
 
     def uses(self) -> int:
         """How often it was found or run."""
-        programs = list(self.compiled.values())  # at once: another thread may be adding one
+        programs = list(self.calls.values())  # at once: another thread may be adding one
         return self.found + sum([compiled.program.executable.runs for compiled in programs])
 
-    def drop(self) -> None:
-        """Take it, and its dispatch entries, out of every cache."""
-        places, self.places = self.places or (), []
-        for reference, key in places:
-            owner = reference()
-            if owner is not None:
-                owner.drop(key, self)
-        for compiled in self.compiled.values():
+    def retire(self) -> None:
+        """Take its dispatch entries out of the tables of functions."""
+        for compiled in list(self.calls.values()):
             compiled.entry.retire()
 
-    @property
-    def weight(self) -> int:
-        """Bytes it takes in the process."""
-        raise NotImplementedError
 
-    def placed(self, owner: Any, key: Any) -> None:
-        """Note a cache that holds it. The first time the result is entered in the budget."""
-        if self.places is None:
-            self.places = []
-            BUDGET.keep(self, self.weight, Result.drop, Result.uses)
-        if len(self.places) > 8 and len(self.places) & (len(self.places) - 1) == 0:
-            self.places = [place for place in self.places if place[0]() is not None]
-        self.places.append((weakref.ref(owner), key))
+class Outline:
+    """A trace without the Arrays that its function captured."""
 
+    __slots__ = (
+        "__weakref__",
+        "codes",
+        "constants",
+        "found",
+        "jaxpr",
+        "keys",
+        "name",
+        "out_avals",
+        "out_tree",
+        "references",
+    )
 
-class Trace(Result):
-    """One trace of a function. ``programs`` holds the machine code of ``compiled``, without constants."""
+    def __init__(self, trace: Trace, who: Identity, dropped: Callable[[Any], None]) -> None:
+        references = {number: weakref.ref(array, dropped) for number, array in who.arrays.items()}
+        self.jaxpr = trace.closed.jaxpr
+        self.constants = [references.get(id(value), value) for value in trace.closed.consts]
+        self.references = list(references.values())  # with those that the program does not read, for their callbacks
+        self.codes = who.codes
+        self.out_tree, self.out_avals, self.name = trace.out_tree, trace.out_avals, trace.name
+        self.keys: dict[Any, None] = {}
+        self.found = 0
 
-    __slots__ = ("closed", "programs")
-
-    def __init__(self, closed: ClosedJaxpr, out_tree: Any, out_avals: Sequence[Any], name: str) -> None:
-        super().__init__(out_tree, out_avals, name)
-        self.closed = closed
-        self.programs: dict[Any, Any] = {}
-
-    @property
-    def weight(self) -> int:
-        return _TRACE_BYTES + _EQUATION_BYTES * equation_count(self.closed.jaxpr)
-
-
-class Stored(Result):
-    """A program from disk, which was not traced. ``codes`` keeps alive the objects that its keys name by id."""
-
-    __slots__ = ("_weight", "codes")
-
-    def __init__(self, out_tree: Any, out_avals: Sequence[Any], name: str, codes: tuple[Any, ...], nbytes: int) -> None:
-        super().__init__(out_tree, out_avals, name)
-        self.codes = codes
-        self._weight = _TRACE_BYTES + nbytes
+    def restore(self) -> Trace | None:
+        """The trace with its constants, or None if one is gone."""
+        constants = [value() if type(value) is weakref.ref else value for value in self.constants]
+        if any(value is None for value in constants):
+            return None
+        self.found += 1
+        closed = ClosedJaxpr(self.jaxpr, constants)
+        return Trace(closed, self.out_tree, self.out_avals, self.name)
 
     @property
     def weight(self) -> int:
-        return self._weight
+        return _TRACE_BYTES + _EQUATION_BYTES * equation_count(self.jaxpr)
+
+    def uses(self) -> int:
+        return self.found
+
+    def retire(self) -> None:
+        """Nothing runs it."""
 
 
 def equation_count(jaxpr: Jaxpr) -> int:
@@ -119,156 +115,129 @@ def equation_count(jaxpr: Jaxpr) -> int:
     return count
 
 
-class FunctionRecord:
-    """What is known of one function object."""
+# -- functions --------------------------------------------------------------------------------------------------------
 
-    __slots__ = ("__weakref__", "reference", "refusal", "stored", "structures", "traces")
 
-    reference: _Reference
+class FunctionRecord(weakref.ref[Any]):
+    """A function object, held weakly, and the keys of its traces; it is the ``who`` of those keys."""
 
-    def __init__(self) -> None:
-        self.traces: dict[Key, Trace] = {}
-        self.structures: dict[Any, int] = {}  # call without its sizes -> number of short traces that differ in sizes
-        self.stored: dict[Key, Stored] = {}
-        self.refusal: Refusal | None = None  # why its latest trace was not looked up by identity
+    __slots__ = ("__weakref__", "keys", "number", "refusal")
+    __hash__ = object.__hash__  # by identity: the function may compare by content
+    __eq__ = object.__eq__
+
+    keys: dict[tuple[Any, ...], None]  # plain tuples are those of calls recorded in other programs
+    number: int
+    refusal: Refusal | None  # why its latest trace was not looked up by identity
+
+    def store(self, key: tuple[Any, ...], trace: Any) -> None:
+        """Let ``trace`` be found under ``key``, one of this function."""
+        if len(self.keys) >= 16 and len(self.keys) & (len(self.keys) - 1) == 0:  # the budget may have dropped many
+            self.keys = {known: None for known in list(self.keys) if known in TRACES.entries}
+        self.keys[key] = None
+        TRACES.add(key, trace)
+
+    def latest_keys(self) -> list[TraceKey]:
+        """Of traces that are known, the latest first; calls recorded in other programs are none."""
+        latest = list(itertools.islice(reversed(self.keys), _LATEST_KEYS))
+        return [key for key in latest if type(key) is TraceKey and key in TRACES.entries]
+
+    def knows(self, key: TraceKey) -> bool:
+        """Whether there is a trace, which took no time, of a call that differs in sizes at most."""
+        structure = _structure(key)
+        return any(
+            _structure(known) == structure and _is_short(TRACES.entries.get(known)) for known in self.latest_keys()
+        )
 
     def uses(self) -> int:
-        """How often its results were found or run."""
-        return sum([result.uses() for result in (*self.traces.values(), *self.stored.values())])
+        """How often its traces were found or run."""
+        return sum([trace.uses() for key in list(self.keys) if (trace := TRACES.entries.get(key)) is not None])
+
+    def clear(self) -> None:
+        """Forget its traces."""
+        keys, self.keys = self.keys, {}
+        for key in list(keys):
+            TRACES.remove(key)
 
     def retire(self) -> None:
         """Forget the function; its next call makes another record."""
-        number = self.reference.number
-        if _records.get(number) is self:
-            del _records[number]
-
-    def store(self, key: Key, trace: Trace) -> None:
-        if len(self.traces) >= _TRACES_PER_FUNCTION:
-            place = next(iter(self.traces))
-            oldest = self.traces.pop(place)
-            for compiled in oldest.compiled.values():
-                compiled.entry.retire()
-            self._count(place, oldest, -1)
-        if key not in self.traces:
-            self._count(key, trace, 1)
-        self.traces[key] = trace
-        trace.placed(self, key)
-
-    def _count(self, key: Key, trace: Trace, more: int) -> None:
-        if _is_short(trace.closed.jaxpr):
-            structure = _structure(key)
-            left = self.structures[structure] = self.structures.get(structure, 0) + more
-            if left <= 0:
-                del self.structures[structure]
-
-    def knows(self, key: Key) -> bool:
-        """Whether there is a short trace of a call that differs in nothing but sizes."""
-        return bool(self.structures) and _structure(key) in self.structures
-
-    def store_program(self, key: Key, stored: Stored) -> None:
-        self.stored[key] = stored
-        stored.placed(self, key)
-
-    def drop(self, key: Key, result: Result) -> None:
-        trace = self.traces.get(key)
-        if trace is not None and trace is result:
-            del self.traces[key]
-            self._count(key, trace, -1)
-        if self.stored.get(key) is result:
-            del self.stored[key]
-
-    def clear(self) -> None:
-        self.traces.clear()
-        self.stored.clear()
-        self.structures.clear()
+        if records.get(self.number) is self:
+            records.pop(self.number, None)
+        self.clear()
 
 
-def _is_short(jaxpr: Jaxpr) -> bool:
-    """Whether a program is so short that making it takes no longer than reading one from disk."""
-    count = len(jaxpr.eqns)
-    if count > _FEW_EQUATIONS:
+def _is_short(trace: Any) -> bool:
+    """Whether its like is traced and bound in about the time that it takes to read one from disk."""
+    if trace is None or trace.closed is None or len(trace.closed.eqns) > _FEW_EQUATIONS:
         return False
-    for eqn in jaxpr.eqns:
+    count = len(trace.closed.eqns)
+    for eqn in trace.closed.eqns:
         if type(eqn.primitive.kind) is kinds.Higher:
             count += sum([len(inner.eqns) for inner in jaxprs_in_params(eqn.params)])
     return count <= _FEW_EQUATIONS
 
 
-def _structure(key: Key) -> Any:
-    in_tree, avals, statics, token = key
-    return in_tree, tuple([(aval.dtype, aval.ndim, aval.weak_type) for aval in avals]), statics, token
+def _structure(key: TraceKey) -> Any:
+    return key.in_tree, [(aval.dtype, aval.ndim, aval.weak_type) for aval in key.types], key.statics, key.token
 
 
-_records: dict[int, FunctionRecord] = {}
+records: dict[int, FunctionRecord] = {}
 
 
-class _Reference(weakref.ref[Any]):
-    """A weak reference to a function, with the id under which its record is found."""
-
-    __slots__ = ("number",)
-    number: int
-
-
-def _forget_record(reference: _Reference, forget: Callable[..., Any] = _records.pop) -> None:
-    forget(reference.number, None)
+def _forget_function(record: FunctionRecord, records: Any = records, remove: Any = TRACES.remove) -> None:
+    """As ``retire``; at the end of the process the names of this module may be gone."""
+    records.pop(record.number, None)
+    for key in list(record.keys):
+        remove(key)
 
 
-def record_of(function: Callable[..., Any]) -> FunctionRecord:
-    """The record of a function object; it dies with the function, or when the budget drops it."""
+def record_of(function: Callable[..., Any], owner: Any) -> FunctionRecord:
+    """The record of a function object; it dies with the function, or when the budget drops it.
+
+    A function that cannot be referred to weakly is known by its ``owner``, what ``jit`` made of it.
+    """
     number = id(function)
-    record = _records.get(number)
-    if record is not None and record.reference() is function:
+    record = records.get(number)
+    if record is not None and record() is function:
         return record
-    record = FunctionRecord()
     try:
-        record.reference = _Reference(function, _forget_record)
+        record = FunctionRecord(function, _forget_function)
     except TypeError:
-        return record  # cannot be referred to weakly: the caller's jitted function owns the record
-    record.reference.number = number
-    _records[number] = record
+        number = id(owner)
+        record = records.get(number)
+        if record is not None and record() is owner:
+            return record
+        record = FunctionRecord(owner, _forget_function)
+    record.number, record.keys, record.refusal = number, {}, None
+    records[number] = record
     BUDGET.keep(record, _RECORD_BYTES, FunctionRecord.retire, FunctionRecord.uses)
     return record
 
 
-# -- second level -----------------------------------------------------------------------------------------------------
+# -- equal functions --------------------------------------------------------------------------------------------------
 
 
-class _Shared:
-    """A trace found by identity. ``constants`` and ``program_constants`` hold captured Arrays weakly."""
+def find_shared(key: TraceKey) -> Trace | None:
+    """The trace of an equal function for the same arguments."""
+    found = TRACES.find(key)
+    if type(found) is not Outline:
+        return found
+    restored = found.restore()
+    if restored is None:
+        TRACES.remove(key)
+    return restored
 
-    __slots__ = ("constants", "identity", "references", "trace", "weak_trace")
 
-    def __init__(self, identity: Identity, trace: Trace, dropped: Callable[[Any], None]) -> None:
-        self.identity = Identity(identity.key, {}, identity.codes)
-        self.references = {number: weakref.ref(array, dropped) for number, array in identity.arrays.items()}
-        self.weak_trace: Any = None
-        self.trace: Trace | None = None
-        self.constants: list[Any] = []
-        if not identity.arrays:
-            self.trace = trace
-        elif _inner_constants(trace.closed.jaxpr):
-            self.weak_trace = weakref.ref(trace)
-        else:
-            self.constants = [self.references.get(id(value), value) for value in trace.closed.consts]
-            empty = ClosedJaxpr.__new__(ClosedJaxpr)
-            empty.jaxpr, empty.consts = trace.closed.jaxpr, []
-            self.trace = Trace(empty, trace.out_tree, trace.out_avals, trace.name)
-            self.trace.programs = trace.programs
+def share(who: Identity, key: TraceKey, trace: Trace) -> None:
+    """Let equal functions find ``trace``."""
+    if not who.arrays:
+        trace.codes = who.codes
+        TRACES.add(key, trace)
+    elif trace.closed is not None and not _inner_constants(trace.closed.jaxpr):
 
-    def restore(self) -> Trace | None:
-        """The trace with its constants, or None if it is gone."""
-        if self.weak_trace is not None:
-            return self.weak_trace()
-        trace = self.trace
-        if trace is None or not self.references:  # complete: its constants were made while tracing
-            return trace
-        constants = [value() if type(value) is weakref.ref else value for value in self.constants]
-        if any(value is None for value in constants):
-            return None
-        closed = ClosedJaxpr(trace.closed.jaxpr, constants)
-        restored = Trace(closed, trace.out_tree, trace.out_avals, trace.name)
-        restored.programs = trace.programs
-        return restored
+        def dropped(_: Any, key: TraceKey = key, remove: Callable[..., Any] = TRACES.remove) -> None:
+            remove(key)
+
+        TRACES.add(key, Outline(trace, who, dropped))
 
 
 def _inner_constants(jaxpr: Jaxpr) -> bool:
@@ -283,90 +252,6 @@ def _inner_constants(jaxpr: Jaxpr) -> bool:
     return False
 
 
-class _SharedTraces:
-    """The second level, a holder of traces as a FunctionRecord is."""
-
-    def __init__(self) -> None:
-        self.traces: OrderedDict[Any, _Shared] = OrderedDict()
-        self.stored: dict[Any, Stored] = {}
-        self.entries: dict[Key, weakref.ref[Any]] = {}
-        self.lent = 0
-
-    def drop(self, place: Any, result: Result) -> None:
-        held = self.traces.get(place)
-        if held is not None and held.trace is result:
-            del self.traces[place]
-        if self.stored.get(place) is result:
-            del self.stored[place]
-
-
-_level = _SharedTraces()
-_shared = _level.traces
-BUDGET.enlist(_level.entries.__len__, _CALL_BYTES, _level.entries.clear)
-BUDGET.enlist(runtime.lent_count, _LENT_BYTES, runtime.take_back_lent)
-
-
-def find_shared(identity: Identity, key: Key) -> Trace | None:
-    """The trace of an equal function for the same arguments."""
-    place = (identity.key, key)
-    shared = _shared.get(place)
-    if shared is None:
-        return None
-    trace = shared.restore()
-    if trace is None:
-        _shared.pop(place, None)
-    return trace
-
-
-def find_program(identity: Identity, key: Key) -> Stored | None:
-    """The program from disk that an equal function runs for the same arguments."""
-    return _level.stored.get((identity.key, key))
-
-
-def share_program(identity: Identity, key: Key, stored: Stored) -> None:
-    """Let equal functions run ``stored``."""
-    _level.stored[identity.key, key] = stored
-    stored.placed(_level, (identity.key, key))
-
-
-def find_call(call: Key) -> Any:
-    """The dispatch entry with which ``call``, an identity with the types and options of a call, was answered before.
-
-    It is lent to the function: nothing else is known of one that goes no other way, whose like a loop makes anew.
-    """
-    _level.lent += 1
-    if _level.lent % _LENT_BETWEEN_LOOKS == 0:
-        BUDGET.look()
-    reference = _level.entries.get(call)
-    return None if reference is None else reference()
-
-
-def share_call(function: Any, who: Identity | None, call: Key, entry: Any) -> None:
-    """Answer equal calls by ``entry`` while its program is in the caches.
-
-    Not if the function reads something else by now than when it was looked up as ``who``.
-    """
-    if who is None or who is not identity.remembered(function):
-        return
-    if len(_level.entries) >= _ENTRIES:
-        _level.entries.clear()
-    _level.entries[who, *call] = weakref.ref(entry)
-
-
-def share(identity: Identity, key: Key, trace: Trace) -> None:
-    """Let equal functions find ``trace``."""
-    place = (identity.key, key)
-
-    def dropped(_: Any, place: Any = place, forget: Any = _shared.pop) -> None:
-        forget(place, None)
-
-    shared = _shared[place] = _Shared(identity, trace, dropped)
-    if shared.trace is not None:
-        shared.trace.placed(_level, place)
-    while len(_shared) > _SHARED_TRACES:
-        _shared.popitem(last=False)
-
-
 def holds_tracers(closed: ClosedJaxpr) -> bool:
     """Whether the program captured values of an enclosing trace, so that it is valid only there."""
     consts = closed.consts
@@ -374,17 +259,15 @@ def holds_tracers(closed: ClosedJaxpr) -> bool:
 
 
 def forget_shared() -> None:
-    """Drop the second level, so that a cleared function is traced anew."""
-    _shared.clear()
-    _level.stored.clear()
-    _level.entries.clear()
+    """Drop what equal functions share, so that a cleared function is traced anew."""
+    TRACES.clear(lambda key: type(key[0]) is tuple and type(key[1]) is runtime.PyTreeDef)
 
 
 def forget() -> None:
     """Drop all traces (``weft.clear_caches``)."""
-    for record in list(_records.values()):
+    TRACES.clear()
+    for record in list(records.values()):
         record.clear()
-    forget_shared()
     persistent.forget()
     identity.forget()
     code_facts.forget()

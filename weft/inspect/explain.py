@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft import config
-from weft.higher import function_names, identity, misses, signature, trace_cache
-from weft.higher import jit as jit_module
+from weft.higher import function_names, jit_calls, misses
 
 
 def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
@@ -21,21 +19,13 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
     <lambda> would be traced:
       * different input shape at x, now f32[4] and before f32[3]
     """
-    state: jit_module.JitState = jitted._state
+    state: jit_calls.JitState = jitted._state
     prepared = state.prepare(args, kwargs, accept_structs=True)
     name = function_names.function_name(state.function)
-    record = state.record()
-    statics = prepared.call.statics
-    token = config.token()
-    key = (prepared.in_tree, prepared.avals, signature.static_key(statics), token)
-    if key in record.traces:
+    sought = state.seek(prepared)
+    if sought.trace is not None and sought.shared is None:
         return f"{name} was traced for these arguments: the call reuses its trace and machine code"
-    who = identity.identify(state.function, tuple(value for _, value in statics), prepared.in_tree)
-    if isinstance(who, identity.Refusal):
-        record.refusal, who = who, None
-    elif config.read("share_equal_functions"):
-        places = (prepared.in_tree, prepared.avals, tuple(place for place, _ in statics), token)
-        if trace_cache.find_shared(who, places) is not None:
-            return f"{name} is a new function object, equal to one traced before: the call shares its trace"
-    found = misses.reasons(state.function, record, key, prepared.call, who)
+    if sought.trace is not None:
+        return f"{name} is a new function object, equal to one traced before: the call shares its trace"
+    found = misses.reasons(state.function, sought.record, sought.key, prepared.call, sought.who)
     return "\n".join([f"{name} would be traced:", *[f"  * {reason}" for reason in found]])

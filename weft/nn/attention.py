@@ -249,4 +249,4 @@ def _as_given(
             _check(name, value_of, (batch,), np.dtype(np.int32))
         lengths.append(value_of)
     scale = 1 / math.sqrt(size) if scale is None else scale
-    return _Given(bias, mask, *lengths, scale, bool(is_causal), _window(window)), (query, key, value)
+    return _Given(bias, mask, lengths[0], lengths[1], scale, bool(is_causal), _window(window)), (query, key, value)

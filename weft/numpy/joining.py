@@ -215,6 +215,7 @@ def _split(name: str, ary: Any, indices_or_sections: Any, axis: int) -> list[Any
     extent = promotion.shape_of(ary)[axis]
     if isinstance(indices_or_sections, core.Tracer):
         raise errors.ConcretizationTypeError(indices_or_sections, f"in jax.numpy.{name} argument 1")
+    borders: list[int] = []
     if isinstance(indices_or_sections, tuple | list) or getattr(indices_or_sections, "ndim", 0) > 0:
         cuts = [min(max(_wrapped(cut, extent, name), 0), extent) for cut in indices_or_sections]
         borders = [0, *cuts, extent]

@@ -97,6 +97,7 @@ def classify_digits() -> Digits:
     start = np.random.default_rng(0).standard_normal((x.shape[1], COMPONENTS)).astype(np.float32)
     ours = tuple(wnp.asarray(a) for a in (train, one_hot, test, start))
     jitted, seconds = Jitted(), []
+    predicted = basis = None
     for _ in range(2):
         begin = time.perf_counter()
         predicted, basis = fit_and_classify(ours, wnp, jitted)

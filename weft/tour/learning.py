@@ -88,6 +88,7 @@ def learn_digits() -> Learning:
     start = np.zeros((x.shape[1], 10), np.float32)
     images, targets, weights = wnp.asarray(x[~held_out]), wnp.asarray(labels[~held_out]), wnp.asarray(start)
     train, seconds = weft.jit(descend), []
+    learned = losses = None
     for _ in range(2):
         begin = time.perf_counter()
         learned, losses = weft.block_until_ready(train(weights, images, targets))

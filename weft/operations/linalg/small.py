@@ -22,6 +22,7 @@ Rows = list[list[Any]]
 
 MOST_ROWS = 8  # of a matrix that is unrolled
 LEAST_BATCH = 64  # matrices from which it is
+MOST_TOGETHER = 9  # elements of a right-hand side that is solved in the kernel that makes it
 
 
 def unrolled(
@@ -146,19 +147,22 @@ def lu(a: Array) -> list[Array]:
     return [_matrix(rows, batch), _vectors(pivots, batch), _vectors(order, batch)]
 
 
+def _operated(rows: Rows, transpose_a: bool, conjugate_a: bool, left_side: bool) -> Rows:
+    """The matrix as it stands on the left: x a = b is a' x' = b'."""
+    turned = transpose_a == left_side
+    entries = [list(row) for row in zip(*rows, strict=True)] if turned else rows
+    return [[_conj(x) for x in row] for row in entries] if conjugate_a else entries
+
+
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
 ) -> Array:
     """By substitution; every element of the right-hand side is a vector along the batch."""
-    rows, batch = _elements(a)
-    n = len(rows)
-    entries = [[rows[j][i] if transpose_a else rows[i][j] for j in range(n)] for i in range(n)]
-    if conjugate_a:
-        entries = [[_conj(x) for x in row] for row in entries]
-    is_lower = lower != transpose_a
-    if not left_side:  # x a = b is a' x' = b'
-        entries, is_lower = [list(row) for row in zip(*entries, strict=True)], not is_lower
-    given, _ = _elements(b)
+    if math.prod(core.get_aval(b).shape[-2:]) > MOST_TOGETHER:  # in a kernel of its own, which has few operands
+        a, b = ops.optimization_barrier((a, b))
+    (rows, batch), (given, _) = _elements(a), _elements(b)
+    n, entries = len(rows), _operated(rows, transpose_a, conjugate_a, left_side)
+    is_lower = (lower != transpose_a) == left_side
     known = [list(row) for row in (given if left_side else zip(*given, strict=True))]
     for i in range(n) if is_lower else range(n - 1, -1, -1):
         for j in range(i) if is_lower else range(i + 1, n):
@@ -166,3 +170,64 @@ def triangular_solve(
         if not unit_diagonal:
             known[i] = [ops.div(x, entries[i][i]) for x in known[i]]
     return _matrix(known if left_side else [list(row) for row in zip(*known, strict=True)], batch)
+
+
+# ---- eigenvalues
+
+SWEEPS = {4: 5, 8: 7}  # over all pairs of rows, by bytes of an element: convergence is quadratic
+MOST_ROWS_OF_EIGH = 3
+
+
+def unrolled_eigh(avals: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any] | None:
+    """``eigh`` of real matrices where all eigenvalues are asked for, else None."""
+    if avals[0].dtype.kind == "c" or params["subset_by_index"] not in (None, (0, avals[0].shape[-1])):
+        return None
+    return unrolled(eigh, MOST_ROWS_OF_EIGH)(avals, params)
+
+
+def _rotate(rows: Rows, vectors: Rows, p: int, q: int) -> None:
+    """Make element (p, q) of a symmetric matrix zero (Golub and Van Loan, "Matrix Computations", section 8.5)."""
+    entry = rows[p][q]
+    one, zero = ops.full_like(entry, 1), ops.full_like(entry, 0)
+    half = ops.div(ops.sub(rows[q][q], rows[p][p]), ops.add(entry, entry))
+    size = ops.add(ops.abs(half), ops.sqrt(ops.add(ops.mul(half, half), one)))
+    tangent = ops.div(ops.select(ops.lt(half, zero), ops.neg(one), one), size)
+    tangent = ops.select(ops.eq(entry, zero), zero, tangent)
+    cosine = ops.div(one, ops.sqrt(ops.add(ops.mul(tangent, tangent), one)))
+    sine, moved = ops.mul(tangent, cosine), ops.mul(tangent, entry)
+
+    def turned(x: Array, y: Array) -> tuple[Array, Array]:
+        return _minus(ops.mul(cosine, x), sine, y), ops.add(ops.mul(sine, x), ops.mul(cosine, y))
+
+    rows[p][p], rows[q][q] = ops.sub(rows[p][p], moved), ops.add(rows[q][q], moved)
+    rows[p][q] = rows[q][p] = zero
+    for r in range(len(rows)):
+        if r not in (p, q):
+            rows[r][p], rows[r][q] = turned(rows[r][p], rows[r][q])
+            rows[p][r], rows[q][r] = rows[r][p], rows[r][q]
+        vectors[r][p], vectors[r][q] = turned(vectors[r][p], vectors[r][q])
+
+
+def eigh(a: Array, *, lower: bool, **_: Any) -> list[Array]:
+    """[v, w] by Jacobi's rotations, w ascending; NaN where an element that is read is not finite."""
+    given, batch = _elements(a)
+    n = len(given)
+    rows = [[given[max(i, j)][min(i, j)] if lower else given[min(i, j)][max(i, j)] for j in range(n)] for i in range(n)]
+    one, zero = ops.full_like(rows[0][0], 1), ops.full_like(rows[0][0], 0)
+    total = functools.reduce(ops.add, [ops.mul(rows[i][j], zero) for i in range(n) for j in range(i + 1)])
+    vectors = [[one if i == j else zero for j in range(n)] for i in range(n)]
+    for _sweep in range(SWEEPS[core.get_aval(a).dtype.itemsize]):
+        for p in range(n):
+            for q in range(p + 1, n):
+                _rotate(rows, vectors, p, q)
+    columns = [[rows[j][j], *[vectors[i][j] for i in range(n)]] for j in range(n)]
+    for last in range(n - 1, 0, -1):  # by exchanges of neighbours
+        for j in range(last):
+            wrong = ops.gt(columns[j][0], columns[j + 1][0])
+            pairs = list(zip(columns[j], columns[j + 1], strict=True))
+            columns[j] = [ops.select(wrong, y, x) for x, y in pairs]
+            columns[j + 1] = [ops.select(wrong, x, y) for x, y in pairs]
+    bad, nan = ops.ne(total, zero), ops.full_like(zero, np.nan)
+    columns = [[ops.select(bad, nan, x) for x in column] for column in columns]
+    v = _matrix([[columns[j][i + 1] for j in range(n)] for i in range(n)], batch)
+    return [v, _vectors([column[0] for column in columns], batch)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import lazy
 from weft.operations.later import ops
-from weft.operations.linalg import matrices
+from weft.operations.linalg import matrices, small
 from weft.operations.linalg.matrices import matrix_primitive, nans, real_dtype
 from weft.operations.shape import shape_of
 
@@ -70,7 +70,7 @@ def _eigh_routine(a: Shape, *, lower: bool, subset_by_index: Any, **_: Any) -> t
 
 eigh_p = matrix_primitive(
     "eigh", (2,), _eigh_shapes, _eigh_reference, _eigh_routine,
-    dtypes=lambda dtype, **_: (dtype, real_dtype(dtype)), multiple_results=True,
+    dtypes=lambda dtype, **_: (dtype, real_dtype(dtype)), multiple_results=True, unrolled=small.unrolled_eigh,
 )  # fmt: skip
 
 

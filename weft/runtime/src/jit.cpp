@@ -26,7 +26,8 @@ uint64_t g_default_config = 0;         // guarded by the GIL
 PyObject* g_traceback_hook = nullptr;  // owned, or nullptr
 Entry* g_no_slots[1] = {nullptr};      // the table of a function that knows no signature
 JitFunction* g_latest = nullptr;       // the list of those that are alive; guarded by the GIL
-Py_ssize_t g_lent = 0;                 // entries that are lent, in all tables; guarded by the GIL
+// The entries in all tables, those ever installed, and those that were taken out of all tables; guarded by the GIL.
+unsigned long long g_entries = 0, g_installed = 0, g_retired = 0;
 
 uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 
@@ -87,7 +88,8 @@ void note_place(JitFunction* self, Entry* entry) {
   auto& places = *entry->cached->places;
   entry->place = places.size();
   places.emplace_back(self, entry);
-  g_lent += entry->lent;
+  ++g_entries;
+  ++g_installed;
 }
 
 void forget_place(Entry* entry) {
@@ -95,7 +97,7 @@ void forget_place(Entry* entry) {
   places[entry->place] = places.back();
   places[entry->place].second->place = entry->place;
   places.pop_back();
-  g_lent -= entry->lent;
+  --g_entries;
 }
 
 // Takes an entry out; the caller gets the table's reference. Later entries of the run of slots move up.
@@ -282,14 +284,8 @@ void filter_traceback() {
   PyErr_Restore(type, value, traceback);
 }
 
-// The program in an answer that is nothing else, borrowed, or nullptr.
-PyObject* program_of(PyObject* answer) {
-  if (PyTuple_CheckExact(answer) && PyTuple_GET_SIZE(answer) == 1) answer = PyTuple_GET_ITEM(answer, 0);
-  return Py_TYPE(answer) == CacheEntryType ? answer : nullptr;
-}
-
-// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program alone,
-// in a tuple if it is lent; Python is told so by being given the function.
+// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program
+// alone; Python is told so by being given the function.
 Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool runs) {
   Ref positional = steal(PyTuple_New(count));
   Ref named = steal(PyDict_New());
@@ -304,7 +300,7 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
     filter_traceback();
     return Ref();
   }
-  if (runs && program_of(answer.get()) != nullptr) return answer;
+  if (runs && Py_TYPE(answer.get()) == CacheEntryType) return answer;
   if (!PyTuple_Check(answer.get()) || PyTuple_GET_SIZE(answer.get()) != 2) {
     PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, entry or None)");
     return Ref();
@@ -321,14 +317,12 @@ bool clear_ordinary_error() {
 }
 
 // Puts a program under the signature of a call; a reference to its entry, or nullptr with an error set.
-Entry* install(JitFunction* self, Signature& signature, const std::vector<uint32_t>& canonical, PyObject* cached,
-               bool lent) {
+Entry* install(JitFunction* self, Signature& signature, const std::vector<uint32_t>& canonical, PyObject* cached) {
   if (Py_TYPE(cached) != CacheEntryType) {
     PyErr_SetString(PyExc_TypeError, "[jit] the slow path must return (result, CacheEntry or None)");
     return nullptr;
   }
   Entry* entry = new Entry;
-  entry->lent = lent;
   entry->hash = signature.hash();
   entry->tokens.assign(signature.tokens().data(), signature.tokens().data() + signature.tokens().size());
   entry->owned = std::move(signature.collected());
@@ -355,8 +349,8 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
   if (installable) signature.retain();
   Ref answer = call_slow(self, args, count, keywords, installable);
   if (!answer) return nullptr;
-  if (PyObject* program = program_of(answer.get()); installable && program != nullptr) {
-    Entry* entry = install(self, signature, canonical, program, program != answer.get());
+  if (installable && Py_TYPE(answer.get()) == CacheEntryType) {
+    Entry* entry = install(self, signature, canonical, answer.get());
     if (entry == nullptr) return nullptr;
     bool handled;
     PyObject* result = call_cached(entry, signature, &handled);
@@ -366,7 +360,7 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
     answer = call_slow(self, args, count, keywords, false);  // an argument is to be converted in Python
     if (!answer) return nullptr;
   } else if (PyObject* cached = PyTuple_GET_ITEM(answer.get(), 1); cached != Py_None && installable) {
-    Entry* entry = install(self, signature, canonical, cached, false);
+    Entry* entry = install(self, signature, canonical, cached);
     if (entry == nullptr) return nullptr;
     entry_release(entry);
   }
@@ -403,6 +397,7 @@ void jit_retire(CacheEntry* cached) {
     table_remove(table, entry);
     removed.push_back(entry);
   }
+  g_retired += removed.size();
   for (Entry* entry : removed) entry_release(entry);  // may run destructors: last
 }
 
@@ -542,8 +537,8 @@ PyMemberDef kMembers[] = {
     {"__dictoffset__", T_PYSSIZET, offsetof(JitFunction, dict), READONLY, nullptr},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(JitFunction, weakrefs), READONLY, nullptr},
     {"slow", T_OBJECT, offsetof(JitFunction, slow), READONLY,
-     "slow(args, kwargs, caller) -> (result, entry or None), or the entry of the program that the JitFunction `caller` is to "
-     "run (None: it runs nothing), alone in a tuple if it is lent"},
+     "slow(args, kwargs, caller) -> (result, entry or None), or the entry of the program that the JitFunction `caller` is "
+     "to run (None: it runs nothing)"},
     {"static_argnums", T_OBJECT, offsetof(JitFunction, static_argnums), READONLY, nullptr},
     {"static_argnames", T_OBJECT, offsetof(JitFunction, static_argnames), READONLY, nullptr},
     {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls answered without Python."},
@@ -605,22 +600,31 @@ PyObject* jit_functions(PyObject*, PyObject*) {
   return list.release();
 }
 
-PyObject* lent_count(PyObject*, PyObject*) { return PyLong_FromSsize_t(g_lent); }
+PyObject* dispatch_count(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(g_entries); }
 
-PyObject* take_back_lent(PyObject*, PyObject*) {
-  std::vector<std::pair<JitFunction*, Entry*>> lent;
-  lent.reserve(size_t(g_lent));
+PyObject* dispatch_counts(PyObject*, PyObject*) {
+  unsigned long long hits = 0;
+  for (JitFunction* f = g_latest; f != nullptr; f = f->before) hits += f->hits;
+  return Py_BuildValue("(KKKK)", g_entries, hits, g_installed, g_retired);
+}
+
+PyObject* clear_dispatch(PyObject*, PyObject*) {
+  std::vector<std::pair<JitFunction*, Entry*>> all;
+  all.reserve(size_t(g_entries));
   for (JitFunction* f = g_latest; f != nullptr; f = f->before)
     for (uint32_t i = 0; i <= f->mask; ++i)
-      if (f->slots[i] != nullptr && f->slots[i]->lent) lent.emplace_back(f, f->slots[i]);
-  for (auto [table, entry] : lent) table_remove(table, entry);
-  for (auto [table, entry] : lent) entry_release(entry);  // may run destructors: last
+      if (f->slots[i] != nullptr) all.emplace_back(f, f->slots[i]);
+  for (auto [table, entry] : all) table_remove(table, entry);
+  g_retired += all.size();
+  for (auto [table, entry] : all) entry_release(entry);  // may run destructors: last
   Py_RETURN_NONE;
 }
 
 PyMethodDef kFunctions[] = {
-    {"lent_count", lent_count, METH_NOARGS, "Number of signatures for which a JitFunction was lent a program."},
-    {"take_back_lent", entry_point<take_back_lent>, METH_NOARGS, "Forgets the signatures for which programs were lent."},
+    {"dispatch_count", dispatch_count, METH_NOARGS, "Number of signatures that all JitFunctions know."},
+    {"dispatch_counts", dispatch_counts, METH_NOARGS,
+     "(signatures known now, calls that those JitFunctions answered, signatures ever installed, those dropped) of all."},
+    {"clear_dispatch", entry_point<clear_dispatch>, METH_NOARGS, "Forgets every signature of every JitFunction."},
     {"jit_functions", jit_functions, METH_NOARGS, "Every JitFunction that is alive, the latest first."},
     {"set_config_token", set_config_token, METH_O,
      "Sets this thread's id of the config values that affect tracing or code; 2**64 - 1: it follows the default."},

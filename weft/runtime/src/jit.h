@@ -19,8 +19,7 @@ struct Entry {
   std::vector<uint32_t> order;      // leaf of the signature for each input after the constants
   CacheEntry* cached = nullptr;     // owned
   uint64_t age = 0;
-  size_t place = 0;   // in the program's `places`
-  bool lent = false;  // found by Python for an equal function: it can be taken away, and lent again, at any time
+  size_t place = 0;  // in the program's `places`
   int references = 1;
 };
 

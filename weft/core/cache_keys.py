@@ -1,0 +1,75 @@
+"""The keys of the caches: what must be the same for something made before to be used again.
+
+    level     key                                                       value                      a miss costs
+    dispatch  (native) types, structure, static values, config          a program to run           3 to 10 us of Python
+    trace     TraceKey: function, structure, types, statics, config     a jaxpr, what calls it     running the function
+    program   ProgramKey: fingerprint of the jaxpr, donation, config    plan and kernels           0.5 to 1.8 ms
+    kernel    KernelKey: loop nest without its sizes, target            machine code               LLVM, 2 to 5 ms
+
+and on disk, under a digest of the same in words that hold in every process (``disk_key``): programs, which save the
+trace and the program, and kernels, which save LLVM. ``core.store`` holds the levels from trace to kernel; the dispatch
+tables are native (``runtime/src/jit.cpp``), one for each jitted function. Everything counts in ``core.budget``.
+
+Keys are tuples and compare as such. They are made by ``tuple.__new__``, in a third of the time a class takes, or plain
+where even that counts (``higher.replay``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft import lazy
+from weft.record import NamedTuple
+
+
+class TraceKey(NamedTuple):
+    """What a trace was made of.
+
+    ``who`` is one of: the record of a function object (``trace_cache.FunctionRecord``), which is not looked at again;
+    the key of a function's ``identity``, under which equal functions share a trace (the values of static arguments are
+    part of it, so that ``statics`` are their places alone); a primitive that expands into others.
+    For a call that is recorded in another program (``higher.replay``) ``types`` has scalars by value, and ``in_tree``
+    is a number for the options of the jitted function.
+    """
+
+    who: Any
+    in_tree: Any
+    types: tuple[Any, ...]
+    statics: tuple[Any, ...]
+    token: int  # config.token()
+
+
+class ProgramKey(NamedTuple):
+    """What a program was compiled from: the fingerprint of a jaxpr, or one eager operation.
+
+    An operation is (primitive, types of its operands, parameters); of the configuration only 64-bit types count there.
+    """
+
+    what: Any
+    donated: tuple[bool, ...]
+    token: int
+
+
+class KernelKey(NamedTuple):
+    """What machine code was made from: a loop nest, or its digest where a program from disk names it so."""
+
+    what: Any
+    target: str
+
+
+def trace_key(who: Any, in_tree: Any, types: tuple[Any, ...], statics: tuple[Any, ...], token: int) -> TraceKey:
+    return tuple.__new__(TraceKey, (who, in_tree, types, statics, token))
+
+
+def program_key(what: Any, donated: tuple[bool, ...], token: int) -> ProgramKey:
+    return tuple.__new__(ProgramKey, (what, donated, token))
+
+
+def kernel_key(what: Any, target: str) -> KernelKey:
+    return tuple.__new__(KernelKey, (what, target))
+
+
+def disk_key(level: str, target: str, text: bytes, version: bytes) -> bytes:
+    """The name of an entry on disk: a digest of its level, the target, its text and the version of the compiler."""
+    words = f"{level}\n{target}\n".encode()
+    return lazy.hashlib.blake2b(words + text, digest_size=32, key=version).digest()

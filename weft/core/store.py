@@ -1,0 +1,131 @@
+"""The levels of the cache in this process: one store each for traces, programs and kernels.
+
+A store finds a value by any of its keys (``core.cache_keys``) and enters it in ``core.budget``, which drops the value
+from all of them. The dispatch tables above these levels are native; ``levels`` counts them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+from weft import runtime
+from weft.core.budget import BUDGET
+from weft.record import NamedTuple
+
+_DISPATCH_BYTES = 350  # measured: of a signature in the native table of a function
+
+
+class Value(Protocol):
+    """What a store keeps: it can be referred to weakly, and knows its keys."""
+
+    keys: dict[Any, None]  # under which it is found; empty once it was dropped
+
+    @property
+    def weight(self) -> int:
+        """Bytes it takes in the process."""
+        ...
+
+    def uses(self) -> int:
+        """How often it was used so far."""
+        ...
+
+    def retire(self) -> None:
+        """It is found no longer."""
+        ...
+
+
+class Level(NamedTuple):
+    """What one level of the cache holds and did."""
+
+    entries: int
+    nbytes: int
+    found: int
+    made: int
+    dropped: int  # to stay within ``cache_bytes``
+
+
+class Store:
+    """Key -> value. No lock: each step below is one operation of a dict, and between two of them any other may run.
+
+    A value that another thread replaces meanwhile is found no longer, which costs making it again.
+    """
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, Any] = {}
+        self.found = 0
+        self.made = 0
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        """Values; each counts once, whatever keys it has."""
+        return len(set(map(id, list(self.entries.values()))))
+
+    def find(self, key: Hashable) -> Any:
+        """The value of a key, or None."""
+        value = self.entries.get(key)
+        if value is not None:
+            self.found += 1
+        return value
+
+    def add(self, key: Hashable, value: Value) -> None:
+        """Let ``value`` be found under ``key`` too. The first time it enters the budget, which may drop it at once."""
+        before = self.entries.get(key)
+        is_new = not value.keys
+        value.keys[key] = None
+        self.entries[key] = value
+        if before is not None and before is not value:
+            self._forget_key(key, before)
+        if is_new:
+            self.made += 1
+            BUDGET.keep(value, value.weight, self.drop, _uses)
+
+    def remove(self, key: Hashable) -> None:
+        """Take out a key; a value with no other is dropped."""
+        value = self.entries.pop(key, None)
+        if value is not None:
+            self._forget_key(key, value)
+
+    def _forget_key(self, key: Hashable, value: Value) -> None:
+        value.keys.pop(key, None)
+        if not value.keys:
+            value.retire()
+
+    def drop(self, value: Value) -> None:
+        """Take out a value under all its keys."""
+        keys, value.keys = value.keys, {}
+        if not keys:
+            return  # it was dropped, and somebody holds it
+        for key in list(keys):
+            if self.entries.get(key) is value:
+                self.entries.pop(key, None)
+        self.dropped += 1
+        value.retire()
+
+    def clear(self, which: Callable[[Any], bool] | None = None) -> None:
+        """Forget all values, or the keys that ``which`` picks."""
+        for key in [key for key in list(self.entries) if which is None or which(key)]:
+            self.remove(key)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all values."""
+        return sum({id(value): value.weight for value in list(self.entries.values())}.values())
+
+    def level(self) -> Level:
+        return Level(len(self), self.nbytes, self.found, self.made, self.dropped)
+
+
+def _uses(value: Value) -> int:
+    return value.uses()
+
+
+TRACES, PROGRAMS, KERNELS = Store(), Store(), Store()
+BUDGET.enlist(runtime.dispatch_count, _DISPATCH_BYTES, runtime.clear_dispatch)
+
+
+def levels() -> dict[str, Level]:
+    """One line for each level of the cache in this process."""
+    entries, found, made, dropped = runtime.dispatch_counts()
+    dispatch = Level(entries, entries * _DISPATCH_BYTES, found, made, dropped)
+    return {"dispatch": dispatch, "trace": TRACES.level(), "program": PROGRAMS.level(), "kernel": KERNELS.level()}
