@@ -167,3 +167,18 @@ def test_sums_over_two_dimensions_have_one_order(sums, order):
         compiled = weft.jit(function)(x, y)
     for got, expected in zip(compiled, want, strict=True):
         np.testing.assert_array_equal(np.asarray(got), np.asarray(expected))
+
+
+def test_all_three_axes_of_a_result_in_a_circle():
+    """The product writes [n,b,m]; another product reads [b,m,n] in it."""
+
+    def function(x, y, z):
+        product = x @ y
+        return product @ z, jnp.transpose(product, (2, 0, 1))
+
+    args = operand(3, 40, 20), operand(3, 20, 24), operand(3, 24, 7)
+    assert instructions(function, *args) == ["gemm", "gemm"]
+    read, written = weft.jit(function)(*args)
+    x, y, z = (np.asarray(a, np.float64) for a in args)
+    np.testing.assert_allclose(read, x @ y @ z, 1e-4, 1e-4)
+    np.testing.assert_allclose(written, np.transpose(x @ y, (2, 0, 1)), 1e-4, 1e-4)

@@ -22,25 +22,23 @@ class _Sum:
     """Padded arrays whose regions along one dimension do not meet, in order."""
 
     def __init__(self, dim: int, start: int, stop: int, atom: Any) -> None:
-        self.dim = dim
-        self.starts, self.stops, self.atoms = [start], [stop], [atom]
+        self.dim, self.rows = dim, [(start, stop, atom)]
 
     def take(self, other: _Sum) -> bool:
         """Add another sum's regions; False, and nothing is done, if one of them meets one of these."""
-        rows = list(zip(other.starts, other.stops, other.atoms, strict=True))
-        if self.dim != other.dim or not all(self._is_free(start, stop) for start, stop, _ in rows):
+        if self.dim != other.dim or not all(self._is_free(start, stop) for start, stop, _ in other.rows):
             return False
-        for start, stop, atom in rows:
-            place = bisect.bisect_left(self.starts, start)
-            self.starts.insert(place, start)
-            self.stops.insert(place, stop)
-            self.atoms.insert(place, atom)
+        for row in other.rows:
+            self.rows.insert(self._place(row[0]), row)
         return True
 
+    def _place(self, start: int) -> int:
+        return bisect.bisect_left(self.rows, start, key=lambda row: row[0])
+
     def _is_free(self, start: int, stop: int) -> bool:
-        place = bisect.bisect_left(self.starts, start)
-        before = place == 0 or self.stops[place - 1] <= start
-        return before and (place == len(self.starts) or stop <= self.starts[place])
+        place = self._place(start)
+        before = place == 0 or self.rows[place - 1][1] <= start
+        return before and (place == len(self.rows) or stop <= self.rows[place][0])
 
 
 def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -59,7 +57,7 @@ def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
             left, right = (None if isinstance(v, Literal) or uses[v] != 1 else sums.get(v) for v in equation.invars)
             if left is None or right is None or left is right:
                 continue
-            if len(left.atoms) < len(right.atoms):
+            if len(left.rows) < len(right.rows):
                 left, right = right, left
             if left.take(right):
                 for v in equation.invars:
@@ -101,7 +99,7 @@ def _concatenated(found: _Sum, equation: JaxprEqn) -> list[Any]:
         made.append(JaxprEqn([zero], [parts[-1]], lax.broadcast_in_dim_p, params, source=equation.source))
 
     end = 0
-    for start, stop, atom in zip(found.starts, found.stops, found.atoms, strict=True):
+    for start, stop, atom in found.rows:
         if start > end:
             gap(start - end)
         if out.aval.dtype.kind in "fcV":  # -0.0 and the others' zeros are +0.0

@@ -9,7 +9,6 @@ is computed twice.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -121,13 +120,17 @@ class _Regions:
         """Equations for its result; None where none of its values is in pieces, or the regions are too many."""
         shape = equation.outvars[0].aval.shape
         cuts = self._cuts_of(equation)
-        bounds = [sorted({0, extent, *[at for d, at in cuts if d == dim]}) for dim, extent in enumerate(shape)]
-        largest = math.prod([max(b - a for a, b in itertools.pairwise(ends)) for ends in bounds if len(ends) > 1])
-        size, count = math.prod(shape), math.prod([len(ends) - 1 for ends in bounds])
-        if not cuts or size < LEAST_SIZE or count > MOST_REGIONS or largest < LEAST_SHARE * size:
+        size, counts = math.prod(shape), Counter([dim for dim, _ in cuts])
+        if not cuts or size < LEAST_SIZE or math.prod([1 + count for count in counts.values()]) > MOST_REGIONS:
+            return None
+        regions = index_maps.split(shape, cuts)
+        if max([math.prod(region.extent) for region in regions]) < LEAST_SHARE * size:
             return None
         self.made, self.known = [], {}
-        self._joined(equation, bounds, ())
+        parts = [self._computed(equation, region) for region in regions]
+        for dim in reversed(range(len(shape))):
+            step = 1 + counts[dim]
+            parts = [self._joined(equation, parts[i : i + step], dim) for i in range(0, len(parts), step)]
         if len(self.made) > MOST_EQUATIONS:
             return None
         return [*self.made[:-1], self.made[-1].replace(outvars=equation.outvars)]
@@ -157,15 +160,11 @@ class _Regions:
             found.update([(dim, at) for dim, at in inner if region.start[dim] < at < region.stop[dim]])
         return frozenset([(dim, at) for dim, at in found if 0 < at < variable.aval.shape[dim]])
 
-    def _joined(self, equation: JaxprEqn, bounds: Sequence[Sequence[int]], box: tuple[tuple[int, int], ...]) -> Any:
-        dim = len(box)
-        if dim == len(bounds):
-            return self._computed(equation, Region.box([start for start, _ in box], [stop for _, stop in box]))
-        parts = [self._joined(equation, bounds, (*box, ends)) for ends in itertools.pairwise(bounds[dim])]
+    def _joined(self, equation: Any, parts: Sequence[Any], dim: int) -> Any:
         if len(parts) == 1:
             return parts[0]
         shape = list(parts[0].aval.shape)
-        shape[dim] = sum(part.aval.shape[dim] for part in parts)
+        shape[dim] = sum([part.aval.shape[dim] for part in parts])
         return self._made(equation, parts, lax.concatenate_p, {"dimension": dim}, shape)
 
     def _computed(self, equation: JaxprEqn, region: Region) -> Any:

@@ -1,0 +1,221 @@
+"""Data movement towards its source: gathers and slices of computed values, taken of what they are computed from.
+
+    b = exp a; c = slice b      becomes      a2 = slice a; c = exp a2
+
+so that ``b`` need not be stored. ``gathers`` and ``dynamic_slices`` say what reads an array itself, and when it pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import operations as lax
+from weft.compiler.dimensions import matched
+from weft.core import kinds
+from weft.core.index_maps import CONSTANT, Affine
+from weft.core.jaxpr import JaxprEqn, Literal
+from weft.core.rewrite import Builder, Index
+from weft.record import NamedTuple
+
+MAX_PASSED = 32  # equations between what reads a value and what is read instead
+_IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative)
+_COMPUTED = (*_IN_PLACE, kinds.Assemble)
+
+
+class Along(NamedTuple):
+    """How one dimension of an array is read: ``size`` elements from where ``column`` says, or from 0."""
+
+    column: Any  # what moves it, or None
+    walk: int | None  # the dimension of the result that walks it; None: ``size`` is 1
+    size: int
+
+
+THIN = Along(None, None, 1)
+Reading = tuple[Along, ...]
+
+
+class Unfit(Exception):
+    """A value that is not, or not for less, computed at the places where it is read."""
+
+
+class Program:
+    """What makes and reads the values of a program; ``of`` is the kind of equation that is moved."""
+
+    def __init__(self, known: Index, of: type) -> None:
+        self.equations, self.makers, self.of = known.eqns, known.makers, of
+        self.moved: dict[Any, int] = {}  # how many such equations read a value
+        self.others: dict[Any, int] = {}  # how many others
+        self.stored = set(known.outputs)  # in memory whatever becomes of them
+        for equation in self.equations:
+            kind = equation.primitive.kind
+            in_place = isinstance(kind, (*_IN_PLACE, of)) or (isinstance(kind, kinds.Reshape) and unit_pairs(equation))
+            for place, atom in enumerate(equation.invars):
+                if isinstance(atom, Literal):
+                    continue
+                counts = self.moved if isinstance(kind, of) and place == 0 else self.others
+                counts[atom] = counts.get(atom, 0) + 1
+                if not in_place:
+                    self.stored.add(atom)
+        self.known: dict[Any, Any] = {}  # (value, reading, scope) -> the value so read
+
+    def pulled(self, pull: Callable[[Program, JaxprEqn], Pull]) -> list[JaxprEqn]:
+        """The equations (themselves where none is moved); what nobody reads any more is left."""
+        result: list[JaxprEqn] = []
+        changed = False
+        for equation in self.equations:
+            made = None
+            if isinstance(equation.primitive.kind, self.of) and equation.outvars[0].aval.size:
+                made = pull(self, equation).made()
+            changed = changed or made is not None
+            result += [equation] if made is None else made
+        return result if changed else self.equations
+
+
+class Pull:
+    """One equation that reads an array: what is made instead of it, and what that costs.
+
+    Values at the places that are read have the result's rank, with extents of 1 where they do not move, or are 0-d.
+    """
+
+    scope: Any  # readings that are equal in it are of the same elements
+    reading: Reading
+
+    def __init__(self, program: Program, equation: Any) -> None:
+        self.program, self.equation = program, equation
+        self.array, self.out = equation.invars[0], equation.outvars[0].aval
+        self.builder = Builder()
+        self.builder.source = equation.source
+        self.known: dict[Any, Any] = {}
+        self.passed = 0
+        self.own_cost = self.shared_cost = 0.0
+        self.loads: list[tuple[tuple[int, ...], tuple[int, ...], Reading]] = []  # shapes of what is read, and of what
+        self.saved: list[tuple[int, ...]] = []  # shapes of values that would be stored to be read
+
+    def made(self) -> list[JaxprEqn] | None:
+        """The equations in its place, or None."""
+        raise NotImplementedError
+
+    def leaf(self, atom: Any, reading: Reading) -> Any:
+        """An array so read."""
+        raise NotImplementedError
+
+    def moved(self, place: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
+        """How a dimension behind a view is read, or None."""
+        if place.axis == CONSTANT:
+            return THIN if extent == 1 else None
+        return reading[place.axis] if place == Affine(place.axis) and extent == viewed[place.axis] else None
+
+    def at(self, atom: Any, reading: Reading, own: bool) -> Any:
+        """A value so read; ``own``: it is computed for this equation alone."""
+        if isinstance(atom, Literal) or not atom.aval.shape:
+            return atom
+        key = (atom, reading, self.scope)
+        found = self.known.get(key) or self.program.known.get(key)
+        if found is not None:
+            return found
+        operands = self.through(atom, reading)
+        if operands is None:
+            found = self.leaf(atom, reading)
+            self.loads.append((found.aval.shape, atom.aval.shape, reading))
+            maker = self.program.makers.get(atom)
+            if maker is not None and isinstance(maker.primitive.kind, _COMPUTED) and atom not in self.program.stored:
+                self.saved.append(atom.aval.shape)
+        else:
+            self.passed += 1
+            if self.passed > MAX_PASSED:
+                raise Unfit
+            maker = self.program.makers[atom]
+            own = own and self.program.others.get(atom, 0) <= 1
+            atoms = [self.at(v, r, own) for v, r in zip(maker.invars, operands, strict=True)]
+            found = atoms[0]
+            if isinstance(maker.primitive.kind, kinds.Elementwise):
+                found = self.computed(maker, atoms)
+                self.own_cost += maker.primitive.kind.cost * own
+                self.shared_cost += maker.primitive.kind.cost * (not own)
+        self.known[key] = found
+        return found
+
+    def through(self, atom: Any, reading: Reading) -> list[Reading] | None:
+        """How the operands of what makes a value are read instead of it; None where it is read itself."""
+        maker = self.program.makers.get(atom)
+        if maker is None or atom in self.program.stored or len(maker.outvars) != 1:
+            return None
+        kind = maker.primitive.kind
+        operand: Any = maker.invars[0] if maker.invars else None
+        if isinstance(kind, kinds.Elementwise):
+            return [_stretched(v, atom.aval.shape, reading) for v in maker.invars]
+        if isinstance(kind, kinds.View):
+            index_map = kind.index_map(operand.aval, atom.aval, maker.params)
+            extents = zip(index_map, operand.aval.shape, strict=True)
+            found: list[Any] = [self.moved(place, extent, atom.aval.shape, reading) for place, extent in extents]
+            return None if None in found else [tuple(found)]
+        if isinstance(kind, kinds.Reshape) and (pairs := unit_pairs(maker)) is not None:
+            by_dim = dict(pairs)
+            return [tuple([reading[by_dim[d]] if d in by_dim else THIN for d in range(operand.aval.ndim)])]
+        return None
+
+    def computed(self, maker: Any, operands: list[Any]) -> Any:
+        """An elementwise equation on other operands, of one shape."""
+        arrays = [place for place, v in enumerate(maker.invars) if v.aval.shape]
+        shapes = {operands[place].aval.shape for place in arrays}
+        if len(shapes) > 1:
+            shape = tuple([max(extents) for extents in zip(*[s for s in shapes if s], strict=True)])
+            operands = [self.spread(v, shape) if place in arrays else v for place, v in enumerate(operands)]
+        return self.bind(maker.primitive, *operands, **maker.params)
+
+    def placed(self, value: Any, walks: Sequence[int | None]) -> Any:
+        """A value whose dimensions ``walks`` of the result walk (None: it has extent 1), of the result's rank."""
+        thin = tuple([place for place, walk in enumerate(walks) if walk is None])
+        there = [walk for walk in walks if walk is not None]
+        if thin:
+            value = self.bind(lax.squeeze_p, value, dimensions=thin)
+        order = sorted(range(len(there)), key=there.__getitem__)
+        if order != list(range(len(order))):
+            value = self.bind(lax.transpose_p, value, permutation=tuple(order))
+        if len(there) == self.out.ndim:
+            return value
+        shape = [1] * self.out.ndim
+        for walk, extent in zip(sorted(there), value.aval.shape, strict=True):
+            shape[walk] = extent
+        return self.viewed(value, tuple(shape), tuple(sorted(there)))
+
+    def result(self, value: Any) -> list[JaxprEqn]:
+        """The equations, with the value as the result of what they replace."""
+        equations, out = self.builder.eqns, self.equation.outvars[0]
+        if value.aval.shape != self.out.shape or not equations or equations[-1].outvars[0] is not value:
+            value = self.viewed(value, self.out.shape, tuple(range(value.aval.ndim)))
+        equations[-1] = equations[-1].replace(outvars=[out])
+        self.program.known.update({key: out if atom is value else atom for key, atom in self.known.items()})
+        return equations
+
+    def spread(self, value: Any, shape: tuple[int, ...]) -> Any:
+        if value.aval.shape == shape:
+            return value
+        return self.viewed(value, shape, tuple(range(value.aval.ndim)))
+
+    def viewed(self, value: Any, shape: tuple[int, ...], dims: tuple[int, ...]) -> Any:
+        return self.bind(lax.broadcast_in_dim_p, value, shape=shape, broadcast_dimensions=dims, sharding=None)
+
+    def bind(self, primitive: Any, *operands: Any, **params: Any) -> Any:
+        return self.builder.bind(primitive, *operands, **params)[0]
+
+
+def unit_pairs(equation: Any) -> list[tuple[int, int]] | None:
+    """Corresponding dimensions of a reshape that only adds or drops dimensions of extent 1, or None."""
+    operand, out = equation.invars[0], equation.outvars[0].aval
+    if isinstance(operand, Literal) or operand.aval.dtype != out.dtype or not out.size:
+        return None
+    pairs = matched(operand.aval.shape, out.shape)
+    old, new = {old for old, _ in pairs}, {new for _, new in pairs}
+    extents = [n for d, n in enumerate(operand.aval.shape) if d not in old]
+    extents += [n for d, n in enumerate(out.shape) if d not in new]
+    return pairs if all(n == 1 for n in extents) else None
+
+
+def _stretched(operand: Any, shape: Sequence[int], reading: Reading) -> Reading:
+    """How an elementwise operand is read: extents of 1 do not move where the others do."""
+    if not operand.aval.shape:
+        return ()
+    pairs = zip(reading, operand.aval.shape, shape, strict=True)
+    return tuple([along if own == extent else THIN for along, own, extent in pairs])
