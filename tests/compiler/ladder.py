@@ -126,7 +126,7 @@ class _Machine:
     def _gemm(
         self, source: str, result: str, m: int, n: int, k: int, a: Any, a_row: int, a_k: int, b: Any, b_k: int,
         b_column: int, c: Any, c_row: int, batch: Sequence[tuple[int, ...]], outer: tuple[int, ...],
-        whole: tuple[int, int, bool],
+        whole: tuple[int, int, bool], *_: Any,
     ) -> None:  # fmt: skip
         char = np.dtype(dtypes.bfloat16 if source == "E" else source)
         blocks, a_block, b_block = outer or (1, 0, 0)
