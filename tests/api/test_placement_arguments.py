@@ -38,7 +38,8 @@ OPERANDS: dict[str, tuple[Any, ...]] = {
     "random.dirichlet": (KEY, X), "random.double_sided_maxwell": (KEY, 0.0, 1.0), "random.f": (KEY, 3.0, 4.0),
     "random.gamma": (KEY, 2.0), "random.generalized_normal": (KEY, 2.0), "random.geometric": (KEY, 0.5),
     "random.loggamma": (KEY, 2.0), "random.permutation": (KEY, X), "random.poisson": (KEY, 2.0),
-    "random.wald": (KEY, 2.0),
+    "random.wald": (KEY, 2.0), "random.multivariate_normal": (KEY, X, np.diag(X)),
+    "random.orthogonal": (KEY, 2),
     "nn.initializers.ones": (KEY, (2,)), "nn.initializers.zeros": (KEY, (2,)), "numpy.percentile": (X, 50),
 }  # fmt: skip
 

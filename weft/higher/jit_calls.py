@@ -380,6 +380,8 @@ class JitState:
         start = time.perf_counter()
 
         def build(program: Any, out_avals: tuple[Any, ...], out_tree: Any, kept: tuple[int, ...]) -> Trace:
+            if not all(0 <= place < len(prepared.leaves) for place in kept):
+                raise LookupError("it takes arguments that there are not")  # a damaged entry, which is a miss
             donated = (
                 lazy.donations.of_kept(prepared.avals, kept, code[0], out_avals) if code[0] else (False,) * len(kept)
             )

@@ -75,7 +75,7 @@ def qdwh(
     ``max_iterations``. ``dynamic_shape`` says which part of x counts, the rest as zero. ``is_hermitian`` is not used.
     ValueError for m < n.
 
-    >>> u, h, steps, converged = lax.linalg.qdwh(np.float32([[0, 2], [3, 0]]))
+    >>> u, h, steps, converged = weft.lax.linalg.qdwh(np.float32([[0, 2], [3, 0]]))
     >>> np.abs(np.round(h, 3)).tolist(), bool(converged)
     ([[3.0, 0.0], [0.0, 2.0]], True)
     """
