@@ -21,6 +21,7 @@ MODULES = {
     "logging": "logging",
     "platform": "platform",
     "compiler": "weft.compiler",
+    "misses": "weft.higher.misses",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",
     "llvmlite_utils": "llvmlite.utils",
@@ -35,6 +36,7 @@ MODULES = {
     "scipy_fft": "scipy.fft",
     "scipy_linalg": "scipy.linalg",
     "scipy_special": "scipy.special",
+    "scipy_windows": "scipy.signal.windows",
     "sklearn_datasets": "sklearn.datasets",
 }
 

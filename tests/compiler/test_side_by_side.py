@@ -17,8 +17,9 @@ import weft
 from tests.codegen.running import HOST, elementwise, map_nest
 from weft import codegen, config, errors
 from weft.codegen import llvm
-from weft.compiler.cache import KernelCache
+from weft.compiler.cache import Builder
 from weft.compiler.side_by_side import SideBySide
+from weft.core.store import Store
 
 F32 = np.dtype(np.float32)
 
@@ -53,7 +54,7 @@ def _objects(nests: list[Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, byt
 
     with monkeypatch.context() as patch:
         patch.setattr(codegen, "compile_text", recording)
-        assert KernelCache().compile(nests).built == len(nests)
+        assert Builder(Store()).compile(nests).built == len(nests)
     return made
 
 
@@ -68,7 +69,7 @@ def test_the_code_does_not_depend_on_the_threads(monkeypatch: pytest.MonkeyPatch
 
 def test_answers_are_in_the_order_of_the_nests() -> None:
     nests = [_nest(n) for n in (5, 0, 3, 0, 8)]
-    cache = KernelCache()
+    cache = Builder(Store())
     assert cache.compile([_nest(3)]).built == 1
     answer = cache.compile(nests)
     assert [entry.nest for entry in answer.compiled] == nests
@@ -86,13 +87,13 @@ def test_of_several_errors_the_first_kernels_is_raised(monkeypatch: pytest.Monke
             raise errors.InternalError(f"kernel {texts[text]}", stage="llvm")
         return compile_text(text, *args)
 
-    cache = KernelCache()
+    cache = Builder(Store())
     with monkeypatch.context() as patch:
         patch.setattr(codegen, "compile_text", failing)
         with pytest.raises(errors.InternalError, match=r"kernel [24]"):
             cache.compile([_nest(n) for n in range(6)])
     assert not cache._being_built
-    built = len(cache)
+    built = len(cache.store)
     assert built < 6
     assert cache.compile([_nest(n) for n in range(6)]).built == 6 - built
 
@@ -109,19 +110,19 @@ def test_an_interrupt_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
         time.sleep(0.05)
         return compile_text(*args)
 
-    cache = KernelCache()
+    cache = Builder(Store())
     with monkeypatch.context() as patch:
         patch.setattr(codegen, "compile_text", slow)
         with pytest.raises(KeyboardInterrupt):
             cache.compile([_nest(n) for n in range(40)])
     assert not [thread for thread in threading.enumerate() if thread.name == "weft-compile"]
     assert not cache._being_built
-    assert len(cache) < 40
+    assert len(cache.store) < 40
     assert cache.compile([_nest(0), _nest(1)]).compiled
 
 
 def test_threads_that_need_the_same_kernels_build_each_once() -> None:
-    cache, barrier = KernelCache(), threading.Barrier(6)
+    cache, barrier = Builder(Store()), threading.Barrier(6)
     answers: list[Any] = []
 
     def ask(first: int) -> None:
@@ -139,7 +140,7 @@ def test_threads_that_need_the_same_kernels_build_each_once() -> None:
 
 
 def test_a_waiting_thread_builds_what_another_failed_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, compile_text = KernelCache(), codegen.compile_text
+    cache, compile_text = Builder(Store()), codegen.compile_text
     began, waiting = threading.Event(), threading.Event()
 
     def failing(*args: Any) -> Any:
@@ -169,7 +170,7 @@ def test_a_waiting_thread_builds_what_another_failed_to(monkeypatch: pytest.Monk
 
 
 def test_a_signal_handler_builds_the_kernel_in_whose_building_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    cache, compile_text = KernelCache(), codegen.compile_text
+    cache, compile_text = Builder(Store()), codegen.compile_text
     within: list[Any] = []
 
     def interrupted(*args: Any) -> Any:
@@ -182,9 +183,9 @@ def test_a_signal_handler_builds_the_kernel_in_whose_building_it_runs(monkeypatc
     with weft.threads(1):
         outer = cache.compile([_nest(0)])
     assert within[0].built == 2 and outer.built == 1
-    assert len(cache) == 2 and not cache._being_built
+    assert len(cache.store) == 2 and not cache._being_built
     entries = [cache.compile([_nest(n)]).compiled[0] for n in (0, 1)]
-    assert cache.nbytes == sum(entry.nbytes for entry in entries)
+    assert cache.store.nbytes == sum(entry.weight for entry in entries)
 
 
 def test_a_signal_handler_may_fork_in_the_middle_of_a_compilation() -> None:
@@ -207,7 +208,7 @@ def test_without_threads_the_calling_one_does_everything(monkeypatch: pytest.Mon
 
 def test_a_forked_child_compiles_what_its_parent_was_at() -> None:
     """The child has no thread that would end the parent's work: it builds for itself."""
-    cache = KernelCache()
+    cache = Builder(Store())
     mine, _ = cache._claim([_nest(0)], HOST)
     assert len(mine) == 1
     cache.acquire()

@@ -98,6 +98,47 @@ def test_poly() -> None:
         weft.test_util.check_grads(lambda p: wnp.polyint(p, 2), (RNG.normal(size=4),), order=2)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_roots(dtype: str) -> None:
+    with weft.enable_x64(True):
+        for count in (1, 2, 5):
+            p = vector(count + 1, dtype)
+            p[0] = p[-1] = 2
+            for given in (p, np.concatenate([[0, 0], p, [0]])):
+                found, want = np.asarray(wnp.roots(given)), np.roots(given)
+                assert found.shape == want.shape and found.dtype == np.complex128
+                for value in want:
+                    assert np.abs(found - value).min() < 1e-7
+        assert wnp.roots(np.zeros(3)).shape == wnp.roots(np.ones(1)).shape == (0,)
+        jitted = weft.jit(lambda p: wnp.roots(p, strip_zeros=False))(np.array([1.0, -3, 2]))
+        np.testing.assert_allclose(sorted(np.asarray(jitted).real), [1, 2], atol=1e-12)
+    with pytest.raises(weft.errors.ConcretizationTypeError, match="strip_zeros"):
+        weft.jit(wnp.roots)(np.ones(3))
+
+
+@pytest.mark.parametrize("columns", [(), (3,)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_polyfit(columns: tuple[int, ...], weighted: bool) -> None:
+    x, y = RNG.normal(size=12), RNG.normal(size=(12, *columns))
+    w = RNG.uniform(0.5, 2, 12) if weighted else None
+    with weft.enable_x64(True):
+        for degree in (0, 1, 3):
+            np.testing.assert_allclose(
+                np.asarray(wnp.polyfit(x, y, degree, w=w)), np.polyfit(x, y, degree, w=w), rtol=1e-9
+            )
+            for cov in (True, "unscaled"):
+                found, want = wnp.polyfit(x, y, degree, w=w, cov=cov), np.polyfit(x, y, degree, w=w, cov=cov)
+                for a, b in zip(found, want, strict=True):
+                    b = np.broadcast_to(
+                        np.asarray(b).reshape(np.asarray(b).shape + (1,) * (np.ndim(a) - np.ndim(b))), np.shape(a)
+                    )
+                    np.testing.assert_allclose(np.asarray(a), b, rtol=1e-8)
+            full, want = wnp.polyfit(x, y, degree, w=w, full=True), np.polyfit(x, y, degree, w=w, full=True)
+            for a, b in zip(full, want, strict=True):
+                np.testing.assert_allclose(np.asarray(a), b, rtol=1e-8)
+        weft.test_util.check_grads(lambda x, y: wnp.polyfit(x, y, 2), (x, y), order=1)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "text"),
     [
@@ -109,6 +150,8 @@ def test_poly() -> None:
         (lambda: wnp.polyint(np.ones(3), -1), ValueError, "must be positive"),
         (lambda: wnp.polyint(np.ones(3), 2, np.ones(3)), ValueError, "scalar or a rank-1 array"),
         (lambda: wnp.polymul(np.ones((2, 2)), np.ones(2)), ValueError, "vectors"),
+        (lambda: wnp.polyfit(np.ones(3), np.ones(3), -1), ValueError, "deg >= 0"),
+        (lambda: wnp.polyfit(np.ones(3), np.ones(4), 1), TypeError, "same length"),
         (
             lambda: weft.jit(lambda x: wnp.polymul(x, x, trim_leading_zeros=True))(np.ones(3)),
             weft.errors.ConcretizationTypeError, "trim_leading_zeros",

@@ -215,6 +215,34 @@ def test_multinomial() -> None:
         np.testing.assert_allclose(np.asarray(found), scipy.stats.multinomial.pmf(x, [4, 4, 3], p), rtol=1e-12)
 
 
+@pytest.mark.parametrize("shape", [(), (4,), (2, 4)])
+def test_multivariate_normal(shape: tuple[int, ...]) -> None:
+    root = RNG.normal(size=(3, 3))
+    cov, mean = root @ root.T + np.eye(3), RNG.normal(size=3)
+    x = RNG.normal(size=(*shape, 3))
+    with weft.enable_x64(True):
+        for spread in (cov, 2.5):
+            found = stats.multivariate_normal.logpdf(x, mean, spread)
+            want = scipy.stats.multivariate_normal.logpdf(x, mean, spread)
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-11)
+            np.testing.assert_allclose(
+                np.asarray(stats.multivariate_normal.pdf(x, mean, spread)), np.exp(want), rtol=1e-11
+            )
+        weft.test_util.check_grads(stats.multivariate_normal.logpdf, (x, mean, cov), order=1)
+        several = np.stack([cov, 2 * cov, cov, cov])
+        if shape == (4,):
+            found = stats.multivariate_normal.logpdf(x, mean, several)
+            want = [scipy.stats.multivariate_normal.logpdf(a, mean, c) for a, c in zip(x, several, strict=True)]
+            np.testing.assert_allclose(np.asarray(found), want, rtol=1e-11)
+    assert float(stats.multivariate_normal.logpdf(0.5, 0.25, 2.0)) == pytest.approx(
+        scipy.stats.multivariate_normal.logpdf(0.5, 0.25, 2.0), rel=1e-6
+    )
+    with pytest.raises(ValueError, match="incompatible shapes"):
+        stats.multivariate_normal.logpdf(x, mean, np.eye(2))
+    with pytest.raises(NotImplementedError, match="allow_singular"):
+        stats.multivariate_normal.logpdf(x, mean, cov, allow_singular=True)
+
+
 SAMPLES = [RNG.integers(0, 4, shape) for shape in ((9,), (4, 6), (2, 3, 5))]
 
 

@@ -118,7 +118,7 @@ def is_type_checking(test: ast.expr) -> bool:
 
 
 def typing_only_lines(tree: ast.Module) -> set[int]:
-    """Lines of imports for the type checker alone, which the ladders do not bind."""
+    """Lines of imports for the type checker alone, which load nothing."""
     lines: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and is_type_checking(node.test):
@@ -129,9 +129,9 @@ def typing_only_lines(tree: ast.Module) -> set[int]:
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_imports_follow_the_ladders(path: Path) -> None:
     module, tree = module_name(path), parse(path)
-    owner, typing_only = package_of(module), typing_only_lines(tree)
+    owner = package_of(module)
     for target, node in imported_modules(path, tree):
-        if node.lineno in typing_only or not (target == "weft" or target.startswith("weft.")):
+        if not (target == "weft" or target.startswith("weft.")):
             continue
         other = package_of(target)
         where = f"{path.relative_to(ROOT)}:{node.lineno} imports {target}"
@@ -264,6 +264,43 @@ def _is_primitive_name(node: ast.AST) -> bool:
         return False
     owner = node.value
     return "primitive" in (getattr(owner, "attr", ""), getattr(owner, "id", ""))
+
+
+# how operations relate: the tables that may ask for one by its name
+RELATIONS = {"weft.compiler.algebra", "weft.compiler.divisors"}
+
+
+def _is_primitive(node: ast.AST) -> bool:
+    """``lax.add_p`` or ``add_p``; ``c_void_p`` is a type of ctypes."""
+    return bool(re.fullmatch(r"(?!c_)\w+_p", getattr(node, "attr", "") or getattr(node, "id", "")))
+
+
+def _asks_for_a_primitive(node: ast.AST) -> bool:
+    """``eqn.primitive is lax.add_p``, and a collection of primitives, which could be asked whether it has one."""
+    if isinstance(node, ast.Compare):
+        return any(map(_is_primitive, (node.left, *node.comparators)))
+    if isinstance(node, ast.Tuple | ast.List | ast.Set):
+        return any(map(_is_primitive, node.elts))
+    return isinstance(node, ast.Dict) and any(_is_primitive(key) for key in node.keys if key is not None)
+
+
+@pytest.mark.parametrize("path", COMPILING, ids=module_name)
+def test_the_compiler_asks_for_no_primitive(path: Path) -> None:
+    for node in ast.walk(parse(path)):
+        found = _asks_for_a_primitive(node) and module_name(path) not in RELATIONS
+        line = getattr(node, "lineno", 0)
+        assert not found, f"{path.relative_to(ROOT)}:{line} asks which primitive it is: ask its kind, or algebra"
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("eqn.primitive is lax.add_p", True), ("primitive in (add_p, lax.sub_p)", True), ("{lax.add_p: 1}", True),
+        ("frozenset([lax.add_p])", True), ("JaxprEqn([x], [y], lax.add_p, {})", False), ("bind(lax.add_p, x)", False),
+    ],
+)  # fmt: skip
+def test_asking_for_a_primitive_is_found(text: str, found: bool) -> None:
+    assert any(_asks_for_a_primitive(node) for node in ast.walk(ast.parse(text))) is found
 
 
 def _dispatches_on_a_name(node: ast.AST) -> bool:

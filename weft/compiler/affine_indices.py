@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import operations as lax
+from weft.compiler import algebra
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, constant
 from weft.core.jaxpr import Atom, JaxprEqn, Literal
@@ -35,10 +35,10 @@ def _made(maker: JaxprEqn, atom: Atom, makers: Makers, steps: int) -> Affine | N
     kind, operands, out = maker.primitive.kind, maker.invars, atom.aval
     if isinstance(kind, kinds.Generate):
         return Affine(kind.dimension(maker.params))
-    if maker.primitive is lax.select_n_p:
-        found = affine(operands[1], makers, steps) if _is_negative(operands[0], operands[1], makers) else None
+    if isinstance(kind, kinds.Elementwise) and kind.chooses:
+        found = affine(operands[1], makers, steps) if algebra.is_negative(operands[0], operands[1], makers) else None
         return found if found is not None and _bounds(found, out)[0] >= 0 else None
-    if maker.primitive is not lax.convert_element_type_p and not isinstance(kind, (kinds.View, kinds.Reshape)):
+    if maker.primitive not in algebra.CONVERSIONS and not isinstance(kind, (kinds.View, kinds.Reshape)):
         return None
     found = affine(operands[0], makers, steps)
     if found is None or found.axis == CONSTANT or isinstance(kind, kinds.Elementwise):
@@ -59,14 +59,6 @@ def _is_held(index: Affine, aval: Any) -> bool:
         return False
     (low, high), limits = _bounds(index, aval), np.iinfo(aval.dtype)
     return limits.min <= low and high <= limits.max
-
-
-def _is_negative(atom: Atom, value: Atom, makers: Makers) -> bool:
-    """Whether it says where a value is negative."""
-    maker = makers.of(atom)
-    if maker is None or maker.primitive is not lax.lt_p or maker.invars[0] is not value:
-        return False
-    return isinstance(maker.invars[1], Literal) and not maker.invars[1].val
 
 
 def components(indices: Atom, makers: Makers) -> list[Affine | None]:

@@ -24,6 +24,7 @@ from weft.compiler import divisors, expansions
 from weft.core import Primitive, kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, JaxprEqn, Literal, Var
 from weft.core.rewrite import Makers, Splicer
+from weft.operations import linear
 
 _ONLY_LITERALS = frozenset((Literal,))
 
@@ -133,6 +134,14 @@ def is_integer(atom: Any) -> bool:
     return atom.aval.dtype.kind in "iub"
 
 
+def is_negative(atom: Atom, value: Atom, makers: Makers) -> bool:
+    """Whether it says where a value is negative."""
+    maker = makers.of(atom)
+    if maker is None or maker.primitive is not lax.lt_p or maker.invars[0] is not value:
+        return False
+    return isinstance(maker.invars[1], Literal) and not maker.invars[1].val
+
+
 def simplified(equation: JaxprEqn, makers: Makers) -> Any:
     """The atom an equation comes to by some rule, or None."""
     out = equation.outvars[0].aval
@@ -147,14 +156,14 @@ def simplified(equation: JaxprEqn, makers: Makers) -> Any:
     return None
 
 
-def number(equation: Any) -> Literal | None:
+def number(equation: JaxprEqn) -> Literal | None:
     """What an elementwise operation gives for integer literals, by its reference; None of any other equation."""
     kind, out = equation.primitive.kind, equation.outvars[0].aval
     if not isinstance(kind, kinds.Elementwise) or any(v.aval.dtype.kind not in "biu" for v in equation.invars):
         return None
     if out.shape or out.dtype.kind not in "biu":
         return None
-    values = [np.asarray(v.val, v.aval.dtype) for v in equation.invars]
+    values = [np.asarray(v.val, v.aval.dtype) for v in equation.invars if isinstance(v, Literal)]
     return Literal(kind.reference(*values, **equation.params)[()], out)
 
 
@@ -201,7 +210,7 @@ def _square_root(x: Any) -> Any:
     return lax.select_n(infinite, root, lax.full_like(x, np.inf))
 
 
-def is_turned_sort(equation: Any) -> bool:
+def is_turned_sort(equation: JaxprEqn) -> bool:
     """True for a sort that is said as one of rows."""
     return equation.primitive is lax.sort_p and equation.params["dimension"] != equation.invars[0].aval.ndim - 1
 
@@ -221,6 +230,13 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
 
 # of whole numbers they give whole numbers, rounded or not
 KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
+ADDITIONS = frozenset((lax.add_p, linear.add_any_p))
+CONVERSIONS = frozenset((lax.convert_element_type_p,))
+# reductions that of one element and their identity give the element itself, but for -0.0 where True (it becomes 0.0)
+OF_ONE_ELEMENT = {
+    lax.reduce_sum_p: True, lax.reduce_max_p: False, lax.reduce_min_p: False, lax.reduce_prod_p: False,
+    lax.reduce_and_p: False, lax.reduce_or_p: False, lax.reduce_xor_p: False,
+}  # fmt: skip
 DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
 REWRITTEN = frozenset((*DIVISIONS, lax.sort_p, lax.pow_p))
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from weft.core import index_maps, kinds
 from weft.core.index_maps import Piece
+from weft.core.jaxpr import JaxprEqn
 
 MAX_PADDED = 2  # dimensions; more slabs than these give cost more calls than the second write
 
@@ -29,7 +30,7 @@ def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
     return [*[Piece(fill.operand, slab, fill.index_map) for slab in slabs], body]
 
 
-def regions(equation: Any, maker_of: Callable[[Any], Any]) -> list[tuple[Piece, Any]]:
+def regions(equation: JaxprEqn, maker_of: Callable[[Any], Any]) -> list[tuple[Piece, Any]]:
     """The pieces of an assembled output with the atoms they hold, those of pieces that are assembled in their place.
 
     ``maker_of`` gives the equation of an atom that nothing but this equation reads, or None.

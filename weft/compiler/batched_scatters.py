@@ -44,7 +44,7 @@ def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[Counted, ...],
     return tuple(found), _batched(equation, found)
 
 
-def _batched(equation: Any, found: Sequence[Counted]) -> Callable[..., Any]:
+def _batched(equation: JaxprEqn, found: Sequence[Counted]) -> Callable[..., Any]:
     """The scatter without the components that count, whose axes and dimensions go together."""
     numbers = equation.params["dimension_numbers"]
     known = zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)

@@ -19,7 +19,7 @@ from weft import codegen, config, runtime, target
 from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.cache_keys import KernelKey, kernel_key
-from weft.core.store import KERNELS
+from weft.core.store import KERNELS, Store
 from weft.loops import ir
 from weft.record import NamedTuple
 
@@ -61,9 +61,10 @@ class Answer(NamedTuple):
 
 
 class Builder:
-    """Makes the kernels that the process does not have."""
+    """Makes the kernels that a store does not have."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Store) -> None:
+        self.store = store
         self._lock = threading.RLock()
         self._being_built: dict[KernelKey, tuple[int, threading.Event]] = {}  # by which thread; set when that is over
         self.built = 0
@@ -73,7 +74,7 @@ class Builder:
     def compile(self, nests: Sequence[ir.Nest]) -> Answer:
         """Machine code for each nest."""
         machine = target.host()
-        found = {nest: find(nest, machine) for nest in dict.fromkeys(nests)}
+        found = {nest: self.find(nest, machine) for nest in dict.fromkeys(nests)}
         missing = [nest for nest, entry in found.items() if entry is None]
         built = loaded = 0
         while missing:
@@ -88,7 +89,7 @@ class Builder:
             for event in events:
                 event.wait()
             for nest in missing:  # what another thread was to build, but failed to, is for the next round
-                found[nest] = found[nest] or find(nest, machine)
+                found[nest] = found[nest] or self.find(nest, machine)
             missing = [nest for nest in missing if found[nest] is None]
         return Answer([entry for nest in nests if (entry := found[nest]) is not None], built, loaded)
 
@@ -105,7 +106,7 @@ class Builder:
                 builder, event = self._being_built.get(key, (thread, None))
                 if builder != thread and event is not None:
                     events.append(event)
-                elif key not in KERNELS.entries:
+                elif key not in self.store.entries:
                     self._being_built[key] = thread, event or threading.Event()
                     mine.append(nest)
         return mine, events
@@ -122,7 +123,7 @@ class Builder:
         made: list[tuple[ir.Nest, Compiled]] = []
 
         def keep(nest: ir.Nest, entry: Compiled) -> None:
-            add(nest, entry, machine)
+            self.add(nest, entry, machine)
             self.built += not entry.loaded
             self.loaded += entry.loaded
             made.append((nest, entry))
@@ -133,7 +134,7 @@ class Builder:
         keys = {nest: nest_key.key(nest, machine) for nest in nests} if store is not None else {}
         rest = []
         for nest in nests:
-            entry = _with_digest(nest, store, keys.get(nest), machine)
+            entry = self._with_digest(nest, store, keys.get(nest), machine)
             if entry is None:
                 rest.append(nest)
             else:
@@ -143,6 +144,43 @@ class Builder:
             build_all(rest, machine, store, keys, keep)
             self.build_ms += (time.perf_counter() - start) * 1e3
         return made
+
+    def find(self, what: ir.Nest | bytes, machine: target.Target) -> Compiled | None:
+        """The kernel of a nest, or of a digest."""
+        entry = self.store.find(kernel_key(what, machine.key))
+        if entry is not None:
+            entry.reuses += 1
+        return entry
+
+    def add(self, nest: ir.Nest | None, entry: Compiled, machine: target.Target) -> None:
+        """Let a kernel be found by its nest and its digest, as far as it has them."""
+        for what in (nest, entry.key):
+            if what is not None:
+                self.store.add(kernel_key(what, machine.key), entry)
+
+    def load(self, digest: bytes, store: disk.DiskCache, machine: target.Target) -> Compiled | None:
+        """The kernel of a digest from disk."""
+        found = store.load(digest)
+        if found is None:
+            return None
+        entry = Compiled(runtime.load_kernel(found.bytes, found.symbol), None, len(found.bytes), 0.0, True, digest)
+        self.add(None, entry, machine)
+        return entry
+
+    def _with_digest(
+        self, nest: ir.Nest, store: disk.DiskCache | None, digest: bytes | None, machine: target.Target
+    ) -> Compiled | None:
+        """The kernel of a nest that a program from disk runs already, or that is on disk."""
+        if store is None or digest is None:
+            return None
+        try:
+            entry = self.find(digest, machine) or self.load(digest, store, machine)
+        except RuntimeError as error:  # whole, yet not an object that the loader takes
+            store.remove(digest, str(error))
+            return None
+        if entry is None or entry.nest is not None:
+            return entry
+        return Compiled(entry.kernel, nest, entry.nbytes, codegen.cost(nest), True, digest, entry.reuses)
 
     def acquire(self) -> None:
         self._lock.acquire()
@@ -154,47 +192,6 @@ class Builder:
         """After a fork: no other thread is there to end what it was building."""
         self._being_built.clear()
         self._lock.release()
-
-
-def find(what: ir.Nest | bytes, machine: target.Target) -> Compiled | None:
-    """The kernel of a nest, or of a digest."""
-    entry = KERNELS.find(kernel_key(what, machine.key))
-    if entry is not None:
-        entry.reuses += 1
-    return entry
-
-
-def add(nest: ir.Nest | None, entry: Compiled, machine: target.Target) -> None:
-    """Let a kernel be found by its nest and its digest, as far as it has them."""
-    for what in (nest, entry.key):
-        if what is not None:
-            KERNELS.add(kernel_key(what, machine.key), entry)
-
-
-def load(digest: bytes, store: disk.DiskCache, machine: target.Target) -> Compiled | None:
-    """The kernel of a digest from disk."""
-    found = store.load(digest)
-    if found is None:
-        return None
-    entry = Compiled(runtime.load_kernel(found.bytes, found.symbol), None, len(found.bytes), 0.0, True, digest)
-    add(None, entry, machine)
-    return entry
-
-
-def _with_digest(
-    nest: ir.Nest, store: disk.DiskCache | None, digest: bytes | None, machine: target.Target
-) -> Compiled | None:
-    """The kernel of a nest that a program from disk runs already, or that is on disk."""
-    if store is None or digest is None:
-        return None
-    try:
-        entry = find(digest, machine) or load(digest, store, machine)
-    except RuntimeError as error:  # whole, yet not an object that the loader takes
-        store.remove(digest, str(error))
-        return None
-    if entry is None or entry.nest is not None:
-        return entry
-    return Compiled(entry.kernel, nest, entry.nbytes, codegen.cost(nest), True, digest, entry.reuses)
 
 
 def build_all(
@@ -228,6 +225,6 @@ def build_all(
     SideBySide(finish, done).run([functools.partial(prepare, nest) for nest in nests], n_threads)
 
 
-BUILDER = Builder()
+BUILDER = Builder(KERNELS)
 # a child process must not inherit a lock that another thread held
 os.register_at_fork(before=BUILDER.acquire, after_in_parent=BUILDER.release, after_in_child=BUILDER.release_in_child)

@@ -40,7 +40,7 @@ def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | N
     return None if function is None else ((), function)
 
 
-def is_summed_alike(product: Any) -> bool:
+def is_summed_alike(product: JaxprEqn) -> bool:
     """Whether the product of the exchanged operands adds in the same order: that of the left operand's dimensions."""
     _, right_sum = _in_order(product.params["dimension_numbers"][0])
     return list(right_sum) == sorted(right_sum)
@@ -52,7 +52,7 @@ def _in_order(sums: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int
     return tuple([left for left, _ in pairs]), tuple([right for _, right in pairs])
 
 
-def exchanged(product: Any, out: Any) -> Any:
+def exchanged(product: JaxprEqn, out: Any) -> Any:
     """The product of the exchanged operands, as ``out``."""
     (left_sum, right_sum), (left_batch, right_batch) = product.params["dimension_numbers"]
     params = {**product.params, "dimension_numbers": ((right_sum, left_sum), (right_batch, left_batch))}
@@ -63,7 +63,7 @@ def exchanged(product: Any, out: Any) -> Any:
     return JaxprEqn(product.invars[::-1], [out], product.primitive, params, product.effects, product.source)
 
 
-def free_sizes(product: Any) -> tuple[int, int]:
+def free_sizes(product: JaxprEqn) -> tuple[int, int]:
     """How many rows and columns a product has, without its batch."""
     numbers = product.params["dimension_numbers"]
     left, right = (
@@ -73,7 +73,7 @@ def free_sizes(product: Any) -> tuple[int, int]:
     return left, right
 
 
-def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:
+def exchanged_order(product: JaxprEqn, order: Sequence[int]) -> list[int]:
     """``order``, which names axes of a product's result, for the product of the exchanged operands."""
     (left_sum, _), (left_batch, _) = product.params["dimension_numbers"]
     n_batch, n_left = len(left_batch), len(free_dims(product.invars[0].aval.ndim, left_sum, left_batch))
@@ -83,7 +83,7 @@ def exchanged_order(product: Any, order: Sequence[int]) -> list[int]:
 
 
 def loops_of(
-    equation: Any, views: Sequence[StridedOperand | None] = (None, None), order: Sequence[int] | None = None
+    equation: JaxprEqn, views: Sequence[StridedOperand | None] = (None, None), order: Sequence[int] | None = None
 ) -> Loops | None:
     """The loops of a product: ``views`` of operands that are read in other arrays, ``order`` of a transposed result."""
     dims = []
@@ -96,7 +96,7 @@ def loops_of(
     return product_loops.loops(equation.params["dimension_numbers"], dims[0], dims[1], order, sums)
 
 
-def permutation(equation: Any) -> list[int] | None:
+def permutation(equation: JaxprEqn) -> list[int] | None:
     """The operand's axis for each axis of the result of a view that only reorders axes, else None."""
     operand, out = equation.invars[0], equation.outvars[0].aval
     if not isinstance(equation.primitive.kind, kinds.View) or type(operand) is Literal or operand.aval.ndim != out.ndim:
@@ -110,7 +110,7 @@ def permutation(equation: Any) -> list[int] | None:
     return found if tuple([shape[dim] for dim in found]) == out.shape else None
 
 
-def rewrite(equation: Any) -> Callable[..., Any] | None:
+def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     """The function that says a contraction in other operations, or None if it is a matrix product as it stands."""
     lhs, rhs = (atom.aval for atom in equation.invars)
     out = equation.outvars[0].aval
@@ -158,7 +158,7 @@ def source_and_result(lhs: Any, rhs: Any, out: Any) -> tuple[str, str] | None:
     return source, result
 
 
-def kernels_of(equation: Any) -> tuple[str, str] | None:
+def kernels_of(equation: JaxprEqn) -> tuple[str, str] | None:
     """The same of a product equation."""
     lhs, rhs, out = (np.dtype(v.aval.dtype) for v in (*equation.invars, equation.outvars[0]))
     return source_and_result(lhs, rhs, out)
@@ -196,7 +196,7 @@ def _order(*parts: Sequence[int]) -> tuple[int, ...]:
     return tuple(dim for part in parts for dim in part)
 
 
-def _transposed_first(equation: Any) -> Callable[..., Any]:
+def _transposed_first(equation: JaxprEqn) -> Callable[..., Any]:
     """Operands as (batch, m, k) and (batch, k, n), copied where they are not so already."""
     sums, (left_batch, right_batch) = equation.params["dimension_numbers"]
     left_sum, right_sum = _in_order(sums)

@@ -13,7 +13,7 @@ from typing import Any
 
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, IndexMap
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.loops.index_math import UNIT, Sizes
 
 
@@ -34,7 +34,7 @@ class Dimensions:
         self.sizes.assign(variable, [self.sizes.fresh() for _ in variable.aval.shape])
 
 
-def dimensions(jaxpr: Any) -> Dimensions:
+def dimensions(jaxpr: Jaxpr) -> Dimensions:
     """The symbols of every variable of a program."""
     result = Dimensions()
     result.lone = result.sizes.fresh()
@@ -51,7 +51,7 @@ def dimensions(jaxpr: Any) -> Dimensions:
     return result
 
 
-def _elementwise(result: Dimensions, equation: Any) -> None:
+def _elementwise(result: Dimensions, equation: JaxprEqn) -> None:
     sizes = result.sizes
     shape = equation.outvars[0].aval.shape
     out = [UNIT] * len(shape)
@@ -68,7 +68,7 @@ def _elementwise(result: Dimensions, equation: Any) -> None:
         sizes.assign(variable, out)
 
 
-def _view(result: Dimensions, equation: Any) -> None:
+def _view(result: Dimensions, equation: JaxprEqn) -> None:
     operand, out = equation.invars[0], equation.outvars[0]
     index_map = equation.primitive.kind.index_map(operand.aval, out.aval, equation.params)
     result.index_maps[equation] = index_map
@@ -80,7 +80,7 @@ def _view(result: Dimensions, equation: Any) -> None:
     result.sizes.assign(out, [result.sizes.fresh() if symbol == -1 else symbol for symbol in final])
 
 
-def _reduction(result: Dimensions, equation: Any) -> None:
+def _reduction(result: Dimensions, equation: JaxprEqn) -> None:
     kind = equation.primitive.kind
     axes = kind.axes(equation.params)
     count = kind.operands([a.aval for a in equation.invars]) if kind.operands else len(equation.invars)
@@ -96,13 +96,13 @@ def _reduction(result: Dimensions, equation: Any) -> None:
         result.sizes.assign(out, kept)
 
 
-def _same(result: Dimensions, equation: Any) -> None:
+def _same(result: Dimensions, equation: JaxprEqn) -> None:
     for operand, out in zip(equation.invars, equation.outvars, strict=False):
         if type(operand) is not Literal:
             result.sizes.assign(out, result.sizes.symbols(operand))
 
 
-def _assemble(result: Dimensions, equation: Any) -> None:
+def _assemble(result: Dimensions, equation: JaxprEqn) -> None:
     out = equation.outvars[0]
     avals = [atom.aval for atom in equation.invars]
     symbols: list[int] = [UNIT] * len(out.aval.shape)
@@ -119,7 +119,7 @@ def _assemble(result: Dimensions, equation: Any) -> None:
     result.sizes.assign(out, [symbol if symbol != UNIT else result.sizes.fresh() for symbol in symbols])
 
 
-def _dynamic_slice(result: Dimensions, equation: Any) -> None:
+def _dynamic_slice(result: Dimensions, equation: JaxprEqn) -> None:
     operand, out = equation.invars[0], equation.outvars[0]
     if type(operand) is Literal:
         return
@@ -127,7 +127,7 @@ def _dynamic_slice(result: Dimensions, equation: Any) -> None:
     result.sizes.assign(out, [symbol if old == new and symbol else result.sizes.fresh() for symbol, old, new in pairs])
 
 
-def _windows(result: Dimensions, equation: Any, shape: Sequence[int]) -> list[int]:
+def _windows(result: Dimensions, equation: JaxprEqn, shape: Sequence[int]) -> list[int]:
     """Symbols of windows of this shape: those of the indices, and of the dimensions of the array they cover."""
     array, indices = equation.invars[:2]
     avals = [atom.aval for atom in equation.invars]
@@ -148,12 +148,12 @@ def _windows(result: Dimensions, equation: Any, shape: Sequence[int]) -> list[in
     return [result.sizes.fresh() if symbol == -1 else symbol for symbol in symbols]
 
 
-def _gather(result: Dimensions, equation: Any) -> None:
+def _gather(result: Dimensions, equation: JaxprEqn) -> None:
     out = equation.outvars[0]
     result.sizes.assign(out, _windows(result, equation, out.aval.shape))
 
 
-def _scatter(result: Dimensions, equation: Any) -> None:
+def _scatter(result: Dimensions, equation: JaxprEqn) -> None:
     array, _, updates = equation.invars
     found = _windows(result, equation, updates.aval.shape)
     for left, right in zip(found, result.symbols(updates), strict=True):
@@ -161,7 +161,7 @@ def _scatter(result: Dimensions, equation: Any) -> None:
     result.sizes.assign(equation.outvars[0], result.symbols(array))
 
 
-def _contraction(result: Dimensions, equation: Any) -> None:
+def _contraction(result: Dimensions, equation: JaxprEqn) -> None:
     lhs, rhs = equation.invars[:2]
     if type(lhs) is Literal or type(rhs) is Literal:
         return
@@ -175,7 +175,7 @@ def _contraction(result: Dimensions, equation: Any) -> None:
     result.sizes.assign(equation.outvars[0], out)
 
 
-def _reshape(result: Dimensions, equation: Any) -> None:
+def _reshape(result: Dimensions, equation: JaxprEqn) -> None:
     """Extents that correspond one to one keep their symbol; an extra extent of 1 is structural."""
     operand, out = equation.invars[0], equation.outvars[0]
     if type(operand) is Literal:

@@ -9,15 +9,13 @@ their number. Where regions do not meet every element is one value plus zeros; t
 from __future__ import annotations
 
 import bisect
+import operator
 from typing import Any
 
 from weft import operations as lax
 from weft.compiler import algebra
-from weft.core import rewrite
+from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
-from weft.operations import linear
-
-ADDITIONS = (lax.add_p, linear.add_any_p)
 
 
 class _Sum:
@@ -47,15 +45,15 @@ def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such sums as concatenations."""
     known = rewrite.index(closed.jaxpr)
     equations, uses = known.eqns, known.uses
-    if sum([equation.primitive is lax.pad_p for equation in equations]) < 2:
+    if sum([isinstance(equation.primitive.kind, kinds.Assemble) for equation in equations]) < 2:
         return closed
     sums: dict[Any, _Sum] = {}  # variable -> what it is a sum of
     for equation in equations:
-        if equation.primitive is lax.pad_p:
+        if isinstance(equation.primitive.kind, kinds.Assemble):
             found = _padded(equation)
             if found is not None:
                 sums[equation.outvars[0]] = found
-        elif equation.primitive in ADDITIONS:
+        elif equation.primitive in algebra.ADDITIONS:
             left, right = (None if isinstance(v, Literal) or uses[v] != 1 else sums.get(v) for v in equation.invars)
             if left is None or right is None or left is right:
                 continue
@@ -67,16 +65,18 @@ def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
                 sums[equation.outvars[0]] = left
     result: list[Any] = []
     for equation in equations:
-        found = sums.get(equation.outvars[0]) if equation.primitive in ADDITIONS else None
+        found = sums.get(equation.outvars[0]) if equation.primitive in algebra.ADDITIONS else None
         result += [equation] if found is None else _concatenated(found, equation)
-    return rewrite.with_equations(closed, result) if len(result) != len(equations) or sums else closed
+    return closed if all(map(operator.is_, result, equations)) else rewrite.with_equations(closed, result)
 
 
-def _padded(equation: Any) -> _Sum | None:
+def _padded(equation: JaxprEqn) -> _Sum | None:
     """A pad by zeros along one dimension."""
-    operand, value = equation.invars
     out = equation.outvars[0].aval
-    *_, body = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
+    pieces = equation.primitive.kind.pieces([v.aval for v in equation.invars], out, equation.params)
+    if len(pieces) != 2 or not pieces[0].fill:
+        return None
+    (value, operand), body = (equation.invars[piece.operand] for piece in pieces), pieces[1]
     region, cut = body.region, [dim for dim, extent in enumerate(body.region.extent) if extent != out.shape[dim]]
     if len(cut) != 1 or isinstance(operand, Literal) or not algebra.is_value(value, 0):
         return None
@@ -85,7 +85,7 @@ def _padded(equation: Any) -> _Sum | None:
     return _Sum(cut[0], region.start[cut[0]], region.stop[cut[0]], operand)
 
 
-def _concatenated(found: _Sum, equation: Any) -> list[Any]:
+def _concatenated(found: _Sum, equation: JaxprEqn) -> list[Any]:
     """The sum's regions plus zero, and zeros between them, joined as the result of ``equation``."""
     out = equation.outvars[0]
     zero = Literal(out.aval.dtype.type(0), out.aval.update(shape=()))

@@ -13,6 +13,7 @@ import struct
 from collections.abc import Sequence
 
 from weft.compiler.fuse import Kernels, Step
+from weft.core.jaxpr import Var
 from weft.errors import InternalError
 from weft.loops import ir
 from weft.loops.schedule import Lowered
@@ -41,7 +42,7 @@ def without_edges(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[
     return kernels, list(lowered)
 
 
-def _joined(main: Entry, slab: Entry, computed: set[object]) -> Entry | None:
+def _joined(main: Entry, slab: Entry, computed: set[Var]) -> Entry | None:
     """``main`` with the stores of ``slab``, or None if that is no slab of its rows."""
     rows, edge = main[1], slab[1]
     if rows is None or edge is None or main[0].copies or slab[0].copies or not (_is_map(rows) and _is_map(edge)):

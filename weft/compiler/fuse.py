@@ -20,7 +20,7 @@ from weft.compiler.groups import Absorber, Group
 from weft.compiler.product_loops import StridedOperand
 from weft.core import index_maps, kinds, rewrite
 from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
-from weft.core.jaxpr import Jaxpr, Literal
+from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.errors import InternalError
 from weft.loops import kernel
 from weft.loops.index_math import UNIT, Sizes
@@ -46,7 +46,7 @@ class Step:
     """
 
     kernel: Kernel | None
-    equation: Any
+    equation: Any  # a JaxprEqn, None where there is a kernel
     copies: tuple[tuple[Any, Any], ...] = ()
     order: tuple[int, ...] | None = None
     views: tuple[StridedOperand | None, StridedOperand | None] = (None, None)
@@ -56,7 +56,7 @@ class Step:
 class Kernels:
     """A program after fusion. ``aliases``: variables that are another one's buffer under another shape."""
 
-    jaxpr: Any
+    jaxpr: Jaxpr
     steps: tuple[Step, ...]
     aliases: dict[Any, Any]
     sizes: Sizes
@@ -108,7 +108,7 @@ class _Fusion:
         steps = tuple([self._step(group) for group in _in_order(self.groups)])
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
-    def _place(self, equation: Any) -> None:
+    def _place(self, equation: JaxprEqn) -> None:
         kind = equation.primitive.kind
         outs = equation.outvars
         if not equation.effects and not any(self._is_needed(v) for v in outs):
@@ -145,7 +145,7 @@ class _Fusion:
             self.users[variable] = noted = found
         return noted
 
-    def _users(self, equation: Any) -> list[Group]:
+    def _users(self, equation: JaxprEqn) -> list[Group]:
         if len(equation.outvars) == 1:
             return list(self._users_of(equation.outvars[0]))
         return list({group: None for out in equation.outvars for group in self._users_of(out)})
@@ -154,7 +154,7 @@ class _Fusion:
         noted = self.users.setdefault(variable, {})
         noted[group] = noted.get(group, False) or in_memory
 
-    def _note_users(self, group: Group, equation: Any) -> None:
+    def _note_users(self, group: Group, equation: JaxprEqn) -> None:
         """A group now computes an equation: it uses the operands and no longer waits for the outputs."""
         for atom in equation.invars:
             if type(atom) is not Literal:
@@ -180,7 +180,7 @@ class _Fusion:
             if user is not group:
                 user.run_after((group,))
 
-    def _absorb(self, group: Group, equation: Any) -> bool:
+    def _absorb(self, group: Group, equation: JaxprEqn) -> bool:
         if self.alone:
             return False
         reason = self.absorber.absorb(group, equation)
@@ -192,7 +192,7 @@ class _Fusion:
 
     # fusable equations
 
-    def _place_fusable(self, equation: Any, kind: Any) -> None:
+    def _place_fusable(self, equation: JaxprEqn, kind: Any) -> None:
         users = self._users(equation)
         stored = any(v in self.stored for v in equation.outvars)
         if isinstance(kind, kinds.View):
@@ -215,7 +215,7 @@ class _Fusion:
             return
         self._root(equation)
 
-    def _duplicate(self, equation: Any, kind: Any, users: list[Group], stored: bool) -> bool:
+    def _duplicate(self, equation: JaxprEqn, kind: Any, users: list[Group], stored: bool) -> bool:
         """Compute a cheap value again in each of its users."""
         if stored or any(group.step is not None for group in users):
             return False
@@ -230,7 +230,7 @@ class _Fusion:
             self._root(equation)
         return True
 
-    def _arrays_read(self, equation: Any) -> int:
+    def _arrays_read(self, equation: JaxprEqn) -> int:
         """How many operands take memory to read: broadcast rows, and numbers of each row, do not."""
         rank, found = self._rank(equation.outvars[0]), 0
         for atom in equation.invars:
@@ -244,7 +244,7 @@ class _Fusion:
     def _rank(self, variable: Any) -> int:
         return sum(symbol != UNIT for symbol in self.dims.symbols(variable))
 
-    def _share(self, equation: Any, users: list[Group]) -> bool:
+    def _share(self, equation: JaxprEqn, users: list[Group]) -> bool:
         """Let one user compute the value for all, as a further output; merge users that can be one kernel."""
         kernels = [group for group in users if group.step is None and not group.copies and group.tree != "order"]
         if not kernels:
@@ -262,7 +262,7 @@ class _Fusion:
                 return True
         return False
 
-    def _join_picks(self, equation: Any, kernels: list[Group], users: list[Group]) -> bool:
+    def _join_picks(self, equation: JaxprEqn, kernels: list[Group], users: list[Group]) -> bool:
         """Make one kernel of an elementwise one and one that picks from its rows, by a reduction that both read."""
         found = [group for group in kernels if group.merged_into is None]
         if len(found) != 2 or len(users) != 2 or len(equation.outvars) != 1 or equation.outvars[0] in self.stored:
@@ -278,14 +278,14 @@ class _Fusion:
             self._made(out, rows)
         return True
 
-    def _follows_other_rows(self, group: Group, equation: Any) -> bool:
+    def _follows_other_rows(self, group: Group, equation: JaxprEqn) -> bool:
         """Whether a value is computed from reductions that a reducing group cannot make part of its own loops.
 
         Stored by a kernel of its own it is one more phase of their rows, and none of what they were made of is stored.
         """
         return self._origins(group, equation)[0]
 
-    def _picks_from_rows(self, group: Group, equation: Any) -> bool:
+    def _picks_from_rows(self, group: Group, equation: JaxprEqn) -> bool:
         """Whether it does, and also gathers: a kernel of its own gathers from rows while they are in the caches."""
         return (
             self.gathers
@@ -293,7 +293,7 @@ class _Fusion:
             and all(self._origins(group, equation))
         )
 
-    def _origins(self, group: Group, equation: Any) -> tuple[bool, bool]:
+    def _origins(self, group: Group, equation: JaxprEqn) -> tuple[bool, bool]:
         """Whether a value is computed from reductions over other rows than a group's, and whether from gathers too.
 
         Short rows lie across the lanes if there are many, which gathers would keep them from: these do not count.
@@ -322,7 +322,7 @@ class _Fusion:
                     stack.append(maker)
         return others, gathers and long_rows
 
-    def _adopt(self, group: Group, equation: Any, users: Sequence[Group]) -> bool:
+    def _adopt(self, group: Group, equation: JaxprEqn, users: Sequence[Group]) -> bool:
         """Compute and store every output of an equation inside one of its users."""
         outs = [v for v in equation.outvars if self._is_needed(v)]
         of_rows = isinstance(equation.primitive.kind, kinds.Reduction) and not group.reduced
@@ -345,7 +345,7 @@ class _Fusion:
             self._made(out, group)
         return True
 
-    def _root(self, equation: Any) -> None:
+    def _root(self, equation: JaxprEqn) -> None:
         """A group of its own, which stores what the equation makes."""
         group = self._new_group(equation)
         outs = [v for v in equation.outvars if self._is_needed(v)]
@@ -366,12 +366,12 @@ class _Fusion:
             group.outputs.append(kernel.Output(Node(out, access), out, access))
             self._made(out, group)
 
-    def _reduction_space(self, group: Group, equation: Any) -> Access:
+    def _reduction_space(self, group: Group, equation: JaxprEqn) -> Access:
         """Parallel axes for the kept dimensions; the reduction adds its own when it joins."""
         group.axes, access = groups.axis_for_dimensions(self.dims, equation.outvars[0])
         return access
 
-    def _scan_space(self, group: Group, equation: Any, access: Access) -> Access:
+    def _scan_space(self, group: Group, equation: JaxprEqn, access: Access) -> Access:
         """A scan needs an axis even along a structural unit dimension."""
         dim = equation.primitive.kind.axis(equation.params)
         if access[dim].axis != CONSTANT:
@@ -380,14 +380,14 @@ class _Fusion:
         group.axes = [*group.axes, axis]
         return (*access[:dim], Affine(axis.key), *access[dim + 1 :])
 
-    def _new_group(self, equation: Any) -> Group:
+    def _new_group(self, equation: JaxprEqn) -> Group:
         group = Group(self.places[equation])
         self.groups.append(group)
         return group
 
     # the other kinds
 
-    def _is_same_order(self, equation: Any) -> bool:
+    def _is_same_order(self, equation: JaxprEqn) -> bool:
         """Whether a view only drops or adds unit dimensions: then it is an alias."""
         operand, out = equation.invars[0], equation.outvars[0]
         if type(operand) is Literal or operand.aval.size != out.aval.size or not out.aval.size:
@@ -399,7 +399,7 @@ class _Fusion:
             order
         )
 
-    def _place_alias(self, equation: Any) -> None:
+    def _place_alias(self, equation: JaxprEqn) -> None:
         """Reshapes and barriers: the operand's buffer under another name; unit dimensions are seen through."""
         barrier = isinstance(equation.primitive.kind, kinds.Identity)
         for operand, out in zip(equation.invars, equation.outvars, strict=False):
@@ -417,7 +417,7 @@ class _Fusion:
                 for group in left:
                     self._use(operand, group, True)
 
-    def _see_through(self, group: Group, equation: Any) -> bool:
+    def _see_through(self, group: Group, equation: JaxprEqn) -> bool:
         """Let a group read past a reshape that only adds or drops unit dimensions."""
         operand, out = equation.invars[0], equation.outvars[0]
         # what is in memory already is as dense under its new shape as before
@@ -440,7 +440,7 @@ class _Fusion:
         self._note_users(group, equation)
         return True
 
-    def _place_pieces(self, equation: Any, kind: kinds.Assemble) -> None:
+    def _place_pieces(self, equation: JaxprEqn, kind: kinds.Assemble) -> None:
         out = equation.outvars[0]
         pieces = kind.pieces([atom.aval for atom in equation.invars], out.aval, equation.params)
         seen = [self._see_piece(group, equation, pieces) for group in self._users(equation)]
@@ -467,7 +467,7 @@ class _Fusion:
             return None
         return self.makers.get(atom)
 
-    def _see_piece(self, group: Group, equation: Any, pieces: Sequence[Piece]) -> bool:
+    def _see_piece(self, group: Group, equation: JaxprEqn, pieces: Sequence[Piece]) -> bool:
         """Let a group read past an assembled array whose pieces it reads one at a time (columns of index vectors)."""
         out = equation.outvars[0]
         if group.step is not None or self.alone or self._users_of(out).get(group):
@@ -523,7 +523,7 @@ class _Fusion:
         moved = tuple([FIXED if use.axis == CONSTANT else Affine(use.axis) for use in uses])
         return axes, tuple(uses), index_maps.compose(piece.index_map, moved)
 
-    def _place_dynamic_slice(self, equation: Any) -> None:
+    def _place_dynamic_slice(self, equation: JaxprEqn) -> None:
         """A load whose base moves at run time, in whatever kernel wants it."""
         out = equation.outvars[0]
         users = [g for g in self._users(equation) if g.step is None]
@@ -546,7 +546,7 @@ class _Fusion:
                 if type(atom) is not Literal:
                     self._store(atom, group)
 
-    def _place_update(self, equation: Any) -> None:
+    def _place_update(self, equation: JaxprEqn) -> None:
         """Copy the array (the plan drops the copy where the array dies), then write the region."""
         array, update, *starts = equation.invars
         out = equation.outvars[0]
@@ -569,7 +569,7 @@ class _Fusion:
         group.outputs.append(kernel.Output(node, out, tuple(uses), equation))
         self._made(out, group)
 
-    def _place_scatter(self, equation: Any) -> None:
+    def _place_scatter(self, equation: JaxprEqn) -> None:
         """Copy the array as for an update (or write what fills it), then update it window by window.
 
         Dimensions in which different points always meet different elements are parallel: those that the array has in
@@ -581,7 +581,7 @@ class _Fusion:
             self._place_alias(equation)
             return
         group = self._new_group(equation)
-        maker = self.makers.get(array)
+        maker = self.makers.of(array)
         if maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape:
             group.run_after((self._filled(equation, maker.invars[0]),))
         else:
@@ -602,7 +602,7 @@ class _Fusion:
         group.outputs.append(kernel.Output(node, out, access, None, kernel.Places(equation, tuple(components))))
         self._made(out, group)
 
-    def _filled(self, equation: Any, value: Any) -> Group:
+    def _filled(self, equation: JaxprEqn, value: Any) -> Group:
         """A group that writes one value over all of the equation's result."""
         out = equation.outvars[0]
         group = self._new_group(equation)
@@ -611,7 +611,7 @@ class _Fusion:
         self._made(out, group)
         return group
 
-    def _place_step(self, equation: Any) -> None:
+    def _place_step(self, equation: JaxprEqn) -> None:
         group = self._new_group(equation)
         group.step = equation
         if isinstance(equation.primitive.kind, kinds.Loop):  # the state is worked on where the results are wanted

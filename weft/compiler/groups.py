@@ -14,7 +14,7 @@ from typing import Any
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Constant, Node
@@ -126,7 +126,7 @@ class Absorber:
     def __init__(self, dims: Dimensions, places: dict[Any, int]) -> None:
         self.dims, self.places = dims, places
 
-    def absorb(self, group: Group, equation: Any) -> str | None:
+    def absorb(self, group: Group, equation: JaxprEqn) -> str | None:
         """Let an equation's wanted values be computed inside a group; or say why not."""
         if len(group.nodes) >= MAX_NODES or len(group.wanted) - len(group.equations) > MAX_LEAVES:
             return FULL
@@ -144,7 +144,7 @@ class Absorber:
         group.equations[equation] = self.places[equation]
         return None
 
-    def _accesses(self, group: Group, equation: Any) -> list[Access]:
+    def _accesses(self, group: Group, equation: JaxprEqn) -> list[Access]:
         if len(equation.outvars) == 1:
             return list(group.wanted.get(equation.outvars[0], ()))
         found: dict[Access, None] = {}
@@ -154,7 +154,7 @@ class Absorber:
 
     # one rule per kind: operand nodes for each access, or a reason
 
-    def elementwise(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+    def elementwise(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         cost = equation.primitive.kind.cost
         if (len(accesses) - 1) * cost > RECOMPUTE_COST:
             return f"computing it at {len(accesses)} places costs more than storing it"
@@ -180,7 +180,7 @@ class Absorber:
         group.cost += functions
         return result
 
-    def view(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+    def view(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         operand = equation.invars[0]
         if type(operand) is Literal:
             return [(Node(Constant(operand), ()),) for _ in accesses]
@@ -198,13 +198,13 @@ class Absorber:
         fast = next((n for use, n in zip(access, operand.aval.shape, strict=True) if use.axis == run[-1]), 1)
         return access[-1].axis in run and min(fast, operand.aval.shape[-1]) >= LONG_SIDE
 
-    def identity(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+    def identity(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         return [(Node(equation.invars[0], access),) for access in accesses]
 
-    def generate(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+    def generate(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         return [() for _ in accesses]
 
-    def gather(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+    def gather(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         """Its index vectors are computed inside; the array is read where they say."""
         windows, sizes, indices = self.dims.windows[equation], self.dims.sizes, equation.invars[1]
         if len(accesses) > MAX_GATHERED:
@@ -220,7 +220,7 @@ class Absorber:
             result.append(tuple(nodes))
         return result
 
-    def reduction(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+    def reduction(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         if len(accesses) != 1:
             return "a reduction wanted at several places"
         facts = ReductionFacts(equation, self.dims)
@@ -246,7 +246,7 @@ class Absorber:
                 nodes.append(Node(operand, tuple(uses)))
         return [tuple(nodes)]
 
-    def _fit(self, group: Group, facts: ReductionFacts, access: Access, equation: Any) -> str | None:
+    def _fit(self, group: Group, facts: ReductionFacts, access: Access, equation: JaxprEqn) -> str | None:
         """Make the group's reduced axes those of the reduction, if they are or can become so."""
         if group.tree in ("scan", "order"):
             return "a reduction does not join a loop in strict order"
@@ -274,7 +274,7 @@ class Absorber:
             return "the consumer cuts through the flattened reduced axes"
         return None
 
-    def _fit_existing(self, group: Group, facts: ReductionFacts, used: list[int], equation: Any) -> str | None:
+    def _fit_existing(self, group: Group, facts: ReductionFacts, used: list[int], equation: JaxprEqn) -> str | None:
         if len(used) != len(group.parallel) or any(key in group.reduced for key in used):
             return "a reduction inside a reduction, or over fewer points than its consumer has"
         by_key = {axis.key: axis for axis in group.axes}
@@ -290,7 +290,7 @@ class Absorber:
             return TOO_FEW
         return None
 
-    def _feeds_body(self, group: Group, equation: Any) -> bool:
+    def _feeds_body(self, group: Group, equation: JaxprEqn) -> bool:
         """Whether a full reduction's result is wanted at every element again, in a later phase."""
         found = set(equation.outvars)
         for other in sorted(group.equations, key=group.equations.__getitem__):
@@ -348,12 +348,12 @@ class Absorber:
                 stored += [self._window(equation, access) for access in group.wanted.get(equation.outvars[0], ())]
         return all(self.run_is_whole(group, variable, access) for variable, access in stored)
 
-    def _window(self, equation: Any, access: Access) -> tuple[Any, Access]:
+    def _window(self, equation: JaxprEqn, access: Access) -> tuple[Any, Access]:
         """The array of a gather, and how its windows are walked."""
         array = equation.invars[0]
         return array, kernel.window_access(self.dims.windows[equation], array, access, self.dims.sizes)
 
-    def cumulative(self, group: Group, equation: Any, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
+    def cumulative(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         kind = equation.primitive.kind
         if len(accesses) != 1 or not group.covers(equation.outvars[0], accesses[0]):
             return "a scan wanted at several places or through a view"
@@ -400,7 +400,7 @@ def _elements(axes: Sequence[Axis]) -> int:
 class ReductionFacts:
     """What the tree of docs/NUMERICS.md is for a reduction: its axes, its flattened run, lanes or rows."""
 
-    def __init__(self, equation: Any, dims: Dimensions) -> None:
+    def __init__(self, equation: JaxprEqn, dims: Dimensions) -> None:
         kind = equation.primitive.kind
         avals = [atom.aval for atom in equation.invars]
         self.count = kind.operands(avals) if kind.operands else len(avals)

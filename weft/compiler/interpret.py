@@ -15,7 +15,7 @@ import numpy as np
 
 from weft.compiler import contraction
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr, DropVar, Literal
+from weft.core.jaxpr import ClosedJaxpr, DropVar, JaxprEqn, Literal
 from weft.core.trace import trace_to_jaxpr
 from weft.loops import tree
 
@@ -43,7 +43,7 @@ def interpret(closed: ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def run_equation(equation: Any, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+def run_equation(equation: JaxprEqn, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
     """The results of one equation."""
     kind, params = equation.primitive.kind, equation.params
     if isinstance(kind, kinds.Higher):
@@ -75,7 +75,7 @@ def run_equation(equation: Any, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
         return _listed(kind.reference(*arrays, **params))
 
 
-def _expansion(equation: Any) -> Callable[..., Any] | None:
+def _expansion(equation: JaxprEqn) -> Callable[..., Any] | None:
     """The function that says an equation in other operations, None if it stands for itself."""
     kind = equation.primitive.kind
     if isinstance(kind, kinds.Resolve):
@@ -103,7 +103,7 @@ def _run_loop(parts: kinds.LoopParts, arrays: Sequence[np.ndarray]) -> list[np.n
     return [*state, *outs]
 
 
-def _reduce(equation: Any, kind: kinds.Reduction, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
+def _reduce(equation: JaxprEqn, kind: kinds.Reduction, arrays: Sequence[np.ndarray]) -> Sequence[Any]:
     avals = [atom.aval for atom in equation.invars]
     count = kind.operands(avals) if kind.operands else len(arrays)
     if not kind.axes(equation.params):

@@ -19,7 +19,7 @@ import numpy as np
 
 from weft import dtypes, operations
 from weft.core import avals, kinds
-from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import trace_to_jaxpr
 
 
@@ -68,7 +68,7 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _called(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
+def _called(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
     """A function of the user's, which gets keys for their words, and whose keys become words."""
     types = [atom.aval.dtype if dtypes.is_extended(atom.aval.dtype) else None for atom in eqn.invars]
     params = {**eqn.params, "key_types": tuple(types)}
@@ -85,7 +85,7 @@ def _typed(value: Any, atom: Any) -> Any:
     return value
 
 
-def _equation(eqn: Any, operands: Sequence[Any]) -> Sequence[Any]:
+def _equation(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
     kind, params = eqn.primitive.kind, eqn.params
     keyed = [atom.aval for atom in (*eqn.invars, *eqn.outvars) if dtypes.is_words(atom.aval.dtype)]
     if isinstance(kind, kinds.Higher):

@@ -5,7 +5,7 @@ a:f32[8,300,300]   cholesky   ->   Library("potrf", "f", 8, (300,), (place of a,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import lazy, runtime
@@ -15,10 +15,14 @@ from weft.core.jaxpr import JaxprEqn
 runtime.set_lapack_finder(lazy.lapack_file)
 
 
-def instructions(equation: JaxprEqn, place: Callable[..., Any]) -> list[Library]:
-    """What the executor does for an External with a native routine; nothing where no result has an element."""
+def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[bool]) -> list[Library]:
+    """What the executor does for an External with a native routine; nothing where no result has an element.
+
+    ``read`` says of every result whether anything reads it.
+    """
     if not any(v.aval.size for v in equation.outvars):
         return []
-    found = equation.primitive.kind.library([v.aval for v in equation.invars], equation.params)
-    ins, outs = tuple([place(v) for v in equation.invars]), tuple([place(v) for v in equation.outvars])
+    found = equation.primitive.kind.library([v.aval for v in equation.invars], equation.params, read)
+    outvars = equation.outvars if found.written is None else [equation.outvars[i] for i in found.written]
+    ins, outs = tuple([place(v) for v in equation.invars]), tuple([place(v) for v in outvars])
     return [Library(found.routine, found.letter, found.batch, found.sizes, ins, outs)]

@@ -18,7 +18,7 @@ from weft import dtypes
 from weft import operations as lax
 from weft.compiler.affine_indices import affine
 from weft.compiler.instructions import Sort
-from weft.core import rewrite
+from weft.core import kinds, rewrite
 from weft.core.index_maps import Affine
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
 from weft.core.rewrite import Index, Makers
@@ -33,10 +33,19 @@ _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128
 def orders(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The same program, whose sorts read no positions and write nothing that is not read."""
     known = rewrite.index(closed.jaxpr)
-    if not any(equation.primitive is lax.sort_p for equation in known.eqns):
+    if not any(map(_is_whole_sort, known.eqns)):
         return closed
-    eqns = [_without_counts(eqn, known) if eqn.primitive is lax.sort_p else eqn for eqn in known.eqns]
+    eqns = [_without_counts(eqn, known) if _is_whole_sort(eqn) else eqn for eqn in known.eqns]
     return rewrite.with_equations(closed, eqns)
+
+
+def _is_whole_sort(equation: JaxprEqn) -> bool:
+    """Whether all operands are put in order, and all of them are results."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.External) or kind.ordering is None:
+        return False
+    found = kind.ordering(equation.params)
+    return found.largest is None and found.moved is None
 
 
 def _without_counts(equation: JaxprEqn, known: Index) -> JaxprEqn:
@@ -65,7 +74,7 @@ def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
     return affine(operand, makers) == Affine(equation.params["dimension"])
 
 
-def instruction(equation: Any, place: Callable[..., Any]) -> Sort | None:
+def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
     """What the executor does for an External that is a sort, None if Python is to do it; ``place`` as in plan."""
     kind, operands, results = equation.primitive.kind, equation.invars, equation.outvars
     if kind.ordering is None or not operands[0].aval.size:

@@ -35,7 +35,7 @@ from weft.compiler.instructions import (
 from weft.compiler.product_loops import StridedOperand
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import ir
 from weft.loops.schedule import Binding, Lowered
 
@@ -364,7 +364,7 @@ class Planner:
         dyn, constant = self._offset(binding.starts)
         return self.place(binding.variable, binding.offset * itemsize + constant, dyn)
 
-    def _offset(self, equation: Any) -> tuple[int, int]:
+    def _offset(self, equation: JaxprEqn) -> tuple[int, int]:
         """(run-time offset number or -1, constant bytes) of the clamped starts of a dynamic slice or update."""
         if equation in self.dynamic:
             return self.dynamic[equation]
@@ -406,7 +406,9 @@ class Planner:
         if not isinstance(kind, (kinds.External, kinds.Effect)):
             raise NotImplementedError(f"[compile] {equation.primitive.name} cannot be compiled yet.")
         if isinstance(kind, kinds.External) and kind.library is not None:
-            self.instructions += libraries.instructions(equation, self.place)
+            buffers = [self.buffers[self.base(v)].root() for v in equation.outvars]
+            read = [buffer.output >= 0 or buffer.last > buffer.first for buffer in buffers]
+            self.instructions += libraries.instructions(equation, self.place, read)
             return
         if isinstance(kind, kinds.External) and (sort := orders.instruction(equation, self.place)) is not None:
             self.instructions.append(sort)
@@ -415,7 +417,7 @@ class Planner:
         outs = tuple([(*self.place(v)[:2], v.aval) for v in equation.outvars])
         self.instructions.append(Callback(_callable(kind.call, equation.params), ins, outs))
 
-    def _control(self, equation: Any, kind: Any) -> Control:
+    def _control(self, equation: JaxprEqn, kind: Any) -> Control:
         def bound(variables: Sequence[Any]) -> tuple[Any, ...]:
             return tuple([(self.place(v), v.aval.nbytes) for v in variables])
 
@@ -492,13 +494,13 @@ def around(
     return found
 
 
-def starts_of(equation: Any) -> Sequence[Any]:
+def starts_of(equation: JaxprEqn) -> Sequence[Any]:
     """The start operands of a dynamic slice or update."""
     updates = isinstance(equation.primitive.kind, kinds.DynamicUpdateSlice)
     return equation.invars[2:] if updates else equation.invars[1:]
 
 
-def moved_region(equation: Any) -> tuple[int, ...]:
+def moved_region(equation: JaxprEqn) -> tuple[int, ...]:
     """The shape of what a dynamic slice reads, or an update writes."""
     updates = isinstance(equation.primitive.kind, kinds.DynamicUpdateSlice)
     return (equation.invars[1] if updates else equation.outvars[0]).aval.shape

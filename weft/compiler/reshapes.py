@@ -50,7 +50,7 @@ class _Sinker:
                 self.sinkable[out] = self._may_sink(equation, out)
         return result
 
-    def _is_reshape(self, equation: Any) -> bool:
+    def _is_reshape(self, equation: JaxprEqn) -> bool:
         """Whether an alias keeps its elements: one that reads the bytes as another dtype does not."""
         if not isinstance(equation.primitive.kind, kinds.Reshape):
             return False
@@ -60,7 +60,7 @@ class _Sinker:
         maker = self.makers.get(atom)
         return maker is not None and isinstance(maker.primitive.kind, kinds.Elementwise) and self.sinkable[atom]
 
-    def _may_sink(self, equation: Any, out: Any) -> bool:
+    def _may_sink(self, equation: JaxprEqn, out: Any) -> bool:
         kind = equation.primitive.kind
         if not isinstance(kind, kinds.Elementwise):
             return isinstance(kind, _IN_MEMORY)
@@ -72,7 +72,7 @@ class _Sinker:
             for atom in equation.invars
         )  # fmt: skip
 
-    def _chain(self, atom: Any, shape: tuple[int, ...], goal: Any, reshape: Any, result: list[Any]) -> None:
+    def _chain(self, atom: Any, shape: tuple[int, ...], goal: Any, reshape: JaxprEqn, result: list[Any]) -> None:
         """Equations that compute ``atom`` under another shape, as ``goal``; without recursion, chains may be long."""
         order: list[tuple[Any, Any]] = []
         stack = [(atom, goal)]
@@ -93,7 +93,7 @@ class _Sinker:
         maker = self.makers.get(pair[0])
         return -1 if maker is None else self.places[maker]
 
-    def _under_shape(self, variable: Any, shape: tuple[int, ...], name: Any, reshape: Any) -> Any:
+    def _under_shape(self, variable: Any, shape: tuple[int, ...], name: Any, reshape: JaxprEqn) -> Any:
         maker = self.makers.get(variable)
         if maker is None or not isinstance(maker.primitive.kind, kinds.Elementwise):
             params = {"new_sizes": shape, "dimensions": None, "sharding": None}

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft.core import kinds, source_info
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 
 MOVES = (kinds.View, kinds.Reshape, kinds.Generate, kinds.Identity)  # nothing that anybody would keep
 
 
-def describe(jaxpr: Any, stored: dict[Any, str], base: Callable[[Any], Any], name: Callable[[Any], str]) -> list[str]:
+def describe(jaxpr: Jaxpr, stored: dict[Any, str], base: Callable[[Any], Any], name: Callable[[Any], str]) -> list[str]:
     """Lines for a plan's text; none for a program without a backward pass.
 
     ``stored`` says of every value in memory which step makes it, ``base`` whose memory a value stands in.
@@ -50,7 +50,7 @@ def describe(jaxpr: Any, stored: dict[Any, str], base: Callable[[Any], Any], nam
     return [head, *rows]
 
 
-def is_backward(equation: Any) -> bool:
+def is_backward(equation: JaxprEqn) -> bool:
     """Whether an equation works on cotangents."""
     return equation.source is not None and source_info.BACKWARD in equation.source[2]
 

@@ -257,9 +257,9 @@ class _Reader:
 
     def _kernel(self, store: disk.DiskCache, key: bytes) -> Any:
         machine = target.host()
-        found = cache.find(key, machine)
+        found = cache.BUILDER.find(key, machine)
         if found is None:
-            found = cache.load(key, store, machine)
+            found = cache.BUILDER.load(key, store, machine)
             self.loaded += 1
         if found is None:
             raise disk.DamagedError("a kernel is gone")

@@ -9,13 +9,11 @@ a sum keeps its kernel apart from that of the row it belongs to. The bits stay: 
 from __future__ import annotations
 
 from weft import operations as lax
+from weft.compiler import algebra
 from weft.compiler.dimensions import Dimensions, dimensions
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.loops.index_math import UNIT
-
-# of one element and the identity these give the element itself
-TRIVIAL = (lax.reduce_max_p, lax.reduce_min_p, lax.reduce_prod_p, lax.reduce_and_p, lax.reduce_or_p, lax.reduce_xor_p)
 
 
 def unit_reductions(closed: ClosedJaxpr) -> ClosedJaxpr:
@@ -37,7 +35,7 @@ def _is_over_ones(equation: JaxprEqn) -> bool:
     kind = equation.primitive.kind
     if not isinstance(kind, kinds.Reduction) or len(equation.invars) != 1:
         return False
-    if equation.primitive is not lax.reduce_sum_p and equation.primitive not in TRIVIAL:
+    if equation.primitive not in algebra.OF_ONE_ELEMENT:
         return False
     axes, shape = kind.axes(equation.params), equation.invars[0].aval.shape
     return bool(axes) and {shape[axis] for axis in axes} == {1}
@@ -53,7 +51,7 @@ def _replaced(equation: JaxprEqn) -> list[JaxprEqn]:
     axes = tuple(sorted(equation.primitive.kind.axes(equation.params)))
     one = Var(out.aval)
     squeezed = JaxprEqn([operand], [one], lax.squeeze_p, {"dimensions": axes}, source=equation.source)
-    if equation.primitive is not lax.reduce_sum_p or out.aval.dtype.kind not in "fcV":
+    if not algebra.OF_ONE_ELEMENT[equation.primitive] or out.aval.dtype.kind not in "fcV":
         last = JaxprEqn([one], [out], lax.copy_p, {}, source=equation.source)
     else:
         zero = Literal(out.aval.dtype.type(0), one.aval.update(shape=()))

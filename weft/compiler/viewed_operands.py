@@ -20,7 +20,7 @@ from weft.compiler.product_loops import StridedOperand
 from weft.compiler.product_steps import is_product
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import kernel as loop_kernels
 from weft.loops.kernel import Access, Constant, Kernel, Node, Output
 
@@ -146,7 +146,7 @@ class _Reader:
                     self._transpose(equation)
         return number in self.dropped
 
-    def _transpose(self, view: Any) -> None:
+    def _transpose(self, view: JaxprEqn) -> None:
         """Let a product write a transpose of its result, which becomes a view of it."""
         product, copy = view.invars[0], view.outvars[0]
         maker = None if type(product) is Literal else self.products.get(product)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps
 from weft.core.index_maps import FIXED, Affine, Piece
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Node
@@ -25,7 +24,7 @@ class Space:
     access: Access  # of the updates
 
 
-def scatter_space(dims: Dimensions, equation: Any) -> Space:
+def scatter_space(dims: Dimensions, equation: JaxprEqn) -> Space:
     """Parallel are the dimensions in which different points always meet different elements.
 
     Those are the ones that a window covers in full or that no index moves, and those that the array walks together
@@ -44,7 +43,7 @@ def scatter_space(dims: Dimensions, equation: Any) -> Space:
     return Space(tuple(axes.values()), tuple([axes[dim].key for dim in ordered if dim in axes]), access)
 
 
-def piece_read(pieces: Sequence[Piece], equation: Any, access: Access, extents: Mapping[int, int]) -> Node | None:
+def piece_read(pieces: Sequence[Piece], equation: JaxprEqn, access: Access, extents: Mapping[int, int]) -> Node | None:
     """The operand that holds everything an access to an assembled array reads, and where; None if several do."""
     found = index_maps.piece_of(pieces, access, extents)
     if found is None:

@@ -183,28 +183,31 @@ class Ordering(Record):
 class Library(Record):
     """A native routine that runs on every matrix of a batch: its name in the runtime, and what it is told of sizes.
 
-    ``letter`` names the elements as NumPy does (f, d, F, D; i for int32).
+    ``letter`` names the elements as NumPy does (f, d, F, D; i for int32). ``written`` are the results that the routine
+    gives, None: all.
     """
 
     routine: str
     letter: str
     batch: int
     sizes: tuple[int, ...]
+    written: tuple[int, ...] | None = None
 
 
 class External(Record):
     """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays.
 
     ``foreign``: the call is a Python function of the user. ``ordering(params)`` describes a sort, so that the runtime
-    can do it itself where that is faster than the call. ``library(in_avals, params)`` names the
-    native routine that the runtime calls instead; ``call`` is then its reference. ``unrolled(in_avals, params)`` gives,
-    for many small matrices, a function of the operands that does the same in other operations, or None.
+    can do it itself where that is faster than the call. ``library(in_avals, params, read)`` names
+    the native routine that the runtime calls instead, where ``read`` says which results are used; ``call`` is then its
+    reference. ``unrolled(in_avals, params)`` gives, for many small matrices, a function of the operands that does the
+    same in other operations, or None.
     """
 
     call: Callable[..., Any]
     foreign: bool = False
     ordering: Callable[[Params], Ordering] | None = None
-    library: Callable[[Avals, Params], Library] | None = None
+    library: Callable[[Avals, Params, Sequence[bool]], Library] | None = None
     unrolled: Callable[[Avals, Params], Callable[..., Any] | None] | None = None
 
 

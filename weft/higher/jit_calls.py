@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from weft import config, errors, runtime
+from weft import config, errors, lazy, runtime
 from weft.core import source_info, tracebacks
 from weft.core import trace as tracing
 from weft.core.budget import BUDGET
@@ -28,7 +28,6 @@ from weft.higher import (
     donations,
     executables,
     identity,
-    misses,
     number_checks,
     persistent,
     replay,
@@ -297,7 +296,7 @@ class JitState:
         """A new trace, for this function and for those that are equal to it."""
         record, key, who, shared, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
-            misses.report(self.function, record, key, prepared.call, who)
+            lazy.misses.report(self.function, record, key, prepared.call, who)
         found = self._trace_anew(prepared, key)
         if not trace_cache.holds_tracers(found.closed):
             record.store(key, found)
@@ -329,7 +328,7 @@ class JitState:
         self.traces += 1
         self._spend({"trace": elapsed_ms})
         if config.read("log_compiles"):
-            misses.log_traced(name, closed, elapsed_ms)
+            lazy.misses.log_traced(name, closed, elapsed_ms)
         return Trace(closed, out[0], out_avals, name)
 
     def record_call(self, trace: Trace, prepared: Prepared) -> Any:
@@ -395,7 +394,7 @@ class JitState:
         self.executables += 1
         self._spend({"load": elapsed_ms}, (0, program.kernels_loaded, program.kernels_reused))
         if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
-            misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
+            lazy.misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
         return found
 
     # -- machine code -------------------------------------------------------------------------------------------------
@@ -426,7 +425,7 @@ class JitState:
         built, loaded, reused = stats["kernels_built"], stats["kernels_loaded"], stats["kernels_reused"]
         if program.counted:
             if config.read("log_compiles"):  # the compiler logs those it makes
-                misses.log_reused(name, program)
+                lazy.misses.log_reused(name, program)
             self._spend({}, (0, 0, built + loaded + reused))
             return
         program.counted = True

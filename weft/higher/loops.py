@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import config, dtypes, runtime
 from weft.core import kinds
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
 from weft.higher import bodies, carry, scan
@@ -146,8 +146,8 @@ def _bind(cond: Body, body: Body, values: list[Any]) -> list[Any]:
 def _is_read(closed: ClosedJaxpr, n_captured: int) -> list[bool]:
     """Which parts of the state a condition reads."""
     jaxpr = closed.jaxpr
-    read = {v for eqn in jaxpr.eqns for v in eqn.invars if not hasattr(v, "val")}
-    read.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
+    read = {v for eqn in jaxpr.eqns for v in eqn.invars if type(v) is not Literal}
+    read.update(v for v in jaxpr.outvars if type(v) is not Literal)
     return [v in read for v in jaxpr.invars[n_captured:]]
 
 

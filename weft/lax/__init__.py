@@ -1,6 +1,7 @@
 """weft.lax: the operations and the primitives that carry programs, under JAX's names. A facade, it holds no code."""
 
 from weft import unbuilt as _unbuilt
+from weft.higher.approximate import approx_max_k, approx_min_k
 from weft.higher.associative import associative_scan
 from weft.higher.branches import cond, cond_p, platform_dependent, switch
 from weft.higher.fourier import fft

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from weft.core import jaxpr as jaxprs
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine, IndexMap, constant
+from weft.core.jaxpr import JaxprEqn
 from weft.loops.index_math import UNIT, Sizes
 from weft.record import NamedTuple
 
@@ -65,7 +66,7 @@ class Output:
 class Places:
     """Where the windows of a scatter start: its equation, and a node for each component of an index vector."""
 
-    equation: Any
+    equation: JaxprEqn
     components: tuple[Node, ...]
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft.core import index_maps, kinds
 from weft.core.index_maps import CONSTANT, Affine, IndexMap, Piece, Region
-from weft.core.jaxpr import ClosedJaxpr
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
 from weft.loops import routine, small
 from weft.loops.small import Flatten, Lowered, Lowering, TooLarge
 
@@ -172,7 +172,7 @@ class _Lanes(Lowering):
         each = type(jaxpr)(jaxpr.constvars, jaxpr.invars, any_of.invars, [e for e in jaxpr.eqns if e is not any_of])
         return ClosedJaxpr(each, flat.consts), True
 
-    def slice(self, equation: Any, operands: list[Any]) -> int:
+    def slice(self, equation: JaxprEqn, operands: list[Any]) -> int:
         if not isinstance(operands[0], small.Memory) or self.own(equation.outvars[0].aval):
             raise TooLarge("a slice of a lane's own")
         return super().slice(equation, operands)
@@ -181,7 +181,7 @@ class _Lanes(Lowering):
 # what a lane sees
 
 
-def _elementwise(low: _Lanes, equation: Any, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
+def _elementwise(low: _Lanes, equation: JaxprEqn, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     shape = low.shape_of(out)
     for_each = low.own(out)
@@ -218,20 +218,20 @@ def _inner(low: _Lanes, index_map: IndexMap, operand: Any, for_each: bool) -> In
     return tuple([use if use.axis == CONSTANT else Affine(use.axis - count, use.start, use.step) for use in index_map])
 
 
-def _view(low: _Lanes, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
+def _view(low: _Lanes, equation: JaxprEqn, kind: kinds.View, args: list[int]) -> Sequence[int]:
     operand, out = equation.invars[0].aval, equation.outvars[0].aval
     index_map = _inner(low, kind.index_map(operand, out, equation.params), operand, low.own(out))
     return [low.reordered(args[0], small.view_places(index_map, low.shape_of(operand), low.shape_of(out)))]
 
 
-def _reshape(low: _Lanes, equation: Any, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
+def _reshape(low: _Lanes, equation: JaxprEqn, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
     operand, out = equation.invars[0].aval, equation.outvars[0].aval
     if low.own(operand) != low.own(out) or operand.dtype != out.dtype:
         raise TooLarge("lanes are no dimension of the result")
     return args
 
 
-def _assemble(low: _Lanes, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
+def _assemble(low: _Lanes, equation: JaxprEqn, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
     out, count = equation.outvars[0].aval, len(low.shared)
     avals = [atom.aval for atom in equation.invars]
     pieces = []
@@ -247,7 +247,7 @@ def _assemble(low: _Lanes, equation: Any, kind: kinds.Assemble, args: list[int])
     return [small.assembled(low, out.dtype, low.shape_of(out), pieces, [low.shape_of(aval) for aval in avals], args)]
 
 
-def _generate(low: _Lanes, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
+def _generate(low: _Lanes, equation: JaxprEqn, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     if out.size > MOST_GENERATED:
         raise TooLarge(f"{out.size} elements are made")
@@ -260,7 +260,7 @@ def _generate(low: _Lanes, equation: Any, kind: kinds.Generate, args: list[int])
     return [low.constant(each[0])]
 
 
-def _reduction(low: _Lanes, equation: Any, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
+def _reduction(low: _Lanes, equation: JaxprEqn, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
     avals = [atom.aval for atom in equation.invars]
     first = len(low.shared) if low.own(avals[0]) else 0
     axes, shape = [axis - first for axis in sorted(kind.axes(equation.params))], low.shape_of(avals[0])

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, Affine
-from weft.core.jaxpr import Literal
+from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import indexed, ir, kernel, printer
 from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
@@ -114,7 +114,7 @@ class _Lowering:
 
     # what runs where
 
-    def _nodes_of(self, equation: Any) -> list[Node]:
+    def _nodes_of(self, equation: JaxprEqn) -> list[Node]:
         return self.by_variable.get(equation.outvars[0], _NO_NODES)
 
     def _is_body(self, node: Node) -> bool:
@@ -193,7 +193,7 @@ class _Lowering:
                     if phases and self._is_body(operand):
                         wanted.setdefault(operand, set()).update(phases)
 
-    def _worth_keeping(self, equation: Any, node: Node) -> bool:
+    def _worth_keeping(self, equation: JaxprEqn, node: Node) -> bool:
         kept = (kinds.Elementwise, kinds.Gather)
         return isinstance(equation.primitive.kind, kept) and self.cost[node] >= KEEP_COST
 
@@ -264,7 +264,7 @@ class _Lowering:
         self.result.operands.append(OperandDraft(base, role, offset, strides, starts, dtype, access))
         return self.operand_index[key]
 
-    def _emit_equation(self, equation: Any, node: Node) -> None:
+    def _emit_equation(self, equation: JaxprEqn, node: Node) -> None:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.Reduction):
             self._emit_reduction(equation, kind, node)
@@ -288,7 +288,7 @@ class _Lowering:
         for phase in sorted(self.wanted.get(node, ())) if self.reduced else (0,):
             self.values[node, phase] = emit(phase)
 
-    def _emit_elementwise(self, equation: Any, kind: kinds.Elementwise, node: Node) -> None:
+    def _emit_elementwise(self, equation: JaxprEqn, kind: kinds.Elementwise, node: Node) -> None:
         operands = self.kernel.nodes[node]
         dtype = np.dtype(equation.outvars[0].aval.dtype)
 
@@ -315,7 +315,7 @@ class _Lowering:
             out = self.values[node, phase] = self._number()
             self.result.phases[phase][1].append(ir.RowLoad(out, row))
 
-    def _emit_gather(self, equation: Any, kind: kinds.Gather, node: Node) -> None:
+    def _emit_gather(self, equation: JaxprEqn, kind: kinds.Gather, node: Node) -> None:
         array, indices = equation.invars
         avals = [array.aval, indices.aval]
         windows = kind.windows(avals, equation.outvars[0].aval, equation.params)
@@ -363,7 +363,7 @@ class _Lowering:
         steps, result = self.indexed.combination(kind.update(equation.params), old, new)
         bucket.append(ir.Update(operand, offset, inside, old, steps, result))
 
-    def _emit_index(self, equation: Any, kind: kinds.Generate, node: Node, phase: int) -> int:
+    def _emit_index(self, equation: JaxprEqn, kind: kinds.Generate, node: Node, phase: int) -> int:
         dtype = np.dtype(equation.outvars[0].aval.dtype)
         use = node.access[kind.dimension(equation.params)]
         if use.axis == CONSTANT:
@@ -382,7 +382,7 @@ class _Lowering:
         bucket.append(ir.Apply(position, "position", POSITION, (("dtype", dtype),), (out, start, step), dtype))
         return position
 
-    def _emit_reduction(self, equation: Any, kind: kinds.Reduction, node: Node) -> None:
+    def _emit_reduction(self, equation: JaxprEqn, kind: kinds.Reduction, node: Node) -> None:
         phase = self.available[node] - 1
         nodes = self.kernel.nodes[node]
         args = tuple([self._value(operand, phase) for operand in nodes])
@@ -402,7 +402,7 @@ class _Lowering:
             ir.Reduce(outs, name, kind, params, args, index, accumulators, dtypes, tree)
         )
 
-    def _emit_scan(self, equation: Any, kind: kinds.Cumulative, node: Node) -> None:
+    def _emit_scan(self, equation: JaxprEqn, kind: kinds.Cumulative, node: Node) -> None:
         args = tuple([self._value(operand, 0) for operand in self.kernel.nodes[node]])
         avals = [atom.aval for atom in equation.invars]
         outs = tuple([self._number() for _ in equation.outvars])

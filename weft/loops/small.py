@@ -16,7 +16,7 @@ import numpy as np
 
 from weft.core import index_maps, kinds
 from weft.core.index_maps import IndexMap, Piece
-from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, Literal
+from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
 from weft.loops import routine
 from weft.loops.routine import Block, Type
 from weft.record import Record
@@ -235,7 +235,7 @@ class Lowering:
             value.value = self.read(value.operand, value.aval.dtype, size, 0, False)
         return value.value
 
-    def equation(self, equation: Any, operands: list[Any]) -> Sequence[int]:
+    def equation(self, equation: JaxprEqn, operands: list[Any]) -> Sequence[int]:
         kind = equation.primitive.kind
         if isinstance(kind, kinds.DynamicSlice):
             return [self.slice(equation, operands)]
@@ -336,7 +336,7 @@ class Lowering:
                 found.append((start, self.extent(extent - size), stride))
         return tuple(found)
 
-    def slice(self, equation: Any, operands: list[Any]) -> int:
+    def slice(self, equation: JaxprEqn, operands: list[Any]) -> int:
         source, *given = operands
         out = equation.outvars[0].aval
         shape = equation.invars[0].aval.shape
@@ -354,7 +354,7 @@ class Lowering:
 Rule = Callable[[Lowering, Any, Any, list[int]], Sequence[int]]
 
 
-def _elementwise(low: Lowering, equation: Any, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
+def _elementwise(low: Lowering, equation: JaxprEqn, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     args = [low.stretched(arg, atom.aval.shape, out.shape) for arg, atom in zip(args, equation.invars, strict=True)]
     depth = low.depth_of(args)
@@ -366,7 +366,7 @@ def _elementwise(low: Lowering, equation: Any, kind: kinds.Elementwise, args: li
     return [made]
 
 
-def _view(low: Lowering, equation: Any, kind: kinds.View, args: list[int]) -> Sequence[int]:
+def _view(low: Lowering, equation: JaxprEqn, kind: kinds.View, args: list[int]) -> Sequence[int]:
     operand, out = equation.invars[0].aval, equation.outvars[0].aval
     places = view_places(kind.index_map(operand, out, equation.params), operand.shape, out.shape)
     return [low.reordered(args[0], places)]
@@ -381,13 +381,13 @@ def view_places(index_map: IndexMap, shape: Sequence[int], out_shape: Sequence[i
     return places
 
 
-def _reshape(low: Lowering, equation: Any, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
+def _reshape(low: Lowering, equation: JaxprEqn, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
     if equation.invars[0].aval.dtype != equation.outvars[0].aval.dtype:
         raise TooLarge("bytes are read as another dtype")
     return args
 
 
-def _assemble(low: Lowering, equation: Any, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
+def _assemble(low: Lowering, equation: JaxprEqn, kind: kinds.Assemble, args: list[int]) -> Sequence[int]:
     out = equation.outvars[0].aval
     avals = [atom.aval for atom in equation.invars]
     pieces = kind.pieces(avals, out, equation.params)
@@ -414,11 +414,11 @@ def assembled(
     return low.pick(dtype, list(pairs))
 
 
-def _generate(low: Lowering, equation: Any, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
+def _generate(low: Lowering, equation: JaxprEqn, kind: kinds.Generate, args: list[int]) -> Sequence[int]:
     return [low.constant(np.asarray(kind.reference(**equation.params)))]
 
 
-def _reduction(low: Lowering, equation: Any, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
+def _reduction(low: Lowering, equation: JaxprEqn, kind: kinds.Reduction, args: list[int]) -> Sequence[int]:
     avals = [atom.aval for atom in equation.invars]
     if kind.operands is not None:
         raise TooLarge("a reduction with initial values")
@@ -429,7 +429,7 @@ def _reduction(low: Lowering, equation: Any, kind: kinds.Reduction, args: list[i
 
 
 def fold(
-    low: Lowering, equation: Any, kind: kinds.Reduction, args: list[int], axes: list[int], shape: tuple[int, ...]
+    low: Lowering, equation: JaxprEqn, kind: kinds.Reduction, args: list[int], axes: list[int], shape: tuple[int, ...]
 ) -> Sequence[int]:
     """The statement of a reduction whose operands have that shape."""
     avals = [atom.aval for atom in equation.invars]
@@ -455,7 +455,7 @@ def fold(
     return outs
 
 
-def _cumulative(low: Lowering, equation: Any, kind: kinds.Cumulative, args: list[int]) -> Sequence[int]:
+def _cumulative(low: Lowering, equation: JaxprEqn, kind: kinds.Cumulative, args: list[int]) -> Sequence[int]:
     avals = [atom.aval for atom in equation.invars]
     axis, shape = kind.axis(equation.params), avals[0].shape
     order = np.moveaxis(np.arange(math.prod(shape)).reshape(shape), axis, 0)
@@ -476,7 +476,7 @@ def _cumulative(low: Lowering, equation: Any, kind: kinds.Cumulative, args: list
     return [low.reordered(out, back) for out in outs]
 
 
-def _product(low: Lowering, equation: Any, kind: kinds.Contraction, args: list[int]) -> Sequence[int]:
+def _product(low: Lowering, equation: JaxprEqn, kind: kinds.Contraction, args: list[int]) -> Sequence[int]:
     (left_sum, right_sum), (left_batch, right_batch) = equation.params["dimension_numbers"]
     lhs, rhs = (atom.aval.shape for atom in equation.invars)
     out = equation.outvars[0].aval
@@ -498,11 +498,11 @@ def _product(low: Lowering, equation: Any, kind: kinds.Contraction, args: list[i
     return [made]
 
 
-def _identity(low: Lowering, equation: Any, kind: kinds.Identity, args: list[int]) -> Sequence[int]:
+def _identity(low: Lowering, equation: JaxprEqn, kind: kinds.Identity, args: list[int]) -> Sequence[int]:
     return args[: len(equation.outvars)]
 
 
-def _update(low: Lowering, equation: Any, kind: kinds.DynamicUpdateSlice, args: list[int]) -> Sequence[int]:
+def _update(low: Lowering, equation: JaxprEqn, kind: kinds.DynamicUpdateSlice, args: list[int]) -> Sequence[int]:
     array, update, *given = args
     shape, region = (atom.aval.shape for atom in equation.invars[:2])
     starts = low.starts(given, shape, region)

@@ -277,7 +277,7 @@ if _typing.TYPE_CHECKING:
         put,
         put_along_axis,
     )
-    from weft.numpy.polynomials import poly, polydiv, polyint, polymul
+    from weft.numpy.polynomials import poly, polydiv, polyfit, polyint, polymul, roots
     from weft.numpy.quantiles import (
         median,
         nanmedian,
@@ -521,7 +521,7 @@ _NAMES = _lazy.Names(
             trace tril tril_indices tril_indices_from triu triu_indices triu_indices_from unravel_index vander""",
         "numpy.padding": "pad",
         "numpy.placing": "delete fill_diagonal insert place put put_along_axis",
-        "numpy.polynomials": "poly polydiv polyint polymul",
+        "numpy.polynomials": "poly polydiv polyfit polyint polymul roots",
         "numpy.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "numpy.rearrange": """
             atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to expand_dims flip

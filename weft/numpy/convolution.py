@@ -92,7 +92,8 @@ def convolve(a: Any, v: Any, mode: str = "full", *, precision: Any = None, prefe
 def _as_convolve(a: Any, v: Any, *, mode: str) -> Any:
     if promotion.shape_of(a)[0] < promotion.shape_of(v)[0]:
         a, v = v, a
-    return _moded(a, lax.rev(v, (0,)), mode, (promotion.shape_of(v)[0] - 1) // 2)
+    out = _moded(a, lax.rev(v, (0,)), mode, (promotion.shape_of(v)[0] - 1) // 2)
+    return promotion.weak_as(out, a, v)
 
 
 _as_convolve.__name__ = "convolve"
@@ -116,8 +117,10 @@ def _as_correlate(a: Any, v: Any, *, mode: str) -> Any:
         v = lax.conj(v)
     count, few = promotion.shape_of(a)[0], promotion.shape_of(v)[0]
     if count < few:
-        return lax.rev(_moded(v, a, mode, count - 1 - count // 2), (0,))
-    return _moded(a, v, mode, (few - 1) // 2)
+        out = lax.rev(_moded(v, a, mode, count - 1 - count // 2), (0,))
+    else:
+        out = _moded(a, v, mode, (few - 1) // 2)
+    return promotion.weak_as(out, a, v)
 
 
 _as_correlate.__name__ = "correlate"

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, errors
+from weft import core, dtypes, errors
 from weft import operations as lax
 from weft.higher import scan as scan_module
-from weft.numpy import convolution, creation, joining, linalg, promotion, rearrange
+from weft.numpy import convolution, creation, joining, linalg, matrices, promotion, rearrange, reductions
 
 _NEEDS_VALUES = "trim_leading_zeros=True needs the values of the coefficients, which are traced here"
 
@@ -80,7 +80,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     remainder = joining.concatenate([creation.zeros(long - short + 1, dtype), window[:-1]])
     if trim_leading_zeros:
         remainder = _trimmed(remainder, float(np.sqrt(np.finfo(np.dtype(dtype)).eps)))
-    return quotient, remainder
+    return lax.convert_element_type(quotient, dtype), promotion.weak_as(remainder, u, v)
 
 
 def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
@@ -140,3 +140,90 @@ def poly(seq_of_zeros: Any) -> Any:
 
     start = creation.zeros(count + 1, dtype).at[0].set(1)
     return scan_module.scan(step, start, roots)[0]
+
+
+def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+    """The roots of a polynomial, complex: the eigenvalues of its companion matrix.
+
+    Zeros at both ends of the coefficients are taken off first, which cannot be traced (ConcretizationTypeError); with
+    ``strip_zeros=False`` they stay, leading ones give NaN, and the number of roots is one less than that of
+    coefficients. ValueError for other ranks.
+
+    >>> sorted(roots(np.float32([1, -3, 2])).real.round(3).tolist())
+    [1.0, 2.0]
+    """
+    (p,) = _vectors("roots", p)
+    dtype = promotion.dtype_of(p)
+    whole = dtypes.promote_types(dtype, np.complex64)
+    if promotion.shape_of(p)[0] < 2:
+        return creation.zeros(0, whole)
+    behind = 0
+    if strip_zeros:
+        if isinstance(p, core.Tracer):
+            raise errors.ConcretizationTypeError(p, "strip_zeros=True needs the values of the coefficients")
+        places = np.flatnonzero(np.asarray(p))
+        if not places.size:
+            return creation.zeros(0, whole)
+        behind = promotion.shape_of(p)[0] - 1 - int(places[-1])
+        p = p[int(places[0]) : int(places[-1]) + 1]
+    count = promotion.shape_of(p)[0] - 1
+    found = creation.zeros(0, whole)
+    if count:
+        matrix = creation.eye(count, k=-1, dtype=dtype).at[0].set(-p[1:] / p[0])
+        found = linalg.eigvals(matrix)
+    return joining.concatenate([promotion.convert(found, whole), creation.zeros(behind, whole)])
+
+
+def polyfit(
+    x: Any, y: Any, deg: int, rcond: Any = None, full: bool = False, w: Any = None, cov: bool | str = False
+) -> Any:
+    """The polynomial of degree ``deg`` that fits the points (x, y) best, by least squares.
+
+    ``x`` is a vector, ``y`` a vector or a matrix with one data set a column, ``w`` weights. With ``full`` also
+    residuals, rank, singular values and ``rcond``; with ``cov`` (True or "unscaled") the covariance of the
+    coefficients. ValueError for a negative degree, TypeError for ranks and lengths that do not fit.
+
+    >>> polyfit(np.float32([0, 1, 2]), np.float32([1, 3, 5]), 1).round(3).tolist()
+    [2.0, 1.0]
+    """
+    promotion.check_arraylike("polyfit", x, y)
+    order = operator.index(deg) + 1
+    x, y = promotion.promote_dtypes_inexact(x, y)
+    shape, rows = promotion.shape_of(x), promotion.shape_of(y)
+    if order < 1:
+        raise ValueError("expected deg >= 0")
+    if len(shape) != 1:
+        raise TypeError("expected 1D vector for x")
+    if shape[0] == 0:
+        raise TypeError("expected non-empty vector for x")
+    if len(rows) not in (1, 2):
+        raise TypeError("expected 1D or 2D array for y")
+    if rows[0] != shape[0]:
+        raise TypeError("expected x and y to have same length")
+    rcond = shape[0] * float(np.finfo(promotion.dtype_of(x)).eps) if rcond is None else rcond
+    matrix = matrices.vander(x, order)
+    if w is not None:
+        promotion.check_arraylike("polyfit", w)
+        if promotion.shape_of(w) != shape:
+            raise TypeError(
+                "expected a 1-d array for weights"
+                if len(promotion.shape_of(w)) != 1
+                else "expected w and y to have the same length"
+            )
+        (w,) = promotion.promote_dtypes_inexact(w)
+        matrix = matrix * w[:, None]
+        y = y * (w if len(rows) == 1 else w[:, None])
+    scale = reductions.sum(matrix * matrix, axis=0) ** 0.5
+    found, residuals, rank, singular = linalg.lstsq(matrix / scale, y, rcond)
+    found = (found.T / scale).T
+    if full:
+        return found, residuals, rank, singular, rcond
+    if not cov:
+        return found
+    inverse = linalg.inv((matrix / scale).T @ (matrix / scale)) / (scale[:, None] * scale[None, :])
+    factor: Any = 1
+    if cov != "unscaled":
+        if shape[0] <= order:
+            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+        factor = residuals / (shape[0] - order)
+    return found, (inverse * factor if len(rows) == 1 else inverse[:, :, None] * factor)

@@ -127,6 +127,13 @@ def as_array(x: Any) -> Any:
     return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=weak, sharding=None)
 
 
+def weak_as(x: Any, *operands: Any) -> Any:
+    """``x``, weakly typed if all of ``operands`` are, for results of functions whose own steps are not."""
+    if is_weak(x) or not all(map(is_weak, operands)):
+        return x
+    return lax.convert_element_type_p.bind(x, new_dtype=dtype_of(x), weak_type=True, sharding=None)
+
+
 def _convert_array(x: Any, dtype: Any, weak_type: bool) -> Any:
     if not weak_type:
         return lax.convert_element_type(x, dtype)

@@ -82,12 +82,14 @@ def matrix_primitive(
     multiple_results: bool = False,
     integers: frozenset[int] = frozenset(),
     unrolled: Callable[[Any, Params], Callable[..., Any] | None] | None = None,
+    written: Callable[[Sequence[bool]], tuple[int, ...]] | None = None,
 ) -> core.Primitive:
     """An operation on batches of matrices.
 
     ``shapes(*shapes of matrices, **params)`` gives that of the result (of each), ``dtypes(dtype, **params)`` likewise;
     ``reference(*matrices, **params)`` the NumPy result (a list of them) of one element of the batch; ``routine(*shapes,
     **params)`` the name of the native routine and its sizes. ``integers`` are the places of operands of int32.
+    ``written(read)`` gives the results that the routine writes where not all are read, which it is then told.
     """
 
     def typing(*avals: Any, **params: Any) -> Any:
@@ -102,12 +104,14 @@ def matrix_primitive(
         pairs = zip(found, kinds_of, strict=True)
         return [runtime.ShapedArray((*batch, *shape), d, weak and d != INT32) for shape, d in pairs]
 
-    def library(avals: Any, params: Params) -> kinds.Library:
+    def library(avals: Any, params: Params, read: Sequence[bool]) -> kinds.Library:
         cut = avals[0].ndim - ranks[0]
-        word, sizes = routine(*[aval.shape[cut:] for aval in avals], **params)
+        own = params if written is None else {**params, "read": read}
+        word, sizes = routine(*[aval.shape[cut:] for aval in avals], **own)
         batch = math.prod(avals[0].shape[:cut])
         letter = "i" if 0 in integers else LETTERS[avals[0].dtype]
-        return kinds.Library(word, letter, batch, tuple(map(int, sizes)))
+        kept = None if written is None else written(read)
+        return kinds.Library(word, letter, batch, tuple(map(int, sizes)), kept)
 
     def call(*arrays: Any, **params: Any) -> Any:
         return _each(reference, ranks, arrays, params, multiple_results)

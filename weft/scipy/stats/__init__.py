@@ -7,7 +7,9 @@ from typing import Any as _Any
 from weft import lazy as _lazy
 from weft import unbuilt as _unbuilt
 
-_NAMES = _lazy.Names("weft.scipy.stats", {"scipy.stats.summaries": "mode rankdata sem"})
+_NAMES = _lazy.Names(
+    "weft.scipy.stats", {"scipy.stats.kernel_density": "gaussian_kde", "scipy.stats.summaries": "mode rankdata sem"}
+)
 
 
 def __getattr__(name: str) -> _Any:
