@@ -21,6 +21,7 @@ MODULES = {
     "logging": "logging",
     "platform": "platform",
     "compiler": "weft.compiler",
+    "donations": "weft.higher.donations",
     "misses": "weft.higher.misses",
     "llvm": "llvmlite.binding",
     "llvmlite_binding": "llvmlite.binding",

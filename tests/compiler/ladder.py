@@ -126,9 +126,8 @@ class _Machine:
     def _gemm(
         self, source: str, result: str, m: int, n: int, k: int, a: Any, a_row: int, a_k: int, b: Any, b_k: int,
         b_column: int, c: Any, c_row: int, batch: Sequence[tuple[int, ...]], outer: tuple[int, ...],
-        whole: tuple[int, int, bool], form: str, epilogue: Any,
+        whole: tuple[int, int, bool], *_: Any,
     ) -> None:  # fmt: skip
-        assert not form and epilogue is None, "kernels that run on the parts of a product are steps of their own here"
         char = np.dtype(dtypes.bfloat16 if source == "E" else source)
         blocks, a_block, b_block = outer or (1, 0, 0)
         for index in np.ndindex(*[entry[0] for entry in batch]):

@@ -16,6 +16,7 @@ import weft
 import weft.numpy as jnp
 from tests.control.programs import PROGRAMS, WRONG
 from weft import lax
+from weft.compiler.instructions import DonatedOutput
 
 ARGS = (np.arange(3, dtype=np.float32), np.int32(5), np.arange(12, dtype=np.float32).reshape(4, 3))
 
@@ -99,7 +100,7 @@ def test_state_is_updated_in_place() -> None:
     program = traced.lower().compile()._compiled.program
     body = program.nested[0]
     assert body.executable.n_kernels == 2 and body.executable.temp_bytes <= 64  # the clamped start
-    assert any(output[0] == "donated" for output in body.plan.outputs)
+    assert any(type(output) is DonatedOutput for output in body.plan.outputs)
     assert np.asarray(weft.jit(fill)(jnp.zeros((64, 4096)))).min() == 1
 
 

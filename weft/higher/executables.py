@@ -10,11 +10,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import runtime
+from weft import lazy, runtime
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
 from weft.core.tracer import Tracer
-from weft.higher import constants, donations, number_checks, signature
+from weft.higher import constants, number_checks, signature
 from weft.higher.trace_cache import Trace
 from weft.record import NamedTuple
 
@@ -42,7 +42,7 @@ def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Compiled
     jaxpr = changed or trace.closed.jaxpr
     kept_donated = (False,) * len(kept)
     if any(donated):
-        kept_donated = donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
+        kept_donated = lazy.donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
     values = (*trace.closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated

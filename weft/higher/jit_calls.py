@@ -25,7 +25,6 @@ from weft.core.store import TRACES
 from weft.core.tracer import Tracer
 from weft.higher import (
     calls,
-    donations,
     executables,
     identity,
     number_checks,
@@ -381,7 +380,9 @@ class JitState:
         start = time.perf_counter()
 
         def build(program: Any, out_avals: tuple[Any, ...], out_tree: Any, kept: tuple[int, ...]) -> Trace:
-            donated = donations.of_kept(prepared.avals, kept, code[0] or (False,) * len(prepared.avals), out_avals)
+            donated = (
+                lazy.donations.of_kept(prepared.avals, kept, code[0], out_avals) if code[0] else (False,) * len(kept)
+            )
             made = Trace(None, out_tree, out_avals, function_name(self.function), program.nbytes)
             made.calls[code] = executables.bound(program, kept, program.consts, out_tree, out_avals, donated)
             return made
@@ -403,7 +404,7 @@ class JitState:
         """Which leaves are donated."""
         if not self.options.roles.donates:
             return (False,) * len(prepared.leaves)
-        return donations.leaves(self.options.roles, prepared.call, prepared.in_tree)
+        return lazy.donations.leaves(self.options.roles, prepared.call, prepared.in_tree)
 
     def _code(self, prepared: Prepared) -> _Code:
         donated = self.donated(prepared) if self.options.roles.donates else ()
