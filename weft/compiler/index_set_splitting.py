@@ -89,7 +89,7 @@ def _moved(equation: JaxprEqn, makers: Makers) -> Moved | None:
 
 
 def _inner(
-    equations: Sequence[Any], simple: dict[Any, Any], outvars: Sequence[Any]
+    equations: Sequence[JaxprEqn], simple: dict[Any, Any], outvars: Sequence[Any]
 ) -> tuple[dict[Any, Any], Counter[Any]]:
     """The elementwise equations all of whose readers are elementwise too and lead to one result; how many, by it."""
     ends: dict[Any, set[Any]] = {v: {v} for v in outvars if type(v) is not Literal}  # variable -> where it leads
@@ -116,7 +116,7 @@ class _Regions:
         self.known: dict[Any, Any] = {}
         self.made: list[Any] = []
 
-    def assembled(self, equation: Any) -> list[Any] | None:
+    def assembled(self, equation: JaxprEqn) -> list[Any] | None:
         """Equations for its result; None where none of its values is in pieces, or the regions are too many."""
         shape = equation.outvars[0].aval.shape
         cuts = self._cuts_of(equation)
@@ -135,7 +135,7 @@ class _Regions:
             return None
         return [*self.made[:-1], self.made[-1].replace(outvars=equation.outvars)]
 
-    def _cuts_of(self, equation: Any) -> frozenset[tuple[int, int]]:
+    def _cuts_of(self, equation: JaxprEqn) -> frozenset[tuple[int, int]]:
         return frozenset().union(*[self._cuts(v) for v in equation.invars if type(v) is not Literal])
 
     def _cuts(self, variable: Any) -> frozenset[tuple[int, int]]:
@@ -167,7 +167,7 @@ class _Regions:
         shape[dim] = sum([part.aval.shape[dim] for part in parts])
         return self._made(equation, parts, lax.concatenate_p, {"dimension": dim}, shape)
 
-    def _computed(self, equation: Any, region: Region) -> Any:
+    def _computed(self, equation: JaxprEqn, region: Region) -> Any:
         operands = [v if type(v) is Literal else self._read(v, region, equation) for v in equation.invars]
         return self._made(equation, operands, equation.primitive, equation.params, region.extent)
 
@@ -192,7 +192,7 @@ class _Regions:
         return value
 
     def _made(self, like: Any, operands: Sequence[Any], primitive: Any, params: Any, shape: Sequence[int]) -> Any:
-        dtype_of = operands[0] if primitive in (lax.slice_p, lax.concatenate_p) else like.outvars[0]
+        dtype_of = operands[0] if isinstance(primitive.kind, (kinds.View, kinds.Assemble)) else like.outvars[0]
         out = Var(dtype_of.aval.update(shape=tuple(shape)))
         self.made.append(JaxprEqn(list(operands), [out], primitive, params, source=like.source))
         return out
