@@ -11,8 +11,9 @@ from weft import runtime  # refuses a subinterpreter, before NumPy is loaded the
 # isort: split
 from typing import TYPE_CHECKING, Any
 
-from weft import api, config, dtypes, errors, lazy, unbuilt
-from weft.api import (
+from weft import config, dtypes, errors
+from weft._base import api, lazy, unbuilt
+from weft._base.api import (
     clear_caches,
     ensure_compile_time_eval,
     eval_shape,
@@ -21,22 +22,24 @@ from weft.api import (
     threads,
     typeof,
 )
-from weft.array import Array, live_arrays
+from weft._base.array import Array, live_arrays
 from weft.core import trace
-from weft.higher import executables, persistent
-from weft.higher import jit as jit_module
-from weft.higher.jit import jit
+from weft.dispatch import executables, persistent
+from weft.dispatch import jit as jit_module
+from weft.dispatch.jit import jit
 
 if TYPE_CHECKING:
     from weft import tree, tree_util
-    from weft.higher.callbacks import pure_callback
-    from weft.higher.calls import named_call, named_scope
-    from weft.higher.checkpoint import checkpoint
-    from weft.higher.checkpoint import checkpoint as remat
-    from weft.higher.custom_jvp import custom_jvp
-    from weft.higher.custom_vjp import closure_convert, custom_gradient, custom_vjp
-    from weft.higher.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
-    from weft.higher.devices import (
+    from weft.autodiff.checkpoint import checkpoint
+    from weft.autodiff.checkpoint import checkpoint as remat
+    from weft.autodiff.custom_jvp import custom_jvp
+    from weft.autodiff.custom_vjp import closure_convert, custom_gradient, custom_vjp
+    from weft.autodiff.derivatives import fwd_and_bwd, jvp, linear_transpose, linearize, vjp
+    from weft.autodiff.gradients import grad, value_and_grad
+    from weft.autodiff.jacobians import hessian, jacfwd, jacobian, jacrev
+    from weft.batching.vmap import vmap
+    from weft.dispatch.calls import named_call, named_scope
+    from weft.dispatch.devices import (
         Device,
         Shard,
         default_backend,
@@ -48,17 +51,9 @@ if TYPE_CHECKING:
         process_index,
         process_indices,
     )
-    from weft.higher.gradients import grad, value_and_grad
-    from weft.higher.jacobians import hessian, jacfwd, jacobian, jacrev
-    from weft.higher.placement import (
-        block_until_ready,
-        copy_to_host_async,
-        device_get,
-        device_put,
-        effects_barrier,
-    )
-    from weft.higher.struct import ShapeDtypeStruct
-    from weft.higher.vectorize import vmap
+    from weft.dispatch.placement import block_until_ready, copy_to_host_async, device_get, device_put, effects_barrier
+    from weft.dispatch.struct import ShapeDtypeStruct
+    from weft.effects.callbacks import pure_callback
 
 __version__ = api.VERSION
 
@@ -103,20 +98,20 @@ _SUBMODULES = frozenset((
 _NAMES = lazy.Names(
     "weft",
     {
-        "higher.callbacks": "pure_callback",
-        "higher.calls": "named_call named_scope",
-        "higher.checkpoint": "checkpoint remat",
-        "higher.custom_jvp": "custom_jvp",
-        "higher.custom_vjp": "closure_convert custom_gradient custom_vjp",
-        "higher.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
-        "higher.devices": """
+        "effects.callbacks": "pure_callback",
+        "dispatch.calls": "named_call named_scope",
+        "autodiff.checkpoint": "checkpoint remat",
+        "autodiff.custom_jvp": "custom_jvp",
+        "autodiff.custom_vjp": "closure_convert custom_gradient custom_vjp",
+        "autodiff.derivatives": "fwd_and_bwd jvp linear_transpose linearize vjp",
+        "dispatch.devices": """
             Device Shard default_backend device_count devices local_device_count local_devices process_count
             process_index process_indices""",
-        "higher.gradients": "grad value_and_grad",
-        "higher.jacobians": "hessian jacfwd jacobian jacrev",
-        "higher.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
-        "higher.struct": "ShapeDtypeStruct",
-        "higher.vectorize": "vmap",
+        "autodiff.gradients": "grad value_and_grad",
+        "autodiff.jacobians": "hessian jacfwd jacobian jacrev",
+        "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
+        "dispatch.struct": "ShapeDtypeStruct",
+        "batching.vmap": "vmap",
     },
     renamed={"remat": "checkpoint"},
 )  # fmt: skip

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from weft import cli
+from weft._base import cli
 
 sys.exit(cli.main())

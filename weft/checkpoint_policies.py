@@ -1,7 +1,7 @@
 """weft.checkpoint_policies: which values a checkpointed function keeps."""
 
-from weft import unbuilt as _unbuilt
-from weft.higher.saving import (
+from weft._base import unbuilt as _unbuilt
+from weft.autodiff.remat_policy import (
     checkpoint_dots,
     checkpoint_dots_with_no_batch_dims,
     dots_saveable,

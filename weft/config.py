@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft import lazy, runtime
-from weft.record import Record
+from weft import runtime
+from weft._base import lazy
+from weft._base.record import Record
 
 _DOT_PRECISIONS = (
     None, "default", "high", "highest", "bfloat16", "tensorfloat32", "float32",

@@ -1,15 +1,9 @@
 """weft.custom_derivatives: functions with derivatives of their own, and what their rules see."""
 
-from weft import unbuilt
-from weft.higher.custom_jvp import custom_jvp, custom_jvp_call_p
-from weft.higher.custom_vjp import (
-    CustomVJPPrimal,
-    closure_convert,
-    custom_gradient,
-    custom_vjp,
-    custom_vjp_call_p,
-)
-from weft.higher.symbolic import SymbolicZero, zero_from_primal
+from weft._base import unbuilt
+from weft.autodiff.custom_jvp import custom_jvp, custom_jvp_call_p
+from weft.autodiff.custom_vjp import CustomVJPPrimal, closure_convert, custom_gradient, custom_vjp, custom_vjp_call_p
+from weft.autodiff.symbolic_zeros import SymbolicZero, zero_from_primal
 
 __all__ = [
     "CustomVJPPrimal", "SymbolicZero", "closure_convert", "custom_gradient", "custom_jvp", "custom_jvp_call_p",

@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import debugger, runtime, unbuilt
+from weft import runtime
+from weft._base import debugger, unbuilt
 from weft.core import avals, effects, kinds, source_info
 from weft.core.primitive import Primitive
 from weft.core.tracer import Tracer
-from weft.higher import callbacks, devices
+from weft.dispatch import devices
+from weft.effects import callbacks
 
 _log = logging.getLogger("weft.debug")
 

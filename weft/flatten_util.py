@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, runtime, unbuilt
+from weft import dtypes, runtime
 from weft import operations as lax
+from weft._base import unbuilt
 from weft.core import avals
 
 

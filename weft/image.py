@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft import operations as lax
-from weft import unbuilt
+from weft._base import unbuilt
 from weft.numpy import axes, promotion
 from weft.operations.settings import Precision
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, unbuilt
+from weft import core, dtypes
 from weft import operations as lax
-from weft.higher import devices
+from weft._base import unbuilt
+from weft.dispatch import devices
 from weft.numpy import arithmetic, creation, index_updates, promotion, reductions
 
 _RESULTS: dict[str, Callable[..., Any]] = {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from weft import unbuilt
-from weft.higher.devices import Sharding, SingleDeviceSharding
+from weft._base import unbuilt
+from weft.dispatch.devices import Sharding, SingleDeviceSharding
 
 __all__ = ["Sharding", "SingleDeviceSharding"]
 __getattr__ = unbuilt.fallback(__name__)

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import tree_util, unbuilt
+from weft import tree_util
+from weft._base import unbuilt
+from weft.autodiff.derivatives import jvp, linearize, vjp
 from weft.core import avals
-from weft.higher.derivatives import jvp, linearize, vjp
 
 _TOLERANCE = {2: 1e-1, 4: 1e-2, 8: 1e-5}  # bytes of a real number -> relative and absolute tolerance
 __getattr__ = unbuilt.fallback("weft.test_util")

@@ -13,8 +13,9 @@ import functools
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
-from weft import lazy, runtime
-from weft.record import Record
+from weft import runtime
+from weft._base import lazy
+from weft._base.record import Record
 from weft.runtime import PyTreeDef
 
 T = TypeVar("T")

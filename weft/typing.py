@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from weft.array import Array
+from weft._base.array import Array
 
 
 class SupportsDType(Protocol):

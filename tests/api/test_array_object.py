@@ -136,7 +136,7 @@ def test_pickles_and_copies(dtype) -> None:
     "shape", [(3, 50), (50, 3), (50, 50), (40, 1, 41), (7, 5, 11), (33,), (50, 0), (0, 50), (2, 0, 3)], ids=str
 )
 def test_lists_made_in_blocks_are_numpys(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
-    monkeypatch.setattr("weft.array._LONG_LIST", 32)
+    monkeypatch.setattr("weft._base.array._LONG_LIST", 32)
     values = np.arange(math.prod(shape), dtype=np.int16).reshape(shape)
     assert wnp.asarray(values).tolist() == values.tolist()
 

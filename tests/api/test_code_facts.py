@@ -19,7 +19,7 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft.higher import code_facts
+from weft.dispatch import code_facts
 
 MODULES = (argparse, ast, functools, inspect, json.decoder, types, typing)
 analysed = pytest.mark.skipif(sys.version_info >= (3, 14), reason="nothing is shared on this Python")

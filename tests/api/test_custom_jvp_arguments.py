@@ -8,7 +8,7 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft.higher.custom_jvp import custom_jvp
+from weft.autodiff.custom_jvp import custom_jvp
 
 
 def _scaled(x: Any, mode: str, y: Any = 2.0) -> Any:

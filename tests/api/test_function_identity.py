@@ -23,7 +23,7 @@ import weft
 import weft.numpy as wnp
 from weft import tree_util
 from weft.core.store import TRACES
-from weft.higher import jit
+from weft.dispatch import jit
 
 X = wnp.arange(3.0)
 

@@ -13,7 +13,8 @@ import pytest
 
 import weft
 import weft.numpy as jnp
-from weft import cli, operations, unbuilt
+from weft import operations
+from weft._base import cli, unbuilt
 from weft.core import Primitive
 
 
@@ -24,8 +25,8 @@ def in_fresh_process(code: str) -> str:
 def test_import_loads_no_heavy_library() -> None:
     heavy = ["llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "jax", "weft.compiler", "weft.codegen"]
     heavy += ["dataclasses", "difflib", "hashlib", "logging"]  # of the standard library, and not loaded by NumPy
-    heavy += ["weft.operations.special", "weft.higher.scan", "weft.higher.vectorize", "weft.transforms.batching"]
-    heavy += ["weft.higher.gradients", "weft.higher.custom_jvp", "weft.numpy.sets", "weft.numpy.ufuncs", "weft.lax"]
+    heavy += ["weft.operations.special", "weft.control.scan", "weft.batching.vmap", "weft.batching.batch_trace"]
+    heavy += ["weft.autodiff.gradients", "weft.autodiff.custom_jvp", "weft.numpy.sets", "weft.numpy.ufuncs", "weft.lax"]
     loaded = json.loads(in_fresh_process("import weft, sys, json; print(json.dumps(sorted(sys.modules)))"))
     assert [name for name in heavy if name in loaded] == []
     loaded = json.loads(in_fresh_process("import weft.numpy, sys, json; print(json.dumps(sorted(sys.modules)))"))
@@ -87,7 +88,7 @@ def test_methods_loaded_later_stand_in_the_class_once_asked_for() -> None:
 
 
 SCAN = (
-    "import weft; from weft.higher.scan import scan; "
+    "import weft; from weft.control.scan import scan; "
     "f = lambda x: scan(lambda c, _: (c * x, None), x, None, length=2)[0]; "
 )
 DIFFERENTIATED = {

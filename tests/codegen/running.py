@@ -7,7 +7,8 @@ import mmap
 
 import numpy as np
 
-from weft import runtime, target
+from weft import runtime
+from weft._base import target
 from weft.codegen import compile as compiling
 from weft.core import kinds
 from weft.loops import ir

@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 from tests.codegen.running import HOST
-from weft import target
+from weft._base import target
 
 NAMES = [t.name for t in target.TARGETS.values() if t.triple == HOST.triple and t.lanes <= HOST.lanes]
 

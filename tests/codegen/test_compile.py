@@ -86,7 +86,7 @@ def test_a_planted_link_is_not_followed(tmp_path):
     program = """
         import os
         from weft.codegen import llvm
-        from weft.target import host
+        from weft._base.target import host
         os.symlink(os.environ["VICTIM"], llvm.crash_path(os.getpid()))
         llvm.emit_object("define void @k() {\\nentry:\\nret void\\n}\\n", host(), "k")
     """
@@ -105,7 +105,7 @@ def test_without_a_place_for_the_crash_file_kernels_are_compiled(place, tmp_path
     program = """
         import resource, sys
         from weft.codegen import llvm
-        from weft.target import host
+        from weft._base.target import host
         if sys.argv[1] == "full":
             resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1))
         for _ in range(2):
@@ -122,7 +122,7 @@ def test_an_abort_leaves_the_text():
     program = """
         import os, sys
         from weft.codegen import llvm, llvm_calls
-        from weft.target import host
+        from weft._base.target import host
         text = "define void @k() {\\nentry:\\nret void\\n}\\n"
         llvm.emit_object(text, host(), "k")
         print(llvm.crash_path(os.getpid()), flush=True)

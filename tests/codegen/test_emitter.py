@@ -13,7 +13,8 @@ import pytest
 
 import weft
 from tests.codegen.running import HOST, elementwise, load
-from weft import lax, runtime, target
+from weft import lax, runtime
+from weft._base import target
 from weft.codegen import compile as compiling
 from weft.loops import ir
 

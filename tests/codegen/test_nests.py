@@ -8,7 +8,8 @@ import pytest
 import weft
 from tests.codegen.running import HOST, elementwise, load
 from tests.codegen.trees import lanes_tree, rows_tree
-from weft import codegen, target
+from weft import codegen
+from weft._base import target
 from weft.core import kinds
 from weft.loops import ir
 

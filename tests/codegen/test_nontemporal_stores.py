@@ -13,7 +13,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.codegen.running import HOST
-from weft import target
+from weft._base import target
 from weft.codegen import nontemporal_stores
 
 DTYPES = ["bool", "int8", "int16", "bfloat16", "float16", "float32", "float64", "complex64", "complex128"]

@@ -7,7 +7,8 @@ import pytest
 
 from tests.codegen.running import HOST, elementwise, load
 from tests.codegen.test_emitter import BF16, BOOL, COMPLEX, EVERY, F16, FLOATS, operands
-from weft import runtime, target
+from weft import runtime
+from weft._base import target
 from weft.codegen import compile as compiling
 from weft.loops import ir
 

@@ -16,7 +16,8 @@ import weft
 import weft.numpy as jnp
 from tests.codegen.test_bounds import NAMES
 from tests.compiler import ladder
-from weft import lax, target
+from weft import lax
+from weft._base import target
 from weft.codegen.compile import text_of
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from tests.codegen.running import HOST, elementwise, map_nest
-from weft import codegen, target
+from weft import codegen
+from weft._base import target
 from weft.loops import ir
 
 

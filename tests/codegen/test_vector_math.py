@@ -8,7 +8,7 @@ import pytest
 import scipy.special
 
 from tests.codegen.running import HOST, elementwise, run_map
-from weft import target
+from weft._base import target
 
 LONG = np.longdouble
 HALF_PI = np.pi / 2

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from weft import compiler, core, dtypes, runtime
-from weft.compiler import instructions, interpret, steps
+from weft.compiler import instructions, reference_interpreter, steps
 from weft.core.eval import eval_jaxpr
-from weft.loops import interpret as loops_interpret
+from weft.loops import loop_interpreter as loops_interpret
 
 
 def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.ClosedJaxpr:
@@ -36,7 +36,7 @@ def by_machine_code(program: compiler.Program, args: Sequence[Any]) -> list[np.n
 
 
 def by_reference(closed: core.ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:
-    return interpret.interpret(closed, args)
+    return reference_interpreter.interpret(closed, args)
 
 
 def by_eager(closed: core.ClosedJaxpr, args: Sequence[Any]) -> list[np.ndarray]:

@@ -22,7 +22,8 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft import cli, compiler, core, lax, runtime, target
+from weft import compiler, core, lax, runtime
+from weft._base import cli, target
 from weft.compiler import disk, nest_key
 from weft.compiler.version import compiler_version
 from weft.core import kinds

@@ -12,7 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from tests.compiler import ladder
-from weft import target
+from weft._base import target
 
 DTYPES = ["bool", "int8", "uint16", "int32", "bfloat16", "float32", "float64", "complex64", "complex128"]
 

@@ -18,7 +18,8 @@ import pytest
 
 import weft
 import weft.numpy as wnp
-from weft import cli, config, lax, nn, random, runtime
+from weft import config, lax, nn, random, runtime
+from weft._base import cli
 from weft.compiler import disk, stored, version
 
 X = np.linspace(-2.0, 2.0, 60, dtype=np.float32).reshape(5, 12)

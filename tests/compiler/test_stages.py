@@ -14,7 +14,7 @@ import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler, core, errors
 from weft import operations as lax
-from weft.compiler import passes, pipeline, stages, verify
+from weft.compiler import pass_manager, passes, pipeline, verify
 
 X = np.arange(6, dtype=np.float32)
 
@@ -169,7 +169,7 @@ TABLE = np.arange(64, dtype=np.float32).reshape(8, 8) / 16
 PLACES = np.asarray([3, 0, 7, 1, 1, 2, 6, 5], np.int32)
 
 
-@pytest.mark.parametrize("skipped", [name for name in stages.OPTIONAL if name in stages.PASSES])
+@pytest.mark.parametrize("skipped", [name for name in pass_manager.OPTIONAL if name in pass_manager.PASSES])
 def test_a_program_without_one_pass_has_the_same_results(skipped: str) -> None:
     args = [X, TABLE, PLACES]
     closed = ladder.traced(every_pass, args)
@@ -184,7 +184,7 @@ def test_a_program_without_one_pass_has_the_same_results(skipped: str) -> None:
         np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("name", stages.PASSES)
+@pytest.mark.parametrize("name", pass_manager.PASSES)
 def test_a_pass_is_its_module_and_is_timed(name: str) -> None:
     module = importlib.import_module(f"weft.compiler.{name}")
     assert callable(getattr(module, name)) and "->" in (module.__doc__ or "")
@@ -192,7 +192,9 @@ def test_a_pass_is_its_module_and_is_timed(name: str) -> None:
     assert name in program.stages.milliseconds
 
 
-@pytest.mark.parametrize("name", [name for name in (*stages.PASSES, *stages.STAGES) if name not in stages.OPTIONAL])
+@pytest.mark.parametrize(
+    "name", [name for name in (*pass_manager.PASSES, *pass_manager.STAGES) if name not in pass_manager.OPTIONAL]
+)
 def test_what_others_rely_on_cannot_be_skipped(name: str) -> None:
     try:
         weft.config.update("skip", name)
@@ -213,7 +215,7 @@ def test_a_pass_is_shown_where_it_changed_something(capfd: pytest.CaptureFixture
 
 
 def test_a_failing_stage_names_itself_and_keeps_its_program() -> None:
-    failing = stages.Stages("failing")
+    failing = pass_manager.Stages("failing")
     with pytest.raises(errors.InternalError, match="stage: fuse") as caught:
         failing.run("fuse", lambda program: {}["missing"], "the program")
     assert Path(caught.value.dump).read_text() == "the program\n"

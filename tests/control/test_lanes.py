@@ -12,7 +12,7 @@ import pytest
 import weft
 import weft.numpy as jnp
 from weft import lax
-from weft.compiler import interpret, verify
+from weft.compiler import reference_interpreter, verify
 
 SIZES = (24, 0, 1, 2, 3, 7, 16, 17, 36, 64, 65, 100, 1000)
 DTYPES = (np.float32, np.float64, np.int32, np.bool_, np.complex64, ml_dtypes.bfloat16, np.int8)
@@ -79,7 +79,7 @@ def test_any_number_of_lanes_by_one_routine(name: str, dtype: Any) -> None:
             args = [jnp.asarray(x) for x in operands(dtype, n)]
             before = jitted.cache_info().kernels_built
             found = weft.tree.leaves(jitted(*args))
-            expected = interpret.interpret(weft.make_jaxpr(run)(*args), [np.asarray(a) for a in args])
+            expected = reference_interpreter.interpret(weft.make_jaxpr(run)(*args), [np.asarray(a) for a in args])
             for a, b in zip(found, expected, strict=True):
                 if np.dtype(dtype).kind == "c":  # the interpreter's products are NumPy's
                     np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-4)

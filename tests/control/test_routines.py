@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import weft
 import weft.numpy as jnp
 from weft import lax
-from weft.compiler import interpret, verify
+from weft.compiler import reference_interpreter, verify
 
 FLOATS: dict[str, Callable[[Any], Any]] = {
     "scaled": lambda s: s * 0.75 + 0.25,
@@ -63,7 +63,7 @@ def assert_native_is_the_reference(run: Callable[..., Any], *args: Any, exact: b
     compiled = weft.jit(run).lower(*args).compile()
     assert "routine" in compiled.as_text("plan")
     found = compiled(*args)
-    expected = interpret.interpret(closed, [np.asarray(a) for a in args])
+    expected = reference_interpreter.interpret(closed, [np.asarray(a) for a in args])
     for a, b in zip(found if isinstance(found, tuple) else (found,), expected, strict=True):
         if exact:
             assert verify.same_bits(np.asarray(a), b), (np.asarray(a), b)
@@ -91,7 +91,7 @@ def test_float_bodies(shape: tuple[int, ...], dtype: Any, names: list[str], seed
     x = jnp.asarray(np.random.default_rng(seed).normal(size=shape).astype(np.float32)).astype(dtype)
     run = loop(names, FLOATS, 3)
     closed = weft.make_jaxpr(run)(x)
-    expected = interpret.interpret(closed, [np.asarray(x)])[0]
+    expected = reference_interpreter.interpret(closed, [np.asarray(x)])[0]
     found = np.asarray(weft.jit(run)(x))
     if not any(name in ("sine", "exp", "softmax") for name in names):  # references of these are another library's
         assert verify.same_bits(found, expected)

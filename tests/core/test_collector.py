@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import weft
-from weft import collector
+from weft._base import collector
 from weft.compiler import pipeline
 
 

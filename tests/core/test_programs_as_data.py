@@ -12,7 +12,7 @@ from weft import core, errors
 from weft.core import check, document, fingerprint, printer, rewrite
 from weft.core import eval as eval_module
 from weft.core import jaxpr as jaxpr_module
-from weft.higher import calls
+from weft.dispatch import calls
 
 
 def program():

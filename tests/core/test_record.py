@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import weft
-from weft import record
+from weft._base import record
 
 
 class Point(record.NamedTuple):

@@ -15,7 +15,7 @@ import weft.numpy as wnp
 from weft import compiler, lax
 from weft.core.cache_keys import KernelKey, ProgramKey, TraceKey, disk_key
 from weft.core.store import KERNELS, PROGRAMS, TRACES, Store
-from weft.higher import replay
+from weft.dispatch import replay
 
 
 class Value:

@@ -28,7 +28,7 @@ import weft
 import weft.numpy as jnp
 from tests.fuzz.programs import Program, Step, kind_of, programs
 from weft import config
-from weft.compiler import interpret
+from weft.compiler import reference_interpreter
 
 jax: Any
 try:
@@ -87,7 +87,7 @@ def assert_near_reference(
 def shaken_references(closed: Any, arrays: list[np.ndarray]) -> list[list[np.ndarray]]:
     """What the reference gives where each function of vector math is two to four last places off, either way."""
     rng = np.random.default_rng(0)
-    run_equation = interpret.run_equation
+    run_equation = reference_interpreter.run_equation
 
     def shake(equation: Any, operands: Any) -> Any:
         results = run_equation(equation, operands)
@@ -101,8 +101,8 @@ def shaken_references(closed: Any, arrays: list[np.ndarray]) -> list[list[np.nda
         step = 2 * float(ml_dtypes.finfo(result.dtype).eps) * rng.choice((-1, 1), result.shape)
         return (result.astype(np.float64) * (1 + step)).astype(result.dtype)
 
-    with mock.patch.object(interpret, "run_equation", shake):
-        return [[np.asarray(a) for a in interpret.interpret(closed, arrays)] for _ in range(SHAKES)]
+    with mock.patch.object(reference_interpreter, "run_equation", shake):
+        return [[np.asarray(a) for a in reference_interpreter.interpret(closed, arrays)] for _ in range(SHAKES)]
 
 
 def is_exact(program: Program) -> bool:
@@ -136,7 +136,7 @@ def check(program: Program) -> None:
         again = [np.asarray(a) for a in function(*moved)]
         eager = [np.asarray(a) for a in program.run(jnp, *(jnp.asarray(a) for a in moved))]
         closed = weft.make_jaxpr(lambda *inputs: program.run(jnp, *inputs))(*arrays)
-        reference = [np.asarray(a) for a in interpret.interpret(closed, arrays)]
+        reference = [np.asarray(a) for a in reference_interpreter.interpret(closed, arrays)]
     shaken = functools.cache(lambda: shaken_references(closed, arrays))
     for i, (j, m, e, r) in enumerate(zip(jitted, again, eager, reference, strict=True)):
         assert_same_bits(program, j, e)
@@ -226,7 +226,7 @@ def test_the_sine_of_what_is_huge() -> None:
     program = Program((("int32", (5,)),), steps, (1, 3), 0)
     arrays = [np.array([-85, 62, 82, 1, 0], np.int32)]
     closed = weft.make_jaxpr(lambda *inputs: program.run(jnp, *inputs))(*arrays)
-    (_, want), shaken = interpret.interpret(closed, arrays), shaken_references(closed, arrays)
+    (_, want), shaken = reference_interpreter.interpret(closed, arrays), shaken_references(closed, arrays)
     others = [results[1] for results in shaken]
     assert np.ptp([other[:3] for other in others], axis=0).min() > 0.1
     assert_near_reference(program, np.where(np.arange(5) < 3, np.float32(0.5), want), want, lambda: others)

@@ -14,7 +14,7 @@ import pytest
 from tests.compiler import ladder
 from weft import operations as lax
 from weft.core.primitive import registry
-from weft.loops import tree
+from weft.loops import reduction_tree
 
 SHAPES = [(5,), (70,), (20_000,), (3, 70), (300, 5), (2, 3, 40), (1, 1), (600, 3), (3, 4, 5, 6)]
 
@@ -40,7 +40,7 @@ def test_the_documented_program_is_the_tree(shape: tuple[int, ...]) -> None:
     kind = registry["reduce_sum"].kind
     for axes in axes_of(len(shape)):
         expected = written(x, axes, np.float32(0), lambda a, b: np.float32(a + b))
-        (out,) = tree.reduce(kind, [x], {"axes": axes}, [ladder.core.get_aval(x)])
+        (out,) = reduction_tree.reduce(kind, [x], {"axes": axes}, [ladder.core.get_aval(x)])
         np.testing.assert_array_equal(out, np.asarray(expected, np.float32), err_msg=str(axes))
 
 

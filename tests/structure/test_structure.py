@@ -2,7 +2,7 @@
 
 The ladders are those of docs/ARCHITECTURE.md. A module may import from its own rung's package and from lower
 rungs, never from higher ones; imports stand at the top of a file; third-party libraries that cost start-up time
-are reached through ``weft.lazy`` only.
+are reached through ``weft._base.lazy`` only.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ MAX_FUNCTION_LINES = 60
 
 # The user's ladder: a module's rung is that of its longest matching prefix.
 RUNGS: dict[str, int] = {
-    "weft.collector": 0,
-    "weft.lazy": 0,
-    "weft.quickening": 1,
-    "weft.record": 0,
+    "weft._base.collector": 0,
+    "weft._base.lazy": 0,
+    "weft._base.record": 0,
     "weft.runtime": 0,
     "weft.errors": 1,
-    "weft.unbuilt": 1,
+    "weft._base.unbuilt": 1,
     "weft.config": 1,
     "weft.dtypes": 1,
     "weft.tree": 1,
     "weft.tree_util": 1,
-    "weft.target": 1,
+    "weft._base.target": 1,
     "weft.core": 2,
     "weft.operations": 3,
-    "weft.transforms": 4,
-    "weft.higher": 5,
-    "weft.array": 6,
+    "weft.autodiff": 4,  # these five know each other, module by module
+    "weft.batching": 4,
+    "weft.control": 4,
+    "weft.dispatch": 4,
+    "weft.effects": 4,
+    "weft._base.array": 6,
     "weft.numpy": 7,
     "weft.random": 8,
     "weft.nn": 9,
@@ -52,23 +54,24 @@ RUNGS: dict[str, int] = {
     "weft.flatten_util": 9,
     "weft.lax": 10,
     "weft.debug": 10,
-    "weft.debugger": 10,
+    "weft._base.debugger": 10,
     "weft.experimental": 10,
     "weft.inspect": 10,
     "weft.stages": 10,
-    "weft.api": 10,
+    "weft._base.api": 10,
     "weft": 11,
 }
 
 # The compiler's ladder stands beside the user's: what each of its packages may import.
+ROOMS = {"weft.autodiff", "weft.batching", "weft.control", "weft.dispatch", "weft.effects"}
 COMPILER_MAY: dict[str, set[str]] = {
     "weft.loops": {"weft.loops"},
     "weft.codegen": {"weft.loops", "weft.codegen"},
-    "weft.compiler": {"weft.loops", "weft.codegen", "weft.compiler", "weft.operations", "weft.higher"},
+    "weft.compiler": {"weft.loops", "weft.codegen", "weft.compiler", "weft.operations", *ROOMS},
 }
-COMPILER_BASE = {"weft.lazy", "weft.record", "weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.target"}
-COMPILER_BASE |= {"weft.core", "weft.collector", "weft.quickening"}
-COMPILER_USERS = {"weft.inspect", "weft.stages", "weft.api", "weft"}
+COMPILER_BASE = {"weft._base.lazy", "weft._base.record", "weft._base.target", "weft._base.collector"}
+COMPILER_BASE |= {"weft.runtime", "weft.errors", "weft.config", "weft.dtypes", "weft.core"}
+COMPILER_USERS = {"weft.inspect", "weft.stages", "weft._base.api", "weft"}
 
 ONLY_THROUGH_LAZY = {"llvmlite", "scipy", "opt_einsum", "rich", "matplotlib", "sklearn"}
 FORBIDDEN_NAMES = {"utils", "helpers", "common", "misc", "base"}
@@ -146,7 +149,7 @@ def test_imports_follow_the_ladders(path: Path) -> None:
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
 def test_imports_stand_at_the_top(path: Path) -> None:
     tree = parse(path)
-    if module_name(path) in {"weft", "weft.lazy"}:
+    if module_name(path) in {"weft", "weft._base.lazy"}:
         return  # the two places that import on demand
     top = {id(node) for node in tree.body}
     for node in tree.body:
@@ -165,7 +168,7 @@ def test_slow_libraries_are_reached_through_lazy(path: Path) -> None:
     for target, node in imported_modules(path, tree):
         root = target.split(".")[0]
         if root in ONLY_THROUGH_LAZY and node.lineno not in typing_only:
-            assert module == "weft.lazy", f"{path.relative_to(ROOT)}:{node.lineno} imports {target}"
+            assert module == "weft._base.lazy", f"{path.relative_to(ROOT)}:{node.lineno} imports {target}"
         if target == "weft.runtime._native":
             assert module == "weft.runtime", f"{path.relative_to(ROOT)}:{node.lineno} imports the native module"
         assert root not in {"jax", "jaxlib"}, f"{path.relative_to(ROOT)}:{node.lineno}: JAX is an oracle of tests only"

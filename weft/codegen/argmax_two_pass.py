@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.target import Target
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.reduce_tree import BLOCK_LANES, Accumulators
 from weft.loops import ir
-from weft.target import Target
 
 
 def alone(phase: ir.Phase) -> ir.Phase | None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
-from weft import config, lazy, runtime
+from weft import config, runtime
+from weft._base import lazy
+from weft._base.target import Target
 from weft.codegen import kernel_chains, lane_routines, llvm, routines
 from weft.codegen import nest as nest_writer
 from weft.loops import ir, routine
-from weft.target import Target
 
 SYMBOL = "k"
 

@@ -15,8 +15,8 @@ import sys
 import threading
 
 from weft import errors
+from weft._base.target import Target
 from weft.codegen import llvm
-from weft.target import Target
 
 _lock = threading.Lock()
 _child: tuple[int, subprocess.Popen[bytes]] | None = None  # the process that started it, and the child

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft._base.target import Target
 from weft.codegen.nest import PARAMETERS, STOP, NestWriter
 from weft.codegen.writer import Writer
 from weft.loops import ir
-from weft.target import Target
 
 LOW, VECTOR_LOW, MODE, PARTIAL, STOP_WORD, RANGE = 0, 2, 4, 5, 6, 7  # slots of a range, and how many there are
 

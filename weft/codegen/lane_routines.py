@@ -1,4 +1,4 @@
-"""A routine in lanes (``loops.lanes``) becomes the text of one LLVM function: a few vectors of lanes at a time.
+"""A routine in lanes (``loops.lane_routine``) becomes the text of one LLVM function: a few vectors of lanes at a time.
 
 The program of a lane is written as other routines are, but each of its elements is a vector of lanes. It is written for
 tiles of several vectors, so that one computes while another waits, and once more for the last lanes, one vector of
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.target import Target
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V
@@ -22,7 +23,6 @@ from weft.codegen.pieces import Array, Scope
 from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer
 from weft.loops import routine
-from weft.target import Target
 
 WORK_OF_A_TILE = 400  # instructions, about: longer programs keep the processor busy with smaller tiles
 STATE_OF_A_TILE = 16  # registers

@@ -18,9 +18,10 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from weft import errors, lazy, runtime
+from weft import errors, runtime
+from weft._base import lazy
+from weft._base.target import Target
 from weft.codegen import llvm_calls
-from weft.target import Target
 
 # Switches of LLVM's code generator with our value and LLVM's own, each measured: together they take a third to a half
 # off the compile time and cost no run time. They are process-wide, so they are set while we emit only: anybody else who

@@ -12,7 +12,8 @@ import os
 from ctypes import POINTER, c_char_p, c_int, c_size_t, c_void_p
 from typing import Any
 
-from weft import lazy, runtime
+from weft import runtime
+from weft._base import lazy
 
 # name of a C function: its result, its arguments; a pointer to one of LLVM's objects is a c_void_p
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {

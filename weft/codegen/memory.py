@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from weft._base.target import Target
 from weft.codegen import elements, floats, integers, strided
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
-from weft.target import Target
 
 PAIRED = 32  # lanes of a vector of bfloat16 in two registers of float32: even places in one, odd places in the other
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from weft._base.target import Target
 from weft.codegen import (
     argmax_two_pass,
     columns,
@@ -36,7 +37,6 @@ from weft.codegen.lanes import Lanes, V
 from weft.codegen.memory import PAIRED, Memory, whole
 from weft.codegen.writer import Carried, Writer
 from weft.loops import ir
-from weft.target import Target
 
 PARAMETERS = (
     "ptr noalias readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"

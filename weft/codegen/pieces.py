@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.target import Target
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.lanes import Lanes, V, literal
 from weft.codegen.memory import Mask, Memory, whole
 from weft.codegen.writer import Writer
-from weft.target import Target
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.target import Target
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.instances import typed
@@ -19,7 +20,6 @@ from weft.codegen.memory import whole
 from weft.codegen.pieces import Array, Scope
 from weft.codegen.writer import Writer
 from weft.loops import routine
-from weft.target import Target
 
 PARAMETERS = (
     "ptr readonly %operands, ptr noalias readonly %params, ptr noalias readonly %table,"

@@ -15,13 +15,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from weft import codegen, config, runtime, target
+from weft import codegen, config, runtime
+from weft._base import target
+from weft._base.record import NamedTuple
 from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.cache_keys import KernelKey, kernel_key
 from weft.core.store import KERNELS, Store
 from weft.loops import ir
-from weft.record import NamedTuple
 
 _STATEMENT_BYTES = 600  # measured: what a statement of a nest weighs beside its machine code
 

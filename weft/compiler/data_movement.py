@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import operations as lax
+from weft._base.record import NamedTuple
 from weft.compiler.dimensions import matched
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.rewrite import Builder, Index
-from weft.record import NamedTuple
 
 MAX_PASSED = 32  # equations between what reads a value and what is read instead
 _IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative)

@@ -15,7 +15,7 @@ from weft.compiler import pipeline
 from weft.core import avals, kinds
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, jaxprs_in_params
 from weft.core.store import PROGRAMS
-from weft.higher import number_checks
+from weft.effects import number_checks
 
 
 def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:

@@ -20,13 +20,13 @@ import numpy as np
 
 from weft import operations as lax
 from weft import runtime
+from weft._base.record import NamedTuple
 from weft.compiler import affine_indices
 from weft.compiler.data_movement import Along, Program, Pull, Reading, Unfit
 from weft.core import kinds, rewrite
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
-from weft.record import NamedTuple
 
 # Estimates in ns: a unit of Elementwise's cost, an element of a row, one at a place of its own near and far, a kernel.
 WORK, STREAMED, NEAR, FAR, LAUNCHED = 0.03, 0.1, 0.3, 4.0, 1000.0

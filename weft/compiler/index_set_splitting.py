@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft import operations as lax
+from weft._base.record import NamedTuple
 from weft.core import index_maps, kinds, rewrite
 from weft.core.index_maps import Affine, Piece, Region
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Index, Makers
 from weft.errors import InternalError
-from weft.record import NamedTuple
 
 LEAST_SIZE = 1 << 14  # smaller arrays would rather have fewer kernels
 MOST_REGIONS = 27

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import runtime
-from weft.record import NamedTuple
+from weft._base.record import NamedTuple
 
 Place = tuple[int, int, int]  # slot, byte offset, run-time offset or -1
 Sized = tuple[Place, int]  # and bytes

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import lazy, runtime
+from weft import runtime
+from weft._base import lazy
 from weft.compiler.instructions import Library
 from weft.core.jaxpr import JaxprEqn
 

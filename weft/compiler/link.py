@@ -10,7 +10,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft import codegen, target
+from weft import codegen
+from weft._base import target
 from weft.compiler import cache
 from weft.compiler.instructions import Instruction, Kernel, Nested, Routine
 from weft.compiler.steps import Chain, Control, FusedEpilogue, Native, Plan, Run

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from weft import core
+from weft._base.target import Target
 from weft.compiler.version import compiler_version
 from weft.core import kinds
 from weft.core.cache_keys import disk_key
 from weft.loops import ir
-from weft.target import Target
 
 _KIND_HOMES = ("weft.operations", "weft.loops", "weft.random")
 _KINDS = (kinds.Elementwise, kinds.Reduction, kinds.Cumulative)

@@ -12,23 +12,24 @@ from collections.abc import Callable
 from typing import Any
 
 from weft import config
+from weft._base.record import NamedTuple
 from weft.compiler.algebra import algebra
 from weft.compiler.batched_scatters import batched_scatters
 from weft.compiler.contraction import contraction
 from weft.compiler.dead_code import dead_code
 from weft.compiler.disjoint_pad_sums import disjoint_pad_sums
 from weft.compiler.dynamic_slices import dynamic_slices
-from weft.compiler.early_steps import early_steps
 from weft.compiler.gathers import gathers
 from weft.compiler.index_set_splitting import index_set_splitting
 from weft.compiler.inline import INLINED, inline
-from weft.compiler.keys import keys
 from weft.compiler.known_branches import known_branches
 from weft.compiler.literal_arrays import literal_arrays
-from weft.compiler.orders import orders
-from weft.compiler.registers import registers
+from weft.compiler.loop_fission import loop_fission
+from weft.compiler.loops_in_registers import loops_in_registers
+from weft.compiler.lower_prng_keys import lower_prng_keys
 from weft.compiler.reshapes import reshapes
 from weft.compiler.scatter_to_select import scatter_to_select
+from weft.compiler.sort_lowering import sort_lowering
 from weft.compiler.static_windows import static_windows
 from weft.compiler.transposed_operands import transposed_operands
 from weft.compiler.transposed_results import transposed_results
@@ -37,7 +38,6 @@ from weft.compiler.unrolled_decompositions import unrolled_decompositions
 from weft.compiler.unrolled_loops import unrolled_loops
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr
-from weft.record import NamedTuple
 
 
 class Pass(NamedTuple):
@@ -92,14 +92,14 @@ def _left_out(text: str) -> frozenset[str]:
 
 
 PASSES = (
-    _pass(keys, required=True),
+    _pass(lower_prng_keys, required=True),
     _pass(inline, *INLINED, required=True),
     _pass(dead_code),
     _pass(algebra),
     # what is read out of the program's own integers: after algebra, which folds them
     _pass(known_branches, kinds.Branch, expands=True),
     _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
-    _pass(functools.partial(early_steps, simplified=simplified), kinds.Loop, expands=True),
+    _pass(functools.partial(loop_fission, simplified=simplified), kinds.Loop, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),
     _pass(static_windows, kinds.Scatter, expands=True),
     _pass(batched_scatters, kinds.Scatter, expands=True),
@@ -112,8 +112,8 @@ PASSES = (
     _pass(transposed_results, kinds.Contraction),
     _pass(reshapes, kinds.Reshape),
     _pass(gathers, kinds.Gather),
-    _pass(orders, kinds.External),
+    _pass(sort_lowering, kinds.External),
     _pass(dynamic_slices, kinds.DynamicSlice),
-    _pass(functools.partial(registers, simplified=simplified), kinds.Loop),
+    _pass(functools.partial(loops_in_registers, simplified=simplified), kinds.Loop),
     _pass(unit_reductions, kinds.Reduction),
 )

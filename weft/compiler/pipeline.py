@@ -17,10 +17,24 @@ from typing import Any
 
 import numpy as np
 
-from weft import codegen, collector, config, errors, runtime, target
-from weft.compiler import buffers, cache, chain, edges, fuse, instructions, link, plan, progress, steps, viewed_operands
+from weft import codegen, config, errors, runtime
+from weft._base import collector, target
+from weft._base.record import NamedTuple
+from weft.compiler import (
+    boundary_fusion,
+    buffers,
+    cache,
+    chain,
+    fuse,
+    instructions,
+    link,
+    plan,
+    progress,
+    steps,
+    viewed_operands,
+)
 from weft.compiler.cache import BUILDER
-from weft.compiler.stages import Stages
+from weft.compiler.pass_manager import Stages
 from weft.core import store
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import program_key
@@ -29,7 +43,6 @@ from weft.core.jaxpr import ClosedJaxpr, Jaxpr
 from weft.core.store import KERNELS, PROGRAMS
 from weft.loops import lower, printer, routine, routine_printer, schedule
 from weft.loops.schedule import Lowered
-from weft.record import NamedTuple
 
 _log = logging.getLogger("weft.compiler")
 _PROGRAM_BYTES, _KERNEL_BYTES, _EQUATION_BYTES = 4500, 3600, 1250  # measured: a program, each kernel and equation
@@ -203,7 +216,7 @@ def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
     kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
-    return Forms(simplified, *stages.run("edges", edges.edges, kernels, lowered))
+    return Forms(simplified, *stages.run("boundary_fusion", boundary_fusion.boundary_fusion, kernels, lowered))
 
 
 def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Program:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import contraction, libraries, orders
+from weft.compiler import contraction, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
 from weft.compiler.fuse import Kernels, Step
@@ -410,7 +410,7 @@ class Planner:
             read = [buffer.output >= 0 or buffer.last > buffer.first for buffer in buffers]
             self.instructions += libraries.instructions(equation, self.place, read)
             return
-        if isinstance(kind, kinds.External) and (sort := orders.instruction(equation, self.place)) is not None:
+        if isinstance(kind, kinds.External) and (sort := sort_lowering.instruction(equation, self.place)) is not None:
             self.instructions.append(sort)
             return
         ins = tuple([(*self.place(v)[:2], v.aval) for v in equation.invars])

@@ -16,8 +16,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from weft._base.record import NamedTuple
 from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides_of
-from weft.record import NamedTuple
 
 ENOUGH = 64  # rows or columns with which a product is as fast as with more
 

@@ -15,7 +15,8 @@ import threading
 import time
 from typing import Any
 
-from weft import config, lazy
+from weft import config
+from weft._base import lazy
 
 PATIENCE_S = 2.0  # of a compilation before it is shown
 REFRESH_S = 0.2

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from weft import runtime
+from weft._base.record import NamedTuple
 from weft.compiler import instructions
 from weft.compiler.instructions import Gemm, Output, Place
 from weft.core import kinds
 from weft.loops import ir, small
 from weft.loops.schedule import Lowered
-from weft.record import NamedTuple
 
 
 class Run(NamedTuple):

@@ -25,7 +25,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft import dtypes, runtime, target
+from weft import dtypes, runtime
+from weft._base import target
+from weft._base.record import NamedTuple
 from weft.compiler import cache, disk, link, pipeline
 from weft.compiler.instructions import (
     INSTRUCTIONS,
@@ -39,10 +41,9 @@ from weft.compiler.instructions import (
     Routine,
 )
 from weft.core.cache_keys import disk_key
-from weft.higher import portable
-from weft.higher.identity import Refusal
-from weft.higher.persistent import Request
-from weft.record import NamedTuple
+from weft.dispatch import portable
+from weft.dispatch.identity import Refusal
+from weft.dispatch.persistent import Request
 
 _log = logging.getLogger("weft.compiler")
 _MOST_CONSTANT_BYTES = 1 << 20

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.compiler import keys
-from weft.compiler.interpret import interpret
+from weft.compiler import lower_prng_keys
+from weft.compiler.reference_interpreter import interpret
 from weft.core import kinds
 from weft.core.check import check_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
@@ -29,7 +29,7 @@ def verify(stage: str, before: ClosedJaxpr, after: ClosedJaxpr, known: Results |
         check_jaxpr(after.jaxpr)
     except TypeError as error:
         raise InternalError(f"the program is not well typed: {error}", stage=stage) from error
-    if keys.has_keys(before.jaxpr):
+    if lower_prng_keys.has_keys(before.jaxpr):
         return None
     for old, new in zip(before.jaxpr.outvars, after.jaxpr.outvars, strict=True):
         if (old.aval.shape, old.aval.dtype) != (new.aval.shape, new.aval.dtype):

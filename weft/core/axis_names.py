@@ -14,9 +14,9 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 from weft import config
+from weft._base.record import NamedTuple
 from weft.core.effects import Effect
 from weft.core.jaxpr import jaxprs_in_params
-from weft.record import NamedTuple
 
 
 class Axis(NamedTuple):

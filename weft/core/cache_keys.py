@@ -11,15 +11,15 @@ trace and the program, and kernels, which save LLVM. ``core.store`` holds the le
 tables are native (``runtime/src/jit.cpp``), one for each jitted function. Everything counts in ``core.budget``.
 
 Keys are tuples and compare as such. They are made by ``tuple.__new__``, in a third of the time a class takes, or plain
-where even that counts (``higher.replay``).
+where even that counts (``dispatch.replay``).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from weft import lazy
-from weft.record import NamedTuple
+from weft._base import lazy
+from weft._base.record import NamedTuple
 
 
 class TraceKey(NamedTuple):
@@ -28,7 +28,7 @@ class TraceKey(NamedTuple):
     ``who`` is one of: the record of a function object (``trace_cache.FunctionRecord``), which is not looked at again;
     the key of a function's ``identity``, under which equal functions share a trace (the values of static arguments are
     part of it, so that ``statics`` are their places alone); a primitive that expands into others.
-    For a call that is recorded in another program (``higher.replay``) ``types`` has scalars by value, and ``in_tree``
+    For a call that is recorded in another program (``dispatch.replay``) ``types`` has scalars by value, and ``in_tree``
     is a number for the options of the jitted function.
     """
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lazy
+from weft import dtypes
+from weft._base import lazy
 from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 
 _SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}  # address -> (the object, its number)

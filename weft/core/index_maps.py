@@ -16,7 +16,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from weft.record import NamedTuple, Record
+from weft._base.record import NamedTuple, Record
 
 CONSTANT = -1  # the axis of an index that does not move
 

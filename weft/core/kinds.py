@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.loop_forms import LoopForms
-from weft.record import Record
 
 Params = dict[str, Any]
 Avals = Sequence[Any]  # ShapedArray, kept untyped here: kinds stand below avals in the ladder

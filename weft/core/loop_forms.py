@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.record import Record
+from weft._base.record import Record
 
 
 class LoopForms(Record):

@@ -4,7 +4,7 @@
 is a slot for each derivative and batching rule: a rule, None if there is none on purpose, or ``MISSING`` if nobody has
 decided. Abstract evaluation is memoised by operand avals and parameters, so that its rule runs once for each.
 
-The derivative of an operation is stated in one of four ways, read by ``transforms.jvp``:
+The derivative of an operation is stated in one of four ways, read by ``autodiff.jvp``:
 
     partials   one entry per operand: coefficient(out, *operands, **params), along(...), or None for zero
     linear     a slice of the operands in which it is jointly linear: its tangent is the operation on their tangents

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core import document
 from weft.core import jaxpr as jaxpr_module
 from weft.core.avals import short_text
 from weft.core.document import SOFT_BREAK, Break, Document, Note, concat, group, join, nest
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal, Var
-from weft.record import Record
 
 
 class Settings(Record):

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from weft._base.record import Record
 from weft.core import source_info
 from weft.core.jaxpr import Atom, DebugInfo, JaxprEqn, Literal, Var
-from weft.record import Record
 
 _N_OPERATIONS_SHOWN = 5
 

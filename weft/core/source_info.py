@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from types import CodeType, FrameType
 
 from weft import runtime
-from weft.record import NamedTuple
+from weft._base.record import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a user's program that travels with weft

@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from weft import runtime
+from weft._base.record import NamedTuple
 from weft.core.budget import BUDGET
-from weft.record import NamedTuple
 
 _DISPATCH_BYTES = 350  # measured: of a signature in the native table of a function
 

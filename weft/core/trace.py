@@ -280,7 +280,7 @@ def trace_to_jaxpr(
     ``source`` is the position of all equations where it is known beforehand: no code of the user runs in ``fun``.
 
     Gives the program and the avals of its results. The program's constants are the values ``fun`` captured, in
-    order of first use; a Tracer among them belongs to the enclosing trace (see ``higher.calls.close_over``).
+    order of first use; a Tracer among them belongs to the enclosing trace (see ``dispatch.calls.close_over``).
     """
     trace = DynamicJaxprTrace(debug_info, state.level + 1, source)
     in_tracers = [trace.new_arg(aval) for aval in in_avals]

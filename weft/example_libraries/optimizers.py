@@ -13,7 +13,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from weft import numpy as wnp
-from weft import tree_util, unbuilt
+from weft import tree_util
+from weft._base import unbuilt
 
 __getattr__ = unbuilt.fallback(__name__)
 Schedule = Callable[[Any], Any]

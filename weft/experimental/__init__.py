@@ -5,8 +5,9 @@ Other documented names exist and raise NotImplementedError naming themselves.
 
 from __future__ import annotations
 
-from weft import config, unbuilt
-from weft.higher.callbacks import io_callback
+from weft import config
+from weft._base import unbuilt
+from weft.effects.callbacks import io_callback
 
 enable_x64 = config.CONTEXTS["enable_x64"]
 

@@ -19,10 +19,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from weft import runtime, unbuilt
+from weft import runtime
+from weft._base import unbuilt
 from weft.core import trace as tracing
 from weft.core.jaxpr import DebugInfo
 from weft.core.tracer import Tracer
+from weft.dispatch import function_names
+from weft.dispatch import jit as jit_module
 from weft.experimental import error_checks
 from weft.experimental.error_checks import JaxRuntimeError
 from weft.experimental.functional_errors import (
@@ -36,8 +39,6 @@ from weft.experimental.functional_errors import (
     OOBError,
     asserted,
 )
-from weft.higher import function_names
-from weft.higher import jit as jit_module
 from weft.operations import logic
 
 Out = TypeVar("Out")

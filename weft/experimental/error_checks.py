@@ -16,6 +16,9 @@ import numpy as np
 
 from weft import dtypes, lax, runtime
 from weft import numpy as jnp
+from weft.autodiff import checkpoint, custom_jvp, custom_vjp
+from weft.batching import batch_trace, batched_programs
+from weft.control import bodies, branches, scan, while_loop
 from weft.core import kinds, primitive, rewrite, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
@@ -23,6 +26,7 @@ from weft.core.eval import eval_jaxpr, last_uses
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
 from weft.core.primitive import Primitive
 from weft.core.tangents import Zero
+from weft.dispatch import calls
 from weft.experimental.functional_errors import (
     NO_ERROR,
     DivisionByZeroError,
@@ -36,8 +40,6 @@ from weft.experimental.functional_errors import (
     on_throw,
     one_of_batch,
 )
-from weft.higher import batched_programs, bodies, branches, calls, checkpoint, custom_jvp, custom_vjp, loops, scan
-from weft.transforms import batching
 
 Enabled = frozenset[type[JaxException]]
 Rule = Callable[..., tuple[Error, Any]]
@@ -82,8 +84,8 @@ def _type_check(*avals: Any, err_tree: Any, debug: bool) -> tuple[list[Any], Any
     return [], frozenset(runtime.tree_unflatten(err_tree, list(avals)).entries)
 
 
-def _batch_check(size: int, values: list[Any], dims: list[batching.Dim], *, err_tree: Any, debug: bool) -> Any:
-    whole = batching.all_in_front(size, values, dims)
+def _batch_check(size: int, values: list[Any], dims: list[batch_trace.Dim], *, err_tree: Any, debug: bool) -> Any:
+    whole = batch_trace.all_in_front(size, values, dims)
     bind_check(runtime.tree_unflatten(err_tree, whole), debug)
     return [], []
 
@@ -507,7 +509,7 @@ def _fill() -> None:
             rules[known[name]], _may_make[known[name]] = rule, frozenset({OOBError})
     rules[check_p], _may_make[check_p] = _discharge, frozenset({FailedCheckError, *_may_make[lax.div_p], OOBError})
     rules[calls.jit_p] = rules[checkpoint.checkpoint_p] = _called
-    rules[branches.cond_p], rules[scan.scan_p], rules[loops.while_p] = _branched, _scanned, _while
+    rules[branches.cond_p], rules[scan.scan_p], rules[while_loop.while_p] = _branched, _scanned, _while
     rules[custom_jvp.custom_jvp_call_p] = _custom("jvp", _CheckedJvp)
     rules[custom_vjp.custom_vjp_call_p] = _custom("rule", _CheckedVjp)
 

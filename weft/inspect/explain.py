@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft.higher import function_names, jit_calls, misses
+from weft.dispatch import cache_diagnostics, function_names, jit_calls
 
 
 def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
@@ -27,5 +27,5 @@ def explain(jitted: Any, *args: Any, **kwargs: Any) -> str:
         return f"{name} was traced for these arguments: the call reuses its trace and machine code"
     if sought.trace is not None:
         return f"{name} is a new function object, equal to one traced before: the call shares its trace"
-    found = misses.reasons(state.function, sought.record, sought.key, prepared.call, sought.who)
+    found = cache_diagnostics.reasons(state.function, sought.record, sought.key, prepared.call, sought.who)
     return "\n".join([f"{name} would be traced:", *[f"  * {reason}" for reason in found]])

@@ -10,10 +10,10 @@ import html
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.higher import jit as jit_module
-from weft.higher import stages
+from weft.dispatch import ahead_of_time
+from weft.dispatch import jit as jit_module
 
-FORMS = stages.FORMS
+FORMS = ahead_of_time.FORMS
 _STYLE = "body{font-family:sans-serif;margin:2em} pre{background:#f4f4f4;padding:1em;overflow:auto} td{padding:0 1em}"
 
 

@@ -1,16 +1,15 @@
 """weft.lax: the operations and the primitives that carry programs, under JAX's names. A facade, it holds no code."""
 
-from weft import unbuilt as _unbuilt
-from weft.higher.approximate import approx_max_k, approx_min_k
-from weft.higher.associative import associative_scan
-from weft.higher.branches import cond, cond_p, platform_dependent, switch
-from weft.higher.fourier import fft
-from weft.higher.implicit import custom_linear_solve, custom_root, linear_solve_p
-from weft.higher.indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
-from weft.higher.loops import fori_loop, while_loop, while_p
-from weft.higher.map import map
-from weft.higher.placement import device_put_p
-from weft.higher.scan import scan, scan_p
+from weft._base import unbuilt as _unbuilt
+from weft.autodiff.implicit import custom_linear_solve, custom_root, linear_solve_p
+from weft.batching.map import map
+from weft.control.associative import associative_scan
+from weft.control.branches import cond, cond_p, platform_dependent, switch
+from weft.control.scan import scan, scan_p
+from weft.control.while_loop import fori_loop, while_loop, while_p
+from weft.dispatch.jitted_fourier import fft
+from weft.dispatch.jitted_indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
+from weft.dispatch.placement import device_put_p
 from weft.lax import linalg
 from weft.numpy.taking import index_take
 from weft.operations import (
@@ -305,6 +304,7 @@ from weft.operations import (
     zeta,
     zeta_p,
 )
+from weft.operations.approximate_top_k import approx_max_k, approx_min_k
 from weft.operations.collectives import (
     axis_index,
     axis_index_p,

@@ -2,8 +2,8 @@
 
 import typing
 
-from weft import lazy
-from weft import unbuilt as _unbuilt
+from weft._base import lazy
+from weft._base import unbuilt as _unbuilt
 
 if typing.TYPE_CHECKING:
     pass

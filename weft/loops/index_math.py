@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from weft.record import NamedTuple
+from weft._base.record import NamedTuple
 
 UNIT = 0
 

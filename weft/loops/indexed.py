@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.record import NamedTuple
 from weft.core import kinds
 from weft.core.jaxpr import Jaxpr, Literal
 from weft.loops import ir
-from weft.record import NamedTuple
 
 INT32, INT64, BOOL = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.bool_)
 FEW = 1 << 31

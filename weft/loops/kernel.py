@@ -14,12 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from weft._base.record import NamedTuple
 from weft.core import jaxpr as jaxprs
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine, IndexMap, constant
 from weft.core.jaxpr import JaxprEqn
 from weft.loops.index_math import UNIT, Sizes
-from weft.record import NamedTuple
 
 Access = IndexMap  # axes are the keys of the kernel's
 

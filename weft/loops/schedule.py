@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from weft._base.record import NamedTuple
 from weft.loops import ir, neighbours, printer
 from weft.loops.index_math import ZERO, Stride, follows
-from weft.record import NamedTuple
 
 if TYPE_CHECKING:
     from weft.loops.kernel import Axis, Kernel

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core import index_maps, kinds
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.jaxpr import ClosedJaxpr, DropVar, Jaxpr, JaxprEqn, Literal
 from weft.loops import routine
 from weft.loops.routine import Block, Type
-from weft.record import Record
 
 LARGEST = 256  # elements of one value
 MOST_WORK = 2500  # vector instructions in a routine, about

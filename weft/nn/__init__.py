@@ -6,7 +6,7 @@ Each function is short; where JAX prints an inner ``jit`` under its name, weft d
 
 from __future__ import annotations
 
-from weft import unbuilt as _unbuilt
+from weft._base import unbuilt as _unbuilt
 from weft.nn import initializers
 from weft.nn.activations import (
     celu,

@@ -13,8 +13,8 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft import operations as lax
-from weft.higher import custom_jvp as custom
-from weft.higher import jit as jit_module
+from weft.autodiff import custom_jvp as custom
+from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion
 
 inline = functools.partial(jit_module.jit, inline=True)

@@ -18,9 +18,10 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
-from weft.higher import checkpoint, scan
+from weft._base.record import NamedTuple
+from weft.autodiff import checkpoint
+from weft.control import scan
 from weft.numpy import promotion
-from weft.record import NamedTuple
 
 _BLOCK_BYTES = 1 << 20  # of the scores of one block: they stay in the second cache
 

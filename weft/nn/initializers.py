@@ -17,8 +17,8 @@ import numpy as np
 from weft import dtypes, random
 from weft import numpy as wnp
 from weft import operations as lax
-from weft import unbuilt as _unbuilt
-from weft.higher import devices
+from weft._base import unbuilt as _unbuilt
+from weft.dispatch import devices
 
 _TRUNCATED_DEVIATION = 0.87962566103423978  # of a standard normal variable cut off at -2 and 2
 

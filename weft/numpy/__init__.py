@@ -29,9 +29,9 @@ from numpy import (
 )
 from numpy.exceptions import ComplexWarning
 
-from weft import lazy as _lazy
-from weft import unbuilt as _unbuilt
-from weft.array import Array as ndarray
+from weft._base import lazy as _lazy
+from weft._base import unbuilt as _unbuilt
+from weft._base.array import Array as ndarray
 from weft.numpy import array_methods as _array_methods
 
 if _typing.TYPE_CHECKING:

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, lazy, runtime
+from weft import core, dtypes, runtime
 from weft import operations as lax
-from weft.higher import devices
+from weft._base import lazy
+from weft.dispatch import devices
 from weft.numpy import arithmetic, contractions, creation, logic, rearrange, reductions, selection
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)

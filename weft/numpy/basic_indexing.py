@@ -19,9 +19,9 @@ import numpy as np
 
 from weft import core, dtypes
 from weft import operations as lax
-from weft.higher import jit as jit_module
+from weft._base.record import NamedTuple
+from weft.dispatch import jit as jit_module
 from weft.numpy import index_items, promotion
-from weft.record import NamedTuple
 
 inline = functools.partial(jit_module.jit, inline=True)
 

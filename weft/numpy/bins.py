@@ -17,9 +17,9 @@ import numpy as np
 
 from weft import dtypes, runtime
 from weft import operations as lax
-from weft.higher import jit as jit_module
-from weft.higher import scan as scan_module
-from weft.higher.vectorize import vmap
+from weft.batching.vmap import vmap
+from weft.control import scan as scan_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import (
     arithmetic,
     calculus,

@@ -16,8 +16,8 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.higher import jit as jit_module
-from weft.higher import scan as scan_module
+from weft.control import scan as scan_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.higher import jit as jit_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, selection
 from weft.operations import special
 

@@ -18,8 +18,9 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.higher import devices, number_checks
-from weft.higher import jit as jit_module
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
+from weft.effects import number_checks
 from weft.numpy import axes, promotion
 
 inline = functools.partial(jit_module.jit, inline=True)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import operations as lax
-from weft.higher import jit as jit_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, rearrange, taking
 from weft.operations.linalg import cholesky as cholesky_module
 from weft.operations.linalg import general, matrices, singular, symmetric

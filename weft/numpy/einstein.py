@@ -16,12 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lazy
+from weft import dtypes
 from weft import operations as lax
-from weft.higher import devices
-from weft.higher import jit as jit_module
+from weft._base import lazy
+from weft._base.record import Record
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
-from weft.record import Record
 
 inline = functools.partial(jit_module.jit, inline=True)
 

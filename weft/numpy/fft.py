@@ -20,7 +20,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.higher import devices, fourier
+from weft.dispatch import devices, jitted_fourier
 from weft.numpy import arithmetic, creation, promotion, rearrange, rounding
 from weft.numpy import axes as axes_module
 from weft.operations.algorithms import FftType
@@ -128,7 +128,7 @@ def _in_threes(x: Any, kind: FftType, lengths: tuple[int, ...]) -> Any:
     """A transform over the last dimensions; beyond three of them the others follow, or precede an inverse real one."""
     count = len(lengths)
     if count <= 3:
-        return fourier.fft(x, kind, lengths)
+        return jitted_fourier.fft(x, kind, lengths)
     whole = FftType.IFFT if kind in (FftType.IFFT, FftType.IRFFT) else FftType.FFT
     rank = len(promotion.shape_of(x))
 
@@ -139,8 +139,8 @@ def _in_threes(x: Any, kind: FftType, lengths: tuple[int, ...]) -> Any:
         return lax.transpose(turned, np.argsort(behind).tolist())
 
     if kind == FftType.IRFFT:
-        return fourier.fft(outer(x), kind, lengths[-3:])
-    return outer(fourier.fft(x, kind, lengths[-3:]))
+        return jitted_fourier.fft(outer(x), kind, lengths[-3:])
+    return outer(jitted_fourier.fft(x, kind, lengths[-3:]))
 
 
 def fftn(a: Any, s: Any = None, axes: Any = None, norm: Norm = None) -> Any:

@@ -18,8 +18,8 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft._base.record import NamedTuple
 from weft.numpy import basic_indexing, index_items, promotion
-from weft.record import NamedTuple
 
 
 class Position(NamedTuple):

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from weft import core, dtypes, errors, runtime
+from weft._base.record import NamedTuple
 from weft.numpy import creation
-from weft.record import NamedTuple
 
 _ARRAYS = (runtime.Array, core.Tracer, np.ndarray, np.generic)
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from weft import config, core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.higher import devices
+from weft.dispatch import devices
 from weft.numpy import (
     arithmetic,
     basic_indexing,

@@ -18,7 +18,7 @@ import numpy as np
 
 from weft import core, dtypes, errors, runtime
 from weft import operations as lax
-from weft.higher import jit as jit_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, rearrange
 
 inline = functools.partial(jit_module.jit, inline=True)

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lazy
+from weft import dtypes
 from weft import operations as lax
-from weft import unbuilt as _unbuilt
-from weft.higher import jit as jit_module
+from weft._base import lazy
+from weft._base import unbuilt as _unbuilt
+from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, contractions, creation, einstein, matrices, promotion, rearrange, reductions
 
 if typing.TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
-from weft.higher import jit as jit_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, creation, index_updates, logic, promotion, rearrange, reductions, selection
 
 inline = functools.partial(jit_module.jit, inline=True)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
+from weft.control import branches, while_loop
 from weft.core import tracebacks
-from weft.higher import branches, loops
 from weft.numpy import creation, linalg, logic, promotion
 from weft.operations.linalg import matrices, triangular
 from weft.operations.linalg.cholesky import cholesky
@@ -109,6 +109,6 @@ def qdwh(
         return new, step + 1, linalg.norm(new - u) / linalg.norm(new)
 
     start = (first, creation.asarray(0, np.int32), creation.asarray(1.0, real))
-    u, steps, moved = loops.while_loop(unfinished, step_of, start)
+    u, steps, moved = while_loop.while_loop(unfinished, step_of, start)
     h = matrices.symmetrized(matrices.product(matrices.adjoint(u), x))
     return u, h, steps, (moved <= tolerance) & (steps >= needed)

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
-from weft.higher import scan as scan_module
+from weft.control import scan as scan_module
 from weft.numpy import convolution, creation, joining, linalg, matrices, promotion, rearrange, reductions
 
 _NEEDS_VALUES = "trim_leading_zeros=True needs the values of the coefficients, which are traced here"

@@ -19,9 +19,9 @@ import numpy as np
 
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
+from weft._base.record import NamedTuple
 from weft.core import source_info
 from weft.core.budget import BUDGET
-from weft.record import NamedTuple
 
 PYTHON_SCALARS = (bool, int, float, complex)
 _ARRAYLIKE = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)

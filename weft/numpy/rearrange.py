@@ -18,8 +18,8 @@ import numpy as np
 
 from weft import core
 from weft import operations as lax
-from weft.higher import devices
-from weft.higher import jit as jit_module
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, promotion
 
 inline = functools.partial(jit_module.jit, inline=True)

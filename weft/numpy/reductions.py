@@ -18,9 +18,9 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.higher import jit as jit_module
+from weft._base.record import Record
+from weft.dispatch import jit as jit_module
 from weft.numpy import axes, promotion, selection
-from weft.record import Record
 
 inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit

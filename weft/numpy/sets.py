@@ -18,8 +18,9 @@ import numpy as np
 
 from weft import core, dtypes, errors
 from weft import operations as lax
+from weft._base.record import NamedTuple
 from weft.core.interruptible import interruptible
-from weft.higher import jit as jit_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,
@@ -37,7 +38,6 @@ from weft.numpy import (
     selection,
     sorting,
 )
-from weft.record import NamedTuple
 
 jit = jit_module.jit
 

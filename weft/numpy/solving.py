@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft import operations as lax
-from weft.higher import custom_jvp, implicit
-from weft.higher import jit as jit_module
-from weft.higher.vectorize import vmap
+from weft.autodiff import custom_jvp, implicit
+from weft.batching.vmap import vmap
+from weft.dispatch import jit as jit_module
 from weft.numpy import (
     contractions,
     creation,

@@ -15,11 +15,11 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
+from weft.batching.vmap import vmap
+from weft.control import scan, while_loop
 from weft.core import trace as tracing
 from weft.core.avals import get_aval
-from weft.higher import jit as jit_module
-from weft.higher import loops, scan
-from weft.higher.vectorize import vmap
+from weft.dispatch import jit as jit_module
 from weft.numpy import axes, creation, promotion, rearrange, selection, taking
 from weft.numpy.vectorized import vectorize
 
@@ -230,7 +230,7 @@ class ufunc(metaclass=_UfuncType):
             inside = (i > first) & (i < last)
             return selection.where(inside, promotion.convert(self(value, row), value.dtype), value)
 
-        return loops.fori_loop(0, shape[place], step, taking.take(array, starts, axis=place))
+        return while_loop.fori_loop(0, shape[place], step, taking.take(array, starts, axis=place))
 
     # -- the others -----------------------------------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class ufunc(metaclass=_UfuncType):
         def step(k: Any, flat: Any) -> Any:
             return flat.at[places[k]].set(self(flat[places[k]], *[operand[k] for operand in operands]))
 
-        return loops.fori_loop(0, places.size, step, rearrange.ravel(array)).reshape(array.shape)
+        return while_loop.fori_loop(0, places.size, step, rearrange.ravel(array)).reshape(array.shape)
 
 
 def give_methods(jitted: Callable[..., Any], nin: int, identity: Any, **special: Any) -> None:

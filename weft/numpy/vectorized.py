@@ -14,9 +14,9 @@ from typing import Any
 
 from weft import config, dtypes
 from weft import operations as lax
-from weft.higher import branches
-from weft.higher import jit as jit_module
-from weft.higher.vectorize import vmap
+from weft.batching.vmap import vmap
+from weft.control import branches
+from weft.dispatch import jit as jit_module
 from weft.numpy import axes as axes_module
 from weft.numpy import creation, joining, promotion, rearrange, reductions
 

@@ -5,7 +5,7 @@ Every public name of ``weft.lax`` that is an operation is re-exported here, with
 
 import typing
 
-from weft import lazy
+from weft._base import lazy
 from weft.operations import (
     algebra,
     complex_math,

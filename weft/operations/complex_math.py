@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from weft._base.record import NamedTuple
 from weft.operations.algebra import Term, only_where, where
-from weft.record import NamedTuple
 
 LN2 = 0.6931471805599453
 LN2_TAIL = 2.3190468138462996e-17  # log 2 - LN2

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, dtypes, lazy, runtime
+from weft import core, dtypes, runtime
+from weft._base import lazy
 from weft.core import kinds
 from weft.core.primitive import ALL
 from weft.operations import mapped

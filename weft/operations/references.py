@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lazy
+from weft import dtypes
+from weft._base import lazy
 
 WIDER = {
     np.dtype(np.float32): np.dtype(np.float64),

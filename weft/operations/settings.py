@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from weft.record import NamedTuple, Record
+from weft._base.record import NamedTuple, Record
 
 
 class RoundingMethod(enum.IntEnum):

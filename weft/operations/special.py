@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft import core, dtypes, lazy
+from weft import core, dtypes
+from weft._base import lazy
 from weft.core.primitive import MISSING
 from weft.operations import bessel, incomplete_beta, incomplete_gamma, zeta_function
 from weft.operations.algebra import Condition, Term, where

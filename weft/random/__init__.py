@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import typing as _typing
 
-from weft import lazy as _lazy
-from weft import unbuilt as _unbuilt
+from weft._base import lazy as _lazy
+from weft._base import unbuilt as _unbuilt
 from weft.random.choosing import categorical, choice, permutation
 from weft.random.counts import binomial, geometric, multinomial, poisson
 from weft.random.distributions import (

@@ -17,8 +17,8 @@ import numpy as np
 
 from weft import dtypes
 from weft import operations as lax
-from weft.higher import devices
-from weft.higher import jit as jit_module
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import (
     arithmetic,
     axes,

@@ -17,8 +17,9 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
-from weft.higher import devices, loops, scan
-from weft.higher import jit as jit_module
+from weft.control import scan, while_loop
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import indexing, promotion
 from weft.random import distributions, keys, sampling
 
@@ -93,7 +94,7 @@ def _poisson_counted(key: Any, lam: Any, shape: tuple[int, ...], dtype: Any, lim
         return i + 1, k, key, log_product + lax.log(sampling.uniform(drawn, shape, np.float32))
 
     first = 0, wnp.zeros(shape, dtype), key, wnp.zeros(shape, np.float32)
-    return loops.while_loop(proceed, event, first)[1] - 1
+    return while_loop.while_loop(proceed, event, first)[1] - 1
 
 
 def _poisson_accepted(key: Any, lam: Any, shape: tuple[int, ...], dtype: Any, limit: Any) -> Any:
@@ -133,7 +134,7 @@ def _first_accepted(
         return i + 1, lax.select(accepted, k, chosen), done | accepted, key
 
     first = 0, wnp.full(shape, -1, dtype), wnp.zeros(shape, bool), key
-    return loops.while_loop(proceed, draw, first)[1]
+    return while_loop.while_loop(proceed, draw, first)[1]
 
 
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
@@ -187,7 +188,7 @@ def _binomial_counted(key: Any, n: Any, q: Any, shape: tuple[int, ...], limit: A
         return i + 1, k, trials + lax.ceil(lax.log(u) / log_failure), key
 
     zeros = wnp.zeros(shape, promotion.dtype_of(q))
-    return loops.while_loop(proceed, success, (0, zeros, zeros, key))[1] - 1
+    return while_loop.while_loop(proceed, success, (0, zeros, zeros, key))[1] - 1
 
 
 # log(k!) less the leading terms of Stirling's formula, k = 0 .. 9.

@@ -14,8 +14,8 @@ import numpy as np
 
 from weft import config, dtypes
 from weft import operations as lax
-from weft.higher import devices
-from weft.higher import jit as jit_module
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, elementary, indexing, promotion, reductions, selection
 from weft.operations import functions
 from weft.random import keys, sampling

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from weft import operations as lax
-from weft.higher import custom_jvp as custom
-from weft.higher import devices, loops, vectorize
-from weft.higher import jit as jit_module
-from weft.higher import map as map_module
+from weft.autodiff import custom_jvp as custom
+from weft.batching import map as map_module
+from weft.batching import vmap
+from weft.control import while_loop
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import arithmetic, axes, indexing, promotion, reductions
 from weft.random import distributions, keys, sampling
 
@@ -38,7 +40,7 @@ def _proposal(key: Any, slope: Any, dtype: Any) -> tuple[Any, Any]:
         return key, x, lax.add(one, lax.mul(x, slope))
 
     first = key, const(0, dtype), const(-1, dtype)
-    _, x, v = loops.while_loop(lambda state: lax.le(state[2], const(0, dtype)), draw, first)
+    _, x, v = while_loop.while_loop(lambda state: lax.le(state[2], const(0, dtype)), draw, first)
     return x, v
 
 
@@ -64,7 +66,7 @@ def _one(key: Any, a: Any, log_space: bool) -> Any:
 
     key, boost_key = indexing.rows(keys.split(key))
     first = key, const(0, dtype), one, const(2, dtype)  # is rejected
-    v = loops.while_loop(rejected, draw, first)[2]
+    v = while_loop.while_loop(rejected, draw, first)[2]
     if log_space:
         waited = lax.neg(distributions.exponential(boost_key, (), dtype))
         no_boost = lax.bitwise_or(at_least_one, lax.eq(waited, const(0, dtype)))
@@ -82,7 +84,7 @@ def _drawn(key: Any, a: Any, log_space: bool) -> Any:
     one = functools.partial(_one, log_space=log_space)
     if size < _FEW:
         return lax.reshape(map_module.map(lambda element: one(*element), elements), shape)
-    return lax.reshape(vectorize.vmap(one)(*elements), shape)
+    return lax.reshape(vmap.vmap(one)(*elements), shape)
 
 
 @_drawn.defjvp

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
-from weft.higher import devices
-from weft.higher import jit as jit_module
+from weft.dispatch import devices
+from weft.dispatch import jit as jit_module
 from weft.numpy import axes, decompositions, einstein, elementary, linalg, promotion, rearrange
 from weft.operations import sign
 from weft.operations.linalg import matrices

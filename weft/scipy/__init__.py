@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib as _importlib
 from typing import Any as _Any
 
-from weft import unbuilt as _unbuilt
+from weft._base import unbuilt as _unbuilt
 from weft.scipy import special, stats
 
 

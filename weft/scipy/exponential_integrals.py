@@ -14,7 +14,7 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft import operations as lax
-from weft.higher import custom_jvp as custom
+from weft.autodiff import custom_jvp as custom
 from weft.numpy import promotion
 from weft.scipy import chebyshev_tables as tables
 from weft.scipy import series

@@ -14,8 +14,9 @@ import numpy as np
 
 from weft import numpy as wnp
 from weft import operations as lax
-from weft.higher import custom_jvp as custom
-from weft.higher import derivatives, loops, symbolic
+from weft.autodiff import custom_jvp as custom
+from weft.autodiff import derivatives, symbolic_zeros
+from weft.control import while_loop
 from weft.numpy import promotion
 from weft.scipy import series, special
 
@@ -37,7 +38,7 @@ def _power_series(ratio: Callable[[Any], Any], like: Any, most: int = _MOST_TERM
         return k + 1, term, total + term
 
     one = wnp.ones_like(like)
-    return loops.while_loop(goes_on, step, (np.int32(0), one, one))[2]
+    return while_loop.while_loop(goes_on, step, (np.int32(0), one, one))[2]
 
 
 def _is_pole(x: Any) -> Any:
@@ -96,7 +97,7 @@ def _slope(function: Callable[[Any], Any], at: Any) -> Any:
 
 
 def _is_zero(tangent: Any) -> bool:
-    return isinstance(tangent, symbolic.SymbolicZero)
+    return isinstance(tangent, symbolic_zeros.SymbolicZero)
 
 
 @custom.custom_jvp

@@ -1,6 +1,6 @@
 """weft.scipy.integrate: the trapezoidal rule."""
 
-from weft import unbuilt as _unbuilt
+from weft._base import unbuilt as _unbuilt
 from weft.numpy.calculus import trapezoid
 
 __all__ = ["trapezoid"]

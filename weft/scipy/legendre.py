@@ -16,7 +16,7 @@ import numpy as np
 from weft import core, dtypes, errors
 from weft import numpy as wnp
 from weft import operations as lax
-from weft.higher import scan as scan_module
+from weft.control import scan as scan_module
 from weft.numpy import promotion
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import dtypes
 from weft import numpy as wnp
-from weft import unbuilt as _unbuilt
+from weft._base import unbuilt as _unbuilt
 from weft.numpy import promotion
 
 __getattr__ = _unbuilt.fallback("weft.scipy.ndimage")

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
-from weft import unbuilt as _unbuilt
-from weft.higher import gradients, loops
+from weft._base import unbuilt as _unbuilt
+from weft._base.record import NamedTuple
+from weft.autodiff import gradients
+from weft.control import while_loop
 from weft.numpy import linalg, promotion
-from weft.record import NamedTuple
 
 __getattr__ = _unbuilt.fallback("weft.scipy.optimize")
 _DECREASE, _CURVATURE = 1e-4, 0.9  # the two constants of Wolfe's conditions
@@ -77,7 +78,7 @@ def _search_line(evaluate: Callable[[Any], tuple[Any, Any]], state: _State, dire
 
     zero = wnp.zeros_like(slope)
     first = attempt(zero, zero + np.inf, zero + 1, np.int32(0))
-    return loops.while_loop(lambda s: ~s.good & (s.tries < most), next_attempt, first)
+    return while_loop.while_loop(lambda s: ~s.good & (s.tries < most), next_attempt, first)
 
 
 def _updated(inverse: Any, moved: Any, change: Any) -> Any:
@@ -126,7 +127,7 @@ def _bfgs(
     value, gradient = evaluate(x0)
     inverse = wnp.eye(size, dtype=promotion.dtype_of(x0))
     start = _State(x0, value, gradient, inverse, np.int32(0), np.int32(1), ~wnp.isfinite(value))
-    end = loops.while_loop(goes_on, step, start)
+    end = while_loop.while_loop(goes_on, step, start)
     success = is_done(end) & wnp.isfinite(end.value)
     status = wnp.where(success, 0, wnp.where(~wnp.isfinite(end.value), 5, wnp.where(end.failed, 3, 1)))
     return OptimizeResults(

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from weft import lazy as _lazy
 from weft import nn
 from weft import numpy as wnp
 from weft import operations as lax
-from weft import unbuilt as _unbuilt
-from weft.higher import custom_jvp as custom
-from weft.higher import jit as jit_module
+from weft._base import lazy as _lazy
+from weft._base import unbuilt as _unbuilt
+from weft.autodiff import custom_jvp as custom
+from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy import gamma_functions
 from weft.scipy.gamma_functions import (  # noqa: F401 - public here

@@ -14,7 +14,7 @@ import numpy as np
 
 import weft
 import weft.numpy as wnp
-from weft import lazy
+from weft._base import lazy
 
 COMPONENTS = 16
 ITERATIONS = 60

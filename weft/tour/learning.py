@@ -14,7 +14,8 @@ import numpy as np
 
 import weft
 import weft.numpy as wnp
-from weft import lax, lazy, nn
+from weft import lax, nn
+from weft._base import lazy
 from weft.tour.programs import best_of
 
 STEPS = 300

@@ -17,7 +17,8 @@ import numpy as np
 
 import weft
 import weft.numpy as wnp
-from weft import runtime, target
+from weft import runtime
+from weft._base import target
 
 ONE_MILLION = 1_000_000
 MATRIX_SIZES = (64, 256, 1024, 2048)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import weft
-from weft import lazy
+from weft._base import lazy
 from weft.tour import digits, learning, programs
 
 STYLE = """

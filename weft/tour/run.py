@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import weft
-from weft import lazy
+from weft._base import lazy
 from weft.tour import digits, learning, programs, report
 
 LARGEST_ERROR = 1e-4  # of float32 programs, relative to the answers' root mean square

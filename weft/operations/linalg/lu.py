@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, lazy
+from weft import core
+from weft._base import lazy
 from weft.core import tangents as tangent_types
 from weft.operations.later import ops
 from weft.operations.linalg import matrices, small

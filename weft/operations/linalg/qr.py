@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import lazy
+from weft._base import lazy
 from weft.core import tangents as tangent_types
 from weft.operations.later import ops
 from weft.operations.linalg import lu as lu_module

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import lazy
+from weft._base import lazy
 from weft.operations.later import ops
 from weft.operations.linalg import matrices
 from weft.operations.linalg.matrices import adjoint, matrix_primitive, nans, product, real_dtype

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import lazy
+from weft._base import lazy
 from weft.operations.later import ops
 from weft.operations.linalg import matrices, small
 from weft.operations.linalg.matrices import matrix_primitive, nans, real_dtype

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from weft import core, lazy, runtime
+from weft import core, runtime
+from weft._base import lazy
 from weft.core import kinds
 from weft.core import tangents as tangent_types
 from weft.operations import mapped

@@ -1,6 +1,6 @@
 // Replaying: what tells one call of a jitted function from another while its caller is traced, and whose line it is on.
 //
-// weft/higher/replay.py says what a call's key is for. Every call of a function of weft.numpy asks for one.
+// weft/dispatch/replay.py says what a call's key is for. Every call of a function of weft.numpy asks for one.
 #include "array.h"
 #include "module.h"
 #include "numpy_api.h"

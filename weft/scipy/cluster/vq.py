@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
-from weft import unbuilt as _unbuilt
+from weft._base import unbuilt as _unbuilt
 from weft.numpy import promotion
 
 __getattr__ = _unbuilt.fallback("weft.scipy.cluster.vq")

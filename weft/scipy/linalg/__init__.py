@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft import unbuilt as _unbuilt
+from weft._base import unbuilt as _unbuilt
 from weft.scipy.linalg.factored import (
     cho_factor,
     cho_solve,

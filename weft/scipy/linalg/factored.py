@@ -12,8 +12,8 @@ import numpy as np
 
 import weft.numpy as jnp
 from weft import operations as lax
-from weft.higher import branches, loops
-from weft.higher import jit as jit_module
+from weft.control import branches, while_loop
+from weft.dispatch import jit as jit_module
 from weft.numpy import polar_factors, promotion, solving, vectorized
 from weft.operations.linalg import cholesky as cholesky_module
 from weft.operations.linalg import general, matrices, singular, symmetric
@@ -384,7 +384,7 @@ def _complex_form(t: Any, z: Any) -> tuple[Any, Any]:
         t, z = branches.cond(is_block, rotated, lambda m, t, z: (t, z), m, t, z)
         return t.at[m, m - 1].set(0), z
 
-    return loops.fori_loop(1, n, step, (t, z)) if n > 1 else (t, z)
+    return while_loop.fori_loop(1, n, step, (t, z)) if n > 1 else (t, z)
 
 
 @functools.partial(jit, static_argnames=("check_finite",))

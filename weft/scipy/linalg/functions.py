@@ -11,8 +11,9 @@ import numpy as np
 
 import weft.numpy as jnp
 from weft import operations as lax
-from weft.higher import branches, derivatives, loops, scan
-from weft.higher import jit as jit_module
+from weft.autodiff import derivatives
+from weft.control import branches, scan, while_loop
+from weft.dispatch import jit as jit_module
 from weft.numpy import linalg, promotion, solving, vectorized
 from weft.operations.linalg import general, matrices
 from weft.operations.linalg.triangular import triangular_solve
@@ -123,7 +124,7 @@ def _root_of_triangle(t: Any) -> Any:
         x = jnp.where(is_zero & (x != 0), np.inf, x)
         return u.at[:, j].set(jnp.where(rows == j, roots[j], x))
 
-    return loops.fori_loop(0, n, step, jnp.diag(roots))
+    return while_loop.fori_loop(0, n, step, jnp.diag(roots))
 
 
 def _sqrtm(a: Any) -> Any:
@@ -172,7 +173,7 @@ def _parlett(f: Any, t: Any) -> tuple[Any, Any]:
         inner = matrices.product(strict, above) - matrices.product(above, strict)
         return jnp.where(offset == p, (moved + inner) / divisor, f)
 
-    return loops.fori_loop(1, n, step, f), least
+    return while_loop.fori_loop(1, n, step, f), least
 
 
 @functools.partial(jit, static_argnames=("func", "disp"))

@@ -10,9 +10,10 @@ import numpy as np
 
 import weft.numpy as jnp
 from weft import operations as lax
-from weft.higher import branches, implicit, loops
-from weft.higher import jit as jit_module
-from weft.higher.vectorize import vmap
+from weft.autodiff import implicit
+from weft.batching.vmap import vmap
+from weft.control import branches, while_loop
+from weft.dispatch import jit as jit_module
 from weft.numpy import decompositions, promotion, solving, vectorized
 from weft.operations.linalg import general, matrices
 from weft.operations.linalg.triangular import triangular_solve
@@ -154,7 +155,7 @@ def _solve_triangular_sylvester(r: Any, s: Any, f: Any) -> Any:
         right = f[:, j] - matrices.product(y, column[:, None])[:, 0]
         return y.at[:, j].set(triangular_solve(r + s[j, j] * eye, right, left_side=True))
 
-    return loops.fori_loop(0, n, step, jnp.zeros_like(f))
+    return while_loop.fori_loop(0, n, step, jnp.zeros_like(f))
 
 
 def _sylvester(a: Any, b: Any, c: Any, *, method: str, tol: float) -> Any:

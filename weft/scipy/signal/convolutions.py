@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lazy
+from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
-from weft.higher import scan as scan_module
+from weft._base import lazy
+from weft.control import scan as scan_module
 from weft.numpy import axes as axes_module
 from weft.numpy import fft, promotion
 

@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes, lazy
+from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
+from weft._base import lazy
+from weft._base.record import NamedTuple
 from weft.numpy import axes, fft, promotion
-from weft.record import NamedTuple
 
 
 class _Plan(NamedTuple):

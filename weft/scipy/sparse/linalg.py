@@ -16,8 +16,10 @@ import numpy as np
 
 import weft.numpy as jnp
 from weft import operations as lax
-from weft import tree_util, unbuilt
-from weft.higher import implicit, loops
+from weft import tree_util
+from weft._base import unbuilt
+from weft.autodiff import implicit
+from weft.control import while_loop
 from weft.numpy import promotion
 from weft.operations.linalg.triangular import triangular_solve
 
@@ -137,7 +139,7 @@ def cg(
         r = _sub(b, matvec(x0))
         z = inverse(r)
         start = (x0, r, _dot(r, z), z, jnp.asarray(0, np.int32))
-        return loops.while_loop(unfinished, step_of, start)[0]
+        return while_loop.while_loop(unfinished, step_of, start)[0]
 
     return _solved(solve, matrix, b, symmetric=all(map(_is_real, tree_util.tree_leaves(b))))
 
@@ -202,7 +204,7 @@ def bicgstab(
         one = jnp.ones((), jnp.result_type(*tree_util.tree_leaves(b)))
         zeros = _map(jnp.zeros_like, b)
         start = _Bicg(x0, shadow, one, one, one, zeros, zeros, jnp.asarray(0, np.int32))
-        return loops.while_loop(unfinished, step_of, start).x
+        return while_loop.while_loop(unfinished, step_of, start).x
 
     return _solved(solve, matrix, b)
 
@@ -248,7 +250,7 @@ def _restart(matvec: Matrix, inverse: Matrix, b: Tree, x: Tree, restart: int) ->
         basis, column = _arnoldi(lambda u: inverse(matvec(u)), basis, k)
         return basis, hessenberg.at[:, k].set(column)
 
-    basis, hessenberg = loops.fori_loop(0, restart, step, (basis, hessenberg))
+    basis, hessenberg = while_loop.fori_loop(0, restart, step, (basis, hessenberg))
     q, upper = jnp.linalg.qr(hessenberg)
     right = jnp.conj(q[0]) * size.astype(dtype)
     pivots = jnp.diagonal(upper)
@@ -296,6 +298,6 @@ def gmres(
             return x, _size(_sub(b, matvec(x))), state[2] + 1
 
         start = (x0, _size(_sub(b, matvec(x0))), jnp.asarray(0, np.int32))
-        return loops.while_loop(unfinished, step_of, start)[0]
+        return while_loop.while_loop(unfinished, step_of, start)[0]
 
     return _solved(solve, matrix, b)

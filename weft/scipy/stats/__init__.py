@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any as _Any
 
-from weft import lazy as _lazy
-from weft import unbuilt as _unbuilt
+from weft._base import lazy as _lazy
+from weft._base import unbuilt as _unbuilt
 
 _NAMES = _lazy.Names(
     "weft.scipy.stats", {"scipy.stats.kernel_density": "gaussian_kde", "scipy.stats.summaries": "mode rankdata sem"}

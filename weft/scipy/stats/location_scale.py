@@ -12,7 +12,7 @@ import numpy as np
 
 from weft import nn
 from weft import numpy as wnp
-from weft.higher import jit as jit_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy import special
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft import numpy as wnp
-from weft.higher import jit as jit_module
+from weft.dispatch import jit as jit_module
 from weft.numpy import promotion
 from weft.scipy.linalg import solve_triangular
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from weft import dtypes
 from weft import numpy as wnp
+from weft._base.record import NamedTuple
 from weft.numpy import axes, promotion
-from weft.record import NamedTuple
 
 
 class ModeResult(NamedTuple):

@@ -1,0 +1,78 @@
+"""The ``weft`` command: ``weft tour``, ``weft cache``, ``weft devices``, ``weft env``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import weft
+from weft._base import lazy
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="weft", description="Trace, compile and cache NumPy-style Python functions.")
+    parser.add_argument("--version", action="version", version=f"weft {weft.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    tour = commands.add_parser("tour", help="see weft at work on this machine (under a minute), and write tour.html")
+    tour.add_argument("--output", type=Path, default=Path("tour.html"), help="where the report goes")
+    cache = commands.add_parser("cache", help="the cache on disk: what is there, remove it, check it")
+    cache.add_argument("action", choices=("info", "clear", "verify"))
+    commands.add_parser("devices", help="list the devices")
+    commands.add_parser("env", help="versions, machine and threads, for reports of problems")
+    return parser
+
+
+def _devices() -> int:
+    for device in weft.devices():
+        print(f"{device}  kind={device.device_kind}  platform={device.platform}  process={device.process_index}")
+    return 0
+
+
+def _environment() -> int:
+    weft.print_environment_info()
+    return 0
+
+
+def _cache(action: str) -> int:
+    disk = lazy.submodule("weft.compiler.disk")
+    cache = disk.current()
+    if cache is None:
+        print("the kernel cache on disk is off")
+        return 0
+    if action == "clear":
+        print(f"{cache.clear()} kernels and programs removed from {cache.folder}")
+        return 0
+    if action == "verify":
+        whole, removed = cache.verify()
+        print(f"{whole} kernels and programs are whole, {len(removed)} were not and are removed, in {cache.folder}")
+        for line in removed:
+            print(f"  {line}")
+        return 1 if removed else 0
+    summary = cache.summary()
+    print(f"folder   {cache.folder}")
+    print(f"kernels  {summary.kernels}")
+    print(f"programs {summary.programs}")
+    print(f"bytes    {summary.nbytes} of at most {cache.bound}; {summary.stale} entries made by another version")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; gives the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command == "tour":
+        return lazy.submodule("weft.tour.run").run(options.output)
+    if options.command == "cache":
+        return _cache(options.action)
+    if options.command == "devices":
+        return _devices()
+    if options.command == "env":
+        return _environment()
+    parser.print_help()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""Lazy references: the one place from which heavy optional-at-import modules are reached.
+
+``lazy.llvm`` imports llvmlite at its first use and is a plain attribute afterwards, so that ``import weft`` stays
+light. Nothing else in weft imports these modules. The largest packages are lazy in their names (``Names``): the module
+that defines one is loaded when the name is first read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import os
+import sys
+from types import ModuleType
+from typing import Any
+
+MODULES = {
+    "dataclasses": "dataclasses",
+    "difflib": "difflib",
+    "hashlib": "hashlib",
+    "logging": "logging",
+    "platform": "platform",
+    "compiler": "weft.compiler",
+    "donations": "weft.dispatch.donations",
+    "misses": "weft.dispatch.cache_diagnostics",
+    "llvm": "llvmlite.binding",
+    "llvmlite_binding": "llvmlite.binding",
+    "llvmlite_utils": "llvmlite.utils",
+    "matplotlib_figure": "matplotlib.figure",
+    "opt_einsum": "opt_einsum",
+    "rich": "rich",
+    "rich_console": "rich.console",
+    "rich_panel": "rich.panel",
+    "rich_progress": "rich.progress",
+    "rich_table": "rich.table",
+    "rich_text": "rich.text",
+    "scipy_fft": "scipy.fft",
+    "scipy_linalg": "scipy.linalg",
+    "scipy_special": "scipy.special",
+    "scipy_windows": "scipy.signal.windows",
+    "sklearn_datasets": "sklearn.datasets",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in MODULES:
+        raise AttributeError(f"module 'weft._base.lazy' has no attribute {name!r}")
+    module = importlib.import_module(MODULES[name])
+    globals()[name] = module
+    return module
+
+
+def lapack_file() -> str:
+    """The file of SciPy's wrappers of LAPACK, through which the runtime finds the library; SciPy is not imported.
+
+    Of what could be had, this is there already (the wheel scipy-openblas32 is 25 MB more to install) and takes 5 ms to
+    open, where importing ``scipy.linalg`` takes 400. Its OpenBLAS has threads of its own, whose number the runtime sets
+    for as long as a call lasts.
+    """
+    scipy = importlib.machinery.PathFinder.find_spec("scipy")
+    for folder in (scipy.submodule_search_locations if scipy is not None else None) or ():
+        for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+            file = os.path.join(folder, "linalg", f"cython_lapack{suffix}")
+            if os.path.exists(file):
+                return file
+    raise ImportError(
+        "[lapack] linear algebra calls the LAPACK that SciPy brings, and SciPy is not installed: pip install scipy"
+    )
+
+
+def submodule(name: str) -> Any:
+    """A module of weft that is loaded when first used."""
+    return importlib.import_module(name)
+
+
+class Names:
+    """Names of a module that other modules of weft define: table of module -> names, apart by blanks.
+
+    ``find`` serves as its ``__getattr__``: a name found is the module's own from then on. ``__all__`` is found too,
+    so that a star import takes what is not loaded yet.
+    """
+
+    def __init__(self, home: str, table: dict[str, str], renamed: dict[str, str] | None = None) -> None:
+        self.home = home
+        self.modules = {name: f"weft.{module}" for module, names in table.items() for name in names.split()}
+        self.renamed = renamed or {}  # public name -> what its module calls it
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.modules or name == "__all__"
+
+    def find(self, name: str) -> Any:
+        home = vars(sys.modules[self.home])
+        if name == "__all__":
+            others = [other for other, value in home.items() if not isinstance(value, ModuleType)]
+            return sorted({*self.modules, *[other for other in others if not other.startswith("_")]})
+        if name not in self.modules:
+            raise AttributeError(f"module {self.home!r} has no attribute {name!r}")
+        value = home[name] = getattr(submodule(self.modules[name]), self.renamed.get(name, name))
+        return value

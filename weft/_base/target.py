@@ -1,0 +1,89 @@
+"""What machine the compiler writes code for: vector width, LLVM's name and features, the key of kernel caches.
+
+The host is read from the kernel's own report, so that no compiler need be loaded to know the width.
+``WEFT_TARGET=x86-64-v3`` (or another name of ``TARGETS``) overrides it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+
+from weft._base.record import Record
+
+
+class UnsupportedTargetError(RuntimeError):
+    """No code can be made for this processor, or no such target is known."""
+
+
+class Target(Record):
+    """A family of processors whose members run the same kernels."""
+
+    name: str
+    triple: str
+    cpu: str  # LLVM's name
+    features: str
+    lanes: int  # lanes of a vector value, whatever its dtype
+    masked_bytes: tuple[int, ...]  # element sizes with masked loads and stores
+    gather_bytes: tuple[int, ...]  # element sizes with gathers
+    avx512: bool = False  # its F, BW, CD, DQ and VL
+    row_by_row: bool = False  # neighbourhoods: in one stream, rather than by pairs of rows that share loads
+
+    @property
+    def key(self) -> str:
+        """What a kernel cache must distinguish."""
+        return f"{self.name}:{self.cpu}:{self.features}{':row_by_row' if self.row_by_row else ''}"
+
+
+_LINUX = "unknown-linux-gnu"
+TARGETS = {
+    target.name: target
+    for target in (
+        # without -prefer-256-bit LLVM splits every 512-bit vector: 15 to 40 % slower
+        Target("x86-64-v4", f"x86_64-{_LINUX}", "x86-64-v4", "-prefer-256-bit", 16, (1, 2, 4, 8), (4, 8), True),
+        Target("x86-64-v3", f"x86_64-{_LINUX}", "x86-64-v3", "", 8, (4, 8), ()),
+        Target("aarch64", f"aarch64-{_LINUX}", "generic", "+neon", 4, (), ()),
+    )
+}
+_V3 = frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"])
+_V4 = frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
+
+
+def _host() -> Target:
+    machine = platform.machine()
+    if machine in ("aarch64", "arm64"):
+        return named("aarch64")
+    flags, maker = frozenset[str](), ""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            for line in lines:
+                if line.startswith("vendor_id"):
+                    maker = line.split()[-1]
+                elif line.startswith("flags"):
+                    flags = frozenset(line.split())
+                    break
+    except OSError:
+        pass
+    if machine not in ("x86_64", "AMD64") or not flags >= _V3:
+        missing = " ".join(sorted(_V3 - flags))
+        raise UnsupportedTargetError(
+            f"[target] this processor ({machine}) cannot run compiled kernels: x86-64-v3 or aarch64 is needed"
+            f"{', missing ' + missing if missing else ''}."
+        )
+    found = named("x86-64-v4" if flags >= _V4 else "x86-64-v3")
+    return found.replace(row_by_row=found.avx512 and maker == "GenuineIntel")  # measured: benchmarks/NOTES.md
+
+
+def named(name: str) -> Target:
+    """A target by name."""
+    if name not in TARGETS:
+        raise UnsupportedTargetError(f"[target] unknown target {name!r}; known: {', '.join(TARGETS)}.")
+    return TARGETS[name]
+
+
+@functools.cache
+def host() -> Target:
+    """The target of this process."""
+    asked = os.environ.get("WEFT_TARGET")
+    return named(asked) if asked else _host()

@@ -1,0 +1,1 @@
+"""Differentiation: forward, linearised, transposed; custom rules, rematerialisation, derivatives of loops."""

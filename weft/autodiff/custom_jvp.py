@@ -1,0 +1,352 @@
+"""custom_jvp: a function with its own rule of forward differentiation.
+
+While tracing, a call is one equation that holds the function's jaxpr and the rule; the compiler inlines the jaxpr::
+
+    b:f32[3] = custom_jvp_call[name=relu call_jaxpr={...} jvp=jvp symbolic_zeros=False] a
+
+Without a trace the function is simply called. Arguments named by ``nondiff_argnums`` or ``nondiff_argnames`` are part
+of the function: the rule gets them by position, in the order of the signature.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import errors, runtime, tree_util
+from weft.autodiff import symbolic_zeros
+from weft.autodiff.jvp import JVPTrace
+from weft.autodiff.linearize import TangentTrace
+from weft.core import kinds, printer, source_info
+from weft.core import trace as tracing
+from weft.core.avals import get_aval, long_text
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from weft.core.primitive import Primitive
+from weft.core.tangents import Zero
+from weft.dispatch import calls, flat_functions
+from weft.dispatch import jit as jit_module
+from weft.operations import linear
+
+custom_jvp_call_p = Primitive(
+    "custom_jvp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
+)
+
+
+def _type_custom_jvp_call(*in_avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> tuple[list[Any], Any]:
+    return call_jaxpr.out_avals, call_jaxpr.effects
+
+
+custom_jvp_call_p.def_effectful_abstract_eval(_type_custom_jvp_call)
+
+
+def _print_custom_jvp_call(eqn: Any, context: Any, settings: Any) -> Any:
+    names = ["name", "call_jaxpr", "jvp", "symbolic_zeros"]
+    return printer.eqn_document(eqn, names, eqn.params, context, settings)
+
+
+custom_jvp_call_p.print_rule = _print_custom_jvp_call
+
+
+def _jvp_custom_jvp_call(
+    primals: Any, tangents: Any, *, name: str, call_jaxpr: ClosedJaxpr, jvp: JvpRule, symbolic_zeros: bool
+) -> tuple[list[Any], list[Any]]:
+    captured = len(primals) - jvp.in_tree.num_leaves
+    if any(type(t) is not Zero for t in tangents[:captured]):
+        raise errors.UnexpectedTracerError(_CAPTURED.format(name=name))
+    outs, out_tangents, _ = jvp.push(primals[captured:], tangents[captured:], call_jaxpr.out_avals)
+    return outs, out_tangents
+
+
+_CAPTURED = (
+    "Detected differentiation of the custom_jvp function {name} with respect to a value that it closed over. Its rule "
+    "says how to differentiate by its arguments only: pass the value as an argument, and let the rule take its tangent."
+)
+custom_jvp_call_p.jvp = _jvp_custom_jvp_call
+custom_jvp_call_p.transpose = None
+
+
+_PROGRAMS_BOUND = 1024  # programs remembered for each function of weft itself
+
+
+class JvpRule:
+    """The rule of one custom_jvp function for one call, as an equation carries it; it prints as its name."""
+
+    __slots__ = ("function", "in_tree", "name", "nondiff", "symbolic_zeros")
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], nondiff: tuple[Any, ...], in_tree: Any, symbolic_zeros: bool
+    ) -> None:
+        self.name = name
+        self.function = function
+        self.nondiff = nondiff
+        self.in_tree = in_tree
+        self.symbolic_zeros = symbolic_zeros
+
+    def __repr__(self) -> str:
+        return getattr(self.function, "__name__", "jvp")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, JvpRule) and self._key() == other._key()
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.function, self.nondiff, self.in_tree, self.symbolic_zeros
+
+    def __hash__(self) -> int:
+        return hash(self.function)
+
+    def __call__(self, primals: Any, tangents: Any) -> Any:
+        return self.function(*self.nondiff, primals, tangents)
+
+    def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
+        """(results, their tangents, their structure), all flat, as the user's rule gives them.
+
+        ``out_avals`` are the result types of the function itself, if they are known.
+        """
+        given = [symbolic_zeros.as_user_sees(t, self.symbolic_zeros) for t in tangents]
+        trees = [runtime.tree_unflatten(self.in_tree, list(leaves)) for leaves in (primals, given)]
+        made = self(*trees)
+        rule = f"Custom JVP rule {self!r} for function {self.name}"
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeError(
+                f"{rule} must produce a pair (list or tuple of length two) representing primal and tangent outputs, "
+                f"but got {made}."
+            )
+        outs, out_tree = runtime.tree_flatten(made[0])
+        out_tangents, tangent_tree = runtime.tree_flatten(made[1])
+        if out_tree != tangent_tree:
+            raise TypeError(
+                f"{rule} must produce primal and tangent outputs with equal container (pytree) structures, "
+                f"but got {out_tree} and {tangent_tree} respectively."
+            )
+        found = [get_aval(out) for out in outs]
+        if out_avals is not None and not same_types(found, out_avals):
+            raise TypeError(
+                f"{rule} must produce a pair whose first element is the primal output, equal to what {self.name} gives "
+                f"and of the same shapes and dtypes: {listed(out_avals)}; but it gave {listed(found)}."
+            )
+        checked = [symbolic_zeros.checked(t, aval, self) for t, aval in zip(out_tangents, found, strict=True)]
+        return outs, checked, out_tree
+
+
+def same_types(found: Sequence[Any], expected: Sequence[Any]) -> bool:
+    return len(found) == len(expected) and all(
+        (a.shape, a.dtype) == (b.shape, b.dtype) for a, b in zip(found, expected, strict=True)
+    )
+
+
+def listed(types: Sequence[Any]) -> str:
+    return ", ".join(long_text(aval) for aval in types) or "nothing"
+
+
+def fixed_places(numbers: Sequence[int], count: int) -> list[int]:
+    """The places that ``nondiff_argnums`` name among ``count`` arguments; IndexError, or ValueError for a negative
+    number, where there is none."""
+    for number in numbers:
+        if not -count <= number < count:
+            raise (IndexError if number >= 0 else ValueError)(
+                f"nondiff_argnums names argument {number}, but the function was called with {count}"
+            )
+    return sorted({number % count for number in numbers})
+
+
+class custom_jvp:
+    """A function whose derivative is given by ``defjvp`` (or ``defjvps``, one function per argument).
+
+    AttributeError when it is called while tracing before a rule was given.
+
+    >>> @weft.custom_jvp
+    ... def f(x):
+    ...     return x * 2
+    >>> @f.defjvp
+    ... def f_jvp(primals, tangents):
+    ...     return f(*primals), tangents[0] * 2
+    """
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff_argnums = positions(fun, nondiff_argnums, nondiff_argnames)
+        self.jvp: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+        module = getattr(self, "__module__", None) or ""
+        own = module.startswith("weft.") and not module.startswith("weft.tour.")
+        self._programs: dict[Any, Any] | None = {} if own and not self.nondiff_argnums else None
+        if self._programs is not None:
+            _remembering.add(self)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Give the rule ``jvp(*nondiff, primals, tangents) -> (primals out, tangents out)``."""
+        self.jvp = jvp
+        self.symbolic_zeros = symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Give one rule per argument, ``rule(tangent, primals out, *primals)``; None for a zero derivative."""
+        if self.nondiff_argnums:
+            raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            parts = [rule(t, out, *primals) for rule, t in zip(jvps, tangents, strict=True) if rule is not None]
+            leaves, tree = runtime.tree_flatten(out)
+            if not parts:
+                return out, runtime.tree_unflatten(
+                    tree, [linear.instantiate(Zero.from_primal_value(x)) for x in leaves]
+                )
+            total = functools.reduce(lambda x, y: tree_util.tree_map(linear.add_any, x, y), parts)
+            return out, total
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(self.fun, "__name__", str(self.fun))
+        if self.jvp is None:
+            raise AttributeError(f"No JVP defined for custom_jvp function {name} using defjvp.")
+        args = positional(self.fun, args, kwargs)
+        if not tracing.is_tracing():
+            return flat_functions.finished_tree(self.fun(*args))
+        fixed_places = self._fixed_places(len(args))
+        moved = [args[i] for i in range(len(args)) if i not in fixed_places]
+        fixed = tuple(args[i] for i in fixed_places)
+        leaves, in_tree = runtime.tree_flatten(tuple(moved))
+        rule = JvpRule(name, self.jvp, fixed, in_tree, self.symbolic_zeros)
+        trace = tracing.state.trace
+        if isinstance(trace, JVPTrace):
+            if any(trace.owns(leaf) for leaf in leaves):
+                return trace.differentiate_by(rule.push, leaves)
+            return undifferentiated(self, args, trace, _CAPTURED.format(name=name))
+        if isinstance(trace, TangentTrace) and not any(trace.owns(leaf) for leaf in leaves):
+            return undifferentiated(self, args, trace, _CAPTURED.format(name=name))
+        avals = tuple([_aval(leaf, position) for position, leaf in enumerate(leaves)])
+        program, captured, out_tree = self._program(args, avals, in_tree)
+        outs = custom_jvp_call_p.bind(
+            *captured,
+            *leaves,
+            name=name,
+            call_jaxpr=program,
+            jvp=rule,
+            symbolic_zeros=self.symbolic_zeros,
+        )
+        return runtime.tree_unflatten(out_tree, outs)
+
+    def _fixed_places(self, count: int) -> list[int]:
+        """Which arguments are part of the function."""
+        return fixed_places(self.nondiff_argnums, count)
+
+    def _program(self, args: tuple[Any, ...], avals: tuple[Any, ...], in_tree: Any) -> tuple[ClosedJaxpr, Any, Any]:
+        """(the function's program, values that it captured, the tree of its results), a new jaxpr for every call.
+
+        weft's own functions capture nothing, so that their programs are copies of an earlier trace for these types.
+        """
+        key = (avals, in_tree, runtime.get_config_token())
+        known = self._programs.get(key) if self._programs is not None else None
+        if known is not None:
+            return ClosedJaxpr(_with_new_variables(known[0])), (), known[1]
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            given = iter(runtime.tree_unflatten(in_tree, list(values)))
+            fixed = self._fixed_places(len(args))
+            whole = [args[i] if i in fixed else next(given) for i in range(len(args))]
+            outs, out_tree = runtime.tree_flatten(self.fun(*whole))
+            return outs
+
+        closed, _ = tracing.trace_to_jaxpr(flat_functions, avals, _debug_info(self.fun))
+        program, captured = calls.close_over(closed)
+        programs = self._programs
+        if programs is not None and len(programs) < _PROGRAMS_BOUND and not closed.consts and _is_flat(closed.jaxpr):
+            programs[key] = (closed.jaxpr, out_tree)
+        return program, captured, out_tree
+
+
+_remembering: weakref.WeakSet[custom_jvp] = weakref.WeakSet()
+
+
+def forget() -> None:
+    """Drop the traces of weft's own functions (part of ``weft.clear_caches``), which refer to dropped jaxprs."""
+    for function in _remembering:
+        if function._programs is not None:
+            function._programs.clear()
+
+
+jit_module.on_clear_caches(forget)
+
+
+def undifferentiated(function: Callable[..., Any], args: tuple[Any, ...], trace: Any, text: str) -> Any:
+    """A call without differentiated arguments, in the enclosing trace; the error ``text`` if it captured one."""
+    with tracing.set_current(trace.parent):
+        result = function(*args)
+    if any(trace.owns(leaf) for leaf in runtime.tree_flatten(result)[0]):
+        raise errors.UnexpectedTracerError(text)
+    return result
+
+
+def _is_flat(jaxpr: Jaxpr) -> bool:
+    """Whether the only jaxprs inside are those of jitted functions, which calls share."""
+    return all(eqn.primitive is calls.jit_p or not jaxprs_in_params(eqn.params) for eqn in jaxpr.eqns)
+
+
+def _with_new_variables(jaxpr: Jaxpr) -> Jaxpr:
+    """The same program in variables of its own, recorded here."""
+    frame = source_info.user_frame(sys._getframe(1))
+    source = None if frame is None else (frame.f_code, frame.f_lasti, ())
+    new: dict[Any, Any] = {v: Var(v.aval) for v in jaxpr.invars}
+    eqns = []
+    for eqn in jaxpr.eqns:
+        invars = [atom if type(atom) is Literal else new[atom] for atom in eqn.invars]
+        outvars = [type(v)(v.aval) for v in eqn.outvars]
+        new.update(zip(eqn.outvars, outvars, strict=True))
+        eqns.append(JaxprEqn(invars, outvars, eqn.primitive, eqn.params, eqn.effects, source))
+    outvars = [atom if type(atom) is Literal else new[atom] for atom in jaxpr.outvars]
+    return Jaxpr([], [new[v] for v in jaxpr.invars], outvars, eqns, jaxpr.effects, jaxpr.debug_info)
+
+
+def _aval(value: Any, position: int) -> Any:
+    try:
+        return get_aval(value)
+    except TypeError:
+        raise TypeError(
+            "Error interpreting argument to custom_jvp_call as a JAX value. The problematic value is of type "
+            f"{type(value)} and was passed to custom_jvp_call at position {position}."
+        ) from None
+
+
+def positions(fun: Callable[..., Any], argnums: Sequence[int], argnames: Sequence[str]) -> tuple[int, ...]:
+    """The given positions, and those of the named parameters; unknown names have no effect."""
+    names = (argnames,) if isinstance(argnames, str) else argnames
+    numbers = tuple([operator.index(number) for number in argnums])
+    if not names:
+        return numbers
+    parameters = list(inspect.signature(fun).parameters)
+    return tuple(sorted({*numbers, *(place for place, name in enumerate(parameters) if name in names)}))
+
+
+def positional(fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """All arguments by position, defaults filled in."""
+    if not kwargs and getattr(fun, "__defaults__", fun) is None:
+        return args
+    bound = inspect.signature(fun).bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(
+            f"The following keyword arguments could not be resolved to positions: {', '.join(bound.kwargs)}. A "
+            "function with rules of its own takes all arguments by position: name them before the star."
+        )
+    return bound.args
+
+
+def _debug_info(fun: Callable[..., Any]) -> DebugInfo | None:
+    code = getattr(fun, "__code__", None)
+    where = f" at {code.co_filename}:{code.co_firstlineno}" if code is not None else ""
+    return DebugInfo("custom_jvp fun", f"{getattr(fun, '__name__', 'fun')}{where}", None, None)

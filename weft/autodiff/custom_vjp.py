@@ -1,0 +1,407 @@
+"""custom_vjp: a function with its own rule of reverse differentiation, and custom_gradient.
+
+``fwd`` gives the result and residuals; ``bwd`` takes the residuals and the cotangent of the result, and gives the
+cotangents of the arguments. When a call is differentiated, ``fwd`` runs on the values, and the tangents become one
+equation, which can be transposed but not evaluated::
+
+    t:f32[3] = custom_lin[bwd=bwd in_zeros=[False] num_res=1 symbolic_zeros=False] residual dx
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import errors, runtime, tree_util
+from weft._base.record import NamedTuple
+from weft.autodiff import custom_jvp, symbolic_zeros
+from weft.autodiff.jvp import JVPTrace
+from weft.autodiff.linearize import TangentTrace
+from weft.core import kinds, printer
+from weft.core import trace as tracing
+from weft.core.avals import get_aval, long_text
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.primitive import Primitive
+from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
+from weft.core.tracer import Tracer
+from weft.dispatch import calls, function_names
+from weft.dispatch import flat_functions as flat_module
+from weft.operations import convert
+
+custom_vjp_call_p = Primitive(
+    "custom_vjp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
+)
+custom_vjp_call_p.def_effectful_abstract_eval(
+    lambda *in_avals, call_jaxpr, **params: (call_jaxpr.out_avals, call_jaxpr.effects)
+)
+
+
+def _print_custom_vjp_call(eqn: Any, context: Any, settings: Any) -> Any:
+    params = {**eqn.params, "bwd": _Name(eqn.params["rule"].bwd), "fwd": _Name(eqn.params["rule"].fwd)}
+    names = ["name", "bwd", "call_jaxpr", "fwd", "symbolic_zeros"]
+    return printer.eqn_document(eqn, names, params, context, settings)
+
+
+custom_vjp_call_p.print_rule = _print_custom_vjp_call
+
+
+class _Name:
+    """A function that prints as its name."""
+
+    def __init__(self, function: Any) -> None:
+        self.text = getattr(function, "__name__", str(function))
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def _jvp_custom_vjp_call(
+    primals: Any, tangents: Any, *, name: str, call_jaxpr: ClosedJaxpr, rule: VjpRule, symbolic_zeros: bool
+) -> tuple[list[Any], list[Any]]:
+    captured = len(primals) - rule.in_tree.num_leaves
+    if any(type(t) is not Zero for t in tangents[:captured]):
+        raise errors.UnexpectedTracerError(_CAPTURED.format(name=name))
+    outs, out_tangents, _ = rule.push(primals[captured:], tangents[captured:], call_jaxpr.out_avals)
+    return outs, out_tangents
+
+
+custom_vjp_call_p.jvp = _jvp_custom_vjp_call
+custom_vjp_call_p.transpose = None
+
+_CAPTURED = (
+    "Detected differentiation of the custom_vjp function {name} with respect to a value that it closed over. Its rules "
+    "say how to differentiate by its arguments only: pass the value as an argument, and let fwd and bwd take it."
+)
+
+
+# -- the linear equation ----------------------------------------------------------------------------------------------
+
+
+def _no_forward_mode(*operands: Any, **params: Any) -> Any:
+    raise TypeError("can't apply forward-mode autodiff (jvp) to a custom_vjp function.")
+
+
+custom_lin_p = Primitive("custom_lin", kinds.Higher(inline=_no_forward_mode), multiple_results=True, memoize=False)
+custom_lin_p.def_abstract_eval(lambda *in_avals, out_avals, **params: out_avals)
+custom_lin_p.print_params = lambda params: {
+    "bwd": _Name(params["rule"].bwd),
+    **{name: params[name] for name in ("in_zeros", "num_res", "symbolic_zeros")},
+}
+
+
+def _transpose_custom_lin(cts: Any, *operands: Any, rule: VjpRule, num_res: int, in_zeros: Any, **params: Any) -> Any:
+    residuals = operands[:num_res]
+    back = rule.pull(params["res_tree"], params["out_tree"], residuals, cts, params["in_avals"])
+    live = [ct for ct, zero in zip(back, in_zeros, strict=True) if not zero]
+    return [None] * num_res + live
+
+
+custom_lin_p.jvp, custom_lin_p.transpose = _no_forward_mode, _transpose_custom_lin
+
+
+class CustomVJPPrimal(NamedTuple):
+    """An argument as ``fwd`` of a rule with symbolic zeros sees it: ``perturbed`` if it is differentiated."""
+
+    value: Any
+    perturbed: bool
+
+
+tree_util.register_pytree_node(
+    CustomVJPPrimal, lambda x: ((x.value,), x.perturbed), lambda p, x: CustomVJPPrimal(x[0], p)
+)
+
+
+class VjpRule:
+    """The rules of one custom_vjp function for one call."""
+
+    __slots__ = ("bwd", "fixed", "fwd", "in_tree", "name", "symbolic_zeros")
+
+    def __init__(
+        self, name: str, fwd: Any, bwd: Any, fixed: dict[int, Any], in_tree: Any, symbolic_zeros: bool
+    ) -> None:
+        self.name = name
+        self.fwd, self.bwd = fwd, bwd
+        self.fixed = fixed  # position -> argument, for the arguments that are part of the function
+        self.in_tree = in_tree
+        self.symbolic_zeros = symbolic_zeros
+
+    def forward(self, primals: Sequence[Any], perturbed: Sequence[bool]) -> tuple[list[Any], Any, list[Any], Any]:
+        """(results of fwd, their structure, residuals, their structure)."""
+        given = list(primals)
+        if self.symbolic_zeros:
+            given = [CustomVJPPrimal(x, flag) for x, flag in zip(primals, perturbed, strict=True)]
+        moved = list(runtime.tree_unflatten(self.in_tree, given))
+        for place in sorted(self.fixed):
+            moved.insert(place, self.fixed[place])
+        made = self.fwd(*moved)
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeError(
+                f"{self.described()} must produce a pair (list or tuple of length two) of the primal output and the "
+                f"residuals, but produced {made}."
+            )
+        outs, out_tree = runtime.tree_flatten(made[0])
+        residuals, res_tree = runtime.tree_flatten(made[1])
+        return outs, out_tree, residuals, res_tree
+
+    def described(self) -> str:
+        return f"Custom VJP fwd rule {_Name(self.fwd)!r} for function {self.name}"
+
+    def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
+        """(results of fwd, their tangents, their structure), all flat."""
+        outs, out_tree, residuals, res_tree = self.forward(primals, [type(t) is not Zero for t in tangents])
+        found = [get_aval(out) for out in outs]
+        if out_avals is not None and not custom_jvp.same_types(found, out_avals):
+            raise TypeError(
+                f"{self.described()} must produce a pair whose first element is the primal output, of the same shapes "
+                f"and dtypes as that of {self.name}: {custom_jvp.listed(out_avals)}; but it gave "
+                f"{custom_jvp.listed(found)}."
+            )
+        expected = [tangent_aval(aval) for aval in found]
+        out_tangents = custom_lin_p.bind(
+            *residuals,
+            *[t for t in tangents if type(t) is not Zero],
+            rule=self,
+            num_res=len(residuals),
+            in_zeros=[type(t) is Zero for t in tangents],
+            out_avals=expected,
+            in_avals=[get_aval(x) for x in primals],
+            res_tree=res_tree,
+            out_tree=out_tree,
+            symbolic_zeros=self.symbolic_zeros,
+        )
+        pairs = zip(out_tangents, expected, strict=True)
+        return outs, [Zero(aval) if aval.dtype == FLOAT0 else t for t, aval in pairs], out_tree
+
+    def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
+        """The cotangents of the argument leaves, as the user's bwd gives them."""
+        seen = [symbolic_zeros.as_user_sees(ct, self.symbolic_zeros) for ct in cts]
+        fixed = [self.fixed[place] for place in sorted(self.fixed)]
+        res, ct = runtime.tree_unflatten(res_tree, list(residuals)), runtime.tree_unflatten(out_tree, seen)
+        made = self.bwd(*fixed, res, ct)
+        count = len(self.in_tree.children())
+        if not isinstance(made, (tuple, list)) or len(made) != count:
+            raise self._wrong_structure(made)
+        leaves: list[Any] = []
+        for child, part in zip(self.in_tree.children(), made, strict=True):
+            found, tree = runtime.tree_flatten(part)
+            leaves += found if tree == child else self._with_nones(made, child, part)
+        triples = zip(leaves, in_avals, range(len(leaves)), strict=True)
+        return [self._checked(leaf, aval, index) for leaf, aval, index in triples]
+
+    def _with_nones(self, made: Any, child: Any, part: Any) -> list[Any]:
+        """The cotangents of one argument, None for every leaf of what the rule gave None for."""
+        given, tree = runtime.tree_flatten(part, lambda x: x is None)
+        try:
+            places = tree.flatten_up_to(runtime.tree_unflatten(child, [0] * child.num_leaves))
+        except (TypeError, ValueError):
+            raise self._wrong_structure(made) from None
+        leaves: list[Any] = []
+        for ct, place in zip(given, places, strict=True):
+            if ct is not None and not isinstance(place, int):
+                raise self._wrong_structure(made)
+            leaves += [ct] if ct is not None else [None] * runtime.tree_flatten(place)[1].num_leaves
+        return leaves
+
+    def _wrong_structure(self, made: Any) -> TypeError:
+        return TypeError(
+            "Custom VJP bwd rule must produce an output with the same container (pytree) structure as the args tuple "
+            "of the primal function, and in particular must produce a tuple of length equal to the number of arguments "
+            f"to the primal function, but got bwd output structure {runtime.tree_flatten(made)[1]} for primal input "
+            f"structure {self.in_tree}. The rule is {_Name(self.bwd)!r} of {self.name}."
+        )
+
+    def _checked(self, ct: Any, aval: Any, index: int) -> Any:
+        expected = tangent_aval(aval)
+        if ct is None or type(ct) is symbolic_zeros.SymbolicZero or expected.dtype == FLOAT0:
+            return Zero(expected)
+        found = get_aval(ct)
+        if found.shape != expected.shape:
+            raise ValueError(
+                "Custom VJP bwd rule must produce an output with the same type as the args tuple of the primal "
+                f"function, but at output[{index}] the bwd rule {_Name(self.bwd)!r} of {self.name} produced an output "
+                f"of type {long_text(found)} corresponding to an input of type {long_text(aval)}, so the shapes do not "
+                "match"
+            )
+        return ct if found.dtype == expected.dtype else convert.convert(ct, expected.dtype, expected.weak_type)
+
+
+# -- the public class -------------------------------------------------------------------------------------------------
+
+
+class custom_vjp:
+    """A function whose reverse derivative is given by ``defvjp(fwd, bwd)``.
+
+    AttributeError when it is called before the rules were given; TypeError for forward differentiation.
+
+    >>> @weft.custom_vjp
+    ... def f(x):
+    ...     return x * 2
+    >>> f.defvjp(lambda x: (f(x), None), lambda res, g: (g * 10,))
+    >>> print(weft.grad(f)(1.0))
+    10.0
+    """
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Sequence[int] = (), nondiff_argnames: Sequence[str] = ()
+    ) -> None:
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff_argnums = custom_jvp.positions(fun, nondiff_argnums, nondiff_argnames)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+        self.optimize_remat = False
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def defvjp(
+        self,
+        fwd: Callable[..., tuple[Any, Any]],
+        bwd: Callable[..., tuple[Any, ...]],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Give ``fwd(*args) -> (result, residuals)`` and ``bwd(*nondiff, residuals, ct) -> one ct per argument``."""
+        self.fwd, self.bwd = fwd, bwd
+        self.symbolic_zeros, self.optimize_remat = symbolic_zeros, optimize_remat
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(self.fun, "__name__", str(self.fun))
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(f"No VJP defined for custom_vjp function {name} using defvjp.")
+        args = custom_jvp.positional(self.fun, args, kwargs)
+        if not tracing.is_tracing():
+            return flat_module.finished_tree(self.fun(*args))
+        places = custom_jvp.fixed_places(self.nondiff_argnums, len(args))
+        fixed = {place: args[place] for place in places}
+        if any(isinstance(leaf, Tracer) for leaf in runtime.tree_flatten(list(fixed.values()))[0]):
+            raise errors.UnexpectedTracerError(_TRACED_NONDIFF.format(name=name))
+        leaves, in_tree = runtime.tree_flatten(tuple([x for place, x in enumerate(args) if place not in places]))
+        rule = VjpRule(name, self.fwd, self.bwd, fixed, in_tree, self.symbolic_zeros)
+        trace = tracing.state.trace
+        if isinstance(trace, (JVPTrace, TangentTrace)):
+            if not any(trace.owns(leaf) for leaf in leaves):
+                return custom_jvp.undifferentiated(self, args, trace, _CAPTURED.format(name=name))
+            if isinstance(trace, JVPTrace):
+                return trace.differentiate_by(rule.push, leaves)
+        return self._record(name, rule, leaves, fixed)
+
+    def _record(self, name: str, rule: VjpRule, leaves: list[Any], fixed: dict[int, Any]) -> Any:
+        """One equation in the program being traced."""
+        out_tree: Any = None
+
+        def flat(*values: Any) -> list[Any]:
+            nonlocal out_tree
+            moved = list(runtime.tree_unflatten(rule.in_tree, list(values)))
+            for place in sorted(fixed):
+                moved.insert(place, fixed[place])
+            outs, out_tree = runtime.tree_flatten(self.fun(*moved))
+            return outs
+
+        info = DebugInfo("custom_vjp fun", function_names.source_of(self.fun))
+        closed, _ = tracing.trace_to_jaxpr(flat, [get_aval(leaf) for leaf in leaves], info)
+        program, captured = calls.close_over(closed)
+        outs = custom_vjp_call_p.bind(
+            *captured, *leaves, name=name, call_jaxpr=program, rule=rule, symbolic_zeros=self.symbolic_zeros
+        )
+        return runtime.tree_unflatten(out_tree, outs)
+
+
+_TRACED_NONDIFF = (
+    "Found a JAX Tracer object passed as an argument to a custom_vjp function in a position indicated by "
+    "nondiff_argnums as non-differentiable. Such arguments are part of the function {name}: pass functions and other "
+    "static values there, and arrays as differentiable arguments for which bwd gives None."
+)
+
+
+# -- functions made from others ---------------------------------------------------------------------------------------
+
+
+class _Closed(NamedTuple):
+    """A traced pullback: values it captured are children, the program is structure."""
+
+    consts: list[Any]
+    facts: Any
+
+
+tree_util.register_pytree_node(_Closed, lambda x: (x.consts, x.facts), lambda facts, rest: _Closed(list(rest), facts))
+
+
+class _Facts:
+    def __init__(self, jaxpr: Any, out_tree: Any) -> None:
+        self.jaxpr, self.out_tree = jaxpr, out_tree
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the derivative that it gives itself: ``fun(*args)`` returns ``(result, pullback)``.
+
+    The pullback takes the cotangent of the result and gives those of the arguments (a tuple if there are several).
+
+    >>> @weft.custom_gradient
+    ... def f(x):
+    ...     return x ** 2, lambda g: g * 10 * x
+    >>> print(weft.grad(f)(3.0))
+    30.0
+    """
+
+    @custom_vjp
+    def wrapped_fun(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)[0]
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        result, rule = fun(*args, **kwargs)
+        leaves, tree = runtime.tree_flatten(result)
+        out_tree: Any = None
+
+        def flat(*cts: Any) -> list[Any]:
+            nonlocal out_tree
+            made, out_tree = runtime.tree_flatten(rule(runtime.tree_unflatten(tree, list(cts))))
+            return made
+
+        closed, _ = tracing.trace_to_jaxpr(flat, [tangent_aval(get_aval(x)) for x in leaves])
+        arguments = runtime.tree_flatten(args)[1]
+        return result, _Closed(list(closed.consts), _Facts(closed.jaxpr, (out_tree, arguments)))
+
+    def bwd(res: Any, ct: Any) -> Any:
+        outs = eval_jaxpr(res.facts.jaxpr, res.consts, *runtime.tree_flatten(ct)[0])
+        out_tree, arguments = res.facts.out_tree
+        made = runtime.tree_unflatten(out_tree, outs)
+        return (made,) if len(arguments.children()) == 1 and out_tree != arguments else made
+
+    wrapped_fun.defvjp(fwd, bwd)
+    functools.update_wrapper(wrapped_fun, fun)
+    return wrapped_fun
+
+
+def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
+    """(a function that closes over no differentiable traced value, the values it takes after its arguments).
+
+    >>> f, captured = weft.closure_convert(lambda x: x * 2.0, 1.0)
+    >>> print(f(3.0, *captured), captured)
+    6.0 []
+    """
+    leaves, in_tree = runtime.tree_flatten(example_args)
+    out_tree: Any = None
+
+    def flat(*values: Any) -> list[Any]:
+        nonlocal out_tree
+        outs, out_tree = runtime.tree_flatten(fun(*runtime.tree_unflatten(in_tree, list(values))))
+        return outs
+
+    closed, _ = tracing.trace_to_jaxpr(flat, [get_aval(leaf) for leaf in leaves])
+    hoisted = [isinstance(x, Tracer) and is_differentiable(x.aval.dtype) for x in closed.consts]
+    captured = [x for x, out in zip(closed.consts, hoisted, strict=True) if out]
+
+    def converted(*args: Any) -> Any:
+        count = len(args) - len(captured)
+        given, tree = runtime.tree_flatten(tuple(args[:count]))
+        if tree != in_tree:
+            raise TypeError(f"The function was converted for arguments of the structure {in_tree}, not {tree}")
+        more = iter(args[count:])
+        consts = [next(more) if out else x for x, out in zip(closed.consts, hoisted, strict=True)]
+        return runtime.tree_unflatten(out_tree, eval_jaxpr(closed.jaxpr, consts, *given))
+
+    return converted, captured

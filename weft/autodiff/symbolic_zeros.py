@@ -1,0 +1,93 @@
+"""Symbolic zeros as custom rules see them, and checks of the tangents that custom rules return.
+
+A rule that was given with ``symbolic_zeros=True`` gets a ``SymbolicZero`` instead of an array of zeros for an argument
+without a tangent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft.autodiff.jvp import JVPTrace
+from weft.autodiff.linearize import TangentTrace
+from weft.core import trace as tracing
+from weft.core.avals import get_aval, long_text
+from weft.core.tangents import FLOAT0, Zero, tangent_aval
+from weft.dispatch import signature
+from weft.operations import linear
+
+
+class SymbolicZero:
+    """A tangent that is zero and was not made into an array; it has a shape and a dtype."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+    @staticmethod
+    def from_primal_value(value: Any) -> SymbolicZero:
+        """The zero tangent of a value."""
+        return SymbolicZero(tangent_aval(get_aval(value)))
+
+    def __repr__(self) -> str:
+        return "SymbolicZero"
+
+
+def zero_from_primal(value: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of a value: an array of zeros, or a ``SymbolicZero``."""
+    return as_user_sees(Zero.from_primal_value(value), symbolic_zeros)
+
+
+def as_user_sees(tangent: Any, symbolic_zeros: bool) -> Any:
+    """A tangent as a custom rule gets it."""
+    if type(tangent) is Zero and symbolic_zeros:
+        return SymbolicZero(tangent.aval)
+    made = linear.instantiate(tangent)
+    return _as_array(made) if isinstance(made, (float, complex)) else made
+
+
+def _as_array(scalar: Any) -> Any:
+    """A number as rules may use it: an Array, or a literal of the program being traced."""
+    trace = tracing.state.trace
+    while isinstance(trace, (JVPTrace, TangentTrace)):
+        trace = trace.parent
+    aval = get_aval(scalar)
+    if type(trace) is tracing.DynamicJaxprTrace:
+        return tracing.DynamicJaxprTracer(trace, aval, trace.atom(scalar), None)
+    return signature.to_array(scalar, aval)
+
+
+def checked(tangent: Any, aval: Any, rule: Any) -> Any:
+    """The tangent that a rule returned for a result of type ``aval``; TypeError if it does not fit."""
+    expected = tangent_aval(aval)
+    if type(tangent) in (SymbolicZero, Zero):
+        return Zero(expected)
+    found = get_aval(tangent)
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        raise TypeError(
+            f"Custom JVP rule {rule!r} for function {rule.name} must produce primal and tangent outputs with "
+            f"corresponding shapes and dtypes. Expected {long_text(expected)} (tangent type of {long_text(aval)}) but "
+            f"got {long_text(found)}."
+        )
+    return Zero(expected) if expected.dtype == FLOAT0 else tangent

@@ -1,0 +1,179 @@
+"""vmap: a function of single values becomes one of arrays of them, without a loop.
+
+vmap(lambda a, b: a @ b, in_axes=(0, None))(f32[8,3], f32[3,2])    one product f32[8,3] @ f32[3,2]
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from weft import runtime, tree_util
+from weft.batching import batched_programs
+from weft.batching.batch_trace import map_flat
+from weft.core import avals, tracebacks
+from weft.core.axis_names import Axis
+from weft.dispatch import flat_functions, signature
+from weft.dispatch import jit as jit_module
+from weft.operations import convert, reductions
+from weft.operations.mapped import Dim, at, placed
+
+F = TypeVar("F", bound=Callable[..., Any])
+_LOADED = batched_programs  # the rules that it states
+
+
+def vmap(
+    fun: F,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Hashable | None = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+    sum_match: bool = False,
+) -> F:
+    """``fun`` on every slice of its arguments along the axes ``in_axes``, results put together along ``out_axes``.
+
+    ``in_axes``: an int, None (not mapped), or a tuple with one entry for each positional argument, an entry being a
+    tree that is a prefix of the argument's. Keyword arguments are mapped along axis 0. ``out_axes`` likewise for the
+    result. ``axis_size`` is needed only if nothing is mapped. ``axis_name`` is the name by which collectives in ``fun``
+    (``lax.psum`` and its kin) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis and makes no difference on
+    one device. With ``sum_match`` a result whose ``out_axes`` is None is summed over the mapped axis; else it must be
+    the same for all elements. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are
+    no ints.
+
+    >>> weft.vmap(jnp.dot, in_axes=(0, None))(jnp.arange(6.0).reshape(3, 2), jnp.ones(2)).tolist()
+    [1.0, 5.0, 9.0]
+    """
+    jit_module.check_callable(fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or type(in_axes) in (int, tuple, *_registered(in_axes))):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
+            f"to the function, but got {in_axes}."
+        )
+    for leaf in tree_util.tree_leaves(in_axes):
+        if type(leaf) is not int:
+            raise TypeError(
+                "vmap in_axes must be an int, None, or (nested) container with those types as leaves, "
+                f"but got {in_axes}."
+            )
+    for leaf in tree_util.tree_leaves(out_axes):
+        if type(leaf) is not int:
+            raise TypeError(
+                "vmap out_axes must be an int, None, or (nested) container with those types as leaves, "
+                f"but got {out_axes}."
+            )
+
+    @functools.wraps(fun)
+    @tracebacks.boundary
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments "
+                f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
+            )
+        leaves, in_tree = runtime.tree_flatten((args, kwargs))
+        dims = _in_dims(in_axes, args, kwargs)
+        size = _mapped_size(fun, args, kwargs, leaves, dims, axis_size)
+        dims = [
+            None if dim is None else dim % avals.get_aval(leaf).ndim for dim, leaf in zip(dims, leaves, strict=True)
+        ]
+        function = flat_functions.FlatFunction(lambda positional, named: fun(*positional, **named), in_tree)
+        outs, out_dims = map_flat(function, Axis(size, axis_name), leaves, dims)
+        wanted = _out_dims(out_axes, function.out_tree)
+        moved = [
+            _result(size, out, dim, want, sum_match) for out, dim, want in zip(outs, out_dims, wanted, strict=True)
+        ]
+        return runtime.tree_unflatten(function.out_tree, moved)
+
+    return mapped  # type: ignore[return-value]
+
+
+def _registered(value: Any) -> tuple[type, ...]:
+    return (type(value),) if isinstance(value, dict) or tree_util.is_tree_node(type(value)) else ()
+
+
+def _is_none(value: Any) -> bool:
+    return value is None
+
+
+def _spread(prefix: Any, tree: Any, name: str) -> list[Dim]:
+    """For each leaf of a tree the axis that a prefix of it gives; None is an axis in a prefix, nothing in a tree."""
+    leaves, treedef = tree_util.tree_flatten(prefix, _is_none)
+    try:
+        subtrees = treedef.flatten_up_to(tree)
+    except ValueError:
+        tree_util.raise_prefix_error(prefix, tree, name, is_leaf=_is_none)
+        raise
+    spread: list[Dim] = []
+    for leaf, subtree in zip(leaves, subtrees, strict=True):
+        spread += [leaf] * tree_util.tree_structure(subtree).num_leaves
+    return spread
+
+
+def _in_dims(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Dim]:
+    """The mapped axis of every leaf of (args, kwargs)."""
+    prefix = in_axes if isinstance(in_axes, tuple) else tuple([in_axes] * len(args))
+    return [*_spread(prefix, args, "vmap in_axes"), *[0] * len(tree_util.tree_leaves(kwargs))]
+
+
+def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list[Dim], axis_size: int | None) -> int:
+    """The common extent of the mapped axes; ValueError that names the arguments if there is none."""
+    paths = signature.leaf_paths(fun, signature.Call(args, kwargs, (), len(args)))
+    sizes: dict[int, list[str]] = {}
+    for leaf, dim, path in zip(leaves, dims, paths, strict=True):
+        aval = flat_functions.check_leaf(leaf)
+        if dim is None:
+            continue
+        if not -aval.ndim <= dim < aval.ndim:
+            least = dim + 1 if dim >= 0 else -dim
+            raise ValueError(
+                f"vmap was requested to map its argument along axis {dim}, which implies that its rank should be at "
+                f"least {least}, but is only {aval.ndim} (its shape is {aval.shape}): argument {path}"
+            )
+        text = f"axis {dim} of argument {path} of type {avals.long_text(aval.strip_weak_type())}"
+        sizes.setdefault(aval.shape[dim], []).append(text)
+    if axis_size is not None:
+        if isinstance(axis_size, bool) or not isinstance(axis_size, (int, np.integer)) or axis_size < 0:
+            raise TypeError(f"vmap axis_size must be a nonnegative int, got {axis_size!r}")
+        sizes.setdefault(int(axis_size), [])
+    if not sizes:
+        if not leaves:
+            raise ValueError("vmap got no arrays to map over: pass an argument with an array, or `axis_size`")
+        raise ValueError("vmap must have at least one non-None value in in_axes or axis_size must be specified")
+    if len(sizes) > 1:
+        lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
+        for size, where in sizes.items():
+            if not where:
+                continue
+            many = f"most axes ({len(where)} of them)" if len(where) > 1 else "one axis"
+            lines.append(f"  * {many} had size {size}, e.g. {where[0]}" if len(where) > 1 else
+                         f"  * {many} had size {size}: {where[0]}")  # fmt: skip
+        raise ValueError("vmap got inconsistent sizes for array axes to be mapped:\n" + ";\n".join(lines))
+    return next(iter(sizes))
+
+
+def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
+    """The wanted axis of every leaf of the result."""
+    return _spread(out_axes, runtime.tree_unflatten(out_tree, [0] * out_tree.num_leaves), "vmap out_axes")
+
+
+def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool) -> Any:
+    """A result with its mapped dimension where it is wanted."""
+    if wanted is None:
+        if dim is None:
+            return value
+        if not sum_match:
+            raise ValueError(f"at vmap out_axes, got axis spec None but output was batched on axis {dim}")
+        if avals.get_aval(value).dtype == np.bool_:
+            value = convert.convert(value, np.dtype(np.int32), False)
+        return reductions.reduce_sum(value, (dim,))
+    rank = avals.get_aval(value).ndim + (dim is None)
+    if not -rank <= wanted < rank:
+        raise ValueError(f"axis {wanted} is out of bounds for array of dimension {rank}")
+    target = wanted % rank
+    return placed(size, value, target) if dim is None else at(value, dim, target)

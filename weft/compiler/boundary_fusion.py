@@ -1,0 +1,122 @@
+"""Slabs one element wide join the nest that writes the rows between them.
+
+    y = x.at[1:-1, 1:-1].add(f(x)):  the columns y[1:-1, 0] and y[1:-1, -1] are stored by the kernel of y[1:-1, 1:-1]
+
+As kernels of their own they would fetch a cache line for every element, and give it back to the one that made the row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import struct
+from collections.abc import Sequence
+
+from weft.compiler.fuse import Kernels, Step
+from weft.core.jaxpr import Var
+from weft.errors import InternalError
+from weft.loops import ir
+from weft.loops.schedule import Lowered
+
+Entry = tuple[Step, Lowered | None]
+
+
+def boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
+    """The same program with fewer steps, for which extents decide."""
+    computed = {v for step in kernels.steps if step.kernel is None for v in step.equation.outvars}
+    kept: list[Entry] = []
+    for entry in zip(kernels.steps, lowered, strict=True):
+        while kept:
+            found = _joined(kept[-1], entry, computed) or _joined(entry, kept[-1], computed)
+            if found is None:
+                break
+            entry = found
+            kept.pop()
+        kept.append(entry)
+    steps = tuple([step for step, _ in kept])
+    return dataclasses.replace(kernels, steps=steps), [low for _, low in kept]
+
+
+def without_edges(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
+    """Every slab by itself, to bisect a wrong answer (``WEFT_SKIP=edges``)."""
+    return kernels, list(lowered)
+
+
+def _joined(main: Entry, slab: Entry, computed: set[Var]) -> Entry | None:
+    """``main`` with the stores of ``slab``, or None if that is no slab of its rows."""
+    rows, edge = main[1], slab[1]
+    if rows is None or edge is None or main[0].copies or slab[0].copies or not (_is_map(rows) and _is_map(edge)):
+        return None
+    if len(rows.extents) != len(edge.extents) or rows.outer != edge.outer or edge.nest.edges:
+        return None
+    if rows.extents[:-1] != edge.extents[:-1] or edge.extents[-1] != 1 or rows.extents[-1] == 1:
+        return None
+    if _symbols(main) != _symbols(slab):  # extents that are equal by chance: another shape would be another program
+        return None
+    made = [{b.variable for b in low.operands if b.role == "out"} for low in (rows, edge)]
+    read = {b.variable for low in (rows, edge) for b in low.operands if b.role == "in"}
+    if made[0] != made[1] or read & (computed | made[0]):
+        return None
+    return main[0], _with_edge(rows, edge)
+
+
+def _symbols(entry: Entry) -> list[int]:
+    kernel = entry[0].kernel
+    return [axis.symbol for axis in kernel.axes[:-1]] if kernel else []
+
+
+def _is_map(low: Lowered) -> bool:
+    """Whether a nest is elementwise, with lanes side by side along its last dimension."""
+    return _maps(low.nest) and not any(b.starts for b in low.operands)
+
+
+@functools.lru_cache(1024)
+def _maps(nest: ir.Nest) -> bool:
+    return nest.is_map
+
+
+def _with_edge(rows: Lowered, edge: Lowered) -> Lowered:
+    """The nest of ``rows`` that stores ``edge`` once for each of its rows."""
+    merged = _merged(rows.nest, edge.nest)
+    bindings = [b._replace(strides=(*b.strides[:-1], 0)) for b in edge.operands]
+    operands = (*rows.operands, *bindings)
+    words = list(rows.extents)
+    for kind, binding in zip(merged.operands, operands, strict=True):
+        words += [step for step, given in zip(binding.strides, kind.strides, strict=True) if given == ir.RUNTIME]
+    params = struct.pack(f"<{len(words)}q", *words) + _scalars(rows) + _scalars(edge)
+    return Lowered(rows.name, merged, operands, rows.extents, rows.outer, params)
+
+
+@functools.lru_cache(256)
+def _merged(nest: ir.Nest, added: ir.Nest) -> ir.Nest:
+    (phase,) = added.phases
+    first = 1 + max(getattr(s, "out", -1) for s in nest.statements())
+    setup, points = (
+        tuple([_renumbered(s, first, len(nest.operands), len(nest.scalars)) for s in statements])
+        for statements in (added.setup, (*phase.before, *phase.body))
+    )
+    still = [ir.Operand(o.dtype, o.role, (*o.strides[:-1], 0)) for o in added.operands]
+    return ir.Nest(
+        nest.dims, (*nest.operands, *still), (*nest.scalars, *added.scalars), nest.rows, nest.vector, nest.width,
+        nest.split, (*nest.setup, *setup), nest.phases, nest.name, (*nest.edges, *points),
+    )  # fmt: skip
+
+
+def _renumbered(s: ir.Statement, first: int, operand: int, scalar: int) -> ir.Statement:
+    """A statement whose values, operands and scalars follow others."""
+    match s:
+        case ir.Load():
+            return ir.Load(s.out + first, s.operand + operand)
+        case ir.Store():
+            return ir.Store(s.operand + operand, s.value + first)
+        case ir.Param():
+            return ir.Param(s.out + first, s.index + scalar, s.dtype)
+        case ir.Apply():
+            return dataclasses.replace(s, out=s.out + first, args=tuple([arg + first for arg in s.args]))
+    raise InternalError(f"{s} on the edge of rows", stage="boundary_fusion")
+
+
+def _scalars(low: Lowered) -> bytes:
+    """The end of the parameter block."""
+    runtime = sum(step == ir.RUNTIME for operand in low.nest.operands for step in operand.strides)
+    return low.params[8 * (len(low.extents) + runtime) :]

@@ -1,0 +1,58 @@
+"""Loops with little state become one equation each, which the code generator writes as one native function.
+
+    c:i32[] d:f32[] = while[...] n a b      ->      c:i32[] d:f32[] = register_loop[...] n
+
+Lanes are tried first: there the number of elements is no part of the code, and may be any. Scalars that the program
+knows are no operands of the routine but parameters. A loop that is no business of registers
+(large arrays, effects, library calls) stays as it is, and runs its body as a plan.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from weft.batching import batched_programs
+from weft.control import while_loop
+from weft.core import kinds, rewrite
+from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
+from weft.loops import lane_routine, small
+
+
+def loops_in_registers(closed: ClosedJaxpr, simplified: small.Flatten) -> ClosedJaxpr:
+    """The program with its small loops as routines; ``simplified`` gives the body of a loop after all passes."""
+    equations = closed.jaxpr.eqns
+    known = {
+        equation.outvars[0]: equation.invars[0]
+        for equation in equations
+        if isinstance(equation.primitive.kind, kinds.View) and isinstance(equation.invars[0], Literal)
+    }
+    made = [_routine(equation, known, simplified) if _may_be(equation) else equation for equation in equations]
+    return closed if all(map(operator.is_, made, equations)) else rewrite.with_equations(closed, made)
+
+
+def _may_be(equation: JaxprEqn) -> bool:
+    return isinstance(equation.primitive.kind, kinds.Loop) and not equation.effects
+
+
+def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten) -> JaxprEqn:
+    """The loop as a routine if it can be one; ``known`` are variables that hold a literal."""
+    parts = equation.primitive.kind.parts(equation.params)
+    atoms = [known.get(atom, atom) if not isinstance(atom, Literal) and not atom.aval.shape else atom
+             for atom in equation.invars]  # fmt: skip
+    lowered = lane_routine.lower_loop(parts, atoms, flatten, equation.primitive.name, batched_programs.ends_by_element)
+    try:
+        lowered = lowered or small.lower_loop(parts, atoms, flatten, equation.primitive.name)
+    except small.TooLarge:
+        return equation
+    literals = [np.asarray(atom.val).astype(atom.aval.dtype) if isinstance(atom, Literal) else None for atom in atoms]
+    params = {
+        "lowered": lowered,
+        "parts": parts,
+        "literals": tuple(literals),
+        "out_avals": tuple([v.aval for v in equation.outvars]),
+    }
+    operands = [atom for atom in atoms if not isinstance(atom, Literal)]
+    return JaxprEqn(operands, equation.outvars, while_loop.register_loop_p, params, equation.effects, equation.source)

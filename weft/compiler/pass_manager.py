@@ -1,0 +1,144 @@
+"""The stage combinator: every pass and stage is named, timed, printed, dumped, skipped and verified here.
+
+``WEFT_SHOW=gathers,fuse`` prints what a pass or stage made (passes: where they changed something; ``all``: each);
+``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=gathers`` leaves it out (``simplify``: all passes that may be);
+``WEFT_CHECK=1`` verifies programs after every pass and, while they are small, compares their results bit for bit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from weft import config
+from weft.compiler import passes, progress, verify
+from weft.core.jaxpr import ClosedJaxpr
+from weft.errors import InternalError
+
+Result = TypeVar("Result")
+PASSES = tuple([entry.name for entry in passes.PASSES])
+STAGES = ("fuse", "viewed_operands", "lower", "schedule", "boundary_fusion", "plan", "chain", "codegen", "link")
+FORMS = ("jaxpr", "llvm", "asm")  # that no stage gives as its result
+OPTIONAL = (
+    "fuse",
+    "viewed_operands",
+    "boundary_fusion",
+    "chain",
+    *[entry.name for entry in passes.PASSES if not entry.required],
+)
+_MADE_BY = {"kernel": "fuse", "loops": "schedule"}
+_serial = itertools.count()
+
+
+class Stages:
+    """One run of the pipeline."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.milliseconds: dict[str, float] = {}
+        self._show = _stage_names("show")
+        self._skip = _skipped()
+        self._dump = config.read("dump")
+        self._check = bool(config.read("check"))
+        self._results: verify.Results | None = None  # of the latest program that was checked
+        self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody wants to see, or to leave out, what the stages do."""
+        return bool(self._show or self._skip or self._dump)
+
+    @property
+    def checked(self) -> bool:
+        return self._check
+
+    def run(self, stage: str, function: Callable[..., Result], *args: Any) -> Result:
+        """``function(*args)`` as the stage of that name."""
+        start = time.perf_counter()
+        progress.stage(stage)
+        if stage in self._skip:
+            function = getattr(sys.modules[function.__module__], f"without_{stage}")
+        try:
+            result = function(*args)
+        except (AssertionError, AttributeError, LookupError) as error:
+            raise self._bug(stage, error, args[0]) from error
+        self.milliseconds[stage] = self.milliseconds.get(stage, 0.0) + (time.perf_counter() - start) * 1e3
+        if isinstance(result, ClosedJaxpr):
+            if result is args[0]:  # the pass changed nothing
+                return result
+            if self._check:
+                self._results = verify.verify(stage, args[0], result, self._results)
+        if self._show or self._dump:
+            self._write(stage, result)
+        return result
+
+    def passes(self, closed: ClosedJaxpr) -> ClosedJaxpr:
+        """The program after all passes."""
+        skip = self._skip
+        return passes.run(closed, skip, lambda entry, program: self.run(entry.name, entry.run, program, skip))
+
+    def forms(self, text: Callable[[str], str]) -> None:
+        """Print and dump the forms that no stage gives as its result."""
+        for form in FORMS:
+            if form in self._show or (self._dump and form != "asm"):
+                self._write(form, text(form))
+
+    def _bug(self, stage: str, error: Exception, program: Any) -> InternalError:
+        """What a stage's failure becomes: the stage, and the program it was given, kept in a file."""
+        handle, path = tempfile.mkstemp(prefix=f"weft-{stage}-", suffix=".txt")
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(form_text(program) + "\n")
+        return InternalError(f"{type(error).__name__}: {error}", stage=stage, node=self.name, dump=path)
+
+    def _write(self, stage: str, result: Any) -> None:
+        if stage in self._show:
+            print(f"-- {self.name}: {stage}\n{form_text(result)}", file=sys.stderr)
+        if self._dump:
+            os.makedirs(self._dump, exist_ok=True)
+            with open(os.path.join(self._dump, f"{self._prefix}.{stage}"), "w", encoding="utf-8") as file:
+                file.write(form_text(result) + "\n")
+
+
+def _stage_names(option: str) -> frozenset[str]:
+    """What an option names: passes, stages and forms (some for the stage that makes them); ``all`` for each."""
+    text = config.read(option)
+    if not text:
+        return frozenset()
+    known = (*PASSES, *STAGES, *FORMS, *_MADE_BY, "simplify", "all")
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    unknown = [word for word in words if word not in known]
+    if unknown:
+        names = ", ".join(known)
+        raise ValueError(f"[config] {option}={text!r}: no stage is called {unknown[0]!r}; the names are {names}")
+    if "all" in words:
+        return frozenset((*PASSES, *STAGES, *FORMS))
+    simplify = PASSES if "simplify" in words else ()
+    return frozenset([*simplify, *[str(_MADE_BY.get(word, word)) for word in words if word != "simplify"]])
+
+
+def _skipped() -> frozenset[str]:
+    """The passes and stages that are left out."""
+    text = config.read("skip")
+    if not text:
+        return frozenset()
+    named, words = _stage_names("skip"), [word.strip() for word in text.split(",")]
+    needed = [word for word in words if word in named and word not in OPTIONAL]
+    if needed:
+        raise ValueError(
+            f"[config] skip={text!r}: the others rely on {needed[0]!r}; what may be left out is {', '.join(OPTIONAL)}, "
+            "or 'simplify' for all passes of these"
+        )
+    return named.intersection(OPTIONAL)
+
+
+def form_text(form: Any) -> str:
+    """Any form of a program as text."""
+    if isinstance(form, (list, tuple)):
+        return "\n".join(form_text(part) for part in form)
+    describe = getattr(form, "describe", None)
+    return describe() if describe is not None else str(form)

@@ -1,0 +1,115 @@
+"""Sorts of values alone, and of rows that are short or many with others, as instructions of a plan.
+
+An operand that counts along the sorted axis is not read, what nobody reads is not written. Argsort of f32[5,4]::
+
+    _, b = sort[dimension=1 num_keys=1] x iota   ->   b = sort_order[dimension=1 num_keys=1 moved=() positions=int32] x
+    ("order", rows 5, row of 4, 1 apart, 4 kept, largest False, (key f32), moved (), place of b, 4 bytes)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft import dtypes
+from weft import operations as lax
+from weft.compiler.affine_indices import affine
+from weft.compiler.instructions import Sort
+from weft.core import kinds, rewrite
+from weft.core.index_maps import Affine
+from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
+from weft.core.rewrite import Index, Makers
+
+ROW, FEW = 1 << 10, 1 << 11  # elements of a row, or of all, that are sorted with positions: threads share longer rows
+MANY, LONG = 8, 1 << 16  # so many rows of one key are shared out whole, up to this length
+_SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
+_POSITIONS = frozenset(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
+_COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
+
+
+def sort_lowering(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The same program, whose sorts read no positions and write nothing that is not read."""
+    known = rewrite.index(closed.jaxpr)
+    if not any(map(_is_whole_sort, known.eqns)):
+        return closed
+    eqns = [_without_counts(eqn, known) if _is_whole_sort(eqn) else eqn for eqn in known.eqns]
+    return rewrite.with_equations(closed, eqns)
+
+
+def _is_whole_sort(equation: JaxprEqn) -> bool:
+    """Whether all operands are put in order, and all of them are results."""
+    kind = equation.primitive.kind
+    if not isinstance(kind, kinds.External) or kind.ordering is None:
+        return False
+    found = kind.ordering(equation.params)
+    return found.largest is None and found.moved is None
+
+
+def _without_counts(equation: JaxprEqn, known: Index) -> JaxprEqn:
+    operands, n_keys = equation.invars, equation.params["num_keys"]
+    wanted = [k for k, out in enumerate(equation.outvars) if known.uses[out]]
+    count = next((k for k in wanted if k >= n_keys and _counts(equation, operands[k], known.makers)), None)
+    if count is None and len(wanted) == len(operands):
+        return equation
+    moved = [k for k in wanted if k != count]
+    needed = [k for k in range(len(operands)) if k < n_keys or k in moved]
+    results = [equation.outvars[k] for k in (*moved, *([] if count is None else [count]))]
+    params = {
+        "dimension": equation.params["dimension"],
+        "num_keys": n_keys,
+        "moved": tuple([needed.index(k) for k in moved]),
+        "positions": None if count is None else operands[count].aval.dtype,
+    }
+    return equation.replace(
+        primitive=lax.sort_order_p, invars=[operands[k] for k in needed], outvars=results, params=params
+    )
+
+
+def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
+    if not isinstance(operand, Var) or operand.aval.dtype not in _POSITIONS:
+        return False
+    return affine(operand, makers) == Affine(equation.params["dimension"])
+
+
+def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
+    """What the executor does for an External that is a sort, None if Python is to do it; ``place`` as in plan."""
+    kind, operands, results = equation.primitive.kind, equation.invars, equation.outvars
+    if kind.ordering is None or not operands[0].aval.size:
+        return None
+    found = kind.ordering(equation.params)
+    size, shape = operands[0].aval.size, operands[0].aval.shape
+    n, inner = shape[found.axis], math.prod(shape[found.axis + 1 :])
+    if any(dtypes.is_extended(v.aval.dtype) or v.aval.dtype.itemsize not in _SIZES for v in operands):
+        return None
+    keys: list[Any] = [words for v in operands[: found.n_keys] for words in _words(v, place)]
+    if None in keys:
+        return None
+    sources = operands if found.moved is None else [operands[k] for k in found.moved]
+    is_alone = len(keys) == 1 and list(sources) == list(operands[:1]) and len(results) == 1
+    is_shared_out = len(keys) == 1 and found.largest is None and size // n >= MANY and n <= LONG
+    if not is_alone and not is_shared_out and size > FEW and n > ROW:
+        return None
+    moved = [(place(v), place(out), v.aval.dtype.itemsize) for v, out in zip(sources, results, strict=False)]
+    counts = results[-1] if len(results) > len(sources) else None
+    return Sort(
+        size // n, n, inner, n if found.largest is None else found.largest,
+        found.largest is not None, tuple(keys), tuple(moved),
+        None if counts is None else place(counts), 0 if counts is None else counts.aval.dtype.itemsize,
+    )  # fmt: skip
+
+
+def _words(variable: Any, place: Callable[..., Any]) -> list[tuple[Any, ...] | None]:
+    """Each as (place, order, bytes, bytes from one to the next, infinity): of complex numbers both parts."""
+    dtype = variable.aval.dtype
+    part = _COMPLEX.get(dtype, dtype)
+    if part in dtypes.FLOATS:
+        order, infinity = "f", int(np.array(np.inf, part).view(f"u{part.itemsize}"))
+    elif part.kind in "iub":
+        order, infinity = "i" if part.kind == "i" else "u", 0
+    else:
+        return [None]
+    offsets = range(0, dtype.itemsize, part.itemsize)
+    return [(place(variable, offset), order, part.itemsize, dtype.itemsize, infinity) for offset in offsets]

@@ -1,0 +1,1 @@
+"""Control flow: loops, scans and branches that carry programs."""

@@ -1,0 +1,1 @@
+"""Calls of jitted functions: signatures, identities, the caches, ahead-of-time stages, devices."""

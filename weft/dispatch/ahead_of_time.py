@@ -1,0 +1,343 @@
+"""The stages of a jitted function, held in hand: ``jit(f).trace(...)`` -> Traced -> Lowered -> Compiled.
+
+In: the arguments (or ShapeDtypeStructs). Out: objects that print and report without running anything; ``Compiled``
+can be called, and only with arguments of the structure and types it was made for. The text of each of the five
+forms and of the plan is given by ``as_text(form)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from weft import runtime
+from weft._base.record import NamedTuple
+from weft.core import avals as avals_module
+from weft.core import tracebacks
+from weft.core.jaxpr import ClosedJaxpr
+from weft.core.tracer import Tracer
+from weft.dispatch import executables, jit_calls, signature, struct, trace_cache
+from weft.dispatch import jit as jit_module
+
+FORMS = ("jaxpr", "kernel", "loops", "llvm", "asm", "plan")
+
+
+class ArgInfo:
+    """Type of one argument leaf, and whether it is donated."""
+
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, _aval: Any, donated: bool) -> None:
+        self._aval = _aval
+        self.donated = donated
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._aval.dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArgInfo) and (self._aval, self.donated) == (other._aval, other.donated)
+
+    def __hash__(self) -> int:
+        return hash((self._aval, self.donated))
+
+    def __repr__(self) -> str:
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+
+class _Arguments(NamedTuple):
+    """What the three stages know in common."""
+
+    state: jit_calls.JitState
+    trace: trace_cache.Trace
+    in_tree: Any
+    avals: tuple[Any, ...]
+    donated: tuple[bool, ...]
+    paths: Callable[[], list[str]]
+
+
+class MemoryAnalysis(dict[str, int]):
+    """Sizes in bytes; ``memory.temp_size_in_bytes`` is ``memory["temp_size_in_bytes"]``."""
+
+    def __getattr__(self, name: str) -> int:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"[memory_analysis] knows {', '.join(self)}, not {name}") from None
+
+
+class Stage:
+    """The questions every stage answers."""
+
+    def __init__(self, arguments: _Arguments) -> None:
+        self._arguments = arguments
+
+    @property
+    def in_tree(self) -> Any:
+        """The structure of ``(args, kwargs)``, static arguments left out."""
+        return self._arguments.in_tree
+
+    @property
+    def out_tree(self) -> Any:
+        """The structure of the result."""
+        return self._arguments.trace.out_tree
+
+    @property
+    def args_info(self) -> Any:
+        """An ``ArgInfo`` for each argument leaf, as ``(args, kwargs)``."""
+        arguments = self._arguments
+        infos = [ArgInfo(aval, donated) for aval, donated in zip(arguments.avals, arguments.donated, strict=True)]
+        return runtime.tree_unflatten(arguments.in_tree, infos)
+
+    @property
+    def in_avals(self) -> Any:
+        """The type of each argument leaf, as ``(args, kwargs)``."""
+        return runtime.tree_unflatten(self._arguments.in_tree, list(self._arguments.avals))
+
+    @property
+    def out_info(self) -> Any:
+        """A ``ShapeDtypeStruct`` for each result, in the result's structure."""
+        return out_structs(self._arguments.trace)
+
+    @property
+    def donate_argnums(self) -> tuple[int, ...]:
+        """The numbers of the donated argument leaves."""
+        return tuple(index for index, donated in enumerate(self._arguments.donated) if donated)
+
+    @property
+    def fun_name(self) -> str:
+        return self._arguments.trace.name
+
+    def _text(self, form: str) -> str:
+        if form not in FORMS:
+            raise ValueError(f"[as_text] unknown form: {form}; the forms are {', '.join(FORMS)}")
+        if form == "jaxpr":
+            return str(self._arguments.trace.closed)
+        return self._program().text(form)
+
+    def _program(self) -> Any:
+        arguments = self._arguments
+        return arguments.state.compiled(arguments.trace, arguments.donated).program
+
+
+class Traced(Stage):
+    """A function traced for given types: its jaxpr, not yet compiled."""
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        return self._arguments.trace.closed
+
+    @property
+    def out_avals(self) -> Any:
+        trace = self._arguments.trace
+        return runtime.tree_unflatten(trace.out_tree, list(trace.out_avals))
+
+    def as_text(self, form: str = "jaxpr") -> str:
+        return self._text(form)
+
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None, _private_parameters: Any = None) -> Lowered:
+        """The next stage. weft lowers for the machine it runs on."""
+        if lowering_platforms is not None and tuple(lowering_platforms) != ("cpu",):
+            raise NotImplementedError(f"[lower] platforms {lowering_platforms}: weft lowers for 'cpu' only")
+        return Lowered(self._arguments)
+
+
+class Lowered(Stage):
+    """A traced function on its way to machine code."""
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The program in one of the forms jaxpr, kernel (default), loops, llvm, asm, plan."""
+        return self._text(dialect or "kernel")
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The program that is compiled: its jaxpr."""
+        if dialect not in (None, "jaxpr"):
+            raise ValueError(f"[compiler_ir] unknown dialect: {dialect}; weft has 'jaxpr'")
+        return self._arguments.trace.closed
+
+    def cost_analysis(self) -> Any:
+        return self._program().cost_analysis()
+
+    def compile(self, compiler_options: Any = None, *, device_assignment: Any = None) -> Compiled:
+        """Machine code, ready to be called."""
+        if compiler_options:
+            raise NotImplementedError(f"[compile] compiler_options are XLA's; weft has none of {compiler_options}")
+        arguments = self._arguments
+        return Compiled(arguments, arguments.state.compiled(arguments.trace, arguments.donated))
+
+
+class Compiled(Stage):
+    """Machine code for one structure and one set of types of the arguments."""
+
+    def __init__(self, arguments: _Arguments, compiled: executables.Compiled) -> None:
+        super().__init__(arguments)
+        self._compiled = compiled
+
+    def as_text(self, form: str = "asm") -> str:
+        return self._text(form)
+
+    def cost_analysis(self) -> Any:
+        """Operations and bytes of the program."""
+        return self._compiled.program.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """Bytes of arguments, results and temporaries, by name or as attributes."""
+        return MemoryAnalysis(self._compiled.program.memory_analysis())
+
+    def runtime_executable(self) -> Any:
+        return self._compiled.program.executable
+
+    @tracebacks.boundary
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """Run. Raises TypeError if the arguments are not of the structure and types compiled for."""
+        arguments = self._arguments
+        leaves, in_tree = runtime.tree_flatten((args, kwargs))
+        if in_tree != arguments.in_tree:
+            raise TypeError(_tree_mismatch(arguments.in_tree, in_tree))
+        for leaf in leaves:
+            if isinstance(leaf, Tracer):
+                raise TypeError(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a particular signature. "
+                    f"Detected argument of Tracer type {type(leaf)}: call the jitted function instead"
+                )
+        call = signature.Call(args, kwargs, (), len(args))
+        avals = signature.leaf_avals(arguments.state.function, call, leaves, accept_structs=False)
+        self._check_types(avals)
+        return executables.run(self._compiled, arguments.trace, leaves, arguments.avals)
+
+    __call__ = call
+
+    def _check_types(self, avals: Sequence[Any]) -> None:
+        expected = self._arguments.avals
+        if all(a is b or (a.shape == b.shape and a.dtype == b.dtype) for a, b in zip(avals, expected, strict=True)):
+            return
+        lines = [
+            f"Argument '{path}' compiled with {_long(old)} and called with {_long(new)}"
+            for path, old, new in zip(self._arguments.paths(), expected, avals, strict=True)
+            if old.shape != new.shape or old.dtype != new.dtype
+        ]
+        raise TypeError(
+            "Argument types differ from the types for which this computation was compiled. Perhaps you are calling the "
+            "compiled executable with a different enable_x64 mode than when it was AOT compiled? The mismatches are:\n"
+            + "\n".join(lines)
+        )
+
+
+def _long(aval: Any) -> str:
+    return aval.strip_weak_type().str_short(short_dtypes=False)
+
+
+def _tree_mismatch(expected: Any, given: Any) -> str:
+    found: list[str] = []
+    for name, old, new in zip(("args", "kwargs"), expected.children(), given.children(), strict=True):
+        found += tree_differences(name, old, new)
+    listed = "\n".join(f"    * at {line}" for line in found)
+    return (
+        "Function compiled with input pytree does not match the input pytree it was called with. "
+        f"There are {len(found)} mismatches, including:\n{listed}"
+    )
+
+
+def tree_differences(where: str, old: Any, new: Any) -> list[str]:
+    """What differs between two structures, one line for each place: ``args[0], seen ... but now given ...``."""
+    if old == new:
+        return []
+    old_type, old_data = _node(old)
+    new_type, new_data = _node(new)
+    if old_type is not new_type:
+        seen, given = _node_text(old_type), _node_text(new_type)
+        return [f"{where}, seen {seen} but now given {given}, so their Python types differ"]
+    olds, news = old.children(), new.children()
+    if len(olds) != len(news) and old_type in (tuple, list):
+        kind = old_type.__name__
+        return [
+            f"{where}, seen {kind} of length {len(olds)} but now given {kind} of length {len(news)}, "
+            "so the lengths do not match"
+        ]
+    if len(olds) != len(news):
+        text = (
+            f"{where}, seen {old_type} with {len(olds)} child but now given {new_type} with {len(news)} child, "
+            "so the numbers of children do not match"
+        )
+        keys = isinstance(old_data, list) and isinstance(new_data, list)
+        return [f"{text}, with the symmetric difference of key sets: {set(old_data) ^ set(new_data)}" if keys else text]
+    if old_data != new_data:
+        return [f"{where}, seen {old_type} with {old_data} but now given {new_data}, so the node metadata differ"]
+    found: list[str] = []
+    for index, (old_child, new_child) in enumerate(zip(olds, news, strict=True)):
+        key = old_data[index] if old_type is dict else index
+        found += tree_differences(f"{where}[{key!r}]", old_child, new_child)
+    return found
+
+
+def _node(treedef: Any) -> tuple[Any, Any]:
+    """(type, metadata) of the root of a structure; (None, None) for a leaf."""
+    return treedef.node_data() or (None, None)
+
+
+def _node_text(kind: type | None) -> str:
+    return "pytree leaf" if kind is None else str(kind)
+
+
+def out_structs(trace: trace_cache.Trace) -> Any:
+    """ShapeDtypeStructs in the structure of the result."""
+    structs = [
+        struct.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=aval.sharding, weak_type=aval.weak_type)
+        for aval in trace.out_avals
+    ]
+    return runtime.tree_unflatten(trace.out_tree, structs)
+
+
+# -- methods of jitted functions --------------------------------------------------------------------------------------
+
+
+@tracebacks.boundary
+def _trace(jitted: Any, /, *args: Any, **kwargs: Any) -> Traced:
+    """Trace for these arguments (arrays or ShapeDtypeStructs) without compiling or running."""
+    state: jit_calls.JitState = jitted._state
+    prepared = state.prepare(args, kwargs, accept_structs=True)
+    trace = state.trace(prepared)
+    names = jit_calls.debug_info(state.function, prepared, [None])
+    return Traced(
+        _Arguments(
+            state, trace, prepared.in_tree, prepared.avals, state.donated(prepared), lambda: list(names.arg_names or ())
+        )
+    )
+
+
+def _lower(jitted: Any, /, *args: Any, **kwargs: Any) -> Lowered:
+    """Trace and lower for these arguments."""
+    return _trace(jitted, *args, **kwargs).lower()
+
+
+@tracebacks.boundary
+def _eval_shape(jitted: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """Shapes and dtypes of the result, without compiling or running."""
+    return _trace(jitted, *args, **kwargs).out_info
+
+
+@runtime_checkable
+class Wrapped(Protocol):
+    """What ``jit`` gives, for annotations and ``isinstance``: callable, with ``trace`` and ``lower``."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+    def trace(self, *args: Any, **kwargs: Any) -> Traced: ...
+
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered: ...
+
+
+CompilerOptions = dict[str, "str | bool"]
+
+jit_module.install_methods(trace=_trace, lower=_lower, eval_shape=_eval_shape)
+
+
+def get_aval(value: Any) -> Any:
+    """The type of a value or of a ShapeDtypeStruct."""
+    if isinstance(value, struct.ShapeDtypeStruct):
+        return runtime.ShapedArray(value.shape, value.dtype, weak_type=value.weak_type)
+    return avals_module.get_aval(value)

@@ -1,0 +1,54 @@
+"""Which leaves of a call are donated, and which of those a program can take over.
+
+In: the arguments named by ``donate_argnums`` and ``donate_argnames``. Out: a flag for each leaf. A donated leaf gives
+its memory to a result of the same size. If there is no such result it stays valid, and a warning names it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from weft.dispatch import signature
+
+
+def leaves(roles: signature.Roles, call: signature.Call, in_tree: Any) -> tuple[bool, ...]:
+    """For each leaf whether the argument it belongs to is donated."""
+    static_places = {place for place, _ in call.statics}
+    numbers = {number + call.count if number < 0 else number for number in roles.donate_argnums}
+    traced = [place for place in range(call.count) if place not in static_places]
+    args_tree, kwargs_tree = in_tree.children()
+    flags: list[bool] = []
+    for place, child in zip(traced, args_tree.children(), strict=True):
+        flags += [place in numbers] * child.num_leaves
+    for name, child in zip(sorted(call.kwargs), kwargs_tree.children(), strict=True):
+        flags += [name in roles.donate_argnames] * child.num_leaves
+    return tuple(flags)
+
+
+def of_kept(
+    avals: Sequence[Any], kept: Sequence[int], donated: Sequence[bool], out_avals: Sequence[Any]
+) -> tuple[bool, ...]:
+    """Which of the leaves that a program takes are donated to it."""
+    flags = tuple([donated[index] for index in kept])
+    return usable([avals[index] for index in kept], flags, out_avals) if any(flags) else flags
+
+
+def usable(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[Any]) -> tuple[bool, ...]:
+    """The donations that a result of the same size can take over; a warning names the others, which stay valid."""
+    sizes = [aval.nbytes for aval in out_avals]
+    takers: list[bool] = []
+    for aval, given in zip(avals, donated, strict=True):
+        takes = given and aval.nbytes in sizes
+        if takes:
+            sizes.remove(aval.nbytes)
+        takers.append(takes)
+    left = [aval for aval, given, takes in zip(avals, donated, takers, strict=True) if given and not takes]
+    if left:
+        types = ", ".join(aval.strip_weak_type().str_short(short_dtypes=False) for aval in left)
+        warnings.warn(
+            f"Some donated buffers were not usable: {types}. No result has their size, so they stay valid.",
+            stacklevel=2,
+        )
+    return tuple(takers)

@@ -1,0 +1,115 @@
+"""A trace in machine code: bound to its constants, callable from the native side and from Python.
+
+In: a ``Trace``, which of its leaves are donated. Out: ``Compiled``, with the entry that the native side installs for a
+signature. The program is the compiler's, which knows equal ones; constants of the trace become hidden arguments.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import runtime
+from weft._base import lazy
+from weft._base.record import NamedTuple
+from weft.core import trace as tracing
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
+from weft.core.tracer import Tracer
+from weft.dispatch import constants, signature
+from weft.dispatch.trace_cache import Trace
+from weft.effects import number_checks
+
+_hooks: dict[str, Callable[..., Any]] = {}
+
+
+def install_compiler(compile_jaxpr: Callable[..., Any]) -> None:
+    """Set what turns a program into machine code; ``weft/__init__`` does, from ``compiler``."""
+    _hooks["compile"] = compile_jaxpr
+
+
+class Compiled(NamedTuple):
+    """A trace in machine code: what ``dispatch.ahead_of_time`` and the native entry need."""
+
+    program: Any
+    kept: tuple[int, ...]  # the argument leaves it takes
+    donated: tuple[bool, ...]  # of the kept ones
+    consts: tuple[Any, ...]  # hidden arguments, passed first
+    entry: Any
+
+
+def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Compiled:
+    """Machine code for a trace with these leaves donated."""
+    changed, kept, inner = trace.closed.jaxpr.memoize(_FORMS[keep_unused], _PARAMETERS[keep_unused])
+    jaxpr = changed or trace.closed.jaxpr
+    kept_donated = (False,) * len(kept)
+    if any(donated):
+        kept_donated = lazy.donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
+    values = (*trace.closed.consts, *inner)
+    hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
+    flags = (False,) * len(hidden) + kept_donated
+    program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)
+    return bound(program, kept, (*program.consts, *hidden), trace.out_tree, trace.out_avals, kept_donated)
+
+
+def bound(
+    program: Any,
+    kept: tuple[int, ...],
+    consts: tuple[Any, ...],
+    out_tree: Any,
+    out_avals: Any,
+    donated: tuple[bool, ...],
+) -> Compiled:
+    """A program with its hidden arguments, for results of these types and structure."""
+    entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated)
+    return Compiled(program, kept, donated, consts, entry)
+
+
+def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> Any:
+    """Execute on the leaves of one call."""
+    operands = list(compiled.consts)
+    for index in compiled.kept:
+        leaf = leaves[index]
+        operands.append(leaf if type(leaf) is runtime.Array else _operand(leaf, avals[index]))
+    if any(compiled.donated):
+        donated = (False,) * len(compiled.consts) + compiled.donated
+        outs = compiled.program.executable.run(operands, donated)
+    else:
+        outs = compiled.program.executable.run(operands)
+    for index, aval in enumerate(trace.out_avals):
+        if outs[index].aval is not aval:  # the program was compiled for another weak type
+            outs[index] = runtime.array_alias(outs[index], aval)
+    if trace.closed is not None and number_checks.enabled():
+        number_checks.check(outs, trace.closed, leaves, f"jit({trace.name})")
+    return runtime.tree_unflatten(trace.out_tree, outs)
+
+
+def _operand(leaf: Any, aval: Any) -> Any:
+    if isinstance(leaf, Tracer):
+        raise tracing.escaped_tracer(leaf)
+    return signature.to_array(leaf, aval)
+
+
+def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr | None, tuple[int, ...], tuple[Any, ...]]:
+    """(the program with all its constants as leading arguments and without the arguments it never reads, None if that
+    is ``jaxpr``, which holds the answer; which arguments are left; the values of the constants of inner calls)."""
+    kept = tuple(range(len(jaxpr.invars)))
+    if not keep_unused:
+        unused = dict.fromkeys(jaxpr.invars)
+        for atoms in (*[eqn.invars for eqn in jaxpr.eqns], jaxpr.outvars):
+            for atom in atoms:
+                if isinstance(atom, Var):
+                    unused.pop(atom, None)
+        kept = tuple([index for index, v in enumerate(jaxpr.invars) if v not in unused])
+    lifted = constants.lifted(jaxpr)
+    if not lifted.jaxpr.constvars and len(kept) == len(jaxpr.invars):
+        return None, kept, ()
+    invars = [*lifted.jaxpr.constvars, *[jaxpr.invars[index] for index in kept]]
+    return lifted.jaxpr.replace(constvars=[], invars=invars), kept, lifted.values
+
+
+_FORMS = {False: "parameters_used", True: "parameters_all"}
+_PARAMETERS = {
+    False: functools.partial(_parameters, keep_unused=False),
+    True: functools.partial(_parameters, keep_unused=True),
+}

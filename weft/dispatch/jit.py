@@ -1,0 +1,230 @@
+"""jit: a Python function in, a native callable out; the methods of that callable, and what clears the caches.
+
+What happens when it meets new arguments is ``jit_calls``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from weft import runtime
+from weft._base.record import NamedTuple
+from weft.dispatch import devices, signature, trace_cache
+from weft.dispatch.jit_calls import PLAIN, JitState, Options
+
+
+class CacheInfo(NamedTuple):
+    """What each level of the cache did for one jitted function since it was made or last cleared."""
+
+    hits: int  # dispatch: calls that were answered without Python
+    traces: int
+    executables: int  # programs; one that came whole from disk counts too, which has no trace
+    kernels_built: int  # by LLVM
+    kernels_loaded: int  # from disk
+    kernels_reused: int
+    milliseconds: dict[str, float]  # in each stage
+
+
+_UNSPECIFIED: Any = type("Unspecified", (), {"__repr__": lambda self: "UnspecifiedValue"})()
+
+
+def jit(
+    fun: Callable[..., Any] = _UNSPECIFIED,
+    /,
+    *,
+    in_shardings: Any = _UNSPECIFIED,
+    out_shardings: Any = _UNSPECIFIED,
+    static_argnums: Any = None,
+    static_argnames: Any = None,
+    donate_argnums: Any = None,
+    donate_argnames: Any = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: Any = None,
+) -> Any:
+    """Compile ``fun`` at its first call for each structure, shape and dtype of its arguments.
+
+    ``static_argnums`` / ``static_argnames`` are part of the cache key by value and must be hashable; each is inferred
+    from the other. Donated arguments may not be used after the call. Without ``fun``, gives a decorator.
+
+    >>> @weft.jit
+    ... def norm(x):
+    ...     return jnp.sqrt(jnp.sum(x * x))
+    >>> norm(jnp.array([3.0, 4.0]))
+    Array(5., dtype=float32)
+    >>> norm.cache_info().traces
+    1
+    """
+    if fun is _UNSPECIFIED:
+        return functools.partial(
+            jit, in_shardings=in_shardings, out_shardings=out_shardings, static_argnums=static_argnums,
+            static_argnames=static_argnames, donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+            keep_unused=keep_unused, device=device, backend=backend, inline=inline,
+            compiler_options=compiler_options,
+        )  # fmt: skip
+    if not callable(fun) or getattr(getattr(fun, "__code__", None), "co_flags", 0) & _NO_FUNCTION:
+        check_callable(fun)
+    placed = device is not None or backend is not None or compiler_options is not None
+    if placed or in_shardings is not _UNSPECIFIED or out_shardings is not _UNSPECIFIED:
+        _check_placement(device, backend, (in_shardings, out_shardings), compiler_options)
+    roles = signature.NO_ROLES
+    if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
+        roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
+    plain = roles is signature.NO_ROLES and not keep_unused and not inline
+    options = PLAIN if plain else Options(roles, bool(keep_unused), bool(inline))
+    state = JitState(fun, options)
+    if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: never seen natively
+        jitted = runtime.JitFunction(state.always_slow, (), ())
+    else:
+        jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
+    jitted.__dict__ = _attributes(fun, state)
+    return jitted
+
+
+def _attributes(fun: Callable[..., Any], state: JitState) -> dict[str, Any]:
+    """What a jitted function has of its function's attributes, and what is its own."""
+    own = getattr(fun, "__dict__", None)
+    if type(fun) is FunctionType and not own and fun.__doc__ is None is not fun.__module__:  # in half the time
+        return {
+            "__module__": fun.__module__, "__name__": fun.__name__, "__qualname__": fun.__qualname__,
+            "__wrapped__": fun, "_state": state,
+        }  # fmt: skip
+    attributes = dict(own or ())
+    for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+        value = getattr(fun, name, None)
+        if value is not None:
+            attributes[name] = value
+    return {**attributes, "__wrapped__": fun, "_state": state}
+
+
+_NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
+
+
+def check_callable(fun: Any) -> None:
+    """jit and its relatives take functions that can be called on arrays: no generators, no coroutines."""
+    if not callable(fun):
+        raise TypeError(f"Expected a callable value, got {fun}")
+    flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
+    if flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        raise TypeError(f"Expected a function, got a generator function: {fun}")
+    if flags & inspect.CO_COROUTINE:
+        raise TypeError(f"Expected a function, got a coroutine function: {fun}")
+
+
+def _check_placement(device: Any, backend: Any, shardings: tuple[Any, Any], compiler_options: Any) -> None:
+    if device is not None and backend is not None:
+        raise ValueError(f"can't specify both a device and a backend for jit, got {device=} and {backend=}")
+    devices.check_backend(backend)
+    devices.as_device(device)
+    for sharding in shardings:
+        if sharding is not _UNSPECIFIED:
+            for leaf in runtime.tree_flatten(sharding)[0]:
+                devices.as_device(leaf)
+    if compiler_options:
+        raise NotImplementedError(f"[jit] compiler_options are XLA's; weft has none of {sorted(compiler_options)}")
+
+
+# -- methods of jitted functions --------------------------------------------------------------------------------------
+
+_clear_native = runtime.JitFunction.clear_cache
+
+
+def _clear_cache(jitted: Any) -> None:
+    """Forget what was traced and compiled for this function; ``cache_info()`` counts from 0 again."""
+    _clear_native(jitted)
+    state = vars(jitted).get("_state")
+    if state is not None:
+        state.record().clear()
+        state.forget(jitted.hits)
+    trace_cache.forget_shared()
+
+
+def _cache_info(jitted: Any) -> CacheInfo:
+    """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage.
+
+    A program that an earlier process left on disk counts as an executable and its kernels as loaded; it was not traced,
+    and its one stage is ``load``.
+    As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``) sets all of them back to 0.
+    """
+    state = jitted._state
+    built, loaded, reused = state.kernels
+    return CacheInfo(
+        jitted.hits - state.hits_before,
+        state.traces,
+        state.executables,
+        built,
+        loaded,
+        reused,
+        dict(state.milliseconds or {}),
+    )
+
+
+def _identity_options(jitted: Any) -> Any:
+    """What of the options counts for function identity."""
+    return jitted._state.options
+
+
+def _repr(jitted: Any) -> str:
+    return f"<PjitFunction of {vars(jitted).get('__wrapped__')!r}>"
+
+
+def _rebuild(function: Any, options: Options) -> Any:
+    roles = options.roles
+    return jit(
+        function, static_argnums=roles.static_argnums or None, static_argnames=roles.static_argnames or None,
+        donate_argnums=roles.donate_argnums or None, donate_argnames=roles.donate_argnames or None,
+        keep_unused=options.keep_unused, inline=options.inline,
+    )  # fmt: skip
+
+
+def _reduce(jitted: Any) -> str | tuple[Any, ...]:
+    """By its name where that is what a decorator left there, else by its function and options."""
+    function = jitted.__wrapped__
+    name = getattr(function, "__qualname__", "")
+    place: Any = sys.modules.get(getattr(function, "__module__", None) or "")
+    for part in name.split("."):
+        place = getattr(place, part, None)
+    return name if place is jitted else (_rebuild, (function, jitted._state.options))
+
+
+def install_methods(**methods: Callable[..., Any]) -> None:
+    """Give the native type its Python methods (``dispatch.ahead_of_time`` adds trace, lower and eval_shape)."""
+    for name, method in methods.items():
+        setattr(runtime.JitFunction, name, method)
+
+
+install_methods(
+    clear_cache=_clear_cache,
+    cache_info=_cache_info,
+    identity_options=_identity_options,
+    _cache_size=runtime.JitFunction.cache_size,
+    __repr__=_repr,
+    __reduce__=_reduce,
+)
+
+
+def clear_caches() -> None:
+    """Forget every trace and executable of every jitted function; their ``cache_info()`` counts from 0 again."""
+    for jitted in runtime.jit_functions():
+        _clear_native(jitted)
+        state = vars(jitted).get("_state")
+        if state is not None:
+            state.forget(jitted.hits)
+    trace_cache.forget()
+    for hook in _clear_hooks:
+        hook()
+
+
+_clear_hooks: list[Callable[[], None]] = []
+
+
+def on_clear_caches(hook: Callable[[], None]) -> None:
+    """Have ``clear_caches`` call ``hook`` too: what the compiler keeps, and modules that are loaded later."""
+    _clear_hooks.append(hook)

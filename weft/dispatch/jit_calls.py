@@ -1,0 +1,495 @@
+"""A call of a jitted function that the native side does not know: its trace is found or made, then run or recorded.
+
+``JitFunction`` (native) answers calls whose signature it has seen. Everything else comes to ``JitState.slow``: split
+off static arguments, flatten, find or make the trace (``trace_cache``), and then either record one ``jit`` equation
+in the program being traced, or compile, run, and hand the native side an entry for the next call. State is changed
+only after the step that can fail, so that an exception leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from weft import config, errors, runtime
+from weft._base import lazy
+from weft._base.record import NamedTuple
+from weft.core import source_info, tracebacks
+from weft.core import trace as tracing
+from weft.core.budget import BUDGET
+from weft.core.cache_keys import TraceKey, trace_key
+from weft.core.jaxpr import DebugInfo
+from weft.core.store import TRACES
+from weft.core.tracer import Tracer
+from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache
+from weft.dispatch.function_names import function_name, source_of
+from weft.dispatch.trace_cache import FunctionRecord, Trace
+from weft.effects import number_checks
+
+_LOOKED_AT = 256  # calls of equal functions between two looks at what their tables weigh
+_Code = tuple[tuple[bool, ...], bool]  # which leaves are donated (empty: none), keep_unused
+_ORDINARY: _Code = ((), False)
+
+
+class Options(NamedTuple):
+    """What the user gave to ``jit`` besides the function."""
+
+    roles: signature.Roles = signature.NO_ROLES
+    keep_unused: bool = False
+    inline: bool = False
+
+
+PLAIN = Options()
+_forms: dict[Options, int] = {}
+_records, _traces = trace_cache.records, TRACES.entries  # looked into at every call under a trace
+
+
+class Prepared(NamedTuple):
+    """One call, ready to be looked up: arguments apart, flattened and typed."""
+
+    call: signature.Call
+    leaves: list[Any]
+    in_tree: Any
+    avals: tuple[Any, ...]
+
+
+class Sought(NamedTuple):
+    """Where the trace of a call stands, and what is known of it."""
+
+    record: FunctionRecord
+    key: TraceKey  # by the function object
+    who: identity.Identity | None  # what the function is beside equal ones, if that was asked and can be told
+    shared: TraceKey | None  # by that
+    trace: Trace | None
+
+
+class _Active(threading.local):
+    """The (function, arguments) being traced on this thread, to stop endless recursion."""
+
+    def __init__(self) -> None:
+        self.keys: set[Any] = set()
+
+
+_active = _Active()
+
+
+class JitState:
+    """The Python half of a jitted function."""
+
+    __slots__ = (
+        "__weakref__", "executables", "form", "function", "hits_before", "kernels", "milliseconds", "name", "options",
+        "own", "traces",
+    )  # fmt: skip
+
+    def __init__(self, function: Callable[..., Any], options: Options) -> None:
+        self.function = function
+        self.options = options
+        self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)  # the options in keys
+        self.own: bool | None = None  # whether the function is weft's, once that was asked
+        self.name: str | None = None
+        self.hits_before = 0
+        self.forget(0)
+
+    def forget(self, hits: int) -> None:
+        """Start the counts anew; ``hits`` is the native count, which never goes back."""
+        self.hits_before = hits
+        self.traces = 0
+        self.executables = 0
+        self.milliseconds: dict[str, float] | None = None  # in each stage
+        self.kernels = (0, 0, 0)  # built, loaded, reused
+
+    def record(self) -> FunctionRecord:
+        """The record of the function."""
+        return trace_cache.record_of(self.function, self)
+
+    # -- a call the native side does not know -------------------------------------------------------------------------
+
+    def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
+        """Run the call; gives its result and the entry to install for its signature (or None).
+
+        To a native ``caller``, which runs what it is given and keeps it, the entry of its program alone, unless the
+        budget has dropped that already.
+        """
+        current = tracing.state.trace
+        try:
+            if current is not tracing.EVAL:
+                return self._recorded(current, args, kwargs), None
+            return self._slow(args, kwargs, caller)
+        except Exception as error:
+            tracebacks.filter_exception(error)
+            raise
+
+    def _recorded(self, current: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call under a trace. One that was recorded before is replayed."""
+        token = runtime.get_config_token()
+        call = replay.call_of(current, args, kwargs, self.options.roles, token)
+        if call is None:
+            return self._traced(args, kwargs)
+        known, operands = call
+        record = _records.get(id(self.function))
+        if record is None or record() is not self.function:
+            record = self.record()
+        key = (record, self.form, known, (), token)  # a TraceKey in a tenth of the time
+        try:
+            template = _traces.get(key)
+        except TypeError:  # a static argument without a hash
+            return self._traced(args, kwargs)
+        if template is None:
+            template = replay.Template()
+            record.store(key, template)
+        template.times += 1
+        if template.steps is not None:
+            return template.record(current, operands)
+        if template.times == replay.WATCHED and _flags(token).replays:
+            run = functools.partial(self._traced, args, kwargs)
+            return replay.watch(template, current, operands, run, not self.is_own())
+        return self._traced(args, kwargs)
+
+    def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same without what is known of other calls."""
+        if self.options.inline and self.is_own():
+            return self.function(*args, **kwargs)
+        return self._slow(args, kwargs, None)[0]
+
+    def _slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
+        token = runtime.get_config_token()
+        flags = _flags(token)
+        if flags.disabled:
+            return self.function(*args, **kwargs), None
+        prepared = self.prepare(args, kwargs)
+        if caller is not None and self.options is PLAIN and not flags.checked:
+            entry = self._entry_of_equal(prepared, token)
+            if entry is not None:
+                return entry
+        sought = self.seek(prepared)
+        trace, request = sought.trace, None
+        if trace is None or trace.closed is None:
+            trace, request = self._untraced(prepared, sought)
+            if trace is not None:
+                return self._answer(trace.calls[self._code(prepared)], trace, prepared, caller)
+        warned = errors.warnings_given()
+        if trace is None:
+            trace = self._trace_unknown(prepared, sought)
+        if tracing.is_tracing():
+            return self.record_call(trace, prepared), None
+        for leaf in prepared.leaves:
+            if isinstance(leaf, Tracer) and leaf._trace.valid:  # inside ensure_compile_time_eval
+                with tracing.set_current(leaf._trace):
+                    return self.record_call(trace, prepared), None
+        if trace_cache.holds_tracers(trace.closed):
+            raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
+        donated = self.donated(prepared)
+        if flags.checked:
+            return self._run_checked(trace, prepared, donated), None
+        compiled = self.compiled(trace, donated)
+        if request is not None and errors.warnings_given() == warned:
+            persistent.keep(request, trace, compiled)
+        return self._answer(compiled, trace, prepared, caller)
+
+    def _entry_of_equal(self, prepared: Prepared, token: int) -> Any:
+        """The dispatch entry of an equal function, of which a walk over what it reads is not needed.
+
+        Then nothing else is kept of this one: a loop may make it anew each time.
+        """
+        who = identity.remembered(self.function)
+        if who is None or not config.read("share_equal_functions"):
+            return None
+        trace = TRACES.entries.get(trace_key(who.key, prepared.in_tree, prepared.avals, (), token))
+        if type(trace) is not Trace or (trace.closed is None and not persistent.usable()):
+            return None
+        compiled = trace.calls.get(_ORDINARY)
+        if compiled is None:
+            return None
+        TRACES.found += 1
+        trace.found += 1
+        if trace.found % _LOOKED_AT == 0:
+            BUDGET.look()
+        return compiled.entry
+
+    def _answer(self, compiled: executables.Compiled, trace: Trace, prepared: Prepared, caller: Any) -> Any:
+        if caller is not None and trace.keys:
+            return compiled.entry
+        return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
+
+    def _run_checked(self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...]) -> Any:
+        """A call whose results are looked at; its arguments are given away only once they are fine."""
+        compiled = self.compiled(trace, (False,) * len(donated))
+        result = executables.run(compiled, trace, prepared.leaves, prepared.avals)
+        for leaf, given in zip(prepared.leaves, donated, strict=True):
+            if given and type(leaf) is runtime.Array:
+                leaf.delete()
+        return result
+
+    def is_own(self) -> bool:
+        """Whether the function is weft's: it is not explained, and with ``inline`` it is simply run."""
+        own = self.own
+        if own is None:
+            module = getattr(self.function, "__globals__", {}).get("__name__", "")
+            own = self.own = module.startswith("weft.") and not module.startswith("weft.tour.")
+        return own
+
+    def calls_own_only(self) -> bool:
+        """Whether it is weft's, and not what grad or vmap made of a function of the user's."""
+        return self.is_own() and not getattr(self.function, "__closure__", None)
+
+    def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> tuple[Any, None]:
+        """For static arguments whose place depends on the length of the call."""
+        return self.slow(args, kwargs, None)[0], None
+
+    def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], accept_structs: bool = False) -> Prepared:
+        call = signature.split_call(self.options.roles, args, kwargs)
+        leaves, in_tree = runtime.tree_flatten(call[:2])
+        avals = signature.leaf_avals(self.function, call, leaves, accept_structs)
+        return tuple.__new__(Prepared, (call, leaves, in_tree, avals))  # a third of the time
+
+    # -- traces -------------------------------------------------------------------------------------------------------
+
+    def trace(self, prepared: Prepared) -> Trace:
+        """The trace of the function for these arguments: from the caches, or by running the function."""
+        sought = self.seek(prepared)
+        trace = sought.trace
+        return self._trace_unknown(prepared, sought) if trace is None or trace.closed is None else trace
+
+    def seek(self, prepared: Prepared) -> Sought:
+        """What this process knows of a call: its trace, or the identity under which other functions may have one."""
+        record = self.record()
+        token = runtime.get_config_token()
+        key = trace_key(record, prepared.in_tree, prepared.avals, signature.static_key(prepared.call.statics), token)
+        found = TRACES.find(key)
+        if found is not None:
+            found.found += 1
+            return Sought(record, key, None, None, found)
+        record.refusal = None
+        if self.is_own() or not config.read("share_equal_functions"):
+            return Sought(record, key, None, None, None)
+        who, shared = self._identify(prepared, token)
+        if isinstance(who, identity.Refusal):
+            record.refusal = who
+            return Sought(record, key, None, None, None)
+        found = trace_cache.find_shared(shared)
+        if found is not None:
+            record.store(key, found)
+        return Sought(record, key, who, shared, found)
+
+    def _identify(self, prepared: Prepared, token: Any) -> tuple[identity.Identity | identity.Refusal, Any]:
+        """What the function is, and the key under which equal functions have their trace."""
+        statics = prepared.call.statics
+        where, values = zip(*statics, strict=True) if statics else ((), ())
+        who = identity.identify(self.function, values, prepared.in_tree)
+        if isinstance(who, identity.Refusal):
+            return who, None
+        return who, trace_key(who.key, prepared.in_tree, prepared.avals, where, token)
+
+    def _trace_unknown(self, prepared: Prepared, sought: Sought) -> Trace:
+        """A new trace, for this function and for those that are equal to it."""
+        record, key, who, shared, _ = sought
+        if config.read("explain_cache_misses") and not self.is_own():
+            lazy.misses.report(self.function, record, key, prepared.call, who)
+        found = self._trace_anew(prepared, key)
+        if not trace_cache.holds_tracers(found.closed):
+            record.store(key, found)
+            if who is not None and shared is not None:
+                trace_cache.share(who, shared, found)
+        return found
+
+    def _trace_anew(self, prepared: Prepared, key: TraceKey) -> Trace:
+        name = self.name = self.name or function_name(self.function)
+        active = (id(self.function), key)
+        if active in _active.keys:
+            types = ", ".join(aval.str_short() for aval in prepared.avals)
+            raise RecursionError(
+                f"[jit] {name} calls itself with arguments of the same types ({types}), so that tracing it cannot end; "
+                "use weft.lax.while_loop or fori_loop, or call the undecorated function with a static counter"
+            )
+        if config.read("no_tracing"):
+            raise RuntimeError(f"re-tracing function {source_of(self.function)} for `jit`, but 'no_tracing' is set")
+        flat, info, out = flat_function(self.function, prepared)
+        calls_back = not self.calls_own_only() or any(callable(value) for _, value in prepared.call.statics)
+        source = None if calls_back else source_info.capture(2)
+        start = time.perf_counter()
+        _active.keys.add(active)
+        try:
+            closed, out_avals = tracing.trace_to_jaxpr(flat, prepared.avals, info, source)
+        finally:
+            _active.keys.discard(active)
+        elapsed_ms = (time.perf_counter() - start) * 1e3
+        self.traces += 1
+        self._spend({"trace": elapsed_ms})
+        if config.read("log_compiles"):
+            lazy.misses.log_traced(name, closed, elapsed_ms)
+        return Trace(closed, out[0], out_avals, name)
+
+    def record_call(self, trace: Trace, prepared: Prepared) -> Any:
+        """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
+        outs = calls.call(
+            trace.closed,
+            prepared.leaves,
+            name=trace.name,
+            donated_invars=self.donated(prepared),
+            keep_unused=self.options.keep_unused,
+            inline=self.options.inline,
+        )
+        return runtime.tree_unflatten(trace.out_tree, outs)
+
+    # -- programs on disk ---------------------------------------------------------------------------------------------
+
+    def _untraced(self, prepared: Prepared, sought: Sought) -> tuple[Trace | None, persistent.Request | None]:
+        """The program of a call that this process need not trace, or the request under which to keep what it makes."""
+        if tracing.is_tracing() or not persistent.usable() or self.calls_own_only():
+            return None, None
+        record, key, who, shared, found = sought
+        code = self._code(prepared)
+        if found is not None and code in found.calls:
+            return found, None
+        if who is None and (found is not None or self.is_own()):  # what grad or vmap made of a function
+            who, shared = self._identify(prepared, key.token)
+        if not isinstance(who, identity.Identity) or shared is None:
+            return None, None
+        if any(isinstance(leaf, Tracer) for leaf in prepared.leaves):
+            return None, None
+        found = trace_cache.find_shared(shared) or found
+        if found is None or code not in found.calls:
+            request = persistent.request(who, prepared.in_tree, prepared.avals, (shared.statics, *code))
+            if request is None or record.knows(key):
+                return None, request
+            made = self._from_disk(request, prepared, code)
+            if made is None:
+                return None, request
+            if found is None:
+                found = made
+            else:
+                found.calls |= made.calls
+            if not who.arrays:  # which sharing must not keep alive
+                trace_cache.share(who, shared, found)
+        record.store(key, found)
+        return found, None
+
+    def _from_disk(self, request: persistent.Request, prepared: Prepared, code: _Code) -> Trace | None:
+        """A program that an earlier process has made for this call."""
+        start = time.perf_counter()
+
+        def build(program: Any, out_avals: tuple[Any, ...], out_tree: Any, kept: tuple[int, ...]) -> Trace:
+            if not all(0 <= place < len(prepared.leaves) for place in kept):
+                raise LookupError("it takes arguments that there are not")  # a damaged entry, which is a miss
+            donated = (
+                lazy.donations.of_kept(prepared.avals, kept, code[0], out_avals) if code[0] else (False,) * len(kept)
+            )
+            made = Trace(None, out_tree, out_avals, function_name(self.function), program.nbytes)
+            made.calls[code] = executables.bound(program, kept, program.consts, out_tree, out_avals, donated)
+            return made
+
+        found = persistent.find(request, build)
+        if found is None:
+            return None
+        elapsed_ms = (time.perf_counter() - start) * 1e3
+        program = found.calls[code].program
+        self.executables += 1
+        self._spend({"load": elapsed_ms}, (0, program.kernels_loaded, program.kernels_reused))
+        if config.read("log_compiles") or (config.read("explain_cache_misses") and not self.is_own()):
+            lazy.misses.log_loaded(found.name, prepared.avals, program.kernels_loaded, elapsed_ms)
+        return found
+
+    # -- machine code -------------------------------------------------------------------------------------------------
+
+    def donated(self, prepared: Prepared) -> tuple[bool, ...]:
+        """Which leaves are donated."""
+        if not self.options.roles.donates:
+            return (False,) * len(prepared.leaves)
+        return lazy.donations.leaves(self.options.roles, prepared.call, prepared.in_tree)
+
+    def _code(self, prepared: Prepared) -> _Code:
+        donated = self.donated(prepared) if self.options.roles.donates else ()
+        return (donated if any(donated) else ()), self.options.keep_unused
+
+    def compiled(self, trace: Trace, donated: tuple[bool, ...]) -> executables.Compiled:
+        """Machine code for a trace, made at its first use."""
+        code = (donated if any(donated) else ()), self.options.keep_unused
+        found = trace.calls.get(code)
+        if found is None:
+            found = trace.calls[code] = executables.bind(trace, donated, self.options.keep_unused)
+            self._count(found.program, trace.name)
+        return found
+
+    def _count(self, program: Any, name: str) -> None:
+        """Add a program's costs; one that another function had compiled cost nothing here."""
+        self.executables += 1
+        stats = program.stats
+        built, loaded, reused = stats["kernels_built"], stats["kernels_loaded"], stats["kernels_reused"]
+        if program.counted:
+            if config.read("log_compiles"):  # the compiler logs those it makes
+                lazy.misses.log_reused(name, program)
+            self._spend({}, (0, 0, built + loaded + reused))
+            return
+        program.counted = True
+        self._spend(stats["milliseconds"], (built, loaded, reused))
+
+    def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
+        """Add to the times of stages, and to the numbers of kernels built, loaded and reused."""
+        spent = self.milliseconds = self.milliseconds or {}
+        for stage, elapsed_ms in milliseconds.items():
+            spent[stage] = spent.get(stage, 0.0) + elapsed_ms
+        before = self.kernels
+        self.kernels = (before[0] + kernels[0], before[1] + kernels[1], before[2] + kernels[2])
+
+
+def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:
+    """``function`` on flat lists of leaves, what error texts say of it, and a cell for its output tree."""
+    statics, count, in_tree = prepared.call.statics, prepared.call.count, prepared.in_tree
+    out: list[Any] = [None]
+    simple = not statics
+
+    def flat(*leaves: Any) -> list[Any]:
+        args, kwargs = runtime.tree_unflatten(in_tree, leaves)
+        if not simple:
+            args, kwargs = signature.join_call(statics, count, args, kwargs)
+        result = function(*args, **kwargs)
+        flat_result, out[0] = runtime.tree_flatten(result)
+        return flat_result
+
+    return flat, debug_info(function, prepared, out), out
+
+
+def debug_info(function: Callable[..., Any], prepared: Prepared, out: list[Any]) -> DebugInfo:
+    """Names for error texts, made when asked for; refers to the function weakly, since cached jaxprs keep it."""
+    statics, count, in_tree = prepared.call.statics, prepared.call.count, prepared.in_tree
+    try:
+        reference: Callable[[], Any] = weakref.ref(function)
+    except TypeError:
+        reference = functools.partial(_same, function)
+
+    def arg_names() -> list[str]:
+        args, kwargs = runtime.tree_unflatten(in_tree, list(range(in_tree.num_leaves)))
+        return signature.leaf_paths(reference(), signature.Call(args, kwargs, statics, count))
+
+    def result_paths() -> list[str]:
+        return signature.tree_paths(out[0]) if out[0] is not None else []
+
+    return DebugInfo("jit", source_of(function), arg_names, result_paths)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+class _Flags(NamedTuple):
+    """What a configuration says of calls."""
+
+    disabled: bool  # jit is
+    replays: bool
+    checked: bool  # results are looked at
+
+
+_known_flags: dict[int, _Flags] = {}
+
+
+def _flags(token: int) -> _Flags:
+    found = _known_flags.get(token)
+    if found is None:
+        disabled = config.read("disable_jit")
+        replays = not disabled and config.read("numpy_rank_promotion") != "warn"  # a warning is due at every call
+        found = _known_flags[token] = _Flags(disabled, replays, number_checks.enabled())
+    return found

@@ -1,0 +1,148 @@
+"""Moving values to devices and back: device_put (also while tracing), device_get, block_until_ready.
+
+With one CPU device nothing moves: a NumPy array or a scalar becomes an Array, an Array is given back on the same
+memory. While tracing, ``device_put`` is recorded as JAX records it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import runtime
+from weft.core import avals, kinds, tracebacks
+from weft.core.primitive import ALL, Primitive
+from weft.core.tracer import Tracer
+from weft.dispatch import devices, signature
+
+
+class ArrayCopySemantics(enum.Enum):
+    """Whether ``device_put`` may give the operand back."""
+
+    ALWAYS_COPY = 0
+    REUSE_INPUT = 1
+    DONATE_INPUT = 2
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _same_type(x: Any, **params: Any) -> Any:
+    return x
+
+
+device_put_p = Primitive("device_put", kind=kinds.Identity())
+device_put_p.def_abstract_eval(_same_type)
+device_put_p.linear = ALL
+device_put_p.transpose = lambda ct, x, *, srcs, devices, **_: (
+    device_put_p.bind(ct, copy_semantics=(ArrayCopySemantics.ALWAYS_COPY,) * len(srcs), devices=srcs, srcs=devices),
+)
+
+
+@tracebacks.boundary
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: Any = False, may_alias: bool | None = None
+) -> Any:
+    """``x`` (a pytree of arrays and scalars) as Arrays on ``device``.
+
+    ``device`` is None, a device, a sharding, or a pytree of these that is a prefix of ``x``. ``donate`` gives up the
+    operand; ``may_alias=False`` forces a copy.
+
+    >>> weft.device_put({"a": 1.0, "b": np.ones(2)})
+    {'a': Array(1., dtype=float32, weak_type=True), 'b': Array([1., 1.], dtype=float32)}
+    """
+    leaves, treedef = runtime.tree_flatten(x)
+    targets = _prefix_devices(device, treedef)
+    donated = _prefix_flags(donate, treedef)
+    put = [_put_leaf(*each, may_alias) for each in zip(leaves, targets, donated, strict=True)]
+    return runtime.tree_unflatten(treedef, put)
+
+
+def _prefix_devices(device: Any, treedef: Any) -> list[Any]:
+    if device is None or not isinstance(device, (tuple, list, dict)):
+        try:
+            devices.as_device(device)
+        except ValueError as error:
+            raise ValueError(
+                "`weft.device_put` only accepts `None`, `weft.sharding.Sharding`, `weft.Device` or a pytree of these "
+                f"values. Received invalid value: {device}"
+            ) from error
+        return [device] * treedef.num_leaves
+    leaves, given = runtime.tree_flatten(device, lambda value: value is None)
+    numbered = runtime.tree_unflatten(treedef, list(range(treedef.num_leaves)))
+    found: list[Any] = []
+    for value, subtree in zip(leaves, given.flatten_up_to(numbered), strict=True):
+        found += _prefix_devices(value, runtime.tree_structure(subtree))
+    return found
+
+
+def _prefix_flags(donate: Any, treedef: Any) -> Sequence[bool]:
+    if isinstance(donate, bool):
+        return [donate] * treedef.num_leaves
+    return [bool(flag) for flag in runtime.tree_flatten(donate)[0]]
+
+
+def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> Any:
+    if isinstance(leaf, Tracer):
+        semantics = ArrayCopySemantics.ALWAYS_COPY if may_alias is False else ArrayCopySemantics.REUSE_INPUT
+        return device_put_p.bind(leaf, copy_semantics=(semantics,), devices=(device,), srcs=(None,))
+    if isinstance(leaf, runtime.Array):
+        if donate:
+            moved = runtime.array_alias(leaf, leaf.aval)
+            leaf.delete()
+            return moved
+        if may_alias is False:
+            return runtime.array_from_numpy(np.asarray(leaf), leaf.aval)
+        return runtime.array_alias(leaf, leaf.aval)
+    try:
+        aval = avals.get_aval(leaf)
+    except TypeError as error:
+        raise TypeError(f"Argument {leaf!r} of type {type(leaf)} is not a valid JAX type") from error
+    return signature.to_array(leaf, aval)
+
+
+def device_get(x: Any) -> Any:
+    """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are given back as they are.
+
+    >>> weft.device_get({"a": jnp.ones(2), "n": 3})
+    {'a': array([1., 1.], dtype=float32), 'n': 3}
+    """
+    leaves, treedef = runtime.tree_flatten(x)
+    return runtime.tree_unflatten(treedef, [np.asarray(v) if isinstance(v, runtime.Array) else v for v in leaves])
+
+
+def _each(x: Any, method: str) -> Any:
+    for leaf in runtime.tree_flatten(x)[0]:
+        call: Callable[[], Any] | None = getattr(leaf, method, None)
+        if call is not None and not isinstance(leaf, Tracer):
+            call()
+    return x
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until the arrays in ``x`` have been computed; gives ``x`` back.
+
+    >>> weft.block_until_ready((jnp.ones(2), "text"))
+    (Array([1., 1.], dtype=float32), 'text')
+    """
+    if type(x) is runtime.Array:  # what benchmarks call in their innermost loop
+        return x.block_until_ready()
+    return _each(x, "block_until_ready")
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """Start copying the arrays in ``x`` to the host (they are there already); gives ``x`` back."""
+    return _each(x, "copy_to_host_async")
+
+
+def effects_barrier() -> None:
+    """Wait until the effects of all running computations have happened.
+
+    Raises the first exception of a callback that no use of a result has raised yet.
+
+    >>> weft.effects_barrier()
+    """
+    runtime.stream_barrier()

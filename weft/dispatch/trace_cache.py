@@ -1,0 +1,273 @@
+"""The trace level of the cache: a function and the types of its arguments -> the jaxpr, and what calls it.
+
+A trace is found under the record of the function object and, where ``identity`` tells what the function is, under that,
+so that equal functions share it. A program that came from disk is an entry here too, of which nobody has asked the
+jaxpr. Sharing keeps no captured weft Array alive: an ``Outline`` holds them weakly and goes with the first of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft import runtime
+from weft.core import kinds
+from weft.core.budget import BUDGET
+from weft.core.cache_keys import TraceKey
+from weft.core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from weft.core.store import TRACES
+from weft.dispatch import code_facts, identity, persistent
+from weft.dispatch.identity import Identity, Refusal
+
+_FEW_EQUATIONS = 64  # 50 take 1.1 ms with their kernels, reading a program 0.45
+_LATEST_KEYS = 64  # of a function, which are compared with a new one
+_TRACE_BYTES, _EQUATION_BYTES = 3200, 500  # measured: a trace, each equation
+_RECORD_BYTES = 1100  # measured: the record of a function, with the structure of a call
+
+
+class Trace:
+    """One trace of a function: its jaxpr (None if the program came from disk), the results' structure, machine code.
+
+    ``calls`` maps (donated leaves, keep_unused) to machine code with its constants bound. ``codes`` keeps alive what
+    the keys that find it name by id.
+    """
+
+    __slots__ = ("__weakref__", "calls", "closed", "codes", "found", "keys", "name", "out_avals", "out_tree", "weight")
+
+    def __init__(
+        self, closed: ClosedJaxpr | None, out_tree: Any, out_avals: Sequence[Any], name: str, nbytes: int = 0
+    ) -> None:
+        self.closed: Any = closed
+        self.out_tree = out_tree
+        self.out_avals = tuple(out_avals)
+        self.name = name
+        self.calls: dict[Any, Any] = {}
+        self.codes: tuple[Any, ...] = ()
+        self.keys: dict[Any, None] = {}
+        self.found = 0  # times it was found again by Python
+        self.weight = _TRACE_BYTES + (nbytes if closed is None else _EQUATION_BYTES * equation_count(closed.jaxpr))
+
+    def uses(self) -> int:
+        """How often it was found or run."""
+        programs = list(self.calls.values())  # at once: another thread may be adding one
+        return self.found + sum([compiled.program.executable.runs for compiled in programs])
+
+    def retire(self) -> None:
+        """Take its dispatch entries out of the tables of functions."""
+        for compiled in list(self.calls.values()):
+            compiled.entry.retire()
+
+
+class Outline:
+    """A trace without the Arrays that its function captured."""
+
+    __slots__ = (
+        "__weakref__",
+        "codes",
+        "constants",
+        "found",
+        "jaxpr",
+        "keys",
+        "name",
+        "out_avals",
+        "out_tree",
+        "references",
+    )
+
+    def __init__(self, trace: Trace, who: Identity, dropped: Callable[[Any], None]) -> None:
+        references = {number: weakref.ref(array, dropped) for number, array in who.arrays.items()}
+        self.jaxpr = trace.closed.jaxpr
+        self.constants = [references.get(id(value), value) for value in trace.closed.consts]
+        self.references = list(references.values())  # with those that the program does not read, for their callbacks
+        self.codes = who.codes
+        self.out_tree, self.out_avals, self.name = trace.out_tree, trace.out_avals, trace.name
+        self.keys: dict[Any, None] = {}
+        self.found = 0
+
+    def restore(self) -> Trace | None:
+        """The trace with its constants, or None if one is gone."""
+        constants = [value() if type(value) is weakref.ref else value for value in self.constants]
+        if any(value is None for value in constants):
+            return None
+        self.found += 1
+        closed = ClosedJaxpr(self.jaxpr, constants)
+        return Trace(closed, self.out_tree, self.out_avals, self.name)
+
+    @property
+    def weight(self) -> int:
+        return _TRACE_BYTES + _EQUATION_BYTES * equation_count(self.jaxpr)
+
+    def uses(self) -> int:
+        return self.found
+
+    def retire(self) -> None:
+        """Nothing runs it."""
+
+
+def equation_count(jaxpr: Jaxpr) -> int:
+    """Equations of a program with those of its loops and branches; calls of jitted functions are counted elsewhere."""
+    count = len(jaxpr.eqns)
+    for eqn in jaxpr.eqns:
+        if type(eqn.primitive.kind) is kinds.Higher and eqn.primitive.name != "jit":
+            count += sum(equation_count(inner) for inner in jaxprs_in_params(eqn.params))
+    return count
+
+
+# -- functions --------------------------------------------------------------------------------------------------------
+
+
+class FunctionRecord(weakref.ref[Any]):
+    """A function object, held weakly, and the keys of its traces; it is the ``who`` of those keys."""
+
+    __slots__ = ("__weakref__", "keys", "number", "refusal")
+    __hash__ = object.__hash__  # by identity: the function may compare by content
+    __eq__ = object.__eq__
+
+    keys: dict[tuple[Any, ...], None]  # plain tuples are those of calls recorded in other programs
+    number: int
+    refusal: Refusal | None  # why its latest trace was not looked up by identity
+
+    def store(self, key: tuple[Any, ...], trace: Any) -> None:
+        """Let ``trace`` be found under ``key``, one of this function."""
+        if len(self.keys) >= 16 and len(self.keys) & (len(self.keys) - 1) == 0:  # the budget may have dropped many
+            self.keys = {known: None for known in list(self.keys) if known in TRACES.entries}
+        self.keys[key] = None
+        TRACES.add(key, trace)
+
+    def latest_keys(self) -> list[TraceKey]:
+        """Of traces that are known, the latest first; calls recorded in other programs are none."""
+        latest = list(itertools.islice(reversed(self.keys), _LATEST_KEYS))
+        return [key for key in latest if type(key) is TraceKey and key in TRACES.entries]
+
+    def knows(self, key: TraceKey) -> bool:
+        """Whether there is a trace, which took no time, of a call that differs in sizes at most."""
+        structure = _structure(key)
+        return any(
+            _structure(known) == structure and _is_short(TRACES.entries.get(known)) for known in self.latest_keys()
+        )
+
+    def uses(self) -> int:
+        """How often its traces were found or run."""
+        return sum([trace.uses() for key in list(self.keys) if (trace := TRACES.entries.get(key)) is not None])
+
+    def clear(self) -> None:
+        """Forget its traces."""
+        keys, self.keys = self.keys, {}
+        for key in list(keys):
+            TRACES.remove(key)
+
+    def retire(self) -> None:
+        """Forget the function; its next call makes another record."""
+        if records.get(self.number) is self:
+            records.pop(self.number, None)
+        self.clear()
+
+
+def _is_short(trace: Any) -> bool:
+    """Whether its like is traced and bound in about the time that it takes to read one from disk."""
+    if trace is None or trace.closed is None or len(trace.closed.eqns) > _FEW_EQUATIONS:
+        return False
+    count = len(trace.closed.eqns)
+    for eqn in trace.closed.eqns:
+        if type(eqn.primitive.kind) is kinds.Higher:
+            count += sum([len(inner.eqns) for inner in jaxprs_in_params(eqn.params)])
+    return count <= _FEW_EQUATIONS
+
+
+def _structure(key: TraceKey) -> Any:
+    return key.in_tree, [(aval.dtype, aval.ndim, aval.weak_type) for aval in key.types], key.statics, key.token
+
+
+records: dict[int, FunctionRecord] = {}
+
+
+def _forget_function(record: FunctionRecord, records: Any = records, remove: Any = TRACES.remove) -> None:
+    """As ``retire``; at the end of the process the names of this module may be gone."""
+    records.pop(record.number, None)
+    for key in list(record.keys):
+        remove(key)
+
+
+def record_of(function: Callable[..., Any], owner: Any) -> FunctionRecord:
+    """The record of a function object; it dies with the function, or when the budget drops it.
+
+    A function that cannot be referred to weakly is known by its ``owner``, what ``jit`` made of it.
+    """
+    number = id(function)
+    record = records.get(number)
+    if record is not None and record() is function:
+        return record
+    try:
+        record = FunctionRecord(function, _forget_function)
+    except TypeError:
+        number = id(owner)
+        record = records.get(number)
+        if record is not None and record() is owner:
+            return record
+        record = FunctionRecord(owner, _forget_function)
+    record.number, record.keys, record.refusal = number, {}, None
+    records[number] = record
+    BUDGET.keep(record, _RECORD_BYTES, FunctionRecord.retire, FunctionRecord.uses)
+    return record
+
+
+# -- equal functions --------------------------------------------------------------------------------------------------
+
+
+def find_shared(key: TraceKey) -> Trace | None:
+    """The trace of an equal function for the same arguments."""
+    found = TRACES.find(key)
+    if type(found) is not Outline:
+        return found
+    restored = found.restore()
+    if restored is None:
+        TRACES.remove(key)
+    return restored
+
+
+def share(who: Identity, key: TraceKey, trace: Trace) -> None:
+    """Let equal functions find ``trace``."""
+    if not who.arrays:
+        trace.codes = who.codes
+        TRACES.add(key, trace)
+    elif trace.closed is not None and not _inner_constants(trace.closed.jaxpr):
+
+        def dropped(_: Any, key: TraceKey = key, remove: Callable[..., Any] = TRACES.remove) -> None:
+            remove(key)
+
+        TRACES.add(key, Outline(trace, who, dropped))
+
+
+def _inner_constants(jaxpr: Jaxpr) -> bool:
+    """Whether a program inside ``jaxpr`` holds constants, which cannot be made weak from here."""
+    for eqn in jaxpr.eqns:
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, (tuple, list)) else (value,):
+                if isinstance(inner, ClosedJaxpr) and (inner.consts or _inner_constants(inner.jaxpr)):
+                    return True
+                if isinstance(inner, Jaxpr) and _inner_constants(inner):
+                    return True
+    return False
+
+
+def holds_tracers(closed: ClosedJaxpr) -> bool:
+    """Whether the program captured values of an enclosing trace, so that it is valid only there."""
+    consts = closed.consts
+    return bool(consts) and any(type(value) is not runtime.Array and hasattr(value, "_trace") for value in consts)
+
+
+def forget_shared() -> None:
+    """Drop what equal functions share, so that a cleared function is traced anew."""
+    TRACES.clear(lambda key: type(key[0]) is tuple and type(key[1]) is runtime.PyTreeDef)
+
+
+def forget() -> None:
+    """Drop all traces (``weft.clear_caches``)."""
+    TRACES.clear()
+    for record in list(records.values()):
+        record.clear()
+    persistent.forget()
+    identity.forget()
+    code_facts.forget()

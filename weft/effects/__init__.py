@@ -1,0 +1,1 @@
+"""What an equation does besides giving results: callbacks, checks of numbers."""

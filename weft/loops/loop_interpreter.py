@@ -1,0 +1,169 @@
+"""Run a nest with NumPy: the oracle between the reference interpreter and machine code.
+
+Values are whole arrays over the nest's space (parallel dimensions, then reduced ones); loads gather, stores
+scatter, reductions run the tree of ``loops.reduction_tree``. Slow and plain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from weft.loops import ir, reduction_tree
+from weft.loops.schedule import Lowered
+
+
+@dataclass(slots=True)
+class _Run:
+    """One call: flat buffers, element offsets and strides of the operands, the space, values so far."""
+
+    nest: ir.Nest
+    buffers: Sequence[np.ndarray]
+    positions: list[np.ndarray]  # for each operand the position that it is read or written at, over the whole space
+    extents: tuple[int, ...]
+    indices: list[np.ndarray]  # for each dimension its index, over the whole space
+    scalars: list[Any]
+    values: dict[int, Any] = field(default_factory=dict)
+    rows: dict[int, np.ndarray] = field(default_factory=dict)
+
+
+def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int] | None = None) -> None:
+    """Run a lowered kernel on flat buffers, one for each operand; ``offsets`` replace the bindings' own."""
+    starts = [b.offset for b in low.operands] if offsets is None else list(offsets)
+    for around in np.ndindex(*low.outer):
+        bases = [s + sum(i * step for i, step in zip(around, b.outer, strict=True))
+                 for s, b in zip(starts, low.operands, strict=True)]  # fmt: skip
+        indices = _indices(low.nest, low.extents)
+        positions = [_positions(base, b.strides, indices) for base, b in zip(bases, low.operands, strict=True)]
+        extents = low.extents[: len(low.extents) - len(low.nest.digits)]
+        run = _Run(low.nest, buffers, positions, extents, indices, _scalars(low))
+        _statements(run, low.nest.setup)
+        for phase in low.nest.phases:
+            _statements(run, phase.before)
+            _statements(run, phase.body)
+            for reduction in phase.reductions:
+                _reduce(run, reduction)
+        _statements(run, low.nest.edges)
+
+
+def _indices(nest: ir.Nest, extents: Sequence[int]) -> list[np.ndarray]:
+    """The index along every loop, then the digits of the last one's (see ``ir``)."""
+    rank = len(extents) - len(nest.digits)
+    indices = []
+    for dim, extent in enumerate(extents[:rank]):
+        shape = [1] * rank
+        shape[dim] = extent
+        indices.append(np.arange(extent, dtype=np.int64).reshape(shape))
+    if nest.digits:
+        indices += [np.asarray(digit) for digit in np.unravel_index(indices[-1], extents[rank:])]
+    return indices
+
+
+def _positions(base: int, strides: Sequence[int], indices: Sequence[np.ndarray]) -> np.ndarray:
+    total = np.full((1,) * (indices[0].ndim if indices else 0), base, np.int64)
+    for stride, index in zip(strides, indices, strict=True):
+        if stride:
+            total = total + stride * index
+    return total
+
+
+def _scalars(low: Lowered) -> list[Any]:
+    """The scalar parameters, from the end of the parameter block."""
+    sizes = [-(-dtype.itemsize // 8) * 8 for dtype in low.nest.scalars]
+    at = len(low.params) - sum(sizes)
+    found = []
+    for dtype, size in zip(low.nest.scalars, sizes, strict=True):
+        found.append(np.frombuffer(low.params, dtype, 1, at)[0])
+        at += size
+    return found
+
+
+def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
+    values = run.values
+    for s in statements:
+        match s:
+            case ir.Load(out, operand):
+                values[out] = run.buffers[operand][run.positions[operand]]
+            case ir.Store(operand, value):
+                _store(run, operand, values[value])
+            case ir.LoadAt(out, operand, offset):
+                values[out] = run.buffers[operand][run.positions[operand] + values[offset].astype(np.int64)]
+            case ir.Update():
+                _update(run, s)
+            case ir.RowStore(row, value):
+                run.rows[row] = np.asarray(values[value])
+            case ir.RowLoad(out, row):
+                values[out] = run.rows[row]
+            case ir.Param(out, index, dtype):
+                values[out] = np.asarray(run.scalars[index], dtype)
+            case ir.IndexOf(out, dim, dtype):
+                values[out] = run.indices[dim].astype(dtype)
+            case ir.Apply():
+                _apply(s, values)
+            case ir.Scan():
+                _scan(run, s)
+
+
+def _store(run: _Run, operand: int, value: Any) -> None:
+    """Write a value; at row level the reduced dimensions hold one element."""
+    positions = run.positions[operand]
+    shape = np.broadcast_shapes(positions.shape, np.shape(value))
+    if 0 in shape or 0 in positions.shape:
+        return
+    run.buffers[operand][np.broadcast_to(positions, shape)] = np.broadcast_to(value, shape)
+
+
+def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
+    operands = np.broadcast_arrays(*[values[arg] for arg in s.args]) if s.args else []
+    with np.errstate(all="ignore"):
+        result = np.asarray(s.kind.reference(*operands, **dict(s.params)))
+    assert result.dtype == s.dtype, f"{s.name} gave {result.dtype}, not {s.dtype}"
+    values[s.out] = result
+
+
+def _update(run: _Run, s: ir.Update) -> None:
+    """Make the updates of one reduced index after another, those of all parallel points at once."""
+    n_parallel = sum(dim.role == "parallel" for dim in run.nest.dims)
+    places = _space(run, run.positions[s.operand] + run.values[s.offset].astype(np.int64))
+    inside = _space(run, True if s.inside is None else run.values[s.inside])
+    used = {arg for step in s.steps for arg in step.args} | {s.new}
+    given = {n: _space(run, run.values[n]) for n in used if n in run.values}
+    buffer = run.buffers[s.operand]
+    for at in np.ndindex(*run.extents[n_parallel:]):
+        here = (*[slice(None)] * n_parallel, *at)
+        keep = inside[here]
+        place = places[here][keep]
+        values = {s.old: buffer[place], **{n: value[here][keep] for n, value in given.items()}}
+        for step in s.steps:
+            _apply(step, values)
+        buffer[place] = np.broadcast_to(values[s.new], place.shape)
+
+
+def _space(run: _Run, value: Any) -> np.ndarray:
+    shape = run.extents
+    value = np.asarray(value)
+    return np.broadcast_to(value.reshape((1,) * (len(shape) - value.ndim) + value.shape), shape)
+
+
+def _reduce(run: _Run, s: ir.Reduce) -> None:
+    n_parallel = sum(dim.role == "parallel" for dim in run.nest.dims)
+    reduced = run.extents[n_parallel:]
+    rows = []
+    for arg in s.args:
+        full = np.ascontiguousarray(_space(run, run.values[arg]))
+        n_outer = int(np.prod(reduced[:-1], dtype=np.int64))
+        rows.append(full.reshape(*run.extents[:n_parallel], n_outer, reduced[-1]))
+    outs = reduction_tree.reduce_rows(s.kind, rows, dict(s.params), s.accumulators, s.tree)
+    for out, result, dtype in zip(s.outs, outs, s.dtypes, strict=True):
+        run.values[out] = np.asarray(result).astype(dtype).reshape(*result.shape, *[1] * len(reduced))
+
+
+def _scan(run: _Run, s: ir.Scan) -> None:
+    """Along the one reduced dimension, which is the last of the nest."""
+    arrays = [np.ascontiguousarray(_space(run, run.values[arg])) for arg in s.args]
+    outs = reduction_tree.scan(s.kind, arrays, dict(s.params), s.accumulators)
+    for out, result, dtype in zip(s.outs, outs, s.dtypes, strict=True):
+        run.values[out] = np.asarray(result).astype(dtype)

@@ -1,1 +1,0 @@
-"""Program to program: forward differentiation, linearisation, transposition, vectorisation."""
