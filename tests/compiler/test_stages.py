@@ -97,7 +97,7 @@ def test_forms_and_all_name_stages_and_other_words_raise(capfd: pytest.CaptureFi
             printed = capfd.readouterr().err
             assert all(f"shown: {stage}" in printed for stage in shown)
         weft.config.update("show", "poetry")
-        with pytest.raises(ValueError, match="no stage is called 'poetry'; the names are keys, inline"):
+        with pytest.raises(ValueError, match="no stage is called 'poetry'; the names are lower_prng_keys, inline"):
             pipeline.compile_new(closed, "shown", ())
     finally:
         weft.config.update("show", "")

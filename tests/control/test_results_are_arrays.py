@@ -57,3 +57,9 @@ def test_a_custom_jvp_without_a_rule_cannot_be_called() -> None:
             return 2 * x
 
         double(1.0)
+
+
+def test_what_a_platform_gives_is_an_array() -> None:
+    for x in (1.0, np.float32(1)):
+        out = lax.platform_dependent(x, cpu=lambda x: x + 1, default=lambda x: x)
+        assert isinstance(out, weft.Array) and float(out) == 2.0

@@ -262,7 +262,7 @@ class custom_jvp:
             outs, out_tree = runtime.tree_flatten(self.fun(*whole))
             return outs
 
-        closed, _ = tracing.trace_to_jaxpr(flat_functions, avals, _debug_info(self.fun))
+        closed, _ = tracing.trace_to_jaxpr(flat, avals, _debug_info(self.fun))
         program, captured = calls.close_over(closed)
         programs = self._programs
         if programs is not None and len(programs) < _PROGRAMS_BOUND and not closed.consts and _is_flat(closed.jaxpr):

@@ -215,7 +215,7 @@ class custom_vmap:
     >>> @f.def_vmap
     ... def f_rule(axis_size, in_batched, x):
     ...     return x * 10, in_batched[0]
-    >>> f(1), weft.vmap(f)(jnp.arange(3)).tolist()
+    >>> f(1).item(), weft.vmap(f)(jnp.arange(3)).tolist()
     (2, [0, 10, 20])
     """
 

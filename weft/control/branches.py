@@ -301,6 +301,6 @@ def platform_dependent(
         platforms = (*platforms, None)
     index = platform_index_p.bind(platforms=platforms)
     if not isinstance(index, Tracer):
-        return functions[int(index)](*args)
+        return flat_functions.finished_tree(functions[int(index)](*args))
     shown = [(f"branch {number}", function) for number, function in enumerate(functions)]
     return _branch(index, functions, args, shown, "platform_dependent", branches_platforms=platforms)

@@ -152,7 +152,7 @@ class named_scope:
     """Name the operations recorded inside, as a context manager or a decorator.
 
     >>> with weft.named_scope("attention"):
-    ...     y = f(x)
+    ...     y = jnp.sin(1.0)
     """
 
     def __init__(self, name: str) -> None:
