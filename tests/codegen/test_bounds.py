@@ -21,7 +21,7 @@ PROGRAM = """
     import numpy as np
     from tests.codegen.running import guarded, load, map_nest, elementwise
     from tests.codegen.test_nests import P, R, apply, nest, operand, phase_sum, ADD
-    from weft import target
+    from weft._base import target
     from weft.loops import ir
 
     on = target.named(sys.argv[1])

@@ -92,7 +92,7 @@ print(*kept)
 """
 
 TOGETHER = """
-from weft import target
+from weft._base import target
 from weft.codegen import llvm as ours
 HOST, over, mine = target.host(), [], []
 first = code()
@@ -115,7 +115,8 @@ print(len(set(mine)), hashlib.sha256(mine[0]).hexdigest())
 """
 
 IN_A_VISIT = """
-from weft import runtime, target
+from weft import runtime
+from weft._base import target
 from weft.codegen import llvm as ours
 HOST, first = target.host(), code()
 def told():  # in the middle of a visit, as a signal's handler may be

@@ -119,7 +119,7 @@ PROGRAM = """
     from tests.codegen.running import guarded, load
     from tests.compiler import ladder
     from tests.codegen.test_stencils import box, cross
-    from weft import target
+    from weft._base import target
 
     on = target.named(sys.argv[1]).replace(row_by_row=sys.argv[2] == "rows")
     weft.config.update("enable_x64", True)

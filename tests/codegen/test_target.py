@@ -26,7 +26,7 @@ def test_names_and_keys():
 
 def test_override():
     """WEFT_TARGET names the target; reading the host needs no compiler."""
-    program = "import sys; from weft import target; print(target.host().name, 'llvmlite' in sys.modules)"
+    program = "import sys; from weft._base import target; print(target.host().name, 'llvmlite' in sys.modules)"
     environment = {**os.environ, "WEFT_TARGET": "x86-64-v3"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout == "x86-64-v3 False\n"

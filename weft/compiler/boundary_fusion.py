@@ -12,7 +12,7 @@ import functools
 import struct
 from collections.abc import Sequence
 
-from weft.compiler.fuse import Kernels, Step
+from weft.compiler.kernels import Kernels, Step
 from weft.core.jaxpr import Var
 from weft.errors import InternalError
 from weft.loops import ir

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft.compiler import residuals
-from weft.compiler.fuse import Kernels
 from weft.compiler.instructions import DonatedOutput, InputOutput, NewOutput, Output, SameOutput
+from weft.compiler.kernels import Kernels
 from weft.compiler.plan import Planner
 from weft.core.printer import Context
 from weft.loops.schedule import Lowered

@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from weft.compiler import assemble, groups, windows
 from weft.compiler.dimensions import dimensions, matched
 from weft.compiler.groups import Absorber, Group
-from weft.compiler.product_loops import StridedOperand
-from weft.core import index_maps, kinds, rewrite
-from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
+from weft.compiler.kernels import Kernels, Step, in_order, kernel_of
+from weft.core import kinds, rewrite
+from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.errors import InternalError
 from weft.loops import kernel
-from weft.loops.index_math import UNIT, Sizes
-from weft.loops.kernel import Access, Kernel, Node
+from weft.loops.index_math import UNIT
+from weft.loops.kernel import Access, Node
 from weft.loops.schedule import LONG, SHORT
 
-UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
 LOOK_BACK = 24  # equations that are asked for the reductions a value is computed from
 MAX_MERGES = 8  # groups that one shared value may bring together
@@ -35,39 +33,6 @@ MAX_MERGES = 8  # groups that one shared value may bring together
 FUSABLE = (
     kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Identity, kinds.Gather,
 )  # fmt: skip
-
-
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, as ``Lowered``
-class Step:
-    """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel.
-
-    ``order``: the axis of the equation's result at each axis of what is written (``viewed_operands``).
-    ``views``: of a product's operands that are views, where they are read (``viewed_operands``).
-    """
-
-    kernel: Kernel | None
-    equation: Any  # a JaxprEqn, None where there is a kernel
-    copies: tuple[tuple[Any, Any], ...] = ()
-    order: tuple[int, ...] | None = None
-    views: tuple[StridedOperand | None, StridedOperand | None] = (None, None)
-
-
-@dataclass(frozen=True, slots=True)
-class Kernels:
-    """A program after fusion. ``aliases``: variables that are another one's buffer under another shape."""
-
-    jaxpr: Jaxpr
-    steps: tuple[Step, ...]
-    aliases: dict[Any, Any]
-    sizes: Sizes
-
-    def describe(self) -> str:
-        lines = []
-        for step in self.steps:
-            lines += [f"copy {a.aval.str_short()}" for a, _ in step.copies]
-            lines.append(kernel.describe(step.kernel) if step.kernel else f"call {step.equation}")
-            lines += [f"  operand {i} is read where it lies" for i, view in enumerate(step.views) if view is not None]
-        return "\n".join(lines)
 
 
 def fuse(jaxpr: Jaxpr) -> Kernels:
@@ -105,7 +70,7 @@ class _Fusion:
             self._place(equation)
         if not self.alone:
             self._merge_siblings()
-        steps = tuple([self._step(group) for group in _in_order(self.groups)])
+        steps = tuple([self._step(group) for group in in_order(self.groups)])
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
     def _place(self, equation: JaxprEqn) -> None:
@@ -451,7 +416,7 @@ class _Fusion:
         for piece, operand in assemble.regions(equation, self._only_here):
             group = self._new_group(equation)
             group.run_after(earlier)
-            group.axes, uses, own = self._piece_space(piece, operand, out)
+            group.axes, uses, own = windows.piece_space(self.dims, piece, operand, out)
             node = self._leaf(group, operand, own)
             group.outputs.append(kernel.Output(node, out, uses))
             self._made(out, group)
@@ -494,34 +459,6 @@ class _Fusion:
         group.want(node)
         self._use(operand, group, False)
         return node
-
-    def _piece_space(self, piece: Piece, operand: Any, out: Any) -> tuple[list[kernel.Axis], Access, Access]:
-        """Axes of a piece's region, the region's access to the output, and its access to the operand."""
-        axes: list[kernel.Axis] = []
-        uses: list[Affine] = []
-        region, symbols = piece.region, self.dims.sizes.symbols(out)
-        named = {dim.axis: i for i, dim in enumerate(piece.index_map) if dim.axis != CONSTANT}
-        inner = self.dims.symbols(operand)
-        for dim, extent in enumerate(region.extent):
-            if symbols[dim] == UNIT:
-                uses.append(FIXED)
-                continue
-            if extent == 1 and operand.aval.shape and (dim not in named or inner[named[dim]] == UNIT):
-                uses.append(constant(region.start[dim]))
-                continue
-            whole = region.start[dim] == 0 and region.step[dim] == 1 and extent == out.aval.shape[dim]
-            source = UNIT
-            if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
-                source = inner[named[dim]]
-            symbol = symbols[dim] if whole else source
-            if symbol == UNIT or not operand.aval.shape:  # slabs of a fill are one nest, whatever they are whole in
-                symbol = self.dims.sizes.fresh()
-            axes.append(groups.new_axis(symbol, extent))
-            uses.append(Affine(axes[-1].key, region.start[dim], region.step[dim]))
-        if not operand.aval.shape:
-            return axes, tuple(uses), ()
-        moved = tuple([FIXED if use.axis == CONSTANT else Affine(use.axis) for use in uses])
-        return axes, tuple(uses), index_maps.compose(piece.index_map, moved)
 
     def _place_dynamic_slice(self, equation: JaxprEqn) -> None:
         """A load whose base moves at run time, in whatever kernel wants it."""
@@ -650,62 +587,9 @@ class _Fusion:
     def _step(self, group: Group) -> Step:
         if group.step is not None:
             return Step(None, group.step, tuple(group.copies))
-        return Step(_kernel(group), None, tuple(group.copies))
-
-
-def _kernel(group: Group) -> Kernel:
-    equations = sorted(group.equations, key=group.equations.__getitem__)
-    nodes, outputs = group.nodes, tuple(group.outputs)
-    if group.reverse:
-        along = next(axis for axis in group.axes if axis.key == group.reduced[0])
-        backwards = {axis.key: Affine(axis.key) for axis in group.axes}
-        backwards[along.key] = Affine(along.key, along.extent - 1, -1)
-
-        def seen(node: Node) -> Node:
-            return Node(node.atom, index_maps.compose(node.access, backwards))
-
-        nodes = {seen(node): tuple(map(seen, operands)) for node, operands in nodes.items()}
-        outputs = tuple(
-            [kernel.Output(seen(o.node), o.target, index_maps.compose(o.access, backwards)) for o in outputs]
-        )
-    named = [*equations, *[o.places.equation for o in outputs if o.places]]
-    names = list(dict.fromkeys(e.primitive.name for e in named if not isinstance(e.primitive.kind, UNNAMED)))
-    return Kernel(
-        name="_".join(names[-3:]) or "copy",
-        axes=tuple(group.axes),
-        reduced=tuple(group.reduced),
-        run=group.run,
-        tree=group.tree,
-        equations=tuple(equations),
-        nodes=nodes,
-        dynamic=group.dynamic,
-        outputs=outputs,
-        reasons=tuple(dict.fromkeys(group.reasons)),
-    )
+        return Step(kernel_of(group), None, tuple(group.copies))
 
 
 def _interleaved(last: tuple[Group, Access], uses: Access) -> bool:
     """Whether two pieces take turns along the last dimension, so that one kernel writes both in passing."""
     return bool(uses) and all(access[-1].axis == CONSTANT or access[-1].step != 1 for access in (last[1], uses))
-
-
-def _in_order(found: Sequence[Group]) -> list[Group]:
-    """Leaders in an order that respects who reads whom; program order otherwise."""
-    leaders = sorted((g for g in found if g.merged_into is None), key=lambda group: group.order)
-    done: set[Group] = set()
-    order: list[Group] = []
-    for start in leaders:
-        stack = [start]
-        while stack:
-            group = stack[-1]
-            if group in done:
-                stack.pop()
-                continue
-            waiting = [b.leader() for b in group.before if b.leader() not in done and b.leader() is not group]
-            if waiting:
-                stack.extend(sorted(waiting, key=lambda other: -other.order))
-                continue
-            done.add(group)
-            order.append(group)
-            stack.pop()
-    return order

@@ -34,6 +34,7 @@ from weft.compiler import (
     viewed_operands,
 )
 from weft.compiler.cache import BUILDER
+from weft.compiler.kernels import Kernels
 from weft.compiler.pass_manager import Stages
 from weft.core import store
 from weft.core.budget import BUDGET
@@ -53,7 +54,7 @@ class Forms(NamedTuple):
     """A program on its way to kernels."""
 
     simplified: ClosedJaxpr
-    kernels: fuse.Kernels
+    kernels: Kernels
     lowered: list[Lowered | None]
 
 
@@ -85,7 +86,7 @@ class Program:
         return self.forms.simplified.jaxpr
 
     @property
-    def kernels(self) -> fuse.Kernels:
+    def kernels(self) -> Kernels:
         return self.forms.kernels
 
     @property
@@ -259,12 +260,12 @@ def check_sizes(closed: ClosedJaxpr) -> None:
                 )
 
 
-def lower_all(kernels: fuse.Kernels) -> list[lower.Draft | None]:
+def lower_all(kernels: Kernels) -> list[lower.Draft | None]:
     """Every kernel as statements over its own axes."""
     return [lower.lower(step.kernel, kernels.sizes) if step.kernel else None for step in kernels.steps]
 
 
-def schedule_all(kernels: fuse.Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
+def schedule_all(kernels: Kernels, drafts: list[lower.Draft | None], lanes: int) -> list[Lowered | None]:
     """The nest of every kernel."""
     return [
         schedule.schedule(step.kernel, draft, lanes) if step.kernel and draft else None

@@ -17,7 +17,6 @@ import numpy as np
 from weft.compiler import contraction, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
-from weft.compiler.fuse import Kernels, Step
 from weft.compiler.instructions import (
     Callback,
     Copy,
@@ -32,6 +31,7 @@ from weft.compiler.instructions import (
     Place,
     SameOutput,
 )
+from weft.compiler.kernels import Kernels, Step
 from weft.compiler.product_loops import StridedOperand
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds

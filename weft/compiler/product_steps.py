@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.compiler import contraction
-from weft.compiler.fuse import Step
+from weft.compiler.kernels import Step
 from weft.core import kinds
 from weft.core.jaxpr import Literal, Var
 from weft.loops.kernel import Kernel, reachable

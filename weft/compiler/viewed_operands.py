@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from weft.compiler import contraction, product_steps
-from weft.compiler.fuse import Kernels, Step
+from weft.compiler.kernels import Kernels, Step
 from weft.compiler.product_loops import StridedOperand
 from weft.compiler.product_steps import is_product
 from weft.core import index_maps, kinds

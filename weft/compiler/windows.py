@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps
-from weft.core.index_maps import FIXED, Affine, Piece
+from weft.core.index_maps import CONSTANT, FIXED, Affine, Piece, constant
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.loops import kernel
 from weft.loops.index_math import UNIT
@@ -51,3 +52,32 @@ def piece_read(pieces: Sequence[Piece], equation: JaxprEqn, access: Access, exte
     piece, read = found
     operand = equation.invars[piece.operand]
     return Node(kernel.Constant(operand), ()) if type(operand) is Literal else Node(operand, read)
+
+
+def piece_space(dims: Dimensions, piece: Piece, operand: Any, out: Any) -> tuple[list[Axis], Access, Access]:
+    """Axes of a piece's region, the region's access to the output, and its access to the operand."""
+    axes: list[Axis] = []
+    uses: list[Affine] = []
+    region, symbols = piece.region, dims.sizes.symbols(out)
+    named = {dim.axis: i for i, dim in enumerate(piece.index_map) if dim.axis != CONSTANT}
+    inner = dims.symbols(operand)
+    for dim, extent in enumerate(region.extent):
+        if symbols[dim] == UNIT:
+            uses.append(FIXED)
+            continue
+        if extent == 1 and operand.aval.shape and (dim not in named or inner[named[dim]] == UNIT):
+            uses.append(constant(region.start[dim]))
+            continue
+        whole = region.start[dim] == 0 and region.step[dim] == 1 and extent == out.aval.shape[dim]
+        source = UNIT
+        if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
+            source = inner[named[dim]]
+        symbol = symbols[dim] if whole else source
+        if symbol == UNIT or not operand.aval.shape:  # slabs of a fill are one nest, whatever they are whole in
+            symbol = dims.sizes.fresh()
+        axes.append(groups.new_axis(symbol, extent))
+        uses.append(Affine(axes[-1].key, region.start[dim], region.step[dim]))
+    if not operand.aval.shape:
+        return axes, tuple(uses), ()
+    moved = tuple([FIXED if use.axis == CONSTANT else Affine(use.axis) for use in uses])
+    return axes, tuple(uses), index_maps.compose(piece.index_map, moved)

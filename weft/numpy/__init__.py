@@ -128,11 +128,8 @@ if _typing.TYPE_CHECKING:
         fromstring,
         full,
         full_like,
-        geomspace,
         identity,
         indices,
-        linspace,
-        logspace,
         meshgrid,
         ones,
         ones_like,
@@ -192,6 +189,7 @@ if _typing.TYPE_CHECKING:
         tan,
         tanh,
     )
+    from weft.numpy.even_spacing import geomspace, linspace, logspace
     from weft.numpy.files import (
         array_repr,
         array_str,
@@ -498,8 +496,7 @@ _NAMES = _lazy.Names(
         "numpy.convolution": "convolve correlate",
         "numpy.creation": """
             arange array asarray astype copy empty empty_like eye from_dlpack frombuffer fromfile fromiter
-            fromstring full full_like geomspace identity indices linspace logspace meshgrid ones ones_like tri
-            zeros zeros_like""",
+            fromstring full full_like identity indices meshgrid ones ones_like tri zeros zeros_like""",
         "numpy.dtype_queries": """
             can_cast finfo iinfo iscomplexobj isdtype isrealobj issubdtype promote_types result_type""",
         "numpy.einstein": "einsum einsum_path",
@@ -544,6 +541,7 @@ _NAMES = _lazy.Names(
             intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts unique_inverse
             unique_values""",
         "numpy.sorting": "argpartition argsort compress extract lexsort partition sort sort_complex",
+        "numpy.even_spacing": "geomspace linspace logspace",
         "numpy.statistics": """
             average mean nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar std var""",
         "numpy.taking": "choose repeat take take_along_axis trim_zeros",

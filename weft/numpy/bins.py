@@ -24,6 +24,7 @@ from weft.numpy import (
     arithmetic,
     calculus,
     creation,
+    even_spacing,
     index_updates,
     indexing,
     promotion,
@@ -212,7 +213,7 @@ def _even_edges(a: Any, limits: Any, *, bins: int) -> Any:
     flat = low == high
     half = np.asarray(0.5, dtype)
     low, high = selection.where(flat, low - half, low), selection.where(flat, high + half, high)
-    return creation.linspace(low, high, bins + 1, dtype=dtype)
+    return even_spacing.linspace(low, high, bins + 1, dtype=dtype)
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:

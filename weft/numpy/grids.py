@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from weft.numpy import axes, creation, joining, promotion, rearrange
+from weft.numpy import axes, creation, even_spacing, joining, promotion, rearrange
 
 
 def _vector(part: slice) -> Any:
     """The values of a slice: a range, or with an imaginary step that many evenly spaced values."""
     start = 0 if part.start is None else part.start
     if isinstance(part.step, complex):
-        return creation.linspace(start, part.stop, int(abs(part.step)))
+        return even_spacing.linspace(start, part.stop, int(abs(part.step)))
     return creation.arange(start, part.stop, part.step if part.step is not None else 1)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from weft import dtypes
 from weft import operations as lax
 from weft.dispatch import jit as jit_module
-from weft.numpy import creation, promotion, rearrange, reductions, rounding, statistics
+from weft.numpy import creation, even_spacing, promotion, rearrange, reductions, rounding, statistics
 
 jit = jit_module.jit
 
@@ -247,7 +247,7 @@ def _pad_ramp(array: Any, widths: Widths, ends: tuple[tuple[Any, Any], ...]) -> 
         dtype = promotion.dtype_of(array)
         low, high = ends[axis]
         options: dict[str, Any] = {"endpoint": False, "dtype": dtype, "axis": axis}
-        ramp_up = creation.linspace(low, lax.squeeze(first, (axis,)), int(before), **options)
-        ramp_down = rearrange.flip(creation.linspace(high, lax.squeeze(last, (axis,)), int(after), **options), axis)
+        ramp_up = even_spacing.linspace(low, lax.squeeze(first, (axis,)), int(before), **options)
+        ramp_down = rearrange.flip(even_spacing.linspace(high, lax.squeeze(last, (axis,)), int(after), **options), axis)
         array = _around(array, axis, ramp_up, ramp_down)
     return array

@@ -25,8 +25,6 @@ from weft.operations.arithmetic import (
     div_p,
     floor,
     floor_p,
-    integer_pow,
-    integer_pow_p,
     max,
     max_p,
     min,
@@ -39,17 +37,12 @@ from weft.operations.arithmetic import (
     neg_p,
     nextafter,
     nextafter_p,
-    pow,
-    pow_p,
-    reciprocal,
     rem,
     rem_p,
     round,
     round_p,
     sign,
     sign_p,
-    square,
-    square_p,
     sub,
     sub_p,
 )
@@ -229,6 +222,7 @@ from weft.operations.logic import (
     shift_right_logical_p,
     xor_p,
 )
+from weft.operations.powers import integer_pow, integer_pow_p, pow, pow_p, reciprocal, square, square_p
 from weft.operations.reductions import (
     argmax,
     argmax_p,

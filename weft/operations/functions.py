@@ -15,8 +15,9 @@ import numpy as np
 from weft import core
 from weft.core.tangents import Along, along
 from weft.operations import complex_math
-from weft.operations.arithmetic import add, by_parts, div, integer_pow, is_complex, mul, neg, square, sub
+from weft.operations.arithmetic import add, by_parts, div, is_complex, mul, neg, sub
 from weft.operations.elementwise import COMPLEX, FLOAT, Partials, constant, elementwise
+from weft.operations.powers import integer_pow, square
 from weft.operations.references import precise, special
 from weft.operations.settings import AccuracyMode, Tolerance
 

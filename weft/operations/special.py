@@ -19,12 +19,13 @@ from weft.core.primitive import MISSING
 from weft.operations import bessel, incomplete_beta, incomplete_gamma, zeta_function
 from weft.operations.algebra import Condition, Term, where
 from weft.operations.arithmetic import abs as abs_
-from weft.operations.arithmetic import add, integer_pow, mul, neg, sign, sub
+from weft.operations.arithmetic import add, mul, neg, sign, sub
 from weft.operations.convert import convert_element_type
 from weft.operations.elementwise import FLOAT, INTEGER, Partials, constant, elementwise
 from weft.operations.functions import exp, function, log, log1p
 from weft.operations.later import ops
 from weft.operations.logic import gt, select_n
+from weft.operations.powers import integer_pow
 from weft.operations.references import doubled
 from weft.operations.references import special as special_reference
 

@@ -419,41 +419,6 @@ class BranchStep final : public Step {
   }
 };
 
-// What a routine that runs on this thread asks for interrupts, and what came of it.
-struct Polled {
-  Frame* frame = nullptr;
-  Status status = Status::ok;
-};
-thread_local Polled t_polled;
-
-// A loop in machine code, its state in registers.
-class RoutineStep final : public Step {
- public:
-  ~RoutineStep() override { Py_XDECREF(kernel); }
-
-  Status run(Frame& frame) const override {
-    void* stack[24];
-    std::vector<void*> heap;
-    void** bases = stack;
-    if (operands.size() > 24) {
-      heap.resize(operands.size());
-      bases = heap.data();
-    }
-    for (size_t i = 0; i < operands.size(); ++i) bases[i] = operands[i].address(frame);
-    int64_t range[6] = {};
-    Polled before = std::exchange(t_polled, Polled{&frame, Status::ok});  // a signal's handler may run programs too
-    kernel->function(bases, params.data(), helper_table(), range, nullptr);
-    return std::exchange(t_polled, before).status;
-  }
-  double cost_ns() const override { return cost; }
-  bool is_kernel() const override { return true; }
-
-  Kernel* kernel = nullptr;  // owned
-  std::vector<Place> operands;
-  std::vector<int64_t> params;
-  double cost = 0;
-};
-
 bool wrong(const char* message) {
   if (!PyErr_Occurred()) PyErr_SetString(PyExc_ValueError, message);
   return false;
@@ -486,22 +451,6 @@ bool gives(const Nested& nested, size_t output, int64_t nbytes) {
   const Plan& plan = nested.plan();
   if (output < plan.outputs.size() && plan.outputs[output].nbytes == nbytes) return true;
   return wrong("[executable] a nested program gives other results");
-}
-
-// sequence of (place, nbytes)
-bool read_places(PyObject* sequence, const PlaceReader& places, std::vector<Place>* out, std::vector<int64_t>* sizes) {
-  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence); ++i) {
-    PyObject* place;
-    long long nbytes;
-    PyObject* item = PyTuple_GET_ITEM(sequence, i);
-    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OL", &place, &nbytes) || nbytes < 0)
-      return wrong("[executable] an operand of control flow is (place, bytes)");
-    Place found{};
-    if (!places.place(place, nbytes, &found)) return false;
-    out->push_back(found);
-    sizes->push_back(nbytes);
-  }
-  return true;
 }
 
 // sequence of (place, bytes of one element); `trips` of them lie there
@@ -552,37 +501,6 @@ bool check_loop(const LoopStep& loop, const std::vector<int64_t>& tested, const 
 
 }  // namespace
 
-void poll_interrupt(const void*, const void*, void* out0, void*, int64_t) {
-  Frame* frame = t_polled.frame;
-  Status status = Status::ok;
-  if (frame != nullptr && stream_cancelled(frame->number)) {
-    status = Status::cancelled;
-  } else if (frame != nullptr && !frame->on_stream && frame->number == 0) {
-    // The caller's own thread: signals are handled here, and other threads get their turn.
-    PyThreadState* suspended = std::exchange(frame->suspended, nullptr);
-    in_python<PyEval_RestoreThread>(suspended != nullptr ? suspended : PyEval_SaveThread());
-    if (in_python<PyErr_CheckSignals>() != 0) status = Status::python_error;
-    else if (suspended != nullptr) frame->suspended = PyEval_SaveThread();
-  }
-  t_polled.status = status;
-  int32_t stop = status != Status::ok;
-  std::memcpy(out0, &stop, sizeof stop);
-}
-
-std::unique_ptr<Step> make_routine_step(PyObject* record, const PlaceReader& places) {
-  Fields fields(record);
-  auto step = std::make_unique<RoutineStep>();
-  Ref kernel = fields.object("kernel"), operands = fields.tuple("operands");
-  fields.words64("params", &step->params);
-  step->cost = fields.real("cost_ns");
-  if (!fields.ok()) return nullptr;
-  if (Py_TYPE(kernel.get()) != KernelType) return wrong("[executable] a routine has no Kernel"), nullptr;
-  step->kernel = reinterpret_cast<Kernel*>(kernel.release());
-  std::vector<int64_t> bytes;
-  if (!read_places(operands.get(), places, &step->operands, &bytes)) return nullptr;
-  return step;
-}
-
 std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places) {
   Fields fields(record);
   auto step = std::make_unique<LoopStep>();
@@ -597,9 +515,9 @@ std::unique_ptr<Step> make_loop_step(PyObject* record, const PlaceReader& places
     return nullptr;
   if (!step->has_cond() && step->trips < 0) return wrong("[executable] a loop without a condition has a count"), nullptr;
   int64_t rows = step->has_cond() ? 0 : step->trips;
-  if (!read_places(tested.get(), places, &step->tested, &tested_bytes) ||
-      !read_places(captured.get(), places, &step->captured, &captured_bytes) ||
-      !read_places(carry.get(), places, &step->carry, &step->carry_bytes) ||
+  if (!places.sized(tested.get(), &step->tested, &tested_bytes) ||
+      !places.sized(captured.get(), &step->captured, &captured_bytes) ||
+      !places.sized(carry.get(), &step->carry, &step->carry_bytes) ||
       !read_rows(inputs.get(), places, rows, &step->inputs, &row_bytes) ||
       !read_rows(outputs.get(), places, rows, &step->outputs, &step->output_bytes))
     return nullptr;
@@ -616,8 +534,8 @@ std::unique_ptr<Step> make_branch_step(PyObject* record, const PlaceReader& plac
   if (!places.place(which.get(), 4, &step->which)) return nullptr;
   if (PyTuple_GET_SIZE(branches.get()) == 0) return wrong("[executable] a branch needs programs"), nullptr;
   std::vector<int64_t> bytes;
-  if (!read_places(operands.get(), places, &step->operands, &bytes) ||
-      !read_places(results.get(), places, &step->results, &step->result_bytes))
+  if (!places.sized(operands.get(), &step->operands, &bytes) ||
+      !places.sized(results.get(), &step->results, &step->result_bytes))
     return nullptr;
   step->branches = std::vector<Nested>(size_t(PyTuple_GET_SIZE(branches.get())));
   for (size_t b = 0; b < step->branches.size(); ++b) {

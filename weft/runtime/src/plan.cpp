@@ -177,6 +177,21 @@ bool PlaceReader::typed_place(PyObject* object, Place* out, ShapedArray** aval) 
   return check(*out, (*aval)->nbytes);
 }
 
+bool PlaceReader::sized(PyObject* sequence, std::vector<Place>* out, std::vector<int64_t>* sizes) const {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence); ++i) {
+    PyObject* object;
+    long long nbytes;
+    PyObject* item = PyTuple_GET_ITEM(sequence, i);
+    if (!PyTuple_Check(item) || !PyArg_ParseTuple(item, "OL", &object, &nbytes) || nbytes < 0)
+      return PyErr_Occurred() != nullptr ? false : plan_error("[executable] operand %lld is not (place, bytes)", i);
+    Place found{};
+    if (!place(object, nbytes, &found)) return false;
+    out->push_back(found);
+    sizes->push_back(nbytes);
+  }
+  return true;
+}
+
 void PlaceReader::note_dynamic(int32_t id, int64_t largest) {
   if (size_t(id) >= largest_.size()) largest_.resize(size_t(id) + 1, -1);
   int64_t& known = largest_[size_t(id)];

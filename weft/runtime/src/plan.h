@@ -102,6 +102,8 @@ class PlaceReader {
   bool place(PyObject* object, int64_t nbytes, Place* out) const;
   // object = (slot, offset, aval)
   bool typed_place(PyObject* object, Place* out, ShapedArray** aval) const;
+  // sequence = ((place, bytes), ...), appended to both
+  bool sized(PyObject* sequence, std::vector<Place>* out, std::vector<int64_t>* sizes) const;
   bool check(const Place& place, int64_t nbytes) const;
   void note_dynamic(int32_t id, int64_t largest);
   int32_t n_dynamic() const { return int32_t(largest_.size()); }

@@ -1,0 +1,179 @@
+// Python functions on whole arrays, as a step of a plan.
+#include <cstring>
+
+#include "array.h"
+#include "fields.h"
+#include "host_copy.h"
+#include "numpy_api.h"
+#include "plan.h"
+#include "stream.h"
+
+namespace weft {
+namespace {
+
+constexpr double kPythonByteNs = 0.25;  // what a function in Python takes at least: with much to do it leaves the caller
+
+struct TypedPlace {
+  Place place;
+  ShapedArray* aval;  // owned
+};
+
+void release_view(PyObject* capsule) {
+  buffer_release(static_cast<Buffer*>(PyCapsule_GetPointer(capsule, "weft.buffer")));
+}
+
+PyArray_Descr* descr_of(const ShapedArray* aval) {  // owned
+  if (aval->type_number == kExtendedType || !PyArray_DescrCheck(aval->dtype)) {
+    PyErr_SetString(PyExc_TypeError, "[executable] a callback cannot take or return an extended dtype");
+    return nullptr;
+  }
+  return reinterpret_cast<PyArray_Descr*>(Py_NewRef(aval->dtype));
+}
+
+// A Python callable on whole arrays. Runs with the GIL held, whichever thread it is on.
+class PythonStep final : public Step {
+ public:
+  ~PythonStep() override {
+    Py_XDECREF(callable);
+    for (TypedPlace& place : in) Py_DECREF(place.aval);
+    for (TypedPlace& place : out) Py_DECREF(place.aval);
+  }
+
+  Status run(Frame& frame) const override {
+    PyGILState_STATE state{};
+    if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(frame.suspended);
+    else if (frame.on_stream) state = in_python<PyGILState_Ensure>();
+    bool in_task = frame.number != 0 && !frame.in_callback;
+    if (in_task) stream_calls(true);
+    bool ok = call(frame);
+    if (in_task) stream_calls(false);
+    // A routine of our own that saw the interrupt has ended early, as a kernel does.
+    bool ended = !ok && stream_cancelled(frame.number) && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
+    if (ended) PyErr_Clear();
+    if (frame.suspended != nullptr) {
+      frame.suspended = ok || ended ? PyEval_SaveThread() : nullptr;
+    } else if (frame.on_stream) {
+      if (!ok && !ended) take_exception(frame);
+      PyGILState_Release(state);
+    }
+    return ok ? Status::ok : ended ? Status::cancelled : Status::python_error;
+  }
+  bool is_python() const override { return true; }
+  double cost_ns() const override { return cost; }
+  int traverse(visitproc visit, void* arg) const override {
+    Py_VISIT(callable);
+    return 0;
+  }
+  void clear() override { Py_XSETREF(callable, Py_NewRef(Py_None)); }
+
+  PyObject* callable = nullptr;  // owned
+  std::vector<TypedPlace> in, out;
+  double cost = 0;
+
+ private:
+  static void take_exception(Frame& frame) {
+    PyObject* type;
+    PyErr_Fetch(&type, &frame.error, &frame.error_traceback);
+    PyErr_NormalizeException(&type, &frame.error, &frame.error_traceback);
+    if (frame.error_traceback != nullptr) PyException_SetTraceback(frame.error, frame.error_traceback);
+    Py_XDECREF(type);
+  }
+
+  static PyObject* view_of(const Frame& frame, const TypedPlace& typed) {
+    PyArray_Descr* descr = descr_of(typed.aval);
+    if (descr == nullptr) return nullptr;
+    char* data = typed.place.address(frame);
+    Buffer* owner = frame.owners[typed.place.slot];
+    npy_intp extents[kMaxRank];
+    for (int d = 0; d < typed.aval->ndim; ++d) extents[d] = typed.aval->extents[d];
+    PyObject* view = PyArray_NewFromDescr(&PyArray_Type, descr, typed.aval->ndim, extents, nullptr,
+                                          owner != nullptr ? data : nullptr, 0, nullptr);
+    if (view == nullptr) return nullptr;
+    PyArrayObject* array = reinterpret_cast<PyArrayObject*>(view);
+    if (owner == nullptr) {
+      std::memcpy(PyArray_DATA(array), data, size_t(typed.aval->nbytes));
+    } else {
+      PyObject* capsule = PyCapsule_New(buffer_retain(owner), "weft.buffer", release_view);
+      if (capsule == nullptr) buffer_release(owner);
+      if (capsule == nullptr || PyArray_SetBaseObject(array, capsule) < 0) {
+        Py_DECREF(view);
+        return nullptr;
+      }
+    }
+    PyArray_CLEARFLAGS(array, NPY_ARRAY_WRITEABLE);
+    return view;
+  }
+
+  bool store(const Frame& frame, const TypedPlace& typed, PyObject* result, size_t position) const {
+    PyArray_Descr* descr = descr_of(typed.aval);
+    if (descr == nullptr) return false;
+    Ref array = steal(in_python([&] {
+      return PyArray_FromAny(result, descr, 0, 0, NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST, nullptr);
+    }));
+    if (!array) return false;
+    PyArrayObject* values = reinterpret_cast<PyArrayObject*>(array.get());
+    bool same = PyArray_NDIM(values) == typed.aval->ndim;
+    for (int d = 0; same && d < typed.aval->ndim; ++d) same = PyArray_DIM(values, d) == typed.aval->extents[d];
+    if (!same) {
+      Ref shape = steal(in_python<PyObject_GetAttrString>(array.get(), "shape"));
+      Ref wanted = steal(aval_text(typed.aval, true));
+      if (shape && wanted)
+        PyErr_Format(PyExc_ValueError, "[callback] result %zd of %R has shape %R, but %U was promised",
+                     Py_ssize_t(position), callable, shape.get(), wanted.get());
+      return false;
+    }
+    return copy_bytes(typed.place.address(frame), PyArray_BYTES(values), typed.aval->nbytes) == 0;
+  }
+
+  bool call(Frame& frame) const {
+    Ref args = steal(PyTuple_New(Py_ssize_t(in.size())));
+    if (!args) return false;
+    for (size_t i = 0; i < in.size(); ++i) {
+      PyObject* view = view_of(frame, in[i]);
+      if (view == nullptr) return false;
+      PyTuple_SET_ITEM(args.get(), Py_ssize_t(i), view);
+    }
+    Ref result = steal(in_python<PyObject_CallObject>(callable, args.get()));
+    if (!result) return false;
+    if (out.empty()) return true;
+    if (out.size() == 1 && !PyTuple_Check(result.get())) return store(frame, out[0], result.get(), 0);
+    Ref items = steal(in_python<PySequence_Fast>(result.get(), "[callback] a callback with several results returns a sequence"));
+    if (!items) return false;
+    if (size_t(PySequence_Fast_GET_SIZE(items.get())) != out.size()) {
+      PyErr_Format(PyExc_ValueError, "[callback] %R returned %zd results, but %zd were promised", callable,
+                   PySequence_Fast_GET_SIZE(items.get()), Py_ssize_t(out.size()));
+      return false;
+    }
+    for (size_t i = 0; i < out.size(); ++i)
+      if (!store(frame, out[i], PySequence_Fast_GET_ITEM(items.get(), Py_ssize_t(i)), i)) return false;
+    return true;
+  }
+};
+
+bool read_typed(PyObject* sequence, const PlaceReader& places, std::vector<TypedPlace>* out) {
+  Ref items = steal(in_python<PySequence_Fast>(sequence, "[executable] places must be a sequence"));
+  if (!items) return false;
+  for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+    TypedPlace typed{};
+    if (!places.typed_place(PySequence_Fast_GET_ITEM(items.get(), i), &typed.place, &typed.aval)) return false;
+    Py_INCREF(typed.aval);
+    out->push_back(typed);
+  }
+  return true;
+}
+
+}  // namespace
+
+std::unique_ptr<Step> make_python_step(PyObject* record, const PlaceReader& places) {
+  Fields fields(record);
+  Ref callable = fields.object("callable"), in = fields.object("operands"), out = fields.object("results");
+  if (!fields.ok()) return nullptr;
+  auto step = std::make_unique<PythonStep>();
+  step->callable = callable.release();
+  if (!read_typed(in.get(), places, &step->in) || !read_typed(out.get(), places, &step->out)) return nullptr;
+  for (const auto* side : {&step->in, &step->out})
+    for (const TypedPlace& typed : *side) step->cost += double(typed.aval->nbytes) * kPythonByteNs;
+  return step;
+}
+
+}  // namespace weft

@@ -1,0 +1,172 @@
+// The table of one jitted function: signatures that were seen, and the program of each. Guarded by the GIL.
+//
+// Open addressing with linear probing. Part of jit.cpp, whose calls look in it; a header so that they do so inline.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "jit.h"
+
+namespace weft {
+namespace {
+
+constexpr uint32_t kMaxEntries = 4096;
+constexpr uint32_t kFirstSlots = 4;
+
+Entry* g_no_slots[1] = {nullptr};  // the table of a function that knows no signature
+// The entries in all tables, those ever installed, and those that were taken out of all tables.
+unsigned long long g_entries = 0, g_installed = 0, g_retired = 0;
+
+void entry_release(Entry* entry) {
+  if (--entry->references != 0) return;
+  for (PyObject* object : entry->owned) Py_DECREF(object);
+  for (PyObject* object : entry->compared) Py_DECREF(object);
+  Py_XDECREF(entry->cached);
+  delete entry;
+}
+
+// Whether the statics and unusual keys are equal: 1, 0, or -1 with an error set. May run Python code.
+int same_objects(const Entry* entry, const Signature& signature) {
+  const auto& compared = signature.compared();
+  for (uint32_t i = 0; i < compared.size(); ++i) {
+    PyObject *known = entry->compared[i], *given = compared[i];
+    if (known == given) continue;
+    if (Py_TYPE(known) != Py_TYPE(given)) return 0;
+    int equal = in_python<PyObject_RichCompareBool>(known, given, Py_EQ);
+    if (equal != 1) return equal;
+  }
+  return 1;
+}
+
+// Borrowed entry with this signature, or nullptr (with an error set if a comparison raised).
+Entry* table_find(JitFunction* self, const Signature& signature) {
+  for (;;) {
+    uint64_t version = self->version;
+    bool restart = false;
+    for (uint32_t i = uint32_t(signature.hash()) & self->mask; self->slots[i] != nullptr; i = (i + 1) & self->mask) {
+      Entry* entry = self->slots[i];
+      if (entry->hash != signature.hash() || entry->tokens.size() != signature.tokens().size()) continue;
+      if (std::memcmp(entry->tokens.data(), signature.tokens().data(), entry->tokens.size() * 8) != 0) continue;
+      if (signature.compared().size() == 0) return entry;
+      if (entry->compared.size() != signature.compared().size()) continue;
+      ++entry->references;
+      int same = same_objects(entry, signature);
+      entry_release(entry);
+      if (same < 0) return nullptr;
+      restart = version != self->version;  // the comparison ran code that changed the table
+      if (restart) break;
+      if (same == 1) return entry;
+    }
+    if (!restart) return nullptr;
+  }
+}
+
+void table_insert_slot(JitFunction* self, Entry* entry) {
+  uint32_t i = uint32_t(entry->hash) & self->mask;
+  while (self->slots[i] != nullptr) i = (i + 1) & self->mask;
+  self->slots[i] = entry;
+}
+
+// Entries know their tables through the CacheEntry they share, so that a program can be taken out of all of them.
+void note_place(JitFunction* self, Entry* entry) {
+  auto& places = *entry->cached->places;
+  entry->place = places.size();
+  places.emplace_back(self, entry);
+  ++g_entries;
+  ++g_installed;
+}
+
+void forget_place(Entry* entry) {
+  auto& places = *entry->cached->places;
+  places[entry->place] = places.back();
+  places[entry->place].second->place = entry->place;
+  places.pop_back();
+  --g_entries;
+}
+
+// Takes an entry out; the caller gets the table's reference. Later entries of the run of slots move up.
+void table_remove(JitFunction* self, Entry* entry) {
+  uint32_t hole = uint32_t(entry->hash) & self->mask;
+  while (self->slots[hole] != entry) hole = (hole + 1) & self->mask;
+  for (uint32_t i = (hole + 1) & self->mask; self->slots[i] != nullptr; i = (i + 1) & self->mask) {
+    uint32_t home = uint32_t(self->slots[i]->hash) & self->mask;
+    if (((i - home) & self->mask) < ((i - hole) & self->mask)) continue;  // its home lies behind the hole
+    self->slots[hole] = self->slots[i];
+    hole = i;
+  }
+  self->slots[hole] = nullptr;
+  --self->count;
+  ++self->version;
+  forget_place(entry);
+}
+
+void free_slots(Entry** slots) {
+  if (slots != g_no_slots) std::free(slots);
+}
+
+// Moves the entries into a table twice as large.
+bool table_grow(JitFunction* self) {
+  uint32_t capacity = std::max(kFirstSlots, (self->mask + 1) * 2);
+  Entry** slots = static_cast<Entry**>(std::calloc(capacity, sizeof(Entry*)));
+  if (slots == nullptr) return false;
+  Entry** old = self->slots;
+  uint32_t old_capacity = self->mask + 1;
+  self->slots = slots;
+  self->mask = capacity - 1;
+  ++self->version;
+  for (uint32_t i = 0; i < old_capacity; ++i)
+    if (old[i] != nullptr) table_insert_slot(self, old[i]);
+  free_slots(old);
+  return true;
+}
+
+Entry* oldest(JitFunction* self) {
+  Entry* result = nullptr;
+  for (uint32_t i = 0; i <= self->mask; ++i)
+    if (Entry* entry = self->slots[i]; entry != nullptr && (result == nullptr || entry->age < result->age))
+      result = entry;
+  return result;
+}
+
+// Steals entry. The table holds at most kMaxEntries; the one installed first goes.
+bool table_install(JitFunction* self, const Signature& signature, Entry* entry) {
+  Entry* known = table_find(self, signature);  // a re-entrant call may have installed it meanwhile
+  if (known == nullptr && PyErr_Occurred()) {
+    entry_release(entry);
+    return false;
+  }
+  Entry* drop = known != nullptr ? known : self->count >= kMaxEntries ? oldest(self) : nullptr;
+  bool grow = drop == nullptr && (self->count + 1) * 2 > self->mask + 1;
+  if (grow && !table_grow(self)) {
+    entry_release(entry);
+    PyErr_NoMemory();
+    return false;
+  }
+  if (drop != nullptr) table_remove(self, drop);
+  entry->age = self->next_age++;
+  note_place(self, entry);
+  table_insert_slot(self, entry);
+  ++self->version;
+  ++self->count;
+  if (drop != nullptr) entry_release(drop);  // may run destructors: last
+  return true;
+}
+
+void table_clear(JitFunction* self) {
+  Entry** old = self->slots;
+  uint32_t capacity = self->mask + 1;
+  self->slots = g_no_slots;
+  self->mask = 0;
+  self->count = 0;
+  ++self->version;
+  for (uint32_t i = 0; i < capacity; ++i)
+    if (old[i] != nullptr) forget_place(old[i]);
+  for (uint32_t i = 0; i < capacity; ++i)
+    if (old[i] != nullptr) entry_release(old[i]);
+  free_slots(old);
+}
+
+}  // namespace
+}  // namespace weft
