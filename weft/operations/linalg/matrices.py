@@ -180,6 +180,10 @@ def adjoint(x: Array) -> Array:
 
 
 def symmetrized(x: Array) -> Array:
+    """``(x + x') / 2``. ValueError where x is no square matrix."""
+    shape = shape_of(x)
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"A square matrix is needed here. Got shape {shape}.")
     return ops.div(ops.add(x, adjoint(x)), constant(x, 2))
 
 
