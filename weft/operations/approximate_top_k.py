@@ -13,6 +13,8 @@ from weft import core, dtypes
 from weft import operations as lax
 from weft.operations import static
 
+__all__ = ["approx_max_k", "approx_min_k"]
+
 
 def _checked(
     name: str, operand: Any, k: int, reduction_dimension: int, recall_target: float, aggregate_to_topk: bool

@@ -28,6 +28,39 @@ from weft.operations.elementwise import (
 )
 from weft.operations.later import ops
 
+__all__ = [
+    "abs",
+    "abs_p",
+    "add",
+    "add_p",
+    "ceil",
+    "ceil_p",
+    "div",
+    "div_p",
+    "floor",
+    "floor_p",
+    "max",
+    "max_p",
+    "min",
+    "min_p",
+    "mul",
+    "mul_p",
+    "mulhi",
+    "mulhi_p",
+    "neg",
+    "neg_p",
+    "nextafter",
+    "nextafter_p",
+    "rem",
+    "rem_p",
+    "round",
+    "round_p",
+    "sign",
+    "sign_p",
+    "sub",
+    "sub_p",
+]
+
 Array = Any
 ArrayLike = Any
 

@@ -25,6 +25,29 @@ from weft.operations.later import ops
 from weft.operations.shape import broadcast_in_dim, expand_dims, shape_of
 from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer
 
+__all__ = [
+    "broadcasted_iota",
+    "concatenate",
+    "concatenate_p",
+    "empty",
+    "empty_p",
+    "full",
+    "full_like",
+    "iota",
+    "iota_p",
+    "pad",
+    "pad_p",
+    "shape_as_value",
+    "split",
+    "split_p",
+    "stack",
+    "stack_p",
+    "tile",
+    "tile_p",
+    "unstack",
+    "unstack_p",
+]
+
 Array = Any
 ArrayLike = Any
 Params = dict[str, Any]

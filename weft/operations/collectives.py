@@ -24,6 +24,20 @@ from weft.operations import arithmetic, assemble, convert, logic, reductions, sh
 from weft.operations.mapped import Dim
 from weft.operations.static import canonical_axis
 
+__all__ = [
+    "axis_index",
+    "axis_index_p",
+    "axis_size",
+    "pbroadcast",
+    "pmax",
+    "pmax_p",
+    "pmean",
+    "pmin",
+    "pmin_p",
+    "psum",
+    "psum_p",
+]
+
 Array = Any
 ArrayLike = Any
 AxisName = Hashable

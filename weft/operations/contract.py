@@ -22,6 +22,8 @@ from weft.operations.elementwise import category, widened
 from weft.operations.later import ops
 from weft.operations.static import check_sharding, integers
 
+__all__ = ["batch_matmul", "dot", "dot_general", "dot_general_p"]
+
 Array = Any
 ArrayLike = Any
 Params = dict[str, Any]

@@ -30,6 +30,26 @@ from weft.operations.elementwise import (
 )
 from weft.operations.static import integer
 
+__all__ = [
+    "bitcast_convert_type",
+    "bitcast_convert_type_p",
+    "complex",
+    "complex_p",
+    "conj",
+    "conj_p",
+    "convert_element_type",
+    "convert_element_type_p",
+    "dtype",
+    "imag",
+    "imag_p",
+    "is_finite",
+    "is_finite_p",
+    "real",
+    "real_p",
+    "reduce_precision",
+    "reduce_precision_p",
+]
+
 Array = Any
 ArrayLike = Any
 

@@ -21,6 +21,19 @@ from weft.operations.elementwise import COMPLEX, FLOAT, NUMBER, Accepts, check_d
 from weft.operations.later import ops
 from weft.operations.static import integer
 
+__all__ = [
+    "cumlogsumexp",
+    "cumlogsumexp_p",
+    "cummax",
+    "cummax_p",
+    "cummin",
+    "cummin_p",
+    "cumprod",
+    "cumprod_p",
+    "cumsum",
+    "cumsum_p",
+]
+
 Array = Any
 ArrayLike = Any
 

@@ -23,6 +23,18 @@ from weft.operations.gather import GatherDimensionNumbers, gather
 from weft.operations.mapped import Dim, at, in_front
 from weft.operations.static import canonical_axis
 
+__all__ = [
+    "all_gather",
+    "all_gather_p",
+    "all_to_all",
+    "all_to_all_p",
+    "ppermute",
+    "ppermute_p",
+    "pshuffle",
+    "psum_scatter",
+    "pswapaxes",
+]
+
 Array = Any
 _MOST_RUNS = 8  # a permutation of at most so many runs is made of slices, others by a gather
 

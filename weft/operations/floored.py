@@ -11,6 +11,8 @@ import numpy as np
 
 from weft.operations.elementwise import SIGNED, elementwise
 
+__all__ = ["floor_div_p"]
+
 
 def _scalar(emit: Any, x: Any, y: Any) -> Any:
     """-1 - (-1 - x) // y below zero: both sides are no negative numbers, and nothing overflows."""

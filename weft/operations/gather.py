@@ -19,6 +19,8 @@ from weft.operations.elementwise import INTEGER, category
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.operations.static import canonical_shape
 
+__all__ = ["gather", "gather_p"]
+
 Array = Any
 ArrayLike = Any
 Params = dict[str, Any]

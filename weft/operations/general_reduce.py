@@ -36,6 +36,8 @@ from weft.operations.reductions import (
 )
 from weft.operations.static import check_sharding, integers
 
+__all__ = ["fold_p", "reduce", "reduce_p"]
+
 Array = Any
 Params = dict[str, Any]
 FLAG = np.dtype(np.int32)

@@ -24,6 +24,15 @@ from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode, 
 from weft.operations.shape import shape_of
 from weft.operations.static import canonical_axis, canonical_shape, integer
 
+__all__ = [
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_slice_p",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "dynamic_update_slice_p",
+]
+
 Array = Any
 ArrayLike = Any
 Starts = Any

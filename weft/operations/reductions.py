@@ -33,6 +33,27 @@ from weft.operations.elementwise import (
 from weft.operations.later import ops
 from weft.operations.static import check_sharding, integer, integers
 
+__all__ = [
+    "argmax",
+    "argmax_p",
+    "argmin",
+    "argmin_p",
+    "reduce_and",
+    "reduce_and_p",
+    "reduce_max",
+    "reduce_max_p",
+    "reduce_min",
+    "reduce_min_p",
+    "reduce_or",
+    "reduce_or_p",
+    "reduce_prod",
+    "reduce_prod_p",
+    "reduce_sum",
+    "reduce_sum_p",
+    "reduce_xor",
+    "reduce_xor_p",
+]
+
 Array = Any
 ArrayLike = Any
 Axes = Sequence[int]

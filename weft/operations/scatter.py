@@ -30,6 +30,22 @@ from weft.operations.general_reduce import check_elementwise, run_with_numpy
 from weft.operations.settings import GatherScatterMode, ScatterDimensionNumbers
 from weft.operations.static import canonical_shape
 
+__all__ = [
+    "scatter",
+    "scatter_add",
+    "scatter_add_p",
+    "scatter_apply",
+    "scatter_max",
+    "scatter_max_p",
+    "scatter_min",
+    "scatter_min_p",
+    "scatter_mul",
+    "scatter_mul_p",
+    "scatter_p",
+    "scatter_sub",
+    "scatter_sub_p",
+]
+
 Array = Any
 ArrayLike = Any
 Params = dict[str, Any]

@@ -10,6 +10,22 @@ from typing import Any
 
 from weft._base.record import NamedTuple, Record
 
+__all__ = [
+    "AccuracyMode",
+    "ConvDimensionNumbers",
+    "ConvGeneralDilatedDimensionNumbers",
+    "DotAlgorithm",
+    "DotDimensionNumbers",
+    "GatherDimensionNumbers",
+    "GatherScatterMode",
+    "Precision",
+    "PrecisionLike",
+    "RaggedDotDimensionNumbers",
+    "RoundingMethod",
+    "ScatterDimensionNumbers",
+    "Tolerance",
+]
+
 
 class RoundingMethod(enum.IntEnum):
     """How ``lax.round`` treats halves."""

@@ -26,6 +26,29 @@ from weft.operations.elementwise import hide_none
 from weft.operations.later import ops
 from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer, integers
 
+__all__ = [
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_in_dim_p",
+    "broadcast_like",
+    "broadcast_shapes",
+    "broadcast_to_rank",
+    "collapse",
+    "expand_dims",
+    "index_in_dim",
+    "reshape",
+    "reshape_p",
+    "rev",
+    "rev_p",
+    "slice",
+    "slice_in_dim",
+    "slice_p",
+    "squeeze",
+    "squeeze_p",
+    "transpose",
+    "transpose_p",
+]
+
 Array = Any
 ArrayLike = Any
 Shape = Sequence[int]
@@ -559,26 +582,3 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 # ---- paddings of windows
-
-
-def padtype_to_pads(
-    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: Any
-) -> list[tuple[int, int]]:
-    """The (low, high) padding of each dimension that 'SAME', 'SAME_LOWER' or 'VALID' stands for.
-
-    >>> lax.padtype_to_pads((10,), (3,), (2,), 'SAME')
-    [(0, 1)]
-    """
-    if not isinstance(padding, str):
-        raise TypeError(f"[padtype_to_pads] unknown padding type: {padding}")
-    word = padding.upper()
-    if word == "VALID":
-        return [(0, 0)] * len(in_shape)
-    if word not in ("SAME", "SAME_LOWER"):
-        raise RuntimeError(f"[padtype_to_pads] padding must be 'VALID', 'SAME' or 'SAME_LOWER', got {padding!r}")
-    pads = []
-    for extent, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
-        total = builtins.max((-(-extent // stride) - 1) * stride + window - extent, 0)
-        less, more = total // 2, total - total // 2
-        pads.append((less, more) if word == "SAME" else (more, less))
-    return pads

@@ -27,6 +27,8 @@ from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 from weft.operations.shape import shape_of
 from weft.operations.static import canonical_axis, integer
 
+__all__ = ["sort", "sort_key_val", "sort_order_p", "sort_p", "top_k", "top_k_p"]
+
 Array = Any
 ArrayLike = Any
 

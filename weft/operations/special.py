@@ -29,6 +29,31 @@ from weft.operations.powers import integer_pow
 from weft.operations.references import doubled
 from weft.operations.references import special as special_reference
 
+__all__ = [
+    "bessel_i0e",
+    "bessel_i0e_p",
+    "bessel_i1e",
+    "bessel_i1e_p",
+    "betainc",
+    "digamma",
+    "digamma_p",
+    "igamma",
+    "igamma_grad_a",
+    "igamma_grad_a_p",
+    "igamma_p",
+    "igammac",
+    "igammac_p",
+    "lgamma",
+    "lgamma_p",
+    "polygamma",
+    "polygamma_p",
+    "random_gamma_grad",
+    "random_gamma_grad_p",
+    "regularized_incomplete_beta_p",
+    "zeta",
+    "zeta_p",
+]
+
 Array = Any
 ArrayLike = Any
 
