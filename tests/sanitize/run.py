@@ -31,7 +31,8 @@ PARTS = {
     "compiler": (
         *("tests/compiler/test_side_by_side.py", "tests/compiler/test_disk_cache.py"),
         *("tests/compiler/test_random_programs.py", "tests/compiler/test_budget.py"),
-        *("tests/dispatch/test_replay.py", "tests/core/test_equations_made_natively.py", "tests/compiler/test_sizes.py"),
+        "tests/dispatch/test_replay.py",
+        *("tests/core/test_equations_made_natively.py", "tests/compiler/test_sizes.py"),
     ),
     "programs": (
         *("tests/compiler/test_plan.py", "tests/compiler/test_products.py", "tests/compiler/test_epilogues.py"),
