@@ -18,8 +18,8 @@ one (a broadcast row, a transposed matrix), dimensions with the role *digit* fol
 loops: their values are the mixed-radix digits of the flattened index, in the bases of the axes' extents, and they add
 to the address of operands that have a stride along them.
 
-The last parallel dimension may stand for several in the same way, if all but the first of them are so short that one of
-them alone would leave lanes empty. They have at most COLLAPSED elements together.
+The last parallel dimension may stand for several in the same way, if all but the first of them are short and the last
+alone would leave lanes empty. The short ones have at most COLLAPSED elements together.
 
 Parameter block (``const int64_t* params``), 8-byte slots in this order:
     extents of the dimensions; run-time strides, operand by operand and dimension by dimension where the class is

@@ -220,10 +220,10 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
 def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[list[_Loop], list[_Loop]]:
     """The last, short dimensions and the one before them as one, and its digits; else the dimensions, and no digits.
 
-    Rows of less than a vector leave lanes empty. What is stored must lie side by side along all these dimensions.
+    Rows that are no whole number of vectors leave lanes empty. What is stored must lie side by side along all these dimensions.
     """
     extents = [loop.extent for loop in parallel]
-    if len(parallel) < 2 or not 1 < extents[-1] < lanes:
+    if len(parallel) < 2 or not 1 < extents[-1] <= ir.COLLAPSED:
         return parallel, []
     first = len(parallel) - 2
     while first and math.prod(extents[first:]) <= ir.COLLAPSED:
@@ -236,16 +236,15 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[li
     if any(o.role == "out" and (o in apart or _class(merged.stride(o)) != 1) for o in draft.operands):
         return parallel, []
     gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # loaded element by element
-    if gathered and (
-        _is_narrow(extents) or (2 * extents[-1] >= lanes and all(_is_near(o, parallel) for o in gathered))
-    ):
+    if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
         return parallel, []
     return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
 
 
-def _is_near(operand: OperandDraft, parallel: list[_Loop]) -> bool:
-    """Whether a row of an operand is loaded as one vector or one element."""
-    return _class(parallel[-1].stride(operand)) != ir.RUNTIME
+def _fills(extent: int, lanes: int, operands: Sequence[OperandDraft], row: _Loop) -> bool:
+    """Whether rows fill the lanes well enough: wholly, or half of them if no operand is gathered from far apart."""
+    near = all(abs(row.stride(operand).elems) <= NARROW for operand in operands)
+    return extent % lanes == 0 or (near and 2 * extent >= lanes)
 
 
 def _is_plain(phase: Any) -> bool:
