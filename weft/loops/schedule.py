@@ -220,7 +220,7 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
 def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[list[_Loop], list[_Loop]]:
     """The last, short dimensions and the one before them as one, and its digits; else the dimensions, and no digits.
 
-    Rows that are no whole number of vectors leave lanes empty. What is stored must lie side by side along all these dimensions.
+    Rows that are no whole number of vectors leave lanes empty. What is stored must lie side by side along all of these.
     """
     extents = [loop.extent for loop in parallel]
     if len(parallel) < 2 or not 1 < extents[-1] <= ir.COLLAPSED:
