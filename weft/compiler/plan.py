@@ -1,8 +1,8 @@
-"""Kernels -> plan: which buffer every value lives in, and a flat list of instructions for the executor.
+"""Planning: assigns a buffer to every value and makes the list of instructions for the runtime.
 
-Outputs are written where they are returned; temporaries share one arena by their lifetimes; a kernel writes over an
-operand that dies with it where it visits both element for element; a donated input is reused likewise, or when it
-is dead before the output is first written. Zero-sized work becomes no instruction.
+Outputs are written where they are returned; temporaries share one arena by their live ranges. A kernel overwrites an
+operand that it reads last, if it visits both element for element. A donated input is reused in the same way, or if it
+is dead before the output is first written. Work without elements has no instruction.
 """
 
 from __future__ import annotations
@@ -40,12 +40,6 @@ from weft.loops import ir
 from weft.loops.schedule import Binding, Lowered
 
 ALIGNMENT = 64
-VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
-COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
-WIDE_GRAIN = 16  # and where there are enough of them
-ENOUGH_BLOCKS = 8  # of rows, for the threads
-LIGHT = 8.0  # cost of the applications at a point
-ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
 
 
 @dataclass(slots=True)
