@@ -171,7 +171,7 @@ def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
     """A function that gives the same bits by other operations, and its operands; or None."""
     if equation.primitive in DIVISIONS:
         return divisors.rewrite(equation, makers)
-    if is_turned_sort(equation):
+    if sorts_along_rows(equation):
         return _sort_of_rows(equation.invars[0].aval.ndim - 1, **equation.params), equation.invars
     if equation.primitive is not lax.pow_p:
         return None
@@ -210,7 +210,7 @@ def _square_root(x: Any) -> Any:
     return lax.select_n(infinite, root, lax.full_like(x, np.inf))
 
 
-def is_turned_sort(equation: JaxprEqn) -> bool:
+def sorts_along_rows(equation: JaxprEqn) -> bool:
     """Whether ``_sort_of_rows`` applies."""
     return equation.primitive is lax.sort_p and equation.params["dimension"] != equation.invars[0].aval.ndim - 1
 

@@ -1,6 +1,7 @@
 """The pipeline: a jaxpr goes in, a program that the runtime can run comes out.
 
-    jaxpr -> passes -> fuse -> viewed_operands -> lower -> schedule -> edges -> plan -> chain -> codegen -> link
+    jaxpr -> passes -> fuse -> viewed_operands -> lower -> schedule -> boundary_fusion -> plan -> chain
+          -> codegen -> link
 
 Compiled programs are cached by the fingerprint of their jaxpr, kernels by their nest.
 """
