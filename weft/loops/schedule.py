@@ -3,6 +3,8 @@
 Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. Extents only
 decide whether a last dimension is too narrow for lanes. Parallel dimensions come first, in logical order. At most three
 stay in the nest; the runtime iterates the outer ones.
+
+    exp over axes (64, 128), operands dense   ->   nest "parallel i0 lanes x16", called with i0 = 8192
 """
 
 from __future__ import annotations

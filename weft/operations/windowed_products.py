@@ -1,6 +1,6 @@
 """Convolutions as products of windows and a kernel.
 
-In: the operands of conv_general_dilated. Out: the same in other operations, by names of dimensions. The array is
+In: the operands of conv_general_dilated. Out: the same result by other operations, on named dimensions. The array is
 padded to what windows reach, then read as
 
     x[n, g, f, stride * p + dilation * t]    batch n, group g, feature f; place p of a window and tap t inside of it
@@ -30,12 +30,12 @@ from weft.operations.elementwise import widened
 from weft.operations.later import ops
 from weft.operations.named_axes import Name, NamedAxes
 
-FEW_TAPS = 64  # slices that windows are made of at once; more are gathered
-FEW_COLUMNS = 4  # results of one element that are added up tap by tap
+FEW_TAPS = 64  # most slices from which windows are assembled; more are gathered
+FEW_COLUMNS = 4  # results of one element that are summed tap by tap
 
 
 class Space(NamedTuple):
-    """One spatial dimension: its extents and how windows lie in it. Element ``at(p, t)`` is read; outside are zeros."""
+    """One spatial dimension: its extents and the layout of windows. Element ``at(p, t)`` is read; outside are zeros."""
 
     extent: int
     taps: int
@@ -47,7 +47,7 @@ class Space(NamedTuple):
 
     @property
     def reach(self) -> int:
-        """How many elements windows reach over."""
+        """The number of elements that the windows cover."""
         return (self.places - 1) * self.stride + (self.taps - 1) * self.dilation + 1
 
 
@@ -80,7 +80,7 @@ def _spaces_as(names: Sequence[Name], role: str) -> list[Name]:
 
 
 class Product(NamedTuple):
-    """What all parts of one convolution share."""
+    """The facts that all parts of one convolution share."""
 
     dtype: np.dtype  # of the result
     precision: Any
@@ -165,7 +165,7 @@ class Phase(NamedTuple):
 
 
 def phases(along: Space) -> list[Phase]:
-    """The places of a dimension by their remainder, as many in each (the last may reach beyond the result).
+    """The places of a dimension by their remainder, equally many in each (the last may exceed the result).
 
     Place p reads what is at p * stride + t * dilation - low in the array with holes: elements are the multiples of
     ``holes``, so that p and t have to solve a congruence.
@@ -237,7 +237,7 @@ def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], pro
     overlapping = [dim for dim, s in enumerate(spaces) if s.taps > 1 and s.places > 1]
     padded = x.padded(widths)
     if overlapping and padded is not x:
-        padded = NamedAxes(ops.optimization_barrier(padded.value), padded.names)  # made once, and read by every tap
+        padded = NamedAxes(ops.optimization_barrier(padded.value), padded.names)  # stored once, and read by every tap
     taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
     if overlapping and x.extent("feature") == 1 and kernel.extent("column") <= FEW_COLUMNS and taps <= FEW_TAPS:
         return _tap_by_tap(padded, kernel, spaces, product)
