@@ -518,7 +518,7 @@ def _has_points(low: Lowered) -> bool:
 
 
 def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]) -> bool:
-    """Whether an output may overwrite an operand: the same elements at the same points, read before they are written."""
+    """Whether an output may overwrite an operand: the same elements at the same points, read before written."""
     written, read = low.operands[target], low.operands[source]
     same = (written.offset, written.strides, written.outer, written.dtype) == (
         read.offset, read.strides, read.outer, read.dtype,
