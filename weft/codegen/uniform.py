@@ -35,7 +35,7 @@ def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int])
         case ir.IndexOf(out, dim):
             return (out,) if dim in dims else ()
         case ir.Apply(out):
-            return (out,) if any(arg in found for arg in s.args) else ()
+            return (out,) if not found.isdisjoint(s.args) else ()
         case ir.RowLoad(out):
             return (out,)
         case ir.Scan(outs):

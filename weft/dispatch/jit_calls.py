@@ -43,7 +43,7 @@ class Options(NamedTuple):
     inline: bool = False
 
 
-PLAIN = Options()
+PLAIN, INLINED = Options(), Options(inline=True)
 _forms: dict[Options, int] = {}
 _records, _traces = trace_cache.records, TRACES.entries  # looked into at every call under a trace
 
@@ -91,16 +91,16 @@ class JitState:
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)  # the options in keys
         self.own: bool | None = None  # whether the function is weft's, once that was asked
         self.name: str | None = None
-        self.hits_before = 0
-        self.forget(0)
+        self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
+        self.milliseconds: dict[str, float] | None = None  # in each stage
+        self.kernels = (0, 0, 0)  # built, loaded, reused
 
     def forget(self, hits: int) -> None:
         """Start the counts anew; ``hits`` is the native count, which never goes back."""
         self.hits_before = hits
-        self.traces = 0
-        self.executables = 0
-        self.milliseconds: dict[str, float] | None = None  # in each stage
-        self.kernels = (0, 0, 0)  # built, loaded, reused
+        self.traces = self.executables = 0
+        self.milliseconds = None
+        self.kernels = (0, 0, 0)
 
     def record(self) -> FunctionRecord:
         """The record of the function."""
