@@ -37,7 +37,9 @@ def boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tupl
     return dataclasses.replace(kernels, steps=steps), [low for _, low in kept]
 
 
-def without_boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
+def without_boundary_fusion(
+    kernels: Kernels, lowered: Sequence[Lowered | None]
+) -> tuple[Kernels, list[Lowered | None]]:
     """Every slab by itself, to bisect a wrong answer (``WEFT_SKIP=boundary_fusion``)."""
     return kernels, list(lowered)
 
