@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Digits:
-    """The digits of one nest's last reduced dimension. Digits are lists of i64 names, outermost first."""
+    """The digits of one nest's flattened dimension. Digits are lists of i64 names, outermost first."""
 
     def __init__(self, parent: NestWriter) -> None:
         self.parent = parent
@@ -67,17 +67,20 @@ class Digits:
         """The pointers of operands at the given digits."""
         result = dict(pointers)
         for k in operands:
-            result[k] = self._address(k, pointers[k], digits)
+            result[k] = self.address(k, pointers[k], digits)
         return result
 
-    def _address(self, operand: int, pointer: str, digits: Sequence[str]) -> str:
-        writer, spec = self.writer, self.nest.operands[operand]
+    def address(self, operand: int, pointer: str, digits: Sequence[str]) -> str:
+        """Where an operand lies at the given digits."""
+        return self.writer.element(whole(self.nest.operands[operand].dtype), pointer, self.offset(operand, digits))
+
+    def offset(self, operand: int, digits: Sequence[str]) -> str:
+        """How many elements that is from where it lies at digits of 0."""
         offset = "0"
         for dim, digit in zip(self.dims, digits, strict=True):
-            stride = spec.strides[dim]
-            if stride:
-                offset = writer.index("add", offset, self.parent.distance(operand, dim, digit))
-        return writer.element(whole(spec.dtype), pointer, offset)
+            if self.nest.operands[operand].strides[dim]:
+                offset = self.writer.index("add", offset, self.parent.distance(operand, dim, digit))
+        return offset
 
     # vectors along the flattened dimension
 
@@ -134,7 +137,7 @@ class Digits:
                     values.append(copy.emit.settle(copy.emit.convert(Value(elements.INT64, (splat,)), s.dtype)))
                 continue
             operand = self.nest.operands[s.operand]
-            pointer, key = self._address(s.operand, place.pointers[s.operand], digits), (s.operand, self.dims[-1])
+            pointer, key = self.address(s.operand, place.pointers[s.operand], digits), (s.operand, self.dims[-1])
             stride = operand.strides[self.dims[-1]]
             if not stride:
                 values.append(copy.memory.splat(copy.memory.load_scalar(operand.dtype, pointer)))

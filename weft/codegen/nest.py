@@ -19,6 +19,7 @@ import numpy as np
 from weft._base.target import Target
 from weft.codegen import (
     argmax_two_pass,
+    collapsed_loops,
     columns,
     elements,
     indexed,
@@ -58,6 +59,8 @@ def width(nest: ir.Nest, target: Target, transposed: Sequence[int] = ()) -> int:
         return 1
     if any(dim.role == "reduced" for dim in nest.dims):
         return argmax_two_pass.width(nest, target)
+    if nest.digits:
+        return nest.width
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
     side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in transposed)
@@ -119,15 +122,21 @@ class NestWriter:
         self.alone = alone
         scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
-        across = columns.ColumnWriter if self.nest.short is None else short_rows.ShortRowWriter
-        body = across(self) if self.columns else rows.RowWriter(self)
-        body.write(place, scalars)
+        self._loops()(self).write(place, scalars)
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
         if self.streams is not None:
             self.streams.finish()
         return self.writer
+
+    def _loops(self) -> Callable[[NestWriter], rows.RowWriter | columns.ColumnWriter]:
+        """What writes the loops."""
+        if not self.columns:
+            return rows.RowWriter
+        if self.nest.digits and not self.reduced:
+            return collapsed_loops.CollapsedLoopWriter
+        return columns.ColumnWriter if self.nest.short is None else short_rows.ShortRowWriter
 
     # interrupts: the results of a kernel that was told to stop are discarded
 
@@ -235,7 +244,7 @@ class NestWriter:
                     whole(self.nest.operands[k].dtype), pointers[k], self.distance(k, dim, index)
                 )
         indices = {**place.indices, dim: index}
-        if self.digits is not None and self.columns and dim == self.reduced[-1]:
+        if self.digits is not None and self.columns and dim in self.reduced[-1:]:
             at = self.digits.at(index)
             pointers = self.digits.moved(pointers, at, operands)
             indices.update(zip(self.nest.digits, at, strict=True))

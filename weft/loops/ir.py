@@ -18,6 +18,9 @@ one (a broadcast row, a transposed matrix), dimensions with the role *digit* fol
 loops: their values are the mixed-radix digits of the flattened index, in the bases of the axes' extents, and they add
 to the address of operands that have a stride along them.
 
+The last parallel dimension may stand for several in the same way, if all but the first of them are short and the last
+alone would leave lanes empty. The short ones have at most COLLAPSED elements together.
+
 Parameter block (``const int64_t* params``), 8-byte slots in this order:
     extents of the dimensions; run-time strides, operand by operand and dimension by dimension where the class is
     RUNTIME; scalar parameters (complex128 takes two slots; others the low bytes of one).
@@ -34,6 +37,7 @@ from weft.core import kinds
 
 RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
 REVERSED = -1  # contiguous, from the end
+COLLAPSED = 64  # elements of the short dimensions that are collapsed into one with the dimension before them
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,7 @@ class Nest:
 
     @property
     def digits(self) -> list[int]:
-        """The digits of the last reduced dimension, outermost first."""
+        """The digits of the last dimension that is walked, outermost first."""
         return [d for d, dim in enumerate(self.dims) if dim.role == "digit"]
 
     @property

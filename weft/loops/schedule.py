@@ -30,6 +30,7 @@ MAX_PARALLEL = 3
 NARROW = 4
 FILLING = 16
 LONG = 4096
+TABLED = 1024  # elements of a collapsed dimension from which the tables of its digits cost little
 SHORT = 16  # rows of at most so many elements are reduced with lanes across rows, if there are at least LONG rows
 BLOCK_ROWS = 256  # rows of a block of a column reduction that is split, as docs/NUMERICS.md has it
 BLOCK = 8192  # elements of a block of a row that is split
@@ -114,6 +115,8 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
+    if source.tree is None:
+        parallel, digits = _collapse_short(draft, parallel, lanes)
     loops = parallel + reduced
     strides = [_strides(operand, loops, digits) for operand in draft.operands]
     short = None if digits else _short(source, draft, (*outer, *parallel), reduced)
@@ -212,6 +215,40 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
             outer.append(loop)
             inner.remove(loop)
     return outer, inner
+
+
+def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[list[_Loop], list[_Loop]]:
+    """The last, short dimensions and the one before them as one, and its digits; else the dimensions, and no digits.
+
+    Rows that are no whole number of vectors leave lanes empty. What is stored must lie side by side along all of these.
+    """
+    extents = [loop.extent for loop in parallel]
+    if len(parallel) < 2 or not 1 < extents[-1] <= ir.COLLAPSED:
+        return parallel, []
+    first = len(parallel) - 2
+    while first and math.prod(extents[first:]) <= ir.COLLAPSED:
+        first -= 1
+    if math.prod(extents[first:]) < TABLED or math.prod(extents) < LONG or not all(map(_is_plain, draft.phases)):
+        return parallel, []
+    merged = _Loop("parallel", [axis for loop in parallel[first:] for axis in loop.axes])
+    pairs = list(itertools.pairwise(merged.axes))
+    apart = [o for o in draft.operands if not all(_walks_on(o, *pair) for pair in pairs)]
+    if any(o.role == "out" and (o in apart or _class(merged.stride(o)) != 1) for o in draft.operands):
+        return parallel, []
+    gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # loaded element by element
+    if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
+        return parallel, []
+    return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
+
+
+def _fills(extent: int, lanes: int, operands: Sequence[OperandDraft], row: _Loop) -> bool:
+    """Whether rows fill the lanes well enough: wholly, or half of them if no operand is gathered from far apart."""
+    near = all(abs(row.stride(operand).elems) <= NARROW for operand in operands)
+    return extent % lanes == 0 or (near and 2 * extent >= lanes)
+
+
+def _is_plain(phase: Any) -> bool:
+    return all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in (*phase[0], *phase[1]))
 
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
