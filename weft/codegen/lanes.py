@@ -54,32 +54,29 @@ class V:
         text = f"{op} {lanes.type(self.element)} {self.text}, {self._other(y)}"
         return V(lanes, self.element, lanes.writer.op(text))
 
-    def _arithmetic(self, op: str, y: V | float | int) -> V:
-        return self.binary("f" + op if self.element in FLOAT_BITS else op, y)
-
     def __add__(self, y: V | float | int) -> V:
-        return self._arithmetic("add", y)
+        return self.binary("fadd" if self.element in FLOAT_BITS else "add", y)
 
     def __sub__(self, y: V | float | int) -> V:
-        return self._arithmetic("sub", y)
+        return self.binary("fsub" if self.element in FLOAT_BITS else "sub", y)
 
     def __mul__(self, y: V | float | int) -> V:
-        return self._arithmetic("mul", y)
+        return self.binary("fmul" if self.element in FLOAT_BITS else "mul", y)
 
     def __truediv__(self, y: V | float | int) -> V:
         return self.binary("fdiv", y)
 
     def __radd__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("add", self)
+        return self.like(y) + self
 
     def __rsub__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("sub", self)
+        return self.like(y) - self
 
     def __rmul__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("mul", self)
+        return self.like(y) * self
 
     def __rtruediv__(self, y: float | int) -> V:
-        return self.like(y).binary("fdiv", self)
+        return self.like(y) / self
 
     def __neg__(self) -> V:
         if self.element in FLOAT_BITS:

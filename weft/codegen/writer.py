@@ -16,6 +16,7 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 # The attributes of functions that LLVM need not optimise: it compiles them in two thirds of the time, and to code as
 # fast. There is nothing to hoist out of loops and no address to shorten. Only with AVX-512, where constants are held.
 AS_WRITTEN = "noinline optnone"
+_HELD_NAMES = re.compile(r"(%c\d+)")
 HELD = 14  # constants that are kept in registers throughout; more would leave loops with too few registers
 
 
@@ -324,7 +325,7 @@ class Writer:
         body = "\n".join([*self.entry, *self.lines])
         if not self.held or not self._holds:
             written = {name: constant for (_, constant), name in self.held.items()}
-            parts = re.split(r"(%c\d+)", body) if written else [body]
+            parts = _HELD_NAMES.split(body) if written else [body]
             parts[1::2] = [written[name] for name in parts[1::2]]
             return [], [], "".join(parts)
         types = ", ".join(type_ for type_, _ in self.held)
