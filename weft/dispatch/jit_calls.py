@@ -43,7 +43,7 @@ class Options(NamedTuple):
     inline: bool = False
 
 
-PLAIN = Options()
+PLAIN, INLINED = Options(), Options(inline=True)
 _forms: dict[Options, int] = {}
 _records, _traces = trace_cache.records, TRACES.entries  # read at every call under a trace
 
@@ -92,16 +92,16 @@ class JitState:
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
         self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
         self.name: str | None = None
-        self.hits_before = 0
-        self.forget(0)
+        self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
+        self.milliseconds: dict[str, float] | None = None  # in each stage
+        self.kernels = (0, 0, 0)  # built, loaded, reused
 
     def forget(self, hits: int) -> None:
         """Set the counts back to 0; ``hits`` is the native count, which is never set back."""
         self.hits_before = hits
-        self.traces = 0
-        self.executables = 0
-        self.milliseconds: dict[str, float] | None = None  # in each stage
-        self.kernels = (0, 0, 0)  # built, loaded, reused
+        self.traces = self.executables = 0
+        self.milliseconds = None
+        self.kernels = (0, 0, 0)
 
     def record(self) -> FunctionRecord:
         """The record of the function."""
