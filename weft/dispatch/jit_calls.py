@@ -23,6 +23,7 @@ from weft.core import trace as tracing
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
+from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
 from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache
@@ -183,6 +184,8 @@ class JitState:
                     return self.record_call(trace, prepared), None
         if trace_cache.holds_tracers(trace.closed):
             raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
+        if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
+            return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
         if flags.checked:
             return self._run_checked(trace, prepared, donated), None
@@ -326,6 +329,8 @@ class JitState:
 
     def record_call(self, trace: Trace, prepared: Prepared) -> Any:
         """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
+        if uses_refs(trace.closed.jaxpr):
+            lazy.ref_calls.check_distinct(self.function, trace, prepared)
         outs = calls.call(
             trace.closed,
             prepared.leaves,
@@ -350,7 +355,7 @@ class JitState:
             who, shared = self._identify(prepared, key.token)
         if not isinstance(who, identity.Identity) or shared is None:
             return None, None
-        if any(isinstance(leaf, Tracer) for leaf in prepared.leaves):
+        if any(isinstance(leaf, Tracer) or is_ref(leaf) for leaf in prepared.leaves):
             return None, None
         found = trace_cache.find_shared(shared) or found
         if found is None or code not in found.calls:
