@@ -336,8 +336,7 @@ def _returned_reference(trace: DynamicJaxprTrace, out: Any, index: int) -> Value
     return ValueError(f"{text}\nWays out: return ref[...], its value now, or weft.freeze(ref), its last value.")
 
 
-# -- values used after their trace has ended
-# ----------------------------------------------------------------------------------
+# -- values used after their trace has ended ---------------------------------------------------------------------------
 
 
 def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:
