@@ -21,7 +21,8 @@ KINDS = [
 KEYWORDS = {
     "sum": "axis dtype keepdims", "prod": "axis dtype keepdims", "max": "axis keepdims", "min": "axis keepdims",
     "mean": "axis keepdims", "std": "axis correction keepdims", "var": "axis correction keepdims",
-    "all": "axis keepdims", "any": "axis keepdims", "argmax": "axis keepdims", "argmin": "axis keepdims", "argsort": "axis descending stable",
+    "all": "axis keepdims", "any": "axis keepdims", "argmax": "axis keepdims", "argmin": "axis keepdims",
+    "argsort": "axis descending stable",
     "sort": "axis descending stable", "cumulative_sum": "axis dtype include_initial",
     "cumulative_prod": "axis dtype include_initial", "concat": "axis", "stack": "axis", "unstack": "axis",
     "expand_dims": "axis", "squeeze": "axis", "flip": "axis", "roll": "axis", "permute_dims": "axes", "take": "axis",

@@ -19,7 +19,7 @@ from weft.core import kinds, rewrite, tracebacks
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, is_undefined
 from weft.dispatch import calls, function_names, signature
 from weft.dispatch import jit as jit_module
@@ -50,7 +50,7 @@ def _behind_barrier(jaxpr: Jaxpr, flags: tuple[bool, ...]) -> Jaxpr:
     return Jaxpr(constvars, invars, outvars, builder.eqns, jaxpr.effects, jaxpr.debug_info)
 
 
-checkpoint_p = Primitive("remat2", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
+checkpoint_p = ProgramPrimitive("remat2", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
 checkpoint_p.def_effectful_abstract_eval(lambda *in_avals, jaxpr, **params: (jaxpr.out_avals, jaxpr.effects))
 checkpoint_p.print_params = lambda params: {**params, "jaxpr": params["jaxpr"].jaxpr}
 
@@ -179,7 +179,7 @@ def checkpoint(
             return outs
 
         info = DebugInfo("checkpoint / remat", function_names.source_of(fun), lambda: signature.leaf_paths(fun, call))
-        closed, _ = tracing.trace_to_jaxpr(flat, [check_leaf(leaf) for leaf in leaves], info)
+        closed, _ = tracing.trace_to_jaxpr(flat, [check_leaf(leaf, refs=True) for leaf in leaves], info)
         params = {"differentiated": False, "policy": policy, "prevent_cse": _flags(prevent_cse, call, len(leaves))}
         return runtime.tree_unflatten(out_tree, bind(closed, leaves, params))
 

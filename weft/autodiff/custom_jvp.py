@@ -26,13 +26,13 @@ from weft.core import kinds, printer, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero
 from weft.dispatch import calls, flat_functions
 from weft.dispatch import jit as jit_module
 from weft.operations import linear
 
-custom_jvp_call_p = Primitive(
+custom_jvp_call_p = ProgramPrimitive(
     "custom_jvp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
 )
 

@@ -24,13 +24,14 @@ from weft.core.avals import get_aval, long_text
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
 from weft.dispatch import calls, function_names
 from weft.dispatch import flat_functions as flat_module
 from weft.operations import convert
 
-custom_vjp_call_p = Primitive(
+custom_vjp_call_p = ProgramPrimitive(
     "custom_vjp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
 )
 custom_vjp_call_p.def_effectful_abstract_eval(

@@ -21,7 +21,7 @@ from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero
 from weft.dispatch import flat_functions, function_names
 from weft.operations import arithmetic
@@ -50,7 +50,9 @@ def _constants(params: dict[str, Any], part: str) -> list[Any]:
     return [v.aval for v in params[part].jaxpr.invars[:count]]
 
 
-linear_solve_p = Primitive("custom_linear_solve", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
+linear_solve_p = ProgramPrimitive(
+    "custom_linear_solve", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False
+)
 linear_solve_p.def_effectful_abstract_eval(lambda *in_avals, solve, **params: (solve.out_avals, solve.effects))
 
 

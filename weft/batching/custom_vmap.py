@@ -25,14 +25,14 @@ from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, tangent_aval
 from weft.dispatch import calls, function_names
 from weft.dispatch import flat_functions as flat_module
 from weft.operations import linear
 from weft.operations.mapped import Dim, in_front
 
-custom_vmap_call_p = Primitive(
+custom_vmap_call_p = ProgramPrimitive(
     "custom_vmap_call", kinds.Higher(inline=lambda params: params["call"]), multiple_results=True, memoize=False
 )
 custom_vmap_call_p.def_effectful_abstract_eval(lambda *in_avals, call, rule: (call.out_avals, call.effects))

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft import runtime, tree_util
+from weft._base import lazy
 from weft.batching import batched_programs
 from weft.batching.batch_trace import map_flat
 from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
+from weft.core.ref_types import is_ref
 from weft.dispatch import flat_functions, signature
 from weft.dispatch import jit as jit_module
 from weft.operations import convert, reductions
@@ -82,7 +84,11 @@ def vmap(
             None if dim is None else dim % avals.get_aval(leaf).ndim for dim, leaf in zip(dims, leaves, strict=True)
         ]
         function = flat_functions.FlatFunction(lambda positional, named: fun(*positional, **named), in_tree)
-        outs, out_dims = map_flat(function, Axis(size, axis_name), leaves, dims)
+        axis = Axis(size, axis_name)
+        if any(map(is_ref, leaves)):
+            outs, out_dims = lazy.discharge.map_with_refs(map_flat, function, axis, leaves, dims)
+        else:
+            outs, out_dims = map_flat(function, axis, leaves, dims)
         wanted = _out_dims(out_axes, function.out_tree)
         moved = [
             _result(size, out, dim, want, sum_match) for out, dim, want in zip(outs, out_dims, wanted, strict=True)
@@ -125,7 +131,7 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
     paths = signature.leaf_paths(fun, signature.Call(args, kwargs, (), len(args)))
     sizes: dict[int, list[str]] = {}
     for leaf, dim, path in zip(leaves, dims, paths, strict=True):
-        aval = flat_functions.check_leaf(leaf)
+        aval = flat_functions.check_leaf(leaf, refs=True)
         if dim is None:
             continue
         if not -aval.ndim <= dim < aval.ndim:

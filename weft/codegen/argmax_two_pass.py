@@ -46,17 +46,17 @@ def width(nest: ir.Nest, target: Target) -> int:
     phases = [(alone(phase) if along else None) or phase for phase in nest.phases]
     body = [s for phase in phases for s in (*(() if along else phase.before), *phase.body)]
     reductions = [r for phase in phases for r in phase.reductions]
+    kept = [np.dtype(dtype) for r in reductions for dtype, _ in r.accumulators]
+    if not kept or any(d.kind not in "iu" for d in kept) or any(r.index is not None for r in reductions):
+        return nest.width
     loads = [nest.operands[s.operand] for s in body if isinstance(s, ir.Load)]
     computed = any(isinstance(s, ir.Apply) for s in body) or any(o.dtype == elements.BOOL for o in loads)
     if not (along or computed):  # tiles of columns already have a suitable width
         return nest.width
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in body)
-    if not (target.avx512 and simple and reductions) or nest.rows or nest.digits or nest.short is not None:
+    if not (target.avx512 and simple) or nest.rows or nest.digits or nest.short is not None:
         return nest.width
     if any(operand.strides[nest.vector] == ir.RUNTIME for operand in loads):
-        return nest.width
-    kept = [np.dtype(dtype) for r in reductions for dtype, _ in r.accumulators]
-    if any(r.index is not None for r in reductions) or any(d.kind not in "iu" for d in kept):
         return nest.width
     dtypes = [*kept, *[o.dtype for o in loads], *[s.dtype for s in body if isinstance(s, ir.Param | ir.Apply)]]
     return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)

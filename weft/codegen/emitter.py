@@ -71,7 +71,7 @@ class Emitter:
             parts = (number.astype(np.float32),)
         else:
             parts = (number[()],)
-        return Value(dtype, tuple(self.lanes.constant(p, element.register) for p in parts))
+        return Value(dtype, tuple([self.lanes.constant(p, element.register) for p in parts]))
 
     def _held(self, x: Value, part: V) -> Value:
         """A result that is exact in half precision because x is, so that it is not rounded again."""

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,39 +47,36 @@ class V:
         self.text = text
 
     def _other(self, y: V | float | int) -> str:
-        return y.text if isinstance(y, V) else self.lanes.constant_text(y, self.element)
+        return y.text if isinstance(y, V) else self.lanes.every(literal(y, self.element), self.element)
 
     def binary(self, op: str, y: V | float | int) -> V:
         lanes = self.lanes
         text = f"{op} {lanes.type(self.element)} {self.text}, {self._other(y)}"
         return V(lanes, self.element, lanes.writer.op(text))
 
-    def _arithmetic(self, op: str, y: V | float | int) -> V:
-        return self.binary("f" + op if self.element in FLOAT_BITS else op, y)
-
     def __add__(self, y: V | float | int) -> V:
-        return self._arithmetic("add", y)
+        return self.binary("fadd" if self.element in FLOAT_BITS else "add", y)
 
     def __sub__(self, y: V | float | int) -> V:
-        return self._arithmetic("sub", y)
+        return self.binary("fsub" if self.element in FLOAT_BITS else "sub", y)
 
     def __mul__(self, y: V | float | int) -> V:
-        return self._arithmetic("mul", y)
+        return self.binary("fmul" if self.element in FLOAT_BITS else "mul", y)
 
     def __truediv__(self, y: V | float | int) -> V:
         return self.binary("fdiv", y)
 
     def __radd__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("add", self)
+        return self.like(y) + self
 
     def __rsub__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("sub", self)
+        return self.like(y) - self
 
     def __rmul__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("mul", self)
+        return self.like(y) * self
 
     def __rtruediv__(self, y: float | int) -> V:
-        return self.like(y).binary("fdiv", self)
+        return self.like(y) / self
 
     def __neg__(self) -> V:
         if self.element in FLOAT_BITS:
@@ -168,7 +166,7 @@ class V:
         """``llvm.<name>`` on values of this type."""
         lanes = self.lanes
         type_ = lanes.type(self.element)
-        arguments = [(type_, self.text), *((type_, self._other(y)) for y in others)]
+        arguments = [(type_, self.text), *[(type_, self._other(y)) for y in others]]
         return V(lanes, self.element, lanes.writer.call(f"llvm.{name}.{lanes.suffix(self.element)}", type_, arguments))
 
     def fma(self, y: V | float, z: V | float) -> V:
@@ -211,26 +209,37 @@ class V:
         return other.fma(self, one)
 
 
+class _Types(dict[str, str]):
+    """Element type -> LLVM type of a vector of ``width`` of them: a table, since every instruction asks for it."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def __missing__(self, element: str) -> str:
+        return self.setdefault(element, element if self.width == 1 else f"<{self.width} x {element}>")
+
+
+_types = functools.cache(_Types)
+
+
 class Lanes:
     """``width`` lanes over a writer."""
 
-    __slots__ = ("width", "writer")
+    __slots__ = ("type", "width", "writer")
 
     def __init__(self, writer: Writer, width: int) -> None:
         self.writer = writer
         self.width = width
-
-    def type(self, element: str) -> str:
-        return element if self.width == 1 else f"<{self.width} x {element}>"
+        self.type: Callable[[str], str] = _types(width).__getitem__  # the LLVM type of a vector of such elements
 
     def suffix(self, element: str) -> str:
         name = SUFFIX.get(element, element)
         return name if self.width == 1 else f"v{self.width}{name}"
 
     def constant_text(self, value: Any, element: str) -> str:
-        return self._every(literal(value, element), element)
+        return self.every(literal(value, element), element)
 
-    def _every(self, text: str, element: str) -> str:
+    def every(self, text: str, element: str) -> str:
         """One literal in every lane."""
         if self.width == 1:
             return text
@@ -247,7 +256,7 @@ class Lanes:
         """0, 1, ..., W - 1."""
         if self.width == 1:
             return V(self, element, "0")
-        lanes = "<" + ", ".join(f"{element} {k}" for k in range(self.width)) + ">"
+        lanes = "<" + ", ".join([f"{element} {k}" for k in range(self.width)]) + ">"
         whole = self.width * BYTES[element] == 64
         return V(self, element, self.writer.hold(self.type(element), lanes) if whole else lanes)
 
@@ -256,7 +265,7 @@ class Lanes:
         if self.width == 1:
             return V(self, element, scalar)
         if not scalar.startswith("%"):
-            return V(self, element, self._every(scalar, element))
+            return V(self, element, self.every(scalar, element))
         type_, writer = self.type(element), self.writer
         one = writer.op(f"insertelement {type_} poison, {element} {scalar}, i64 0")
         zeros = f"<{self.width} x i32> zeroinitializer"
@@ -271,7 +280,7 @@ class Lanes:
 
     def select(self, condition: V, yes: V | float | int, no: V | float | int) -> V:
         element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]
-        a, b = (v.text if isinstance(v, V) else self.constant_text(v, element) for v in (yes, no))
+        a, b = [v.text if isinstance(v, V) else self.constant_text(v, element) for v in (yes, no)]
         t = self.type(element)
         return V(self, element, self.writer.op(f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}"))
 
@@ -306,7 +315,7 @@ class Lanes:
     def shuffle(self, x: str, y: str, element: str, indices: Sequence[int], width: int) -> str:
         """A vector of numbered lanes of two ``width``-vectors (y's are numbered after x's)."""
         t = f"<{width} x {element}>"
-        picks = ", ".join(f"i32 {k}" for k in indices)
+        picks = ", ".join([f"i32 {k}" for k in indices])
         return self.writer.op(f"shufflevector {t} {x}, {t} {y}, <{len(indices)} x i32> <{picks}>")
 
     def extract(self, x: V, lane: int) -> str:

@@ -26,7 +26,7 @@ Accumulators = tuple[Value, ...]  # of one reduction
 
 
 def identities(reduction: ir.Reduce | ir.Scan, emit: Emitter) -> Accumulators:
-    return tuple(emit.const(identity, np.dtype(dtype)) for dtype, identity in reduction.accumulators)
+    return tuple([emit.const(identity, np.dtype(dtype)) for dtype, identity in reduction.accumulators])
 
 
 def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> Accumulators:
@@ -41,7 +41,7 @@ def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> A
 
 def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
     results = reduction.kind.combine(emit, left, right, **dict(reduction.params))
-    return tuple(emit.settle(v) for v in results)
+    return tuple([emit.settle(v) for v in results])
 
 
 def only(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
@@ -54,7 +54,7 @@ def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> A
     args = tuple(values[n] for n in reduction.args)
     index = None if reduction.index is None else values[reduction.index]
     prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
-    return tuple(emit.settle(v) for v in prepared)
+    return tuple([emit.settle(v) for v in prepared])
 
 
 def step(
@@ -93,8 +93,8 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
     distance = lanes.width // 2
     while distance:
         narrow = lanes if lanes.width <= NARROWEST else Lanes(lanes.writer, distance)
-        left = accs if narrow is lanes else tuple(_rotated(v, narrow, 0) for v in accs)
-        right = tuple(_rotated(v, narrow, distance) for v in accs)
+        left = accs if narrow is lanes else tuple([_rotated(v, narrow, 0) for v in accs])
+        right = tuple([_rotated(v, narrow, distance) for v in accs])
         inner = Emitter(narrow, emit.table, emit.helpers)
         inner.numbers = lost is not None
         accs = combine(reduction, inner, left, right)
@@ -149,7 +149,7 @@ def flatten(values: Sequence[Value]) -> list[tuple[str, str]]:
 def rebuild(values: Sequence[Value], texts: Sequence[str]) -> list[Value]:
     """The same values with other texts."""
     rest = iter(texts)
-    return [Value(v.dtype, tuple(V(p.lanes, p.element, next(rest)) for p in v.parts)) for v in values]
+    return [Value(v.dtype, tuple([V(p.lanes, p.element, next(rest)) for p in v.parts])) for v in values]
 
 
 def flat_accs(accs: Sequence[Accumulators]) -> list[Value]:

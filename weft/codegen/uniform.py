@@ -36,7 +36,7 @@ def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int])
         case ir.IndexOf(out, dim):
             return (out,) if dim in dims else ()
         case ir.Apply(out):
-            return (out,) if any(arg in found for arg in s.args) else ()
+            return (out,) if not found.isdisjoint(s.args) else ()
         case ir.RowLoad(out):
             return (out,)
         case ir.Scan(outs):
@@ -47,6 +47,8 @@ def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int])
 def places(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
     """The offsets that are not in ``moving``, and the values from which they are computed."""
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+    if {ir.LoadAt, ir.Update}.isdisjoint(map(type, statements)):
+        return frozenset()
     differ = moving(nest, inner)
     wanted: set[int] = set()
     for s in reversed(statements):

@@ -16,6 +16,7 @@ Carried = Sequence[tuple[str, str]]  # (type, initial value)
 # Attributes of functions that LLVM need not optimise: they compile in two thirds of the time, to equally fast code,
 # since there is nothing to hoist and no address to shorten. Only with AVX-512, where constants are held in registers.
 AS_WRITTEN = "noinline optnone"
+_HELD_NAMES = re.compile(r"(%c\d+)")
 HELD = 14  # constants that are kept in registers throughout; more would leave loops with too few registers
 
 
@@ -111,9 +112,9 @@ class Writer:
     def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic, declaring it on first use."""
         if name not in self.declarations:
-            types = ", ".join(t for t, _ in arguments)
+            types = ", ".join([t for t, _ in arguments])
             self.declarations[name] = f"declare {result} @{name}({types})"
-        text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})"
+        text = f"call {result} @{name}({', '.join([f'{t} {v}' for t, v in arguments])})"
         if result == "void":
             self.lines.append(text)
             return ""
@@ -131,7 +132,7 @@ class Writer:
 
     def phi(self, type_: str, *incoming: tuple[str, str]) -> str:
         """Incoming values as (value, label)."""
-        return self.op(f"phi {type_} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
+        return self.op(f"phi {type_} " + ", ".join([f"[ {v}, %{b} ]" for v, b in incoming]))
 
     # 64-bit index arithmetic; literal operands fold
 
@@ -324,7 +325,9 @@ class Writer:
         body = "\n".join([*self.entry, *self.lines])
         if not self.held or not self._holds:
             written = {name: constant for (_, constant), name in self.held.items()}
-            return [], [], re.sub(r"%c\d+", lambda found: written[found[0]], body) if written else body
+            parts = _HELD_NAMES.split(body) if written else [body]
+            parts[1::2] = [written[name] for name in parts[1::2]]
+            return [], [], "".join(parts)
         types = ", ".join(type_ for type_, _ in self.held)
         values = ", ".join(f"{type_} {constant}" for type_, constant in self.held)
         loads = [

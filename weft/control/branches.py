@@ -20,6 +20,7 @@ from weft.core import kinds, printer
 from weft.core.effects import join
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.dispatch import flat_functions, function_names, signature
 from weft.operations import convert, logic
@@ -29,7 +30,7 @@ def _mapped(params: dict[str, Any], function: Callable[[Any], Any]) -> dict[str,
     return {**params, "branches": tuple([function(branch) for branch in params["branches"]])}
 
 
-cond_p = Primitive(
+cond_p = ProgramPrimitive(
     "cond",
     kinds.Branch(branches=lambda params: params["branches"], mapped=_mapped),
     multiple_results=True,

@@ -18,7 +18,7 @@ from weft.control import bodies, carry
 from weft.control.bodies import Body
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.dispatch import flat_functions
 from weft.operations import assemble, shape
@@ -39,7 +39,7 @@ def _mapped(params: dict[str, Any], function: Callable[[Any], Any]) -> dict[str,
     return {**params, "jaxpr": function(params["jaxpr"])}
 
 
-scan_p = Primitive("scan", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
+scan_p = ProgramPrimitive("scan", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
 
 
 def _type_scan(
@@ -67,7 +67,7 @@ def element_aval(aval: Any, length: int) -> Any:
     """The type of one element along the leading axis; None if there is no axis of that length."""
     if not aval.shape or aval.shape[0] != length:
         return None
-    return runtime.ShapedArray(aval.shape[1:], aval.dtype, aval.weak_type)
+    return aval.update(shape=aval.shape[1:])
 
 
 def stacked_aval(aval: Any, length: int) -> Any:

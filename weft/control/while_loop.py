@@ -20,6 +20,7 @@ from weft.control.bodies import Body
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.operations import arithmetic, convert, logic
 
@@ -42,7 +43,7 @@ def _mapped(params: dict[str, Any], function: Callable[[Any], Any]) -> dict[str,
     return {name: function(value) if name.endswith("_jaxpr") else value for name, value in params.items()}
 
 
-while_p = Primitive("while", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
+while_p = ProgramPrimitive("while", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
 
 
 def _type_while(

@@ -178,14 +178,14 @@ def short_dtype_name(dtype: Any) -> str:
 
 def short_text(aval: Any) -> str:
     """``f32[3,4]``, as in printed jaxprs."""
-    if not hasattr(aval, "dtype"):
+    if type(aval) is not ShapedArray:
         return aval.str_short(short_dtypes=True)
     return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
 
 
 def long_text(aval: Any) -> str:
     """``float32[3,4]``, as in error messages; weakness is not shown."""
-    if not hasattr(aval, "dtype"):
+    if type(aval) is not ShapedArray:
         return str(aval)
     return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
 

@@ -54,6 +54,8 @@ _state = trace_module.state
 class Primitive:
     """One operation. See ``def_abstract_eval`` for what makes it usable."""
 
+    refuses_refs = True
+
     def __init__(
         self,
         name: str,
@@ -145,6 +147,8 @@ class Primitive:
         return found
 
     def _type(self, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+        if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
+            raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
         if self._abstract_eval is None:
             raise NotImplementedError(f"Abstract evaluation for '{self.name}' not implemented")
         out = self._abstract_eval(*in_avals, **params)

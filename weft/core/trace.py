@@ -177,7 +177,7 @@ class DynamicJaxprTrace(Trace):
     def new_arg(self, aval: Any) -> DynamicJaxprTracer:
         v = Var(aval)
         self.invars.append(v)
-        return DynamicJaxprTracer(self, aval, v, None)
+        return tracer_types.get(type(aval), DynamicJaxprTracer)(self, aval, v, None)
 
     def atom(self, value: Any) -> Atom:
         """The variable or literal that stands for ``value`` in this program."""
@@ -236,6 +236,7 @@ class DynamicJaxprTrace(Trace):
 
 
 runtime.install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer)
+tracer_types: dict[type, type[DynamicJaxprTracer]] = {}  # of avals that are no arrays' (references)
 
 
 def _explain_operand(primitive: Any, args: tuple[Any, ...], error: TypeError) -> None:
@@ -303,8 +304,10 @@ def trace_to_jaxpr(
 
 def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
     """The atom of a result, or the TypeError of a result that is no array."""
-    if isinstance(out, DynamicJaxprTracer) and out._trace is trace:
+    if type(out) is DynamicJaxprTracer and out._trace is trace:
         return out.val
+    if type(getattr(out, "aval", None)) in tracer_types:
+        raise _returned_reference(trace, out, index)
     if not avals_module.is_valid(out):
         info = trace.debug_info
         traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"
@@ -314,8 +317,26 @@ def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
     return trace.atom(out)
 
 
-# -- values used after their trace has ended
-# ----------------------------------------------------------------------------------
+def _returned_reference(trace: DynamicJaxprTrace, out: Any, index: int) -> ValueError:
+    """The error for a function that returns a mutable reference, which says where that comes from."""
+    info = trace.debug_info
+    traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"
+    paths = info.result_paths if info else None
+    place = f" at output tree path result{paths[index]}" if paths and index < len(paths) and paths[index] else ""
+    text = (
+        f"{traced} returned a mutable array reference of type {out.aval}{place}, but mutable array references cannot "
+        "be returned."
+    )
+    names = info.arg_names if info else None
+    atom, source = getattr(out, "val", None), getattr(out, "source", None)
+    if names is not None and atom in trace.invars[: len(names)]:
+        text += f"\n\nThe returned mutable array was passed in as the argument {names[trace.invars.index(atom)]}."
+    elif source is not None:
+        text += f"\n\nThe returned mutable array was created on line {source_info.summarize(source)}."
+    return ValueError(f"{text}\nWays out: return ref[...], its value now, or weft.freeze(ref), its last value.")
+
+
+# -- values used after their trace has ended ---------------------------------------------------------------------------
 
 
 def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:

@@ -17,12 +17,12 @@ from weft.core import eval as eval_module
 from weft.core import kinds, printer, source_info
 from weft.core.effects import Effects
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive, is_ref
 from weft.core.tangents import Zero, is_undefined
 from weft.core.trace import EvalTrace, current
 from weft.core.tracer import Tracer
 
-jit_p = Primitive(
+jit_p = ProgramPrimitive(
     "jit", kinds.Higher(inline=lambda params: params["jaxpr"]), multiple_results=True, memoize=False
 )  # fmt: skip
 
@@ -106,11 +106,11 @@ jit_p.jvp, jit_p.linearize, jit_p.transpose = _jvp_jit, _linearize_jit, _transpo
 
 
 def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """(the program with constants as leading operands, their values), if a traced value is among them.
+    """(the program with constants as leading operands, their values), if a traced value or a reference is among them.
 
     A program that captured only arrays is returned unchanged, with no values.
     """
-    if not any(isinstance(const, Tracer) for const in closed.consts):
+    if not any(isinstance(const, Tracer) or is_ref(const) for const in closed.consts):
         return closed, []
     return ClosedJaxpr(closed.jaxpr.memoize("close_over", constvars_as_invars)), list(closed.consts)
 

@@ -15,6 +15,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
+from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
 from weft.dispatch import constants, signature
 from weft.dispatch.trace_cache import Trace
@@ -40,12 +41,20 @@ class Compiled(NamedTuple):
 
 def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Compiled:
     """Machine code for a trace with these leaves donated."""
-    changed, kept, inner = trace.closed.jaxpr.memoize(_FORMS[keep_unused], _PARAMETERS[keep_unused])
-    jaxpr = changed or trace.closed.jaxpr
+    closed = trace.closed
+    if uses_refs(closed.jaxpr):
+        if any(map(is_ref, (*closed.jaxpr.constvars, *closed.jaxpr.invars))):
+            raise NotImplementedError(
+                f"[jit] {trace.name} takes or closes over a mutable array reference, and cannot be compiled ahead of "
+                "time: call the jitted function"
+            )
+        closed = lazy.discharge.pure(closed)
+    changed, kept, inner = closed.jaxpr.memoize(_FORMS[keep_unused], _PARAMETERS[keep_unused])
+    jaxpr = changed or closed.jaxpr
     kept_donated = (False,) * len(kept)
     if any(donated):
-        kept_donated = lazy.donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
-    values = (*trace.closed.consts, *inner)
+        kept_donated = lazy.donations.of_kept(closed.in_avals, kept, donated, trace.out_avals)
+    values = (*closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
     program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)

@@ -11,6 +11,7 @@ from weft import runtime
 from weft.autodiff.jvp import JVPTrace
 from weft.core import avals
 from weft.core import trace as tracing
+from weft.core.ref_types import AbstractRef
 from weft.core.tracer import Tracer
 from weft.dispatch import signature
 
@@ -86,9 +87,15 @@ def kept(leaves: Sequence[Any], in_avals: Sequence[Any]) -> Sequence[Any]:
     return [signature.to_array(leaf, aval) if isinstance(leaf, np.ndarray) else leaf for leaf, aval in pairs]
 
 
-def check_leaf(leaf: Any) -> Any:
-    """The aval of a leaf; TypeError if it is no array."""
+def check_leaf(leaf: Any, refs: bool = False) -> Any:
+    """The aval of a leaf; TypeError if it is no array (or, with ``refs``, mutable reference)."""
     try:
-        return avals.get_aval(leaf)
+        aval = avals.get_aval(leaf)
     except TypeError:
         raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type") from None
+    if not refs and type(aval) is AbstractRef:
+        raise TypeError(
+            f"there is no derivative with respect to a mutable array reference, {aval}: differentiate with respect to "
+            "its value ref[...], and make the reference inside the function"
+        )
+    return aval

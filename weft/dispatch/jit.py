@@ -15,7 +15,7 @@ from typing import Any
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft.dispatch import devices, signature, trace_cache
-from weft.dispatch.jit_calls import PLAIN, JitState, Options
+from weft.dispatch.jit_calls import INLINED, PLAIN, JitState, Options
 
 
 class CacheInfo(NamedTuple):
@@ -77,8 +77,9 @@ def jit(
     roles = signature.NO_ROLES
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    plain = roles is signature.NO_ROLES and not keep_unused and not inline
-    options = PLAIN if plain else Options(roles, bool(keep_unused), bool(inline))
+    plain = INLINED if inline else PLAIN
+    is_plain = roles is signature.NO_ROLES and not keep_unused
+    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline))
     state = JitState(fun, options)
     if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: every call goes to Python
         jitted = runtime.JitFunction(state.always_slow, (), ())

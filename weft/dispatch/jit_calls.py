@@ -23,6 +23,7 @@ from weft.core import trace as tracing
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
+from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
 from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache
@@ -43,7 +44,7 @@ class Options(NamedTuple):
     inline: bool = False
 
 
-PLAIN = Options()
+PLAIN, INLINED = Options(), Options(inline=True)
 _forms: dict[Options, int] = {}
 _records, _traces = trace_cache.records, TRACES.entries  # read at every call under a trace
 
@@ -92,16 +93,16 @@ class JitState:
         self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
         self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
         self.name: str | None = None
-        self.hits_before = 0
-        self.forget(0)
+        self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
+        self.milliseconds: dict[str, float] | None = None  # in each stage
+        self.kernels = (0, 0, 0)  # built, loaded, reused
 
     def forget(self, hits: int) -> None:
         """Set the counts back to 0; ``hits`` is the native count, which is never set back."""
         self.hits_before = hits
-        self.traces = 0
-        self.executables = 0
-        self.milliseconds: dict[str, float] | None = None  # in each stage
-        self.kernels = (0, 0, 0)  # built, loaded, reused
+        self.traces = self.executables = 0
+        self.milliseconds = None
+        self.kernels = (0, 0, 0)
 
     def record(self) -> FunctionRecord:
         """The record of the function."""
@@ -183,6 +184,8 @@ class JitState:
                     return self.record_call(trace, prepared), None
         if trace_cache.holds_tracers(trace.closed):
             raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
+        if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
+            return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
         if flags.checked:
             return self._run_checked(trace, prepared, donated), None
@@ -326,6 +329,8 @@ class JitState:
 
     def record_call(self, trace: Trace, prepared: Prepared) -> Any:
         """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
+        if uses_refs(trace.closed.jaxpr):
+            lazy.ref_calls.check_distinct(self.function, trace, prepared)
         outs = calls.call(
             trace.closed,
             prepared.leaves,
@@ -350,7 +355,7 @@ class JitState:
             who, shared = self._identify(prepared, key.token)
         if not isinstance(who, identity.Identity) or shared is None:
             return None, None
-        if any(isinstance(leaf, Tracer) for leaf in prepared.leaves):
+        if any(isinstance(leaf, Tracer) or is_ref(leaf) for leaf in prepared.leaves):
             return None, None
         found = trace_cache.find_shared(shared) or found
         if found is None or code not in found.calls:

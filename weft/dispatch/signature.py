@@ -18,6 +18,7 @@ import numpy as np
 from weft import config, dtypes, runtime, tree_util
 from weft._base.record import NamedTuple
 from weft.core import avals, trace
+from weft.core.ref_types import is_ref
 from weft.dispatch import struct
 
 Static = tuple[int | str, Any]  # position or keyword, value
@@ -291,6 +292,8 @@ def to_array(leaf: Any, aval: Any) -> Any:
     """A leaf as the Array of type ``aval`` that compiled code reads."""
     if type(leaf) is runtime.Array:
         return leaf
+    if is_ref(leaf):
+        raise TypeError(f"expected an array, got a mutable array reference of type {aval}: read it, as in ref[...]")
     value = np.asarray(leaf)
     return runtime.array_from_numpy(
         value if value.dtype == aval.dtype else runtime.convert_numpy(value, aval.dtype), aval

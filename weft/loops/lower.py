@@ -102,7 +102,7 @@ class _Lowering:
         self._find_wanted()
         self.result.phases = [([], [], []) for _ in range(self.n_phases)]
         for equation in self.kernel.equations:
-            for node in self._nodes_of(equation):
+            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
                 self._emit_equation(equation, node)
         for output in self.kernel.outputs:
             if output.places is None:
@@ -112,9 +112,6 @@ class _Lowering:
         return self.result
 
     # where each statement runs
-
-    def _nodes_of(self, equation: JaxprEqn) -> list[Node]:
-        return self.by_variable.get(equation.outvars[0], _NO_NODES)
 
     def _is_body(self, node: Node) -> bool:
         if not self.has_axes:
@@ -145,7 +142,7 @@ class _Lowering:
         nodes, available, cost, reductions = self.kernel.nodes, self.available, self.cost, 0
         for equation in self.kernel.equations:
             kind = equation.primitive.kind
-            for node in self._nodes_of(equation):
+            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
                 operands = nodes[node]
                 phase, spent = 0, 0.0
                 for operand in operands:
@@ -179,7 +176,7 @@ class _Lowering:
                     wanted.setdefault(node, set()).add(0)
         for equation in reversed(self.kernel.equations):
             is_reduction = isinstance(equation.primitive.kind, kinds.Reduction)
-            for node in self._nodes_of(equation):
+            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
                 phases: set[int] = set()
                 for out in equation.outvars:
                     phases |= wanted.get(Node(out, node.access), set())

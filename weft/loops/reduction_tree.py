@@ -102,20 +102,3 @@ def _block_rows(
     for i in range(values[0].shape[-1]):
         acc = tuple(kind.combine(emit, acc, tuple(value[..., i] for value in prepared), **params))
     return acc
-
-
-def scan(
-    kind: kinds.Cumulative, arrays: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any]
-) -> Values:
-    """A running combination along the last axis, in index order; results before rounding to the outputs' dtypes."""
-    emit = numpy_emit.NumpyEmit()
-    with np.errstate(all="ignore"):
-        acc = _identity(accumulators, arrays[0].shape[:-1])
-        wide = [array.astype(dtype) for array, (dtype, _) in zip(arrays, accumulators, strict=True)]
-        outs: list[list[np.ndarray]] = []
-        for i in range(arrays[0].shape[-1]):
-            acc = tuple(kind.combine(emit, acc, tuple(array[..., i] for array in wide), **params))
-            outs.append([np.asarray(out) for out in kind.finish(emit, acc, **params)])
-        if not outs:
-            return tuple(arrays)
-        return tuple(np.stack([row[j] for row in outs], -1) for j in range(len(outs[0])))

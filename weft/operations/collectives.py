@@ -278,8 +278,7 @@ def _extreme(primitive: Primitive, x: Any, axis_name: Any, axis_index_groups: Gr
     return each_leaf(x, one)
 
 
-# -- the index of an element
-# ----------------------------------------------------------------------------------------------
+# -- the index of an element -------------------------------------------------------------------------------------------
 
 
 def _axis_index_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name: Any) -> Any:
@@ -319,8 +318,7 @@ def axis_size(axis_name: Any) -> int:
     return psum(1, axis_name)
 
 
-# -- the value of one element for all
-# --------------------------------------------------------------------------------------
+# -- the value of one element for all ----------------------------------------------------------------------------------
 
 
 def _pbroadcast_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name: Any, source: int) -> Any:
