@@ -3,7 +3,7 @@
 What convolutions are lowered to; no function of the public interface, so it has no derivatives of its own. Padding
 and holes are made before, by ``pad``.
 
-    strided_product[space=ProductSpace(rows=((3, 1),), columns=((1, 0),), summed=((2, 1, 1),))]  f32[4] f32[2] -> f32[3,1]
+    rows ((3, 1),), columns (), summed ((2, 1, 1),)  of f32[4] f32[2] -> f32[3]    x[i] w[0] + x[i + 1] w[1]
 """
 
 from __future__ import annotations
@@ -22,7 +22,14 @@ from weft.operations.contract import common_dtype, contraction_dtype
 Array = Any
 
 
-def _typing(lhs: Any, rhs: Any, *, space: ProductSpace, preferred_element_type: np.dtype | None) -> Any:
+def _typing(
+    lhs: Any,
+    rhs: Any,
+    *,
+    space: ProductSpace,
+    preferred_element_type: np.dtype | None,
+    exchanged: bool = False,
+) -> Any:
     if space.error is not None:
         raise ValueError(f"[strided_product] {space.error}")
     for word, aval, reach in zip(("left", "right"), (lhs, rhs), space.reach, strict=True):
@@ -35,7 +42,14 @@ def _typing(lhs: Any, rhs: Any, *, space: ProductSpace, preferred_element_type: 
     return runtime.ShapedArray(space.shape, dtype, lhs.weak_type and rhs.weak_type)
 
 
-def _reference(lhs: Any, rhs: Any, *, space: ProductSpace, preferred_element_type: np.dtype | None) -> Any:
+def _reference(
+    lhs: Any,
+    rhs: Any,
+    *,
+    space: ProductSpace,
+    preferred_element_type: np.dtype | None,
+    exchanged: bool = False,
+) -> Any:
     """The windows copied into matrices, and these multiplied."""
     lhs, rhs = np.asarray(lhs), np.asarray(rhs)
     out_dtype = preferred_element_type or common_dtype(lhs.dtype, rhs.dtype)
