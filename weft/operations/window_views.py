@@ -59,6 +59,10 @@ def space(dim: int) -> Spatial:
     return Spatial("space", dim)
 
 
+def phase(dim: int) -> Spatial:
+    return Spatial("phase", dim)
+
+
 def has_role(name: Name, role: str) -> bool:
     return isinstance(name, Spatial) and name.role == role
 
