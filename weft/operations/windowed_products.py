@@ -5,14 +5,15 @@ padded to what windows reach, then read as
 
     x[n, g, f, stride * p + dilation * t]    batch n, group g, feature f; place p of a window and tap t inside of it
 
-which is one operand of a matrix product, whose sum goes over taps and features in the order of the left operand's
-dimensions (a tap stands where its spatial dimension does). Holes in the left operand are never made: the places are
-split by their remainder, and each part meets the taps that do not fall into holes::
+which is one operand of a product of strided views (``strided_products``): windows are read where they lie. The sum goes
+over taps and features in the order of the left operand's dimensions (a tap stands where its spatial dimension does).
+Holes in the left operand are never made: the places are split by their remainder, and each part (a phase) meets the
+taps that do not fall into holes; phases that are alike are a batch of one product::
 
     lhs_dilation 2, stride 1, 4 taps   ->   even places: taps 0 and 2; odd places: taps 1 and 3
 
-With one feature to a group there is nothing to multiply in tiles: taps are slices, multiplied and added as they are
-read.
+Groups of few features are no matrices: terms are slices, multiplied and added as they are read. Nor are many features
+that give few: there taps are columns of the product too, and its parts are added up where they belong.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from weft.operations.window_views import (
 
 FEW_TERMS = 64  # products that are added up one after the other
 FEW_COLUMNS = 4  # results of a group that are worth it
+MANY_FEATURES = 16  # from which on products of every element by all taps are matrices
 
 
 class Product(NamedTuple):
@@ -161,11 +163,13 @@ def phases(along: Space) -> list[Phase]:
 
 def _in_phases(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     """The convolution, by the parts into which holes in the left operand divide it."""
-    if all(along.holes == 1 for along in spaces):
-        return _without_holes(x, kernel, spaces, product)
     split = [phases(along) for along in spaces]
     if any(all(not part.space.taps for part in parts) for parts in split):  # every tap falls into holes
         return _zeros(x, kernel, spaces, product)
+    if _is_summed_by_tap(x, kernel, split, product):
+        return _summed_by_tap(x, kernel, split, spaces, product)
+    if all(along.holes == 1 for along in spaces):
+        return _without_holes(x, kernel, spaces, product)
     if _is_product(x, kernel, product):
         return _phases_in_place(x, kernel, split, spaces, product)
     made = {}
@@ -181,11 +185,7 @@ def _phases_in_place(
     x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], spaces: Sequence[Space], product: Product
 ) -> NamedAxes:
     """The parts as products that read one padded array; one product with a batch of parts where they are alike."""
-    found = [[part.space for part in parts if part.space.taps] for parts in split]
-    lows = [max(s.low for s in parts) for parts in found]
-    ends = [max(s.reach - s.low for s in parts) for parts in found]
-    widths = {space(dim): (low, end - s.extent) for dim, (low, end, s) in enumerate(zip(lows, ends, spaces))}
-    padded = x.padded(widths).in_memory()
+    padded, lows = _padded_for_all(x, split)
     if all(_are_alike(parts) for parts in split):
         out = _batch_of_phases(padded, kernel, split, lows, product)
     else:
@@ -200,6 +200,17 @@ def _phases_in_place(
                 made[chosen] = _zeros(x, kernel, [part.space for part in parts], product)
         return _interleaved(made, spaces)
     return out.cut({place(dim): (0, along.places, 1) for dim, along in enumerate(spaces)})
+
+
+def _padded_for_all(x: NamedAxes, split: Sequence[Sequence[Phase]]) -> tuple[NamedAxes, list[int]]:
+    """The array padded to what the windows of all parts reach, and how many elements come first."""
+    found = [[part.space for part in parts if part.space.taps] for parts in split]
+    lows = [max(s.low for s in parts) for parts in found]
+    ends = [max(s.reach - s.low for s in parts) for parts in found]
+    widths = {
+        space(dim): (low, end - x.extent(space(dim))) for dim, (low, end) in enumerate(zip(lows, ends, strict=True))
+    }
+    return x.padded(widths).in_memory(), lows
 
 
 def _are_alike(parts: Sequence[Phase]) -> bool:
@@ -264,6 +275,47 @@ def _alternating(parts: Sequence[NamedAxes], name: Name) -> NamedAxes:
     return NamedAxes(stacked, (*names[:at], "phase", *names[at:])).merged((name, "phase"), name)
 
 
+# ---- few results and many features
+
+
+def _is_summed_by_tap(x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], product: Product) -> bool:
+    """Whether products have too few columns unless taps are columns too: 3 channels of an image, from 64 features."""
+    parts = [part.space for parts in split for part in parts]
+    taps = kernel.extent("feature") and math.prod([kernel.extent(tap(dim)) for dim in range(len(split))])
+    few = product.groups == 1 and kernel.extent("column") <= FEW_COLUMNS and 1 < taps <= FEW_TERMS
+    return few and x.extent("feature") >= MANY_FEATURES and all(part.stride == 1 < part.places for part in parts)
+
+
+def _summed_by_tap(
+    x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], spaces: Sequence[Space], product: Product
+) -> NamedAxes:
+    """Every element times the kernel's taps, as columns of one product; then what belongs to a place is added up."""
+    padded, lows = _padded_for_all(x, split)
+    taps = [tap(dim) for dim in range(len(spaces))]
+    weights = kernel.ordered([*taps, "column", "feature"])
+    terms = _multiplied(weights, padded, product._replace(dtype=widened(product.dtype)))
+    made = {}
+    for chosen in itertools.product(*[range(len(parts)) for parts in split]):
+        parts = [phases[i] for phases, i in zip(split, chosen, strict=True)]
+        total: Any = None
+        for at in itertools.product(*[range(part.space.taps) for part in parts]):
+            bounds: dict[Name, tuple[int, int, int]] = {}
+            for dim, (t, part, low) in enumerate(zip(at, parts, lows, strict=True)):
+                number, first = part.first_tap + t * part.tap_step, low - part.space.low + t * part.space.dilation
+                bounds[tap(dim)] = (number, number + 1, 1)
+                bounds[space(dim)] = (first, first + part.space.places, 1)
+            term = terms.cut(bounds).at(dict.fromkeys(taps, 0))
+            total = term.value if total is None else ops.add(total, term.value)
+        if total is None:
+            made[chosen] = _zeros(x, kernel, [part.space for part in parts], product)
+            continue
+        names = spaces_as([name for name in terms.names if name not in taps], "place")
+        made[chosen] = NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names)).in_memory()
+    order = [name for name in terms.names if name not in taps]
+    names = spaces_as(order, "place")
+    return _interleaved({key: part.ordered(names) for key, part in made.items()}, spaces)
+
+
 # ---- products
 
 
@@ -288,7 +340,7 @@ def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], pro
         return _place_by_place(padded, kernel, spaces, product)
     if overlap:
         return _in_place(padded, kernel, spaces, [0] * len(spaces), product)
-    return _multiplied(window_views.windows(padded, spaces), kernel, product)
+    return _multiplied(window_views.single_windows(padded, spaces), kernel, product)
 
 
 def _in_place(
