@@ -80,6 +80,10 @@ class NamedAxes(NamedTuple):
         """The array with a dimension of one element more."""
         return NamedAxes(ops.expand_dims(self.value, (axis,)), (*self.names[:axis], name, *self.names[axis:]))
 
+    def without_ones(self, names: Sequence[Name]) -> NamedAxes:
+        """The array without those of these dimensions that have one element."""
+        return self.at({name: 0 for name in names if name in self.names and self.extent(name) == 1})
+
     def in_memory(self) -> NamedAxes:
         """The array made before it is read, instead of by everything that reads it."""
         return NamedAxes(ops.optimization_barrier(self.value), self.names)

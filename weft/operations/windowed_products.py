@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -321,26 +321,28 @@ def _summed_by_tap(
 
 def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     """The convolution of an array without holes, its dimensions in any order."""
-    taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
-    columns, overlap = kernel.extent("column"), any(s.taps > 1 and s.places > 1 for s in spaces)
-    grouped = product.groups > 1 or x.extent("feature") == 1
-    is_number = product.dtype != np.bool_
-    term_by_term = overlap and grouped and columns <= FEW_COLUMNS and taps * x.extent("feature") <= FEW_TERMS
-    turned = term_by_term and is_number and x.extent("feature") * columns > 1 and not has_role(x.names[-1], "space")
-    if turned:
-        x = _with_space_last(x)
-    widths = {space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)}
-    padded = x.padded(widths)
+    overlap = any(s.taps > 1 and s.places > 1 for s in spaces)
+    small = _small_form(x, kernel, spaces, product) if overlap and product.dtype != np.bool_ else None
+    extents = _result_extents(x, kernel, spaces)
+    turned = False
+    if small is not None:
+        x, kernel = x.without_ones(("batch", "feature")), kernel.without_ones(("feature", "column"))
+        # vectors go along the spatial dimensions, unless groups are many and of one feature and result
+        turned = not {"feature", "column", "batch"}.isdisjoint(
+            {*x.names, *kernel.names} if small is _place_by_place else {*kernel.names}
+        ) and not has_role(x.names[-1], "space")
+        x = _with_space_last(x) if turned else x
+    padded = x.padded({space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)})
     if overlap and (turned or padded is not x):
         padded = padded.in_memory()  # made once, and read by every tap
-    if term_by_term and is_number:
-        found = _term_by_term(padded, kernel, spaces, product)
-        return found.in_memory() if turned else found  # whoever wants another order copies it
-    if overlap and x.extent("batch") * columns <= FEW_COLUMNS and places <= FEW_TERMS and is_number:
-        return _place_by_place(padded, kernel, spaces, product)
-    if overlap:
-        return _in_place(padded, kernel, spaces, [0] * len(spaces), product)
-    return _multiplied(window_views.single_windows(padded, spaces), kernel, product)
+    if small is None:
+        if overlap:
+            return _in_place(padded, kernel, spaces, [0] * len(spaces), product)
+        return _multiplied(window_views.single_windows(padded, spaces), kernel, product)
+    found = small(padded, kernel, spaces, extents, product)
+    for name in product.order:
+        found = found if name in found.names else found.with_one(name, 0)
+    return found.in_memory() if turned else found  # whoever wants another order copies it
 
 
 def _in_place(
@@ -406,44 +408,57 @@ def _multiplied(x: NamedAxes, kernel: NamedAxes, product: Product) -> NamedAxes:
     return NamedAxes(out, (*batch, *free))
 
 
-def _term_by_term(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
+# ---- small groups
+
+Form = Callable[[NamedAxes, NamedAxes, Sequence[Space], Mapping[Any, int], Product], NamedAxes]
+
+
+def _small_form(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> Form | None:
+    """What adds up the terms of groups that are too small for matrices; None for others."""
+    taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
+    columns, features = kernel.extent("column"), x.extent("feature")
+    if columns <= FEW_COLUMNS and (product.groups > 1 or features == 1) and taps * features <= FEW_TERMS:
+        return _term_by_term
+    return _place_by_place if x.extent("batch") * columns <= FEW_COLUMNS and places <= FEW_TERMS else None
+
+
+def _term_by_term(
+    x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], extents: Mapping[Any, int], product: Product
+) -> NamedAxes:
     """The sum of a slice of the array for every tap and feature, times the kernel's element there."""
     wide = widened(product.dtype)
     names = spaces_as([name for name in x.names if name != "feature"], "place")
-    kept = [name for name in ("group", "column") if name in kernel.names and kernel.extent(name) > 1]
-    if "column" in kept:
+    if "column" in kernel.names:
         names.insert(names.index("group") + 1 if "group" in names else 0, "column")
-    extents = _result_extents(x, kernel, spaces)
-    taps = [tap(dim) for dim in range(len(spaces))]
     order = [name for name in spaces_as(x.names, "tap") if name == "feature" or has_role(name, "tap")]
     weights = kernel.ordered([*order, *[name for name in kernel.names if name not in order]]).in_memory()
-    single = {name: 0 for name in ("group", "column") if name in kernel.names and name not in kept}
     total: Any = None
     for at in itertools.product(*[range(weights.extent(name)) for name in order]):
         chosen = dict(zip(order, at, strict=True))
-        window = at_taps(x, [chosen[name] for name in taps], spaces, {"feature": chosen["feature"]})
-        weight = weights.at(chosen | single)
-        left, right = (ops.convert_element_type(part.spread(names, extents).value, wide) for part in (window, weight))
+        taps = [chosen[tap(dim)] for dim in range(len(spaces))]
+        window = at_taps(x, taps, spaces, {name: i for name, i in chosen.items() if name == "feature"})
+        left, right = (
+            ops.convert_element_type(part.spread(names, extents).value, wide) for part in (window, weights.at(chosen))
+        )
         term = ops.mul(left, right)
         total = term if total is None else ops.add(total, term)
-    found = NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names))
-    return found if "column" in names else found.with_one("column", len(names))
+    return NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names))
 
 
-def _place_by_place(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
+def _place_by_place(
+    x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], extents: Mapping[Any, int], product: Product
+) -> NamedAxes:
     """A sum over the whole kernel for every place: where results are few and sums are long."""
     wide = widened(product.dtype)
-    names = (*spaces_as(x.names, "tap"), "column")
-    extents = {**dict(zip(kernel.names, kernel.shape, strict=True)), "batch": x.extent("batch")}
-    weight = kernel.spread(names, extents).value
-    weight = ops.convert_element_type(weight, wide)
+    names = (*[name for name in kernel.names if name == "column"], *spaces_as(x.names, "tap"))
+    sizes = {**dict(zip(kernel.names, kernel.shape, strict=True)), **extents}
+    weights = ops.convert_element_type(kernel.spread(names, sizes).value, wide)
     summed = tuple([at for at, name in enumerate(names) if name == "feature" or has_role(name, "tap")])
     sums = []
     for at in itertools.product(*[range(s.places) for s in spaces]):
-        window = at_places(x, at, spaces).spread(names, extents)
-        terms = ops.mul(ops.convert_element_type(window.value, wide), weight)
-        sums.append(ops.convert_element_type(ops.reduce_sum(terms, summed), product.dtype))
-    out = ops.concatenate([ops.expand_dims(part, (0,)) for part in sums], 0)
+        window = ops.convert_element_type(at_places(x, at, spaces).spread(names, sizes).value, wide)
+        total = ops.reduce_sum(ops.mul(window, weights), summed)
+        sums.append(ops.expand_dims(ops.convert_element_type(total, product.dtype), (0,)))
     kept = [name for at, name in enumerate(names) if at not in summed]
-    sizes = [*[s.places for s in spaces], *[extents[name] for name in kept]]
-    return NamedAxes(ops.reshape(out, sizes), (*map(place, range(len(spaces))), *kept))
+    shape = [*[s.places for s in spaces], *[sizes[name] for name in kept]]
+    return NamedAxes(ops.reshape(ops.concatenate(sums, 0), shape), (*map(place, range(len(spaces))), *kept))
