@@ -327,10 +327,9 @@ def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], pro
     turned = False
     if small is not None:
         x, kernel = x.without_ones(("batch", "feature")), kernel.without_ones(("feature", "column"))
-        # vectors go along the spatial dimensions, unless groups are many and of one feature and result
-        turned = not {"feature", "column", "batch"}.isdisjoint(
-            {*x.names, *kernel.names} if small is _place_by_place else {*kernel.names}
-        ) and not has_role(x.names[-1], "space")
+        # vectors go along the spatial dimensions, unless groups are many and have one element there
+        inner = {"batch", "column"} if small is _place_by_place else {"feature", "column"}
+        turned = not inner.isdisjoint({*x.names, *kernel.names}) and not has_role(x.names[-1], "space")
         x = _with_space_last(x) if turned else x
     padded = x.padded({space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)})
     if overlap and (turned or padded is not x):
