@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
+from weft.core.index_maps import strides_of
 from weft.operations.later import ops
 from weft.operations.shape import shape_of
 
@@ -25,6 +26,11 @@ class NamedAxes(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         return shape_of(self.value)
+
+    @property
+    def strides(self) -> dict[Name, int]:
+        """How many elements apart neighbours along a dimension are, in memory."""
+        return dict(zip(self.names, strides_of(self.shape), strict=True))
 
     def axis(self, name: Name) -> int:
         return self.names.index(name)
@@ -73,6 +79,10 @@ class NamedAxes(NamedTuple):
     def with_one(self, name: Name, axis: int) -> NamedAxes:
         """The array with a dimension of one element more."""
         return NamedAxes(ops.expand_dims(self.value, (axis,)), (*self.names[:axis], name, *self.names[axis:]))
+
+    def without_ones(self, names: Sequence[Name]) -> NamedAxes:
+        """The array without those of these dimensions that have one element."""
+        return self.at({name: 0 for name in names if name in self.names and self.extent(name) == 1})
 
     def in_memory(self) -> NamedAxes:
         """The array made before it is read, instead of by everything that reads it."""
