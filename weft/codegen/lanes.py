@@ -1,8 +1,8 @@
-"""Vectors of W lanes (W = 1: scalars) with operators, the language in which vector math is written.
+"""Vectors of W lanes (W = 1: scalars) with Python operators, in which all vector math is written.
 
-``Lanes`` brings the width, ``V`` is a value with a known LLVM element type. Nothing is reassociated or
-contracted: ``x * y + z`` is a rounded product and a rounded sum, ``x.fma(y, z)`` is one rounding. Shift right is
-arithmetic; ``lshr`` is logical. Comparisons are ordered (false on NaN) on floats, signed on integers.
+``Lanes`` knows the width, ``V`` is a value with a known LLVM element type. Nothing is reassociated or contracted:
+``x * y + z`` is a rounded product and a rounded sum, ``x.fma(y, z)`` is one rounding. Shift right is arithmetic;
+``lshr`` is logical. Comparisons are ordered (false on NaN) on floats, signed on integers.
 """
 
 from __future__ import annotations
@@ -200,11 +200,11 @@ class V:
         first = coefficients[0]
         result = first if isinstance(first, V) else self.like(first)
         for c in coefficients[1:]:
-            result = self.fma(result, c)  # LLVM reuses the register of the second factor, which is not needed again
+            result = self.fma(result, c)  # LLVM reuses the register of the second factor, which is dead
         return result
 
     def polynomial_of_halves(self, square: V, coefficients: Sequence[float | V]) -> V:
-        """``polynomial`` as even plus odd powers, each by Horner in ``square``: half as long a chain of results."""
+        """``polynomial`` as even plus odd powers, each by Horner in ``square``: half the latency."""
         one, other = square.polynomial(coefficients[-1::-2][::-1]), square.polynomial(coefficients[-2::-2][::-1])
         return other.fma(self, one)
 
@@ -285,14 +285,14 @@ class Lanes:
         return V(self, element, self.writer.op(f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}"))
 
     def any(self, mask: V) -> str:
-        """A scalar i1: does any lane hold."""
+        """A scalar i1: whether any lane is true."""
         if self.width == 1:
             return mask.text
         name = f"llvm.vector.reduce.or.v{self.width}i1"
         return self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
 
     def lacks(self, mask: V) -> str:
-        """A scalar i1: does any lane not hold. For ``any(~mask)`` LLVM would repeat the comparison."""
+        """A scalar i1: whether any lane is false. For ``any(~mask)`` LLVM would repeat the comparison."""
         every = mask.text
         if self.width > 1:
             name = f"llvm.vector.reduce.and.v{self.width}i1"
@@ -300,7 +300,7 @@ class Lanes:
         return self.writer.op(f"xor i1 {every}, true")
 
     def cold(self, mask: V, slow: Any, *fast: V, rare: bool = True) -> list[V]:
-        """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block is entered only if any lane holds.
+        """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block runs only if any lane of it holds.
 
         A block that is ``rare`` spills registers; the code around it does not.
         """
@@ -313,7 +313,7 @@ class Lanes:
         return [V(self, f.element, t) for f, t in zip(fast, texts, strict=True)]
 
     def shuffle(self, x: str, y: str, element: str, indices: Sequence[int], width: int) -> str:
-        """Lanes of two ``width``-vectors by number (y's follow x's)."""
+        """A vector of numbered lanes of two ``width``-vectors (y's are numbered after x's)."""
         t = f"<{width} x {element}>"
         picks = ", ".join([f"i32 {k}" for k in indices])
         return self.writer.op(f"shufflevector {t} {x}, {t} {y}, <{len(indices)} x i32> <{picks}>")

@@ -1,4 +1,4 @@
-"""The reduction tree of docs/NUMERICS.md in code: accumulators, their combination, the fold of 32 lanes.
+"""Generates the reduction order of docs/NUMERICS.md: accumulators, their combination, the fold of 32 lanes.
 
 The bits do not depend on the vector width: for the tree "lanes", 32 lane accumulators are kept in 32 / W vectors and
 folded by halves, as if they were one vector of 32. A lane outside the operand never changes an accumulator.
@@ -20,7 +20,7 @@ from weft.loops import ir
 LANES = 32
 BLOCK_LANES = 8192
 BLOCK_ROWS = 256
-NARROWEST = 4  # lanes of the last folds, which fill a register with 32-bit elements; LLVM would widen fewer lanes
+NARROWEST = 4  # least lanes of a fold: 4 fill a register with 32-bit elements; LLVM would widen fewer
 
 Accumulators = tuple[Value, ...]  # of one reduction
 
@@ -107,7 +107,7 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
 
 
 def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
-    """Whether a lane holds NaN, if it pays to ask once before a fold; asking in every step costs compile time."""
+    """Whether a lane is NaN, if one test before a fold pays; a test in every step would cost compile time."""
     part, is_float = accs[0].part, elements.of(accs[0].dtype).kind in "fh"
     lanes = part.lanes
     if not (reduction.kind.nan_wins and is_float and avx512.whole_registers(part)):
@@ -117,7 +117,7 @@ def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
 
 
 def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) -> Accumulators:
-    """``fold`` for at most 32 elements, each in a lane accumulator of its own; the identities are left out."""
+    """``fold`` for at most 32 elements, each in its own lane accumulator; identities are left out."""
     half = LANES // 2
     while half:
         elements = [

@@ -1,7 +1,8 @@
-"""Uniform values: those that are the same in every lane, and among them the places at which a nest reads or writes.
+"""Uniform values: those that are the same in every lane, among them the offsets of uniform accesses.
 
-An offset that does not change along the vector dimension is computed once, in a scalar register, before the vector loop
-or at the start of its body, and becomes an address. A vector of equal offsets would have to be taken apart first.
+An offset that does not depend on the vector dimension is computed once, in a scalar register, before the vector loop or
+at the start of its body, and becomes an address. From a vector of equal offsets a lane would have to be extracted
+first.
 """
 
 from __future__ import annotations

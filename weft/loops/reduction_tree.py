@@ -1,8 +1,8 @@
-"""The reduction tree as a NumPy program: the order in which every reduction combines its elements.
+"""The order in which every reduction combines its elements, as a NumPy program.
 
-The order depends on the operand's logical shape, the reduced axes and the combiner, and on nothing else
-(docs/NUMERICS.md). The last maximal run of adjacent reduced axes is one dimension, in row-major order; reduced axes
-before it are walked in order. If the run holds the operand's last axis the tree is "lanes", otherwise "rows".
+The order depends only on the operand's logical shape, the reduced axes and the combiner (docs/NUMERICS.md). The last
+maximal run of adjacent reduced axes is treated as one dimension, in row-major order; reduced axes before it are
+iterated in order. If the run contains the operand's last axis the tree is "lanes", otherwise "rows".
 """
 
 from __future__ import annotations

@@ -62,6 +62,22 @@ class NamedAxes(NamedTuple):
         starts, limits, steps = (list(part) for part in zip(*found, strict=True))
         return NamedAxes(ops.slice(self.value, starts, limits, steps), self.names)
 
+    def at(self, positions: Mapping[Any, int]) -> NamedAxes:
+        """The elements at one position along some dimensions, without these."""
+        if not positions:
+            return self
+        chosen = self.cut({name: (at, at + 1, 1) for name, at in positions.items()})
+        kept = tuple([name for name in self.names if name not in positions])
+        return NamedAxes(ops.squeeze(chosen.value, [self.names.index(name) for name in positions]), kept)
+
+    def with_one(self, name: Name, axis: int) -> NamedAxes:
+        """The array with a dimension of one element more."""
+        return NamedAxes(ops.expand_dims(self.value, (axis,)), (*self.names[:axis], name, *self.names[axis:]))
+
+    def in_memory(self) -> NamedAxes:
+        """The array made before it is read, instead of by everything that reads it."""
+        return NamedAxes(ops.optimization_barrier(self.value), self.names)
+
     def padded(self, widths: Mapping[Any, tuple[int, int]]) -> NamedAxes:
         """Zeros before and after along some dimensions; negative widths cut off."""
         if not any(any(pair) for pair in widths.values()):

@@ -24,59 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from weft import core
 from weft._base.record import NamedTuple
+from weft.operations import window_views
 from weft.operations.elementwise import widened
 from weft.operations.later import ops
 from weft.operations.named_axes import Name, NamedAxes
+from weft.operations.window_views import Space, at_places, at_taps, has_role, place, space, spaces_as, tap
 
-FEW_TAPS = 64  # slices that windows are made of at once; more are gathered
-FEW_COLUMNS = 4  # results of one element that are added up tap by tap
-
-
-class Space(NamedTuple):
-    """One spatial dimension: its extents and how windows lie in it. Element ``at(p, t)`` is read; outside are zeros."""
-
-    extent: int
-    taps: int
-    places: int
-    stride: int
-    dilation: int
-    low: int
-    holes: int = 1
-
-    @property
-    def reach(self) -> int:
-        """How many elements windows reach over."""
-        return (self.places - 1) * self.stride + (self.taps - 1) * self.dilation + 1
-
-
-class Spatial(NamedTuple):
-    """The name of a dimension that belongs to spatial dimension number ``dim``."""
-
-    role: str
-    dim: int
-
-
-def place(dim: int) -> Spatial:
-    return Spatial("place", dim)
-
-
-def tap(dim: int) -> Spatial:
-    return Spatial("tap", dim)
-
-
-def space(dim: int) -> Spatial:
-    return Spatial("space", dim)
-
-
-def _is(name: Name, role: str) -> bool:
-    return isinstance(name, Spatial) and name.role == role
-
-
-def _spaces_as(names: Sequence[Name], role: str) -> list[Name]:
-    """Names in which spatial dimensions of the array are places, or taps."""
-    return [Spatial(role, name.dim) if isinstance(name, Spatial) and name.role == "space" else name for name in names]
+FEW_TERMS = 64  # products that are added up one after the other
+FEW_COLUMNS = 4  # results of a group that are worth it
 
 
 class Product(NamedTuple):
@@ -233,22 +189,30 @@ def _alternating(parts: Sequence[NamedAxes], name: Name) -> NamedAxes:
 
 def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     """The convolution of an array without holes, its dimensions in any order."""
-    widths = {space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)}
-    overlapping = [dim for dim, s in enumerate(spaces) if s.taps > 1 and s.places > 1]
-    padded = x.padded(widths)
-    if overlapping and padded is not x:
-        padded = NamedAxes(ops.optimization_barrier(padded.value), padded.names)  # made once, and read by every tap
     taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
-    if overlapping and x.extent("feature") == 1 and kernel.extent("column") <= FEW_COLUMNS and taps <= FEW_TAPS:
-        return _tap_by_tap(padded, kernel, spaces, product)
-    if (
-        overlapping
-        and x.extent("batch") * kernel.extent("column") <= FEW_COLUMNS
-        and places <= FEW_TAPS
-        and np.dtype(product.dtype).kind in "fc"
-    ):
+    columns, overlap = kernel.extent("column"), any(s.taps > 1 and s.places > 1 for s in spaces)
+    grouped = product.groups > 1 or x.extent("feature") == 1
+    is_number = product.dtype != np.bool_
+    term_by_term = overlap and grouped and columns <= FEW_COLUMNS and taps * x.extent("feature") <= FEW_TERMS
+    turned = term_by_term and is_number and x.extent("feature") * columns > 1 and not has_role(x.names[-1], "space")
+    if turned:
+        x = _with_space_last(x)
+    widths = {space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)}
+    padded = x.padded(widths)
+    if overlap and (turned or padded is not x):
+        padded = padded.in_memory()  # made once, and read by every tap
+    if term_by_term and is_number:
+        found = _term_by_term(padded, kernel, spaces, product)
+        return found.in_memory() if turned else found  # whoever wants another order copies it
+    if overlap and x.extent("batch") * columns <= FEW_COLUMNS and places <= FEW_TERMS and is_number:
         return _place_by_place(padded, kernel, spaces, product)
-    return _multiplied(windows(padded, spaces), kernel, product)
+    return _multiplied(window_views.windows(padded, spaces), kernel, product)
+
+
+def _with_space_last(x: NamedAxes) -> NamedAxes:
+    """The array with its spatial dimensions innermost, so that vectors go along them."""
+    last = [name for name in x.names if has_role(name, "space")]
+    return x.ordered([*[name for name in x.names if name not in last], *last])
 
 
 def _multiplied(x: NamedAxes, kernel: NamedAxes, product: Product) -> NamedAxes:
@@ -266,165 +230,44 @@ def _multiplied(x: NamedAxes, kernel: NamedAxes, product: Product) -> NamedAxes:
     return NamedAxes(out, (*batch, *free))
 
 
-def _tap_by_tap(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
-    """The sum of a slice of the array for every tap, times the kernel's element there."""
+def _term_by_term(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
+    """The sum of a slice of the array for every tap and feature, times the kernel's element there."""
     wide = widened(product.dtype)
-    names = _spaces_as([name for name in x.names if name != "feature"], "place")
-    names.insert(names.index("group") + 1 if "group" in names else len(names), "column")
+    names = spaces_as([name for name in x.names if name != "feature"], "place")
+    kept = [name for name in ("group", "column") if name in kernel.names and kernel.extent(name) > 1]
+    if "column" in kept:
+        names.insert(names.index("group") + 1 if "group" in names else 0, "column")
     extents = _result_extents(x, kernel, spaces)
+    taps = [tap(dim) for dim in range(len(spaces))]
+    order = [name for name in spaces_as(x.names, "tap") if name == "feature" or has_role(name, "tap")]
+    weights = kernel.ordered([*order, *[name for name in kernel.names if name not in order]]).in_memory()
+    single = {name: 0 for name in ("group", "column") if name in kernel.names and name not in kept}
     total: Any = None
-    for at in itertools.product(*[range(s.taps) for s in spaces]):
-        window = _at_taps(x, at, spaces)
-        weight = kernel.cut({tap(dim): (t, t + 1, 1) for dim, t in enumerate(at)})
-        for name in ("feature", *[tap(dim) for dim in range(len(spaces))]):
-            weight = _without(weight, name)
-        left, right = (
-            ops.convert_element_type(part.spread(names, extents).value, wide)
-            for part in (_without(window, "feature"), weight)
-        )
+    for at in itertools.product(*[range(weights.extent(name)) for name in order]):
+        chosen = dict(zip(order, at, strict=True))
+        window = at_taps(x, [chosen[name] for name in taps], spaces, {"feature": chosen["feature"]})
+        weight = weights.at(chosen | single)
+        left, right = (ops.convert_element_type(part.spread(names, extents).value, wide) for part in (window, weight))
         term = ops.mul(left, right)
         total = term if total is None else ops.add(total, term)
-    return NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names))
+    found = NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names))
+    return found if "column" in names else found.with_one("column", len(names))
 
 
 def _place_by_place(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     """A sum over the whole kernel for every place: where results are few and sums are long."""
     wide = widened(product.dtype)
-    names = (*_spaces_as(x.names, "tap"), "column")
+    names = (*spaces_as(x.names, "tap"), "column")
     extents = {**dict(zip(kernel.names, kernel.shape, strict=True)), "batch": x.extent("batch")}
     weight = kernel.spread(names, extents).value
     weight = ops.convert_element_type(weight, wide)
-    summed = tuple([at for at, name in enumerate(names) if name == "feature" or _is(name, "tap")])
+    summed = tuple([at for at, name in enumerate(names) if name == "feature" or has_role(name, "tap")])
     sums = []
     for at in itertools.product(*[range(s.places) for s in spaces]):
-        window = _at_places(x, at, spaces).spread(names, extents)
+        window = at_places(x, at, spaces).spread(names, extents)
         terms = ops.mul(ops.convert_element_type(window.value, wide), weight)
         sums.append(ops.convert_element_type(ops.reduce_sum(terms, summed), product.dtype))
     out = ops.concatenate([ops.expand_dims(part, (0,)) for part in sums], 0)
     kept = [name for at, name in enumerate(names) if at not in summed]
     sizes = [*[s.places for s in spaces], *[extents[name] for name in kept]]
     return NamedAxes(ops.reshape(out, sizes), (*map(place, range(len(spaces))), *kept))
-
-
-def _without(x: NamedAxes, name: Name) -> NamedAxes:
-    """An array without a dimension of one element."""
-    at = x.axis(name)
-    return NamedAxes(ops.squeeze(x.value, (at,)), (*x.names[:at], *x.names[at + 1 :]))
-
-
-# ---- windows
-
-
-def _at_taps(x: NamedAxes, at: Sequence[int], spaces: Sequence[Space]) -> NamedAxes:
-    """What the taps of one position read, at all places."""
-    bounds = {
-        space(dim): (t * s.dilation, t * s.dilation + (s.places - 1) * s.stride + 1, s.stride)
-        for dim, (t, s) in enumerate(zip(at, spaces, strict=True))
-    }
-    cut = x.cut(bounds)
-    return NamedAxes(cut.value, tuple(_spaces_as(cut.names, "place")))
-
-
-def _at_places(x: NamedAxes, at: Sequence[int], spaces: Sequence[Space]) -> NamedAxes:
-    """What the window at one place reads, at all taps."""
-    bounds = {
-        space(dim): (p * s.stride, p * s.stride + (s.taps - 1) * s.dilation + 1, s.dilation)
-        for dim, (p, s) in enumerate(zip(at, spaces, strict=True))
-    }
-    cut = x.cut(bounds)
-    return NamedAxes(cut.value, tuple(_spaces_as(cut.names, "tap")))
-
-
-def windows(x: NamedAxes, spaces: Sequence[Space]) -> NamedAxes:
-    """The windows of a padded array: each spatial dimension as places and taps.
-
-    Where windows do not overlap they are the array itself; else they are copied, once for each tap or once for each
-    place, whichever are fewer. What is copied stands together, before the spatial dimensions if the last dimension is
-    one of these, else after them, so that the innermost dimension stays the one that is contiguous.
-    """
-    x = _without_overlap(x, spaces)
-    left = [dim for dim in range(len(spaces)) if space(dim) in x.names]
-    if not left:
-        return x
-    taps, places = (math.prod([getattr(spaces[dim], word) for dim in left]) for word in ("taps", "places"))
-    by_tap = taps <= places
-    axes = [x.axis(space(dim)) for dim in left]
-    if max(axes) - min(axes) + 1 == len(axes) and min(taps, places) <= FEW_TAPS:
-        return _copied_together(x, sorted(left, key=lambda dim: x.axis(space(dim))), spaces, by_tap)
-    for dim in left:
-        x = _copied_apart(x, dim, spaces[dim], by_tap)
-    return x
-
-
-def _copied_together(x: NamedAxes, dims: Sequence[int], spaces: Sequence[Space], by_tap: bool) -> NamedAxes:
-    """The windows over neighbouring dimensions, as one array of slices."""
-    first = x.axis(space(dims[0]))
-    last = first + len(dims)
-    at = first if last == len(x.names) else last
-    copied = tap if by_tap else place
-    along = [_steps(spaces[dim], by_tap) for dim in dims]
-    slices = []
-    for positions in itertools.product(*[range(count) for count, _, _, _ in along]):
-        bounds = {
-            space(dim): (i * step, i * step + (length - 1) * inner + 1, inner)
-            for dim, i, (_, step, length, inner) in zip(dims, positions, along, strict=True)
-        }
-        slices.append(ops.expand_dims(x.cut(bounds).value, (at,)))
-    joined = ops.concatenate(slices, at)
-    shape = core.get_aval(joined).shape
-    sizes = (*shape[:at], *[count for count, _, _, _ in along], *shape[at + 1 :])
-    names = _spaces_as(x.names, "place" if by_tap else "tap")
-    return NamedAxes(ops.reshape(joined, sizes), (*names[:at], *map(copied, dims), *names[at:]))
-
-
-def _steps(along: Space, by_tap: bool) -> tuple[int, int, int, int]:
-    """How many slices there are, how far apart, and how many elements each has at which distance."""
-    if by_tap:
-        return along.taps, along.dilation, along.places, along.stride
-    return along.places, along.stride, along.taps, along.dilation
-
-
-def _without_overlap(x: NamedAxes, spaces: Sequence[Space]) -> NamedAxes:
-    """The dimensions along which no element is in two windows, as views."""
-    for dim, along in enumerate(spaces):
-        name = space(dim)
-        if along.taps == 1:
-            x = x.cut({name: (0, (along.places - 1) * along.stride + 1, along.stride)}).renamed(name, place(dim))
-        elif along.places == 1:
-            x = x.cut({name: (0, (along.taps - 1) * along.dilation + 1, along.dilation)}).renamed(name, tap(dim))
-        elif along.dilation == 1 and along.stride == along.taps:
-            x = x.split(name, (place(dim), tap(dim)), along.places)
-            continue
-        elif along.stride == 1 and along.dilation == along.places:
-            x = x.split(name, (tap(dim), place(dim)), along.taps)
-            continue
-        else:
-            continue
-        missing = tap(dim) if along.taps == 1 else place(dim)
-        x = _with(x, missing, x.axis(place(dim) if along.taps == 1 else tap(dim)) + 1)
-    return x
-
-
-def _with(x: NamedAxes, name: Name, at: int) -> NamedAxes:
-    """An array with a dimension of one element more."""
-    return NamedAxes(ops.expand_dims(x.value, (at,)), (*x.names[:at], name, *x.names[at:]))
-
-
-def _copied_apart(x: NamedAxes, dim: int, along: Space, by_tap: bool) -> NamedAxes:
-    """One dimension as the one that is copied and the one that is read, in this order."""
-    name, at = space(dim), x.axis(space(dim))
-    count, step, length, inner = _steps(along, by_tap)
-    named = (*x.names[:at], *((tap(dim), place(dim)) if by_tap else (place(dim), tap(dim))), *x.names[at + 1 :])
-    if count > FEW_TAPS:
-        rows = np.arange(count)[:, None] * step + np.arange(length) * inner
-        return NamedAxes(_taken(x, rows.astype(np.int32), at), named)
-    slices = [x.cut({name: (i * step, i * step + (length - 1) * inner + 1, inner)}).value for i in range(count)]
-    return NamedAxes(ops.concatenate([ops.expand_dims(part, (at,)) for part in slices], at), named)
-
-
-def _taken(x: NamedAxes, rows: np.ndarray, axis: int) -> Any:
-    """The elements at these indices along an axis."""
-    kept = [dim for dim in range(len(x.shape) + 1) if dim not in (axis, axis + 1)]
-    numbers = ops.GatherDimensionNumbers(tuple(kept), (axis,), (axis,))
-    sizes = [1 if dim == axis else extent for dim, extent in enumerate(x.shape)]
-    return ops.gather(x.value, rows[..., None], numbers, sizes, mode="promise_in_bounds")
