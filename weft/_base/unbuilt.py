@@ -51,7 +51,6 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
     "weft.experimental.compilation_cache.compilation_cache": "reset_cache set_cache_dir",
     "weft.experimental.hijax": "instantiate_zeros is_undefined_primal register_hitype",
-    "weft.experimental.jet": "jet",
     "weft.experimental.layout": "with_layout_constraint",
     "weft.experimental.mesh_utils": "create_device_mesh create_hybrid_device_mesh",
     "weft.experimental.multihost_utils": """
@@ -254,7 +253,6 @@ CLASSES: dict[str, str] = {
     "weft.experimental.custom_partitioning": "custom_partitioning",
     "weft.experimental.hijax": """
         AbstractValue AvalMutableQDD AvalQDD HiPrimitive MutableHiType Zero aval_method aval_property""",
-    "weft.experimental.jet": "jet",
     "weft.experimental.layout": "Format Layout",
     "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
     "weft.experimental.pallas.triton": "CompilerParams",
@@ -315,7 +313,7 @@ PRIMITIVES: dict[str, str] = {
 EMPTY_MODULES = _words("""
     weft.experimental.array_serialization weft.experimental.buffer_callback weft.experimental.compilation_cache
     weft.experimental.compute_on weft.experimental.key_reuse weft.experimental.ode weft.experimental.profiler
-    weft.experimental.rnn weft.experimental.shard_alike weft.experimental.shard_map weft.extend
+    weft.experimental.shard_alike weft.experimental.shard_map weft.extend
     weft.extend.backend.ifrt_proxy weft.extend.core.primitives weft.extend.ifrt_programs weft.extend.sharding
     weft.extend.source_info_util weft.lib weft.scipy weft.scipy.cluster weft.scipy.sparse weft.scipy.spatial
 """)
