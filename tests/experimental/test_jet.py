@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import mpmath
 import numpy as np
@@ -87,7 +88,7 @@ def test_series_of_arrays_are_jaxs() -> None:
     ]
     series = (terms[:3], terms[3:])
     ours = weft.jit(lambda x, w, s: jet(lambda x, w: network(wnp, x, w), (x, w), s))(x, w, series)
-    theirs = jax_jet(lambda x, w: network(jnp, x, w), (x, w), series)
+    theirs = jax.jit(lambda x, w, s: jax_jet(lambda x, w: network(jnp, x, w), (x, w), s))(x, w, series)
     for name in ("max", "product", "first", "constant"):
         np.testing.assert_allclose(ours[0][name], theirs[0][name], rtol=2e-5)
         for one, other in zip(ours[1][name], theirs[1][name], strict=True):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import rnn as jax_rnn
@@ -26,56 +25,53 @@ def reference(x: Any, h: Any, c: Any, w: Any) -> Any:
     return jax_rnn.lstm_ref(x, h, c, *jax_rnn.unpack_lstm_weights(w, **SIZES), LENGTHS, dropout=0.0, **SIZES)
 
 
-def ours(x: Any, h: Any, c: Any, w: Any) -> Any:
-    return rnn.lstm(x, h, c, w, LENGTHS, dropout=0.0, **SIZES)
-
-
 def test_layout_of_weights() -> None:
-    for bidirectional in (False, True):
-        sizes = {**SIZES, "bidirectional": bidirectional}
-        count = rnn.get_num_params_in_lstm(**sizes)
-        assert count == jax_rnn.get_num_params_in_lstm(**sizes)
-        weights = np.arange(count, dtype=np.float32)
-        found, expected = (
-            rnn.unpack_lstm_weights(weights, **sizes),
-            jax_rnn.unpack_lstm_weights(jnp.asarray(weights), **sizes),
-        )
-        jax.tree.map(np.testing.assert_array_equal, weft.device_get(found), jax.device_get(expected))
-        np.testing.assert_array_equal(
-            rnn.swap_lstm_gates(weights, **sizes), jax_rnn.swap_lstm_gates(jnp.asarray(weights), **sizes)
-        )
+    assert rnn.get_num_params_in_lstm(**SIZES) == jax_rnn.get_num_params_in_lstm(**SIZES) == COUNT
+    weights = np.arange(COUNT, dtype=np.float32)
+
+    def layout(library: Any, weights: Any) -> Any:
+        return library.unpack_lstm_weights(weights, **SIZES), library.swap_lstm_gates(weights, **SIZES)
+
+    found = weft.jit(lambda w: layout(rnn, w))(weights)
+    expected = jax.jit(lambda w: layout(jax_rnn, w))(weights)
+    jax.tree.map(np.testing.assert_array_equal, weft.device_get(found), jax.device_get(expected))
     first = rnn.init_lstm_weight(weft.random.key(3), **SIZES)
     np.testing.assert_allclose(first, jax_rnn.init_lstm_weight(jax.random.key(3), **SIZES), rtol=0, atol=1e-7)
 
 
 def test_values_and_gradients_are_jaxs() -> None:
     args = (X, H, C, WEIGHTS)
-    (y, h, c), pull = weft.vjp(weft.jit(ours), *args)
-    expected, jax_pull = jax.vjp(jax.jit(reference), *args)
-    for one, other in zip((y, h, c), expected, strict=True):
+    cts = tuple([RNG.normal(size=shape).astype(np.float32) for shape in [(4, 5, 6), (4, 4, 3), (4, 4, 3)]])
+
+    @weft.jit
+    def both(args: Any, cts: Any) -> Any:
+        results, residuals = rnn.lstm_fwd(*args, LENGTHS, 2, 3, 2, 0.0, True, None)
+        return results, rnn.lstm_bwd(2, 3, 2, 0.0, True, None, residuals, cts)
+
+    @jax.jit
+    def theirs(args: Any, cts: Any) -> Any:
+        results, pull = jax.vjp(reference, *args)
+        return results, pull(cts)
+
+    (results, back), (expected, gradients) = both(args, cts), theirs(args, cts)
+    for one, other in zip(results, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
-    assert not np.asarray(y)[1, 3:].any()
-    cts = tuple([np.asarray(out) for out in expected])
-    back = pull(cts)
-    for one, other in zip(back, jax_pull(tuple(map(jnp.asarray, cts))), strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
-    sizes = (2, 3, 2)
-    results, residuals = rnn.lstm_fwd(*args, LENGTHS, *sizes, 0.0, True, None)
-    np.testing.assert_allclose(results[0], y, rtol=1e-5, atol=1e-6)
-    halves = rnn.lstm_bwd(*sizes, 0.0, True, None, residuals, cts)
-    assert halves[4] is None
-    for one, other in zip(halves[:4], back, strict=True):
+    assert not np.asarray(results[0])[1, 3:].any()
+    assert back[4] is None
+    for one, other in zip(back[:4], gradients, strict=True):
         np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5)
 
 
 def test_one_direction() -> None:
     sizes = {**SIZES, "bidirectional": False, "num_layers": 1}
     weights = WEIGHTS[: rnn.get_num_params_in_lstm(**sizes)]
-    found = rnn.lstm_ref(X, H[:1], C[:1], *rnn.unpack_lstm_weights(weights, **sizes), LENGTHS, dropout=False, **sizes)
-    expected = jax_rnn.lstm_ref(
-        X, H[:1], C[:1], *jax_rnn.unpack_lstm_weights(jnp.asarray(weights), **sizes), LENGTHS, dropout=False, **sizes
-    )
-    for one, other in zip(found, expected, strict=True):
+
+    def run(library: Any, weights: Any) -> Any:
+        given = library.unpack_lstm_weights(weights, **sizes)
+        return library.lstm_ref(X, H[:1], C[:1], *given, LENGTHS, dropout=False, **sizes)
+
+    found = weft.jit(lambda w: run(rnn, w))(weights)
+    for one, other in zip(found, jax.jit(lambda w: run(jax_rnn, w))(weights), strict=True):
         np.testing.assert_allclose(one, np.asarray(other).reshape(one.shape), rtol=1e-5, atol=1e-6)
 
 
