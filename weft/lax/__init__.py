@@ -7,9 +7,10 @@ from weft.control.associative import associative_scan
 from weft.control.branches import cond, cond_p, platform_dependent, switch
 from weft.control.scan import scan, scan_p
 from weft.control.while_loop import fori_loop, while_loop, while_p
+from weft.dispatch.composites import composite
 from weft.dispatch.jitted_fourier import fft
 from weft.dispatch.jitted_indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
-from weft.dispatch.placement import device_put_p
+from weft.dispatch.placement import device_put_p, stage
 from weft.lax import linalg
 from weft.numpy.taking import index_take
 from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
