@@ -60,10 +60,10 @@ def odeint(
     """The solution of ``dy/dt = func(y, t, *args)`` with ``y = y0`` at ``t[0]``, at the increasing times ``t``.
 
     ``y0`` is an array or a tree of arrays, ``func`` gives the same structure, and the result has it, with a leading
-    axis of ``len(t)``. ``args`` are trees of arrays. Each step keeps its error (root mean square) below ``atol + rtol |y|``,
-    takes at most ``hmax``, and at most ``mxstep`` steps lead from one time to the next; what is not reached is
-    extrapolated. Reverse derivatives by y0, t, args and what func closes over, through the adjoint equation. TypeError
-    for times that are no floats or arguments that are no arrays.
+    axis of ``len(t)``. ``args`` are trees of arrays. Each step keeps its error (root mean square) below
+    ``atol + rtol |y|``, takes at most ``hmax``, and at most ``mxstep`` steps lead from one time to the next; what is
+    not reached is extrapolated. Reverse derivatives by y0, t, args and what func closes over, through the adjoint
+    equation. TypeError for times that are no floats or arguments that are no arrays.
 
     >>> from weft.experimental.ode import odeint
     >>> y = odeint(lambda y, t: -y, jnp.array(1.0), jnp.array([0.0, 1.0]), rtol=1e-5, atol=1e-6)
