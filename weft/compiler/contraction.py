@@ -32,7 +32,7 @@ SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L":
 
 def contraction(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program whose contractions are matrix products that the runtime has kernels for."""
-    return expansions.expand(closed, (kinds.Contraction,), _rewritten)
+    return expansions.expand(closed, (kinds.Contraction, kinds.StridedContraction), _rewritten)
 
 
 def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | None:
@@ -65,6 +65,8 @@ def exchanged(product: JaxprEqn, out: Any) -> Any:
 
 def free_sizes(product: JaxprEqn) -> tuple[int, int]:
     """How many rows and columns a product has, without its batch."""
+    if isinstance(product.primitive.kind, kinds.StridedContraction):
+        return product.params["space"].sizes
     numbers = product.params["dimension_numbers"]
     left, right = (
         math.prod([atom.aval.shape[d] for d in free_dims(atom.aval.ndim, numbers[0][side], numbers[1][side])])
@@ -86,6 +88,12 @@ def loops_of(
     equation: JaxprEqn, views: Sequence[StridedOperand | None] = (None, None), order: Sequence[int] | None = None
 ) -> Loops | None:
     """The loops of a product: ``views`` of operands that are read in other arrays, ``order`` of a transposed result."""
+    if isinstance(equation.primitive.kind, kinds.StridedContraction):
+        operands = zip(equation.invars, views, strict=True)
+        dense = all(
+            v is None or v.view is None or v.view.dims == index_maps.dense(x.aval.shape).dims for x, v in operands
+        )
+        return product_loops.loops_of_space(equation.params["space"]) if dense and order is None else None
     dims = []
     for atom, operand in zip(equation.invars, views, strict=True):
         view = index_maps.dense(atom.aval.shape) if operand is None else operand.view
@@ -112,18 +120,13 @@ def permutation(equation: JaxprEqn) -> list[int] | None:
 
 def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     """The function that says a contraction in other operations, or None if it is a matrix product as it stands."""
+    if isinstance(equation.primitive.kind, kinds.StridedContraction):
+        return _rewritten_strided(equation)
     lhs, rhs = (atom.aval for atom in equation.invars)
     out = equation.outvars[0].aval
     numbers = equation.params["dimension_numbers"]
-    wide = _accumulator(lhs.dtype, rhs.dtype, out.dtype)
-    if wide != out.dtype:
-        return lambda x, y: operations.convert_element_type(_product(x, y, numbers, wide), out.dtype)
-    if source_and_result(lhs.dtype, rhs.dtype, out.dtype) is None:
-
-        def converted(x: Any, y: Any) -> Any:
-            x, y = (operations.convert_element_type(v, out.dtype) for v in (x, y))
-            return _product(x, y, numbers, out.dtype)
-
+    converted = _converted(equation, lambda x, y, dtype: _product(x, y, numbers, dtype))
+    if converted is not None:
         return converted
     if lhs.size and rhs.size and loops_of(equation) is None:
         return _transposed_first(equation)
@@ -135,6 +138,37 @@ def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     ):  # not extents of 1: another shape is no other
         return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)  # program
     return None
+
+
+def _converted(equation: JaxprEqn, product: Callable[[Any, Any, Any], Any]) -> Callable[..., Any] | None:
+    """A product with operands and a result of dtypes that there are kernels for; None if they are."""
+    lhs, rhs, out = (np.dtype(v.aval.dtype) for v in (*equation.invars, equation.outvars[0]))
+    wide = _accumulator(lhs, rhs, out)
+    if wide != out:
+        return lambda x, y: operations.convert_element_type(product(x, y, wide), out)
+    if source_and_result(lhs, rhs, out) is not None:
+        return None
+
+    def converted(x: Any, y: Any) -> Any:
+        x, y = (operations.convert_element_type(v, out) for v in (x, y))
+        return product(x, y, out)
+
+    return converted
+
+
+def _rewritten_strided(equation: JaxprEqn) -> Callable[..., Any] | None:
+    """A strided product whose columns are side by side in the result: the operands are exchanged, or it is copied."""
+    bind, space, order = equation.primitive.bind, equation.params["space"], equation.params["space"].order
+    params = {**equation.params, "preferred_element_type": np.dtype(equation.outvars[0].aval.dtype)}
+    converted = _converted(equation, lambda x, y, dtype: bind(x, y, **{**params, "preferred_element_type": dtype}))
+    if converted is not None or product_loops.loops_of_space(space) is not None:
+        return converted
+    if product_loops.loops_of_space(space.exchanged) is None:
+        return lambda x, y: operations.transpose(bind(x, y, **{**params, "space": space._replace(order=None)}), order)
+    params["space"] = space.exchanged
+    if not params.pop("exchanged", False):
+        params["exchanged"] = True
+    return lambda x, y: bind(y, x, **params)
 
 
 def is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:

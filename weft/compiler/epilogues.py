@@ -9,6 +9,7 @@ it has by itself. Forms: ``flat`` (one loop over all elements), ``grid`` (rows b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> 
     assert loops is not None, "a product that cannot be walked"
     if not loops.is_dense:
         return None
-    columns = loops.columns.extent
+    columns = math.prod([loop.extent for loop in loops.columns])
     rows = variable.aval.size // columns
     dims, strides, extents = low.nest.dims, bindings[0].strides, low.extents
     if not dims or len(strides) != len(dims) or any(dim.role != "parallel" for dim in dims[:1]):
@@ -70,7 +71,7 @@ def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> 
     if low.nest.vector == 0:
         return None
     if extents[0] != rows or strides[0] != columns:
-        one = loops.rows.extent * columns
+        one = math.prod([loop.extent for loop in loops.rows]) * columns
         reach = sum((extent - 1) * abs(stride) for extent, stride in zip(extents[1:], strides[1:], strict=True))
         return "products" if extents[0] * one == variable.aval.size and strides[0] == one and reach < one else None
     whole = len(dims) == 2 and parallel and low.nest.vector == 1 and strides[1] == 1 and extents[1] == columns

@@ -45,23 +45,22 @@ class Offset(NamedTuple):
 
 
 class Gemm(NamedTuple):
-    """Matrix products c[m,n] = sum over k of a[m,k] b[k,n]; strides in elements, those of ``batch`` in bytes."""
+    """Products c[rows, columns] = sum over ``summed`` of a[rows, summed] b[summed, columns]: of matrices, or of views.
+
+    Rows, columns and terms are dimensions, outermost first: extents, and the elements from one step to the next.
+    Columns of c lie side by side.
+    """
 
     source: str  # dtype chars, of operands and result
     result: str
-    m: int
-    n: int
-    k: int
     a: Place
-    a_row: int
-    a_k: int
     b: Place
-    b_k: int
-    b_column: int
     c: Place
-    c_row: int
+    rows: tuple[tuple[int, int, int], ...]  # extent, strides in a and c
+    columns: tuple[tuple[int, int], ...]  # extent, stride in b
+    summed: tuple[tuple[int, int, int], ...]  # extent, strides in a and b
     batch: tuple[tuple[int, int, int, int], ...]  # extent, bytes from one to the next of a, b and c
-    outer: tuple[int, ...]  # of a sum over two dimensions: extent, strides of a and b; else empty
+    in_chains: bool  # whether a vector is multiplied in the order of NUMERICS.md for vectors
     whole: tuple[int, int, bool]  # rows and columns of which m and n may be a part; whether a and b are exchanged
     form: str = ""  # how a kernel runs on the parts (``epilogues``): flat, grid, rows or products
     epilogue: Kernel | None = None

@@ -105,7 +105,9 @@ PASSES = (
     _pass(batched_scatters, kinds.Scatter, expands=True),
     _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which finds the rows
     _pass(transposed_operands, kinds.Contraction),
-    _pass(contraction, kinds.Contraction, required=True, expands=True),  # after transposes, which decide what is copied
+    _pass(
+        contraction, kinds.Contraction, kinds.StridedContraction, required=True, expands=True
+    ),  # after transposes, which decide what is copied
     _pass(literal_arrays, required=True),  # from here on nothing makes literals of variables
     _pass(disjoint_pad_sums, kinds.Assemble),
     _pass(index_set_splitting, kinds.Assemble),

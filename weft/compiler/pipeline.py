@@ -162,8 +162,8 @@ class Program:
             nanoseconds += run.lowered.points * codegen.cost(run.lowered.nest)
             flops += run.lowered.points * operations_per_point(run.lowered)
         for product in self.plan.products():
-            extents = [entry[0] for entry in (*product.batch, product.outer) if entry]
-            flops += 2.0 * product.m * product.n * product.k * math.prod(extents)
+            dims = (*product.batch, *product.rows, *product.columns, *product.summed)
+            flops += 2.0 * math.prod([extent for extent, *_ in dims])
         return {"flops": flops, "bytes accessed": moved, "optimal_seconds": nanoseconds * 1e-9}
 
     def memory_analysis(self) -> dict[str, int]:

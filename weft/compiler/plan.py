@@ -32,7 +32,7 @@ from weft.compiler.instructions import (
     SameOutput,
 )
 from weft.compiler.kernels import Kernels, Step
-from weft.compiler.product_loops import StridedOperand
+from weft.compiler.product_loops import Loops, StridedOperand
 from weft.compiler.steps import Control, FusedEpilogue, Native, Plan, Run
 from weft.core import kinds
 from weft.core.jaxpr import JaxprEqn, Literal
@@ -392,7 +392,7 @@ class Planner:
     def _call(self, step: Step) -> None:
         equation = step.equation
         kind = equation.primitive.kind
-        if isinstance(kind, kinds.Contraction):
+        if isinstance(kind, kinds.Contraction | kinds.StridedContraction):
             if equation.outvars[0].aval.size:
                 self.instructions.append(self._product(step))
             return
@@ -449,34 +449,41 @@ class Planner:
             return Fill(self.place(out), out.aval.nbytes, 0)
         loops = contraction.loops_of(equation, step.views, step.order)
         assert loops is not None, "the pass contraction left one that is no matrix product"
-        rows, columns, summed, walked, outer = loops
-        m, n, k = rows.extent, columns.extent, summed.extent
         sizes = [v.aval.dtype.itemsize for v in (lhs, rhs, out)]
-        batch = tuple(
-            [(extent, *[s * size for s, size in zip(steps, sizes, strict=True)]) for extent, *steps in walked]
-        )
+        batch = [(extent, *[s * n for s, n in zip(steps, sizes, strict=True)]) for extent, *steps in loops.batch]
         chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
         assert chars is not None, "the pass contraction left one of dtypes without kernels"
-        return Gemm(
-            *chars, m, n, k,
-            self._viewed(lhs, step.views[0]), *_matrix_strides(m, rows.left, k, summed.left),
-            self._viewed(rhs, step.views[1]), *_matrix_strides(k, summed.right, n, columns.right),
-            self.place(out), max(rows.result if m != 1 else 0, n), batch,
-            (outer.extent, outer.left, outer.right) if outer.extent != 1 else (),
-            (*contraction.free_sizes(equation), "exchanged" in equation.params),
-        )  # fmt: skip
+        in_chains = isinstance(equation.primitive.kind, kinds.Contraction)
+        left, right = (0, 0) if in_chains else equation.params["space"].starts
+        places = self._viewed(lhs, step.views[0], left), self._viewed(rhs, step.views[1], right), self.place(out)
+        whole = (*contraction.free_sizes(equation), "exchanged" in equation.params)
+        return Gemm(*chars, *places, *_dims(loops), tuple(batch), in_chains, whole)
 
-    def _viewed(self, variable: Any, view: StridedOperand | None) -> Place:
+    def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Place:
         """Where an operand begins: a view does in the array it is read from."""
         offset = 0 if view is None or view.view is None else view.view.offset
-        return self.place(variable, offset * variable.aval.dtype.itemsize)
+        return self.place(variable, (offset + start) * variable.aval.dtype.itemsize)
+
+
+def _dims(loops: Loops) -> tuple[Any, Any, Any]:
+    """Rows, columns and sum of a product as its instruction has them."""
+    width = math.prod([loop.extent for loop in loops.columns])
+    rows = [(loop.extent, loop.left, loop.result if loop.extent != 1 else width) for loop in loops.rows]
+    columns = [(loop.extent, loop.right) for loop in loops.columns]
+    summed = [(loop.extent, loop.left, loop.right) for loop in loops.summed]
+    if len(rows) == len(columns) == 1:  # matrices: strides of extents of 1 are free
+        ((m, row, to),), ((n, column),), (*outer, (k, left, right)) = rows, columns, summed
+        row, left = _matrix_strides(m, row, k, left)
+        right, column = _matrix_strides(k, right, n, column)
+        return ((m, row, to),), ((n, column),), (*outer, (k, left, right))
+    return tuple(rows), tuple(columns), tuple(summed)
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:
-    """The strides of a matrix, one of which is 1: those of extents of 1 are free."""
+    """The strides of a matrix: those of extents of 1 are free."""
     if column == 1 or columns == 1:
         return (row if rows != 1 else columns), 1
-    return 1, column
+    return (row if rows != 1 else 1), column
 
 
 def around(

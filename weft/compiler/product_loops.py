@@ -18,6 +18,7 @@ from typing import Any
 
 from weft._base.record import NamedTuple
 from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides_of
+from weft.core.product_spaces import ProductSpace
 
 ENOUGH = 64  # rows or columns with which a product is as fast as with more
 
@@ -40,19 +41,21 @@ class Loop(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """One matrix product, and what walks from one to the next, in the order of the result in memory."""
+    """One product, and what walks from one to the next, in the order of the result in memory.
 
-    rows: Loop
-    columns: Loop
-    summed: Loop
+    Rows, columns and sum are loops, outermost first; of a product of matrices one each, or two of a sum.
+    """
+
+    rows: tuple[Loop, ...]
+    columns: tuple[Loop, ...]
+    summed: tuple[Loop, ...]
     batch: tuple[Loop, ...]
-    outer: Loop  # around ``summed``: of one step where the sum is one dimension
 
     @property
     def is_dense(self) -> bool:
         """Whether the result's rows follow each other in memory, product by product."""
         follows = 1
-        for loop in (self.columns, self.rows, *reversed(self.batch)):
+        for loop in (*reversed(self.columns), *reversed(self.rows), *reversed(self.batch)):
             if loop.extent != 1 and loop.result != follows:
                 return False
             follows *= loop.extent
@@ -150,4 +153,40 @@ def _chosen(batch: list[Loop], rows: list[Loop], columns: list[Loop], summed: Lo
         return None
     _, r, c = best
     others = sorted((*batch, *rows[:r], *rows[r + 1 :], *columns[:c], *columns[c + 1 :]), key=lambda loop: -loop.result)
-    return Loops(rows[r] if rows else _ONE, columns[c] if columns else _ONE, summed, tuple(others), outer)
+    sums = (outer, summed) if outer.extent != 1 else (summed,)
+    return Loops((rows[r] if rows else _ONE,), (columns[c] if columns else _ONE,), sums, tuple(others))
+
+
+# products of strided views
+
+
+@functools.lru_cache(maxsize=4096)
+def loops_of_space(space: ProductSpace) -> Loops | None:
+    """The loops of a strided product; None if its columns are not side by side in the result."""
+    order = range(len(space.axes)) if space.order is None else space.order
+    strides = strides_of(space.shape)
+    axes = [Loop(*axis, strides[order.index(i)]) for i, axis in enumerate(space.axes)]
+    n_batch, n_rows = len(space.batch), len(space.rows)
+    batch = tuple(sorted(_joined(axes[:n_batch]), key=lambda loop: -loop.result))
+    rows, columns = _joined(axes[n_batch : n_batch + n_rows]), _joined(axes[n_batch + n_rows :])
+    follows = 1
+    for loop in reversed(columns):
+        if loop.result != follows:
+            return None
+        follows *= loop.extent
+    summed = _joined([Loop(*term, 0) for term in space.summed])
+    return Loops(rows or (_ONE,), columns or (_ONE,), summed or (_ONE,), batch)
+
+
+def _joined(loops: Sequence[Loop]) -> tuple[Loop, ...]:
+    """Loops that walk on past each other's end as one, without those of one step."""
+    found: list[Loop] = []
+    for loop in loops:
+        if loop.extent == 1:
+            continue
+        steps = [stride * loop.extent for stride in loop[1:]]
+        if found and [*found[-1][1:]] == steps:
+            found[-1] = Loop(found[-1].extent * loop.extent, *loop[1:])
+        else:
+            found.append(loop)
+    return tuple(found)

@@ -22,7 +22,8 @@ from weft.loops.kernel import Kernel, reachable
 def is_product(step: Step) -> bool:
     """Whether a step is a product of our own kernels that has elements."""
     equation = step.equation
-    if step.kernel is not None or not isinstance(equation.primitive.kind, kinds.Contraction):
+    contractions = kinds.Contraction | kinds.StridedContraction
+    if step.kernel is not None or not isinstance(equation.primitive.kind, contractions):
         return False
     if any(type(v) is Literal or not v.aval.size for v in equation.invars):
         return False
@@ -51,7 +52,7 @@ def kernel_reads(kernel: Kernel) -> list[Any]:
 def transposed(step: Step, view: Any) -> Step | None:
     """The product as it writes the view's result, None if it cannot."""
     product, order = step.equation, contraction.permutation(view)
-    if order is None:
+    if order is None or not isinstance(product.primitive.kind, kinds.Contraction):
         return None
     out = view.outvars[0]
     straight = replace(step, equation=product.replace(outvars=[out]), order=tuple(order))

@@ -80,7 +80,8 @@ def _expansion(equation: JaxprEqn) -> Callable[..., Any] | None:
     kind = equation.primitive.kind
     if isinstance(kind, kinds.Resolve):
         return functools.partial(kind.expand, **equation.params)
-    return contraction.rewrite(equation) if isinstance(kind, kinds.Contraction) else None
+    contractions = kinds.Contraction | kinds.StridedContraction
+    return contraction.rewrite(equation) if isinstance(kind, contractions) else None
 
 
 def _run_loop(parts: kinds.LoopParts, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -149,7 +150,7 @@ def _words(instruction: instructions.Instruction) -> str:
     if not isinstance(instruction, Gemm):
         return text
     rows, columns, _ = instruction.whole
-    terms = instruction.k * (instruction.outer[0] if instruction.outer else 1)
+    terms = math.prod([extent for extent, _, _ in instruction.summed])
     how = runtime.how_added(instruction.source, instruction.result, rows, columns, terms)
     if how == "chains":
         return f"{text}, added in float32" if instruction.source == "E" else text

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from weft._base.record import NamedTuple
+from weft.core.index_maps import strides_of
 from weft.operations.later import ops
 from weft.operations.shape import shape_of
 
@@ -25,6 +26,11 @@ class NamedAxes(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         return shape_of(self.value)
+
+    @property
+    def strides(self) -> dict[Name, int]:
+        """How many elements apart neighbours along a dimension are, in memory."""
+        return dict(zip(self.names, strides_of(self.shape), strict=True))
 
     def axis(self, name: Name) -> int:
         return self.names.index(name)

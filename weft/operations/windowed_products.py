@@ -25,11 +25,23 @@ from typing import Any
 import numpy as np
 
 from weft._base.record import NamedTuple
-from weft.operations import window_views
+from weft.core.product_spaces import ProductSpace
+from weft.operations import strided_products, window_views
 from weft.operations.elementwise import widened
 from weft.operations.later import ops
 from weft.operations.named_axes import Name, NamedAxes
-from weft.operations.window_views import Space, at_places, at_taps, has_role, place, space, spaces_as, tap
+from weft.operations.window_views import (
+    Space,
+    Spatial,
+    at_places,
+    at_taps,
+    has_role,
+    phase,
+    place,
+    space,
+    spaces_as,
+    tap,
+)
 
 FEW_TERMS = 64  # products that are added up one after the other
 FEW_COLUMNS = 4  # results of a group that are worth it
@@ -41,6 +53,7 @@ class Product(NamedTuple):
     dtype: np.dtype  # of the result
     precision: Any
     groups: int
+    order: tuple[Name, ...]  # of the dimensions of the result
 
 
 def convolution(
@@ -80,7 +93,7 @@ def convolution(
         sizes = [result[name] for name in names]
         out = NamedAxes(ops.full(sizes, 0, dtype), tuple(names))
     else:
-        out = _in_phases(x, kernel, spaces, Product(dtype, precision, groups)).ordered(names)
+        out = _in_phases(x, kernel, spaces, Product(dtype, precision, groups, tuple(names))).ordered(names)
     if groups > 1:
         out = out.merged(("group", "column"), "column")
     return out.value
@@ -92,6 +105,11 @@ def _named(spec: Sequence[int], roles: Sequence[Name]) -> tuple[Name, ...]:
     for dim, role in zip(spec, roles, strict=True):
         names[dim] = role
     return tuple(names)
+
+
+def _is_product(x: NamedAxes, kernel: NamedAxes, product: Product) -> bool:
+    """Whether there is enough of a group to multiply matrices."""
+    return product.groups == 1 and x.extent("feature") * kernel.extent("column") > FEW_COLUMNS
 
 
 def _space(extent: int, taps: int, stride: int, dilation: int, holes: int, pads: tuple[int, int]) -> Space:
@@ -146,6 +164,10 @@ def _in_phases(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product
     if all(along.holes == 1 for along in spaces):
         return _without_holes(x, kernel, spaces, product)
     split = [phases(along) for along in spaces]
+    if any(all(not part.space.taps for part in parts) for parts in split):  # every tap falls into holes
+        return _zeros(x, kernel, spaces, product)
+    if _is_product(x, kernel, product):
+        return _phases_in_place(x, kernel, split, spaces, product)
     made = {}
     for chosen in itertools.product(*[range(len(found)) for found in split]):
         parts = [found[i] for found, i in zip(split, chosen, strict=True)]
@@ -155,14 +177,72 @@ def _in_phases(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product
     return _interleaved({key: part.ordered(names) for key, part in made.items()}, spaces)
 
 
+def _phases_in_place(
+    x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], spaces: Sequence[Space], product: Product
+) -> NamedAxes:
+    """The parts as products that read one padded array; one product with a batch of parts where they are alike."""
+    found = [[part.space for part in parts if part.space.taps] for parts in split]
+    lows = [max(s.low for s in parts) for parts in found]
+    ends = [max(s.reach - s.low for s in parts) for parts in found]
+    widths = {space(dim): (low, end - s.extent) for dim, (low, end, s) in enumerate(zip(lows, ends, spaces))}
+    padded = x.padded(widths).in_memory()
+    if all(_are_alike(parts) for parts in split):
+        out = _batch_of_phases(padded, kernel, split, lows, product)
+    else:
+        made = {}
+        for chosen in itertools.product(*[range(len(parts)) for parts in split]):
+            parts = [phases[i] for phases, i in zip(split, chosen, strict=True)]
+            if all(part.space.taps for part in parts):
+                offsets = [low - part.space.low for low, part in zip(lows, parts, strict=True)]
+                cut = kernel.cut({tap(dim): (p.first_tap, spaces[dim].taps, p.tap_step) for dim, p in enumerate(parts)})
+                made[chosen] = _in_place(padded, cut, [part.space for part in parts], offsets, product)
+            else:
+                made[chosen] = _zeros(x, kernel, [part.space for part in parts], product)
+        return _interleaved(made, spaces)
+    return out.cut({place(dim): (0, along.places, 1) for dim, along in enumerate(spaces)})
+
+
+def _are_alike(parts: Sequence[Phase]) -> bool:
+    """Whether parts have as many taps, and each begins as far after the one before."""
+    steps = {before.space.low - after.space.low for before, after in itertools.pairwise(parts)}
+    return len({part.space.taps for part in parts}) == 1 and len(steps) <= 1 and min(steps, default=0) >= 0
+
+
+def _batch_of_phases(
+    x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], lows: Sequence[int], product: Product
+) -> NamedAxes:
+    """Parts as a batch of one product, whose places alternate in the result."""
+    moved = {}
+    order = list(product.order)
+    for dim, parts in enumerate(split):
+        cuts = [kernel.cut({tap(dim): (p.first_tap, kernel.extent(tap(dim)), p.tap_step)}) for p in parts]
+        if len(parts) == 1:
+            kernel = cuts[0]
+            continue
+        stacked = ops.concatenate([ops.expand_dims(cut.value, (0,)) for cut in cuts], 0)
+        kernel = NamedAxes(stacked, (phase(dim), *kernel.names))
+        moved[phase(dim)] = parts[0].space.low - parts[1].space.low
+        order.insert(order.index(place(dim)) + 1, phase(dim))
+    offsets = [low - parts[0].space.low for low, parts in zip(lows, split, strict=True)]
+    spaces = [parts[0].space for parts in split]
+    out = _in_place(x, kernel, spaces, offsets, product._replace(order=tuple(order)), moved)
+    for dim, parts in enumerate(split):
+        if len(parts) > 1:
+            out = out.merged((place(dim), phase(dim)), place(dim))
+    return out
+
+
 def _phase(
     x: NamedAxes, kernel: NamedAxes, bounds: Mapping[Any, tuple[int, int, int]], spaces: list[Space], product: Product
 ) -> NamedAxes:
     if all(along.taps for along in spaces):
         return _without_holes(x, kernel.cut(bounds), spaces, product)
+    return _zeros(x, kernel, spaces, product)
+
+
+def _zeros(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     extents = _result_extents(x, kernel, spaces)
-    names = ("batch", *[place(dim) for dim in range(len(spaces))], *(["group"] if product.groups > 1 else []), "column")
-    return NamedAxes(ops.full([extents[name] for name in names], 0, product.dtype), names)
+    return NamedAxes(ops.full([extents[name] for name in product.order], 0, product.dtype), product.order)
 
 
 def _interleaved(parts: dict[tuple[int, ...], NamedAxes], spaces: Sequence[Space]) -> NamedAxes:
@@ -206,7 +286,51 @@ def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], pro
         return found.in_memory() if turned else found  # whoever wants another order copies it
     if overlap and x.extent("batch") * columns <= FEW_COLUMNS and places <= FEW_TERMS and is_number:
         return _place_by_place(padded, kernel, spaces, product)
+    if overlap:
+        return _in_place(padded, kernel, spaces, [0] * len(spaces), product)
     return _multiplied(window_views.windows(padded, spaces), kernel, product)
+
+
+def _in_place(
+    x: NamedAxes,
+    kernel: NamedAxes,
+    spaces: Sequence[Space],
+    offsets: Sequence[int],
+    product: Product,
+    moved: Mapping[Any, int] | None = None,
+) -> NamedAxes:
+    """One product that reads windows where they lie in the padded array, the first at ``offsets``.
+
+    ``moved``: how far along its dimension the array is moved from one phase to the next.
+    """
+    left, right = x.strides, kernel.strides
+    batch = {
+        name: (kernel.extent(name), step * left[space(name.dim)], right[name]) for name, step in (moved or {}).items()
+    }
+    if "group" in x.names:
+        batch["group"] = (x.extent("group"), left["group"], right["group"])
+    rows: dict[Name, tuple[int, int]] = {}
+    summed: list[tuple[int, int, int]] = []
+    for name in x.names:
+        if isinstance(name, Spatial):
+            along = spaces[name.dim]
+            rows[place(name.dim)] = (along.places, along.stride * left[name])
+            summed.append((along.taps, along.dilation * left[name], right[tap(name.dim)]))
+        elif name == "feature":
+            summed.append((x.extent(name), left[name], right[name]))
+        elif name == "batch":
+            rows[name] = (x.extent(name), left[name])
+    names = [*batch, *rows, "column"]
+    read = ProductSpace(
+        batch=tuple(batch.values()),
+        rows=tuple(rows.values()),
+        columns=((kernel.extent("column"), right["column"]),),
+        summed=tuple(summed),
+        starts=(sum([at * left[space(dim)] for dim, at in enumerate(offsets)]), 0),
+        order=tuple([names.index(name) for name in product.order]),
+    )
+    out = strided_products.strided_product(x.value, kernel.value, read, preferred_element_type=product.dtype)
+    return NamedAxes(out, product.order)
 
 
 def _with_space_last(x: NamedAxes) -> NamedAxes:
