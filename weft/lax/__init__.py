@@ -5,6 +5,7 @@ from weft.autodiff.implicit import custom_linear_solve, custom_root, linear_solv
 from weft.batching.map import map
 from weft.control.associative import associative_scan
 from weft.control.branches import cond, cond_p, platform_dependent, switch
+from weft.control.ragged_products import ragged_dot, ragged_dot_general
 from weft.control.scan import scan, scan_p
 from weft.control.while_loop import fori_loop, while_loop, while_p
 from weft.dispatch.composites import composite
@@ -35,11 +36,13 @@ from weft.operations.index import *
 from weft.operations.logic import *
 from weft.operations.powers import *
 from weft.operations.reductions import *
+from weft.operations.scaled_products import *
 from weft.operations.scatter import *
 from weft.operations.settings import *
 from weft.operations.shape import *
 from weft.operations.sort import *
 from weft.operations.special import *
 from weft.operations.window_padding import *
+from weft.random.bit_generator import rng_bit_generator
 
 __getattr__ = _unbuilt.fallback("weft.lax")
