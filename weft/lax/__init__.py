@@ -37,5 +37,7 @@ from weft.operations.shape import *
 from weft.operations.sort import *
 from weft.operations.special import *
 from weft.operations.window_padding import *
+from weft.operations.window_selection import *
+from weft.operations.windows import *
 
 __getattr__ = _unbuilt.fallback("weft.lax")
