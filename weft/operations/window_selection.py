@@ -41,48 +41,81 @@ def _check_params(name: str, params: Params, source: Any, operand: Any) -> None:
         )
 
 
+def identity_of(select_prim: Any, operand: Any) -> Any:
+    """The identity of the extremum that a comparison selects, as a scalar of the operand's dtype."""
+    identity = reductions.lowest if select_prim is ops.ge_p else reductions.highest
+    return np.asarray(identity(operand.dtype)).astype(operand.dtype)[()]
+
+
 # ---- which element is selected
 
 
-def _selected_taps(where: WindowMap, operand: Array, select: Select) -> Array:
-    """The number of the tap that each window selects; one past the last where a window has none."""
-    dtype = np.dtype(np.uint8 if where.taps < 256 else np.int32)
+def _selected_taps(where: WindowMap, operand: Array, select: Select, absent: Any) -> Array:
+    """The number of the tap that each window selects; one past the last where it selects none.
+
+    Taps that do not exist are elements of the value ``absent``, or left out where that is None.
+    """
+    dtype, none = np.dtype(np.uint8 if where.taps < 256 else np.int32), where.taps
 
     def body(taps: window_folds.Taps, counts: tuple[int, ...]) -> list[Array]:
-        best = None
-        chosen = ops.full(counts, dtype.type(where.taps))
-        for place, (value,) in taps:
-            number = ops.full(counts, dtype.type(where.number(place)))
+        values = {where.number(place): value for place, (value,) in taps}
+        best, chosen = None, ops.full(counts, dtype.type(none))
+        for number in range(where.taps) if absent is not None and taps else values:
+            value = values[number] if number in values else ops.full(counts, absent)
+            mine = ops.full(counts, dtype.type(number if number in values else none))
             if best is None:
-                best, chosen = value, number
+                best, chosen = value, mine
                 continue
             keeps = select(best, value)
-            best, chosen = ops.select(keeps, best, value), ops.select(keeps, chosen, number)
+            best, chosen = ops.select(keeps, best, value), ops.select(keeps, chosen, mine)
         return [chosen]
 
     return window_folds.by_regions(where, [operand], body)[0]
 
 
-def _selected_places(where: WindowMap, operand: Array, select: Select) -> Array:
-    """The position of the element that each window selects, in row-major order; the size where a window has none."""
+def _selected_places(where: WindowMap, operand: Array, select: Select, absent: Any) -> Array:
+    """The position of the element that each window selects, in row-major order; the size where it selects none."""
     places = ops.reshape(ops.iota(np.int32, operand.size), operand.shape)
+    empty = [absent, np.False_, np.int32(operand.size)]
+    how = window_folds.Fold(_in_any_order(select), empty, starts=False, neutral=True)
+    return window_folds.fold(where, [operand, ops.ne(operand, operand), places], how)[2]
+
+
+def _in_order(select: Select) -> window_folds.Combine:
+    """The selection of (element, value) from pairs that come one after the other."""
 
     def combine(left: list[Array], right: list[Array]) -> list[Array]:
         keeps = select(left[0], right[0])
         return [ops.select(keeps, a, b) for a, b in zip(left, right, strict=True)]
 
-    empty = [operand.dtype.type(0), np.int32(operand.size)]
-    how = window_folds.Fold(combine, empty, starts=False, neutral=False)
-    return window_folds.fold(where, [operand, places], how)[1]
+    return combine
+
+
+def _in_any_order(select: Select) -> window_folds.Combine:
+    """The same of (element, whether there is a NaN, value): with NaN comparisons alone are not associative.
+
+    What was selected before a NaN does not count, so that of two parts the second is taken if it has one.
+    """
+
+    def combine(left: list[Array], right: list[Array]) -> list[Array]:
+        keeps = ops.bitwise_and(select(left[0], right[0]), ops.bitwise_not(right[1]))
+        element, value = (ops.select(keeps, left[i], right[i]) for i in (0, 2))
+        return [element, ops.bitwise_or(left[1], right[1]), value]
+
+    return combine
 
 
 # ---- scatters, from the elements' side
 
 
 def _scattered(
-    where: WindowMap, operand: Array, source: Array, init: Any, select: Select, scatter: Select, adds: bool
+    where: WindowMap, operand: Array, source: Array, init: Any, select: Select, scatter: Select, absent: Any = None
 ) -> Array:
-    """The combination of ``init`` and the sources of all windows that select an element, for every element."""
+    """The combination of ``init`` and the sources of all windows that select an element, for every element.
+
+    With ``absent``, the identity of the extremum, sources are added to zero.
+    """
+    adds = absent is not None
     shape = operand.shape
     if not source.size or not operand.size:
         return ops.broadcast_in_dim(init, shape, ())
@@ -90,13 +123,13 @@ def _scattered(
     regions = window_folds.region_count(back, source.shape)
     written = regions * back.taps
     if adds and (where.taps > window_folds.MOST_TAPS or not _is_short(where, back, operand, source)):
-        return _by_places(where, operand, source, init, select)
+        return _by_places(where, operand, source, init, select, absent)
     if not adds and max(written, where.taps) > MOST_WRITTEN:
         raise NotImplementedError(
             f"[select_and_scatter] windows of {where.taps} elements at {regions} regions are more than {MOST_WRITTEN}; "
             "select_and_scatter_add has no such bound"
         )
-    taps = _selected_taps(where, operand, select)
+    taps = ops.optimization_barrier(_selected_taps(where, operand, select, absent))  # stored once, read by several
     if window_folds.in_blocks(back):
         return _in_blocks(where, back, taps, source, init, scatter)
 
@@ -140,9 +173,9 @@ def _in_blocks(where: WindowMap, back: WindowMap, taps: Array, source: Array, in
     return window_folds.blocks(back, [taps, source], init, body)
 
 
-def _by_places(where: WindowMap, operand: Array, source: Array, init: Any, select: Select) -> Array:
+def _by_places(where: WindowMap, operand: Array, source: Array, init: Any, select: Select, absent: Any) -> Array:
     """Large windows: one addition for each window, at the place that it selects."""
-    places = _selected_places(where, operand, select)
+    places = _selected_places(where, operand, select, absent)
     flat = ops.broadcast_in_dim(init, (operand.size,), ())
     numbers = ops.ScatterDimensionNumbers((), (0,), (0,))
     indices = ops.reshape(places, (source.size, 1))
@@ -167,7 +200,7 @@ def _scatter_add(source: Array, operand: Array, *, select_prim: Any, **params: A
     wide = widened(source.dtype)
     widen = source if wide == source.dtype else ops.convert_element_type(source, wide)
     where = windows.window_map(params)
-    out = _scattered(where, operand, widen, wide.type(0), select_prim.bind, arithmetic.add, True)
+    out = _scattered(where, operand, widen, wide.type(0), select_prim.bind, arithmetic.add, identity_of(select_prim, operand))
     return out if wide == source.dtype else ops.convert_element_type(out, source.dtype)
 
 
@@ -214,15 +247,13 @@ def _gather_add_typing(tangents: Any, operand: Any, *, select_prim: Any, **param
 
 def _gather_add(tangents: Array, operand: Array, *, select_prim: Any, **params: Any) -> Array:
     """A fold of pairs, which begins with the identity of the extremum and tangent zero."""
-
-    def combine(left: list[Array], right: list[Array]) -> list[Array]:
-        keeps = select_prim.bind(left[0], right[0])
-        return [ops.select(keeps, a, b) for a, b in zip(left, right, strict=True)]
-
-    identity = reductions.lowest if select_prim is ops.ge_p else reductions.highest
-    empty = [np.asarray(identity(operand.dtype)).astype(operand.dtype)[()], operand.dtype.type(0)]
-    how = window_folds.Fold(combine, empty, starts=True, neutral=False)
-    return window_folds.fold(windows.window_map(params), [operand, tangents], how)[1]
+    where, identity, zero = windows.window_map(params), identity_of(select_prim, operand), operand.dtype.type(0)
+    if where.taps > window_folds.MOST_TAPS:
+        combine, empty = _in_any_order(select_prim.bind), [identity, np.False_, zero]
+        given = [operand, ops.ne(operand, operand), tangents]
+    else:
+        combine, empty, given = _in_order(select_prim.bind), [identity, zero], [operand, tangents]
+    return window_folds.fold(where, given, window_folds.Fold(combine, empty, starts=True, neutral=False))[-1]
 
 
 select_and_gather_add_p = core.Primitive("select_and_gather_add", kinds.Resolve(expand=_gather_add))
@@ -239,9 +270,7 @@ def _gather_add_transpose(ct: Any, tangents: Any, operand: Any, *, select_prim: 
         )
     spread = any(d != 1 for d in base)
     if spread:
-        identity = reductions.lowest if select_prim is ops.ge_p else reductions.highest
-        fill = np.asarray(identity(operand.dtype)).astype(operand.dtype)[()]
-        operand = ops.pad(operand, fill, [(0, 0, d - 1) for d in base])
+        operand = ops.pad(operand, identity_of(select_prim, operand), [(0, 0, d - 1) for d in base])
     names = ("window_dimensions", "window_strides", "padding")
     out = select_and_scatter_add_p.bind(
         ct, operand, select_prim=select_prim, **{name: params[name] for name in names}
@@ -280,7 +309,7 @@ def _computed(jaxpr: Any) -> Select:
 
 def _scatter(operand: Array, source: Array, init: Array, **params: Any) -> Array:
     select, scatter = _computed(params["select_jaxpr"]), _computed(params["scatter_jaxpr"])
-    return _scattered(windows.window_map(params), operand, source, init, select, scatter, False)
+    return _scattered(windows.window_map(params), operand, source, init, select, scatter)
 
 
 select_and_scatter_p = core.Primitive("select_and_scatter", kinds.Resolve(expand=_scatter), memoize=False)
