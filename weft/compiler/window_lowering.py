@@ -56,7 +56,9 @@ def _fold(kind: Any, windows: WindowMap, known: Any, params: dict[str, Any], *op
     ]
     empty = [np.asarray(value).astype(dtype)[()] for dtype, value in known]
     found = fold(windows, arrays, Fold(combine, empty, starts=kind.begins, neutral=True, reduce=kind.reduce))
-    return [lax.convert_element_type(x, dtype) if x.dtype != dtype else x for x, dtype in zip(found, dtypes, strict=True)]
+    return [
+        lax.convert_element_type(x, dtype) if x.dtype != dtype else x for x, dtype in zip(found, dtypes, strict=True)
+    ]
 
 
 def _unpadded(windows: WindowMap, operand: Atom, identity: Any, makers: Makers) -> tuple[WindowMap, Atom] | None:

@@ -9,14 +9,16 @@ interpreter use.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft._base.record import Record
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.loop_forms import LoopForms
-from weft.core.window_maps import WindowMap
+
+if TYPE_CHECKING:  # most programs have no windows
+    from weft.core.window_maps import WindowMap
 
 Params = dict[str, Any]
 Avals = Sequence[Any]  # ShapedArray, kept untyped here: kinds stand below avals in the ladder

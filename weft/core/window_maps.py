@@ -1,7 +1,7 @@
 """Where windows lie in an array, dimension by dimension, and which outputs see which elements of their window.
 
     n 5, window 3, stride 2, padding (1, 1)   outputs 0, 1, 2 see the elements (-1) 0 1,  1 2 3,  3 4 (5)
-    runs                                      output 0: taps 1 2 from 0 1;  output 1: taps 0 1 2;  output 2: taps 0 1
+    runs    output 0: taps 1 2 from 0 1;  output 1: taps 0 1 2;  output 2: taps 0 1
 
 An element of a window is a *tap*. Tap w of output o is at ``o * stride - low + w * dilation`` in the array whose elements
 are ``spacing`` apart; it exists if an element lies there. A run is a stretch of outputs for which the same taps exist,
@@ -26,11 +26,11 @@ class Tap(NamedTuple):
 
 
 class Run(NamedTuple):
-    """The outputs ``start + step * j`` with j < ``count``, and their taps in order."""
+    """The outputs ``start + step * j`` with j < ``extent``, and their taps in order."""
 
     start: int
     step: int
-    count: int
+    extent: int
     taps: tuple[Tap, ...]
 
 
@@ -59,7 +59,7 @@ class Along(NamedTuple):
         return dilated(self.window, self.dilation)
 
     def transposed(self, extent: int) -> Along:
-        """The windows of the outputs that see an element: tap w is seen as tap ``window - 1 - w``, in order of outputs."""
+        """The windows of outputs that see an element, in order of outputs: tap w is their tap ``window - 1 - w``."""
         low = self.span - 1 - self.low
         high = dilated(extent, self.spacing) + self.span - 1 - low - dilated(self.outputs(extent), self.stride)
         return Along(self.window, self.spacing, low, high, self.stride, self.dilation)

@@ -21,7 +21,7 @@ from weft.core import kinds
 from weft.core.index_maps import Piece, Region, identity
 from weft.core.primitive import ALL
 from weft.core.tangents import is_undefined
-from weft.core.window_maps import TRIVIAL, Along, Run, Tap, WindowMap
+from weft.core.window_maps import TRIVIAL, Along, Tap, WindowMap
 from weft.operations import mapped
 from weft.operations.elementwise import check_same_dtype
 from weft.operations.later import ops
@@ -84,8 +84,6 @@ mosaic_p.linear, mosaic_p.transpose, mosaic_p.batch = ALL, _mosaic_transpose, _m
 def mosaic(parts: Sequence[tuple[Box, Array]], shape: tuple[int, ...]) -> Array:
     """An array of this shape put together from values on disjoint regions that cover it."""
     parts = [(box, part) for box, part in parts if part.size]
-    if not parts:
-        return ops.full_like(parts[0][1] if parts else 0, 0, shape=shape)
     if len(parts) == 1 and parts[0][1].shape == shape:
         return parts[0][1]
     return mosaic_p.bind(*[part for _, part in parts], shape=shape, boxes=tuple([box for box, _ in parts]))
@@ -107,7 +105,7 @@ def by_regions(
     found = []
     for region in itertools.product(*runs):
         box = tuple([run.start for run in region]), tuple([run.step for run in region])
-        counts = tuple([run.count for run in region])
+        counts = tuple([run.extent for run in region])
         taps = [
             (place, [_read(array, place, counts) for array in arrays])
             for place in itertools.product(*[run.taps for run in region])
@@ -334,6 +332,3 @@ def _doubled(along: Along, arrays: Sequence[Array], combine: Combine, dim: int) 
             [ops.slice_in_dim(x, shift, None, 1, dim) for x in current],
         )
         taps *= 2
-
-
-__all__ = ["Fold", "Run", "blocks", "by_regions", "fold", "in_blocks", "mosaic_p", "region_count"]

@@ -10,14 +10,14 @@ Which tap a window has selected is found first, as a small integer.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft import core, runtime
 from weft.core import kinds
+from weft.core.primitive import registry
 from weft.core.tangents import along
 from weft.core.window_maps import WindowMap
 from weft.operations import arithmetic, general_reduce, mapped, reductions, window_folds, windows
@@ -163,8 +163,8 @@ def _in_blocks(where: WindowMap, back: WindowMap, taps: Array, source: Array, in
     def body(values: list[Array], places: list[Array]) -> Array:
         chosen, value = values
         number = None
-        for place, along in zip(places, [one for one in where.along if not one.is_trivial], strict=True):
-            scaled = place if number is None else ops.mul(number, np.int32(along.window))
+        for place, one in zip(places, [one for one in where.along if not one.is_trivial], strict=True):
+            scaled = place if number is None else ops.mul(number, np.int32(one.window))
             number = place if number is None else ops.add(scaled, place)
         hit = ops.eq(ops.convert_element_type(chosen, np.int32), number)
         start = ops.broadcast_in_dim(init, value.shape, ())
@@ -200,7 +200,9 @@ def _scatter_add(source: Array, operand: Array, *, select_prim: Any, **params: A
     wide = widened(source.dtype)
     widen = source if wide == source.dtype else ops.convert_element_type(source, wide)
     where = windows.window_map(params)
-    out = _scattered(where, operand, widen, wide.type(0), select_prim.bind, arithmetic.add, identity_of(select_prim, operand))
+    out = _scattered(
+        where, operand, widen, wide.type(0), select_prim.bind, arithmetic.add, identity_of(select_prim, operand)
+    )
     return out if wide == source.dtype else ops.convert_element_type(out, source.dtype)
 
 
@@ -216,7 +218,7 @@ def _scatter_add_transpose(ct: Any, source: Any, operand: Any, *, select_prim: A
 
 def _rebound(primitive_name: str) -> Callable[..., Any]:
     def rule(tangent: Any, out: Any, _: Any, operand: Any, **params: Any) -> Any:
-        return core.primitive.registry[primitive_name].bind(tangent, operand, **params)
+        return registry[primitive_name].bind(tangent, operand, **params)
 
     return rule
 
@@ -272,9 +274,7 @@ def _gather_add_transpose(ct: Any, tangents: Any, operand: Any, *, select_prim: 
     if spread:
         operand = ops.pad(operand, identity_of(select_prim, operand), [(0, 0, d - 1) for d in base])
     names = ("window_dimensions", "window_strides", "padding")
-    out = select_and_scatter_add_p.bind(
-        ct, operand, select_prim=select_prim, **{name: params[name] for name in names}
-    )
+    out = select_and_scatter_add_p.bind(ct, operand, select_prim=select_prim, **{name: params[name] for name in names})
     return (ops.slice(out, (0,) * out.ndim, out.shape, base) if spread else out), None
 
 

@@ -98,7 +98,9 @@ def inserted(params: Params, dim: int) -> Params:
 # ---- the NumPy oracle
 
 
-def reference(params: Params, arrays: Sequence[Any], combine: Callable[..., Sequence[Any]], start: Sequence[Any]) -> Any:
+def reference(
+    params: Params, arrays: Sequence[Any], combine: Callable[..., Sequence[Any]], start: Sequence[Any]
+) -> Any:
     """The windows' taps, one after the other, combined with what there is so far where they exist."""
     windows = window_map(params)
     shape = windows.shape(arrays[0].shape)
@@ -234,7 +236,9 @@ def _general_typing(*avals: Any, jaxpr: Any, consts: tuple[Any, ...], **params: 
     arrays, inits = avals[: len(avals) // 2], avals[len(avals) // 2 :]
     if any(x.dtype != init.dtype for x, init in zip(arrays, inits, strict=True)):
         listed = [", ".join(aval.str_short() for aval in side) for side in (arrays, inits)]
-        raise TypeError(f"[reduce_window] operand dtypes {listed[0]} must match those of the initial values {listed[1]}")
+        raise TypeError(
+            f"[reduce_window] operand dtypes {listed[0]} must match those of the initial values {listed[1]}"
+        )
     if any(init.shape for init in inits):
         listed = ", ".join(init.str_short() for init in inits)
         raise TypeError(f"[reduce_window] initial values must be scalars, got {listed}")
