@@ -64,7 +64,7 @@ def windows_of(draw: Any) -> tuple[tuple[int, ...], Any]:
 
 
 @pytest.mark.oracle
-@settings(max_examples=3, deadline=None, derandomize=True)
+@settings(max_examples=2, deadline=None, derandomize=True)
 @given(st.data())
 def test_any_windows_against_the_oracle(data: Any) -> None:
     shape, windows = windows_of(data.draw)
@@ -114,10 +114,10 @@ def test_derivatives(computation: Any, init: float, windows: Any) -> None:
 def test_the_first_of_equals_has_the_gradient() -> None:
     x = np.float32([[1, 3, 3, 0], [3, 2, 3, 3]])
     gradient = weft.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (2, 2)).sum())(x)
-    assert np.array_equal(gradient, [[0, 1, 1, 0], [0, 0, 0, 0]])
+    assert np.array_equal(np.asarray(gradient), [[0, 1, 1, 0], [0, 0, 0, 0]])
     x = np.float32([1, np.nan, 2, 1, np.nan])
     gradient = weft.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (5,)).sum())(x)
-    assert np.array_equal(gradient, [0, 0, 0, 0, 1])  # what comes after a NaN replaces it
+    assert np.array_equal(np.asarray(gradient), [0, 0, 0, 0, 1])  # what comes after a NaN replaces it
 
 
 @pytest.mark.parametrize("window", [(9, 9), (21, 5), (12, 20)])

@@ -3,9 +3,9 @@
     n 5, window 3, stride 2, padding (1, 1)   outputs 0, 1, 2 see the elements (-1) 0 1,  1 2 3,  3 4 (5)
     runs    output 0: taps 1 2 from 0 1;  output 1: taps 0 1 2;  output 2: taps 0 1
 
-An element of a window is a *tap*. Tap w of output o is at ``o * stride - low + w * dilation`` in the array whose elements
-are ``spacing`` apart; it exists if an element lies there. A run is a stretch of outputs for which the same taps exist,
-each of them read from the array with one step.
+An element of a window is a *tap*. Tap w of output o is at ``o * stride - low + w * dilation`` in the array, whose
+elements are ``spacing`` apart; it exists if an element lies there. A run is a stretch of outputs for which the same
+taps exist, each of them read from the array with one step.
 """
 
 from __future__ import annotations
