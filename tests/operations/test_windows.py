@@ -232,3 +232,17 @@ def test_a_gradient_that_does_not_exist_says_so() -> None:
         lax.select_and_scatter_add_p.bind(
             X, X, select_prim=lax.ge_p, window_dimensions=POOL, window_strides=STEP, padding=((0, 0),) * 4
         )
+
+
+def test_what_reads_a_pooling_is_computed_with_it() -> None:
+    x, b = wnp.asarray(X), wnp.arange(3.0)
+
+    def pool(x: Any) -> Any:
+        return lax.reduce_window(x, 0.0, lax.add, POOL, STEP, "SAME")
+
+    jitted = weft.jit(lambda x: wnp.maximum(pool(x) / 9 + b, 0.0))
+    plan = jitted.lower(x).compile().as_text("plan")
+    assert "0 temporaries" in plan and plan.count("kernel ") == plan.count("kernel div_max") > 1
+    assert np.array_equal(jitted(x), wnp.maximum(pool(x) / 9 + b, 0.0))
+    several = weft.jit(lambda x: (pool(x) * pool(-x), pool(x) + 1))(x)
+    assert np.array_equal(several[0], pool(x) * pool(-x)) and np.array_equal(several[1], pool(x) + 1)
