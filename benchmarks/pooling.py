@@ -3,13 +3,14 @@
     python benchmarks/pooling.py              # windows of 2x2 and 3x3, stride 2, of (32, 112, 112, 64): a minute
     python benchmarks/pooling.py max NHWC     # the rows that have all of these words
 
-Rows are a pooling (forward) or the pooling and its gradient with a given cotangent (gradient), of float32 images in both
-layouts. All compute the same arrays in one process, in turns; what counts is the least time. ``--cpu`` counts processor
+Rows are a pooling (forward) or the pooling and its gradient with a given cotangent (gradient), of float32 images in
+both layouts. All compute the same arrays in one process, in turns; what counts is the least time. ``--cpu`` counts processor
 time instead, for machines that are not idle.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 import sys
@@ -68,8 +69,7 @@ def compiled(module: Any, kind: str, window: int, layout: str, x: np.ndarray, gr
 
 
 def torchs(kind: str, window: int, layout: str, x: np.ndarray, gradient: bool) -> Call:
-    import torch
-
+    torch = importlib.import_module("torch")
     functional = torch.nn.functional
     function = functional.max_pool2d if kind == "max" else functional.avg_pool2d
     given = torch.from_numpy(x)

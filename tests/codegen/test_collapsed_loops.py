@@ -29,7 +29,7 @@ PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "blocks in the order of columns": lambda m, x, c: m.moveaxis(x, 0, -1).copy(),
     "part of each": lambda m, x, c: m.where(x[:, 1:, 1:] == x[:, 1:, :-1], c[1:, 1:], x[:, :-1, :-1]),
 }
-SHAPES = [(700, 3, 3), (150, 6, 6), (129, 5, 12), (90, 2, 15), (64, 8, 8), (500, 4, 2)]
+SHAPES = [(700, 3, 3), (150, 6, 6), (129, 5, 12), (90, 2, 15), (64, 8, 8), (500, 4, 2), (99, 3, 21), (40, 40, 41)]
 
 
 def values(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
@@ -59,7 +59,7 @@ def test_lanes_run_along_the_collapsed_dimension() -> None:
 
 @settings(max_examples=25, deadline=None)
 @given(
-    batch=st.integers(60, 400), rows=st.integers(1, 9), columns=st.integers(2, 15), outer=st.integers(1, 3),
+    batch=st.integers(60, 400), rows=st.integers(1, 9), columns=st.integers(2, 22), outer=st.integers(1, 3),
     kept=st.lists(st.booleans(), min_size=4, max_size=4), flipped=st.booleans(),
 )  # fmt: skip
 def test_any_extents_and_broadcasts(

@@ -112,10 +112,10 @@ def test_derivatives(computation: Any, init: float, windows: Any) -> None:
 
 
 def test_the_first_of_equals_has_the_gradient() -> None:
-    x = np.float32([[1, 3, 3, 0], [3, 2, 3, 3]])
+    x = np.array([[1, 3, 3, 0], [3, 2, 3, 3]], np.float32)
     gradient = weft.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (2, 2), (2, 2)).sum())(x)
     assert np.array_equal(np.asarray(gradient), [[0, 1, 1, 0], [0, 0, 0, 0]])
-    x = np.float32([1, np.nan, 2, 1, np.nan])
+    x = np.array([1, np.nan, 2, 1, np.nan], np.float32)
     gradient = weft.grad(lambda x: lax.reduce_window(x, -np.inf, lax.max, (5,)).sum())(x)
     assert np.array_equal(np.asarray(gradient), [0, 0, 0, 0, 1])  # what comes after a NaN replaces it
 

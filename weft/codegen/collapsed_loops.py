@@ -1,14 +1,14 @@
-"""Nests whose last, short dimensions are collapsed into one with the dimension before them.
+"""Writes nests in which short last dimensions and the one before them are collapsed into one loop.
 
 The lanes run along the collapsed dimension, so that short rows fill them. The digits of its index (see ``mixed_radix``)
-repeat: apart from the first digit they depend on the position within one block of the short dimensions. What depends on
-them is computed once for a block and a vector beyond it, and kept in tables on the stack:
+are periodic: apart from the first, they depend only on the position within one block of the short dimensions. Values
+that depend on them are computed once, for one block and one more vector, and stored in tables on the stack:
 
     y[b, i, j] = x[b, j, i] + c[i, j]    position p = (b, r), with r = (i, j) in the block
         at r:  the offset of x[0, j, i], the element c[i, j]
     for vectors at p = (b, r):  elements of x + stride * b at W offsets from r on;  W elements of c from r on
 
-Operands that are walked as one are loaded as whole vectors.
+Operands whose axes can be collapsed are loaded as whole vectors.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         place: Position,
         tables: dict[int, str],
     ) -> None:
-        """One vector, whose first lane is at place ``at[1]`` of block ``at[0]``."""
+        """One vector, whose first lane is at position ``at[1]`` of block ``at[0]``."""
         copy = instances.fresh(base, base.values, index, mask)
         for s in self.digits.reads(self.statements):
             copy.values[s.out] = self._read(s, copy, at, place, tables[s.out])
@@ -94,7 +94,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         return s.dim != first if isinstance(s, ir.IndexOf) else not self.nest.operands[s.operand].strides[first]
 
     def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
-        """What the positions of a block and W more read, if it repeats; else offsets or first digits."""
+        """A table for the positions of a block and W more: of periodic values, else of offsets or first digits."""
         writer, point = self.writer, self.parent.copy(self.parent.scalar, {})
         dtype = elements.INT64
         if self._repeats(s):
