@@ -4,8 +4,8 @@
     python benchmarks/pooling.py max NHWC     # the rows that have all of these words
 
 Rows are a pooling (forward) or the pooling and its gradient with a given cotangent (gradient), of float32 images in
-both layouts. All compute the same arrays in one process, in turns; what counts is the least time. ``--cpu`` counts processor
-time instead, for machines that are not idle.
+both layouts. All compute the same arrays in one process, in turns; what counts is the least time. ``--cpu`` counts
+processor time instead, for machines that are not idle.
 """
 
 from __future__ import annotations

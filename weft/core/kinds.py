@@ -187,6 +187,12 @@ class Contraction(Record):
     reference: Callable[..., Any]
 
 
+class StridedContraction(Record):
+    """A contraction of strided views: params carry a ``ProductSpace`` as space, and preferred_element_type."""
+
+    reference: Callable[..., Any]
+
+
 class Ordering(Record):
     """A stable sort of operands along ``axis`` by the first ``n_keys`` of them.
 
@@ -317,6 +323,7 @@ Kind = (
     | Cumulative
     | Window
     | Contraction
+    | StridedContraction
     | External
     | Identity
     | Resolve
