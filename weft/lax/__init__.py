@@ -43,6 +43,8 @@ from weft.operations.shape import *
 from weft.operations.sort import *
 from weft.operations.special import *
 from weft.operations.window_padding import *
+from weft.operations.window_selection import *
+from weft.operations.windows import *
 from weft.random.bit_generator import rng_bit_generator
 
 __getattr__ = _unbuilt.fallback("weft.lax")
