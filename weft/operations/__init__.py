@@ -20,7 +20,6 @@ from weft.operations.contract import *
 from weft.operations.convert import *
 from weft.operations.cumulative import *
 from weft.operations.effects import *
-from weft.operations.floored import *
 from weft.operations.functions import *
 from weft.operations.gather import *
 from weft.operations.general_reduce import *
@@ -39,6 +38,7 @@ if typing.TYPE_CHECKING:
     from weft.operations.convolution import *
     from weft.operations.convolution_numbers import *
     from weft.operations.convolution_patches import *
+    from weft.operations.floored import *
     from weft.operations.fourier import fft_p
     from weft.operations.special import *
     from weft.operations.window_padding import *
@@ -56,6 +56,7 @@ _NAMES = lazy.Names(
             conv_dimension_numbers conv_general_permutations conv_general_shape_tuple conv_shape_tuple
             conv_transpose_shape_tuple""",
         "operations.convolution_patches": "conv_general_dilated_local conv_general_dilated_patches",
+        "operations.floored": "floor_div_p",
         "operations.fourier": "fft_p",
         "operations.special": """
             bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p igamma igamma_grad_a
