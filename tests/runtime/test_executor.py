@@ -231,7 +231,8 @@ def product(dtype: str, ta: bool, tb: bool, a: np.ndarray, b: np.ndarray, shape:
     (m, n), k = shape, a.shape[0 if ta else 1]
     places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
     left, right = (1, a.shape[1])[:: 1 if ta else -1], (1, b.shape[1])[:: 1 if tb else -1]
-    return Gemm(dtype, dtype, m, n, k, places[0], *left, places[1], *right, places[2], n, (), (), (m, n, False))
+    rows, columns, summed = ((m, left[0], n),), ((n, right[1]),), ((k, left[1], right[0]),)
+    return Gemm(dtype, dtype, *places, rows, columns, summed, (), True, (m, n, False))
 
 
 @pytest.mark.parametrize(("m", "n", "k"), PRODUCTS)
@@ -281,7 +282,7 @@ def test_batched_products(threads: int) -> None:
     batch = ((6, a.strides[0], 0, 8 * 3 * 1200), (3, a.strides[1], b.strides[0], 8 * 1200))
     places = (0, 0, -1), (1, 0, -1), (2, 0, -1)
     whole = (40, 30, False)
-    step = Gemm("d", "d", 40, 30, 50, places[0], 50, 1, places[1], 30, 1, places[2], 30, batch, (), whole)
+    step = Gemm("d", "d", *places, ((40, 50, 30),), ((30, 1),), ((50, 1, 30),), batch, True, whole)
     executable = runtime.Executable(
         2, [NewOutput(out.nbytes, out)], [], 0, [step], "dot", (aval(a.shape, "d"), aval(b.shape, "d"))
     )
@@ -408,7 +409,13 @@ def one(*steps: tuple[Any, ...]) -> tuple[Any, ...]:
     return (1, [NewOutput(16, KIND)], [], 0, list(steps), "x", (KIND,))
 
 
-WHOLE = (2, 2, False)  # rows and columns of a product, operands not exchanged
+def matrices(k: int = 2, result: str = "f", **other: Any) -> Gemm:
+    """The square of a matrix f32[2,2], but for what is ``other``: its whole has rows, columns, and no exchange."""
+    places = (0, 0, -1), (0, 0, -1), (1, 0, -1)
+    product = Gemm("f", result, *places, ((2, k, 2),), ((2, 1),), ((k, 1, 2),), (), True, (2, 2, False))
+    return product._replace(**other)
+
+
 WORDS = ((0, 0, -1), "u", 4, 4, 0)  # keys of an order
 BAD_PLANS: list[tuple[Any, ...]] = [
     (-1, [], [], 0, [], "x"),
@@ -455,18 +462,28 @@ BAD_PLANS: list[tuple[Any, ...]] = [
     one(Sort(1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 0, -1), 32),), None, 0)),
     one(Sort(1, 4, 1, 4, False, (WORDS,), (((0, 0, -1), (1, 4, -1), 4),), None, 0)),
     one(Sort(1, 4, 1, 4, False, (WORDS,), (), (1, 4, -1), 4)),
-    one(Gemm("f", "f", 2, 2, 3, (0, 0, -1), 3, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), -1, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 1, (), (), WHOLE)),
-    one(Gemm("f", "i", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, ((2, 4, 4, 4),), (), WHOLE)),
-    one(Gemm("f", "f", 2**40, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2, 4, 4), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2, -4, 4), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2**62, 0, 0), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (2,), WHOLE)),
-    one(Gemm("f", "f", 2, 2, 2, (0, 0, -1), 2, 1, (0, 0, -1), 2, 1, (1, 0, -1), 2, (), (), (2, 2))),
+    one(matrices(k=3)),
+    one(matrices(rows=((2, -1, 2),))),
+    one(matrices(rows=((2, 2, 1),))),
+    one(matrices(result="i")),
+    one(matrices(batch=((2, 4, 4, 4),))),
+    one(matrices(rows=((2**40, 2, 2),))),
+    one(matrices(summed=((2, 4, 4), (2, 1, 2)))),
+    one(matrices(summed=((2, -4, 4), (2, 1, 2)))),
+    one(matrices(summed=((2**62, 0, 0), (2, 1, 2)))),
+    one(matrices(summed=((2**31, 0, 0), (2**31, 0, 0)))),
+    one(matrices(summed=((2, 1),))),
+    one(matrices(columns=((2, 2),))),
+    one(matrices(columns=((2, 1, 1),))),
+    one(matrices(columns=((1, 1),) * 9)),
+    one(matrices(columns=(2,))),
+    one(matrices(whole=(2, 2))),
 ]  # fmt: skip
+
+
+def test_a_plan_that_fits_is_taken() -> None:
+    (result,) = runtime.Executable(*one(matrices())).run([array(np.arange(4.0, dtype=np.float32))])
+    np.testing.assert_array_equal(np.asarray(result), [2, 3, 6, 11])
 
 
 @pytest.mark.parametrize("plan", BAD_PLANS)

@@ -1,7 +1,7 @@
-"""A trace in machine code: bound to its constants, callable from the native side and from Python.
+"""From a trace to machine code that is bound to its constants, callable from the native side and from Python.
 
-In: a ``Trace``, which of its leaves are donated. Out: ``Compiled``, with the entry that the native side installs for a
-signature. The program is the compiler's, which knows equal ones; constants of the trace become hidden arguments.
+In: a ``Trace``, and which of its leaves are donated. Out: ``Compiled``, with the entry that the native side installs
+for a signature. Equal programs share machine code in the compiler; constants of the trace become hidden arguments.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _hooks: dict[str, Callable[..., Any]] = {}
 
 
 def install_compiler(compile_jaxpr: Callable[..., Any]) -> None:
-    """Set what turns a program into machine code; ``weft/__init__`` does, from ``compiler``."""
+    """Set the function that compiles a program; ``weft/__init__`` passes the compiler's."""
     _hooks["compile"] = compile_jaxpr
 
 
 class Compiled(NamedTuple):
-    """A trace in machine code: what ``dispatch.ahead_of_time`` and the native entry need."""
+    """A trace in machine code, as ``dispatch.ahead_of_time`` and the native entry need it."""
 
     program: Any
-    kept: tuple[int, ...]  # the argument leaves it takes
+    kept: tuple[int, ...]  # the argument leaves that the program reads
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
     entry: Any
@@ -69,7 +69,7 @@ def bound(
     out_avals: Any,
     donated: tuple[bool, ...],
 ) -> Compiled:
-    """A program with its hidden arguments, for results of these types and structure."""
+    """A program bound to its hidden arguments, with results of these types and structure."""
     entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated)
     return Compiled(program, kept, donated, consts, entry)
 
@@ -100,8 +100,11 @@ def _operand(leaf: Any, aval: Any) -> Any:
 
 
 def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr | None, tuple[int, ...], tuple[Any, ...]]:
-    """(the program with all its constants as leading arguments and without the arguments it never reads, None if that
-    is ``jaxpr``, which holds the answer; which arguments are left; the values of the constants of inner calls)."""
+    """(program, arguments that are left, constants of inner calls).
+
+    The program has all constants as leading arguments, and no arguments that it never reads; None stands for ``jaxpr``
+    itself, which memoises this result.
+    """
     kept = tuple(range(len(jaxpr.invars)))
     if not keep_unused:
         unused = dict.fromkeys(jaxpr.invars)

@@ -1,4 +1,4 @@
-"""Functions of trees as functions of flat lists, for transformations, and values on their way back to the user."""
+"""Adapts functions of trees to flat lists, as transformations need, and converts their results back for the user."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from weft.dispatch import signature
 
 
 class FlatFunction:
-    """``function`` on flat lists. After a call ``out_tree`` is the structure of its result, ``aux`` the auxiliary
-    value.
+    """``function`` on flat lists. After a call ``out_tree`` is the structure of its result, and ``aux`` its auxiliary
+    output.
 
     With ``has_aux`` the function returns a pair, whose second part is not in the flat result.
     """
@@ -40,7 +40,7 @@ class FlatFunction:
 
 
 def checked_pair(result: Any) -> tuple[Any, Any]:
-    """The two parts of what a function with ``has_aux`` gave."""
+    """The two parts of the result of a function with ``has_aux``."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(
             "expected function with aux output to return a two-element tuple, but got "
@@ -59,7 +59,7 @@ def without_tangents(tree: Any) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """A result as the user gets it: outside traces, scalars and NumPy arrays that passed through become Arrays."""
+    """A result for the user: outside traces, scalars and NumPy arrays become Arrays."""
     if type(value) is runtime.Array or isinstance(value, Tracer) or tracing.is_tracing():
         return value
     if avals.find_rule(value) is None:
@@ -69,12 +69,12 @@ def finished(value: Any) -> Any:
 
 
 def rebuilt(treedef: Any, leaves: Sequence[Any]) -> Any:
-    """The user's structure over finished leaves."""
+    """The user's tree of ``finished`` leaves."""
     return runtime.tree_unflatten(treedef, [finished(leaf) for leaf in leaves])
 
 
 def finished_tree(result: Any) -> Any:
-    """A tree of results as the user gets it."""
+    """A tree of results for the user."""
     leaves, treedef = runtime.tree_flatten(result)
     return rebuilt(treedef, leaves)
 

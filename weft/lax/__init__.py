@@ -20,6 +20,9 @@ from weft.operations.assemble import *
 from weft.operations.collectives import *
 from weft.operations.contract import *
 from weft.operations.convert import *
+from weft.operations.convolution import *
+from weft.operations.convolution_numbers import *
+from weft.operations.convolution_patches import *
 from weft.operations.cumulative import *
 from weft.operations.effects import *
 from weft.operations.exchanges import *

@@ -1,4 +1,4 @@
-"""What each operation means: its kind, typing, scalar expression, derivative and NumPy oracle, one block each.
+"""The operations: one block each with kind, typing, scalar expression, derivative and NumPy oracle.
 
 Every public name of ``weft.lax`` that is an operation is re-exported here, with its primitive ``name_p``.
 """
@@ -36,15 +36,24 @@ from weft.operations.sort import *
 
 if typing.TYPE_CHECKING:
     from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
+    from weft.operations.convolution import *
+    from weft.operations.convolution_numbers import *
+    from weft.operations.convolution_patches import *
     from weft.operations.fourier import fft_p
     from weft.operations.special import *
     from weft.operations.window_padding import *
 
-# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+# Modules are loaded when one of their names is first used; the imports above are for type checkers.
 _NAMES = lazy.Names(
     "weft.operations",
     {
         "operations.algorithms": "DotAlgorithmPreset FftType RandomAlgorithm",
+        "operations.convolution": """
+            conv conv_general_dilated conv_general_dilated_p conv_transpose conv_with_general_padding""",
+        "operations.convolution_numbers": """
+            conv_dimension_numbers conv_general_permutations conv_general_shape_tuple conv_shape_tuple
+            conv_transpose_shape_tuple""",
+        "operations.convolution_patches": "conv_general_dilated_local conv_general_dilated_patches",
         "operations.fourier": "fft_p",
         "operations.special": """
             bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p igamma igamma_grad_a

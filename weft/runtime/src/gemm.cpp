@@ -26,6 +26,7 @@ constexpr double kTileNs = 6;  // a tile's fixed cost
 constexpr int64_t kSmallTiles = 512;  // of a product whose tiles are listed once for all of its batch
 constexpr int64_t kFetchedBytes = 1 << 20;  // of a batch from where on the next product is fetched during one
 constexpr int64_t kLine = 64;
+constexpr int64_t kMostRows = 32, kTileRoom = 4096;  // of a tile: rows, and bytes of its results
 // A thread's use of the matrix unit.
 struct UnitUse {
   const GemmUnit* unit;
@@ -63,8 +64,9 @@ Status GemmStep::run(Frame& frame) const {
 void GemmStep::plan() {
   double read = double(kernels->source_bytes) * (double(m) * double(k) + double(k) * double(n));
   double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
-  const bool whole = k_inner == std::max<int64_t>(k, 1);
-  vector = (m == 1 || n == 1) && kernels->vector != nullptr && whole;
+  bool whole = true;
+  for (const GemmDigits* digits : {&a_rows, &a_sum, &b_sum, &b_columns, &c_rows}) whole = whole && digits->count == 1;
+  vector = in_chains && (m == 1 || n == 1) && kernels->vector != nullptr && whole;
   in_strips = vector && may_be_in_strips();
   int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
   double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
@@ -264,7 +266,7 @@ void GemmStep::run_finish(void* context, int64_t low, int64_t high) {
 
 void GemmStep::fill_zero(char* to) const {
   const size_t bytes = size_t(n * kernels->result_bytes);
-  for (int64_t row = 0; row < m; ++row) std::memset(to + row * c_row * kernels->result_bytes, 0, bytes);
+  for (int64_t row = 0; row < m; ++row) std::memset(to + c_rows.at(row) * kernels->result_bytes, 0, bytes);
 }
 
 // Tiles of one block of k.
@@ -294,7 +296,7 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
       tile.rows = int(height);
       tile.a = block.a_packed ? block.a + row * steps * kernels->packed_bytes
                               : block.a + row * block.a_row * kernels->source_bytes;
-      char* c = block.c + row * block.c_row * kernels->result_bytes;
+      char* c = block.c_rows != nullptr ? block.c : block.c + row * block.c_row * kernels->result_bytes;
       const bool storing = block.store != nullptr && sliver == 0, stored = block.store != nullptr && sliver > 0;
       if (storing) functions = kernels->storing;
       if (stored) functions = kernels->packed;
@@ -317,7 +319,9 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
           tile.carry = &carry;
           kind = kernels->carrying;
         }
-        kind[(height - 1) * kernels->vectors + vectors - 1](tile);
+        const GemmTileFunction function = kind[(height - 1) * kernels->vectors + vectors - 1];
+        if (block.c_rows == nullptr) function(tile);
+        else multiply_apart(block, tile, function, block.row0 + row);
       }
       row = next;
       const bool enough = row == block.rows || (row - finished) * (last - first) >= kFinishElements;
@@ -326,6 +330,23 @@ void GemmStep::multiply_block(const Block& block, const Product& product) const 
       finished = row;
     }
   }
+}
+
+// A tile whose rows may not lie one stride apart in the result: it is then made beside it.
+void GemmStep::multiply_apart(const Block& block, GemmTile tile, GemmTileFunction function, int64_t row) const {
+  const int64_t item = kernels->result_bytes, width = tile.columns * item, height = tile.rows;
+  const int64_t pitch = tile_columns() * item;
+  char* c = tile.c;
+  alignas(kLine) char apart[kTileRoom];
+  int64_t lines[kMostRows];
+  const bool regular = block.c_rows->run(row, height) == height;
+  block.c_rows->list(row, height, lines);
+  tile.c = regular ? c + lines[0] * item : apart;
+  if (!regular) tile.c_row = tile_columns();
+  for (int64_t i = 0; tile.add && !regular && i < height; ++i)
+    std::memcpy(apart + i * pitch, c + lines[i] * item, size_t(width));
+  function(tile);
+  for (int64_t i = 0; !regular && i < height; ++i) std::memcpy(c + lines[i] * item, apart + i * pitch, size_t(width));
 }
 
 // Small products: nothing is packed.

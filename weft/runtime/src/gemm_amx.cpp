@@ -48,10 +48,12 @@ struct Extremes {
 
 using Square = Words::V[kSide];  // one kind of part of 16 rows or columns: [16][16 pairs of terms], or turned
 
-// 32 terms (at most) of 16 rows or columns (at most), strides in elements.
+// 32 terms (at most) of 16 rows or columns (at most): the offsets, in elements, of those whose terms follow each other, or
+// of the terms in which they do.
 struct Piece {
   const char* at;
-  int64_t k_stride, x_stride, k, x;
+  const int64_t* lines;
+  int64_t k, x;
 };
 
 inline __m512i widened(const float* p, __mmask16 mask) { return _mm512_maskz_loadu_epi32(mask, p); }
@@ -103,14 +105,13 @@ inline void load_squares(const Piece& piece, Square (&squares)[parts], __m512i& 
   for (int row = 0; row < kSide; ++row) {
     __m512i x{}, y{};
     if (along && row < piece.x) {
-      const S* p = from + row * piece.x_stride;
+      const S* p = from + piece.lines[row];
       x = widened(p, first(piece.k));
       if (piece.k > kSide) y = widened(p + kSide, first(piece.k - kSide));
     }
     if (!along && 2 * row < piece.k) {
-      const S* p = from + 2 * row * piece.k_stride;
-      x = widened(p, first(piece.x));
-      if (2 * row + 1 < piece.k) y = widened(p + piece.k_stride, first(piece.x));
+      x = widened(from + piece.lines[2 * row], first(piece.x));
+      if (2 * row + 1 < piece.k) y = widened(from + piece.lines[2 * row + 1], first(piece.x));
     }
     note(x, low, high);
     note(y, low, high);
@@ -122,42 +123,61 @@ template <bool along>
 inline void load_squares(const Piece& piece, Square& square) {
   const Bfloat16* from = reinterpret_cast<const Bfloat16*>(piece.at);
   const auto across = [&](int64_t k) {
-    return k < piece.k ? widened(from + k * piece.k_stride, first(piece.x)) : _mm512_setzero_si512();
+    return k < piece.k ? widened(from + piece.lines[k], first(piece.x)) : _mm512_setzero_si512();
   };
   for (int row = 0; row < kSide; ++row) {
     __m512i words{};
     if (!along) words = _mm512_or_si512(across(2 * row), _mm512_slli_epi32(across(2 * row + 1), 16));
-    else if (row < piece.x) words = _mm512_maskz_loadu_epi16(first_pairs(piece.k), from + row * piece.x_stride);
+    else if (row < piece.x) words = _mm512_maskz_loadu_epi16(first_pairs(piece.k), from + piece.lines[row]);
     square[row] = Words::V(words);
   }
 }
 
+// Where the terms of a step and the rows or columns of a sliver lie.
+struct Offsets {
+  int64_t terms[kDepth], lines[kWidth];
+};
+
 // Copies elements from wherever they lie to [k][kSide].
 template <class S>
-inline Piece gathered(const GemmPacking& work, int64_t k0, int64_t k, int64_t x0, int64_t x, S* to) {
-  for (int64_t j = 0; j < k; ++j) {
-    const int64_t at = work.k0 + k0 + j;
-    const S* from = reinterpret_cast<const S*>(work.source) + at / work.k_inner * work.k_outer +
-                    at % work.k_inner * work.k_stride + x0 * work.x_stride;
-    for (int64_t i = 0; i < x; ++i) to[j * kSide + i] = from[i * work.x_stride];
-  }
-  return {reinterpret_cast<const char*>(to), kSide, 1, k, x};
+inline void gather(const GemmPacking& work, const Offsets& at, int64_t k, int64_t x0, int64_t x, S* to) {
+  const S* from = reinterpret_cast<const S*>(work.source);
+  for (int64_t j = 0; j < k; ++j)
+    for (int64_t i = 0; i < x; ++i) to[j * kSide + i] = from[at.terms[j] + at.lines[x0 + i]];
 }
 
-// The squares of one step, as the tiles of rows (x by k) or columns (k by x) want them.
+inline void copy(const float* from, int64_t n, float* to) {
+  for (int64_t i = 0; i < n; i += kSide) _mm512_mask_storeu_ps(to + i, first(n - i), _mm512_maskz_loadu_ps(first(n - i), from + i));
+}
+template <class S>
+inline void copy(const S* from, int64_t n, S* to) {
+  _mm512_mask_storeu_epi16(to, first_pairs(n), _mm512_maskz_loadu_epi16(first_pairs(n), from));
+}
+
+// The squares of one step, as the tiles of rows (x by k) or columns (k by x) want them. What does not lie side by side is
+// first copied so.
 template <class S, int parts>
-inline void make_squares(const GemmPacking& work, int64_t k0, int64_t x0, Square (&squares)[parts], __m512i& low,
-                         __m512i& high) {
+inline void make_squares(const GemmPacking& work, const Offsets& at, int64_t k0, int64_t x0, Square (&squares)[parts],
+                         __m512i& low, __m512i& high) {
   S staged[kDepth * kSide];
-  const int64_t k = least(kDepth, work.k - k0), x = least(kSide, work.width - x0), inner = (work.k0 + k0) % work.k_inner;
-  Piece piece{work.source, work.k_stride, work.x_stride, k, x};
-  if (inner + k <= work.k_inner && (work.x_stride == 1 || work.k_stride == 1)) {
-    const int64_t at = (work.k0 + k0) / work.k_inner * work.k_outer + inner * work.k_stride + x0 * work.x_stride;
-    piece.at += at * int64_t(sizeof(S));
-  } else {
-    piece = gathered<S>(work, k0, k, x0, x, staged);
+  int64_t staged_lines[kDepth];
+  const int64_t k = least(kDepth, work.k - k0), x = least(kSide, work.width - x0);
+  const S* from = reinterpret_cast<const S*>(work.source);
+  const bool side_by_side = work.lines->strides[0] == 1, along = !side_by_side && work.terms->strides[0] == 1;
+  const GemmDigits& inner = along ? *work.terms : *work.lines;
+  const int64_t first = along ? work.k0 + k0 : work.x0 + x0, extent = along ? k : x, count = along ? x : k;
+  const int64_t *lines = along ? at.lines + x0 : at.terms, *places = along ? at.terms : at.lines + x0;
+  Piece piece{work.source + places[0] * int64_t(sizeof(S)), lines, k, x};
+  if (!along && !side_by_side) gather(work, at, k, x0, x, staged);
+  if ((!along && !side_by_side) || inner.run(first, extent) < extent) {
+    const int64_t pitch = along ? kDepth : kSide;
+    for (int64_t i = 0, n; (along || side_by_side) && i < extent; i += n) {
+      n = inner.run(first + i, extent - i);
+      for (int64_t j = 0; j < count; ++j) copy(from + lines[j] + places[i], n, staged + j * pitch + i);
+    }
+    for (int64_t j = 0; j < count; ++j) staged_lines[j] = j * pitch;
+    piece = {reinterpret_cast<const char*>(staged), staged_lines, k, x};
   }
-  const bool along = piece.x_stride != 1;
   if constexpr (parts == 1) {
     if (along) load_squares<true>(piece, squares[0]);
     else load_squares<false>(piece, squares[0]);
@@ -173,10 +193,13 @@ inline void make_squares(const GemmPacking& work, int64_t k0, int64_t x0, Square
 template <class S, int parts>
 void store_elements(const GemmPacking& work, int64_t squares, int64_t steps, char* to) {
   S staged[kDepth * kSide] = {};
+  Offsets at;
+  work.lines->list(work.x0, work.width, at.lines);
   for (int64_t step = 0; step < steps; ++step)
     for (int64_t x = 0; x < squares; ++x) {
       const int64_t k = least(kDepth, work.k - step * kDepth);
-      gathered<S>(work, step * kDepth, k, x * kSide, least(kSide, work.width - x * kSide), staged);
+      work.terms->list(work.k0 + step * kDepth, k, at.terms);
+      gather(work, at, k, x * kSide, least(kSide, work.width - x * kSide), staged);
       for (int j = 0; j < kDepth; ++j, to += kSide * 4)
         _mm512_storeu_si512(to, j < k ? widened(staged + j * kSide, first(work.width - x * kSide)) : __m512i{});
     }
@@ -202,14 +225,18 @@ void pack_tiles(const GemmPacking& work) {
   uint32_t* to = reinterpret_cast<uint32_t*>(work.to);
   __m512i low = _mm512_set1_epi32(-1), high = _mm512_setzero_si512();
   Square made[parts];
-  for (int64_t step = 0; step < steps; ++step, to += parts * squares * kTile)
+  Offsets at;
+  work.lines->list(work.x0, work.width, at.lines);
+  for (int64_t step = 0; step < steps; ++step, to += parts * squares * kTile) {
+    work.terms->list(work.k0 + step * kDepth, least(kDepth, work.k - step * kDepth), at.terms);
     for (int64_t x = 0; x < squares; ++x) {
-      make_squares<S, parts>(work, step * kDepth, x * kSide, made, low, high);
+      make_squares<S, parts>(work, at, step * kDepth, x * kSide, made, low, high);
       for (int part = 0; part < parts; ++part)
 #pragma GCC unroll 16
         for (int r = 0; r < kSide; ++r)
           _mm512_storeu_si512(to + (part * squares + x) * kTile + r * kSide, __m512i(made[part][r]));
     }
+  }
   if constexpr (parts > 1) {
     const Extremes extremes{_mm512_reduce_min_epu32(low), _mm512_reduce_max_epu32(high)};
     std::memcpy(work.to + rows * (kPackedBytes<parts> - 4), &extremes, sizeof(extremes));

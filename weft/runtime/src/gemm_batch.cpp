@@ -23,10 +23,14 @@ bool GemmBatch::read(PyObject* batch) {
   return true;
 }
 
-int64_t GemmBatch::reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize,
-                         int64_t Dim::* stride, int64_t blocks, int64_t block) const {
-  if (rows == 0 || columns == 0) return 0;
-  __int128 bytes = (__int128(rows - 1) * row + __int128(columns - 1) * column + __int128(blocks) * block + 1) * itemsize;
+int64_t GemmBatch::reach(const GemmDigits& rows, const GemmDigits& columns, int64_t itemsize,
+                         int64_t Dim::* stride) const {
+  __int128 bytes = itemsize;
+  for (const GemmDigits* digits : {&rows, &columns})
+    for (int digit = 0; digit < digits->count; ++digit) {
+      if (digits->extents[digit] == 0) return 0;
+      bytes += __int128(digits->extents[digit] - 1) * digits->strides[digit] * itemsize;
+    }
   for (const Dim& dim : dims) {
     if (dim.extent == 0) return 0;
     bytes += __int128(dim.extent - 1) * (dim.*stride);

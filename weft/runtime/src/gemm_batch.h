@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "gemm_kernels.h"
 #include "python.h"
 
 namespace weft {
@@ -18,10 +19,8 @@ struct GemmBatch {
   // From a tuple of (extent, stride of a, of b, of c); false with a Python error.
   bool read(PyObject* batch);
 
-  // Bytes from the first to past the last element of a matrix, of `blocks` further ones, each `block` elements on, and
-  // of all of its batch; -1 if that does not fit.
-  int64_t reach(int64_t rows, int64_t columns, int64_t row, int64_t column, int64_t itemsize, int64_t Dim::* stride,
-                int64_t blocks = 0, int64_t block = 0) const;
+  // Bytes from the first to past the last element of a matrix and of all of its batch; -1 if that does not fit.
+  int64_t reach(const GemmDigits& rows, const GemmDigits& columns, int64_t itemsize, int64_t Dim::* stride) const;
 
   // The operands of one product after the other, from number `index` on.
   struct Walk {

@@ -72,12 +72,50 @@ struct GemmVector {
   bool add;
 };
 
+// Where the rows, columns or terms of an operand lie: an index whose digits, innermost first, have extents and strides
+// (in elements) of their own. Windows of an array may overlap.
+constexpr int kGemmDigits = 8;
+struct GemmDigits {
+  int count = 1;
+  int64_t extents[kGemmDigits] = {1}, strides[kGemmDigits] = {};
+
+  // Fewer digits where some walk on past each other's end.
+  void join() {
+    int kept = 0;
+    for (int digit = 1; digit < count; ++digit) {
+      if (extents[digit] == 1) continue;
+      const bool follows = extents[kept] == 1 || strides[digit] == extents[kept] * strides[kept];
+      if (extents[kept] == 1) strides[kept] = strides[digit];
+      if (follows) extents[kept] *= extents[digit];
+      else extents[++kept] = extents[digit], strides[kept] = strides[digit];
+    }
+    count = kept + 1;
+  }
+  int64_t at(int64_t index) const {
+    int64_t offset = 0;
+    for (int digit = 0; digit < count - 1; index /= extents[digit++]) offset += index % extents[digit] * strides[digit];
+    return offset + index * strides[count - 1];
+  }
+  // How many of the next `most` from an index on lie one stride apart.
+  int64_t run(int64_t index, int64_t most) const {
+    const int64_t left = count == 1 ? most : extents[0] - index % extents[0];
+    return left < most ? left : most;
+  }
+  void list(int64_t index, int64_t many, int64_t* offsets) const {
+    for (int64_t done = 0, n; done < many; done += n) {
+      n = run(index + done, many - done);
+      const int64_t first = at(index + done);
+      for (int64_t i = 0; i < n; ++i) offsets[done + i] = first + i * strides[0];
+    }
+  }
+};
+
 // Rows of the left operand, or columns of the right one, as tiles of a matrix unit.
 struct GemmPacking {
-  const char* source;  // element 0 of k
+  const char* source;  // the product's first element
+  const GemmDigits *terms, *lines;  // where its terms, and its rows or columns, lie
   int64_t k0, k;       // first term and their number
-  int64_t k_inner, k_stride, k_outer, x_stride;  // elements; term t lies at t / k_inner * k_outer + t % k_inner * k_stride
-  int64_t width;       // rows or columns
+  int64_t x0, width;   // first row or column and their number
   bool left;
   char* to;  // 64 bytes aligned; whole vectors of rows or columns
 };
@@ -89,6 +127,16 @@ struct GemmUnit {
   void (*enter)();  // before tiles are multiplied by a thread
   void (*leave)();
   int64_t span;  // elements of k whose sum is rounded apart from the others
+};
+
+// to[step * pitch + x] = source[step, x] for x < width, zero up to `padded`. Strides in elements.
+struct GemmPanel {
+  const char* source;
+  int64_t k_stride, x_stride;
+  const int64_t* lines;  // offsets of all x, or nullptr: x_stride apart
+  int64_t k, width, padded, pitch;
+  char* to;
+  int64_t line(int64_t x) const { return lines == nullptr ? x * x_stride : lines[x]; }
 };
 
 struct GemmKernels {
@@ -104,9 +152,7 @@ struct GemmKernels {
   int broad_height;
   const GemmTileFunction* carrying;  // or nullptr
   const GemmTileFunction* storing;  // a packed, b in place: they pack it in passing; or nullptr
-  // to[step * width_padded + x] = source[step, x] for x < width, zero up to width_padded. Strides in elements.
-  void (*pack)(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int64_t width, int64_t width_padded,
-               char* to);
+  void (*pack)(const GemmPanel& panel);
   void (*vector)(const GemmVector& work);  // or nullptr
   double flops_per_ns;                     // of one thread
   const GemmUnit* unit;                    // or nullptr

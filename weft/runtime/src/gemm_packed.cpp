@@ -1,4 +1,6 @@
 // Matrix products whose operands are packed: packing, and large products, tall or wide.
+#include <cstring>
+
 #include "buffer.h"
 #include "gemm_step.h"
 #include "pool.h"
@@ -9,6 +11,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kSharedBytes = 32 << 20;  // packed operand of all threads
+constexpr int64_t kMostLines = 64;           // rows or columns of a tile
 
 }  // namespace
 
@@ -19,16 +22,53 @@ void GemmStep::pack_columns(const Product& product, int64_t first, int64_t colum
   for (int64_t column = 0; column < columns; column += tile_columns()) {
     const int64_t width = std::min(tile_columns(), columns - column), padded = up(width, kernels->lanes);
     char* sliver = to + column * steps * kernels->packed_bytes;
-    if (kernels->unit != nullptr) {
-      const char* from = column_of_b(product, first + column, 0);
-      kernels->unit->pack({from, k0, depth, k_inner, b_k, b_outer, b_column, width, false, sliver});
-      continue;
+    pack_lines({product.b, &b_sum, &b_columns, k0, depth, first + column, width, false, sliver}, padded);
+  }
+}
+
+// Of an operand as its digits have it. Columns that lie side by side are copied in runs, others one by one, each with the
+// terms that lie so.
+void GemmStep::pack_lines(const GemmPacking& work, int64_t padded) const {
+  if (kernels->unit != nullptr) return kernels->unit->pack(work);
+  const GemmDigits &terms = *work.terms, &lines = *work.lines;
+  if (kernels->depth > 1 && terms.count > 1 && terms.extents[0] % kernels->depth != 0) return pack_pieces(work, padded);
+  int64_t offsets[kMostLines];
+  const bool regular = lines.run(work.x0, work.width) == work.width, in_runs = regular || lines.strides[0] == 1;
+  if (!in_runs) lines.list(work.x0, work.width, offsets);
+  GemmPanel panel{};
+  panel.k_stride = terms.strides[0];
+  panel.x_stride = lines.strides[0];
+  panel.lines = in_runs ? nullptr : offsets;
+  panel.pitch = padded;
+  for (int64_t at = 0; at < work.k; at += panel.k) {
+    panel.k = terms.run(work.k0 + at, work.k - at);
+    const char* from = work.source + terms.at(work.k0 + at) * kernels->source_bytes;
+    char* to = work.to + at / kernels->depth * padded * kernels->packed_bytes;
+    for (int64_t x = 0; x < work.width; x += panel.width) {
+      panel.width = in_runs ? lines.run(work.x0 + x, work.width - x) : work.width;
+      panel.padded = x + panel.width == work.width ? padded - x : panel.width;
+      panel.source = in_runs ? from + lines.at(work.x0 + x) * kernels->source_bytes : from;
+      panel.to = to + x * kernels->packed_bytes;
+      kernels->pack(panel);
     }
-    for (int64_t run, at = 0; at < depth; at += run) {
-      run = run_of(k0 + at, depth - at);
-      kernels->pack(column_of_b(product, first + column, k0 + at), b_k, b_column, run, width, padded,
-                    sliver + at / kernels->depth * padded * kernels->packed_bytes);
-    }
+  }
+}
+
+// Where a packed step would hold terms that do not follow each other: they are copied first.
+void GemmStep::pack_pieces(const GemmPacking& work, int64_t padded) const {
+  constexpr int64_t kTerms = 64;
+  const int64_t item = kernels->source_bytes;
+  alignas(64) char pieces[kMostLines * kTerms * 4];
+  int64_t terms[kTerms], lines[kMostLines];
+  work.lines->list(work.x0, work.width, lines);
+  for (int64_t at = 0; at < work.k; at += kTerms) {
+    const int64_t count = std::min(kTerms, work.k - at);
+    work.terms->list(work.k0 + at, count, terms);
+    for (int64_t x = 0; x < work.width; ++x)
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(pieces + (x * kTerms + i) * item, work.source + (lines[x] + terms[i]) * item, size_t(item));
+    kernels->pack({pieces, 1, kTerms, nullptr, count, work.width, padded, padded,
+                   work.to + at / kernels->depth * padded * kernels->packed_bytes});
   }
 }
 
@@ -43,15 +83,7 @@ void GemmStep::pack_sliver(const Product& product, int64_t first, int64_t rows, 
   const int64_t steps = steps_of(depth), row = row_of_sliver(rows, sliver);
   const int64_t height = row_of_sliver(rows, sliver + 1) - row;
   to += row * steps * kernels->packed_bytes;
-  if (kernels->unit != nullptr) {
-    const char* from = row_of_a(product, first + row, 0);
-    return kernels->unit->pack({from, k0, depth, k_inner, a_k, a_outer, a_row, height, true, to});
-  }
-  for (int64_t run, at = 0; at < depth; at += run) {
-    run = run_of(k0 + at, depth - at);
-    kernels->pack(row_of_a(product, first + row, k0 + at), a_k, a_row, run, height, height,
-                  to + at / kernels->depth * height * kernels->packed_bytes);
-  }
+  pack_lines({product.a, &a_sum, &a_rows, k0, depth, first + row, height, true, to}, height);
 }
 
 // Large products. Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are columns.
@@ -165,7 +197,7 @@ bool GemmStep::carry_part(const Product& product, const Unit& unit, int64_t piec
   char* to = unit.packed + (column * unit.depth + begin * padded) * kernels->packed_bytes;
   *carry = {from, b_k * kernels->source_bytes, to, int(columns), end - begin, 0, 0};
   if (end - begin <= steps) return true;
-  kernels->pack(from, b_k, 1, end - begin, columns, padded, to);
+  kernels->pack({from, b_k, 1, nullptr, end - begin, columns, padded, padded, to});
   return false;
 }
 
@@ -178,7 +210,7 @@ void GemmStep::run_wide(void* context, int64_t low, int64_t high) {
 
 void GemmStep::multiply_columns(const Range& range) const {
   const Product& product = *range.product;
-  const bool plain = b_column == 1 && k_inner == k;
+  const bool plain = b_column == 1 && b_columns.count == 1 && b_sum.count == 1;
   const bool direct = kernels->storing != nullptr && plain;
   const bool carries = kernels->carrying != nullptr && plain && m > kernels->height;
   const int64_t bytes = up(up(range.size, kernels->lanes) * steps_of(span) * kernels->packed_bytes, 64);
@@ -220,8 +252,8 @@ void GemmStep::multiply_columns(const Range& range) const {
 void GemmStep::finish_columns(const Product& product, const Unit& unit) const {
   for (int64_t column = 0; column < unit.columns; column += tile_columns()) {
     const int64_t width = std::min(tile_columns(), unit.columns - column);
-    kernels->unit->finish({column_of_b(product, unit.column + column, 0), unit.k0, unit.depth, k_inner, b_k, b_outer, b_column,
-                           width, false, unit.packed + column * steps_of(unit.depth) * kernels->packed_bytes});
+    char* packed = unit.packed + column * steps_of(unit.depth) * kernels->packed_bytes;
+    kernels->unit->finish({product.b, &b_sum, &b_columns, unit.k0, unit.depth, unit.column + column, width, false, packed});
   }
 }
 
@@ -235,7 +267,8 @@ GemmStep::Unit GemmStep::claim(const Range& range, char* to) const {
 GemmStep::Block GemmStep::packed_block(const Range& range, int64_t row, int64_t column) const {
   Block block{};
   block.a_packed = block.b_padded = true;
-  block.c = range.product->c + (row * c_row + column) * kernels->result_bytes;
+  if (c_rows.count == 1) block.c = range.product->c + (row * c_row + column) * kernels->result_bytes;
+  else block.c = range.product->c + column * kernels->result_bytes, block.c_rows = &c_rows;
   block.c_row = c_row;
   block.row0 = row;
   block.column0 = column;

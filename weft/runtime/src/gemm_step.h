@@ -40,9 +40,9 @@ class GemmStep final : public Step {
   const GemmKernels* kernels = nullptr;
   char result = 'f';  // its dtype
   int64_t m = 0, n = 0, k = 0;
-  int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // strides in elements; c's columns are contiguous
-  // Where k is two dimensions that do not lie as one: the extent of the inner one (else k), strides of the outer one.
-  int64_t k_inner = 0, a_outer = 0, b_outer = 0;
+  GemmDigits a_rows, a_sum, b_sum, b_columns, c_rows;  // c's columns are contiguous
+  int64_t a_row = 0, a_k = 0, b_k = 0, b_column = 0, c_row = 0;  // their first strides: all, where operands are matrices
+  bool in_chains = false;  // a vector is multiplied as NUMERICS.md has it, else as a matrix
   Place a{}, b{}, c{};
   bool exchanged = false;  // a is the right operand of the product as it was written
   GemmBatch batch;
@@ -87,6 +87,7 @@ class GemmStep final : public Step {
     int64_t b_sliver;  // bytes from one tile's columns to the next
     char* c;           // row-major, `c_row` elements
     int64_t c_row;
+    const GemmDigits* c_rows;  // c is the product's first row, and rows lie so; or nullptr
     int64_t rows, columns, k;
     char* store;  // b is not packed yet: the first sliver leaves it here
     const Unit* next = nullptr;  // whose columns are packed meanwhile
@@ -146,6 +147,7 @@ class GemmStep final : public Step {
 
   // Tiles of one block of k; products of operands as they lie.
   void multiply_block(const Block& block, const Product& product) const;
+  void multiply_apart(const Block& block, GemmTile tile, GemmTileFunction function, int64_t row) const;
   void multiply_in_place(const Product& product) const;
   static void run_in_place(void* context, int64_t low, int64_t high);
   void rectangle(const Product& product, int64_t row0, int64_t row1, int64_t column0, int64_t column1) const;
@@ -154,19 +156,16 @@ class GemmStep final : public Step {
   int64_t packed_columns(int64_t columns) const {
     return columns / tile_columns() * tile_columns() + up(columns % tile_columns(), kernels->lanes);
   }
+  void pack_lines(const GemmPacking& work, int64_t padded) const;
+  void pack_pieces(const GemmPacking& work, int64_t padded) const;
   void pack_columns(const Product& product, int64_t first, int64_t columns, int64_t k0, int64_t depth, char* to) const;
   void pack_rows(const Product& product, int64_t first, int64_t rows, int64_t k0, int64_t depth, char* to) const;
   void pack_sliver(const Product& product, int64_t first, int64_t rows, int64_t sliver, int64_t k0, int64_t depth,
                    char* to) const;
   bool carry_part(const Product& product, const Unit& unit, int64_t piece, int64_t index, int64_t count, int64_t steps,
                   GemmCarry* carry) const;
-  // How many of the next `most` terms from `k0` lie in one stride.
-  int64_t run_of(int64_t k0, int64_t most) const { return std::min(most, k_inner - k0 % k_inner); }
-  const char* row_of_a(const Product& product, int64_t row, int64_t k0) const {
-    return product.a + (row * a_row + k0 / k_inner * a_outer + k0 % k_inner * a_k) * kernels->source_bytes;
-  }
   const char* column_of_b(const Product& product, int64_t column, int64_t k0) const {
-    return product.b + (k0 / k_inner * b_outer + k0 % k_inner * b_k + column * b_column) * kernels->source_bytes;
+    return product.b + (b_sum.at(k0) + b_columns.at(column)) * kernels->source_bytes;
   }
 
   // Large products (gemm_packed.cpp). Tall: b is packed for all, tasks are rows. Wide: a is packed for all, tasks are
@@ -194,7 +193,7 @@ class GemmStep final : public Step {
   // Few elements, each a long sum (gemm_vector.cpp).
   void multiply_deep(const Product& product) const;
   static void run_deep(void* context, int64_t low, int64_t high);
-  void add_sums(char* to, const char* from, bool first) const;
+  void add_sums(char* first_row, const char* from, bool first) const;
 
   // A vector and a matrix (gemm_vector.cpp; a block of k beside its hottest caller in gemm.cpp).
   int64_t matrix_row() const { return n == 1 ? a_row : b_column; }

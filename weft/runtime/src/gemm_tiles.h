@@ -239,40 +239,43 @@ constexpr const GemmTileFunction* broad_tiles_of(Indices<i...>) {
 
 // See GemmKernels::pack.
 template <class E, class S>
-void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int64_t width, int64_t padded, char* to) {
+void pack(const GemmPanel& panel) {
   using T = typename E::T;
   constexpr int W = E::W;
-  const S* from = reinterpret_cast<const S*>(source);
-  T* out = reinterpret_cast<T*>(to);
-  if (x_stride == 1) {
+  const int64_t k_stride = panel.k_stride, k = panel.k, width = panel.width, padded = panel.padded, pitch = panel.pitch;
+  const S* from = reinterpret_cast<const S*>(panel.source);
+  T* out = reinterpret_cast<T*>(panel.to);
+  if (panel.x_stride == 1 && panel.lines == nullptr) {
     for (int64_t step = 0; step < k; ++step)
       for (int64_t x = 0; x < padded; x += W) {
         __builtin_prefetch(from + (step + kRowsAhead) * k_stride + x);
         int n = int(least(W, width - x));
         typename E::V v = n > 0 ? E::widen(from + step * k_stride + x, n) : typename E::V{};
-        if (padded - x >= W) E::store(out + step * padded + x, v);
-        else E::store(out + step * padded + x, v, int(padded - x));
+        if (padded - x >= W) E::store(out + step * pitch + x, v);
+        else E::store(out + step * pitch + x, v, int(padded - x));
       }
     return;
   }
   if (k_stride == 1) {
     for (int64_t x = 0; x < padded; x += W) {
       int n = int(least(W, width - x)), stored = int(least(W, padded - x));
+      const S* lines[W];
+      for (int r = 0; r < n; ++r) lines[r] = from + panel.line(x + r);
       for (int64_t step = 0; step < k; step += W) {
         int steps = int(least(W, k - step));
         typename E::V rows[W];
         if (n == W && steps == W) {
-          for (int r = 0; r < W; ++r) rows[r] = E::widen(from + (x + r) * x_stride + step, W);
+          for (int r = 0; r < W; ++r) rows[r] = E::widen(lines[r] + step, W);
         } else {
           for (int r = 0; r < W; ++r) {
             rows[r] = typename E::V{};
-            if (r < n) rows[r] = E::widen(from + (x + r) * x_stride + step, steps);
+            if (r < n) rows[r] = E::widen(lines[r] + step, steps);
           }
         }
         turn<E>(rows);
         for (int r = 0; r < steps; ++r) {
-          if (stored == W) E::store(out + (step + r) * padded + x, rows[r]);
-          else E::store(out + (step + r) * padded + x, rows[r], stored);
+          if (stored == W) E::store(out + (step + r) * pitch + x, rows[r]);
+          else E::store(out + (step + r) * pitch + x, rows[r], stored);
         }
       }
     }
@@ -281,8 +284,8 @@ void pack(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int
   for (int64_t step = 0; step < k; ++step)
     for (int64_t x = 0; x < padded; ++x) {
       typename E::V v{};
-      if (x < width) v = E::widen(from + step * k_stride + x * x_stride, 1);
-      E::store(out + step * padded + x, v, 1);
+      if (x < width) v = E::widen(from + step * k_stride + panel.line(x), 1);
+      E::store(out + step * pitch + x, v, 1);
     }
 }
 

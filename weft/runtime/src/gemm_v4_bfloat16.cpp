@@ -26,14 +26,14 @@ inline Pairs::V following(const uint16_t* from, int64_t n) {
   return Pairs::V(_mm512_maskz_loadu_epi16(mask, from));
 }
 
-void pack_pairs(const char* source, int64_t k_stride, int64_t x_stride, int64_t k, int64_t width, int64_t padded,
-                char* to) {
+void pack_pairs(const GemmPanel& panel) {
   using E = Pairs;
   constexpr int W = E::W;
-  const uint16_t* from = reinterpret_cast<const uint16_t*>(source);
-  uint32_t* out = reinterpret_cast<uint32_t*>(to);
+  const int64_t k_stride = panel.k_stride, k = panel.k, width = panel.width, padded = panel.padded, pitch = panel.pitch;
+  const uint16_t* from = reinterpret_cast<const uint16_t*>(panel.source);
+  uint32_t* out = reinterpret_cast<uint32_t*>(panel.to);
   const int64_t steps = (k + 1) / 2;
-  if (x_stride == 1) {
+  if (panel.x_stride == 1 && panel.lines == nullptr) {
     for (int64_t step = 0; step < steps; ++step) {
       const uint16_t* low = from + 2 * step * k_stride;
       const uint16_t* high = 2 * step + 1 < k ? low + k_stride : nullptr;
@@ -41,7 +41,7 @@ void pack_pairs(const char* source, int64_t k_stride, int64_t x_stride, int64_t 
         __builtin_prefetch(low + kRowsAhead * k_stride + x);
         const int n = int(least(W, width - x));
         E::V v = n > 0 ? interleaved(low + x, high == nullptr ? nullptr : high + x, n) : E::V{};
-        E::store(out + step * padded + x, v, int(least(W, padded - x)));
+        E::store(out + step * pitch + x, v, int(least(W, padded - x)));
       }
     }
     return;
@@ -51,18 +51,18 @@ void pack_pairs(const char* source, int64_t k_stride, int64_t x_stride, int64_t 
       for (int64_t step = 0; step < steps; step += W) {
         E::V rows[W];
         for (int r = 0; r < W; ++r)
-          rows[r] = x + r < width ? following(from + (x + r) * x_stride + 2 * step, k - 2 * step) : E::V{};
+          rows[r] = x + r < width ? following(from + panel.line(x + r) + 2 * step, k - 2 * step) : E::V{};
         turn<E>(rows);
         for (int r = 0; r < least(W, steps - step); ++r)
-          E::store(out + (step + r) * padded + x, rows[r], int(least(W, padded - x)));
+          E::store(out + (step + r) * pitch + x, rows[r], int(least(W, padded - x)));
       }
     return;
   }
   for (int64_t step = 0; step < steps; ++step)
     for (int64_t x = 0; x < padded; ++x) {
-      const uint16_t* low = from + 2 * step * k_stride + x * x_stride;
+      const uint16_t* low = from + 2 * step * k_stride + (x < width ? panel.line(x) : 0);
       uint32_t even = x < width ? *low : 0, odd = x < width && 2 * step + 1 < k ? low[k_stride] : 0;
-      out[step * padded + x] = even | odd << 16;
+      out[step * pitch + x] = even | odd << 16;
     }
 }
 

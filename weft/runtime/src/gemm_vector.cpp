@@ -124,8 +124,9 @@ void GemmStep::run_deep(void* context, int64_t low, int64_t high) {
   }
 }
 
-void GemmStep::add_sums(char* to, const char* from, bool first) const {
+void GemmStep::add_sums(char* first_row, const char* from, bool first) const {
   for (int64_t row = 0; row < m; ++row) {
+    char* to = first_row + c_rows.at(row) * kernels->result_bytes;
     if (first) std::memcpy(to, from, size_t(n * kernels->result_bytes));
     else if (result == 'f') add_all<float>(to, from, n);
     else if (result == 'd') add_all<double>(to, from, n);
@@ -133,7 +134,6 @@ void GemmStep::add_sums(char* to, const char* from, bool first) const {
     else if (result == 'D') add_all<double>(to, from, 2 * n);
     else if (kernels->result_bytes == 4) add_all<uint32_t>(to, from, n);
     else add_all<uint64_t>(to, from, n);
-    to += c_row * kernels->result_bytes;
     from += n * kernels->result_bytes;
   }
 }
