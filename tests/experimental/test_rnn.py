@@ -45,7 +45,8 @@ def test_values_and_gradients_are_jaxs() -> None:
 
     @weft.jit
     def both(args: Any, cts: Any) -> Any:
-        results, residuals = rnn.lstm_fwd(*args, LENGTHS, 2, 3, 2, 0.0, True, None)
+        x, h, c, w = args
+        results, residuals = rnn.lstm_fwd(x, h, c, w, LENGTHS, 2, 3, 2, 0.0, True, None)
         return results, rnn.lstm_bwd(2, 3, 2, 0.0, True, None, residuals, cts)
 
     @jax.jit
