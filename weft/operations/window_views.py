@@ -1,4 +1,4 @@
-"""Windows of an array by the names of its dimensions: where they lie, slices of them, and the array of all of them.
+"""Windows of an array by the names of its dimensions: where they lie, and slices of them.
 
     Space(extent=5, taps=3, places=5, stride=1, dilation=1, low=1)    windows of 3 around each of 5 elements
 
@@ -8,19 +8,10 @@ counts elements of one. Functions here take arrays that are padded to exactly wh
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import numpy as np
-
-from weft import core
 from weft._base.record import NamedTuple
-from weft.operations.later import ops
 from weft.operations.named_axes import Name, NamedAxes
-
-FEW_TAPS = 64  # slices that windows are made of at once; more are gathered
 
 
 class Space(NamedTuple):
@@ -91,91 +82,11 @@ def at_places(x: NamedAxes, at: Sequence[int], spaces: Sequence[Space]) -> Named
     return NamedAxes(cut.value, tuple(spaces_as(cut.names, "tap")))
 
 
-def windows(x: NamedAxes, spaces: Sequence[Space]) -> NamedAxes:
-    """The windows of a padded array: each spatial dimension as places and taps.
-
-    Where windows do not overlap they are the array itself; else they are copied, once for each tap or once for each
-    place, whichever are fewer. What is copied stands together, before the spatial dimensions if the last dimension is
-    one of these, else after them, so that the innermost dimension stays the one that is contiguous.
-    """
-    x = _without_overlap(x, spaces)
-    left = [dim for dim in range(len(spaces)) if space(dim) in x.names]
-    if not left:
-        return x
-    taps, places = (math.prod([getattr(spaces[dim], word) for dim in left]) for word in ("taps", "places"))
-    by_tap = taps <= places
-    axes = [x.axis(space(dim)) for dim in left]
-    if max(axes) - min(axes) + 1 == len(axes) and min(taps, places) <= FEW_TAPS:
-        return _copied_together(x, sorted(left, key=lambda dim: x.axis(space(dim))), spaces, by_tap)
-    for dim in left:
-        x = _copied_apart(x, dim, spaces[dim], by_tap)
-    return x
-
-
-def _copied_together(x: NamedAxes, dims: Sequence[int], spaces: Sequence[Space], by_tap: bool) -> NamedAxes:
-    """The windows over neighbouring dimensions, as one array of slices."""
-    first = x.axis(space(dims[0]))
-    last = first + len(dims)
-    at = first if last == len(x.names) else last
-    copied = tap if by_tap else place
-    along = [_steps(spaces[dim], by_tap) for dim in dims]
-    slices = []
-    for positions in itertools.product(*[range(count) for count, _, _, _ in along]):
-        bounds = {
-            space(dim): (i * step, i * step + (length - 1) * inner + 1, inner)
-            for dim, i, (_, step, length, inner) in zip(dims, positions, along, strict=True)
-        }
-        slices.append(ops.expand_dims(x.cut(bounds).value, (at,)))
-    joined = ops.concatenate(slices, at)
-    shape = core.get_aval(joined).shape
-    sizes = (*shape[:at], *[count for count, _, _, _ in along], *shape[at + 1 :])
-    names = spaces_as(x.names, "place" if by_tap else "tap")
-    return NamedAxes(ops.reshape(joined, sizes), (*names[:at], *map(copied, dims), *names[at:]))
-
-
-def _steps(along: Space, by_tap: bool) -> tuple[int, int, int, int]:
-    """How many slices there are, how far apart, and how many elements each has at which distance."""
-    if by_tap:
-        return along.taps, along.dilation, along.places, along.stride
-    return along.places, along.stride, along.taps, along.dilation
-
-
-def _without_overlap(x: NamedAxes, spaces: Sequence[Space]) -> NamedAxes:
-    """The dimensions along which no element is in two windows, as views."""
+def single_windows(x: NamedAxes, spaces: Sequence[Space]) -> NamedAxes:
+    """A padded array as its windows, where along each dimension windows have one element or there is one window."""
     for dim, along in enumerate(spaces):
-        name = space(dim)
-        if along.taps == 1:
-            x = x.cut({name: (0, (along.places - 1) * along.stride + 1, along.stride)}).renamed(name, place(dim))
-        elif along.places == 1:
-            x = x.cut({name: (0, (along.taps - 1) * along.dilation + 1, along.dilation)}).renamed(name, tap(dim))
-        elif along.dilation == 1 and along.stride == along.taps:
-            x = x.split(name, (place(dim), tap(dim)), along.places)
-            continue
-        elif along.stride == 1 and along.dilation == along.places:
-            x = x.split(name, (tap(dim), place(dim)), along.taps)
-            continue
-        else:
-            continue
-        missing = tap(dim) if along.taps == 1 else place(dim)
-        x = x.with_one(missing, x.axis(place(dim) if along.taps == 1 else tap(dim)) + 1)
+        count, step = (along.places, along.stride) if along.taps == 1 else (along.taps, along.dilation)
+        found, missing = (place(dim), tap(dim)) if along.taps == 1 else (tap(dim), place(dim))
+        x = x.cut({space(dim): (0, (count - 1) * step + 1, step)}).renamed(space(dim), found)
+        x = x.with_one(missing, x.axis(found) + 1)
     return x
-
-
-def _copied_apart(x: NamedAxes, dim: int, along: Space, by_tap: bool) -> NamedAxes:
-    """One dimension as the one that is copied and the one that is read, in this order."""
-    name, at = space(dim), x.axis(space(dim))
-    count, step, length, inner = _steps(along, by_tap)
-    named = (*x.names[:at], *((tap(dim), place(dim)) if by_tap else (place(dim), tap(dim))), *x.names[at + 1 :])
-    if count > FEW_TAPS:
-        rows = np.arange(count)[:, None] * step + np.arange(length) * inner
-        return NamedAxes(_taken(x, rows.astype(np.int32), at), named)
-    slices = [x.cut({name: (i * step, i * step + (length - 1) * inner + 1, inner)}).value for i in range(count)]
-    return NamedAxes(ops.concatenate([ops.expand_dims(part, (at,)) for part in slices], at), named)
-
-
-def _taken(x: NamedAxes, rows: np.ndarray, axis: int) -> Any:
-    """The elements at these indices along an axis."""
-    kept = [dim for dim in range(len(x.shape) + 1) if dim not in (axis, axis + 1)]
-    numbers = ops.GatherDimensionNumbers(tuple(kept), (axis,), (axis,))
-    sizes = [1 if dim == axis else extent for dim, extent in enumerate(x.shape)]
-    return ops.gather(x.value, rows[..., None], numbers, sizes, mode="promise_in_bounds")

@@ -5,21 +5,22 @@ padded to what windows reach, then read as
 
     x[n, g, f, stride * p + dilation * t]    batch n, group g, feature f; place p of a window and tap t inside of it
 
-which is one operand of a matrix product, whose sum goes over taps and features in the order of the left operand's
-dimensions (a tap stands where its spatial dimension does). Holes in the left operand are never made: the places are
-split by their remainder, and each part meets the taps that do not fall into holes::
+which is one operand of a product of strided views (``strided_products``): windows are read where they lie. The sum goes
+over taps and features in the order of the left operand's dimensions (a tap stands where its spatial dimension does).
+Holes in the left operand are never made: the places are split by their remainder, and each part (a phase) meets the
+taps that do not fall into holes; phases that are alike are a batch of one product::
 
     lhs_dilation 2, stride 1, 4 taps   ->   even places: taps 0 and 2; odd places: taps 1 and 3
 
-With one feature to a group there is nothing to multiply in tiles: taps are slices, multiplied and added as they are
-read.
+Groups of few features are no matrices: terms are slices, multiplied and added as they are read. Nor are many features
+that give few: there taps are columns of the product too, and its parts are added up where they belong.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ from weft.operations.window_views import (
 
 FEW_TERMS = 64  # products that are added up one after the other
 FEW_COLUMNS = 4  # results of a group that are worth it
+MANY_FEATURES = 16  # from which on products of every element by all taps are matrices
 
 
 class Product(NamedTuple):
@@ -161,11 +163,13 @@ def phases(along: Space) -> list[Phase]:
 
 def _in_phases(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     """The convolution, by the parts into which holes in the left operand divide it."""
-    if all(along.holes == 1 for along in spaces):
-        return _without_holes(x, kernel, spaces, product)
     split = [phases(along) for along in spaces]
     if any(all(not part.space.taps for part in parts) for parts in split):  # every tap falls into holes
         return _zeros(x, kernel, spaces, product)
+    if _is_summed_by_tap(x, kernel, split, product):
+        return _summed_by_tap(x, kernel, split, spaces, product)
+    if all(along.holes == 1 for along in spaces):
+        return _without_holes(x, kernel, spaces, product)
     if _is_product(x, kernel, product):
         return _phases_in_place(x, kernel, split, spaces, product)
     made = {}
@@ -181,11 +185,7 @@ def _phases_in_place(
     x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], spaces: Sequence[Space], product: Product
 ) -> NamedAxes:
     """The parts as products that read one padded array; one product with a batch of parts where they are alike."""
-    found = [[part.space for part in parts if part.space.taps] for parts in split]
-    lows = [max(s.low for s in parts) for parts in found]
-    ends = [max(s.reach - s.low for s in parts) for parts in found]
-    widths = {space(dim): (low, end - s.extent) for dim, (low, end, s) in enumerate(zip(lows, ends, spaces))}
-    padded = x.padded(widths).in_memory()
+    padded, lows = _padded_for_all(x, split)
     if all(_are_alike(parts) for parts in split):
         out = _batch_of_phases(padded, kernel, split, lows, product)
     else:
@@ -200,6 +200,17 @@ def _phases_in_place(
                 made[chosen] = _zeros(x, kernel, [part.space for part in parts], product)
         return _interleaved(made, spaces)
     return out.cut({place(dim): (0, along.places, 1) for dim, along in enumerate(spaces)})
+
+
+def _padded_for_all(x: NamedAxes, split: Sequence[Sequence[Phase]]) -> tuple[NamedAxes, list[int]]:
+    """The array padded to what the windows of all parts reach, and how many elements come first."""
+    found = [[part.space for part in parts if part.space.taps] for parts in split]
+    lows = [max(s.low for s in parts) for parts in found]
+    ends = [max(s.reach - s.low for s in parts) for parts in found]
+    widths = {
+        space(dim): (low, end - x.extent(space(dim))) for dim, (low, end) in enumerate(zip(lows, ends, strict=True))
+    }
+    return x.padded(widths).in_memory(), lows
 
 
 def _are_alike(parts: Sequence[Phase]) -> bool:
@@ -264,31 +275,73 @@ def _alternating(parts: Sequence[NamedAxes], name: Name) -> NamedAxes:
     return NamedAxes(stacked, (*names[:at], "phase", *names[at:])).merged((name, "phase"), name)
 
 
+# ---- few results and many features
+
+
+def _is_summed_by_tap(x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], product: Product) -> bool:
+    """Whether products have too few columns unless taps are columns too: 3 channels of an image, from 64 features."""
+    parts = [part.space for parts in split for part in parts]
+    taps = kernel.extent("feature") and math.prod([kernel.extent(tap(dim)) for dim in range(len(split))])
+    few = product.groups == 1 and kernel.extent("column") <= FEW_COLUMNS and 1 < taps <= FEW_TERMS
+    return few and x.extent("feature") >= MANY_FEATURES and all(part.stride == 1 < part.places for part in parts)
+
+
+def _summed_by_tap(
+    x: NamedAxes, kernel: NamedAxes, split: Sequence[Sequence[Phase]], spaces: Sequence[Space], product: Product
+) -> NamedAxes:
+    """Every element times the kernel's taps, as columns of one product; then what belongs to a place is added up."""
+    padded, lows = _padded_for_all(x, split)
+    taps = [tap(dim) for dim in range(len(spaces))]
+    weights = kernel.ordered([*taps, "column", "feature"])
+    terms = _multiplied(weights, padded, product._replace(dtype=widened(product.dtype)))
+    made = {}
+    for chosen in itertools.product(*[range(len(parts)) for parts in split]):
+        parts = [phases[i] for phases, i in zip(split, chosen, strict=True)]
+        total: Any = None
+        for at in itertools.product(*[range(part.space.taps) for part in parts]):
+            bounds: dict[Name, tuple[int, int, int]] = {}
+            for dim, (t, part, low) in enumerate(zip(at, parts, lows, strict=True)):
+                number, first = part.first_tap + t * part.tap_step, low - part.space.low + t * part.space.dilation
+                bounds[tap(dim)] = (number, number + 1, 1)
+                bounds[space(dim)] = (first, first + part.space.places, 1)
+            term = terms.cut(bounds).at(dict.fromkeys(taps, 0))
+            total = term.value if total is None else ops.add(total, term.value)
+        if total is None:
+            made[chosen] = _zeros(x, kernel, [part.space for part in parts], product)
+            continue
+        names = spaces_as([name for name in terms.names if name not in taps], "place")
+        made[chosen] = NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names)).in_memory()
+    order = [name for name in terms.names if name not in taps]
+    names = spaces_as(order, "place")
+    return _interleaved({key: part.ordered(names) for key, part in made.items()}, spaces)
+
+
 # ---- products
 
 
 def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
     """The convolution of an array without holes, its dimensions in any order."""
-    taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
-    columns, overlap = kernel.extent("column"), any(s.taps > 1 and s.places > 1 for s in spaces)
-    grouped = product.groups > 1 or x.extent("feature") == 1
-    is_number = product.dtype != np.bool_
-    term_by_term = overlap and grouped and columns <= FEW_COLUMNS and taps * x.extent("feature") <= FEW_TERMS
-    turned = term_by_term and is_number and x.extent("feature") * columns > 1 and not has_role(x.names[-1], "space")
-    if turned:
-        x = _with_space_last(x)
-    widths = {space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)}
-    padded = x.padded(widths)
+    overlap = any(s.taps > 1 and s.places > 1 for s in spaces)
+    small = _small_form(x, kernel, spaces, product) if overlap and product.dtype != np.bool_ else None
+    extents = _result_extents(x, kernel, spaces)
+    turned = False
+    if small is not None:
+        x, kernel = x.without_ones(("batch", "feature")), kernel.without_ones(("feature", "column"))
+        # vectors go along the spatial dimensions, unless groups are many and have one element there
+        inner = {"batch", "column"} if small is _place_by_place else {"feature", "column"}
+        turned = not inner.isdisjoint({*x.names, *kernel.names}) and not has_role(x.names[-1], "space")
+        x = _with_space_last(x) if turned else x
+    padded = x.padded({space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)})
     if overlap and (turned or padded is not x):
         padded = padded.in_memory()  # made once, and read by every tap
-    if term_by_term and is_number:
-        found = _term_by_term(padded, kernel, spaces, product)
-        return found.in_memory() if turned else found  # whoever wants another order copies it
-    if overlap and x.extent("batch") * columns <= FEW_COLUMNS and places <= FEW_TERMS and is_number:
-        return _place_by_place(padded, kernel, spaces, product)
-    if overlap:
-        return _in_place(padded, kernel, spaces, [0] * len(spaces), product)
-    return _multiplied(window_views.windows(padded, spaces), kernel, product)
+    if small is None:
+        if overlap:
+            return _in_place(padded, kernel, spaces, [0] * len(spaces), product)
+        return _multiplied(window_views.single_windows(padded, spaces), kernel, product)
+    found = small(padded, kernel, spaces, extents, product)
+    for name in product.order:
+        found = found if name in found.names else found.with_one(name, 0)
+    return found.in_memory() if turned else found  # whoever wants another order copies it
 
 
 def _in_place(
@@ -354,44 +407,57 @@ def _multiplied(x: NamedAxes, kernel: NamedAxes, product: Product) -> NamedAxes:
     return NamedAxes(out, (*batch, *free))
 
 
-def _term_by_term(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
+# ---- small groups
+
+Form = Callable[[NamedAxes, NamedAxes, Sequence[Space], Mapping[Any, int], Product], NamedAxes]
+
+
+def _small_form(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> Form | None:
+    """What adds up the terms of groups that are too small for matrices; None for others."""
+    taps, places = math.prod([s.taps for s in spaces]), math.prod([s.places for s in spaces])
+    columns, features = kernel.extent("column"), x.extent("feature")
+    if columns <= FEW_COLUMNS and (product.groups > 1 or features == 1) and taps * features <= FEW_TERMS:
+        return _term_by_term
+    return _place_by_place if x.extent("batch") * columns <= FEW_COLUMNS and places <= FEW_TERMS else None
+
+
+def _term_by_term(
+    x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], extents: Mapping[Any, int], product: Product
+) -> NamedAxes:
     """The sum of a slice of the array for every tap and feature, times the kernel's element there."""
     wide = widened(product.dtype)
     names = spaces_as([name for name in x.names if name != "feature"], "place")
-    kept = [name for name in ("group", "column") if name in kernel.names and kernel.extent(name) > 1]
-    if "column" in kept:
+    if "column" in kernel.names:
         names.insert(names.index("group") + 1 if "group" in names else 0, "column")
-    extents = _result_extents(x, kernel, spaces)
-    taps = [tap(dim) for dim in range(len(spaces))]
     order = [name for name in spaces_as(x.names, "tap") if name == "feature" or has_role(name, "tap")]
     weights = kernel.ordered([*order, *[name for name in kernel.names if name not in order]]).in_memory()
-    single = {name: 0 for name in ("group", "column") if name in kernel.names and name not in kept}
     total: Any = None
     for at in itertools.product(*[range(weights.extent(name)) for name in order]):
         chosen = dict(zip(order, at, strict=True))
-        window = at_taps(x, [chosen[name] for name in taps], spaces, {"feature": chosen["feature"]})
-        weight = weights.at(chosen | single)
-        left, right = (ops.convert_element_type(part.spread(names, extents).value, wide) for part in (window, weight))
+        taps = [chosen[tap(dim)] for dim in range(len(spaces))]
+        window = at_taps(x, taps, spaces, {name: i for name, i in chosen.items() if name == "feature"})
+        left, right = (
+            ops.convert_element_type(part.spread(names, extents).value, wide) for part in (window, weights.at(chosen))
+        )
         term = ops.mul(left, right)
         total = term if total is None else ops.add(total, term)
-    found = NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names))
-    return found if "column" in names else found.with_one("column", len(names))
+    return NamedAxes(ops.convert_element_type(total, product.dtype), tuple(names))
 
 
-def _place_by_place(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], product: Product) -> NamedAxes:
+def _place_by_place(
+    x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], extents: Mapping[Any, int], product: Product
+) -> NamedAxes:
     """A sum over the whole kernel for every place: where results are few and sums are long."""
     wide = widened(product.dtype)
-    names = (*spaces_as(x.names, "tap"), "column")
-    extents = {**dict(zip(kernel.names, kernel.shape, strict=True)), "batch": x.extent("batch")}
-    weight = kernel.spread(names, extents).value
-    weight = ops.convert_element_type(weight, wide)
+    names = (*[name for name in kernel.names if name == "column"], *spaces_as(x.names, "tap"))
+    sizes = {**dict(zip(kernel.names, kernel.shape, strict=True)), **extents}
+    weights = ops.convert_element_type(kernel.spread(names, sizes).value, wide)
     summed = tuple([at for at, name in enumerate(names) if name == "feature" or has_role(name, "tap")])
     sums = []
     for at in itertools.product(*[range(s.places) for s in spaces]):
-        window = at_places(x, at, spaces).spread(names, extents)
-        terms = ops.mul(ops.convert_element_type(window.value, wide), weight)
-        sums.append(ops.convert_element_type(ops.reduce_sum(terms, summed), product.dtype))
-    out = ops.concatenate([ops.expand_dims(part, (0,)) for part in sums], 0)
+        window = ops.convert_element_type(at_places(x, at, spaces).spread(names, sizes).value, wide)
+        total = ops.reduce_sum(ops.mul(window, weights), summed)
+        sums.append(ops.expand_dims(ops.convert_element_type(total, product.dtype), (0,)))
     kept = [name for at, name in enumerate(names) if at not in summed]
-    sizes = [*[s.places for s in spaces], *[extents[name] for name in kept]]
-    return NamedAxes(ops.reshape(out, sizes), (*map(place, range(len(spaces))), *kept))
+    shape = [*[s.places for s in spaces], *[sizes[name] for name in kept]]
+    return NamedAxes(ops.reshape(ops.concatenate(sums, 0), shape), (*map(place, range(len(spaces))), *kept))
