@@ -9,9 +9,10 @@ The user says how an equation is solved; derivatives come from the equation itse
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import runtime, tree_util
+from weft._base.record import NamedTuple
 from weft.autodiff import custom_jvp, derivatives
 from weft.autodiff.jvp import jvp_flat
 from weft.batching.batch_trace import batch_jaxpr, in_front

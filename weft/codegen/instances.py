@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from weft._base.record import Record, field
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import Mask, Memory
@@ -17,8 +17,7 @@ SHARING = 3  # vectors side by side, of which the second is computed without the
 LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Record):
     """Where in the loops the code being written stands."""
 
     pointers: dict[int, str]  # operand -> address at the current indices, without that of the vector dimension
@@ -26,8 +25,7 @@ class Position:
     row: str = "0"  # linear index over the reduced dimensions entered so far
 
 
-@dataclass(slots=True)
-class Instance:
+class Instance(Record, frozen=False):
     """One vector (or scalar) for which statements are emitted."""
 
     emit: Emitter

@@ -7,10 +7,10 @@ one by one through a stack buffer: no element outside the operand is ever touche
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from weft._base.record import Record
 from weft._base.target import Target
 from weft.codegen import elements, floats, integers, strided
 from weft.codegen.emitter import Value
@@ -19,8 +19,7 @@ from weft.codegen.lanes import Lanes, V
 PAIRED = 32  # lanes of a vector of bfloat16 in two registers of float32: even places in one, odd places in the other
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(Record):
     """The lanes below ``remaining`` (an i64 name; no lane if it is not positive), as a vector of i1.
 
     ``mostly_whole``: in nearly every vector these are all lanes.

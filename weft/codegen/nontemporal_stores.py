@@ -12,9 +12,9 @@ kinds of store are written for whole vectors, behind a test of the address:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft._base.record import Record
 from weft.codegen import elements
 from weft.codegen.instances import Instance, Position
 from weft.codegen.writer import Writer
@@ -47,8 +47,7 @@ def bytes_of(nest: ir.Nest, operand: int) -> int:
     return elements.of(nest.operands[operand].dtype).size
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Record):
     """By how many lanes the cache line in which a place lies begins before it, if rows are streamed."""
 
     writer: Writer

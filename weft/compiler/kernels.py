@@ -6,9 +6,9 @@ In: the groups of equations that ``fuse`` has made (``groups``). Out: for each a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft._base.record import Record
 from weft.compiler.groups import Group
 from weft.compiler.product_loops import StridedOperand
 from weft.core import index_maps, kinds
@@ -21,8 +21,7 @@ from weft.loops.kernel import Kernel, Node
 UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, as ``Lowered``
-class Step:
+class Step(Record):
     """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel.
 
     ``order``: the axis of the equation's result at each axis of what is written (``viewed_operands``).
@@ -36,8 +35,7 @@ class Step:
     views: tuple[StridedOperand | None, StridedOperand | None] = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+class Kernels(Record):
     """A program after fusion. ``aliases``: variables that are another one's buffer under another shape."""
 
     jaxpr: Jaxpr

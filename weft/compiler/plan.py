@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.compiler import contraction, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
@@ -48,8 +48,7 @@ LIGHT = 8.0  # cost of the applications at a point
 ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
 
 
-@dataclass(slots=True)
-class _Buffer:
+class _Buffer(Record, frozen=False):
     """The life of a computed value's memory."""
 
     nbytes: int

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft import runtime
-from weft._base.record import NamedTuple
+from weft._base.record import NamedTuple, Record
 from weft.compiler import instructions
 from weft.compiler.instructions import Gemm, Output, Place
 from weft.core import kinds
@@ -32,8 +31,7 @@ class Run(NamedTuple):
         return f"{self.lowered.name} [{'x'.join(str(n) for n in self.lowered.space)}] {places}"
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Record):
     """Kernel calls that are one compiled function: ``block`` of ``rows`` rows at a time runs through all of them."""
 
     runs: tuple[Run, ...]
@@ -46,8 +44,7 @@ class Chain:
         return f"kernel of {len(self.runs)}{by}: {'; '.join([run.describe() for run in self.runs])}"
 
 
-@dataclass(frozen=True, slots=True)
-class FusedEpilogue:
+class FusedEpilogue(Record):
     """A matrix product with the kernel that runs on its parts (``epilogues``)."""
 
     product: Gemm
@@ -55,8 +52,7 @@ class FusedEpilogue:
     run: Run
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(Record):
     """A loop or a branch of the plan, waiting for the programs it runs. ``places``: fields of its instruction."""
 
     equation: Any
@@ -87,8 +83,7 @@ class Control:
         return f"{self.equation.primitive.name} {' '.join(str(place) for place in self.places.values())}"
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(Record):
     """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
 
     lowered: small.Lowered
@@ -104,8 +99,7 @@ class Native:
         return np.array([*self.lowered.trips, *self.lowered.extents], np.int64).tobytes() + b"".join(scalars)
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Record):
     """What the executor does: ``instructions``, some of which wait for kernels or programs (``link``)."""
 
     n_inputs: int

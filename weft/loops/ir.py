@@ -25,19 +25,18 @@ Parameter block (``const int64_t* params``), 8-byte slots in this order:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core import kinds
 
 RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
 REVERSED = -1  # contiguous, from the end
 
 
-@dataclass(frozen=True, slots=True)
-class Dim:
+class Dim(Record):
     """One loop. ``role``: parallel (independent points), reduced (walked inside a phase, in tree order), or digit.
 
     ``extent`` is None if it is known only at run time, as it is but for short reduced dimensions, which are unrolled.
@@ -47,8 +46,7 @@ class Dim:
     extent: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Record):
     """A buffer and how its address moves: one stride class for each dimension of the nest.
 
     The base pointer already includes every constant offset. ``in`` operands never alias ``out`` ones except
@@ -66,20 +64,17 @@ class Operand:
     near: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Record):
     out: int
     operand: int
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Record):
     operand: int
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadAt:
+class LoadAt(Record):
     """A load at a data-dependent place: ``offset`` elements (a value of int32 or int64) past the operand's address.
 
     Offsets have been clamped, so that an operand with elements is never read outside.
@@ -90,8 +85,7 @@ class LoadAt:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Record):
     """operand[offset] = steps(old = operand[offset], ...); nothing is written where ``inside`` is false.
 
     This is the one statement that may write to a place twice: points along reduced dimensions do so in their order,
@@ -107,22 +101,19 @@ class Update:
     new: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowStore:
+class RowStore(Record):
     """Keep a body value for a later phase in row buffer ``row``: scratch memory, one slot for each reduced index."""
 
     row: int
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowLoad:
+class RowLoad(Record):
     out: int
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Record):
     """Scalar parameter number ``index`` (a literal of the program), as a value of ``dtype``."""
 
     out: int
@@ -130,8 +121,7 @@ class Param:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
-class IndexOf:
+class IndexOf(Record):
     """The current index along dimension ``dim``, converted to ``dtype`` (iota; argmax's position)."""
 
     out: int
@@ -139,8 +129,7 @@ class IndexOf:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Record):
     """out = kind.scalar(emit, *args, **params); ``name`` and ``params`` only label it and enter the cache key."""
 
     out: int
@@ -151,8 +140,7 @@ class Apply:
     dtype: np.dtype  # of the result
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Record):
     """outs = running combination of ``args`` along the (single, serial) reduced dimension, in index order."""
 
     outs: tuple[int, ...]
@@ -183,8 +171,7 @@ def arguments(statement: Statement) -> tuple[int, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(Record):
     """outs (parallel-level values) = the tree over the phase's reduced dimensions of the body values ``args``.
 
     tree (docs/NUMERICS.md):
@@ -206,8 +193,7 @@ class Reduce:
     tree: Literal["lanes", "rows"]
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Record):
     """before: once per parallel point, ahead of the loop. body: at every reduced point. Then the reductions.
 
     A phase with an empty body and no reductions runs ``before`` only (the last scalars of a row and their stores).
@@ -218,8 +204,7 @@ class Phase:
     reductions: tuple[Reduce, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Nest:
+class Nest(Record, labels=("name",)):
     """One compiled function.
 
     ``vector``: the dimension whose index runs across lanes; None for a 0-d program. If it is reduced (the row form),
@@ -240,17 +225,18 @@ class Nest:
     split: bool
     setup: tuple[Statement, ...]
     phases: tuple[Phase, ...]
-    name: str = field(default="kernel", compare=False)
+    name: str = "kernel"
     edges: tuple[Statement, ...] = ()
-    _hash: int = field(default=0, init=False, repr=False, compare=False)
+    __slots__ = ("_hash",)
+    _hash: ClassVar[int]  # of an instance, once it was asked for
 
     def __hash__(self) -> int:
         """A hash of the fields in which most nests differ; kept, since a nest is looked up at every compilation."""
-        if not self._hash:
+        if not hasattr(self, "_hash"):
             shape = tuple([(len(phase.before), len(phase.body), len(phase.reductions)) for phase in self.phases])
             names = tuple([s.name for phase in self.phases for s in phase.body if type(s) is Apply])
             facts = (self.dims, self.operands, self.scalars, self.vector, self.width, self.split, shape, names)
-            object.__setattr__(self, "_hash", hash(facts) or 1)
+            object.__setattr__(self, "_hash", hash(facts))
         return self._hash
 
     @property
@@ -285,8 +271,7 @@ class Nest:
         return sum(len(phase.before) + len(phase.body) + len(phase.reductions) for phase in self.phases)
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Record, labels=("name",)):
     """Several nests as one compiled function, which runs them in turn on one block of rows after another.
 
         for each block of rows: for each nest: run it on the part of its first dimension that lies in the block
@@ -300,7 +285,7 @@ class Chain:
     """
 
     nests: tuple[Nest, ...]
-    name: str = field(default="chain", compare=False)
+    name: str = "chain"
 
     def size(self) -> int:
         return sum(nest.size() for nest in self.nests)

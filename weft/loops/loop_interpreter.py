@@ -7,17 +7,16 @@ scatter, reductions run the tree of ``loops.reduction_tree``. Slow and plain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record, field
 from weft.loops import ir, reduction_tree
 from weft.loops.schedule import Lowered
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Record, frozen=False):
     """One call: flat buffers, element offsets and strides of the operands, the space, values so far."""
 
     nest: ir.Nest

@@ -10,11 +10,11 @@ dimensions.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
@@ -38,8 +38,7 @@ POSITION = kinds.Elementwise(
 )
 
 
-@dataclass(slots=True)
-class OperandDraft:
+class OperandDraft(Record, frozen=False):
     """A buffer the kernel reads or writes, with one symbolic stride per axis."""
 
     variable: Any
@@ -51,8 +50,7 @@ class OperandDraft:
     access: Access
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Record, frozen=False):
     """Statements over the kernel's own axes; ``IndexOf.dim`` holds an axis key."""
 
     operands: list[OperandDraft]
