@@ -208,11 +208,6 @@ class _Reader:
             self.steps[number] = self.steps[number].replace(kernel=_storing(kernel, tuple(outputs.values())))
 
 
-def without_viewed_operands(kernels: Kernels) -> Kernels:
-    """Every copy is made, to bisect a wrong answer (``WEFT_SKIP=viewed_operands``)."""
-    return kernels
-
-
 def _lone(step: Step) -> Kernel | None:
     """The kernel of a step whose results are arrays of their own."""
     kernel = step.kernel
