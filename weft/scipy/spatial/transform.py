@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import typing
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from weft import numpy as jnp
 from weft import operations as lax
 from weft import random as weft_random
 from weft._base import unbuilt
+from weft._base.record import NamedTuple
 
 __getattr__ = unbuilt.fallback(__name__)
 
@@ -69,7 +69,7 @@ def _axes(seq: str) -> tuple[str, bool]:
     return seq.lower(), extrinsic
 
 
-class Rotation(typing.NamedTuple):
+class Rotation(NamedTuple):
     """One rotation or an array of them; made by ``from_quat``, ``from_matrix``, ``from_euler`` and their kin.
 
     >>> from weft.scipy.spatial.transform import Rotation
@@ -290,7 +290,7 @@ class Rotation(typing.NamedTuple):
         return self.quat.ndim == 1
 
 
-class Slerp(typing.NamedTuple):
+class Slerp(NamedTuple):
     """Interpolation of rotations at increasing times, at a constant speed between neighbours; see ``Slerp.init``.
 
     >>> from weft.scipy.spatial.transform import Rotation, Slerp
