@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.operations import indexing_samples
+from tests.operations import convolution_samples, indexing_samples
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
@@ -543,6 +543,7 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         (lambda lax, x: lax.dot(x, x, dimension_numbers=(((0, 1), (0, 1)), ((), ()))), (X,)),
         (lambda lax, x: lax.dot_general(x, x, (((0,), (0,)), ((), ()))), (X[:0],)),
     ],
+    **convolution_samples.PROGRAMS,
 }
 
 
@@ -678,6 +679,7 @@ ERRORS: list[tuple[Program, tuple[Any, ...]]] = [
     (lambda lax, x: lax.dot(x, x), (X,)),
     (lambda lax, x: lax.dot(1.0, x), (X,)),
     (lambda lax, x, y: lax.batch_matmul(x, y), (M, X)),
+    *convolution_samples.ERRORS,
     (lambda lax, x: lax.padtype_to_pads((7, 8), (3, 2), (2, 3), "foo"), (X,)),
     (lambda lax, x: lax.padtype_to_pads((7, 8), (3, 2), (2, 3), [(1, 2), (2, 3)]), (X,)),
 ]

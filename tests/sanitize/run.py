@@ -31,12 +31,13 @@ PARTS = {
     "compiler": (
         *("tests/compiler/test_side_by_side.py", "tests/compiler/test_disk_cache.py"),
         *("tests/compiler/test_random_programs.py", "tests/compiler/test_budget.py"),
-        *("tests/core/test_replay.py", "tests/core/test_equations_made_natively.py", "tests/compiler/test_sizes.py"),
+        "tests/dispatch/test_replay.py",
+        *("tests/core/test_equations_made_natively.py", "tests/compiler/test_sizes.py"),
     ),
     "programs": (
         *("tests/compiler/test_plan.py", "tests/compiler/test_products.py", "tests/compiler/test_epilogues.py"),
-        *("tests/compiler/test_indexing.py", "tests/compiler/test_movement.py", "tests/compiler/test_few_columns.py"),
-        *("tests/compiler/test_flattened_runs.py", "tests/compiler/test_viewed_operands.py"),
+        *("tests/compiler/test_indexing.py", "tests/codegen/test_movement.py", "tests/codegen/test_few_columns.py"),
+        *("tests/codegen/test_flattened_runs.py", "tests/compiler/test_viewed_operands.py"),
         *("tests/operations/test_compiled.py", "tests/operations/test_sort.py"),
         *("tests/operations/test_indexing.py", "tests/compiler/test_wide_products.py"),
         *("tests/compiler/test_matrix_unit.py", "tests/compiler/test_to_and_fro.py"),

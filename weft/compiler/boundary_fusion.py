@@ -37,11 +37,6 @@ def boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tupl
     return dataclasses.replace(kernels, steps=steps), [low for _, low in kept]
 
 
-def without_edges(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
-    """Every slab by itself, to bisect a wrong answer (``WEFT_SKIP=edges``)."""
-    return kernels, list(lowered)
-
-
 def _joined(main: Entry, slab: Entry, computed: set[Var]) -> Entry | None:
     """``main`` with the stores of ``slab``, or None if that is no slab of its rows."""
     rows, edge = main[1], slab[1]

@@ -45,11 +45,6 @@ def chain(planned: Plan) -> Plan:
     return planned
 
 
-def without_chain(planned: Plan) -> Plan:
-    """Every kernel by itself, to bisect a wrong answer (``WEFT_SKIP=chain``)."""
-    return planned
-
-
 def _joined(planned: Plan, runs: Sequence[Run]) -> list[Any]:
     """Kernels that follow each other, those around each scatter as one."""
     made: list[list[Run]] = []

@@ -65,8 +65,9 @@ def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> 
     if not dims or len(strides) != len(dims) or any(dim.role != "parallel" for dim in dims[:1]):
         return None
     parallel = all(dim.role == "parallel" for dim in dims)
-    if len(dims) == 1:
-        return "flat" if low.nest.vector == 0 and strides == (1,) and extents[0] == rows * columns else None
+    if len(dims) - len(low.nest.digits) == 1:
+        dense = strides[0] == 1 and not any(strides[1:])
+        return "flat" if low.nest.vector == 0 and dense and extents[0] == rows * columns else None
     if low.nest.vector == 0:
         return None
     if extents[0] != rows or strides[0] != columns:

@@ -159,7 +159,7 @@ class _Fusion:
 
     def _place_fusable(self, equation: JaxprEqn, kind: Any) -> None:
         users = self._users(equation)
-        stored = any(v in self.stored for v in equation.outvars)
+        stored = not self.stored.isdisjoint(equation.outvars)
         if isinstance(kind, kinds.View):
             in_memory = self._users_of(equation.outvars[0])
             users = [g for g in users if g.step is not None or not self._absorb(g, equation) or in_memory.get(g)]

@@ -62,7 +62,7 @@ class Stages:
         start = time.perf_counter()
         progress.stage(stage)
         if stage in self._skip:
-            function = getattr(sys.modules[function.__module__], f"without_{stage}")
+            function = getattr(sys.modules[function.__module__], f"without_{stage}", _unchanged)
         try:
             result = function(*args)
         except (AssertionError, AttributeError, LookupError) as error:
@@ -102,6 +102,11 @@ class Stages:
             os.makedirs(self._dump, exist_ok=True)
             with open(os.path.join(self._dump, f"{self._prefix}.{stage}"), "w", encoding="utf-8") as file:
                 file.write(form_text(result) + "\n")
+
+
+def _unchanged(form: Any, *more: Any) -> Any:
+    """What a stage that is left out makes of what it is given."""
+    return (form, *more) if more else form
 
 
 def _stage_names(option: str) -> frozenset[str]:

@@ -176,9 +176,9 @@ def loops_of_space(space: ProductSpace) -> Loops | None:
             return None
         follows *= loop.extent
     summed = _joined([Loop(*term, 0) for term in space.summed])
-    if len(rows) == 2 and len(columns) == len(summed) == 1 and rows[1].extent >= LONG_ROWS:
-        if columns[0].extent * summed[0].extent <= FEW_FACTORS:  # matrices that are read as they lie, one after another
-            batch, rows = tuple(sorted((*batch, rows[0]), key=lambda loop: -loop.result)), rows[1:]
+    few = len(columns) == len(summed) == 1 and columns[0].extent * summed[0].extent <= FEW_FACTORS
+    if few and len(rows) == 2 and rows[1].extent >= LONG_ROWS:  # matrices that are read as they lie, one after another
+        batch, rows = tuple(sorted((*batch, rows[0]), key=lambda loop: -loop.result)), rows[1:]
     return Loops(rows or (_ONE,), columns or (_ONE,), summed or (_ONE,), batch)
 
 

@@ -209,11 +209,6 @@ class _Reader:
             self.steps[number] = replace(self.steps[number], kernel=_storing(kernel, tuple(outputs.values())))
 
 
-def without_viewed_operands(kernels: Kernels) -> Kernels:
-    """Every copy is made, to bisect a wrong answer (``WEFT_SKIP=viewed_operands``)."""
-    return kernels
-
-
 def _lone(step: Step) -> Kernel | None:
     """The kernel of a step whose results are arrays of their own."""
     kernel = step.kernel

@@ -1,4 +1,4 @@
-"""What each operation means: its kind, typing, scalar expression, derivative and NumPy oracle, one block each.
+"""The operations: one block each with kind, typing, scalar expression, derivative and NumPy oracle.
 
 Every public name of ``weft.lax`` that is an operation is re-exported here, with its primitive ``name_p``.
 """
@@ -14,328 +14,52 @@ from weft.operations import (
     linear,
     references,
 )
-from weft.operations.arithmetic import (
-    abs,
-    abs_p,
-    add,
-    add_p,
-    ceil,
-    ceil_p,
-    div,
-    div_p,
-    floor,
-    floor_p,
-    max,
-    max_p,
-    min,
-    min_p,
-    mul,
-    mul_p,
-    mulhi,
-    mulhi_p,
-    neg,
-    neg_p,
-    nextafter,
-    nextafter_p,
-    rem,
-    rem_p,
-    round,
-    round_p,
-    sign,
-    sign_p,
-    sub,
-    sub_p,
-)
-from weft.operations.assemble import (
-    broadcasted_iota,
-    concatenate,
-    concatenate_p,
-    empty,
-    empty_p,
-    full,
-    full_like,
-    iota,
-    iota_p,
-    pad,
-    pad_p,
-    shape_as_value,
-    split,
-    split_p,
-    stack,
-    stack_p,
-    tile,
-    tile_p,
-    unstack,
-    unstack_p,
-)
-from weft.operations.contract import (
-    batch_matmul,
-    dot,
-    dot_general,
-    dot_general_p,
-)
-from weft.operations.convert import (
-    bitcast_convert_type,
-    bitcast_convert_type_p,
-    complex,
-    complex_p,
-    conj,
-    conj_p,
-    convert_element_type,
-    convert_element_type_p,
-    dtype,
-    imag,
-    imag_p,
-    is_finite,
-    is_finite_p,
-    real,
-    real_p,
-    reduce_precision,
-    reduce_precision_p,
-)
-from weft.operations.cumulative import (
-    cumlogsumexp,
-    cumlogsumexp_p,
-    cummax,
-    cummax_p,
-    cummin,
-    cummin_p,
-    cumprod,
-    cumprod_p,
-    cumsum,
-    cumsum_p,
-)
-from weft.operations.effects import (
-    copy,
-    copy_p,
-    optimization_barrier,
-    optimization_barrier_p,
-    stop_gradient,
-    stop_gradient_p,
-)
-from weft.operations.floored import floor_div_p
-from weft.operations.functions import (
-    acos,
-    acos_p,
-    acosh,
-    acosh_p,
-    asin,
-    asin_p,
-    asinh,
-    asinh_p,
-    atan,
-    atan2,
-    atan2_p,
-    atan_p,
-    atanh,
-    atanh_p,
-    cbrt,
-    cbrt_p,
-    cos,
-    cos_p,
-    cosh,
-    cosh_p,
-    erf,
-    erf_inv,
-    erf_inv_p,
-    erf_p,
-    erfc,
-    erfc_p,
-    exp,
-    exp2,
-    exp2_p,
-    exp_p,
-    expm1,
-    expm1_p,
-    log,
-    log1p,
-    log1p_p,
-    log_p,
-    logistic,
-    logistic_p,
-    rsqrt,
-    rsqrt_p,
-    sin,
-    sin_p,
-    sinh,
-    sinh_p,
-    sqrt,
-    sqrt_p,
-    tan,
-    tan_p,
-    tanh,
-    tanh_p,
-)
-from weft.operations.gather import gather, gather_p
-from weft.operations.general_reduce import (
-    fold_p,
-    reduce,
-    reduce_p,
-)
-from weft.operations.index import (
-    dynamic_index_in_dim,
-    dynamic_slice,
-    dynamic_slice_in_dim,
-    dynamic_slice_p,
-    dynamic_update_index_in_dim,
-    dynamic_update_slice,
-    dynamic_update_slice_in_dim,
-    dynamic_update_slice_p,
-)
-from weft.operations.logic import (
-    and_p,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    clamp,
-    clamp_p,
-    clz,
-    clz_p,
-    eq,
-    eq_p,
-    eq_to_p,
-    ge,
-    ge_p,
-    gt,
-    gt_p,
-    le,
-    le_p,
-    le_to_p,
-    lt,
-    lt_p,
-    lt_to_p,
-    ne,
-    ne_p,
-    not_p,
-    or_p,
-    population_count,
-    population_count_p,
-    select,
-    select_n,
-    select_n_p,
-    shift_left,
-    shift_left_p,
-    shift_right_arithmetic,
-    shift_right_arithmetic_p,
-    shift_right_logical,
-    shift_right_logical_p,
-    xor_p,
-)
-from weft.operations.powers import integer_pow, integer_pow_p, pow, pow_p, reciprocal, square, square_p
-from weft.operations.reductions import (
-    argmax,
-    argmax_p,
-    argmin,
-    argmin_p,
-    reduce_and,
-    reduce_and_p,
-    reduce_max,
-    reduce_max_p,
-    reduce_min,
-    reduce_min_p,
-    reduce_or,
-    reduce_or_p,
-    reduce_prod,
-    reduce_prod_p,
-    reduce_sum,
-    reduce_sum_p,
-    reduce_xor,
-    reduce_xor_p,
-)
-from weft.operations.scatter import (
-    scatter,
-    scatter_add,
-    scatter_add_p,
-    scatter_apply,
-    scatter_max,
-    scatter_max_p,
-    scatter_min,
-    scatter_min_p,
-    scatter_mul,
-    scatter_mul_p,
-    scatter_p,
-    scatter_sub,
-    scatter_sub_p,
-)
-from weft.operations.settings import (
-    AccuracyMode,
-    ConvDimensionNumbers,
-    ConvGeneralDilatedDimensionNumbers,
-    DotAlgorithm,
-    DotDimensionNumbers,
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    Precision,
-    PrecisionLike,
-    RaggedDotDimensionNumbers,
-    RoundingMethod,
-    ScatterDimensionNumbers,
-    Tolerance,
-)
-from weft.operations.shape import (
-    broadcast,
-    broadcast_in_dim,
-    broadcast_in_dim_p,
-    broadcast_like,
-    broadcast_shapes,
-    broadcast_to_rank,
-    collapse,
-    expand_dims,
-    index_in_dim,
-    padtype_to_pads,
-    reshape,
-    reshape_p,
-    rev,
-    rev_p,
-    slice,
-    slice_in_dim,
-    slice_p,
-    squeeze,
-    squeeze_p,
-    transpose,
-    transpose_p,
-)
-from weft.operations.sort import sort, sort_key_val, sort_order_p, sort_p, top_k, top_k_p
+from weft.operations.arithmetic import *
+from weft.operations.assemble import *
+from weft.operations.contract import *
+from weft.operations.convert import *
+from weft.operations.cumulative import *
+from weft.operations.effects import *
+from weft.operations.floored import *
+from weft.operations.functions import *
+from weft.operations.gather import *
+from weft.operations.general_reduce import *
+from weft.operations.index import *
+from weft.operations.index import dynamic_index_in_dim, dynamic_update_index_in_dim
+from weft.operations.logic import *
+from weft.operations.powers import *
+from weft.operations.reductions import *
+from weft.operations.scatter import *
+from weft.operations.settings import *
+from weft.operations.shape import *
+from weft.operations.sort import *
 
 if typing.TYPE_CHECKING:
     from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
+    from weft.operations.convolution import *
+    from weft.operations.convolution_numbers import *
+    from weft.operations.convolution_patches import *
     from weft.operations.fourier import fft_p
-    from weft.operations.special import (
-        bessel_i0e,
-        bessel_i0e_p,
-        bessel_i1e,
-        bessel_i1e_p,
-        betainc,
-        digamma,
-        digamma_p,
-        igamma,
-        igamma_grad_a,
-        igamma_grad_a_p,
-        igamma_p,
-        igammac,
-        igammac_p,
-        lgamma,
-        lgamma_p,
-        polygamma,
-        polygamma_p,
-        random_gamma_grad,
-        random_gamma_grad_p,
-        regularized_incomplete_beta_p,
-        zeta,
-        zeta_p,
-    )
+    from weft.operations.special import *
+    from weft.operations.window_padding import *
 
-# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+# Modules are loaded when one of their names is first used; the imports above are for type checkers.
 _NAMES = lazy.Names(
     "weft.operations",
     {
         "operations.algorithms": "DotAlgorithmPreset FftType RandomAlgorithm",
+        "operations.convolution": """
+            conv conv_general_dilated conv_general_dilated_p conv_transpose conv_with_general_padding""",
+        "operations.convolution_numbers": """
+            conv_dimension_numbers conv_general_permutations conv_general_shape_tuple conv_shape_tuple
+            conv_transpose_shape_tuple""",
+        "operations.convolution_patches": "conv_general_dilated_local conv_general_dilated_patches",
         "operations.fourier": "fft_p",
         "operations.special": """
             bessel_i0e bessel_i0e_p bessel_i1e bessel_i1e_p betainc digamma digamma_p igamma igamma_grad_a
             igamma_grad_a_p igamma_p igammac igammac_p lgamma lgamma_p polygamma polygamma_p random_gamma_grad
             random_gamma_grad_p regularized_incomplete_beta_p zeta zeta_p""",
+        "operations.window_padding": "padtype_to_pads",
     },
 )
 __getattr__ = _NAMES.find

@@ -21,6 +21,59 @@ from weft.operations.powers import integer_pow, square
 from weft.operations.references import precise, special
 from weft.operations.settings import AccuracyMode, Tolerance
 
+__all__ = [
+    "acos",
+    "acos_p",
+    "acosh",
+    "acosh_p",
+    "asin",
+    "asin_p",
+    "asinh",
+    "asinh_p",
+    "atan",
+    "atan2",
+    "atan2_p",
+    "atan_p",
+    "atanh",
+    "atanh_p",
+    "cbrt",
+    "cbrt_p",
+    "cos",
+    "cos_p",
+    "cosh",
+    "cosh_p",
+    "erf",
+    "erf_inv",
+    "erf_inv_p",
+    "erf_p",
+    "erfc",
+    "erfc_p",
+    "exp",
+    "exp2",
+    "exp2_p",
+    "exp_p",
+    "expm1",
+    "expm1_p",
+    "log",
+    "log1p",
+    "log1p_p",
+    "log_p",
+    "logistic",
+    "logistic_p",
+    "rsqrt",
+    "rsqrt_p",
+    "sin",
+    "sin_p",
+    "sinh",
+    "sinh_p",
+    "sqrt",
+    "sqrt_p",
+    "tan",
+    "tan_p",
+    "tanh",
+    "tanh_p",
+]
+
 Array = Any
 ArrayLike = Any
 Accuracy = Tolerance | AccuracyMode | None
@@ -56,7 +109,7 @@ def function(
 
 
 def checked(accuracy: Accuracy) -> Accuracy:
-    """The accuracy request, if it is one; functions here meet their bound whatever it says."""
+    """The accuracy request, checked; it has no effect, since functions always meet their bound."""
     if accuracy is None or isinstance(accuracy, (Tolerance, AccuracyMode)):
         return accuracy
     raise NotImplementedError(f"[accuracy] must be None, a lax.Tolerance or a lax.AccuracyMode, got {accuracy!r}")
@@ -186,7 +239,7 @@ def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def _log1p_reference(x: Any) -> Any:
-    """NumPy's own loses a tiny real part of complex numbers."""
+    """The oracle; NumPy's own function loses a tiny real part of complex numbers."""
     if x.dtype.kind == "f":
         return np.log1p(x)
     out: Any = np.array(np.log1p(x))
@@ -505,7 +558,7 @@ erf_inv_p = elementwise(
     reference=lambda x, **_: special("erfinv")(x),
     cost=24.0,
 )
-erf_inv_p.print_params = lambda params: {}  # which rounding is meant is no part of the program's text
+erf_inv_p.print_params = lambda params: {}  # the kind of rounding is not printed
 
 
 def erf_inv(x: ArrayLike) -> Array:
@@ -518,5 +571,5 @@ def erf_inv(x: ArrayLike) -> Array:
 
 
 def erf_inv_drawn(x: ArrayLike) -> Array:
-    """``erf_inv`` of uniform draws, rounded as the bits of normal values are promised."""
+    """``erf_inv`` of uniform draws, rounded as the promised bits of random normal values need it."""
     return erf_inv_p.bind(x, drawn=True)

@@ -1,4 +1,4 @@
-"""Comparison, bits and choice on elements: eq ... ge, and/or/xor/not, shifts, select_n, clamp.
+"""Comparison, bits and selection on elements: eq ... ge, and/or/xor/not, shifts, select_n, clamp.
 
 Comparisons give bool and follow IEEE (NaN is unordered); the ``_to`` forms follow the total order. A shift by the
 width or more gives 0 (arithmetic right shift: copies of the sign).
@@ -28,6 +28,47 @@ from weft.operations.elementwise import (
     widen_reference,
 )
 from weft.operations.later import ops
+
+__all__ = [
+    "and_p",
+    "bitwise_and",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_xor",
+    "clamp",
+    "clamp_p",
+    "clz",
+    "clz_p",
+    "eq",
+    "eq_p",
+    "eq_to_p",
+    "ge",
+    "ge_p",
+    "gt",
+    "gt_p",
+    "le",
+    "le_p",
+    "le_to_p",
+    "lt",
+    "lt_p",
+    "lt_to_p",
+    "ne",
+    "ne_p",
+    "not_p",
+    "or_p",
+    "population_count",
+    "population_count_p",
+    "select",
+    "select_n",
+    "select_n_p",
+    "shift_left",
+    "shift_left_p",
+    "shift_right_arithmetic",
+    "shift_right_arithmetic_p",
+    "shift_right_logical",
+    "shift_right_logical_p",
+    "xor_p",
+]
 
 Array = Any
 ArrayLike = Any
@@ -278,7 +319,7 @@ def clz(x: ArrayLike) -> Array:
     return clz_p.bind(x)
 
 
-# ---- choice
+# ---- selection
 
 
 def _listed(avals: Any) -> str:
@@ -304,7 +345,7 @@ def _select_typing(which: Any, first: Any, *others: Any) -> Any:
 
 
 def _select_scalar(emit: Any, which: Any, *cases: Any) -> Any:
-    """A chain of selects; an index outside the range takes the nearest case."""
+    """A chain of selects; an index out of range selects the nearest case."""
     if len(cases) == 1:
         return cases[0]
     if which.dtype == np.bool_:
@@ -324,7 +365,7 @@ def _select_reference(which: Any, *cases: Any) -> Any:
 
 
 def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The tangent of the case that was taken. While tracing, zeros are recorded even if no tangent needs them."""
+    """The tangent of the selected case. While tracing, zeros are recorded even if no tangent needs them."""
     which, *_ = primals
     _, *moved = tangents
     out = select_n_p.bind(*primals)
@@ -337,7 +378,7 @@ def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, A
 
 
 def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
-    """Each case gets the cotangent where it was taken."""
+    """Each case gets the cotangent where it was selected."""
     zeros = ops.full_like(ct, 0)
 
     def back(i: int) -> Any:

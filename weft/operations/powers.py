@@ -26,6 +26,8 @@ from weft.operations.elementwise import (
 )
 from weft.operations.later import ops
 
+__all__ = ["integer_pow", "integer_pow_p", "pow", "pow_p", "reciprocal", "square", "square_p"]
+
 Array = Any
 ArrayLike = Any
 

@@ -26,6 +26,29 @@ from weft.operations.elementwise import hide_none
 from weft.operations.later import ops
 from weft.operations.static import canonical_axis, canonical_shape, check_sharding, integer, integers
 
+__all__ = [
+    "broadcast",
+    "broadcast_in_dim",
+    "broadcast_in_dim_p",
+    "broadcast_like",
+    "broadcast_shapes",
+    "broadcast_to_rank",
+    "collapse",
+    "expand_dims",
+    "index_in_dim",
+    "reshape",
+    "reshape_p",
+    "rev",
+    "rev_p",
+    "slice",
+    "slice_in_dim",
+    "slice_p",
+    "squeeze",
+    "squeeze_p",
+    "transpose",
+    "transpose_p",
+]
+
 Array = Any
 ArrayLike = Any
 Shape = Sequence[int]
@@ -88,7 +111,7 @@ def _broadcast_params(params: Params) -> Params:
 
 
 def _broadcast_transpose(ct: Any, x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
-    """The sum over repeated dimensions; those that had extent 1 keep it."""
+    """The sum over the broadcast dimensions; those of extent 1 are kept."""
     dims, extents = broadcast_dimensions, x.aval.shape
     kept = [axis for axis, d in enumerate(dims) if extents[axis] == shape[d]]
     summed = tuple(d for d in builtins.range(len(shape)) if d not in [dims[axis] for axis in kept])
@@ -116,7 +139,7 @@ broadcast_in_dim_p.batch = _broadcast_batch
 def broadcast_in_dim(
     operand: ArrayLike, shape: Shape, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
-    """The operand repeated to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``.
+    """The operand broadcast to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``.
 
     >>> lax.broadcast_in_dim(np.float32([1, 2]), (2, 3), (0,)).tolist()
     [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
@@ -138,7 +161,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
-    """The operand repeated along new leading dimensions.
+    """The operand broadcast along new leading dimensions.
 
     >>> lax.broadcast(np.float32([1, 2]), (2,)).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
@@ -166,7 +189,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """The operand repeated, by NumPy's rules, to the shape of another array.
+    """The operand broadcast, by NumPy's rules, to the shape of another array.
 
     >>> lax.broadcast_like(np.float32([1, 2]), np.zeros((3, 2))).shape
     (3, 2)
@@ -212,7 +235,7 @@ def _reshape_typing(
 
 
 def _transposing(*, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, **_: Any) -> Any:
-    """The two operations that a reshape with ``dimensions`` stands for."""
+    """A reshape with ``dimensions`` as a transposition and a reshape."""
     return None if dimensions is None else lambda x: reshape(transpose(x, dimensions), new_sizes)
 
 
@@ -429,7 +452,7 @@ def _slice_reference(x: Any, *, start_indices: Any, limit_indices: Any, strides:
 
 
 def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    """The cotangent in place, zeros around and between."""
+    """The cotangent, padded with zeros around and between its elements."""
     steps = (1,) * x.aval.ndim if strides is None else strides
     config = []
     for start, step, n, extent in zip(start_indices, steps, ct.shape, x.aval.shape, strict=True):
@@ -500,7 +523,7 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """One position of one dimension, which stays with extent 1 or is dropped.
+    """One position of one dimension, which is kept with extent 1 or dropped.
 
     >>> lax.index_in_dim(np.int32([[1, 2], [3, 4]]), 1, axis=1, keepdims=False).tolist()
     [2, 4]
@@ -559,26 +582,3 @@ def rev(operand: ArrayLike, dimensions: Sequence[int]) -> Array:
 
 
 # ---- paddings of windows
-
-
-def padtype_to_pads(
-    in_shape: Sequence[int], window_shape: Sequence[int], window_strides: Sequence[int], padding: Any
-) -> list[tuple[int, int]]:
-    """The (low, high) padding of each dimension that 'SAME', 'SAME_LOWER' or 'VALID' stands for.
-
-    >>> lax.padtype_to_pads((10,), (3,), (2,), 'SAME')
-    [(0, 1)]
-    """
-    if not isinstance(padding, str):
-        raise TypeError(f"[padtype_to_pads] unknown padding type: {padding}")
-    word = padding.upper()
-    if word == "VALID":
-        return [(0, 0)] * len(in_shape)
-    if word not in ("SAME", "SAME_LOWER"):
-        raise RuntimeError(f"[padtype_to_pads] padding must be 'VALID', 'SAME' or 'SAME_LOWER', got {padding!r}")
-    pads = []
-    for extent, window, stride in zip(in_shape, window_shape, window_strides, strict=True):
-        total = builtins.max((-(-extent // stride) - 1) * stride + window - extent, 0)
-        less, more = total // 2, total - total // 2
-        pads.append((less, more) if word == "SAME" else (more, less))
-    return pads

@@ -124,7 +124,7 @@ BOUNDS = """
     import ctypes, mmap
     import numpy as np
     import weft, weft.numpy as jnp
-    from tests.compiler.test_flattened_runs import PROGRAMS
+    from tests.codegen.test_flattened_runs import PROGRAMS
 
     libc, kept = ctypes.CDLL(None, use_errno=True), []
 

@@ -139,6 +139,14 @@ CASES: list[Case] = [
     ("dot", lambda lax, x, y: lax.dot_general(x, y, (((1,), (1,)), ((), ()))), (M, M)),
     ("dot batch", lambda lax, x, y: lax.dot_general(x, y, (((2,), (2,)), ((0,), (0,)))), (T, T)),
     ("dot many", lambda lax, x, y: lax.dot_general(x, y, (((0, 2), (2, 1)), ((), ()))), (T, T.transpose(1, 2, 0))),
+    ("conv", lambda lax, x, y: lax.conv_general_dilated(x, y, (2,), ((1, 2),), None, (2,)), (T, T[:2])),
+    ("conv holes", lambda lax, x, y: lax.conv_general_dilated(x, y, (3,), ((0, 1),), (2,)), (T, T[:2])),
+    (
+        "conv features",
+        lambda lax, x, y: lax.conv_general_dilated(x, y, (1,), "SAME", None, None, None, 3),
+        (T, np.concatenate([T, T[:1]])[:, :1]),
+    ),
+    ("conv batch", lambda lax, x, y: lax.conv_general_dilated(x, y, (1,), "SAME", None, None, None, 1, 2), (T, T)),
     ("stop_gradient", lambda lax, x: lax.stop_gradient(x) * x, (V,)),
     ("barrier", lambda lax, x: lax.optimization_barrier(x), (V,)),
 ]
