@@ -184,6 +184,19 @@ def test_a_program_without_one_pass_has_the_same_results(skipped: str) -> None:
         np.testing.assert_array_equal(out, expected)
 
 
+@pytest.mark.parametrize("skipped", [name for name in pass_manager.OPTIONAL if name not in pass_manager.PASSES])
+def test_a_program_without_one_stage_has_the_same_results(skipped: str) -> None:
+    table = np.arange(16, dtype=np.float32).reshape(4, 4)
+    closed = ladder.traced(lambda x: [jnp.pad((x * 2)[1:-1, 1:-1], 1).T @ x], [table])
+    expected = np.pad((table * 2)[1:-1, 1:-1], 1).T @ table
+    try:
+        weft.config.update("skip", skipped)
+        program = pipeline.compile_new(closed, "skipping", ())
+    finally:
+        weft.config.update("skip", "")
+    np.testing.assert_array_equal(ladder.by_machine_code(program, [table])[0], expected)
+
+
 @pytest.mark.parametrize("name", pass_manager.PASSES)
 def test_a_pass_is_its_module_and_is_timed(name: str) -> None:
     module = importlib.import_module(f"weft.compiler.{name}")

@@ -109,6 +109,17 @@ def test_layouts_in_float32(layouts: str) -> None:
     assert np.all(np.abs(found - exact) <= 2.0**-24 * 24 * magnitude)
 
 
+@pytest.mark.parametrize("layouts", [IMAGES, ("NCHW", "OIHW", "NCHW")], ids=["last", "first"])
+def test_many_features_give_few(layouts: Any) -> None:
+    """The kernel's taps are columns of one product, whose parts are added up at the places they belong to."""
+    x = integers_of([{"N": 2, "H": 6, "W": 5, "C": 32}[c] for c in layouts[0]], np.float32)
+    kernel = integers_of([{"O": 3, "H": 3, "W": 4, "I": 32}[c] for c in layouts[1]], np.float32)
+    for strides, padding, holes in [((1, 1), ((1, -1), (2, 1)), (1, 1)), ((1, 1), ((2, 0), (3, 2)), (2, 3))]:
+        for spread in [(1, 1), (2, 1)]:
+            found = lax.conv_general_dilated(x, kernel, strides, padding, holes, spread, layouts)
+            assert np.array_equal(np.asarray(found), by_a_loop(x, kernel, strides, padding, holes, spread, layouts))
+
+
 def call(module: Any, case: Any) -> Any:
     strides, padding, holes, spread, features, batches = case
     return lambda x, k: module.conv_general_dilated(

@@ -122,11 +122,11 @@ def elementwise(bind: Callable[..., Any], values: list[Any], dims: list[Dim]) ->
         ((_, dim),) = mapped
         return bind(*values), dim
     rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True))
-    led = [_led(v, s, d, rank) for v, s, d in zip(values, shapes, dims, strict=True)]
+    led = [_mapped_first(v, s, d, rank) for v, s, d in zip(values, shapes, dims, strict=True)]
     return bind(*[_filled(v, d, rank) for v, d in zip(led, dims, strict=True)]), 0
 
 
-def _led(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
+def _mapped_first(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
     """The value with its mapped dimension first, or with a first dimension of extent 1 if it is not mapped."""
     if dim is not None:
         return at(value, dim, 0)

@@ -46,7 +46,7 @@ def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
             if isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):
                 operand = nest.operands[s.operand]
                 element = elements.of(operand.dtype)
-                along = nest.digits[-1] if nest.walks_digits(s.operand) else nest.vector
+                along = nest.digits[-1] if nest.uses_digits(s.operand) else nest.vector
                 strided = along is not None and operand.strides[along] == ir.RUNTIME
                 total += element.size * NS_PER_BYTE + (0.5 if strided else 0.0)
             elif isinstance(s, ir.LoadAt | ir.Update):

@@ -115,7 +115,7 @@ def _binding() -> Any:
     binding = lazy.llvm
     ours = [f"-{name}={our}" for name, (our, _) in SWITCHES.items()]
     llvm_calls.install_switches(ours, [f"-{name}={own}" for name, (_, own) in SWITCHES.items()])
-    binding.ffi.register_lock_callback(runtime.llvm_other_comes, runtime.llvm_other_goes)
+    binding.ffi.register_lock_callback(runtime.llvm_lock_taken, runtime.llvm_lock_released)
     # These take llvmlite's lock, so that no thread holds it from before the callbacks were installed.
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

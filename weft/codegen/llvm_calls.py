@@ -78,14 +78,14 @@ def assembly_of(text: bytes, machine: Any) -> bytes:
 def _emit(text: bytes, machine: Any, is_object: int) -> bytes:
     context, module = _call("LLVMPY_ContextCreate")(), None
     try:
-        with _Said() as said:
+        with _Message() as said:
             module = _call("LLVMPY_ParseAssembly")(context, text, said.address)
             if not module or said.text:
                 raise RefusedError(f"LLVM IR parsing error\n{said.text}")
-        with _Said() as said:
+        with _Message() as said:
             if _call("LLVMPY_VerifyModule")(module, said.address):
                 raise RefusedError(said.text)
-        with _Said() as said:
+        with _Message() as said:
             # in native code: no Python runs while LLVM's switches have our values
             emitter, message = _address("LLVMPY_TargetMachineEmitToMemory"), ctypes.addressof(said.message)
             buffer = runtime.llvm_emit(emitter, _pointer(machine), module, is_object, message)
@@ -102,10 +102,10 @@ def _emit(text: bytes, machine: Any, is_object: int) -> bytes:
         _call("LLVMPY_ContextDispose")(context)
 
 
-class _Said:
+class _Message:
     """The message of an LLVM call."""
 
-    def __enter__(self) -> _Said:
+    def __enter__(self) -> _Message:
         self.message = c_char_p(None)
         self.address = ctypes.byref(self.message)
         return self

@@ -86,7 +86,7 @@ class Digits:
 
     def reads(self, body: Sequence[ir.Statement]) -> list[ir.Load | ir.IndexOf]:
         """The statements of a body whose values depend on digits."""
-        loads = [s for s in body if isinstance(s, ir.Load) and self.nest.walks_digits(s.operand)]
+        loads = [s for s in body if isinstance(s, ir.Load) and self.nest.uses_digits(s.operand)]
         return [*loads, *[s for s in body if isinstance(s, ir.IndexOf) and s.dim in self.dims]]
 
     def fill(

@@ -316,7 +316,7 @@ class NestWriter:
         assert self.nest.vector is not None
         hoisted = {}
         for s in statements:
-            if not isinstance(s, ir.Load) or self.nest.walks_digits(s.operand):
+            if not isinstance(s, ir.Load) or self.nest.uses_digits(s.operand):
                 continue
             if any(self.nest.operands[s.operand].strides[d] for d in self.inner):
                 continue

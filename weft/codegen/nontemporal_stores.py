@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # Bytes of the results and of the largest operand from which streaming pays (benchmarks/NOTES.md, "Data movement").
 LARGE = 64 << 20
-LARGE_TURNED = 8 << 20  # the same for transposed operands, whose lines are written rows apart
+LARGE_TRANSPOSED = 8 << 20  # the same for transposed operands, whose lines are written rows apart
 LINE = 64
 LEAST = 16  # bytes of a vector: narrower ones have no such store
 
@@ -71,7 +71,7 @@ class Streams:
         self.limits: dict[int, str] = {}
         for k in operands(parent, width):
             if self._vector(k) >= LEAST:
-                self.limits[k] = self._limit(k, place, LARGE_TURNED if transposed else LARGE)
+                self.limits[k] = self._limit(k, place, LARGE_TRANSPOSED if transposed else LARGE)
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""

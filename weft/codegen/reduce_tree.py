@@ -93,8 +93,8 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
     distance = lanes.width // 2
     while distance:
         narrow = lanes if lanes.width <= NARROWEST else Lanes(lanes.writer, distance)
-        left = accs if narrow is lanes else tuple([_turned(v, narrow, 0) for v in accs])
-        right = tuple([_turned(v, narrow, distance) for v in accs])
+        left = accs if narrow is lanes else tuple([_rotated(v, narrow, 0) for v in accs])
+        right = tuple([_rotated(v, narrow, distance) for v in accs])
         inner = Emitter(narrow, emit.table, emit.helpers)
         inner.numbers = lost is not None
         accs = combine(reduction, inner, left, right)
@@ -128,7 +128,7 @@ def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) 
     return elements[0]
 
 
-def _turned(value: Value, narrow: Lanes, start: int) -> Value:
+def _rotated(value: Value, narrow: Lanes, start: int) -> Value:
     """The lanes from ``start`` on, followed by the first ones."""
     parts = []
     for p in value.parts:

@@ -107,7 +107,7 @@ class Transposer:
         parent, writer = self.parent, self.writer
         columns = writer.minimum_index(writer.index("sub", steps[1], steps[0]), str(self.width))
         last = writer.index("add", block.first, str(self.size))
-        self._turn_block_of_lanes(place, block, last, steps[0], columns)
+        self._transpose_lanes(place, block, last, steps[0], columns)
         others = [k for k in range(len(self.nest.operands)) if k not in self.transposed]
 
         def rows(write: Callable[[Position, str], None]) -> None:
@@ -134,7 +134,7 @@ class Transposer:
         writer.branch(done)
         writer.label(done)
 
-    def _turn_block_of_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
+    def _transpose_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
         """Fill the buffers: element (v, u) of the tiles goes to buffer[u][v - first + lead]."""
         writer = self.writer
 
@@ -143,7 +143,7 @@ class Transposer:
             full = writer.compare_index("eq", writer.index("add", rows, columns), str(2 * self.width))
             column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
             for k in self.transposed:
-                self._turn(k, place, (v, u), (rows, columns), full, column)
+                self._transpose_tile(k, place, (v, u), (rows, columns), full, column)
             return []
 
         begin = writer.index("sub", block.first, block.back)
@@ -197,7 +197,7 @@ class Transposer:
             return self.width
         return min(self.width, (64 if self.writer.avx512 else 32) // size if size >= 8 else 16 // size)
 
-    def _turn(
+    def _transpose_tile(
         self, operand: int, place: Position, at: tuple[str, str], size: tuple[str, str], full: str, column: str
     ) -> None:
         """Fill the buffer with a tile whose lanes begin in its column ``column``."""
@@ -208,7 +208,7 @@ class Transposer:
         source = writer.element(word, place.pointers[operand], corner)
         buffer = writer.element(word, self.buffers[operand], column)
         if side == self.width:
-            self._turn_block(operand, (source, buffer), stride, size, full)
+            self._write_block(operand, (source, buffer), stride, size, full)
             return
 
         def rows(v: str, _: list[str]) -> list[str]:
@@ -218,7 +218,7 @@ class Transposer:
                 right = self._rest(size[1], u, side)
                 whole_block = writer.compare_index("eq", writer.index("add", left, right), str(2 * side))
                 sink = writer.element(word, buffer, writer.index("add", self._at_row(u), v))
-                self._turn_block(operand, (writer.element(word, line, u), sink), stride, (left, right), whole_block)
+                self._write_block(operand, (writer.element(word, line, u), sink), stride, (left, right), whole_block)
                 return []
 
             writer.loop("0", size[1], side, [], block)
@@ -232,7 +232,7 @@ class Transposer:
     def _rest(self, size: str, start: str, side: int) -> str:
         return self.writer.minimum_index(self.writer.index("sub", size, start), str(side))
 
-    def _turn_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
+    def _write_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
         """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full``."""
         writer, word, (source, sink) = self.writer, self.words[operand], at
         whole_block, part, done = (writer.fresh_label() for _ in range(3))

@@ -68,13 +68,13 @@ class Budget:
         self.dropped = 0
 
     def __len__(self) -> int:
-        self._bury()
+        self._remove_dead()
         return len(self._kept)
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything that is kept and alive."""
-        self._bury()
+        self._remove_dead()
         return self._nbytes + self._look_at_tables()
 
     def _look_at_tables(self) -> int:
@@ -92,7 +92,7 @@ class Budget:
             self._kept[kept] = None
             self._nbytes += nbytes
         if self._dead:
-            self._bury()
+            self._remove_dead()
         self._looks += 1
         if self._looks % _LOOK_EVERY == 0:
             self._look_at_tables()
@@ -135,7 +135,7 @@ class Budget:
             with self._lock:
                 candidates = list(self._kept)
             for kept in candidates:
-                self._bury()
+                self._remove_dead()
                 if self._nbytes <= goal:
                     return
                 self._consider(kept, spare_used)
@@ -155,7 +155,7 @@ class Budget:
         self.dropped += 1
         kept.drop(value)
 
-    def _bury(self) -> None:
+    def _remove_dead(self) -> None:
         """Stop counting values that no longer exist."""
         while self._dead:
             try:

@@ -64,13 +64,13 @@ class EvalTrace(Trace):
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         tracers = [x for x in args if isinstance(x, Tracer)]
         if tracers:
-            return _recall(tracers, primitive, args, params)
+            return _record_in_innermost(tracers, primitive, args, params)
         if self.evaluate is None:
             raise errors.InternalError("no evaluator is installed", stage="evaluate", node=primitive.name)
         return self.evaluate(primitive, args, params)
 
 
-def _recall(tracers: list[Any], primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+def _record_in_innermost(tracers: list[Any], primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Inside ``eval_context``: record an operation on traced values in the innermost of their traces."""
     here = threading.get_ident()
     for tracer in tracers:

@@ -73,7 +73,7 @@ def _jvp_jit(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) 
 def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     """Two calls: the first computes the results and the residuals, the second the tangents."""
     split = linearize.linearize_jaxpr(jaxpr, live)
-    places, program = split.known.jaxpr.memoize("given_back", _without_given_back)
+    places, program = split.known.jaxpr.memoize("given_back", _without_forwarded)
     made = iter(_bind_jit(ClosedJaxpr(program, split.known.consts), primals, params))
     results = [next(made) if place is None else primals[place] for place in places]
     residuals = split.find_residuals(primals, results)
@@ -84,7 +84,7 @@ def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **
     return results[: len(split.out_live)], split.out_live, record
 
 
-def _without_given_back(jaxpr: Jaxpr) -> tuple[list[int | None], Jaxpr]:
+def _without_forwarded(jaxpr: Jaxpr) -> tuple[list[int | None], Jaxpr]:
     """(for each result the input that it is, or None; the program of the other results)."""
     inputs = {v: index for index, v in enumerate(jaxpr.invars)}
     places = [inputs.get(atom) if type(atom) is Var else None for atom in jaxpr.outvars]

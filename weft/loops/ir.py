@@ -276,7 +276,7 @@ class Nest:
             return False
         return all(isinstance(s, Load | Store | Param | Apply) for s in self.statements())
 
-    def walks_digits(self, operand: int) -> bool:
+    def uses_digits(self, operand: int) -> bool:
         """Whether an operand's address depends on the digits."""
         return any(self.dims[d].role == "digit" for d, stride in enumerate(self.operands[operand].strides) if stride)
 

@@ -3,6 +3,8 @@
 Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. Extents only
 decide whether a last dimension is too narrow for lanes. Parallel dimensions come first, in logical order. At most three
 stay in the nest; the runtime iterates the outer ones.
+
+    exp over axes (64, 128), operands dense   ->   nest "parallel i0 lanes x16", called with i0 = 8192
 """
 
 from __future__ import annotations
@@ -163,7 +165,7 @@ def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Lo
     """Strides along the loops and digits: the last loop's stands for all digits, or each digit has its own."""
     if not digits:
         return tuple([loop.stride(operand) for loop in loops])
-    if all(_walks_on(operand, left, right) for left, right in itertools.pairwise(loops[-1].axes)):
+    if all(_collapses(operand, left, right) for left, right in itertools.pairwise(loops[-1].axes)):
         return (*[loop.stride(operand) for loop in loops], *[ZERO for _ in digits])
     return (*[loop.stride(operand) for loop in loops[:-1]], ZERO, *[loop.stride(operand) for loop in digits])
 
@@ -184,10 +186,10 @@ def _collapse(
 def _joins(outer: Axis, inner: Axis, draft: Draft) -> bool:
     if outer.key in draft.indexed or inner.key in draft.indexed:
         return False
-    return all(_walks_on(operand, outer, inner) for operand in draft.operands)
+    return all(_collapses(operand, outer, inner) for operand in draft.operands)
 
 
-def _walks_on(operand: OperandDraft, outer: Axis, inner: Axis) -> bool:
+def _collapses(operand: OperandDraft, outer: Axis, inner: Axis) -> bool:
     """Whether two axes can be collapsed for an operand."""
     return follows(operand.strides.get(outer.key, ZERO), operand.strides.get(inner.key, ZERO), inner.symbol)
 
@@ -232,7 +234,7 @@ def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[li
         return parallel, []
     merged = _Loop("parallel", [axis for loop in parallel[first:] for axis in loop.axes])
     pairs = list(itertools.pairwise(merged.axes))
-    apart = [o for o in draft.operands if not all(_walks_on(o, *pair) for pair in pairs)]
+    apart = [o for o in draft.operands if not all(_collapses(o, *pair) for pair in pairs)]
     if any(o.role == "out" and (o in apart or _class(merged.stride(o)) != 1) for o in draft.operands):
         return parallel, []
     gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # gathered element by element

@@ -124,13 +124,13 @@ def _scatter_reference(array: Any, indices: Any, updates: Any, *, update_jaxpr: 
     if params["mode"] is not GatherScatterMode.CLIP:
         places, values = places[inside], values[inside]
     flat = out.reshape(-1)
-    for turn in _turns(places):
+    for turn in _rounds(places):
         old, new = flat[places[turn]], values[turn]
         flat[places[turn]] = new if update_jaxpr is None else run_with_numpy(update_jaxpr, [old, new])[0]
     return flat.reshape(out.shape)
 
 
-def _turns(places: np.ndarray) -> list[np.ndarray]:
+def _rounds(places: np.ndarray) -> list[np.ndarray]:
     """The positions of updates in rounds: the first update of every element, then the second one, and so on."""
     if not places.size:
         return []

@@ -118,26 +118,26 @@ int fail_view(Py_buffer* view, PyObject* array, const char* reason) {
 // so that the memory outlives a delete() or a donation of the Array. numpy.asarray asks for a buffer first and discards
 // the error if it gets none. An exception raised by a signal handler during our wait (KeyboardInterrupt) must not be
 // lost: it is kept here, and the __array__ that follows raises it.
-struct Unheard {
+struct PendingError {
   PyObject* array = nullptr;  // owned, as are the others
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
-} g_unheard;
+} g_pending_error;
 
-void keep_unheard(PyObject* array) {
+void keep_error(PyObject* array) {
   if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_BufferError))
     return;
-  Unheard old = g_unheard;
-  PyErr_Fetch(&g_unheard.type, &g_unheard.value, &g_unheard.traceback);
-  g_unheard.array = Py_NewRef(array);
-  PyErr_Restore(Py_XNewRef(g_unheard.type), Py_XNewRef(g_unheard.value), Py_XNewRef(g_unheard.traceback));
+  PendingError old = g_pending_error;
+  PyErr_Fetch(&g_pending_error.type, &g_pending_error.value, &g_pending_error.traceback);
+  g_pending_error.array = Py_NewRef(array);
+  PyErr_Restore(Py_XNewRef(g_pending_error.type), Py_XNewRef(g_pending_error.value), Py_XNewRef(g_pending_error.traceback));
   for (PyObject* object : {old.array, old.type, old.value, old.traceback}) Py_XDECREF(object);
 }
 
-bool raise_unheard(PyObject* array) {
-  if (g_unheard.array != array) return false;
-  Unheard kept = std::exchange(g_unheard, Unheard{});
+bool raise_kept_error(PyObject* array) {
+  if (g_pending_error.array != array) return false;
+  PendingError kept = std::exchange(g_pending_error, PendingError{});
   PyErr_Restore(kept.type, kept.value, kept.traceback);
   Py_DECREF(kept.array);
   return true;
@@ -153,7 +153,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return fail_view(view, self, "the buffer protocol has no format for this dtype; use numpy.asarray(x)");
   Buffer* buffer = array_ready_buffer(array);
   if (buffer == nullptr) {
-    keep_unheard(self);
+    keep_error(self);
     return -1;
   }
   ShapedArray* aval = array->aval;
@@ -226,7 +226,7 @@ PyObject* dunder_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject *dtype = Py_None, *copy = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", const_cast<char**>(names), &dtype, &copy))
     return nullptr;
-  if (raise_unheard(self)) return nullptr;
+  if (raise_kept_error(self)) return nullptr;
   Ref view = steal(ndarray_view(as_array(self)));
   if (!view) return nullptr;
   if (copy != Py_None) {

@@ -77,7 +77,7 @@ PyObject* llvm_install_switches(PyObject*, PyObject* args) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* llvm_other_comes(PyObject*, PyObject*) {
+PyObject* llvm_lock_taken(PyObject*, PyObject*) {
   Switches& switches = *g_switches;
   WithoutGil without_gil;
   std::unique_lock<std::mutex> lock(switches.mutex);
@@ -90,7 +90,7 @@ PyObject* llvm_other_comes(PyObject*, PyObject*) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* llvm_other_goes(PyObject*, PyObject*) {
+PyObject* llvm_lock_released(PyObject*, PyObject*) {
   Switches& switches = *g_switches;
   WithoutGil without_gil;
   std::lock_guard<std::mutex> lock(switches.mutex);
@@ -103,15 +103,15 @@ PyObject* llvm_other_goes(PyObject*, PyObject*) {
 void* emit(Emit function, void* machine, void* module, int is_object, const char** message) {
   Switches& switches = *g_switches;
   std::unique_lock<std::mutex> lock(switches.mutex);
-  auto visiting = [&] { return switches.depth > 0 && switches.other == std::this_thread::get_id(); };
-  switches.changed.wait(lock, [&] { return (switches.depth == 0 && switches.coming == 0) || visiting(); });
+  auto is_other = [&] { return switches.depth > 0 && switches.other == std::this_thread::get_id(); };
+  switches.changed.wait(lock, [&] { return (switches.depth == 0 && switches.coming == 0) || is_other(); });
   switches.put(true);
   ++switches.emitting;
   lock.unlock();
   void* buffer = function(machine, module, is_object, message);
   lock.lock();
   --switches.emitting;
-  if (visiting()) switches.put(false);
+  if (is_other()) switches.put(false);
   switches.changed.notify_all();
   return buffer;
 }
@@ -147,8 +147,8 @@ void renew_in_child() {
 PyMethodDef kMethods[] = {
     {"llvm_install_switches", entry_point<llvm_install_switches>, METH_VARARGS,
      "llvm_install_switches(address of LLVM's setter, switches of ours, the same as they were): for all later emissions."},
-    {"llvm_other_comes", llvm_other_comes, METH_NOARGS, "Callback: llvmlite's lock was taken. Waits for emissions."},
-    {"llvm_other_goes", llvm_other_goes, METH_NOARGS, "Callback: llvmlite's lock is being released."},
+    {"llvm_lock_taken", llvm_lock_taken, METH_NOARGS, "Callback: llvmlite's lock was taken. Waits for emissions."},
+    {"llvm_lock_released", llvm_lock_released, METH_NOARGS, "Callback: llvmlite's lock is being released."},
     {"llvm_emit", entry_point<llvm_emit>, METH_VARARGS,
      "llvm_emit(address of LLVM's emitter, machine, module, is_object, address of a message) -> address of a buffer, or 0."},
     {nullptr, nullptr, 0, nullptr},

@@ -48,9 +48,9 @@ bool Task::done() const noexcept {
 
 int Task::raise() const {
   Failure& failure = *failure_;
-  failure.told = true;
+  failure.reported = true;
   if (failure.status == Status::python_error) {
-    if (!std::exchange(failure.noted, true) && !launched.empty()) {
+    if (!std::exchange(failure.has_note, true) && !launched.empty()) {
       Ref note = steal(PyUnicode_FromFormat("The program %s was launched at %s.", name.c_str(), launched.c_str()));
       Ref added = note ? steal(in_python<PyObject_CallMethod>(failure.exception, "add_note", "O", note.get())) : Ref();
       if (!added) PyErr_Clear();
@@ -252,7 +252,7 @@ int drain_one(Task* task) {
   bool interrupted = status < 0 && task->state() < State::done;
   if (status < 0 && !interrupted) {
     PyErr_Clear();
-    task->untell();
+    task->mark_unreported();
   }
   task->release();
   return interrupted ? -1 : 0;
@@ -307,10 +307,10 @@ int drain_all(bool for_all = false) {
 }
 
 // The first error of a Python step that was not reported yet, or nullptr. Owned; others stay for the next call.
-Task* first_untold() {
+Task* first_unreported() {
   Task* found = nullptr;
   for (Task* task : g_stream->take_failed()) {
-    bool news = !task->told();
+    bool news = !task->is_reported();
     if (news && found == nullptr) found = task;
     else if (news) g_stream->remember(task);
     if (task != found) task->release();
@@ -325,7 +325,7 @@ PyObject* stream_drain(PyObject*, PyObject*) {
 
 PyObject* stream_barrier(PyObject*, PyObject*) {
   if (drain_all() < 0) return nullptr;
-  Task* failed = t_running == nullptr ? first_untold() : nullptr;
+  Task* failed = t_running == nullptr ? first_unreported() : nullptr;
   if (failed == nullptr) Py_RETURN_NONE;
   failed->raise();
   failed->release();
@@ -338,7 +338,7 @@ void end_thread() {
     std::lock_guard<std::mutex> lock(g_stream->mutex);
     g_stream->stopping = true;
     g_stream->started = false;
-    g_stream->told.notify_one();
+    g_stream->has_work.notify_one();
   }
   if (!g_stream->thread.joinable()) return;
   FreeGil free_gil;  // its last task may need the GIL
@@ -348,7 +348,7 @@ void end_thread() {
 PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: programs launched afterwards run at once
   g_async.store(false);
   if (drain_all(true) < 0) return nullptr;  // interrupted: remaining tasks are abandoned
-  while (Task* failed = first_untold()) {
+  while (Task* failed = first_unreported()) {
     failed->raise();
     Ref name = steal(PyUnicode_FromString(failed->name.c_str()));
     failed->release();

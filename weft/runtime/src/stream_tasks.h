@@ -78,8 +78,8 @@ struct Failure {
   PyObject* exception = nullptr;  // owned; python_error only
   PyObject* traceback = nullptr;  // owned or nullptr
   std::string text;
-  bool noted = false;  // the exception has the note that says where it was launched
-  bool told = false;  // already reported where a result is used, or to a thread that waits for effects
+  bool has_note = false;  // the exception has the note that says where it was launched
+  bool reported = false;  // already reported where a result is used, or to a thread that waits for effects
   ~Failure() {
     if (exception != nullptr) bury(exception);
     if (traceback != nullptr) bury(traceback);
@@ -109,8 +109,8 @@ class Task final : public Event {
 
   void execute(bool on_stream);
   void let_go();
-  bool told() const { return failure_->told; }
-  void untell() { failure_->told = false; }
+  bool is_reported() const { return failure_->reported; }
+  void mark_unreported() { failure_->reported = false; }
   State state() const { return state_.load(std::memory_order_acquire); }
   int raise() const;
 
@@ -146,7 +146,7 @@ bool may_help(const Plan& plan) { return !plan.has_python && !plan.unbounded && 
 struct Stream {
   std::mutex mutex;
   std::condition_variable changed;  // a task is done
-  std::condition_variable told;  // for the thread: there is work, or it may continue
+  std::condition_variable has_work;  // for the thread: there is work, or it may continue
   std::deque<Task*> queue;          // each owned
   std::vector<Task*> active;  // tasks being run: all but the newest were in a callback when the next one began
   size_t calling = 0;  // how many of them are in a callback
@@ -214,7 +214,7 @@ struct Stream {
     set_stop();
     changed.notify_all();
     awake = awake && !queue.empty();
-    if (awake && active.empty()) told.notify_one();
+    if (awake && active.empty()) has_work.notify_one();
     lock.unlock();
     task->release();
     lock.lock();
@@ -244,12 +244,12 @@ struct Stream {
   void wake() {  // mutex held
     if (awake || !started) return;
     awake = true;
-    told.notify_one();
+    has_work.notify_one();
   }
   void work() {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
-      told.wait(lock, [this] { return stopping || (awake && active.empty()); });
+      has_work.wait(lock, [this] { return stopping || (awake && active.empty()); });
       if (stopping) return;
       if (Task* task = take(true)) finish(task, true, lock);
       else awake = false;
