@@ -35,7 +35,8 @@ void GemmStep::pack_lines(const GemmPacking& work, int64_t padded) const {
   if (kernels->depth > 1 && terms.count > 1 && terms.extents[0] % kernels->depth != 0) return pack_pieces(work, padded);
   // where lines, or runs of them, lie and which are their first ones
   int64_t offsets[kMostLines], firsts[kMostLines + 1], parts = 0;
-  const bool regular = lines.run(work.x0, work.width) == work.width, in_runs = regular || lines.strides[0] == 1;
+  const bool regular = lines.run(work.x0, work.width) == work.width, side_by_side = lines.strides[0] == 1;
+  const bool in_runs = work.is_along() ? regular && !side_by_side : regular || side_by_side;
   GemmRuns columns(lines, work.x0);
   for (int64_t x = 0, next; x < work.width; x = next) {
     next = x + (in_runs ? columns.left(work.width - x) : 1);
