@@ -3,27 +3,25 @@
     python benchmarks/linear_algebra.py             # all of them, float32: a minute
     python benchmarks/linear_algebra.py inv eigh    # those whose names begin so
 
-All compute the same matrices in one process, in turns; what counts is the least time. On a machine that is not idle
-``--cpu`` counts processor time instead, which is comparable with one thread each (``WEFT_NUM_THREADS=1
-OPENBLAS_NUM_THREADS=1 XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"``).
+All compute the same matrices. On a machine that is not idle ``--cpu`` counts processor time instead, which is
+comparable with one thread each (``WEFT_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"``).
 """
 
 from __future__ import annotations
 
-import sys
-import time
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 import scipy.linalg
-from listing import Row, print_lowest, watched
+from peers import Calls, Compared, main
 
 import weft
 import weft.lax
 
-ROUNDS, MOST_SECONDS = 12, 3.0
 ASKED_OF_LARGE, ASKED_OF_SMALL = 1.0, 4.0  # of the best peer in the same run
 
 Operation = Callable[[Any, Any], Callable[..., Any]]  # (numpy-like module, lax-like module) -> the function
@@ -78,49 +76,14 @@ ROWS: list[tuple[str, Operation, Callable[..., Any], tuple[np.ndarray, ...], flo
 ]  # fmt: skip
 
 
-def best_times(operation: Operation, reference: Any, operands: Any, clock: Callable[[], float]) -> dict[str, float]:
-    """The least seconds of each system."""
-    calls: dict[str, Callable[[], object]] = {}
+def calls_of(operation: Operation, reference: Any, operands: Any) -> Calls:
+    calls: Calls = {}
     for system, module in (("weft", weft), ("JAX", jax)):
         compiled = module.jit(operation(module.numpy, module.lax))
         given = [module.numpy.asarray(x) for x in operands]
         calls[system] = lambda compiled=compiled, given=given, module=module: module.block_until_ready(compiled(*given))
-    calls["NumPy"] = lambda: reference(*operands)
-
-    def seconds(call: Callable[[], object]) -> float:
-        begin = clock()
-        call()
-        return clock() - begin
-
-    found = {system: seconds(call) for system, call in calls.items()}
-    end = time.perf_counter() + MOST_SECONDS
-    for turn in range(ROUNDS):
-        if turn >= 2 and time.perf_counter() > end:
-            break
-        for system, call in calls.items():
-            found[system] = min(found[system], seconds(call), seconds(call))
-    return found
-
-
-def main() -> None:
-    names = [name for name in sys.argv[1:] if not name.startswith("--")]
-    clock = time.process_time if "--cpu" in sys.argv else time.perf_counter
-    chosen = [(row[0], row) for row in ROWS if not names or row[0].startswith(tuple(names))]
-    if not chosen:
-        sys.exit(f"no row begins with one of {names}")
-    rows: list[Row] = []
-    low = 0
-    for label, (_, operation, reference, operands, asked) in watched(chosen):
-        times = best_times(operation, reference, operands, clock)
-        ours = times.pop("weft")
-        ratio = min(times.values()) / ours / asked
-        low += ratio < 1
-        others = ", ".join(f"{system} {found * 1e3:.2f}" for system, found in times.items())
-        rows.append((ratio, f"{ratio:7.2f}  {ours * 1e3:9.2f} ms  {others:30} {label} (asked: {asked:g} x)"))
-    print(f"{len(rows)} rows, {low} below what is asked")
-    print("best peer's time over weft's as a share of what is asked, weft's, the peers', row")
-    print_lowest(rows, low, len(rows))
+    return calls | {"NumPy": lambda: reference(*operands)}
 
 
 if __name__ == "__main__":
-    main()
+    main([Compared(label, functools.partial(calls_of, *row), asked) for label, *row, asked in ROWS])

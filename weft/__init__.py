@@ -54,6 +54,8 @@ if TYPE_CHECKING:
     from weft.dispatch.placement import block_until_ready, copy_to_host_async, device_get, device_put, effects_barrier
     from weft.dispatch.struct import ShapeDtypeStruct
     from weft.effects.callbacks import pure_callback
+    from weft.effects.ref_indexing import ds
+    from weft.ref import Ref, empty_ref, free_ref, freeze, new_ref
 
 __version__ = api.VERSION
 
@@ -112,6 +114,8 @@ _NAMES = lazy.Names(
         "dispatch.placement": "block_until_ready copy_to_host_async device_get device_put effects_barrier",
         "dispatch.struct": "ShapeDtypeStruct",
         "batching.vmap": "vmap",
+        "effects.ref_indexing": "ds",
+        "ref": "Ref empty_ref free_ref freeze new_ref",
     },
     renamed={"remat": "checkpoint"},
 )  # fmt: skip

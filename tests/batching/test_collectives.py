@@ -168,7 +168,7 @@ def test_broadcast_from_one_element() -> None:
 
     each = weft.vmap(weft.grad(run), axis_name="i")(jnp.ones(3), jnp.asarray(weights))
     assert np.array_equal(each, [0, 7, 0])
-    with pytest.raises(ValueError, match=r"\[pbroadcast\] source 5 is no index of the axis 'i', of size 3"):
+    with pytest.raises(ValueError, match=r"\[pbroadcast\] source 5 is not an index of the axis 'i', of size 3"):
         weft.vmap(lambda x: lax.pbroadcast(x, "i", 5), axis_name="i")(jnp.ones(3))
 
 

@@ -27,7 +27,7 @@ NUMPY: Any = np
 def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(target, "host", lambda: target.named(request.param))
     monkeypatch.setattr(nontemporal_stores, "LARGE", 1)
-    monkeypatch.setattr(nontemporal_stores, "LARGE_TURNED", 1)
+    monkeypatch.setattr(nontemporal_stores, "LARGE_TRANSPOSED", 1)
     weft.clear_caches()
     with weft.enable_x64(True):
         yield
@@ -121,7 +121,7 @@ def test_kernels_have_both_stores_and_wait_for_the_streamed_ones() -> None:
         text = text_of(f, x)
         assert "!nontemporal" in text
         assert "llvm.x86.sse.sfence" in text
-        assert str(nontemporal_stores.LARGE) in text or str(nontemporal_stores.LARGE_TURNED) in text
+        assert str(nontemporal_stores.LARGE) in text or str(nontemporal_stores.LARGE_TRANSPOSED) in text
 
 
 def test_reductions_have_none() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.loops import loop_interpreter
 from weft import compiler, core, dtypes, runtime
 from weft.compiler import instructions, reference_interpreter, steps
 from weft.core.eval import eval_jaxpr
-from weft.loops import loop_interpreter as loops_interpret
 
 
 def traced(function: Callable[..., Sequence[Any]], args: Sequence[Any]) -> core.ClosedJaxpr:
@@ -106,7 +106,7 @@ class _Machine:
             size = binding.dtype.itemsize
             buffers.append(data[: len(data) // size * size].view(binding.dtype))
             offsets.append(offset // size)
-        loops_interpret.interpret(entry.lowered, buffers, offsets)
+        loop_interpreter.interpret(entry.lowered, buffers, offsets)
 
     def _offset(self, dyn: int, entries: Sequence[tuple[int, int, str, int, int]]) -> None:
         total = 0

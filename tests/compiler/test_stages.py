@@ -127,7 +127,7 @@ def test_eager_operations_of_a_fresh_shape_compile_nothing() -> None:
     assert compiler.stats()["kernels_built"] == before
 
 
-@pytest.mark.parametrize("skipped", ["simplify", "fuse", "simplify,fuse"])
+@pytest.mark.parametrize("skipped", ["simplify", "fuse", "simplify,fuse", "fuse,viewed_operands,boundary_fusion,chain"])
 def test_stages_can_be_skipped(skipped: str) -> None:
     def function(x: Any) -> list[Any]:
         y = lax.sub(x, lax.broadcast_in_dim(lax.reduce_max(x, (0,)), x.shape, ()))
@@ -182,6 +182,19 @@ def test_a_program_without_one_pass_has_the_same_results(skipped: str) -> None:
     assert skipped not in program.stages.milliseconds
     for out, expected in zip(ladder.by_machine_code(program, args), ladder.by_machine_code(whole, args), strict=True):
         np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("skipped", [name for name in pass_manager.OPTIONAL if name not in pass_manager.PASSES])
+def test_a_program_without_one_stage_has_the_same_results(skipped: str) -> None:
+    table = np.arange(16, dtype=np.float32).reshape(4, 4)
+    closed = ladder.traced(lambda x: [jnp.pad((x * 2)[1:-1, 1:-1], 1).T @ x], [table])
+    expected = np.pad((table * 2)[1:-1, 1:-1], 1).T @ table
+    try:
+        weft.config.update("skip", skipped)
+        program = pipeline.compile_new(closed, "skipping", ())
+    finally:
+        weft.config.update("skip", "")
+    np.testing.assert_array_equal(ladder.by_machine_code(program, [table])[0], expected)
 
 
 @pytest.mark.parametrize("name", pass_manager.PASSES)

@@ -71,8 +71,8 @@ BAD = [
     (("potrf", "f", 1, (-3,), (PLACE,), (RESULT,)), "negative or too large"),
     (("potrf", "f", 1, (2**40,), (PLACE,), (RESULT,)), "negative or too large"),
     (("potrf", "f", 1, (3,), (PLACE, PLACE), (RESULT,)), "number of operands"),
-    (("potrf", "f", 1, (4,), (PLACE,), (RESULT,)), "reaches byte"),
-    (("potrf", "f", 2, (3,), (PLACE,), (RESULT,)), "reaches byte"),
+    (("potrf", "f", 1, (4,), (PLACE,), (RESULT,)), "accesses byte"),
+    (("potrf", "f", 2, (3,), (PLACE,), (RESULT,)), "accesses byte"),
 ]
 
 

@@ -25,11 +25,11 @@ FUNCTIONS: dict[str, str] = {
     "weft": """
         array_garbage_collection_guard block_until_ready check_tracer_leaks checking_leaks checkpoint clear_caches
         closure_convert copy_to_host_async custom_gradient debug_infs debug_nans default_backend default_device
-        default_matmul_precision default_prng_impl device_count device_get device_put devices disable_jit ds
+        default_matmul_precision default_prng_impl device_count device_get device_put devices disable_jit
         effects_barrier enable_checks enable_custom_prng enable_x64 ensure_compile_time_eval eval_shape fwd_and_bwd
         grad jit jvp linear_transpose linearize live_arrays local_device_count
         local_devices log_compiles make_array_from_callback make_array_from_process_local_data
-        make_array_from_single_device_arrays make_jaxpr make_mesh named_call named_scope new_ref no_tracing
+        make_array_from_single_device_arrays make_jaxpr make_mesh named_call named_scope no_tracing
         numpy_dtype_promotion numpy_rank_promotion pmap print_environment_info process_count process_index
         process_indices pure_callback remat reshard shard_map smap transfer_guard transfer_guard_device_to_host
         transfer_guard_host_to_device typeof value_and_grad vjp""",
@@ -181,7 +181,6 @@ FUNCTIONS: dict[str, str] = {
         key_impl laplace loggamma logistic lognormal maxwell multinomial multivariate_normal normal orthogonal
         pareto permutation poisson rademacher randint rayleigh split t triangular truncated_normal uniform wald
         weibull_min wrap_key_data""",
-    "weft.ref": "addupdate freeze get new_ref set swap",
     "weft.scipy.cluster.vq": "vq",
     "weft.scipy.fft": "dct dctn idct idctn",
     "weft.scipy.integrate": "trapezoid",
@@ -242,7 +241,7 @@ FUNCTIONS: dict[str, str] = {
 
 # Classes.
 CLASSES: dict[str, str] = {
-    "weft": "Array Device NamedSharding P Ref ShapeDtypeStruct custom_jvp custom_vjp set_mesh",
+    "weft": "Array Device NamedSharding P ShapeDtypeStruct custom_jvp custom_vjp set_mesh",
     "weft.custom_batching": "custom_vmap",
     "weft.custom_derivatives": "CustomVJPPrimal SymbolicZero",
     "weft.dtypes": "TypePromotionError bfloat16 prng_key",
@@ -255,6 +254,7 @@ CLASSES: dict[str, str] = {
     "weft.experimental.custom_partitioning": "custom_partitioning",
     "weft.experimental.hijax": """
         AbstractValue AvalMutableQDD AvalQDD HiPrimitive MutableHiType Zero aval_method aval_property""",
+    "weft.experimental.jet": "jet",
     "weft.experimental.layout": "Format Layout",
     "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
     "weft.experimental.pallas.triton": "CompilerParams",
@@ -279,7 +279,6 @@ CLASSES: dict[str, str] = {
         ComplexWarning character complexfloating dtype finfo flexible floating generic iinfo inexact integer ndarray
         number object_ signedinteger ufunc unsignedinteger""",
     "weft.profiler": "ProfileOptions StepTraceAnnotation TraceAnnotation",
-    "weft.ref": "AbstractRef Ref",
     "weft.scipy.interpolate": "RegularGridInterpolator",
     "weft.scipy.optimize": "OptimizeResults",
     "weft.scipy.spatial.transform": "Rotation Slerp",

@@ -1,1 +1,1 @@
-"""Differentiation: forward, linearised, transposed; custom rules, rematerialisation, derivatives of loops."""
+"""Differentiation: jvp, linearisation, transposition; custom rules, checkpoints, derivatives of loops."""

@@ -1,10 +1,10 @@
-"""checkpoint (remat): a function whose derivative computes its inner values again instead of keeping them.
+"""checkpoint (remat): a function whose derivative recomputes inner values instead of storing them.
 
     b:f32[3] = remat2[differentiated=False jaxpr={...} policy=None prevent_cse=True] a
 
-After linearisation the equation of the tangents reads the arguments and the values that the policy keeps
-(``division``); its transpose computes forward again, then backward. Its operands pass a barrier, so that common
-subexpression elimination does not replace what is computed again by the first computation.
+After linearisation, the equation of the tangents reads the arguments and the values that the policy stores
+(``partial_evaluation``). Its transpose recomputes the others, then runs backward. Its operands pass a barrier, so that
+common subexpression elimination does not merge the second computation with the first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from weft.core import kinds, rewrite, tracebacks
 from weft.core import trace as tracing
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, is_undefined
 from weft.dispatch import calls, function_names, signature
 from weft.dispatch import jit as jit_module
@@ -28,7 +28,7 @@ from weft.operations import effects
 
 
 def _inlined(params: dict[str, Any]) -> ClosedJaxpr:
-    """The program to inline; that of a derivative is put behind a barrier."""
+    """The program to inline; with a barrier at its inputs if it is a derivative's."""
     closed: ClosedJaxpr = params["jaxpr"]
     flags = params["prevent_cse"]
     if not params["differentiated"] or flags is False:
@@ -50,12 +50,12 @@ def _behind_barrier(jaxpr: Jaxpr, flags: tuple[bool, ...]) -> Jaxpr:
     return Jaxpr(constvars, invars, outvars, builder.eqns, jaxpr.effects, jaxpr.debug_info)
 
 
-checkpoint_p = Primitive("remat2", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
+checkpoint_p = ProgramPrimitive("remat2", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
 checkpoint_p.def_effectful_abstract_eval(lambda *in_avals, jaxpr, **params: (jaxpr.out_avals, jaxpr.effects))
 checkpoint_p.print_params = lambda params: {**params, "jaxpr": params["jaxpr"].jaxpr}
 
 
-checkpoint_p.unnamed_params = frozenset(("policy",))  # it says what is kept, not what is computed
+checkpoint_p.unnamed_params = frozenset(("policy",))  # it decides what is stored, not what is computed
 
 
 def bind(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -67,7 +67,7 @@ def bind(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -
 
 
 def _extended(prevent_cse: Any, count: int) -> Any:
-    """The flags of operands followed by ``count`` more."""
+    """The flags of operands, extended by ``count`` more."""
     return (*prevent_cse, *[True] * count) if isinstance(prevent_cse, tuple) else prevent_cse
 
 
@@ -86,7 +86,7 @@ def _jvp_checkpoint(
 def _linearize_checkpoint(
     live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, prevent_cse: Any, policy: Any, **params: Any
 ) -> Any:
-    """Compute the results and the kept values; the tangents are one equation, which computes the others again."""
+    """Compute the results and the stored values; the tangents are one equation, which recomputes the others."""
     kept = partial_evaluation.split_by_policy(jaxpr, live, policy or remat_policy.nothing_saveable)
     if tracing.is_tracing():
         outs = eval_jaxpr(kept.known.jaxpr, kept.known.consts, *primals)
@@ -136,13 +136,13 @@ def checkpoint(
     static_argnames: str | Iterable[str] = (),
     concrete: Any = _CONCRETE,
 ) -> Callable[..., Any]:
-    """``fun``, whose inner values are computed again when it is differentiated backward, not kept.
+    """``fun``, whose inner values are recomputed in the backward pass instead of stored.
 
-    ``policy`` says which are kept all the same: one of ``weft.checkpoint_policies``, or a function of a primitive, the
-    types of its operands and its parameters. ``prevent_cse=False`` (or False for some of the positional arguments)
-    allows the compiler to find what is computed again, as in the body of a scan, where it cannot. Arguments named by
-    ``static_argnums`` or ``static_argnames`` are passed as they are. Raises ValueError for places that are none,
-    NotImplementedError for ``concrete``, which JAX 0.10 removed: name the arguments static.
+    ``policy`` says which are stored all the same: one of ``weft.checkpoint_policies``, or a function of a primitive,
+    the types of its operands and its parameters. ``prevent_cse=False`` (or False for some of the positional arguments)
+    allows the compiler to merge the recomputation with the first one; in the body of a scan this cannot happen.
+    Arguments in ``static_argnums`` or ``static_argnames`` are passed unchanged. ValueError for positions that do not
+    exist, NotImplementedError for ``concrete``, which JAX 0.10 removed: make the arguments static.
 
     >>> f = weft.checkpoint(lambda x: jnp.sin(jnp.sin(x)))
     >>> print(weft.grad(f)(0.0))
@@ -179,7 +179,7 @@ def checkpoint(
             return outs
 
         info = DebugInfo("checkpoint / remat", function_names.source_of(fun), lambda: signature.leaf_paths(fun, call))
-        closed, _ = tracing.trace_to_jaxpr(flat, [check_leaf(leaf) for leaf in leaves], info)
+        closed, _ = tracing.trace_to_jaxpr(flat, [check_leaf(leaf, refs=True) for leaf in leaves], info)
         params = {"differentiated": False, "policy": policy, "prevent_cse": _flags(prevent_cse, call, len(leaves))}
         return runtime.tree_unflatten(out_tree, bind(closed, leaves, params))
 

@@ -1,4 +1,4 @@
-"""custom_jvp: a function with its own rule of forward differentiation.
+"""custom_jvp: a function with its own rule for forward differentiation.
 
 While tracing, a call is one equation that holds the function's jaxpr and the rule; the compiler inlines the jaxpr::
 
@@ -26,13 +26,13 @@ from weft.core import kinds, printer, source_info
 from weft.core import trace as tracing
 from weft.core.avals import get_aval, long_text
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero
 from weft.dispatch import calls, flat_functions
 from weft.dispatch import jit as jit_module
 from weft.operations import linear
 
-custom_jvp_call_p = Primitive(
+custom_jvp_call_p = ProgramPrimitive(
     "custom_jvp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
 )
 
@@ -70,11 +70,11 @@ custom_jvp_call_p.jvp = _jvp_custom_jvp_call
 custom_jvp_call_p.transpose = None
 
 
-_PROGRAMS_BOUND = 1024  # programs remembered for each function of weft itself
+_PROGRAMS_BOUND = 1024  # programs cached for each of weft's own functions
 
 
 class JvpRule:
-    """The rule of one custom_jvp function for one call, as an equation carries it; it prints as its name."""
+    """The rule of one custom_jvp function for one call, a parameter of its equation; printed as its name."""
 
     __slots__ = ("function", "in_tree", "name", "nondiff", "symbolic_zeros")
 
@@ -103,7 +103,7 @@ class JvpRule:
         return self.function(*self.nondiff, primals, tangents)
 
     def push(self, primals: Sequence[Any], tangents: Sequence[Any], out_avals: Any = None) -> tuple[Any, Any, Any]:
-        """(results, their tangents, their structure), all flat, as the user's rule gives them.
+        """(results, their tangents, their structure) from the user's rule, as flat lists.
 
         ``out_avals`` are the result types of the function itself, if they are known.
         """
@@ -144,8 +144,8 @@ def listed(types: Sequence[Any]) -> str:
 
 
 def fixed_places(numbers: Sequence[int], count: int) -> list[int]:
-    """The places that ``nondiff_argnums`` name among ``count`` arguments; IndexError, or ValueError for a negative
-    number, where there is none."""
+    """The positions that ``nondiff_argnums`` name among ``count`` arguments. IndexError for a number that is too large,
+    ValueError for one that is too small."""
     for number in numbers:
         if not -count <= number < count:
             raise (IndexError if number >= 0 else ValueError)(
@@ -185,13 +185,13 @@ class custom_jvp:
         return self if instance is None else functools.partial(self, instance)
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
-        """Give the rule ``jvp(*nondiff, primals, tangents) -> (primals out, tangents out)``."""
+        """Set the rule ``jvp(*nondiff, primals, tangents) -> (primals out, tangents out)``."""
         self.jvp = jvp
         self.symbolic_zeros = symbolic_zeros
         return jvp
 
     def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
-        """Give one rule per argument, ``rule(tangent, primals out, *primals)``; None for a zero derivative."""
+        """Set one rule per argument, ``rule(tangent, primals out, *primals)``; None for a zero derivative."""
         if self.nondiff_argnums:
             raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``.")
 
@@ -244,9 +244,9 @@ class custom_jvp:
         return fixed_places(self.nondiff_argnums, count)
 
     def _program(self, args: tuple[Any, ...], avals: tuple[Any, ...], in_tree: Any) -> tuple[ClosedJaxpr, Any, Any]:
-        """(the function's program, values that it captured, the tree of its results), a new jaxpr for every call.
+        """(the function's program, values that it captured, the tree of its results); the jaxpr is new in every call.
 
-        weft's own functions capture nothing, so that their programs are copies of an earlier trace for these types.
+        weft's own functions capture nothing: their programs are copies of an earlier trace for the same types.
         """
         key = (avals, in_tree, runtime.get_config_token())
         known = self._programs.get(key) if self._programs is not None else None
@@ -284,7 +284,7 @@ jit_module.on_clear_caches(forget)
 
 
 def undifferentiated(function: Callable[..., Any], args: tuple[Any, ...], trace: Any, text: str) -> Any:
-    """A call without differentiated arguments, in the enclosing trace; the error ``text`` if it captured one."""
+    """A call without differentiated arguments, run in the enclosing trace; error ``text`` if it captured one."""
     with tracing.set_current(trace.parent):
         result = function(*args)
     if any(trace.owns(leaf) for leaf in runtime.tree_flatten(result)[0]):
@@ -293,12 +293,12 @@ def undifferentiated(function: Callable[..., Any], args: tuple[Any, ...], trace:
 
 
 def _is_flat(jaxpr: Jaxpr) -> bool:
-    """Whether the only jaxprs inside are those of jitted functions, which calls share."""
+    """Whether all inner jaxprs are those of jitted functions, which may be shared."""
     return all(eqn.primitive is calls.jit_p or not jaxprs_in_params(eqn.params) for eqn in jaxpr.eqns)
 
 
 def _with_new_variables(jaxpr: Jaxpr) -> Jaxpr:
-    """The same program in variables of its own, recorded here."""
+    """The same program with new variables."""
     frame = source_info.user_frame(sys._getframe(1))
     source = None if frame is None else (frame.f_code, frame.f_lasti, ())
     new: dict[Any, Any] = {v: Var(v.aval) for v in jaxpr.invars}

@@ -1,7 +1,7 @@
-"""custom_vjp: a function with its own rule of reverse differentiation, and custom_gradient.
+"""custom_vjp: a function with its own rule for reverse differentiation; and custom_gradient.
 
 ``fwd`` gives the result and residuals; ``bwd`` takes the residuals and the cotangent of the result, and gives the
-cotangents of the arguments. When a call is differentiated, ``fwd`` runs on the values, and the tangents become one
+cotangents of the arguments. When a call is differentiated, ``fwd`` runs on the values. The tangents become one
 equation, which can be transposed but not evaluated::
 
     t:f32[3] = custom_lin[bwd=bwd in_zeros=[False] num_res=1 symbolic_zeros=False] residual dx
@@ -24,13 +24,14 @@ from weft.core.avals import get_aval, long_text
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
 from weft.core.tracer import Tracer
 from weft.dispatch import calls, function_names
 from weft.dispatch import flat_functions as flat_module
 from weft.operations import convert
 
-custom_vjp_call_p = Primitive(
+custom_vjp_call_p = ProgramPrimitive(
     "custom_vjp_call", kinds.Higher(inline=lambda params: params["call_jaxpr"]), multiple_results=True, memoize=False
 )
 custom_vjp_call_p.def_effectful_abstract_eval(
@@ -48,7 +49,7 @@ custom_vjp_call_p.print_rule = _print_custom_vjp_call
 
 
 class _Name:
-    """A function that prints as its name."""
+    """A function, printed as its name."""
 
     def __init__(self, function: Any) -> None:
         self.text = getattr(function, "__name__", str(function))
@@ -102,7 +103,7 @@ custom_lin_p.jvp, custom_lin_p.transpose = _no_forward_mode, _transpose_custom_l
 
 
 class CustomVJPPrimal(NamedTuple):
-    """An argument as ``fwd`` of a rule with symbolic zeros sees it: ``perturbed`` if it is differentiated."""
+    """An argument of ``fwd`` in a rule with symbolic zeros: ``perturbed`` if it is differentiated."""
 
     value: Any
     perturbed: bool
@@ -123,7 +124,7 @@ class VjpRule:
     ) -> None:
         self.name = name
         self.fwd, self.bwd = fwd, bwd
-        self.fixed = fixed  # position -> argument, for the arguments that are part of the function
+        self.fixed = fixed  # position -> argument, for non-differentiable arguments
         self.in_tree = in_tree
         self.symbolic_zeros = symbolic_zeros
 
@@ -175,7 +176,7 @@ class VjpRule:
         return outs, [Zero(aval) if aval.dtype == FLOAT0 else t for t, aval in pairs], out_tree
 
     def pull(self, res_tree: Any, out_tree: Any, residuals: Any, cts: Any, in_avals: Any) -> list[Any]:
-        """The cotangents of the argument leaves, as the user's bwd gives them."""
+        """The cotangents of the argument leaves, from the user's bwd."""
         seen = [symbolic_zeros.as_user_sees(ct, self.symbolic_zeros) for ct in cts]
         fixed = [self.fixed[place] for place in sorted(self.fixed)]
         res, ct = runtime.tree_unflatten(res_tree, list(residuals)), runtime.tree_unflatten(out_tree, seen)
@@ -191,7 +192,7 @@ class VjpRule:
         return [self._checked(leaf, aval, index) for leaf, aval, index in triples]
 
     def _with_nones(self, made: Any, child: Any, part: Any) -> list[Any]:
-        """The cotangents of one argument, None for every leaf of what the rule gave None for."""
+        """The cotangents of one argument, with None for every leaf of a part for which the rule gave None."""
         given, tree = runtime.tree_flatten(part, lambda x: x is None)
         try:
             places = tree.flatten_up_to(runtime.tree_unflatten(child, [0] * child.num_leaves))
@@ -264,7 +265,7 @@ class custom_vjp:
         symbolic_zeros: bool = False,
         optimize_remat: bool = False,
     ) -> None:
-        """Give ``fwd(*args) -> (result, residuals)`` and ``bwd(*nondiff, residuals, ct) -> one ct per argument``."""
+        """Set ``fwd(*args) -> (result, residuals)`` and ``bwd(*nondiff, residuals, ct) -> one ct per argument``."""
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros, self.optimize_remat = symbolic_zeros, optimize_remat
 
@@ -321,7 +322,7 @@ _TRACED_NONDIFF = (
 
 
 class _Closed(NamedTuple):
-    """A traced pullback: values it captured are children, the program is structure."""
+    """A traced pullback as a pytree: captured values are its leaves, the program is its structure."""
 
     consts: list[Any]
     facts: Any
@@ -336,7 +337,7 @@ class _Facts:
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with the derivative that it gives itself: ``fun(*args)`` returns ``(result, pullback)``.
+    """A function that returns its own derivative: ``fun(*args)`` gives ``(result, pullback)``.
 
     The pullback takes the cotangent of the result and gives those of the arguments (a tuple if there are several).
 
@@ -377,7 +378,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def closure_convert(fun: Callable[..., Any], *example_args: Any) -> tuple[Callable[..., Any], list[Any]]:
-    """(a function that closes over no differentiable traced value, the values it takes after its arguments).
+    """(``fun`` without the differentiable values it captured, those values: pass them after its arguments).
 
     >>> f, captured = weft.closure_convert(lambda x: x * 2.0, 1.0)
     >>> print(f(3.0, *captured), captured)

@@ -12,7 +12,7 @@ from typing import Any
 from weft import runtime, tree_util
 from weft.autodiff import jvp as jvp_module
 from weft.autodiff import linearize as linearize_module
-from weft.autodiff import loop_derivatives as loop_derivatives  # imported for the rules that it registers
+from weft.autodiff import loop_derivatives as loop_derivatives  # imported for the rules that it defines
 from weft.autodiff import transpose
 from weft.core import avals, tracebacks
 from weft.core import trace as tracing
@@ -69,7 +69,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
 
 def _checked_tangent(fun: Callable[..., Any], in_tree: Any, index: int, primal: Any, tangent: Any) -> Any:
-    """The tangent of one leaf, checked and of the right type; a Zero if the leaf has none."""
+    """The tangent of one leaf, checked and converted; a Zero if the leaf has no tangents."""
     aval, found = flat_functions.check_leaf(primal), flat_functions.check_leaf(tangent)
     expected = tangent_aval(aval)
     if found.dtype != expected.dtype:
@@ -88,7 +88,7 @@ def _checked_tangent(fun: Callable[..., Any], in_tree: Any, index: int, primal: 
 
 
 class _Linear:
-    """The linear function that ``linearize`` gives; a leaf of ``Partial``, which carries the residuals."""
+    """The linear function that ``linearize`` returns; a leaf of ``Partial``, which holds the residuals."""
 
     def __init__(self, made: linearize_module.Linearized, in_avals: Sequence[Any], in_tree: Any, out_tree: Any) -> None:
         self.jaxpr = made.jaxpr
@@ -147,19 +147,19 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 class NotNeeded:
-    """An empty container in ``VJP.args_res``, in the place of an argument that the pullback does not read."""
+    """An empty container that stands in ``VJP.args_res`` for an argument that the pullback does not read."""
 
     def __repr__(self) -> str:
         return "NotNeeded()"
 
 
 class VJP:
-    """The function that ``vjp`` gives: from the cotangent of the result to those of the arguments.
+    """The function that ``vjp`` returns: from the cotangent of the result to those of the arguments.
 
-    It is a pytree of its residuals, so that it may pass through ``jit``. ``args_res`` holds the residuals that are
-    arguments, with tuples in the place of the arguments' containers; ``opaque_residuals`` holds the others. Both lists
-    may be replaced, for instance by arguments that were not kept in memory meanwhile. ``jaxpr`` is the linear program,
-    and its constants are the residuals.
+    It is a pytree of its residuals, so that it can be passed through ``jit``. ``args_res`` holds the residuals that are
+    arguments, with tuples in place of the arguments' containers; ``opaque_residuals`` holds the others. Both lists may
+    be replaced, for instance to free arguments and supply them again later. ``jaxpr`` is the linear program; its
+    constants are the residuals.
 
     >>> y, f_vjp = weft.vjp(lambda x, y: x * y, jnp.array(2.0), jnp.array(3.0))
     >>> f_vjp.args_res[0] = jnp.array(10.0)
@@ -193,7 +193,7 @@ class VJP:
         return found
 
     def show_arguments(self, primals: Any) -> None:
-        """Move the residuals that are arguments from ``opaque_residuals``, where all of them start, to ``args_res``.
+        """Move the residuals that are arguments from ``opaque_residuals``, which has all at first, to ``args_res``.
 
         Tuples replace the arguments' containers, since a user's class might not accept ``NotNeeded`` as a child.
         """
@@ -243,7 +243,7 @@ class VJP:
 
 
 class _Facts:
-    """What a VJP holds besides arrays; part of its pytree structure, compared by identity."""
+    """The parts of a VJP that are not arrays; they belong to its pytree structure, compared by identity."""
 
     __slots__ = (
         "args_tree", "in_avals", "in_live", "in_tree", "jaxpr", "out_avals", "out_live", "out_tree", "places", "source",
@@ -251,7 +251,7 @@ class _Facts:
 
     def __init__(self, source: str, made: linearize_module.Linearized, in_avals: Any, in_tree: Any, out_tree: Any):
         self.args_tree = runtime.tree_flatten([])[1]  # the structure of ``args_res``
-        self.places: list[int | None] = [None] * len(made.residuals)  # for each residual, which argument leaf it is
+        self.places: list[int | None] = [None] * len(made.residuals)  # for each residual the argument leaf that it is
         self.source = source
         self.jaxpr: Jaxpr = made.jaxpr
         self.in_live, self.out_live = made.in_live, made.out_live
@@ -312,7 +312,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_ax
     if reduce_axes:
         raise NotImplementedError("reduce_axes argument to vjp is deprecated")
     jit_module.check_callable(fun)
-    # An argument that the function also captures is another value: only the former is in args_res.
+    # Aliases, so that an argument is told apart from the same Array captured by the function.
     alone = runtime.tree_map(lambda x: runtime.array_alias(x, x.aval) if type(x) is runtime.Array else x, primals)
     (outs, pullback), function = vjp_flat(fun, alone, has_aux)
     pullback.show_arguments(alone)
@@ -335,7 +335,7 @@ def vjp_flat(
 
 
 def _in_tuples(trees: Sequence[Any], leaves: Iterator[Any]) -> list[Any]:
-    """The next leaves in the structures of ``trees``, with tuples as containers. Not recursive: trees may be deep."""
+    """The next leaves in the structures of ``trees``, with tuples as containers. No recursion: trees may be deep."""
     whole: list[Any] = []
     waiting = [(iter(trees), whole)]
     while waiting:
@@ -353,7 +353,7 @@ def _in_tuples(trees: Sequence[Any], leaves: Iterator[Any]) -> list[Any]:
 
 
 def _argument_places(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[int | None]:
-    """For each residual the number of the argument leaf that it is; None if it is none, or two of them."""
+    """For each residual the number of the argument leaf that it is; None if there is no such leaf, or more than one."""
     known: dict[int, int | None] = {}
     for index, leaf in enumerate(leaves):
         if isinstance(leaf, (runtime.Array, Tracer)):
@@ -364,7 +364,7 @@ def _argument_places(leaves: Sequence[Any], residuals: Sequence[Any]) -> list[in
 def fwd_and_bwd(
     fun: Callable[..., Any], argnums: int | Sequence[int], has_aux: bool = False, jitted: bool = True
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """(``fwd``, ``bwd``): ``vjp`` as two functions, jitted unless ``jitted=False``, for programs that call them apart.
+    """(``fwd``, ``bwd``): ``vjp`` as two functions, to be called separately; jitted unless ``jitted=False``.
 
     ``fwd(*args)`` gives ``(result, residuals)``, with ``has_aux`` ``(result, residuals, aux)``; ``bwd(residuals, ct)``
     the cotangent of the argument that ``argnums`` names, or a tuple of them.
@@ -407,7 +407,7 @@ def _aval_of(leaf: Any) -> Any:
 
 @tracebacks.boundary
 def linear_transpose(fun: Callable[..., Any], *primals: Any, reduce_axes: Any = ()) -> Callable[..., Any]:
-    """The transpose of a function that is linear in all its arguments, which give types only.
+    """The transpose of a function that is linear in all its arguments, of which only the types count.
 
     The result takes the cotangent of ``fun``'s result and gives a tuple, one cotangent per argument.
 

@@ -1,6 +1,6 @@
 """Gradients of scalar functions: grad and value_and_grad.
 
-grad(f)(x) is the pullback of f at x applied to 1, in the structure of the arguments named by ``argnums``
+``grad(f)(x)`` is the pullback of f at x, applied to 1; it has the structure of the arguments named by ``argnums``.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def canonical_argnums(argnums: Any) -> int | tuple[int, ...]:
 
 
 def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], args: tuple[Any, ...]) -> list[int]:
-    """The places of the differentiated arguments.
+    """The positions of the differentiated arguments.
 
-    TypeError if the call has too few or one is named twice, ValueError if a negative number leads before the first.
+    TypeError if the call has too few or one is named twice, ValueError if a negative number reaches before the first.
     """
     numbers = [argnums] if isinstance(argnums, int) else list(argnums)
     needed = max([number + 1 if number >= 0 else -number for number in numbers], default=0)
@@ -48,7 +48,7 @@ def split_arguments(fun: Callable[..., Any], argnums: int | tuple[int, ...], arg
 
 
 class Named:
-    """The user's names of the differentiated leaves, made only when an error needs them."""
+    """The user's names of the differentiated leaves, computed only when an error needs them."""
 
     def __init__(self, fun: Callable[..., Any], args: tuple[Any, ...], places: Sequence[int]) -> None:
         self.fun, self.args, self.places = fun, args, places
@@ -185,10 +185,10 @@ def grad(
 ) -> Callable[..., Any]:
     """A function that gives the gradient of a scalar function.
 
-    ``argnums`` names the positional arguments (one, or several for a tuple of gradients) to differentiate by;
-    ``has_aux`` is for functions that give ``(value, aux)`` and adds the second to the result; ``holomorphic`` promises
-    a holomorphic function of complex numbers; ``allow_int`` accepts integers, whose gradient is of type float0.
-    TypeError for results that are no real scalar and for arguments that are no floats.
+    ``argnums`` are the positions of the arguments to differentiate by (one, or several for a tuple of gradients).
+    ``has_aux`` is for functions that return ``(value, aux)``, and adds ``aux`` to the result. ``holomorphic`` promises
+    a holomorphic function of complex numbers. ``allow_int`` accepts integers, whose gradient is of type float0.
+    TypeError for results that are not a real scalar, and for arguments that are not floats.
 
     >>> print(weft.grad(jnp.tanh)(0.0))
     1.0

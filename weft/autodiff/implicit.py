@@ -1,6 +1,6 @@
-"""Functions defined by equations: custom_linear_solve, custom_root.
+"""Derivatives of solutions of equations: custom_linear_solve, custom_root.
 
-The user says how an equation is solved; derivatives come from the equation itself, not from the steps of the solver::
+The user says how to solve the equation. Derivatives follow from the equation itself, not from the solver's steps::
 
     A x = b      x' solves  A x' = b' - A' x      (backward: the transposed equation)
     f(x) = 0     x' solves  J x' = -f'            J the derivative of f at x
@@ -21,7 +21,7 @@ from weft.core import trace as tracing
 from weft.core.avals import get_aval
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Var
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero
 from weft.dispatch import flat_functions, function_names
 from weft.operations import arithmetic
@@ -50,7 +50,9 @@ def _constants(params: dict[str, Any], part: str) -> list[Any]:
     return [v.aval for v in params[part].jaxpr.invars[:count]]
 
 
-linear_solve_p = Primitive("custom_linear_solve", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False)
+linear_solve_p = ProgramPrimitive(
+    "custom_linear_solve", kinds.Higher(inline=_inlined), multiple_results=True, memoize=False
+)
 linear_solve_p.def_effectful_abstract_eval(lambda *in_avals, solve, **params: (solve.out_avals, solve.effects))
 
 
@@ -121,7 +123,7 @@ def _transpose_linear_solve(cts: Any, *operands: Any, **params: Any) -> list[Any
 
 
 def _batch_linear_solve(axis: Any, values: list[Any], dims: list[Any], *, const_lengths: Any, **params: Any) -> Any:
-    """Batch all programs; every right-hand side and every solution becomes mapped."""
+    """Batch all programs, with mapped right-hand sides and solutions."""
     parts, b = _split(values, const_lengths)
     part_dims, b_dims = _split(dims, const_lengths)
     made, consts, lengths = {}, [], []
@@ -154,7 +156,7 @@ def _traced(
 
 
 class _Checked:
-    """A function of trees as one of flat lists, whose result must have the structure and shapes of ``b``."""
+    """Adapts a function of trees to flat lists, and checks that its result has the structure and shapes of ``b``."""
 
     def __init__(self, name: str, function: Callable[..., Any], tree: Any, avals: Sequence[Any], aux: bool) -> None:
         self.name, self.function, self.tree, self.avals, self.aux = name, function, tree, avals, aux
@@ -189,12 +191,12 @@ def custom_linear_solve(
     symmetric: bool = False,
     has_aux: bool = False,
 ) -> Any:
-    """``solve(matvec, b)``, the solution of ``matvec(x) = b``, with the derivatives of that equation.
+    """``solve(matvec, b)``, the solution of ``matvec(x) = b``, differentiated through the equation.
 
-    ``matvec`` is linear and gives the structure and shapes of ``b``; what it closes over is differentiated.
-    ``transpose_solve(vecmat, b)`` solves the transposed equation, which backward differentiation needs; with
-    ``symmetric`` the two are the same. With ``has_aux`` both give ``(x, aux)``. ValueError for other shapes, TypeError
-    for other structures, and for backward differentiation without ``transpose_solve``.
+    ``matvec`` is linear and preserves the structure and shapes of ``b``. Values that it closes over are differentiated.
+    ``transpose_solve(vecmat, b)`` solves the transposed equation, which reverse differentiation needs; with
+    ``symmetric`` it is the same as ``solve``. With ``has_aux`` both return ``(x, aux)``. ValueError for other shapes,
+    TypeError for other structures, and for reverse differentiation without ``transpose_solve``.
 
     >>> half = lambda matvec, b: b / 2
     >>> print(lax.custom_linear_solve(lambda x: 2 * x, 3.0, half, symmetric=True))
@@ -245,10 +247,11 @@ def custom_root(
     tangent_solve: Callable[..., Any],
     has_aux: bool = False,
 ) -> Any:
-    """``solve(f, initial_guess)``, a root of ``f``, with the derivatives of the equation ``f(x) = 0``.
+    """``solve(f, initial_guess)``, a root of ``f``, differentiated through the equation ``f(x) = 0``.
 
-    ``f`` gives the structure of its argument; what it closes over is differentiated. ``tangent_solve(g, y)`` solves
-    ``g(x) = y`` for a linear ``g``. With ``has_aux`` ``solve`` gives ``(x, aux)``. TypeError for other structures.
+    ``f`` preserves the structure of its argument; values that it closes over are differentiated. ``tangent_solve(g,
+    y)`` solves ``g(x) = y`` for a linear ``g``. With ``has_aux``, ``solve`` returns ``(x, aux)``. TypeError for other
+    structures.
 
     >>> root = lambda a: lax.custom_root(lambda x: x**2 - a, a, lambda f, x: jnp.sqrt(a), lambda g, y: y / g(1.0))
     >>> print(root(4.0), weft.grad(root)(4.0))

@@ -1,4 +1,4 @@
-"""Jacobians: jacfwd column by column, jacrev row by row, all columns or rows at once under vmap; hessian.
+"""Jacobians: jacfwd (by columns) and jacrev (by rows), each in one pass under vmap; hessian.
 
 For ``f: f32[3] -> f32[2]`` both give f32[2,3]: the result's dimensions, then the argument's. Trees of results hold
 trees of arguments.
@@ -26,7 +26,7 @@ from weft.operations.mapped import at, in_front
 
 
 def _basis(types: Sequence[Any]) -> tuple[int, list[Any]]:
-    """(the number of elements of all arrays together, for each array its part of all unit vectors, stacked)."""
+    """(the total number of elements, for each array its part of all unit vectors, stacked)."""
     total = sum(aval.size for aval in types)
     parts, start = [], 0
     for aval in types:
@@ -50,7 +50,7 @@ def _split(whole: Any, types: Sequence[Any], axis: int) -> list[Any]:
 
 
 def _typed(whole: Any, like: Any) -> Any:
-    """A Jacobian, as weakly typed as ``like``; zeros of the integer dtype if it is of or with respect to integers."""
+    """A Jacobian with the weak type of ``like``; integer zeros if the result or the argument is integer."""
     aval = avals.get_aval(whole)
     if aval.dtype == FLOAT0:
         return assemble.full(aval.shape, 0, like.dtype)
@@ -58,7 +58,7 @@ def _typed(whole: Any, like: Any) -> Any:
 
 
 class _Call:
-    """One call of a function to differentiate: which arguments, and the function of them alone."""
+    """One call to differentiate: the chosen arguments, and the function of these alone."""
 
     def __init__(self, fun: Callable[..., Any], numbers: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.places = split_arguments(fun, numbers, args)
@@ -93,10 +93,10 @@ class _Call:
 def jacfwd(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian of ``fun``, computed forward: one pass for each element of the arguments.
+    """A function that gives the Jacobian of ``fun`` by forward mode: one tangent for each element of the arguments.
 
-    For results of shape R and an argument of shape A it has shape R + A, in the result's tree of the arguments' trees.
-    ``argnums``, ``has_aux`` and ``holomorphic`` as in ``grad``.
+    For a result of shape R and an argument of shape A it has shape R + A. Its tree is that of the result, with the
+    arguments' tree at each leaf. ``argnums``, ``has_aux`` and ``holomorphic`` as in ``grad``.
 
     >>> weft.jacfwd(lambda x: x**2)(jnp.arange(2.0)).tolist()
     [[0.0, 0.0], [0.0, 2.0]]
@@ -147,7 +147,7 @@ def jacrev(
     holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian of ``fun``, computed backward: one pass for each element of the result.
+    """A function that gives the Jacobian of ``fun`` by reverse mode: one cotangent for each element of the result.
 
     Shapes, trees and parameters are those of ``jacfwd``; ``allow_int`` as in ``grad``.
 
@@ -186,7 +186,7 @@ jacobian = jacrev
 def hessian(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives the Hessian of ``fun``: the forward Jacobian of its backward one.
+    """A function that gives the Hessian of ``fun``: ``jacfwd`` of ``jacrev``.
 
     >>> weft.hessian(lambda x: (x**3).sum())(jnp.arange(2.0)).tolist()
     [[0.0, 0.0], [0.0, 6.0]]

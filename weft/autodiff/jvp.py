@@ -1,8 +1,8 @@
-"""Forward differentiation: values travel with their tangents.
+"""Forward differentiation: the trace that computes every value together with its tangent.
 
-``JVPTrace`` runs every operation by its derivative rule, in the trace that encloses it: eagerly on concrete values,
-recorded under ``jit``. A value whose tangent is zero is not a tracer, so that what does not depend on the
-differentiated arguments costs nothing and stays concrete.
+``JVPTrace`` runs the derivative rule of every operation in the enclosing trace: at once on concrete values, recorded
+under ``jit``. A value whose tangent is zero is not a tracer, so that operations that do not depend on the
+differentiated arguments cost nothing and stay concrete.
 
     push(sin_p, [x], [t])   ->   sin x, mul t (cos x)
 
@@ -42,7 +42,7 @@ def push(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params
             raise NotImplementedError(f"Differentiation rule for '{primitive.name}' not implemented")
         out, tangent = primitive.jvp(primals, tangents, **params)
         if type(primitive.kind) is kinds.Elementwise and type(tangent) is not Zero:
-            tangent = linear.broadcast_tangent(tangent, avals.get_aval(out))  # of an operand that was repeated
+            tangent = linear.broadcast_tangent(tangent, avals.get_aval(out))  # of an operand that was broadcast
         return out, tangent
     if primitive.partials is not None:
         return _push_partials(primitive, primals, tangents, params)
@@ -54,7 +54,7 @@ def push(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params
 
 
 def _push_partials(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
-    """The sum over the operands of tangent times partial derivative."""
+    """The sum of tangent times partial derivative over the operands."""
     out = primitive.bind(*primals, **params)
     total: Any = None
     for partial, tangent in zip(primitive.partials, tangents, strict=True):
@@ -142,7 +142,7 @@ def _short(value: Any) -> str:
 class JVPTrace(Trace):
     """Operations on values with tangents; ``parent`` is the trace that encloses the differentiated call.
 
-    Rules run under ``rules``: the parent itself here, a recorder of tangents in ``linearize``.
+    Rules run under the trace ``rules``: the parent itself here, a recorder of tangents in ``linearize``.
     """
 
     __slots__ = ("parent", "rules")
@@ -179,12 +179,12 @@ class JVPTrace(Trace):
         with set_current(self.rules):
             rules = self.rules
             apart = primitive.linearize is not None and rules.records_tangents
-            if apart and not any(rules.owns(x) for x in primals):  # keep values out of the program of the tangents
+            if apart and not any(rules.owns(x) for x in primals):  # keep values out of the tangents' program
                 return split(primitive, primals, tangents, params, rules)
             return push(primitive, primals, tangents, params)
 
     def join(self, primal: Any, tangent: Any) -> Any:
-        """The value with its tangent; the value itself where that is zero."""
+        """A tracer of the value and its tangent; the value itself if the tangent is zero."""
         return primal if type(tangent) is Zero else self.tracer(self, primal, tangent)
 
     def owns(self, value: Any) -> bool:
@@ -192,7 +192,7 @@ class JVPTrace(Trace):
         return isinstance(value, JVPTracer) and value._trace is self
 
     def differentiate_by(self, rule: Callable[..., Any], args: Sequence[Any]) -> Any:
-        """The tree of results of a function with a rule of its own.
+        """The results, as a tree, of a function with its own rule.
 
         ``rule(primals, tangents)`` gives flat results, flat tangents (Zeros allowed) and the tree of results.
         """
@@ -219,7 +219,7 @@ class JVPTrace(Trace):
 def split(
     primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params: dict[str, Any], rules: Trace
 ) -> tuple[list[Any], list[Any]]:
-    """Results of a primitive that carries programs, computed in the current trace, and tangents, made by ``rules``."""
+    """"""
     live = tuple([type(t) is not Zero for t in tangents])
     outs, out_live, record = primitive.linearize(live, *primals, **params)
     with set_current(rules):

@@ -1,13 +1,12 @@
-"""Linearisation: a function at a point, and the linear program of its tangents.
+"""Linearisation: evaluates a function at a point and records the linear program of its tangents.
 
-Values are computed (or recorded by the enclosing trace) while the function runs. Tangents are recorded in a program of
-their own, which takes the tangents of the arguments. The values that this program needs, the residuals, are its
-constants::
+Values are computed (or recorded by the enclosing trace) while the function runs. Tangents are recorded in a separate
+program, whose inputs are the tangents of the arguments. The values that it needs, the residuals, are its constants::
 
     x sin(x) at 2.0   ->   1.81, { lambda a:f32[] b:f32[]; t:f32[]. let c = mul t a; d = mul b t; ... in (f,) }
 
-Each derivative rule is run once: ``TangentTrace`` records the equations that touch a tangent and leaves all others to
-the values. Primitives that carry programs have a rule ``linearize``.
+Each derivative rule runs once: ``TangentTrace`` records the equations on tangents and passes all others to the
+enclosing trace. Primitives with jaxprs as parameters have a rule ``linearize``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ state = tracing.state
 
 
 class TangentTrace(DynamicJaxprTrace):
-    """Records the operations that touch a tangent, and passes all others to the parent."""
+    """Records the operations on tangents, and passes all others to the parent."""
 
     __slots__ = ("parent",)
     records_tangents = True
@@ -54,14 +53,14 @@ class TangentTrace(DynamicJaxprTrace):
         return type(value) is DynamicJaxprTracer and value._trace is self
 
     def constant(self, value: Any) -> Any:
-        """The variable of a residual; a literal of the enclosing program stays a literal."""
+        """The variable of a residual, or the literal if it is one in the enclosing program."""
         if type(value) is DynamicJaxprTracer and type(value.val) is Literal:
             return value.val
         return super().constant(value)
 
 
 def _reached(jaxpr: Jaxpr, moving: tuple[bool, ...]) -> tuple[bool, ...]:
-    """Which results depend on the inputs marked in ``moving``; memoised on the program."""
+    """Which results depend on inputs marked in ``moving``; memoised on the program."""
     key: Any = ("reached", moving)
     return jaxpr.memoize(key, lambda jaxpr: _depends(jaxpr, moving))
 
@@ -110,7 +109,7 @@ class LinearizeTrace(jvp_module.JVPTrace):
 
 
 class Linearized(NamedTuple):
-    """A function at a point. ``jaxpr`` takes tangents of the live arguments and gives those of the live results."""
+    """A linearised function. ``jaxpr`` takes tangents of the live arguments and gives those of the live results."""
 
     outs: list[Any]
     in_live: tuple[bool, ...]
@@ -147,10 +146,10 @@ def linearize_flat(
 
 
 class Split(NamedTuple):
-    """A program split in two: one of the values and residuals, one of the tangents.
+    """A linearised program as two programs: one of the values and residuals, one of the tangents.
 
     ``known`` gives the results of the program followed by residuals. ``linear`` takes the residuals and the tangents of
-    the live inputs, and gives the tangents of the live results. ``residuals`` says where each residual is found.
+    the live inputs, and gives the tangents of the live results. ``residuals`` says where to find each residual.
     """
 
     known: ClosedJaxpr
@@ -186,7 +185,7 @@ def _linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
                 known_results.setdefault(out.val, ("result", index))  # type: ignore[attr-defined]
         for residual in made.residuals:
             if not isinstance(residual, Tracer) or residual._trace is not state.trace:
-                places.append(("constant", residual))  # an array, or what a custom rule captured from further out
+                places.append(("constant", residual))  # an array, or a value that a custom rule captured
                 continue
             v = residual.val  # type: ignore[attr-defined]
             place = inputs.get(v) or known_results.get(v)
@@ -204,7 +203,7 @@ def _linearize_jaxpr(closed: ClosedJaxpr, live: tuple[bool, ...]) -> Split:
 
 
 def without_dead(made: Linearized) -> Linearized:
-    """The same without tangent equations that no result needs, and without residuals that only those read."""
+    """Without dead equations of tangents, and without residuals that only those read."""
     jaxpr, _ = rewrite.dce(made.jaxpr)
     used = {atom for eqn in jaxpr.eqns for atom in eqn.invars if type(atom) is Var}
     used.update(atom for atom in jaxpr.outvars if type(atom) is Var)

@@ -1,10 +1,10 @@
-"""Derivatives of loops and branches.
+"""Derivative rules of scan, while and cond.
 
-In forward mode tangents travel with the state. In reverse mode a scan becomes two: one of the values, which stacks the
-residuals of every step, and one of the tangents, whose transpose runs from the other end. Which parts of the state have
-tangents is found as a fixed point: a part that gets a tangent in any step has one from the start, zero at first. All
-branches of a ``cond`` give the same residuals, with zeros for those of other branches. A ``while`` loop has no known
-length, so that it cannot be run backwards: it has forward derivatives only.
+In forward mode the tangents of the state are part of the state. In reverse mode a scan becomes two: one of the values,
+which stacks the residuals of every step, and one of the tangents, whose transpose runs in the opposite direction. Which
+parts of the state have tangents is found as a fixed point: a part that gets a tangent in any step has one in all,
+starting at zero. All branches of a ``cond`` return the residuals of all branches, with zeros for those of others. A
+``while`` loop has no known length, so that it has no reverse mode.
 
     scan[jaxpr={c x -> sin c * x}]   ->   scan[jaxpr={c x -> ..., cos c, sin c}], scan[jaxpr={ct ...} reverse=True]
 """
@@ -52,7 +52,7 @@ def _spread(found: Sequence[Any], flags: Sequence[bool], values: Sequence[Any]) 
 
 
 def _completed(closed: ClosedJaxpr, has: Flags, wanted: Flags, types: Sequence[Any], n_before: int = 0) -> ClosedJaxpr:
-    """A program whose results behind the first ``n_before`` are tangents, with zeros for wanted ones that it lacks."""
+    """The program with zeros added for wanted tangents that it lacks; results after ``n_before`` are tangents."""
     if has == wanted:
         return closed
 
@@ -113,7 +113,7 @@ def _jvp_scan(
     wanted = (*flags[first:last], *out_live[num_carry:])
     program = _completed(program, out_live, wanted, jaxpr.out_avals, n_outs)
     n = len(types)
-    places = [n - 1 + sum(flags[: k + 1]) for k in range(n)]  # k -> place of input k's tangent among the inputs
+    places = [n - 1 + sum(flags[: k + 1]) for k in range(n)]  # k -> position of input k's tangent among the inputs
     groups = [range(first), range(first, last), range(last, n)]
     order = [[*group, *[places[k] for k in group if flags[k]]] for group in groups]
     outs_order = [
@@ -147,8 +147,9 @@ def _linearize_scan(
     flags = _settled(live, first, num_carry, types, lambda some: linearize.linearize_jaxpr(jaxpr, some).out_live)
     split = linearize.linearize_jaxpr(jaxpr, flags)
     known = split.known.jaxpr
-    stacked: list[Any] = []  # results of the known program that are stacked over the steps
-    steady, moving = [], []  # residuals: (place among the linear program's inputs, value), constant or one row a step
+    stacked: list[Any] = []  # results of the known program, stacked over the steps
+    # residuals, constant or one row per step: (position among the linear program's inputs, value)
+    steady, moving = [], []
     same = _same_in_every_step(split, first, primals)
     for place, (word, which) in enumerate(split.residuals):
         if word == "result" and which in same:
@@ -192,7 +193,7 @@ def _linearize_scan(
 
 
 def _same_in_every_step(split: linearize.Split, first: int, primals: Sequence[Any]) -> dict[int, Any]:
-    """Residuals computed from captured values alone, by their place among the results; they are computed once."""
+    """Residuals that depend on captured values alone, by position; they are computed once."""
     known = split.known.jaxpr
     from_captured = {*known.invars[:first], *known.constvars}
     for equation in known.eqns:
@@ -308,7 +309,7 @@ def _jvp_while(
 
 
 def _linearize_while(live: Flags, *primals: Any, body_jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    """The values, and a second loop for the tangents, which computes the values again."""
+    """The values, and a second loop for the tangents, which recomputes the values."""
     outs = while_loop.while_p.bind(*primals, body_jaxpr=body_jaxpr, **params)
     body_nconsts = params["body_nconsts"]
     wanted = _while_flags(live[params["cond_nconsts"] :], body_jaxpr, body_nconsts)[body_nconsts:]

@@ -1,10 +1,9 @@
-"""Partial evaluation by a policy of ``checkpoint``: a program is split in what is computed once and what again.
+"""Partial evaluation for ``checkpoint``: a policy splits a program into what is stored and what is recomputed.
 
     b = sin a; c = name[name=p] b; d = cos c    keeping p:   known: a -> d, c    again: c, a, t -> cos a, sin c, ...
 
-The policy is asked inside jitted functions, loops and branches, too. A scan whose values are computed again stacks what
-is kept of every step; the scan that computes them again reads it row by row. A branch gives zeros in the place of what
-another branch keeps.
+The policy is also asked inside jitted functions, loops and branches. A scan stacks the stored values of every step; the
+scan that recomputes the others reads them row by row. A branch returns zeros for values that other branches store.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from weft.operations import linear as linear_operations
 class Kept(NamedTuple):
     """A linearised program split by a policy.
 
-    ``known`` gives the results and then the kept values. ``again`` takes the kept values, the inputs listed in
+    ``known`` gives the results followed by the stored values. ``again`` takes the stored values, the inputs listed in
     ``reads`` and the tangents of live inputs, and gives the tangents of live results.
     """
 
@@ -76,8 +75,8 @@ def _split_by_policy(closed: ClosedJaxpr, live: tuple[bool, ...], policy: Policy
 
 
 class Divided(NamedTuple):
-    """``known`` gives a program's results and then the kept values. ``again`` computes the wanted results from the kept
-    values and the inputs, of which it reads those marked in ``reads``."""
+    """``known`` gives a program's results followed by the stored values. ``again`` computes the wanted results from the
+    stored values and the inputs, of which it reads those marked in ``reads``."""
 
     known: ClosedJaxpr
     again: ClosedJaxpr
@@ -86,9 +85,10 @@ class Divided(NamedTuple):
 
 
 class _Inside(NamedTuple):
-    """An equation split in two: ``first(*operands)`` gives its results and then the kept values, ``second(kept,
-    operands)``
-    a dict from place to wanted result. ``second`` reads the operands whose places are listed in ``reads``."""
+    """An equation split in two: ``first(*operands)`` gives its results followed by the stored values, and
+    ``second(stored, operands)`` a dict from position to wanted result. ``second`` reads the operands whose positions
+    are
+    listed in ``reads``."""
 
     first: Callable[..., Sequence[Any]]
     second: Callable[[Sequence[Any], dict[int, Any]], dict[int, Any]]
@@ -138,7 +138,7 @@ def divide(closed: ClosedJaxpr, wanted: Sequence[bool], policy: Policy) -> Divid
 def _known(
     jaxpr: Jaxpr, consts: Sequence[Any], kept: Sequence[Var], inside: dict[int, _Inside]
 ) -> tuple[ClosedJaxpr, list[Any]]:
-    """(the program that is computed once, the types of what it keeps: variables, then values kept inside equations)."""
+    """(the program computed once, the types of the values it stores: variables, then values inside equations)."""
     if not inside:
         known, _ = rewrite.dce(jaxpr.replace(outvars=[*jaxpr.outvars, *kept]))
         return ClosedJaxpr(known, consts), [v.aval for v in kept]
@@ -168,7 +168,7 @@ def _read(values: dict[Var, Any], atom: Any) -> Any:
 
 
 def _run_again(eqn: JaxprEqn, values: dict[Var, Any], parts: _Inside | None = None, kept: Sequence[Any] = ()) -> None:
-    """Run an equation on ``values`` and add its results to them; of a split equation (``parts``) the second part."""
+    """Evaluate an equation on ``values`` and add its results; of a split equation (``parts``) the second part."""
     with source_info.replayed(eqn.source):
         if parts is not None:
             outs = parts.second(kept, {place: _read(values, eqn.invars[place]) for place in parts.reads})
@@ -180,7 +180,7 @@ def _run_again(eqn: JaxprEqn, values: dict[Var, Any], parts: _Inside | None = No
 
 
 def _shows_again(policy: Policy, eqn: JaxprEqn) -> bool:
-    """Whether a print or callback also happens in the second computation, as a sign that there is one."""
+    """Whether a print or callback also happens in the recomputation, so that the user sees it."""
     shown = effects.debug_effect in eqn.effects or effects.ordered_debug_effect in eqn.effects
     return shown and not eqn.outvars and not may_keep(policy, eqn)
 
@@ -234,7 +234,7 @@ def _divided_scan(eqn: JaxprEqn, wanted: list[bool], policy: Policy) -> _Inside 
     params = {**eqn.params}
     body, first, n_carry = (params.pop(name) for name in ("jaxpr", "num_consts", "num_carry"))
     last, count = first + n_carry, len(eqn.outvars)
-    while True:  # to a fixed point: a part of the state that is read again must be computed again
+    while True:  # to a fixed point: a part of the state that is needed again must be recomputed
         parts = divide(body, wanted, policy)
         grown = [a or b for a, b in zip(wanted[:n_carry], parts.reads[first:last], strict=True)]
         if grown == wanted[:n_carry]:

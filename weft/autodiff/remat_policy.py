@@ -1,7 +1,7 @@
-"""What a checkpoint keeps: names of values, and policies.
+"""Names of values and policies that decide what a checkpoint stores.
 
-A policy is asked about every equation that computes a value: ``policy(primitive, *avals, **params)`` is True if its
-results may be kept, False if they are to be computed again.
+A policy is called for every equation that computes a value: ``policy(primitive, *avals, **params)`` is True if its
+results may be stored, False if they are to be recomputed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ name_p.transpose = None
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """The arrays of a tree under a name by which policies of ``checkpoint`` keep them; nothing else changes.
+    """Give the arrays of a tree a name that policies of ``checkpoint`` can refer to; the values do not change.
 
     >>> from weft.ad_checkpoint import checkpoint_name
     >>> print(checkpoint_name(jnp.arange(3), "positions"))
@@ -54,7 +54,7 @@ Saveable, Recompute = _Answer("Saveable"), _Answer("Recompute")
 
 
 class Offloadable(NamedTuple):
-    """The answer that a value is kept in another memory. The host has one memory, so that it is kept in that."""
+    """The answer that a value is stored in another memory. The host has one memory, which is used instead."""
 
     src: Any
     dst: Any
@@ -80,12 +80,12 @@ def may_keep(policy: Policy, eqn: JaxprEqn) -> bool:
 
 
 def everything_saveable(*_: Any, **__: Any) -> bool:
-    """The policy that keeps all, as if there were no checkpoint."""
+    """The policy that stores all values, as without a checkpoint."""
     return True
 
 
 def nothing_saveable(*_: Any, **__: Any) -> bool:
-    """The policy that keeps the arguments only, as ``checkpoint`` does without one."""
+    """The policy that stores only the arguments; the default of ``checkpoint``."""
     return False
 
 
@@ -137,20 +137,21 @@ def save_only_these_names(*names_which_can_be_saved: str) -> Policy:
 
 
 def save_any_names_but_these(*names_not_to_save: str) -> Policy:
-    """A policy that keeps values that have a name, except of these names."""
+    """A policy that stores values that have a name other than these."""
     return _Names("SaveAnyNamesButThese(names", names_not_to_save, False)
 
 
 def save_anything_except_these_names(*names_not_to_save: str) -> Policy:
-    """A policy that keeps every value, whose name or not: what is not to be kept was computed from kept values.
+    """A policy that stores every value, named or not, except values of these names.
 
-    JAX has it for programs written before ``save_any_names_but_these``.
+    A value with such a name may still be stored as its unnamed operand. JAX keeps this policy for old programs; use
+    ``save_any_names_but_these``.
     """
     return everything_saveable
 
 
 def save_from_both_policies(policy_1: Policy, policy_2: Policy) -> Policy:
-    """A policy that keeps what either of two keeps; ValueError where one answers other than True or False."""
+    """A policy that stores what either of two stores; ValueError if one answers anything but True or False."""
 
     def policy(primitive: Any, *args: Any, **params: Any) -> bool:
         first, second = policy_1(primitive, *args, **params), policy_2(primitive, *args, **params)
@@ -171,7 +172,7 @@ def save_and_offload_only_these_names(
     offload_src: str,
     offload_dst: str,
 ) -> Policy:
-    """A policy that keeps values of some names, and of others in another memory; ValueError for a name in both."""
+    """A policy that stores values of some names, and of others in another memory; ValueError for a name in both."""
     both = {*names_which_can_be_saved} & {*names_which_can_be_offloaded}
     if both:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Which values a function keeps for its backward pass, and where each comes from."""
+"""Lists the values that a function stores for its backward pass, and where each comes from."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> list[tu
 
 
 def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Print, a line each, what the pullback of ``f`` at these arguments would keep: type and where it comes from.
+    """Print a line for each value that the pullback of ``f`` would store: its type and where it comes from.
 
     >>> from weft.ad_checkpoint import print_saved_residuals
     >>> print_saved_residuals(weft.checkpoint(lambda x: jnp.sin(jnp.sin(x))), 1.0)

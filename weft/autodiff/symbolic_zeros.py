@@ -1,7 +1,7 @@
-"""Symbolic zeros as custom rules see them, and checks of the tangents that custom rules return.
+"""Symbolic zeros in custom rules, and checks of the tangents that custom rules return.
 
-A rule that was given with ``symbolic_zeros=True`` gets a ``SymbolicZero`` instead of an array of zeros for an argument
-without a tangent.
+With ``symbolic_zeros=True`` a rule gets a ``SymbolicZero`` instead of an array of zeros for an argument without a
+tangent.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def as_user_sees(tangent: Any, symbolic_zeros: bool) -> Any:
 
 
 def _as_array(scalar: Any) -> Any:
-    """A number as rules may use it: an Array, or a literal of the program being traced."""
+    """A number in the form that rules expect: an Array, or a literal of the program being traced."""
     trace = tracing.state.trace
     while isinstance(trace, (JVPTrace, TangentTrace)):
         trace = trace.parent

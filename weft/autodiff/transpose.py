@@ -1,7 +1,7 @@
-"""Transposition: a linear program, run from its results to its inputs.
+"""Transposition: runs a linear program backwards, from cotangents of its results to cotangents of its inputs.
 
-Equations are visited from the last to the first. Each turns the cotangents of its results into cotangents of the
-operands it is linear in. Cotangents of one variable are added by ``add_any``::
+Equations are visited from the last to the first. Each gives, from the cotangents of its results, those of the operands
+it is linear in. Cotangents of the same variable are added by ``add_any``::
 
     b = mul a 2.0; c = mul a 3.0; d = add b c   ->   with ct: e = mul ct 3.0; f = mul ct 2.0; g = add_any e f
 
@@ -25,7 +25,7 @@ from weft.operations import linear as linear_operations
 def backward_pass(jaxpr: Jaxpr, consts: Sequence[Any], operands: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
     """The cotangents of the inputs that are ``Undefined`` among ``operands``; None for the other inputs.
 
-    ``cts`` are the cotangents of the results. Symbolic zeros are allowed among them, and occur among the answers.
+    ``cts`` are the cotangents of the results. Symbolic zeros are allowed among them, and in the result.
     """
     values: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
     linear: set[Var] = set()

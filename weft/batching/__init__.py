@@ -1,1 +1,1 @@
-"""Vectorisation: values carry one more dimension than the function sees, and every operation works on all at once."""
+"""Vectorisation (``vmap``): values have one more dimension than the function sees; operations work on all elements."""

@@ -1,11 +1,11 @@
-"""Vectorisation: values carry one more dimension than the function sees, and every operation works on all at once.
+"""The trace of ``vmap``: runs every operation of the mapped function on arrays with one more dimension.
 
 ``BatchTrace`` runs each operation by its batching rule, in the trace that encloses the mapped call. A value that does
 not depend on a mapped argument is not a tracer here, and is computed once. A batching rule has the form
-``batch(size, values, dims, **params)`` and returns the result and its mapped dimension; a dimension is None for a value
-that is not mapped. Where all operations of a kind share a rule it stands here, otherwise with the operation. Operations
-that refer to the name of the mapped dimension (collectives, primitives that carry programs) have a rule
-``batch_axis(axis, values, dims, **params)`` instead.
+``batch(size, values, dims, **params)`` and returns the result and its mapped dimension; the dimension of a value that
+is not mapped is None. A rule shared by all operations of a kind is in this module, others are with the operation.
+Operations that refer to the name of the mapped dimension (collectives, primitives with jaxprs as parameters) have a
+rule ``batch_axis(axis, values, dims, **params)`` instead.
 
     mul x:f32[3,2] at 0, y:f32[2]      ->      mul x (broadcast_in_dim y to f32[1,2]), at 0
 """
@@ -65,7 +65,7 @@ class BatchTrace(Trace):
         return self.parent.records_tangents
 
     def owns(self, value: Any) -> bool:
-        """Whether ``value`` belongs to this trace and its whole value to the enclosing one."""
+        """Whether ``value`` is a tracer of this trace, and its whole value one of the enclosing trace."""
         return type(value) is BatchTracer and value._trace is self and self.parent.owns(value.value)
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -115,19 +115,19 @@ def _elementwise(primitive: Any, size: int, values: list[Any], dims: list[Dim], 
 
 
 def elementwise(bind: Callable[..., Any], values: list[Any], dims: list[Dim]) -> tuple[Any, int]:
-    """Apply an elementwise operation: mapped dimensions that agree stay where they are, else all are moved in front."""
+    """Apply an elementwise operation: mapped dimensions that agree stay, else all are moved to the front."""
     shapes = [avals.get_aval(value).shape for value in values]
     mapped = {(s, d) for s, d in zip(shapes, dims, strict=True) if d is not None}
     if len(mapped) == 1 and all(d is not None or s == () for s, d in zip(shapes, dims, strict=True)):
         ((_, dim),) = mapped
         return bind(*values), dim
     rank = max(len(s) - (d is not None) for s, d in zip(shapes, dims, strict=True))
-    led = [_led(v, s, d, rank) for v, s, d in zip(values, shapes, dims, strict=True)]
+    led = [_mapped_first(v, s, d, rank) for v, s, d in zip(values, shapes, dims, strict=True)]
     return bind(*[_filled(v, d, rank) for v, d in zip(led, dims, strict=True)]), 0
 
 
-def _led(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
-    """The value with its mapped dimension in front, or a dimension of extent 1 if it has none."""
+def _mapped_first(value: Any, extents: tuple[int, ...], dim: Dim, rank: int) -> Any:
+    """The value with its mapped dimension first, or with a first dimension of extent 1 if it is not mapped."""
     if dim is not None:
         return at(value, dim, 0)
     return value if extents == () or rank == 0 else shape.expand_dims(value, (0,))
@@ -234,10 +234,10 @@ def _batch_jaxpr(
 
 
 def with_dim(aval: Any, size: int, dim: Dim) -> Any:
-    """The type of the whole value."""
+    """The type of the whole value, given that of an element."""
     return aval if dim is None else aval.update(shape=(*aval.shape[:dim], size, *aval.shape[dim:]))
 
 
 def without_dim(aval: Any, dim: Dim) -> Any:
-    """The type of an element of the whole value."""
+    """The type of an element, given that of the whole value."""
     return aval if dim is None else aval.update(shape=(*aval.shape[:dim], *aval.shape[dim + 1 :]))

@@ -1,6 +1,6 @@
-"""How primitives that carry programs are vectorised: calls, custom derivatives, loops and branches.
+"""Batching rules of primitives with jaxprs as parameters: calls, custom derivatives, loops and branches.
 
-A mapped program takes and gives whole values. A part of a loop's state is mapped if any iteration would make it so. If
+A batched program takes and returns whole values. A part of a loop's state is mapped if any iteration makes it so. If
 the condition of a loop differs between elements, the loop runs until all are done, and elements that are done keep
 their state. If a branch index differs between elements, every branch runs, and results are selected.
 """
@@ -103,7 +103,7 @@ def _custom_jvp(
 
 
 class MappedVjpRule(custom_vjp.VjpRule):
-    """The rules of a custom_vjp function, mapped over its operands. Results are mapped, in front."""
+    """The rules of a custom_vjp function, mapped over its operands. All results are mapped along dimension 0."""
 
     __slots__ = ("axis", "dims", "rule")
 
@@ -190,7 +190,7 @@ def _custom_lin(
 
 
 def _front(size: int, values: Sequence[Any], dims: Sequence[Dim], mapped: Sequence[bool]) -> list[Any]:
-    """Values with their mapped dimension in front; those that must be mapped and are not are repeated."""
+    """Values with their mapped dimension first; values that must be mapped and are not are broadcast."""
     return [
         in_front(size, value, dim) if dim is not None or must else value
         for value, dim, must in zip(values, dims, mapped, strict=True)
@@ -267,7 +267,7 @@ def _while(
 
 
 def _any_goes_on(test: ClosedJaxpr) -> ClosedJaxpr:
-    """The condition of a loop whose elements end at different times: whether any of them goes on."""
+    """The condition of a loop whose elements end at different times: whether any of them continues."""
 
     def flat(*args: Any) -> list[Any]:
         (goes_on,) = eval_jaxpr(test.jaxpr, test.consts, *args)
@@ -285,7 +285,7 @@ def ends_by_element(test: ClosedJaxpr) -> bool:
 
 
 def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_captured: int) -> ClosedJaxpr:
-    """The body on (captures of the condition, captures of the body, state), which leaves finished elements alone."""
+    """The body on (captures of the condition, captures of the body, state), which does not change finished elements."""
 
     def flat(*args: Any) -> list[Any]:
         tested, captured, state = args[:n_tested], args[n_tested : n_tested + n_captured], args[n_tested + n_captured :]
@@ -297,7 +297,7 @@ def _keeping_done(test: ClosedJaxpr, body: ClosedJaxpr, n_tested: int, n_capture
 
 
 def _select(which: Any, on_false: Any, on_true: Any) -> Any:
-    """Select elements along the mapped dimension, which is in front."""
+    """Select elements along the mapped dimension, dimension 0."""
     out, _ = logic.select_n_p.batch(0, [which, on_false, on_true], [0, 0, 0])
     return out
 
@@ -320,7 +320,7 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
         raise NotImplementedError("IO effect not supported in vmap-of-cond.")
     size = axis.size
     index = in_front(size, index, dims[0])
-    if any(keeps(branch.effects) for branch in branches):  # every branch would run its effects for every element
+    if any(keeps(branch.effects) for branch in branches):  # every branch would run its effects, for every element
         operands, mapped = all_in_front(size, operands, mapped), (0,) * len(operands)
     operands = [x if dim is None else in_front(size, x, dim) for x, dim in zip(operands, mapped, strict=True)]
     mapped = _flags([dim is not None for dim in mapped])
@@ -337,7 +337,7 @@ def _branch(axis: Axis, values: list[Any], dims: list[Dim], *, branches: tuple[C
 
 
 def _kept_apart(taken: Any, operand: Any) -> Any:
-    """The operand, without a derivative for elements that take another branch: that could be NaN times 0."""
+    """The operand; elements that take another branch get no derivative, which could be NaN times 0."""
     if not isinstance(avals_module.get_aval(operand).dtype, np.dtype):  # a key
         return operand
     return _select(taken, effects.stop_gradient(operand), operand)

@@ -1,4 +1,4 @@
-"""custom_vmap: a function with its own rule of vectorisation, and sequential_vmap.
+"""custom_vmap: a function with its own batching rule, and sequential_vmap.
 
 While tracing, a call is one equation that holds the function's jaxpr and the rule; the compiler inlines the jaxpr::
 
@@ -25,14 +25,14 @@ from weft.core.avals import get_aval
 from weft.core.axis_names import Axis
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import Zero, tangent_aval
 from weft.dispatch import calls, function_names
 from weft.dispatch import flat_functions as flat_module
 from weft.operations import linear
 from weft.operations.mapped import Dim, in_front
 
-custom_vmap_call_p = Primitive(
+custom_vmap_call_p = ProgramPrimitive(
     "custom_vmap_call", kinds.Higher(inline=lambda params: params["call"]), multiple_results=True, memoize=False
 )
 custom_vmap_call_p.def_effectful_abstract_eval(lambda *in_avals, call, rule: (call.out_avals, call.effects))
@@ -92,7 +92,7 @@ class VmapRule:
 
 
 class PushedRule(VmapRule):
-    """The rule of a derivative: operands are values followed by the tangents of the ``live`` ones, results likewise."""
+    """The rule of a derivative: operands and results are values, followed by the tangents of the ``live`` ones."""
 
     __slots__ = ("call", "captured", "live", "out_live", "rule")
 
@@ -115,7 +115,7 @@ class PushedRule(VmapRule):
         both = flags[:count]
         for place, flag in zip(places, flags[count:], strict=True):
             both[place] = both[place] and flag
-        if not any(both):  # only values, or only tangents, are mapped: the rule has nothing to say of that
+        if not any(both):  # only values, or only tangents, are mapped: the rule does not cover that
             return self._run_function(axis, flags, values)
         for place, flag in zip(places, flags[count:], strict=True):
             both[place] = both[place] or flag or flags[place]
@@ -160,7 +160,7 @@ class PushedRule(VmapRule):
 
 def _batch(axis: Axis, values: list[Any], dims: list[Dim], *, call: ClosedJaxpr, rule: VmapRule) -> Any:
     flags = [dim is not None for dim in dims]
-    if not any(flags):  # the function asks for the name of the axis
+    if not any(flags):  # the function refers to the name of the axis
         return map_flat(lambda *args: eval_jaxpr(call.jaxpr, call.consts, *args), axis, values, dims)
     whole = [x if dim is None else in_front(axis.size, x, dim) for x, dim in zip(values, dims, strict=True)]
     outs, found = rule.run(axis, flags, whole)
@@ -204,9 +204,9 @@ custom_vmap_call_p.transpose = lambda cts, *operands, call, rule: calls.jit_p.tr
 class custom_vmap:
     """A function whose vectorisation is given by ``def_vmap(rule)``.
 
-    ``rule(axis_size, in_batched, *args)`` gets the arguments with what is mapped in front, and for each argument a tree
-    of bools that says which leaves are mapped; it gives the result and a tree of bools like it. AttributeError when the
-    function is called before a rule was given, ValueError for a rule that gives other structures.
+    ``rule(axis_size, in_batched, *args)`` gets the arguments, the mapped ones with their mapped dimension first, and
+    for each argument a tree of bools that says which leaves are mapped. It returns the result and such a tree for it.
+    AttributeError if the function is called before it has a rule, ValueError for a rule that returns other structures.
 
     >>> from weft.custom_batching import custom_vmap
     >>> @custom_vmap
@@ -228,7 +228,7 @@ class custom_vmap:
         return self if instance is None else functools.partial(self, instance)
 
     def def_vmap(self, vmap_rule: Callable[..., tuple[Any, Any]]) -> Callable[..., tuple[Any, Any]]:
-        """Give the rule; usable as a decorator."""
+        """Set the rule; usable as a decorator."""
         self.vmap_rule = vmap_rule
         return vmap_rule
 
@@ -263,7 +263,7 @@ class custom_vmap:
 
 
 def sequential_vmap(f: Callable[..., Any]) -> custom_vmap:
-    """``f``, which ``vmap`` runs on one element after the other (by ``lax.map``) instead of on all at once.
+    """``f`` with a rule for ``vmap`` that runs it on one element at a time (``lax.map``), not on all at once.
 
     >>> from weft.custom_batching import sequential_vmap
     >>> weft.vmap(sequential_vmap(lambda x, y: x * y), in_axes=(0, None))(jnp.arange(3), 2).tolist()

@@ -1,4 +1,4 @@
-"""map: a function applied along the leading axis, one element after the other, or a batch of them at a time.
+"""map: a function applied along the leading axis, one element or one batch of elements at a time.
 
 map(f, f32[10,3], batch_size=4)    a scan of 2 steps of vmap(f) on f32[4,3], then vmap(f) on the last f32[2,3]
 """
@@ -19,8 +19,8 @@ from weft.operations import assemble, shape
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """``f`` applied to each element along the leading axis of ``xs``, results stacked; elements one after the other.
 
-    With ``batch_size``, so many elements at a time under ``vmap``, and those that are left over in one more ``vmap``; 0
-    stands for all at once. ValueError for leaves whose leading extents differ, or a negative ``batch_size``.
+    With ``batch_size``, that many elements at a time under ``vmap``, and the remaining ones in one more ``vmap``; 0
+    means all at once. ValueError for leaves whose leading extents differ, or a negative ``batch_size``.
 
     >>> lax.map(lambda x: x ** 2, jnp.arange(3.0)).tolist()
     [0.0, 1.0, 4.0]

@@ -1,4 +1,4 @@
-"""vmap: a function of single values becomes one of arrays of them, without a loop.
+"""vmap: makes a function of arrays from a function of their elements, without a loop.
 
 vmap(lambda a, b: a @ b, in_axes=(0, None))(f32[8,3], f32[3,2])    one product f32[8,3] @ f32[3,2]
 """
@@ -12,17 +12,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 from weft import runtime, tree_util
+from weft._base import lazy
 from weft.batching import batched_programs
 from weft.batching.batch_trace import map_flat
 from weft.core import avals, tracebacks
 from weft.core.axis_names import Axis
+from weft.core.ref_types import is_ref
 from weft.dispatch import flat_functions, signature
 from weft.dispatch import jit as jit_module
 from weft.operations import convert, reductions
 from weft.operations.mapped import Dim, at, placed
 
 F = TypeVar("F", bound=Callable[..., Any])
-_LOADED = batched_programs  # the rules that it states
+_LOADED = batched_programs  # imported for the batching rules that it defines
 
 
 def vmap(
@@ -34,15 +36,14 @@ def vmap(
     spmd_axis_name: Any = None,
     sum_match: bool = False,
 ) -> F:
-    """``fun`` on every slice of its arguments along the axes ``in_axes``, results put together along ``out_axes``.
+    """``fun`` applied to every slice of its arguments along the axes ``in_axes``, results stacked along ``out_axes``.
 
     ``in_axes``: an int, None (not mapped), or a tuple with one entry for each positional argument, an entry being a
     tree that is a prefix of the argument's. Keyword arguments are mapped along axis 0. ``out_axes`` likewise for the
     result. ``axis_size`` is needed only if nothing is mapped. ``axis_name`` is the name by which collectives in ``fun``
-    (``lax.psum`` and its kin) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis and makes no difference on
-    one device. With ``sum_match`` a result whose ``out_axes`` is None is summed over the mapped axis; else it must be
-    the same for all elements. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are
-    no ints.
+    (such as ``lax.psum``) refer to the mapped axis; ``spmd_axis_name`` names a mesh axis and makes no difference on one
+    device. A result whose ``out_axes`` is None must be the same for all elements, or with ``sum_match`` is summed over
+    them. ValueError for axes that do not exist or sizes that disagree, TypeError for axes that are not ints.
 
     >>> weft.vmap(jnp.dot, in_axes=(0, None))(jnp.arange(6.0).reshape(3, 2), jnp.ones(2)).tolist()
     [1.0, 5.0, 9.0]
@@ -83,7 +84,11 @@ def vmap(
             None if dim is None else dim % avals.get_aval(leaf).ndim for dim, leaf in zip(dims, leaves, strict=True)
         ]
         function = flat_functions.FlatFunction(lambda positional, named: fun(*positional, **named), in_tree)
-        outs, out_dims = map_flat(function, Axis(size, axis_name), leaves, dims)
+        axis = Axis(size, axis_name)
+        if any(map(is_ref, leaves)):
+            outs, out_dims = lazy.discharge.map_with_refs(map_flat, function, axis, leaves, dims)
+        else:
+            outs, out_dims = map_flat(function, axis, leaves, dims)
         wanted = _out_dims(out_axes, function.out_tree)
         moved = [
             _result(size, out, dim, want, sum_match) for out, dim, want in zip(outs, out_dims, wanted, strict=True)
@@ -102,7 +107,7 @@ def _is_none(value: Any) -> bool:
 
 
 def _spread(prefix: Any, tree: Any, name: str) -> list[Dim]:
-    """For each leaf of a tree the axis that a prefix of it gives; None is an axis in a prefix, nothing in a tree."""
+    """For each leaf of a tree its axis in a prefix tree; in the prefix, None is a leaf that means not mapped."""
     leaves, treedef = tree_util.tree_flatten(prefix, _is_none)
     try:
         subtrees = treedef.flatten_up_to(tree)
@@ -126,7 +131,7 @@ def _mapped_size(fun: Any, args: Any, kwargs: Any, leaves: list[Any], dims: list
     paths = signature.leaf_paths(fun, signature.Call(args, kwargs, (), len(args)))
     sizes: dict[int, list[str]] = {}
     for leaf, dim, path in zip(leaves, dims, paths, strict=True):
-        aval = flat_functions.check_leaf(leaf)
+        aval = flat_functions.check_leaf(leaf, refs=True)
         if dim is None:
             continue
         if not -aval.ndim <= dim < aval.ndim:
@@ -163,7 +168,7 @@ def _out_dims(out_axes: Any, out_tree: Any) -> list[Dim]:
 
 
 def _result(size: int, value: Any, dim: Dim, wanted: Dim, sum_match: bool) -> Any:
-    """A result with its mapped dimension where it is wanted."""
+    """A result with its mapped dimension moved to ``wanted``."""
     if wanted is None:
         if dim is None:
             return value

@@ -2,8 +2,8 @@
 
     argmax(v0, index i1)  ->  best = reduce_max(v0) over a block; if best > best so far: the first lane that holds it
 
-The first pass needs no positions and so has whole registers of small integers. The second pass is made only for blocks
-with a new extremum, which few blocks of a long row have.
+The first pass needs no positions, so that its registers hold only small integers. The second pass runs only for blocks
+with a new extremum, which are few in a long row.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def alone(phase: ir.Phase) -> ir.Phase | None:
     (reduction,) = phase.reductions
     extremum = reduction.kind.forms.extremum
     value = np.dtype(reduction.accumulators[0][0])
-    if extremum is None or value.kind not in "iu" or value.itemsize > 2:  # wider values are as wide as positions
+    if extremum is None or value.kind not in "iu" or value.itemsize > 2:  # wider values are as wide as their positions
         return None
     body = tuple([s for s in phase.body if not (isinstance(s, ir.IndexOf) and s.out == reduction.index)])
     if not all(isinstance(s, ir.Load | ir.Apply | ir.Param) and reduction.index not in ir.arguments(s) for s in body):
@@ -46,17 +46,17 @@ def width(nest: ir.Nest, target: Target) -> int:
     phases = [(alone(phase) if along else None) or phase for phase in nest.phases]
     body = [s for phase in phases for s in (*(() if along else phase.before), *phase.body)]
     reductions = [r for phase in phases for r in phase.reductions]
+    kept = [np.dtype(dtype) for r in reductions for dtype, _ in r.accumulators]
+    if not kept or any(d.kind not in "iu" for d in kept) or any(r.index is not None for r in reductions):
+        return nest.width
     loads = [nest.operands[s.operand] for s in body if isinstance(s, ir.Load)]
     computed = any(isinstance(s, ir.Apply) for s in body) or any(o.dtype == elements.BOOL for o in loads)
-    if not (along or computed):  # tiles of columns already have the width in memory that suits them
+    if not (along or computed):  # tiles of columns already have a suitable width
         return nest.width
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in body)
-    if not (target.avx512 and simple and reductions) or nest.rows or nest.digits or nest.short is not None:
+    if not (target.avx512 and simple) or nest.rows or nest.digits or nest.short is not None:
         return nest.width
     if any(operand.strides[nest.vector] == ir.RUNTIME for operand in loads):
-        return nest.width
-    kept = [np.dtype(dtype) for r in reductions for dtype, _ in r.accumulators]
-    if any(r.index is not None for r in reductions) or any(d.kind not in "iu" for d in kept):
         return nest.width
     dtypes = [*kept, *[o.dtype for o in loads], *[s.dtype for s in body if isinstance(s, ir.Param | ir.Apply)]]
     return nest.width * 32 // max(elements.of(dtype).register_bits for dtype in dtypes)
@@ -69,7 +69,7 @@ def absorbing(reduction: ir.Reduce) -> Any:
 
 
 def is_absorbed(phase: ir.Phase, emit: Emitter, totals: Sequence[Accumulators]) -> str | None:
-    """An i1: whether no further element can change any total. None if there is no such value."""
+    """An i1: whether no further element can change any total; None if this cannot happen."""
     ends = [absorbing(reduction) for reduction in phase.reductions]
     if any(end is None for end in ends):
         return None
@@ -82,7 +82,7 @@ def is_absorbed(phase: ir.Phase, emit: Emitter, totals: Sequence[Accumulators]) 
 def improved(
     reduction: ir.Reduce, emit: Emitter, best: Value, before: Accumulators, place: Callable[[], Value]
 ) -> Accumulators:
-    """``before``, or ``best`` at ``place()`` if that is better or ``before`` holds no element yet."""
+    """``before``, or ``best`` at ``place()`` if that is better or ``before`` is still the identity."""
     extremum, writer = reduction.kind.forms.extremum, emit.lanes.writer
     assert extremum is not None
     value, position = before
@@ -107,9 +107,9 @@ def is_flag(phase: ir.Phase, nest: ir.Nest) -> bool:
 
 
 def first(lanes: Lanes, low: str, high: str, group: int, holds: Callable[[str], V]) -> list[str]:
-    """The first index from ``low`` on whose lane ``holds``, and whether (i1) there is one below ``high``.
+    """The first index from ``low`` on whose lane ``holds``, and an i1 that tells whether it is below ``high``.
 
-    ``group`` vectors are looked at together; it divides the number of vectors, or is 1.
+    ``group`` vectors are tested together; it divides the number of vectors, or is 1.
     """
     writer, word, width = lanes.writer, f"i{lanes.width}", lanes.width
 

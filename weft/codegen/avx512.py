@@ -1,5 +1,5 @@
-"""Single instructions of AVX-512 for what LLVM writes as several: multiplication by 2**k, NaN-propagating extrema,
-mantissas and exponents, tables in registers.
+"""Single instructions of AVX-512 where LLVM needs several: multiplication by 2**k, NaN-propagating extrema, mantissas
+and exponents, tables in registers.
 
 Each function returns None if the target has no AVX-512; ``scale`` and ``within`` also if the value is not a vector of
 whole registers (a scalar). The caller then writes the general expression, which gives the same bits.
@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from weft.codegen.lanes import FLOAT_BITS, FLOAT_OF, INT_OF, Lanes, V, literal
 
 _CURRENT_ROUNDING = "4"
-_RANGE_MIN, _RANGE_MAX = "4", "5"  # the sign is that of the chosen operand
-_RANGE_NEARER = "2"  # the smaller magnitude with the sign of the first operand, the number where one is NaN
-_MANTISSA_FROM_1, _MANTISSA_AROUND_1 = "12", "15"  # in [1, 2), [0.75, 1.5); of -0 as of 0, NaN of what is below
+_RANGE_MIN, _RANGE_MAX = "4", "5"  # with the sign of the chosen operand
+_RANGE_NEARER = "2"  # smaller magnitude with the first operand's sign; the number if one is NaN
+_MANTISSA_FROM_1, _MANTISSA_AROUND_1 = "12", "15"  # in [1, 2), [0.75, 1.5); -0 as 0, NaN below 0
 
 
 def scale(x: V, k: V) -> V | None:
@@ -41,8 +41,8 @@ def extremum(x: V, y: V, larger: bool, numbers: bool = False) -> V | None:
 def _extremum_with_one(x: V, y: V, one: V, larger: bool) -> V:
     """``extremum`` where y holds ``one`` in every lane.
 
-    The instruction gives x where x is NaN or where both are zeros. Two masks correct the result where ``one`` is NaN or
-    is the zero that should win; they are constant, and change nothing for any other ``one``.
+    The instruction gives x if x is NaN or if both are zeros. Two masks correct the result if ``one`` is NaN or is the
+    zero that should win; they are constants, and have no effect for any other ``one``.
     """
     lanes = x.lanes
 
@@ -84,7 +84,7 @@ def mantissa_and_power(x: V) -> tuple[V, V] | None:
 
 
 def _each(x: V, function: Callable[[V], str]) -> V:
-    """``function`` of every 512-bit part of x; a shorter x is widened to at least 128 bits."""
+    """``function`` on every 512-bit part of x; a shorter x is widened to at least 128 bits."""
     lanes, bits = x.lanes, FLOAT_BITS[x.element]
     if lanes.width * bits < 128:
         wide = Lanes(lanes.writer, 128 // bits)
@@ -115,7 +115,7 @@ def whole_registers(x: V) -> bool:
 
 
 def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:
-    """``function`` of every 512-bit part, or of the whole if it fits one register."""
+    """``function`` on every 512-bit part, or on the whole if it fits one register."""
     lanes = x.lanes
     if not whole_registers(x):
         return None
@@ -128,7 +128,7 @@ def _by_registers(x: V, y: V, function: Callable[[V, V], str]) -> V | None:
 
 
 def _joined(texts: list[str], lanes: Lanes, width: int, element: str) -> V:
-    """One vector of parts of ``width`` lanes."""
+    """One vector from parts of ``width`` lanes."""
     while len(texts) > 1:
         order = range(2 * width)
         texts = [lanes.shuffle(a, b, element, order, width) for a, b in zip(texts[::2], texts[1::2], strict=True)]
@@ -165,7 +165,7 @@ def _masked(lanes: Lanes, element: str, name: str, arguments: list[tuple[str, st
 
 
 def inverse_root(x: V) -> V:
-    """1 / sqrt x of float32 to 14 bits; of whole registers."""
+    """1 / sqrt x of float32 to 14 bits, for whole registers."""
 
     def start(part: V) -> str:
         type_, mask = part.lanes.type("float"), ("i16" if part.lanes.width == 16 else "i8", "-1")

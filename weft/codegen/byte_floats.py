@@ -1,4 +1,4 @@
-"""Floats of one byte (float8_*): exact widening to float32, rounding to nearest even from it.
+"""Floats of one byte (float8_*): exact widening to float32, and rounding from float32 to nearest even.
 
 A format has M mantissa bits, a bias and a largest finite code; larger values become infinity, or NaN if it has none.
 """
@@ -56,9 +56,9 @@ def decode(code: V, dtype: np.dtype) -> V:
 
 
 def encode(x: V, dtype: np.dtype) -> V:
-    """Codes of float32 values rounded to nearest even; what is too large becomes infinity or NaN."""
+    """Codes of float32 values rounded to nearest even; values too large become infinity or NaN."""
     form, lanes = _format(dtype), x.lanes
-    # in float64, scaled so that the format's subnormals are subnormal there: then one integer rounding serves all
+    # in float64, scaled so that the format's subnormals are subnormal there: one integer rounding then fits all
     bits = (x.abs().f64() * 2.0 ** (form.bias - 1023)).bits()
     drop = 52 - form.mantissa
     rounded = (bits + (bits.lshr(drop) & 1) + ((1 << (drop - 1)) - 1)).lshr(drop)

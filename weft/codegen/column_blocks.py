@@ -1,9 +1,9 @@
-"""Column reductions cut along the reduced dimension, for several workers and for rows that are read side by side.
+"""Column reductions cut into blocks of rows, for several workers, and to read several rows side by side.
 
 Called without a partial buffer, a nest reduces all blocks of its range of columns. With one, a call in mode 0 writes
 the accumulators of some blocks of 256 rows to it, for all columns; a call in mode 1 combines them in order and
-finishes. The same code does all three. They differ only in where accumulators are read and written, so that the bits
-are equal.
+finishes. The same code does all three, and only reads and writes accumulators in different places, so that the bits are
+equal.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 PARTIAL_BYTES = 16  # reserved for an element of the partial buffer
 SHIFT = BLOCK_ROWS.bit_length() - 1
-SIDE_BY_SIDE = 16  # rows, a part of a block
+SIDE_BY_SIDE = 16  # rows of a pass, part of a block
 ALL_ROWS = 1 << 60  # more than there are
 
 
 class Blocks:
-    """What the runtime asks for in one call: ranges of columns and rows, and the partial buffer."""
+    """The arguments of one call: ranges of columns and rows, and the partial buffer."""
 
     def __init__(self, parent: NestWriter) -> None:
         self.parent = parent
@@ -52,10 +52,10 @@ class Blocks:
         )
 
     def passes(self, columns: int, write: Callable[[], None]) -> None:
-        """Write the passes over all columns, of which ``columns`` are walked at a time.
+        """Write the passes over all columns, ``columns`` of which are processed at a time.
 
-        Where rows are longer than that, a pass takes sixteen rows and leaves their sums in the partial buffer. So
-        sixteen rows are read side by side, each from end to end, as prefetching likes; a pass over all rows of a block
+        If rows are longer than that, a pass takes sixteen rows and stores their sums in the partial buffer. So sixteen
+        rows are read side by side, each from start to end, which suits the prefetcher; a pass over all rows of a block
         would read a short piece of each.
         """
         writer = self.writer
@@ -80,12 +80,12 @@ class Blocks:
     ) -> list[Value]:
         """The accumulators of the block at row ``start``: read from the partial buffer, or made by ``walk``.
 
-        ``walk`` starts from the seeds, or from what earlier rows of the block left in the buffer. In mode 0 the result
-        is written there.
+        ``walk`` starts from the seeds, or from the sums that earlier rows of the block left in the buffer. In mode 0
+        the result is written to the buffer.
         """
         writer = self.writer
         load, begin, compute, join = (writer.fresh_label() for _ in range(4))
-        places = self._places(tile, reductions, start)  # once a block: cheaper than to compile them twice
+        places = self._places(tile, reductions, start)  # once per block: cheaper than compiling them twice
         begun = writer.compare_index("ne", writer.op(f"and i64 {start}, {BLOCK_ROWS - 1}"), "0")
         writer.branch_if(writer.op(f"or i1 {self.gathers}, {begun}"), load, begin)
         writer.label(load)
@@ -117,7 +117,7 @@ class Blocks:
     def _places(
         self, tile: Sequence[Instance], reductions: Sequence[ir.Reduce], start: str
     ) -> list[tuple[Instance, str, Value]]:
-        """Where the accumulators of every vector lie, in the order in which the loops carry them."""
+        """The addresses of the accumulators of every vector, in the order in which the loops carry them."""
         writer, found = self.writer, []
         row = writer.index("mul", writer.op(f"lshr i64 {start}, {SHIFT}"), self.columns)
         for copy in tile:

@@ -1,10 +1,10 @@
-"""Nests whose lanes run along a parallel dimension (or that have no lanes): tiles of vectors through all phases.
+"""Writes nests whose lanes run along a parallel dimension (or that have no lanes): tiles of vectors.
 
     for outer parallel dims: for tile in vector range:          # full tiles of U vectors, then a tail
         for narrow parallel dims after the vector dimension: for phase:
             before; for reduced indices in tree order: body, reductions of every vector
 
-The tail is done by masked vectors if the target has masked access, else one element at a time by the same expressions.
+The tail uses masked vectors if the target has masked access, else the same expressions on one element at a time.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ if TYPE_CHECKING:
     from weft.codegen.lanes import Lanes
     from weft.codegen.nest import NestWriter
 
-# Largest cost of what is done once a column: for wide tiles and passes, and for tiles at all.
+# Largest cost of the statements outside the reduced loops: for wide tiles and passes, and for any tiles.
 SMALL_ENDS, LARGE_ENDS = 14.0, 64.0
-WAITING_BODY = 15.0  # up to this cost three vectors go together, of which one is computed without the busy unit
-FUNCTION = 8.0  # statements of this cost are most of what there is to compile
+WAITING_BODY = 15.0  # up to this cost, vectors are done in threes, one of them without the busy execution unit
+FUNCTION = 8.0  # statements of this cost take most of the compile time
 TILE = 4  # vectors of a reducing tile: each row touches 256 contiguous bytes
-WIDE_TILE = 16  # the same where registers allow: longer runs of memory, as the prefetcher likes them
-STRETCH_BYTES = 256  # of each row that a tile of a block touches; for narrow elements these are more vectors
-LONG_TILES = 4  # rows of more tiles are long: a few of them side by side are read from end to end
-REGISTERS = 16  # of 512 bits, for what a tile keeps from row to row
+WIDE_TILE = 16  # the same if there are enough registers: longer runs of memory suit the prefetcher
+STRETCH_BYTES = 256  # bytes of each row in a tile of a block; for narrow elements these are more vectors
+LONG_TILES = 4  # rows of more tiles are long: a few of them are read side by side, from start to end
+REGISTERS = 16  # of 512 bits, for the values that a tile carries from row to row
 
 
 class ColumnWriter:
@@ -54,7 +54,7 @@ class ColumnWriter:
         self.writer = parent.writer
         self.blocks = column_blocks.Blocks(parent) if parent.nest.split else None
         self.statements = [s for p in self.nest.phases for s in (*p.before, *p.body)]
-        # loads per point of the parallel space, to be done ahead of the vector loop if they do not move along it
+        # loads per parallel point, hoisted out of the vector loop if they do not depend on it
         self.hoistable = [s for p in self.nest.phases for s in (p.before if parent.reduced else (*p.before, *p.body))]
 
     def write(self, place: Position, scalars: Instance) -> None:
@@ -102,12 +102,12 @@ class ColumnWriter:
         return base
 
     def row(self, place: Position, scalars: Instance, base: Instance, once: bool = False) -> None:
-        """Everything at one point of the dimensions before the lanes. With ``once`` the code is kept short."""
+        """Everything at one point of the dimensions before the lanes. With ``once`` it is written as short code."""
         self._vectors(place, scalars, base, once)
         self.edges(place, scalars)
 
     def edges(self, place: Position, scalars: Instance) -> None:
-        """What is stored once for each row."""
+        """The statements that run once for each row."""
         if not self.nest.edges:
             return
         writer = self.writer
@@ -151,7 +151,7 @@ class ColumnWriter:
         if largest > instances.SMALL_BODY:
             return [2 if largest <= instances.LARGE_BODY else 1]
         per_vector = max(self._kept(phase) for phase in self.nest.phases) * self.parent.width * 4 / 64
-        if self.blocks:  # it has code for more ways already
+        if self.blocks:  # such a nest already has several variants of the loop
             unroll = min(STRETCH_BYTES // self._row_bytes(), WIDE_TILE)
             while unroll > TILE and per_vector * unroll > REGISTERS:
                 unroll //= 2
@@ -161,7 +161,7 @@ class ColumnWriter:
         return [WIDE_TILE, TILE]
 
     def _waits(self) -> bool:
-        """Whether a function keeps one unit busy, so that some vectors are computed without that unit."""
+        """Whether a function keeps one execution unit busy, so that some vectors are computed without it."""
         if not self.parent.target.avx512:
             return False
         waiting = [elements.of(s.dtype) for s in self.statements if isinstance(s, ir.Apply) and s.kind.waits]
@@ -191,7 +191,7 @@ class ColumnWriter:
         return max(costs) >= instances.LARGE_BODY or self._ends() >= LARGE_ENDS
 
     def _ends(self) -> float:
-        """The cost of what is done once for each column."""
+        """The cost of the statements that run once for each column."""
         return sum(instances.cost(phase.before) for phase in self.nest.phases)
 
     def _vectors(self, place: Position, scalars: Instance, base: Instance, once: bool = False) -> None:
@@ -210,11 +210,11 @@ class ColumnWriter:
             self._columns(place, alone, base, tiles)
 
     def _columns(self, place: Position, alone: Instance, base: Instance, tiles: Sequence[int]) -> None:
-        """Walk the range of the lanes in tiles of the given sizes, then the rest; without tiles by single vectors."""
+        """Process the range of the lanes in tiles of these sizes, then the rest; without tiles by single vectors."""
         parent = self.parent
         low, high = self.blocks.range if self.blocks else (parent.range(2), parent.range(3))
         streams = parent.streams if tiles and len(self.nest.dims) > 1 and self.maskable() else None
-        if streams is not None and streams.width != parent.width:  # only transposed tiles are stored past the caches
+        if streams is not None and streams.width != parent.width:  # only transposed tiles use non-temporal stores
             streams = None
         end = streams.first_line(place, low, high) if streams is not None else None
         if end is None:
@@ -235,7 +235,7 @@ class ColumnWriter:
         tiles: Sequence[int],
         bounds: tuple[str, str],
     ) -> None:
-        """Walk one part of the range; the first part ends at the border of a cache line."""
+        """Process one part of the range; the first part ends at a cache line border."""
         parent, writer, width = self.parent, self.writer, self.parent.width
         low, high = bounds
         for unroll in tiles:
@@ -259,7 +259,7 @@ class ColumnWriter:
         self._rest(place, alone, base, (low, high), heavy=not tiles)
 
     def _rest(self, place: Position, alone: Instance, base: Instance, bounds: tuple[str, str], heavy: bool) -> None:
-        """By single vectors, or by single elements where the target has no masked access."""
+        """The rest by single vectors, or by single elements if the target has no masked access."""
         parent, writer = self.parent, self.writer
         low, high = bounds
         cut = software_pipeline.halves(parent, self.statements, set(base.values)) if heavy else None
@@ -286,7 +286,7 @@ class ColumnWriter:
     # one tile
 
     def _inside(self, tile: list[Instance], place: Position) -> None:
-        """The narrow dimensions within a tile: its stretch of memory is walked once."""
+        """The narrow dimensions within a tile, so that its memory is read once."""
 
         def point(inner: Position) -> None:
             self.point([instances.fresh(c, c.values, c.index, c.mask, c.slot) for c in tile], inner)
@@ -304,7 +304,7 @@ class ColumnWriter:
                 self.parent.run(phase.body, tile, place)
             elif phase.body or phase.reductions:
                 self._reduce(phase, tile, place)
-            if self.blocks and number == 0:  # another call finishes what this one leaves in the partial buffer
+            if self.blocks and number == 0:  # another call finishes the reductions from the partial buffer
                 finish = self.writer.fresh_label()
                 self.writer.branch_if(self.blocks.leaves, done, finish)
                 self.writer.label(finish)
@@ -390,7 +390,7 @@ class _ReducedLoop:
         return self._carry(low, high, reduce_tree.BLOCK_ROWS, values, block)
 
     def _seeds(self, reduction: ir.Reduce, copy: Instance, start: str) -> reduce_tree.Accumulators:
-        """What every lane of a vector begins a block with: the same position in all."""
+        """The accumulators with which a block starts: the same position in every lane."""
         one = reduce_tree.seeds(reduction, Emitter(self.nest.scalar), start)
         return tuple(copy.memory.splat(v) for v in one)
 

@@ -1,4 +1,4 @@
-"""Loops to machine code: a nest's text, then LLVM, here or in a child process (``WEFT_COMPILE=isolated``)."""
+"""Compiles a nest: writes its LLVM text and runs LLVM, here or in a child process (``WEFT_COMPILE=isolated``)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Object:
 
 @functools.cache
 def helper_names() -> tuple[str, ...]:
-    """Functions of the runtime's table, in order."""
+    """The names of the runtime's helper functions, in the order of its table."""
     return tuple(runtime.helper_names())
 
 

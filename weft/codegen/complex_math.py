@@ -1,4 +1,4 @@
-"""Complex arithmetic on pairs of registers, for the emitter. (Complex functions stand with their operations.)"""
+"""Complex arithmetic on pairs of registers, for the emitter. (Complex functions are defined by their operations.)"""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _saturate(v: V, target: elements.Element) -> V:
         v = lanes.select(v > low, v, low)
         v = lanes.select(v < high, v, high)
         return v.cast("fptosi", "i32").cast("trunc", target.register)
-    # a lane outside is poison until another value is selected there
+    # a lane out of range is poison until the select replaces it
     result = lanes.select(v < high + 1, v.cast("fptosi" if target.signed else "fptoui", target.register), high)
     if not target.signed:
         return lanes.select(v > 0, result, 0)

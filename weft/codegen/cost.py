@@ -8,9 +8,9 @@ from weft.codegen import elements, instances, uniform
 from weft.codegen.nest import ROW_LANES, ROW_PADDING
 from weft.loops import ir, routine
 
-NS_PER_INSTRUCTION = 0.19  # of one whole vector
-NS_PER_PLACE = 0.7  # of an access at a computed place
-NS_PER_BYTE = 0.011  # out of the second-level cache
+NS_PER_INSTRUCTION = 0.19  # of one instruction on a whole vector
+NS_PER_PLACE = 0.7  # of an access at a computed address
+NS_PER_BYTE = 0.011  # from the L2 cache
 
 
 def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
@@ -27,9 +27,9 @@ def scratch_bytes(nest: ir.Nest, extents: Sequence[int]) -> int:
 
 
 def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
-    """About how many nanoseconds one point of the whole space (parallel and reduced) takes on one core.
+    """The estimated nanoseconds of one point of the whole space (parallel and reduced) on one core.
 
-    For a routine it is the time of one run of everything in it, for a chain that of one point of each of its nests.
+    For a routine it is the time of one run, for a chain that of one point of each of its nests.
     """
     if isinstance(nest, ir.Chain):
         return sum(cost(part) for part in nest.nests)
@@ -46,7 +46,7 @@ def cost(nest: ir.Nest | ir.Chain | routine.Routine) -> float:
             if isinstance(s, ir.Load | ir.Store) and any(nest.operands[s.operand].strides):
                 operand = nest.operands[s.operand]
                 element = elements.of(operand.dtype)
-                along = nest.digits[-1] if nest.walks_digits(s.operand) else nest.vector
+                along = nest.digits[-1] if nest.uses_digits(s.operand) else nest.vector
                 strided = along is not None and operand.strides[along] == ir.RUNTIME
                 total += element.size * NS_PER_BYTE + (0.5 if strided else 0.0)
             elif isinstance(s, ir.LoadAt | ir.Update):

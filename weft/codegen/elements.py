@@ -1,4 +1,4 @@
-"""How each dtype lives in memory and in registers.
+"""How each dtype is represented in memory and in registers.
 
 A value has one register element (two for complex numbers). bfloat16 and float16 are computed in float32; bool is a
 byte in memory and an i1 in registers; 4-bit and 2-bit integers are a byte in memory and an i8 in registers.

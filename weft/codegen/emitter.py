@@ -1,9 +1,9 @@
-"""The emitter of machine code: scalar expressions of ``core.emit`` written as LLVM vectors of W lanes.
+"""The emitter that generates code: it writes the scalar expressions of ``core.emit`` as LLVM vectors of W lanes.
 
 A ``Value`` is a dtype and one register (two for complex numbers) of ``lanes.V``. Half precisions are float32 in
-registers. A value that has not been rounded to its dtype yet is ``loose``; it is rounded once, at the end of the
-primitive's expression (``settle``) or where the exact bits are needed. One emitter serves one straight run of code.
-``memo`` shares work between functions of one operand: sin and cos reduce the argument once.
+registers. A value that is not yet rounded to its dtype is ``loose``; it is rounded once, at the end of the primitive's
+expression (``settle``) or where the exact bits are needed. One emitter is used for one basic block. ``memo`` shares
+work between functions of one operand: sin and cos reduce the argument once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Emitter:
         self.lanes = lanes
         self.table = table
         self.helpers = helpers
-        self.is_second = is_second  # the second of copies.SHARING vectors, computed without the unit for roots
+        self.is_second = is_second  # the second of instances.SHARING vectors, computed without the unit for roots
         self.memo: dict[Any, Any] = {}
         self.numbers = False  # True where no operand of an extremum is NaN
         self.any_nan = True  # False where every NaN has bits that the dtype of the result can hold
@@ -51,7 +51,7 @@ class Emitter:
     # values
 
     def value(self, dtype: np.dtype, *parts: V) -> Value:
-        """A freshly computed value: loose if its dtype is smaller than its register, wrapped if a narrow integer."""
+        """A new value: loose if its dtype is smaller than its register, wrapped if it is a narrow integer."""
         kind = elements.of(dtype).kind
         if kind == "n":
             return Value(dtype, (integers.wrap(parts[0], elements.of(dtype)),))
@@ -71,10 +71,10 @@ class Emitter:
             parts = (number.astype(np.float32),)
         else:
             parts = (number[()],)
-        return Value(dtype, tuple(self.lanes.constant(p, element.register) for p in parts))
+        return Value(dtype, tuple([self.lanes.constant(p, element.register) for p in parts]))
 
     def _held(self, x: Value, part: V) -> Value:
-        """A result that its half precision holds exactly because it holds x, so that it is not rounded again."""
+        """A result that is exact in half precision because x is, so that it is not rounded again."""
         element = elements.of(x.dtype)
         if element.kind == "h" and element.bits == 8:
             return self.value(x.dtype, part)
@@ -244,7 +244,7 @@ class Emitter:
 
         def turn(texts: list[str]) -> tuple[list[str], str]:
             active, values = V(lanes, "i1", texts[0]), rebuilt(texts[1:])
-            self.memo = dict(memo)  # values remembered in a round are valid in that round only
+            self.memo = dict(memo)  # values memoised in one round are valid in that round only
             goes_on, following = body(*values)
             kept = [
                 lanes.select(active, new, old).text
@@ -358,7 +358,7 @@ class Emitter:
         found = self.memo.get(key)
         if found is None:
             if len(args[0].parts) == 2:
-                raise TypeError(f"[codegen] {name} of complex values is stated by parts in its operation.")
+                raise TypeError(f"[codegen] {name} of complex values must be expanded by its operation.")
             if name == "square":
                 parts = (args[0].part * args[0].part,)
             else:
@@ -397,7 +397,7 @@ class Emitter:
         return self.apart(name, lambda emit, *xs: emit.call(name, xs, outputs), arguments, found)
 
     def call(self, name: str, arguments: Sequence[V], outputs: Sequence[tuple[str, int]]) -> list[V]:
-        """``helper``, here and now."""
+        """``helper``, written at this point."""
         writer, lanes = self.lanes.writer, self.lanes
         index = self.helpers.index(name)
         pointers = []

@@ -19,7 +19,7 @@ REMAINDERS = {
     "float": ("fmod_f32", 2.0**22, 2.0**-100, 2.0**126, 2.0**-22),
     "double": ("fmod_f64", 2.0**51, 2.0**-900, 2.0**1022, 2.0**-51),
 }
-LEAST_DIVIDED = 2.0**-900  # what is left of a quotient of a smaller number may be subnormal
+LEAST_DIVIDED = 2.0**-900  # for smaller dividends the remainder may be subnormal
 
 
 def _sign(element: str) -> int:
@@ -29,8 +29,8 @@ def _sign(element: str) -> int:
 def round_to(x: V, dtype: np.dtype, any_nan: bool = True) -> V:
     """A float32 rounded to a smaller type and back, to nearest even; NaN stays NaN, subnormals are kept.
 
-    Without ``any_nan`` every NaN has zeros in the bits that are rounded away, so that rounding cannot carry to the
-    sign.
+    Without ``any_nan`` every NaN must have zeros in the bits that are rounded away, so that rounding cannot carry into
+    the sign.
     """
     if dtype == elements.FLOAT16:
         return x.cast("fptrunc", "half").cast("fpext", "float")
@@ -100,7 +100,7 @@ def round_half_away(x: V) -> V:
 
 
 def reduce_precision(x: V, exponent_bits: int, mantissa_bits: int) -> V:
-    """Round to nearest even with fewer bits; overflow gives inf, what would be subnormal gives a signed zero."""
+    """Round to nearest even with fewer bits; overflow gives inf, underflow a signed zero."""
     lanes, element = x.lanes, x.element
     mantissa, exponent, width = MANTISSA[element], EXPONENT[element], FLOAT_BITS[element]
     bits = x.bits()

@@ -1,7 +1,7 @@
-"""Access at computed places: one address where the offset is the same in every lane, a gather where it is not.
+"""Accesses at computed offsets: a scalar access if the offset is the same in every lane, else a gather.
 
-Offsets have been clamped, so that lanes beyond a mask read inside the operand, too. If the operand also moves along the
-lanes, those lanes read its first element.
+Offsets are clamped, so that lanes beyond a mask also read inside the operand. If the operand also has a stride along
+the lanes, those lanes read its first element.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def uniform_offset(parent: NestWriter, number: int, copy: Instance) -> str | Non
 
 
 def _uniform(parent: NestWriter, number: int, copy: Instance) -> V:
-    """The value of one lane of a value that is the same in all."""
+    """The value in one lane of a uniform value."""
     if copy.memory.lanes.width == 1:
         return copy.values[number].part
     if number in copy.scalars:
@@ -52,7 +52,7 @@ def _uniform(parent: NestWriter, number: int, copy: Instance) -> V:
 
 
 def _moved(parent: NestWriter, operand: int, place: Position, offset: str) -> Position:
-    """The place with one operand ``offset`` elements further on."""
+    """The place with one operand's pointer advanced by ``offset`` elements."""
     pointer = parent.writer.element(whole(parent.nest.operands[operand].dtype), place.pointers[operand], offset)
     return replace(place, pointers={**place.pointers, operand: pointer})
 
@@ -81,10 +81,10 @@ def _steps(parent: NestWriter, operand: int, copy: Instance) -> V:
 
 
 def update(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Position) -> None:
-    """Read, combine, write; lanes lie along a dimension in which every point has an element of its own."""
+    """Read, combine, write; along the lanes every point has a different element."""
     moves = tile[0].index is None or parent.stride(s.operand, tile[0])
     if not moves or {s.offset, s.inside} & parent.moving:
-        raise ValueError(f"[codegen] updates of operand {s.operand} meet along the vector dimension")
+        raise ValueError(f"[codegen] updates of operand {s.operand} may hit one element along the vector dimension")
     if s.inside is None:
         updated(parent, s, tile, place)
         return
@@ -98,7 +98,7 @@ def update(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Positi
 
 
 def updated(parent: NestWriter, s: ir.Update, tile: list[Instance], place: Position) -> None:
-    """``update`` for a window that is known to lie inside."""
+    """``update`` for a window that is known to be inside."""
     offset = uniform_offset(parent, s.offset, tile[0])
     assert offset is not None
     place = _moved(parent, s.operand, place, offset)

@@ -1,4 +1,4 @@
-"""What the code being written works on: places in the loops, and copies (vectors of a tile) of every value."""
+"""Position and Instance: the indices at the code being written, and the values of one vector of a tile."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from weft.codegen.memory import Mask, Memory
 from weft.loops import ir
 
 SMALL_BODY = 10.0  # bodies up to this cost are unrolled
-SHARING = 3  # vectors side by side, of which the second is computed without the unit that the others keep busy
-LARGE_BODY = 16.0  # bodies from this cost on are written once: masks cost less than compiling a second copy
+SHARING = 3  # vectors done together, the second without the execution unit that the others keep busy
+LARGE_BODY = 16.0  # bodies of at least this cost are written once: masks cost less than compiling a second copy
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where in the loops the code being written stands."""
+    """The loop indices and pointers at the code being written."""
 
-    pointers: dict[int, str]  # operand -> address at the current indices, without that of the vector dimension
+    pointers: dict[int, str]  # operand -> address at the current indices, the vector dimension's left out
     indices: dict[int, str]  # dimension -> index
     row: str = "0"  # linear index over the reduced dimensions entered so far
 
@@ -33,11 +33,11 @@ class Instance:
     emit: Emitter
     memory: Memory
     values: dict[int, Value]
-    index: str | None = None  # along the vector dimension; None where that dimension is not entered
+    index: str | None = None  # along the vector dimension; None outside its loop
     mask: Mask | None = None
     slot: int = 0  # first lane within the tile
     states: dict[int, tuple[Value, ...]] = field(default_factory=dict)  # Scan statement -> running accumulators
-    scalars: dict[int, Value] = field(default_factory=dict)  # one-lane values that are the same in every lane
+    scalars: dict[int, Value] = field(default_factory=dict)  # uniform values, as one lane
 
 
 def operands(statements: Iterable[ir.Statement]) -> list[int]:
@@ -56,7 +56,7 @@ def uses(phase: ir.Phase) -> set[int]:
 
 
 def cost(statements: Iterable[ir.Statement]) -> float:
-    """About how many vector instructions the statements take."""
+    """The estimated number of vector instructions of the statements."""
     total = 0.0
     for s in statements:
         if isinstance(s, ir.Update):
@@ -73,7 +73,7 @@ def index_value(emit: Emitter, index: str, dtype: np.dtype) -> Value:
         return emit.convert(emit.short_index(index), dtype)
     wide = lanes.splat(index, "i64")
     wide = wide + lanes.iota("i64") if lanes.width > 1 else wide
-    emit.memo["index", wide.text] = index  # a later conversion to 32 bits is done there
+    emit.memo["index", wide.text] = index  # so that a later conversion to 32 bits starts from it
     return emit.settle(emit.convert(Value(elements.INT64, (wide,)), dtype))
 
 
@@ -86,7 +86,7 @@ def apply(statement: ir.Apply, copy: Instance) -> Value:
 
 
 def typed(emit: Emitter, value: Value, dtype: np.dtype) -> Value:
-    """A finished value: of the dtype its statement names, rounded to it."""
+    """A finished value: converted and rounded to the dtype of its statement."""
     value = emit.settle(value)
     return value if value.dtype == dtype else emit.settle(emit.convert(value, dtype))
 
@@ -109,7 +109,7 @@ def scan(statement: ir.Scan, copy: Instance) -> None:
 def fresh(
     base: Instance, values: dict[int, Value], index: str | None = None, mask: Mask | None = None, slot: int = 0
 ) -> Instance:
-    """A copy with an emitter of its own, as each loop body needs: remembered values must dominate their uses."""
+    """A copy with an emitter of its own, as each loop body needs: memoised values must dominate their uses."""
     lanes = base.emit.lanes
     emit = Emitter(lanes, base.emit.table, base.emit.helpers, is_second=slot // lanes.width % SHARING == 1)
     return Instance(emit, base.memory, dict(values), index, mask, slot, dict(base.states), base.scalars)

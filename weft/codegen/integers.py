@@ -1,4 +1,4 @@
-"""Integer division, power and bit counts, with the edge cases that trap or are undefined in LLVM defined away."""
+"""Integer division, power and bit counts; cases that trap or are undefined in LLVM get defined results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _bits(x: V) -> int:
 
 
 def _by_instruction(x: V, y: V) -> bool:
-    """Whether to use LLVM's division: for scalars, literal divisors, and 64 bits where floats take no such integers."""
+    """Whether to use LLVM's division: for scalars, literal divisors, and 64 bits without conversion to floats."""
     return x.lanes.width == 1 or y.text.startswith("splat") or (_bits(x) == 64 and not x.lanes.writer.avx512)
 
 
@@ -52,11 +52,10 @@ def quotient(x: V, y: V, signed: bool) -> V:
 
 
 def natural_quotient(x: V, y: V) -> V:
-    """x / y of signed integers, x >= 0 and y >= 2; if y is the same in all lanes, the shifted high half of a product.
+    """x / y of signed integers, x >= 0 and y >= 2; for uniform y the shifted high half of a product.
 
     The error of the factor 2**(bits - 1 + length) / y + 1 is smaller than the distance of x / y to the next integer
-    (see
-    ``_quotient_by_one``).
+    (see ``_quotient_by_one``).
     """
     bits, lanes, one, writer = _bits(x), x.lanes, x.lanes.one_of(y), x.lanes.writer
     if one is None or bits < 32 or lanes.width < 2:
@@ -68,7 +67,7 @@ def natural_quotient(x: V, y: V) -> V:
         length = 64 - leading_zeros(size - 1)
         power = size.like(1) << (length + 31)
         factor = power.binary("udiv", size)
-        if long:  # by digits of 32 bits: the divisor has at most one
+        if long:  # in digits of 32 bits, of which the divisor has at most one
             factor = (factor << 32) + ((power - factor * size) << 32).binary("udiv", size)
         scalars = [v.cast("trunc", "i32") if not long else v for v in (factor + 1, length - 1)]
         return [size.lshr(32).ne(0).text, *[lanes.splat(v.text, x.element).text for v in scalars]]
@@ -110,7 +109,7 @@ def _byte_quotient(x: V, y: V, one: V, signed: bool) -> V:
 
 
 def _even_and_odd(x: V, lanes: Lanes, signed: bool) -> tuple[V, V]:
-    """The bytes at even and at odd places, each in 16 bits."""
+    """The bytes at even and at odd positions, each in 16 bits."""
     pairs = V(lanes, "i16", lanes.writer.op(f"bitcast {x.lanes.type('i8')} {x.text} to {lanes.type('i16')}"))
     return ((pairs << 8) >> 8, pairs >> 8) if signed else (pairs & 0xFF, pairs.lshr(8))
 
@@ -125,7 +124,7 @@ def _quotient_by_one(x: V, y: V, one: V, signed: bool) -> V:
     def prepare() -> list[str]:
         divisor = one.cast("sext" if signed else "zext", "i64")
         size = (divisor.abs() if signed else divisor).intrinsic("umax", 1)
-        length = 64 - leading_zeros(size - 1)  # 2**length is the least power of two from the divisor on
+        length = 64 - leading_zeros(size - 1)  # 2**length is the least power of two that is at least the divisor
         if signed:
             length = length.intrinsic("umax", 1)
             factor = (size.like(1) << (length + (bits - 1))).binary("udiv", size) + 1
@@ -198,7 +197,7 @@ def _long_quotient_by_one(x: V, y: V, one: V, signed: bool) -> V:
 def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
     """x times the inverse of y; the inverse is computed once if y does not change in a loop.
 
-    The inverse is slightly too large, by less than any quotient that is no integer is below the next integer.
+    The inverse is slightly too large, by less than the distance of a fractional quotient to the next integer.
     """
     to_float, to_int = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
     inverse = (1.0 / y.cast(to_float, wide)) * (1.0 + excess)
@@ -206,9 +205,9 @@ def _short_quotient(x: V, y: V, signed: bool, wide: str, excess: float) -> V:
 
 
 def _long_quotient(x: V, y: V, signed: bool, small: bool = False) -> V:
-    """The quotient of magnitudes of 64 bits: a first one is at most 2**15 too small, that of its remainder at most 1.
+    """The quotient of 64-bit magnitudes: a first one, at most 2**15 too small, plus that of its remainder, at most 1.
 
-    For a ``small`` divisor, below 2**31, the second one is exact: half a divisor is added to the remainder first, and
+    For a ``small`` divisor, below 2**31, the second one is exact: half a divisor is added to the remainder first, which
     is more than the error.
     """
     lanes = x.lanes

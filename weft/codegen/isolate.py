@@ -1,7 +1,7 @@
-"""WEFT_COMPILE=isolated: LLVM runs in a child process, so that its death is an error and not the end of this process.
+"""WEFT_COMPILE=isolated: LLVM runs in a child process, so that a crash of LLVM is an error and not the end of this one.
 
 The child runs ``serve``: it reads (text, target, name) and answers (True, object) or (False, message or
-OutOfMemoryError), pickled, until its input ends. It is started at the first use and again after it died.
+OutOfMemoryError), pickled, until its input ends. It is started at the first use and again after a crash.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _stop() -> None:
 
 
 def serve() -> None:
-    """The child's program."""
+    """The main loop of the child."""
     requests, answers = sys.stdin.buffer, sys.stdout.buffer
     while True:
         try:

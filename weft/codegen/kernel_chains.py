@@ -1,5 +1,4 @@
-"""A ``loops.ir.Chain`` becomes one LLVM function, which calls the functions of its nests on one block of rows at a
-time.
+"""Compiles a ``loops.ir.Chain`` to one LLVM function that calls its nests on one block of rows after another.
 
 for each block of rows: k0(rows); k1(rows); ...      the next nest finds in the cache what the one before wrote
 """
@@ -13,25 +12,25 @@ from weft.codegen.nest import PARAMETERS, STOP, NestWriter
 from weft.codegen.writer import Writer
 from weft.loops import ir
 
-LOW, VECTOR_LOW, MODE, PARTIAL, STOP_WORD, RANGE = 0, 2, 4, 5, 6, 7  # slots of a range, and how many there are
+LOW, VECTOR_LOW, MODE, PARTIAL, STOP_WORD, RANGE = 0, 2, 4, 5, 6, 7  # slots of a range, and their number
 
 
 def walked(nest: ir.Nest) -> int | None:
-    """The slot of the range where the points of the first dimension begin; None if a nest only runs whole."""
+    """The slot of the range that holds the start of the first dimension; None if the nest cannot run on a part."""
     if not nest.dims or nest.dims[0].role != "parallel":
         return None
     return VECTOR_LOW if nest.vector == 0 else LOW
 
 
 def text_of(chain: ir.Chain, target: Target, helpers: Sequence[str], symbol: str) -> str:
-    """LLVM text of a chain."""
+    """The LLVM text of a chain."""
     writers = [NestWriter(nest, target, helpers) for nest in chain.nests]
     parts = {f"{symbol}{k}": writer.written(alone=False) for k, writer in enumerate(writers)}
     return _ChainWriter(chain, list(parts), target).written().text(symbol, PARAMETERS, parts)
 
 
 class _ChainWriter:
-    """Writes the function that calls the others."""
+    """Writes the function that calls the nests' functions."""
 
     def __init__(self, chain: ir.Chain, names: Sequence[str], target: Target) -> None:
         self.chain, self.names, self.writer = chain, names, Writer(target.avx512)

@@ -1,9 +1,8 @@
-"""A routine in lanes (``loops.lane_routine``) becomes the text of one LLVM function: a few vectors of lanes at a time.
+"""Compiles a routine in lanes (``loops.lane_routine``) to one LLVM function: a few vectors of lanes at a time.
 
-The program of a lane is written as other routines are, but each of its elements is a vector of lanes. It is written for
-tiles of several vectors, so that one computes while another waits, and once more for the last lanes, one vector of
-them. Lanes past the end repeat the first one of their tile, so that no operation meets a value that the program does
-not compute.
+The program of a lane is written like other routines, but each of its elements is a vector of lanes. It is written for
+tiles of several vectors, to hide latencies, and once more for the last lanes, as one vector. Lanes past the end repeat
+the first lane of their tile, so that no operation sees a value that the program does not compute.
 """
 
 from __future__ import annotations
@@ -24,17 +23,17 @@ from weft.codegen.routines import POLL_MASK, RoutineWriter
 from weft.codegen.writer import Writer
 from weft.loops import routine
 
-WORK_OF_A_TILE = 400  # instructions, about: longer programs keep the processor busy with smaller tiles
-STATE_OF_A_TILE = 16  # registers
-TILES = (8, 4, 2)  # vectors of a tile, without the width at which bfloat16 comes in pairs
-AHEAD = 4  # rows between one that is prefetched and the present one; 2 to 16 take the same time
-FAR_BYTES = 2048  # distance of rows from which they are prefetched: the processor's own prefetching ends with a page
+WORK_OF_A_TILE = 400  # estimated instructions: longer programs fill the processor with smaller tiles
+STATE_OF_A_TILE = 16  # registers for the state
+TILES = (8, 4, 2)  # vectors of a tile; the width at which bfloat16 comes in pairs is left out
+AHEAD = 4  # prefetch distance in rows; 2 to 16 take the same time
+FAR_BYTES = 2048  # rows at least so far apart are prefetched: the hardware prefetcher stops at the end of a page
 LINE_BYTES = 64
-LONG = 8.0  # instructions: longer functions are computed one vector after the other, to need fewer registers
+LONG = 8.0  # instructions; longer functions are computed vector by vector, to need fewer registers
 
 
 class LaneScope(Scope):
-    """A straight run of code whose elements are vectors of ``width`` lanes; ``single`` writes what all lanes share."""
+    """A basic block whose elements are vectors of ``width`` lanes; ``single`` writes uniform values."""
 
     def __init__(self, writer: Writer, target: Target, helpers: Sequence[str], width: int) -> None:
         super().__init__(writer, target, helpers, 1)
@@ -74,14 +73,14 @@ class LaneScope(Scope):
         return columns
 
     def part(self, value: Value, first: int) -> Value:
-        """The lanes of one vector."""
+        """The lanes that form one vector."""
         narrow, wide = self.narrow.lanes, self.emit(1).lanes
         picks = range(first, first + narrow.width)
         texts = [wide.shuffle(v.text, "poison", v.element, picks, self.width) for v in value.parts]
         return Value(value.dtype, tuple([V(narrow, v.element, t) for v, t in zip(value.parts, texts, strict=True)]))
 
     def joined(self, pieces: Sequence[Value]) -> Value:
-        """Vectors one after the other."""
+        """One value from consecutive vectors."""
         lanes, first = self.emit(1).lanes, pieces[0]
         parts = []
         for number, part in enumerate(first.parts):
@@ -116,7 +115,8 @@ class LaneWriter(RoutineWriter):
         self.load_parameters()
         first, spent = "0", "0"
         widths = self.widths()
-        for width, least in zip(widths, [*widths[1:], 0], strict=True):  # the next width takes the lanes that are left
+        # the next width processes the lanes that are left
+        for width, least in zip(widths, [*widths[1:], 0], strict=True):
             high = writer.index("sub", self.extents[0], str(least))
             carried = [("i64", first), ("i64", spent)]
             tile = functools.partial(self.tile, width)
@@ -136,7 +136,7 @@ class LaneWriter(RoutineWriter):
         return [*wide[:2], lanes]
 
     def tile(self, width: int, first: str, carried: Sequence[str]) -> tuple[str, str]:
-        """Write the lanes from ``first``; gives the next lane, and the steps since the last look for an interrupt."""
+        """Write the lanes from ``first``; gives the next lane, and the steps since the last check for an interrupt."""
         writer = self.writer
         self.scope = LaneScope(writer, self.target, self.helpers, width)
         self.first = first
@@ -149,7 +149,7 @@ class LaneWriter(RoutineWriter):
         return writer.op(f"add nsw i64 {first}, {width}"), writer.choose_index(many, "0", spent)
 
     def statement(self, s: Any) -> None:
-        """What all lanes share is computed once."""
+        """Write a statement; uniform values are computed once."""
         if isinstance(s, routine.Read | routine.Write):
             lanes = self.program.operands[s.operand].lanes
         else:
@@ -223,7 +223,7 @@ class LaneWriter(RoutineWriter):
                 memory.store_strided(piece, pointer, str(value.size), offsets, self.mask)
 
     def fetch(self, s: routine.Read | routine.Write, base: str, kind: routine.Type) -> None:
-        """Prefetch the tile's lines of a later row: rows lie too far apart for the processor to do it by itself."""
+        """Prefetch the tile's cache lines of a later row: rows are too far apart for the hardware prefetcher."""
         if not s.row:
             return
         writer, word = self.writer, whole(kind.dtype)

@@ -1,15 +1,16 @@
-"""Vectors of W lanes (W = 1: scalars) with operators, the language in which vector math is written.
+"""Vectors of W lanes (W = 1: scalars) with Python operators, in which all vector math is written.
 
-``Lanes`` brings the width, ``V`` is a value with a known LLVM element type. Nothing is reassociated or
-contracted: ``x * y + z`` is a rounded product and a rounded sum, ``x.fma(y, z)`` is one rounding. Shift right is
-arithmetic; ``lshr`` is logical. Comparisons are ordered (false on NaN) on floats, signed on integers.
+``Lanes`` knows the width, ``V`` is a value with a known LLVM element type. Nothing is reassociated or contracted:
+``x * y + z`` is a rounded product and a rounded sum, ``x.fma(y, z)`` is one rounding. Shift right is arithmetic;
+``lshr`` is logical. Comparisons are ordered (false on NaN) on floats, signed on integers.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,39 +47,36 @@ class V:
         self.text = text
 
     def _other(self, y: V | float | int) -> str:
-        return y.text if isinstance(y, V) else self.lanes.constant_text(y, self.element)
+        return y.text if isinstance(y, V) else self.lanes.every(literal(y, self.element), self.element)
 
     def binary(self, op: str, y: V | float | int) -> V:
         lanes = self.lanes
         text = f"{op} {lanes.type(self.element)} {self.text}, {self._other(y)}"
         return V(lanes, self.element, lanes.writer.op(text))
 
-    def _arithmetic(self, op: str, y: V | float | int) -> V:
-        return self.binary("f" + op if self.element in FLOAT_BITS else op, y)
-
     def __add__(self, y: V | float | int) -> V:
-        return self._arithmetic("add", y)
+        return self.binary("fadd" if self.element in FLOAT_BITS else "add", y)
 
     def __sub__(self, y: V | float | int) -> V:
-        return self._arithmetic("sub", y)
+        return self.binary("fsub" if self.element in FLOAT_BITS else "sub", y)
 
     def __mul__(self, y: V | float | int) -> V:
-        return self._arithmetic("mul", y)
+        return self.binary("fmul" if self.element in FLOAT_BITS else "mul", y)
 
     def __truediv__(self, y: V | float | int) -> V:
         return self.binary("fdiv", y)
 
     def __radd__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("add", self)
+        return self.like(y) + self
 
     def __rsub__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("sub", self)
+        return self.like(y) - self
 
     def __rmul__(self, y: float | int) -> V:
-        return self.like(y)._arithmetic("mul", self)
+        return self.like(y) * self
 
     def __rtruediv__(self, y: float | int) -> V:
-        return self.like(y).binary("fdiv", self)
+        return self.like(y) / self
 
     def __neg__(self) -> V:
         if self.element in FLOAT_BITS:
@@ -168,7 +166,7 @@ class V:
         """``llvm.<name>`` on values of this type."""
         lanes = self.lanes
         type_ = lanes.type(self.element)
-        arguments = [(type_, self.text), *((type_, self._other(y)) for y in others)]
+        arguments = [(type_, self.text), *[(type_, self._other(y)) for y in others]]
         return V(lanes, self.element, lanes.writer.call(f"llvm.{name}.{lanes.suffix(self.element)}", type_, arguments))
 
     def fma(self, y: V | float, z: V | float) -> V:
@@ -202,35 +200,46 @@ class V:
         first = coefficients[0]
         result = first if isinstance(first, V) else self.like(first)
         for c in coefficients[1:]:
-            result = self.fma(result, c)  # LLVM reuses the register of the second factor, which is not needed again
+            result = self.fma(result, c)  # LLVM reuses the register of the second factor, which is dead
         return result
 
     def polynomial_of_halves(self, square: V, coefficients: Sequence[float | V]) -> V:
-        """``polynomial`` as even plus odd powers, each by Horner in ``square``: half as long a chain of results."""
+        """``polynomial`` as even plus odd powers, each by Horner in ``square``: half the latency."""
         one, other = square.polynomial(coefficients[-1::-2][::-1]), square.polynomial(coefficients[-2::-2][::-1])
         return other.fma(self, one)
+
+
+class _Types(dict[str, str]):
+    """Element type -> LLVM type of a vector of ``width`` of them: a table, since every instruction asks for it."""
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+    def __missing__(self, element: str) -> str:
+        return self.setdefault(element, element if self.width == 1 else f"<{self.width} x {element}>")
+
+
+_types = functools.cache(_Types)
 
 
 class Lanes:
     """``width`` lanes over a writer."""
 
-    __slots__ = ("width", "writer")
+    __slots__ = ("type", "width", "writer")
 
     def __init__(self, writer: Writer, width: int) -> None:
         self.writer = writer
         self.width = width
-
-    def type(self, element: str) -> str:
-        return element if self.width == 1 else f"<{self.width} x {element}>"
+        self.type: Callable[[str], str] = _types(width).__getitem__  # the LLVM type of a vector of such elements
 
     def suffix(self, element: str) -> str:
         name = SUFFIX.get(element, element)
         return name if self.width == 1 else f"v{self.width}{name}"
 
     def constant_text(self, value: Any, element: str) -> str:
-        return self._every(literal(value, element), element)
+        return self.every(literal(value, element), element)
 
-    def _every(self, text: str, element: str) -> str:
+    def every(self, text: str, element: str) -> str:
         """One literal in every lane."""
         if self.width == 1:
             return text
@@ -247,7 +256,7 @@ class Lanes:
         """0, 1, ..., W - 1."""
         if self.width == 1:
             return V(self, element, "0")
-        lanes = "<" + ", ".join(f"{element} {k}" for k in range(self.width)) + ">"
+        lanes = "<" + ", ".join([f"{element} {k}" for k in range(self.width)]) + ">"
         whole = self.width * BYTES[element] == 64
         return V(self, element, self.writer.hold(self.type(element), lanes) if whole else lanes)
 
@@ -256,7 +265,7 @@ class Lanes:
         if self.width == 1:
             return V(self, element, scalar)
         if not scalar.startswith("%"):
-            return V(self, element, self._every(scalar, element))
+            return V(self, element, self.every(scalar, element))
         type_, writer = self.type(element), self.writer
         one = writer.op(f"insertelement {type_} poison, {element} {scalar}, i64 0")
         zeros = f"<{self.width} x i32> zeroinitializer"
@@ -271,19 +280,19 @@ class Lanes:
 
     def select(self, condition: V, yes: V | float | int, no: V | float | int) -> V:
         element = yes.element if isinstance(yes, V) else no.element  # type: ignore[union-attr]
-        a, b = (v.text if isinstance(v, V) else self.constant_text(v, element) for v in (yes, no))
+        a, b = [v.text if isinstance(v, V) else self.constant_text(v, element) for v in (yes, no)]
         t = self.type(element)
         return V(self, element, self.writer.op(f"select {self.type('i1')} {condition.text}, {t} {a}, {t} {b}"))
 
     def any(self, mask: V) -> str:
-        """A scalar i1: does any lane hold."""
+        """A scalar i1: whether any lane is true."""
         if self.width == 1:
             return mask.text
         name = f"llvm.vector.reduce.or.v{self.width}i1"
         return self.writer.call(name, "i1", [(self.type("i1"), mask.text)])
 
     def lacks(self, mask: V) -> str:
-        """A scalar i1: does any lane not hold. For ``any(~mask)`` LLVM would repeat the comparison."""
+        """A scalar i1: whether any lane is false. For ``any(~mask)`` LLVM would repeat the comparison."""
         every = mask.text
         if self.width > 1:
             name = f"llvm.vector.reduce.and.v{self.width}i1"
@@ -291,7 +300,7 @@ class Lanes:
         return self.writer.op(f"xor i1 {every}, true")
 
     def cold(self, mask: V, slow: Any, *fast: V, rare: bool = True) -> list[V]:
-        """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block is entered only if any lane holds.
+        """``slow()`` in the lanes of ``mask``, ``fast`` elsewhere; the slow block runs only if any lane of it holds.
 
         A block that is ``rare`` spills registers; the code around it does not.
         """
@@ -304,9 +313,9 @@ class Lanes:
         return [V(self, f.element, t) for f, t in zip(fast, texts, strict=True)]
 
     def shuffle(self, x: str, y: str, element: str, indices: Sequence[int], width: int) -> str:
-        """Lanes of two ``width``-vectors by number (y's follow x's)."""
+        """A vector of numbered lanes of two ``width``-vectors (y's are numbered after x's)."""
         t = f"<{width} x {element}>"
-        picks = ", ".join(f"i32 {k}" for k in indices)
+        picks = ", ".join([f"i32 {k}" for k in indices])
         return self.writer.op(f"shufflevector {t} {x}, {t} {y}, <{len(indices)} x i32> <{picks}>")
 
     def extract(self, x: V, lane: int) -> str:

@@ -1,10 +1,10 @@
-"""LLVM's code generator: text of one function in, a relocatable object or its assembly out.
+"""Runs LLVM's code generator: from the text of a module to a relocatable object or its assembly.
 
-No IR passes run: the text is already vectors. It is parsed and verified every time, because bad IR must raise and
-never abort; a copy of the text lies in a crash file while LLVM runs, so that an abort leaves what made it.
+No IR passes run: the text already has vectors. It is parsed and verified every time, because bad IR must raise and
+never abort. While LLVM runs, the text is in a crash file, so that after an abort it can be examined.
 
-Several threads compile at once, each at a place of its own: a target machine, a context for every module, a crash
-file. llvmlite holds one lock around each of its calls; what takes long is called beneath it (``llvm_calls``).
+Several threads compile at once. Each has its own ``_Place``: a target machine, a context for every module, a crash
+file. llvmlite holds one lock around each of its calls; long calls avoid it (``llvm_calls``).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from weft._base import lazy
 from weft._base.target import Target
 from weft.codegen import llvm_calls
 
-# Switches of LLVM's code generator with our value and LLVM's own, each measured: together they take a third to a half
-# off the compile time and cost no run time. They are process-wide, so they are set while we emit only: anybody else who
-# uses llvmlite finds LLVM's own values (runtime/src/llvm_switches.cpp). So only those stand here that LLVM reads while
-# it emits, and that can be put back: -fast-isel, say, knows a state "not given" to which nothing leads back.
+# Switches of LLVM's code generator: our value and LLVM's default. Each was measured; together they save a third to a
+# half of the compile time and cost no run time. They are process-wide, so they are set only while we emit: other users
+# of llvmlite find LLVM's defaults (runtime/src/llvm_switches.cpp). Only switches that LLVM reads while it emits, and
+# that can be restored, are listed: -fast-isel, for example, has a state "not given" that cannot be restored.
 SWITCHES = {
     "disable-lsr": ("true", "false"),  # loop strength reduction: our addresses are already one add and one scaled index
     "enable-misched": ("false", "true"),  # the machine scheduler; out-of-order cores do not need it
     "disable-post-ra": ("true", "false"),  # post-register-allocation scheduling
-    "disable-machine-cse": ("true", "false"),  # the text repeats nothing worth finding
+    "disable-machine-cse": ("true", "false"),  # the text has no common subexpressions worth finding
     "disable-cgp": ("true", "false"),  # IR-level preparation of address modes
     "disable-block-placement": ("true", "false"),  # blocks are written in order, cold ones marked
-    "disable-branch-fold": ("true", "false"),  # no equal tails
+    "disable-branch-fold": ("true", "false"),  # there are no equal tails to merge
     "disable-tail-duplicate": ("true", "false"),
     "disable-early-taildup": ("true", "false"),
-    # without these 41 kernels of every family are the same to the bit: a tenth of the compile time
+    # with and without these, 41 kernels of every family are the same to the bit; saves a tenth of the compile time
     "disable-constant-hoisting": ("true", "false"),
     "disable-copyprop": ("true", "false"),
     "disable-early-ifcvt": ("true", "false"),
@@ -53,20 +53,20 @@ SWITCHES = {
     "x86-disable-avoid-SFB": ("true", "false"),
     "x86-promote-anyext-load": ("false", "true"),
 }
-LEVEL = 1  # of optimisation: 2 and 3 give no faster code
+LEVEL = 1  # optimisation level: 2 and 3 give no faster code
 
-# LLVM ends the process when it gets no memory. It took up to 6 MB, and 65 bytes for each of the text's.
+# LLVM aborts the process if it gets no memory. Measured need: up to 6 MB, and 65 bytes per byte of text.
 COMPILE_BYTES, BYTES_OF_TEXT = 16 << 20, 200
 
-PLACES = 8  # threads that compile at once; more would gain little over what they take in memory
+PLACES = 8  # threads that compile at once; more would gain little and take memory
 
 
 class _Place:
-    """What one thread at a time compiles with."""
+    """The objects that one compilation uses; one thread at a time holds them."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.lock = threading.RLock()  # a signal handler may compile, or fork, in the middle of our work
+        self.lock = threading.RLock()  # reentrant: a signal handler may compile, or fork, during our work
         self.machines: dict[Target, Any] = {}
         self.crash: tuple[int, int | None] | None = None  # process, descriptor
 
@@ -79,7 +79,7 @@ class _Place:
 
 _places = [_Place(number) for number in range(PLACES)]
 _loading = threading.RLock()
-_locks = (*(place.lock for place in _places), _loading)  # in the order in which one thread takes them
+_locks = (*(place.lock for place in _places), _loading)  # in the order in which a thread must take them
 
 
 def _acquire_all() -> None:
@@ -92,13 +92,13 @@ def _release_all() -> None:
         lock.release()
 
 
-# a fork waits until LLVM is idle, so that the child finds neither a lock held nor LLVM's state half changed
+# a fork waits until LLVM is idle, so that the child finds no lock held and LLVM's state consistent
 os.register_at_fork(before=_acquire_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 @contextlib.contextmanager
 def _place() -> Iterator[_Place]:
-    """A place that nobody is at, the first one if all are taken."""
+    """Hold a free place; wait for the first one if none is free."""
     place = next((place for place in _places if place.lock.acquire(blocking=False)), None)
     if place is None:
         place = _places[0]
@@ -115,8 +115,8 @@ def _binding() -> Any:
     binding = lazy.llvm
     ours = [f"-{name}={our}" for name, (our, _) in SWITCHES.items()]
     llvm_calls.install_switches(ours, [f"-{name}={own}" for name, (_, own) in SWITCHES.items()])
-    binding.ffi.register_lock_callback(runtime.llvm_other_comes, runtime.llvm_other_goes)
-    # These take llvmlite's lock: who held it before the callbacks were there is gone then.
+    binding.ffi.register_lock_callback(runtime.llvm_lock_taken, runtime.llvm_lock_released)
+    # These take llvmlite's lock, so that no thread holds it from before the callbacks were installed.
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding
@@ -159,7 +159,7 @@ def _emit(text: str, target: Target, name: str, emit: Callable[[bytes, Any], byt
 
 
 def _check_memory(nbytes: int, name: str) -> None:
-    """Raise OutOfMemoryError where LLVM might end the process."""
+    """Raise OutOfMemoryError where LLVM might abort the process."""
     if runtime.has_memory(nbytes):
         return
     runtime.trim_memory()
@@ -170,17 +170,17 @@ def _check_memory(nbytes: int, name: str) -> None:
         )
 
 
-# what an abort leaves behind
+# crash files
 
 
 def crash_path(process: int, place: int = 0) -> str:
-    """Where process number ``process`` keeps the text that LLVM is working on at a place."""
+    """The file with the text that LLVM is compiling at a place of process ``process``."""
     folder = os.environ.get("WEFT_CRASH_DIR") or os.path.join(tempfile.gettempdir(), f"weft-{os.getuid()}")
     return os.path.join(folder, f"crash-{process}{f'-{place}' if place else ''}.ll")
 
 
 def _crash_file(place: _Place) -> int | None:
-    """An open file, removed when the process ends in good order; None where no folder takes one."""
+    """An open file, removed at a normal exit; None if no folder is writable."""
     process = os.getpid()
     if place.crash is None or place.crash[0] != process:  # after a fork the child has its own
         place.crash = process, None
@@ -192,7 +192,7 @@ def _crash_file(place: _Place) -> int | None:
 def _open_crash_file(path: str) -> int:
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    if os.lstat(folder).st_uid != os.getuid():  # its owner could lead our writes elsewhere
+    if os.lstat(folder).st_uid != os.getuid():  # another owner could redirect our writes by a link
         raise PermissionError(f"{folder} is another user's")
     _sweep(folder)
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -223,7 +223,7 @@ def _remember(crash: int | None, data: bytes) -> None:
 
 
 def dump(text: str) -> str:
-    """Write a text to a new file, for an error to name."""
+    """Write a text to a new file, whose path an error shows."""
     handle, path = tempfile.mkstemp(prefix="weft-kernel-", suffix=".ll")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,6 +1,6 @@
-"""The long calls into LLVM (parse, verify, emit), made without llvmlite's lock so that threads compile side by side.
+"""Long calls into LLVM (parse, verify, emit) without llvmlite's lock, so that several threads compile in parallel.
 
-llvmlite's own functions hold a lock while LLVM works. Here the C functions of its library (its version is pinned) are
+llvmlite's own functions hold a lock while LLVM works. Here the C functions of its library (whose version is pinned) are
 called directly. LLVM allows this: every module has its own context, and no two threads share a target machine.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from weft import runtime
 from weft._base import lazy
 
-# name of a C function: its result, its arguments; a pointer to one of LLVM's objects is a c_void_p
+# C function: (type of the result, types of the arguments); a pointer to an LLVM object is a c_void_p
 _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "LLVMPY_ContextCreate": (c_void_p, ()),
     "LLVMPY_ContextDispose": (None, (c_void_p,)),
@@ -32,12 +32,12 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class RefusedError(RuntimeError):
-    """LLVM does not take the text."""
+    """LLVM rejected the text."""
 
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """llvmlite's library: the one that llvmlite has loaded, with functions of our own on it."""
+    """llvmlite's library: the one that llvmlite has loaded, with our own prototypes."""
     folder = os.path.dirname(lazy.llvm.__file__)
     library = ctypes.CDLL(os.path.join(folder, lazy.llvmlite_utils.get_library_name()))
     for name, (result, arguments) in _SIGNATURES.items():
@@ -61,7 +61,7 @@ def _pointer(reference: Any) -> int:
 
 
 def install_switches(ours: list[str], theirs: list[str]) -> None:
-    """Switches to set while we emit, and how they are while anybody else uses llvmlite."""
+    """Set the switches for our emissions, and the values for all other users of llvmlite."""
     runtime.llvm_install_switches(_address("LLVMPY_SetCommandLine"), ours, theirs)
 
 
@@ -78,15 +78,15 @@ def assembly_of(text: bytes, machine: Any) -> bytes:
 def _emit(text: bytes, machine: Any, is_object: int) -> bytes:
     context, module = _call("LLVMPY_ContextCreate")(), None
     try:
-        with _Said() as said:
+        with _Message() as said:
             module = _call("LLVMPY_ParseAssembly")(context, text, said.address)
             if not module or said.text:
                 raise RefusedError(f"LLVM IR parsing error\n{said.text}")
-        with _Said() as said:
+        with _Message() as said:
             if _call("LLVMPY_VerifyModule")(module, said.address):
                 raise RefusedError(said.text)
-        with _Said() as said:
-            # natively: no Python code runs while LLVM's switches are ours
+        with _Message() as said:
+            # in native code: no Python runs while LLVM's switches have our values
             emitter, message = _address("LLVMPY_TargetMachineEmitToMemory"), ctypes.addressof(said.message)
             buffer = runtime.llvm_emit(emitter, _pointer(machine), module, is_object, message)
             if not buffer:
@@ -102,10 +102,10 @@ def _emit(text: bytes, machine: Any, is_object: int) -> bytes:
         _call("LLVMPY_ContextDispose")(context)
 
 
-class _Said:
-    """What a call of LLVM has to say."""
+class _Message:
+    """The message of an LLVM call."""
 
-    def __enter__(self) -> _Said:
+    def __enter__(self) -> _Message:
         self.message = c_char_p(None)
         self.address = ctypes.byref(self.message)
         return self

@@ -1,7 +1,7 @@
 """Memory access of one vector: contiguous, broadcast, strided; whole or masked; any dtype.
 
 A mask covers the first ``count`` lanes. If the target has no masked access for an element size, the lanes are copied
-one by one through a stack buffer: no element outside the operand is ever touched.
+one by one through a stack buffer: memory outside the operand is never accessed.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from weft.codegen import elements, floats, integers, strided
 from weft.codegen.emitter import Value
 from weft.codegen.lanes import Lanes, V
 
-PAIRED = 32  # lanes of a vector of bfloat16 in two registers of float32: even places in one, odd places in the other
+PAIRED = 32  # lanes of a vector of bfloat16 in two float32 registers: even positions in one, odd positions in the other
 
 
 @dataclass(frozen=True, slots=True)
 class Mask:
     """The lanes below ``remaining`` (an i64 name; no lane if it is not positive), as a vector of i1.
 
-    ``mostly_whole``: in nearly every vector these are all lanes.
+    ``mostly_whole``: in nearly every vector all lanes are set.
     """
 
     remaining: str
@@ -55,8 +55,9 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
     writer.label(part)
     mask = first_lanes(lanes, remaining, few=True)
     type_, every, some = lanes.type("i1"), lanes.constant_text(True, "i1"), mask.lanes.text
-    by_bits = writer.avx512 and lanes.width >= 8  # LLVM's way to set all of a mask waits for an unrelated mask register
-    bits, word = f"i{lanes.width}", f"i{max(lanes.width, 32)}"  # a narrower move waits for the register's old value
+    # LLVM's way to set a full mask has a false dependence on a mask register
+    by_bits = writer.avx512 and lanes.width >= 8
+    bits, word = f"i{lanes.width}", f"i{max(lanes.width, 32)}"  # a narrower move depends on the register's old value
     if by_bits:
         some = writer.op(f"bitcast {lanes.type('i1')} {some} to {bits}")
         type_, every, some = word, "-1", some if word == bits else writer.op(f"zext {bits} {some} to {word}")
@@ -71,7 +72,7 @@ def lanes_below(lanes: Lanes, remaining: str, mostly_whole: bool) -> Mask:
 
 
 def whole(dtype: np.dtype) -> str:
-    """LLVM integer type of one element in memory, complex numbers in one piece."""
+    """LLVM integer type of one element in memory, complex numbers as one integer."""
     element = elements.of(dtype)
     return f"i{8 * element.size}"
 
@@ -111,7 +112,7 @@ class Memory:
         return floats.encode(v, dtype) if element.kind == "h" else v
 
     def _from_pairs(self, v: V) -> V:
-        """bfloat16 as float32, even places first, then odd places: two instructions and no shuffle."""
+        """bfloat16 as float32, even positions first, then odd ones: two instructions and no shuffle."""
         lanes, half = self.lanes, Lanes(self.writer, PAIRED // 2)
         words = V(half, "i32", self.writer.op(f"bitcast {lanes.type('i16')} {v.text} to {half.type('i32')}"))
         even, odd = words << 16, words & -0x10000
@@ -230,7 +231,7 @@ class Memory:
         self.put(dtype, self.pack(value), pointer, mask)
 
     def put(self, dtype: np.dtype, packed: tuple[str, str], pointer: str, mask: Mask | None) -> None:
-        """Store what ``pack`` gave; a mask only where the target ``masks`` such elements."""
+        """Store the result of ``pack``; a mask only if the target ``masks`` such elements."""
         type_, text = packed
         if mask is None:
             self.writer.line(f"store {type_} {text}, ptr {pointer}, align {alignment(dtype)}")
@@ -275,7 +276,7 @@ class Memory:
     def load_strided(
         self, dtype: np.dtype, pointer: str, stride: str, offsets: V, mask: Mask | None, near: Sequence[int] = ()
     ) -> Value:
-        """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: strides that are likely."""
+        """Lanes ``stride`` elements apart; ``offsets`` is stride * (0, 1, ...). ``near``: likely strides."""
         if self.lanes.width == 1:
             return self.load_scalar(dtype, pointer)
         if near and (mask is None or mask.mostly_whole) and self._has_small_strides(dtype):
@@ -298,17 +299,20 @@ class Memory:
     def load_at(self, dtype: np.dtype, pointer: str, offsets: V) -> Value:
         """Lanes at ``offsets`` (i32 or i64), all of them inside the operand.
 
-        One load a lane: gather instructions take twice as long on Zen 4 (0.36 against 0.76 ns an element, in cache).
+        One load per lane: gather instructions take twice as long on Zen 4 (0.76 against 0.36 ns an element, in cache).
         """
+        places = self.writer.alloca(self.lanes.type(offsets.element))
+        self.writer.line(f"store {self.lanes.type(offsets.element)} {offsets.text}, ptr {places}, align 64")
+        return self.load_places(dtype, pointer, offsets.element, places)
+
+    def load_places(self, dtype: np.dtype, pointer: str, integer: str, places: str) -> Value:
+        """``load_at`` with offsets that are integers in memory."""
         element, lanes, writer = elements.of(dtype), self.lanes, self.writer
-        places = writer.alloca(lanes.type(offsets.element))
-        writer.line(f"store {lanes.type(offsets.element)} {offsets.text}, ptr {places}, align 64")
         texts = ["poison"] * element.parts
         for lane in range(lanes.width):
-            # volatile, or LLVM would take the vector apart in registers, with two instructions a lane
-            place = writer.element(offsets.element, places, str(lane))
-            at = writer.op(f"load volatile {offsets.element}, ptr {place}, align 4")
-            p = writer.op(f"getelementptr {whole(dtype)}, ptr {pointer}, {offsets.element} {at}")
+            # volatile, or LLVM would extract the lanes from registers, with two instructions per lane
+            at = writer.op(f"load volatile {integer}, ptr {writer.element(integer, places, str(lane))}, align 4")
+            p = writer.op(f"getelementptr {whole(dtype)}, ptr {pointer}, {integer} {at}")
             for k in range(element.parts):
                 q = writer.element(element.memory, p, str(k))
                 word = writer.op(f"load {element.memory}, ptr {q}, align {element.bytes}")

@@ -1,8 +1,8 @@
-"""The mixed-radix digits of a flattened dimension, for operands that do not walk its axes as one.
+"""The mixed-radix digits of a flattened dimension, for operands whose axes cannot be collapsed.
 
-The reduction tree runs over row-major positions. If a vector of W positions lies within one row of the innermost axis,
-it is loaded at an address computed from the digits. A vector that crosses rows, and the last, short one, are assembled
-piece by piece in stack buffers. The digits of the next vector follow by additions with carries.
+The reduction tree runs over row-major positions. A vector of W positions within one row of the innermost axis is loaded
+from an address computed from the digits. A vector that crosses rows, and the last, short one, are assembled piece by
+piece in stack buffers. The digits of the next vector follow by additions with carries.
 
     position p of f32[3,5] has digits (p // 5, p % 5);  x[0] of f32[5] is read at p % 5
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Digits:
-    """The digits of one nest's last reduced dimension. Digits are lists of i64 names, outermost first."""
+    """The digits of one nest's flattened dimension. Digits are lists of i64 names, outermost first."""
 
     def __init__(self, parent: NestWriter) -> None:
         self.parent = parent
@@ -34,7 +34,7 @@ class Digits:
         self.writer = parent.writer
         self.dims = self.nest.digits
         one = "1"
-        self.bases = []  # with an extent of 0 nothing is visited
+        self.bases = []  # if an extent is 0 no loop runs
         for d in self.dims:
             extent = parent.extents[d]
             self.bases.append(self.writer.choose_index(self.writer.compare_index("slt", extent, one), one, extent))
@@ -50,7 +50,7 @@ class Digits:
         return [position, *reversed(digits)]
 
     def advanced(self, digits: Sequence[str], step: Sequence[str] | None = None) -> list[str]:
-        """The digits ``step`` (None: one) positions further on."""
+        """The digits after ``step`` (None: one) more positions."""
         writer, carry, found = self.writer, "", []
         places = list(zip(digits, step or [*["0"] * (len(digits) - 1), "1"], self.bases, strict=True))
         for number, (digit, add, base) in reversed(list(enumerate(places))):
@@ -67,36 +67,39 @@ class Digits:
         """The pointers of operands at the given digits."""
         result = dict(pointers)
         for k in operands:
-            result[k] = self._address(k, pointers[k], digits)
+            result[k] = self.address(k, pointers[k], digits)
         return result
 
-    def _address(self, operand: int, pointer: str, digits: Sequence[str]) -> str:
-        writer, spec = self.writer, self.nest.operands[operand]
+    def address(self, operand: int, pointer: str, digits: Sequence[str]) -> str:
+        """The address of an operand at the given digits."""
+        return self.writer.element(whole(self.nest.operands[operand].dtype), pointer, self.offset(operand, digits))
+
+    def offset(self, operand: int, digits: Sequence[str]) -> str:
+        """The offset of that address, in elements, from the address at digits of 0."""
         offset = "0"
         for dim, digit in zip(self.dims, digits, strict=True):
-            stride = spec.strides[dim]
-            if stride:
-                offset = writer.index("add", offset, self.parent.distance(operand, dim, digit))
-        return writer.element(whole(spec.dtype), pointer, offset)
+            if self.nest.operands[operand].strides[dim]:
+                offset = self.writer.index("add", offset, self.parent.distance(operand, dim, digit))
+        return offset
 
     # vectors along the flattened dimension
 
     def reads(self, body: Sequence[ir.Statement]) -> list[ir.Load | ir.IndexOf]:
         """The statements of a body whose values depend on digits."""
-        loads = [s for s in body if isinstance(s, ir.Load) and self.nest.walks_digits(s.operand)]
+        loads = [s for s in body if isinstance(s, ir.Load) and self.nest.uses_digits(s.operand)]
         return [*loads, *[s for s in body if isinstance(s, ir.IndexOf) and s.dim in self.dims]]
 
     def fill(
         self, copy: Instance, place: Position, reads: Sequence[ir.Load | ir.IndexOf], digits: Sequence[str]
     ) -> None:
-        """Give a copy the values of ``reads`` in the W lanes from its index on, whose first has these digits."""
+        """Load the values of ``reads`` for the W lanes of a copy, the first of which has these digits."""
         writer = self.writer
         assert copy.index is not None and self.nest.vector is not None
         last = writer.index("add", digits[-1], str(self.parent.width))
         remaining = writer.index("sub", self.parent.extents[self.nest.vector], copy.index)
         together, apart, done = (writer.fresh_label() for _ in range(3))
         in_row = writer.compare_index("sle", last, self.bases[-1])
-        if copy.mask is not None:  # rows go on past the last position
+        if copy.mask is not None:  # memory may be read past the last position within its row
             in_row = writer.op(f"and i1 {in_row}, {writer.compare_index('sge', remaining, str(self.parent.width))}")
         writer.branch_if(in_row, together, apart)
         writer.label(together)
@@ -105,7 +108,7 @@ class Digits:
         writer.branch(done)
         writer.label(apart)
         count = writer.minimum_index(remaining, str(self.parent.width))
-        if copy.mask is not None:  # all lanes lie past the last position: what is read for them does not matter
+        if copy.mask is not None:  # all lanes are past the last position: their values do not matter
             past = writer.compare_index("slt", count, "1")
             count = writer.choose_index(past, "1", count)
             digits = [writer.choose_index(past, "0", digit) for digit in digits]
@@ -134,7 +137,7 @@ class Digits:
                     values.append(copy.emit.settle(copy.emit.convert(Value(elements.INT64, (splat,)), s.dtype)))
                 continue
             operand = self.nest.operands[s.operand]
-            pointer, key = self._address(s.operand, place.pointers[s.operand], digits), (s.operand, self.dims[-1])
+            pointer, key = self.address(s.operand, place.pointers[s.operand], digits), (s.operand, self.dims[-1])
             stride = operand.strides[self.dims[-1]]
             if not stride:
                 values.append(copy.memory.splat(copy.memory.load_scalar(operand.dtype, pointer)))
@@ -156,7 +159,7 @@ class Digits:
         digits: Sequence[str],
         count: str,
     ) -> list[Value]:
-        """Store piece after piece of rows in stack buffers, as whole vectors: the next one overwrites the excess."""
+        """Store the pieces of rows in stack buffers, as whole vectors: each overwrites the excess of the one before."""
         writer, lanes = self.writer, self.parent.lanes
 
         def piece(start: str, now: list[str]) -> list[str]:

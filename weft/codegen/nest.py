@@ -1,11 +1,11 @@
-"""A ``loops.ir.Nest`` becomes the text of one LLVM function.
+"""Compiles a ``loops.ir.Nest`` to the LLVM text of one function.
 
     void k(void* const* operands, const int64_t* params, const void* const* table, const int64_t* range, void* scratch)
 
 Parallel dimensions become serial loops over the given range. If the vector dimension is parallel, tiles of vectors run
-through all phases together (``columns``). If it is reduced, every phase is a vector loop along it, and what is done
-once for a parallel point is scalar (``rows``). An ``Instance`` is one vector of a tile, with an emitter and values
-of its own.
+through all phases together (``columns``). If it is reduced, every phase is a vector loop along it, and statements that
+run once per parallel point are scalar (``rows``). An ``Instance`` is one vector of a tile, with its own emitter and
+values.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from weft._base.target import Target
 from weft.codegen import (
     argmax_two_pass,
+    collapsed_loops,
     columns,
     elements,
     indexed,
@@ -43,21 +44,23 @@ PARAMETERS = (
     " ptr noalias readonly %range, ptr noalias %scratch"
 )
 ROW_LANES = 64  # slots of a row buffer for each reduced index when the vector dimension is parallel
-NEAR_BLOCKS = 12  # blocks of code for strided operands, each for one small stride; other strides are gathered
+NEAR_BLOCKS = 12  # variants of code for strided operands, each for one small stride; other strides are gathered
 ROW_PADDING = 64  # elements behind a row buffer, as whole vectors may be stored past its end
-STRETCH = 1 << 14  # iterations between looks for an interrupt, in a loop that has no blocks
+STRETCH = 1 << 14  # iterations between checks for an interrupt, in a loop without blocks
 STOP = "stop"
 
 
 def width(nest: ir.Nest, target: Target, transposed: Sequence[int] = ()) -> int:
     """Lanes of a vector: more than the nest's if the operands along the lanes are only bytes, 16-bit words or bfloat16.
 
-    ``transposed``: operands whose lanes do not lie side by side, and which are transposed first.
+    ``transposed``: operands that are not contiguous along the lanes, and are transposed first.
     """
     if nest.vector is None:
         return 1
     if any(dim.role == "reduced" for dim in nest.dims):
         return argmax_two_pass.width(nest, target)
+    if nest.digits:
+        return nest.width
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     simple = all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply) for s in statements)
     side_by_side = all(o.strides[nest.vector] != ir.RUNTIME for k, o in enumerate(nest.operands) if k not in transposed)
@@ -93,7 +96,7 @@ class NestWriter:
         self.strides: dict[tuple[int, int], str] = {}
         self.offsets: dict[tuple[int, int], V] = {}
         self.row_bases: list[str] = []
-        self.stop_word = ""  # the address of the word that tells to stop, if the code looks at it
+        self.stop_word = ""  # the address of the stop word, if the code polls it
         self.reduced = [d for d, dim in enumerate(nest.dims) if dim.role == "reduced"]
         self.digits: mixed_radix.Digits | None = None
         self.alone = True
@@ -114,14 +117,12 @@ class NestWriter:
         return self.written().text(symbol, PARAMETERS, simple=simple)
 
     def written(self, alone: bool = True) -> Writer:
-        """The function's instructions. If it is not ``alone`` (in a chain) it leaves its results in the caches."""
+        """The function's instructions. If it is not ``alone`` (in a chain), no store is non-temporal."""
         place = self._entry()
         self.alone = alone
         scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
-        across = columns.ColumnWriter if self.nest.short is None else short_rows.ShortRowWriter
-        body = across(self) if self.columns else rows.RowWriter(self)
-        body.write(place, scalars)
+        self._loops()(self).write(place, scalars)
         if self.stop_word:
             self.writer.branch(STOP)
             self.writer.label(STOP)
@@ -129,10 +130,18 @@ class NestWriter:
             self.streams.finish()
         return self.writer
 
+    def _loops(self) -> Callable[[NestWriter], rows.RowWriter | columns.ColumnWriter]:
+        """The class that writes the loops."""
+        if not self.columns:
+            return rows.RowWriter
+        if self.nest.digits and not self.reduced:
+            return collapsed_loops.CollapsedLoopWriter
+        return columns.ColumnWriter if self.nest.short is None else short_rows.ShortRowWriter
+
     # interrupts: the results of a kernel that was told to stop are discarded
 
     def poll(self) -> None:
-        """Return from the kernel if the runtime asks for it: one load and a branch every some thousand elements."""
+        """Return from the kernel if the runtime asks for it: one load and a branch every few thousand elements."""
         writer, stay = self.writer, self.writer.fresh_label()
         if not self.stop_word:
             place = writer.once("getelementptr i64, ptr %range, i64 6")
@@ -144,9 +153,9 @@ class NestWriter:
     def stretches(
         self, low: str, high: str, step: int, carried: Carried, body: Callable[[str, list[str]], Sequence[str]]
     ) -> list[str]:
-        """``writer.loop`` that looks for an interrupt every ``STRETCH`` iterations, between whole steps.
+        """``writer.loop`` with a check for an interrupt every ``STRETCH`` iterations, between whole steps.
 
-        A nest of one parallel dimension needs no looks: the runtime calls it for one stretch at a time.
+        A nest of one parallel dimension needs no checks: the runtime calls it for one stretch at a time.
         """
         writer, length = self.writer, STRETCH - STRETCH % step
         if [dim.role for dim in self.nest.dims] == ["parallel"]:
@@ -203,7 +212,7 @@ class NestWriter:
 
     @functools.cached_property
     def uses(self) -> Counter[int]:
-        """How often each value is used; needed only for nests with a choice."""
+        """How often each value is used; needed only for nests with a select."""
         return predication.uses(self.nest)
 
     @property
@@ -214,7 +223,7 @@ class NestWriter:
     # places
 
     def stream(self, place: Position, lanes: int, transposed: bool = False) -> None:
-        """From here on, store vectors of ``lanes`` lanes past the caches where that pays."""
+        """From here on, use non-temporal stores for vectors of ``lanes`` lanes where that pays."""
         if self.alone:
             self.streams = nontemporal_stores.Streams(self, place, lanes, transposed)
 
@@ -235,7 +244,7 @@ class NestWriter:
                     whole(self.nest.operands[k].dtype), pointers[k], self.distance(k, dim, index)
                 )
         indices = {**place.indices, dim: index}
-        if self.digits is not None and self.columns and dim == self.reduced[-1]:
+        if self.digits is not None and self.columns and dim in self.reduced[-1:]:
             at = self.digits.at(index)
             pointers = self.digits.moved(pointers, at, operands)
             indices.update(zip(self.nest.digits, at, strict=True))
@@ -303,11 +312,11 @@ class NestWriter:
         return self.nest.operands[operand].strides[self.nest.vector]
 
     def hoist(self, statements: Sequence[ir.Statement], copy: Instance, place: Position) -> dict[int, Value]:
-        """Scalars computed before the vector loop: loads that do not move along it, and places made from them."""
+        """Scalars computed before the vector loop: loads that do not depend on it, and addresses computed from them."""
         assert self.nest.vector is not None
         hoisted = {}
         for s in statements:
-            if not isinstance(s, ir.Load) or self.nest.walks_digits(s.operand):
+            if not isinstance(s, ir.Load) or self.nest.uses_digits(s.operand):
                 continue
             if any(self.nest.operands[s.operand].strides[d] for d in self.inner):
                 continue
@@ -317,7 +326,7 @@ class NestWriter:
         return {**hoisted, **self.uniform(statements, known, place)}
 
     def uniform(self, statements: Sequence[ir.Statement], known: dict[int, Value], place: Position) -> dict[int, Value]:
-        """One-lane values of statements from which places are computed, if their operands are known here."""
+        """Scalar values of statements from which addresses are computed, if their operands are known here."""
         if not self.places:
             return {}
         point = self.copy(self.scalar, dict(known))
@@ -330,7 +339,7 @@ class NestWriter:
     def load(self, s: ir.Load, copies: list[Instance], place: Position) -> None:
         operand, pointer, writer = self.nest.operands[s.operand], place.pointers[s.operand], self.writer
         shared: Value | None = None
-        first = ""  # address of the tile's first vector; the others lie at constant distances from it
+        first = ""  # address of the tile's first vector; the others are at constant distances
         for copy in copies:
             stride = self.stride(s.operand, copy)
             if s.out in copy.values:
@@ -376,7 +385,7 @@ class NestWriter:
                 offsets = self.offsets[key] if key in self.offsets else copy.memory.lanes.iota("i64")
                 copy.memory.store_strided(value, p, self.strides[key], offsets, copy.mask, self.near)
             else:
-                raise ValueError(f"[codegen] store to operand {s.operand} does not move along the vector dimension")
+                raise ValueError(f"[codegen] store to operand {s.operand} has no stride along the vector dimension")
 
     def _store_side_by_side(self, s: ir.Store, copies: list[Instance], pointer: str) -> None:
         word = whole(self.nest.operands[s.operand].dtype)

@@ -1,9 +1,8 @@
-"""Non-temporal (streamed) stores for results that the caches cannot hold: chosen at run time, by a branch for each
-tile.
+"""Non-temporal (streamed) stores for results too large for the caches, chosen at run time by a branch for each tile.
 
 An ordinary store first reads the cache line that it overwrites, and the line is written back when it is evicted. A
-streamed store does neither, but its line is then in no cache when it is read. A nest contains no sizes, so that both
-kinds of store are written for whole vectors, behind a test of the address:
+streamed store does neither, but its line is then in no cache when it is read. A nest contains no sizes, so both kinds
+of store are generated for whole vectors, and selected by a test of the address:
 
     %limit = 0 where the operand is large and is not written in place, else 63
     if ((address | %limit) & 63) == 0: streamed stores, else: ordinary ones
@@ -23,15 +22,15 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-# Bytes of the results and of the largest operand from which it gains (benchmarks/NOTES.md, "Data movement").
+# Bytes of the results and of the largest operand from which streaming pays (benchmarks/NOTES.md, "Data movement").
 LARGE = 64 << 20
-LARGE_TURNED = 8 << 20  # the same for transposed operands, where lines are written rows apart
+LARGE_TRANSPOSED = 8 << 20  # the same for transposed operands, whose lines are written rows apart
 LINE = 64
 LEAST = 16  # bytes of a vector: narrower ones have no such store
 
 
 def operands(parent: NestWriter, width: int) -> list[int]:
-    """The operands that may be streamed: written along the lanes, side by side, and only by plain stores."""
+    """The operands that may be streamed: contiguous along the lanes, and written only by plain stores."""
     nest, target = parent.nest, parent.target
     if nest.vector is None or width == 1 or nest.digits or not target.triple.startswith("x86_64"):
         return []
@@ -49,7 +48,7 @@ def bytes_of(nest: ir.Nest, operand: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """By how many lanes the cache line in which a place lies begins before it, if rows are streamed."""
+    """The number of lanes between the start of a cache line and a place in it, if rows are streamed."""
 
     writer: Writer
     operand: int
@@ -72,7 +71,7 @@ class Streams:
         self.limits: dict[int, str] = {}
         for k in operands(parent, width):
             if self._vector(k) >= LEAST:
-                self.limits[k] = self._limit(k, place, LARGE_TURNED if transposed else LARGE)
+                self.limits[k] = self._limit(k, place, LARGE_TRANSPOSED if transposed else LARGE)
 
     def _vector(self, operand: int) -> int:
         """Bytes of a vector in memory."""
@@ -127,7 +126,7 @@ class Streams:
         return writer.when(is_streamed, in_row, ["i64"], [high], rare=False)[0]
 
     def take(self, operand: int, copies: Sequence[Instance]) -> bool:
-        """Whether these vectors of an operand are nearly always whole."""
+        """Whether these vectors of an operand can be streamed: nearly all of them are whole."""
         if operand not in self.limits or copies[0].index is None or copies[0].memory.lanes.width != self.width:
             return False
         mask = copies[0].mask
@@ -157,7 +156,7 @@ class Streams:
         writer.label(done)
 
     def finish(self) -> None:
-        """Wait for the streamed stores, which are not ordered: when the kernel is done everything is in memory."""
+        """A fence after the streamed stores, which are unordered: when the kernel ends everything is in memory."""
         writer = self.writer
         if not self.limits:
             return

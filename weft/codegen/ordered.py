@@ -1,8 +1,8 @@
-"""Scatters in strict order with costly updates: the values of a block by vectors, then the updates one by one.
+"""Scatters in strict order with expensive updates: values are computed by vectors, then applied one by one.
 
     for block of 256: for vector in block: offsets, values -> stack;   for update in block: read, combine, write
 
-Several updates may hit one element, so that lanes cannot write side by side. Computing the updates needs no such order.
+Several updates may hit the same element, so that lanes cannot store at once. Computing the updates needs no order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-BLOCK = 256  # updates of a block, whose values stay in the first-level cache
+BLOCK = 256  # updates of a block, whose values stay in the L1 cache
 
 
 class OrderedWriter:
@@ -31,10 +31,10 @@ class OrderedWriter:
         self.parent, self.writer = parent, parent.writer
         (self.update,) = [s for s in phase.body if isinstance(s, ir.Update)]
         self.computed = [s for s in phase.body if s is not self.update]
-        self.kept: dict[int, tuple[np.dtype, str]] = {}  # values on the stack, a block of each
+        self.kept: dict[int, tuple[np.dtype, str]] = {}  # value number -> its dtype and its stack buffer for a block
 
     def row(self, base: Instance, place: Position) -> None:
-        """All updates at one point of the dimensions around."""
+        """All updates at one point of the outer dimensions."""
         parent, writer = self.parent, self.writer
         assert parent.nest.vector is not None
         extent = parent.extents[parent.nest.vector]
@@ -50,7 +50,7 @@ class OrderedWriter:
         writer.loop("0", extent, BLOCK, [], block)
 
     def _compute(self, base: Instance, place: Position, start: str, stop: str, index: str) -> list[str]:
-        """A vector of updates, kept on the stack."""
+        """Compute a vector of updates and store it on the stack."""
         parent, writer = self.parent, self.writer
         mask = lanes_below(parent.lanes, writer.index("sub", stop, index), mostly_whole=True)
         copy = instances.fresh(base, base.values, index, mask)
@@ -70,7 +70,7 @@ class OrderedWriter:
         copy.memory.store(value, self.writer.element(whole(dtype), stack, at))
 
     def _apply(self, base: Instance, place: Position, start: str, at: str) -> list[str]:
-        """One update."""
+        """Apply one update."""
         parent, writer, s = self.parent, self.writer, self.update
         assert parent.nest.vector is not None
         point = parent.copy(parent.scalar, dict(base.scalars))

@@ -1,7 +1,7 @@
 """Small arrays in registers: pieces of up to W lanes, and how elements move between them.
 
-An array of n elements is n // W whole vectors, and one of the next power of two lanes for the rest. Lanes past the end
-repeat the last element, so that no operation meets a value that the program does not compute.
+An array of n elements is n // W whole vectors, and one vector of the next power of two lanes for the rest. Lanes past
+the end repeat the last element, so that no operation sees a value that the program does not compute.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.codegen.writer import Writer
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """``size`` elements of a dtype, in one register set per piece; every piece is rounded to the dtype."""
+    """``size`` elements of a dtype as a list of pieces, each rounded to the dtype."""
 
     dtype: np.dtype
     size: int
@@ -36,7 +36,7 @@ def widths(size: int, lanes: int) -> list[int]:
 
 
 class Scope:
-    """The emitters of one straight run of code, one for each width; values they remember dominate what follows."""
+    """The emitters of one basic block, one for each width; the values they memoise dominate what follows."""
 
     def __init__(self, writer: Writer, target: Target, helpers: Sequence[str], lanes: int) -> None:
         self.writer, self.target, self.helpers = writer, target, helpers
@@ -50,7 +50,7 @@ class Scope:
         return found
 
     def inner(self) -> Scope:
-        """For a block that does not always run."""
+        """A scope for a block that may not run."""
         return Scope(self.writer, self.target, self.helpers, self.lanes)
 
     def widths(self, size: int) -> list[int]:
@@ -99,7 +99,7 @@ class Scope:
         return self.gathered(array.dtype, [(array.pieces[place // lanes], place % lanes) for place in places], width)
 
     def gathered(self, dtype: np.dtype, places: Sequence[tuple[Value, int]], width: int) -> Value:
-        """One piece from lanes of others."""
+        """One piece from lanes of other pieces."""
         first = places[0][0]
         whole_piece = [lane for _, lane in places] == list(range(first.part.lanes.width))
         if whole_piece and all(value is first for value, _ in places):
@@ -126,7 +126,7 @@ class Scope:
         return V(lanes, element, made)
 
     def _placed(self, made: str | None, source: V, wanted: Sequence[int | None], lanes: Lanes) -> str:
-        """``made`` with lanes of ``source`` at the places that are wanted."""
+        """``made`` with the wanted lanes replaced by lanes of ``source``."""
         writer, type_ = self.writer, lanes.type(source.element)
         if source.lanes.width == 1:
             for place, lane in enumerate(wanted):

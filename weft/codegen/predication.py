@@ -1,12 +1,10 @@
-"""Predication: statements that only one side of a choice needs are skipped for vectors of which no lane takes that
-side.
+"""Predication: statements that only one side of a select needs are skipped for vectors without lanes on that side.
 
     y = exp x; z = y - 1; out = x > 0 ? x : z      ->      if any lane of x > 0 is false: y = exp x; z = y - 1
                                                            out = x > 0 ? x : z
 
-Chosen lanes have the same values as without it. A test takes as long as two instructions, so that only costly sides are
-skipped. If some vectors take a side and others do not, the branch is sometimes predicted wrongly, which costs more than
-skipping gains.
+Selected lanes have the same values as without it. A test takes as long as two instructions, so that only expensive
+sides are skipped. If the branch differs from vector to vector, mispredictions can cost more than skipping gains.
 """
 
 from __future__ import annotations
@@ -30,10 +28,10 @@ LEAST_COST = 10.0  # of a side that is skipped
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The statements that only one case of a choice needs; the last of them gives its value."""
+    """The statements that only one case of a select needs; the last of them gives its value."""
 
     which: int  # the value by which the choice is made
-    case: int  # the case this side belongs to: 0 where ``which`` is false
+    case: int  # the case of this side: 0 where ``which`` is false
     statements: tuple[ir.Apply, ...]
 
 
@@ -52,13 +50,13 @@ def uses(nest: ir.Nest) -> Counter[int]:
 
 
 def sides(parent: NestWriter, statements: Sequence[ir.Statement]) -> Block:
-    """A block of statements in which each costly side of a choice is grouped, right before the choice."""
+    """A block in which the statements of each expensive side of a select are grouped right before the select."""
     choices = [s for s in statements if isinstance(s, ir.Apply) and s.kind.chooses and len(s.args) == 3]
     if not choices:
         return statements
-    moved: dict[int, list[Side]] = {}  # number of a choice's result -> its sides
+    moved: dict[int, list[Side]] = {}  # number of a select's result -> its sides
     gone: set[int] = set()
-    for choice in reversed(choices):  # outer choices first; choices inside a side belong to that side
+    for choice in reversed(choices):  # outer selects first; selects inside a side belong to that side
         if choice.out not in gone:
             found = [side for case in (0, 1) if (side := _side(statements, choice, case, parent.uses)) is not None]
             moved[choice.out] = found
@@ -76,7 +74,7 @@ def sides(parent: NestWriter, statements: Sequence[ir.Statement]) -> Block:
 def _side(statements: Sequence[ir.Statement], choice: ir.Apply, case: int, used: Counter[int]) -> Side | None:
     which, wanted = choice.args[0], choice.args[1 + case]
     inside: list[ir.Apply] = []
-    inner: Counter[int] = Counter([wanted])  # uses by the side itself, and of its value by the choice
+    inner: Counter[int] = Counter([wanted])  # uses by the side itself, and of its value by the select
     for s in reversed(statements):
         if isinstance(s, ir.Apply) and s.out in inner and inner[s.out] == used[s.out]:
             inside.append(s)
@@ -99,7 +97,7 @@ def _where_taken(parent: NestWriter, side: Side, copy: Instance, place: Position
 
     def run() -> Value:
         inner = instances.fresh(copy, copy.values, copy.index, copy.mask, copy.slot)
-        inner.emit.memo = dict(copy.emit.memo)  # values remembered inside the block are not valid after it
+        inner.emit.memo = dict(copy.emit.memo)  # values memoised inside the block are not valid after it
         parent.run(side.statements, [inner], place)
         return inner.values[last.out]
 

@@ -1,4 +1,4 @@
-"""The reduction tree of docs/NUMERICS.md in code: accumulators, their combination, the fold of 32 lanes.
+"""Generates the reduction order of docs/NUMERICS.md: accumulators, their combination, the fold of 32 lanes.
 
 The bits do not depend on the vector width: for the tree "lanes", 32 lane accumulators are kept in 32 / W vectors and
 folded by halves, as if they were one vector of 32. A lane outside the operand never changes an accumulator.
@@ -20,13 +20,13 @@ from weft.loops import ir
 LANES = 32
 BLOCK_LANES = 8192
 BLOCK_ROWS = 256
-NARROWEST = 4  # lanes of the last folds, which fill a register with 32-bit elements; LLVM would widen fewer lanes
+NARROWEST = 4  # least lanes of a fold: 4 fill a register with 32-bit elements; LLVM would widen fewer
 
 Accumulators = tuple[Value, ...]  # of one reduction
 
 
 def identities(reduction: ir.Reduce | ir.Scan, emit: Emitter) -> Accumulators:
-    return tuple(emit.const(identity, np.dtype(dtype)) for dtype, identity in reduction.accumulators)
+    return tuple([emit.const(identity, np.dtype(dtype)) for dtype, identity in reduction.accumulators])
 
 
 def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> Accumulators:
@@ -41,7 +41,7 @@ def seeds(reduction: ir.Reduce, emit: Emitter, start: str, offset: int = 0) -> A
 
 def combine(reduction: ir.Reduce, emit: Emitter, left: Accumulators, right: Accumulators) -> Accumulators:
     results = reduction.kind.combine(emit, left, right, **dict(reduction.params))
-    return tuple(emit.settle(v) for v in results)
+    return tuple([emit.settle(v) for v in results])
 
 
 def only(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> Accumulators:
@@ -54,7 +54,7 @@ def prepared(reduction: ir.Reduce, emit: Emitter, values: dict[int, Value]) -> A
     args = tuple(values[n] for n in reduction.args)
     index = None if reduction.index is None else values[reduction.index]
     prepared = reduction.kind.prepare(emit, args, index, **dict(reduction.params))
-    return tuple(emit.settle(v) for v in prepared)
+    return tuple([emit.settle(v) for v in prepared])
 
 
 def step(
@@ -93,8 +93,8 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
     distance = lanes.width // 2
     while distance:
         narrow = lanes if lanes.width <= NARROWEST else Lanes(lanes.writer, distance)
-        left = accs if narrow is lanes else tuple(_turned(v, narrow, 0) for v in accs)
-        right = tuple(_turned(v, narrow, distance) for v in accs)
+        left = accs if narrow is lanes else tuple([_rotated(v, narrow, 0) for v in accs])
+        right = tuple([_rotated(v, narrow, distance) for v in accs])
         inner = Emitter(narrow, emit.table, emit.helpers)
         inner.numbers = lost is not None
         accs = combine(reduction, inner, left, right)
@@ -107,7 +107,7 @@ def fold(reduction: ir.Reduce, emit: Emitter, vectors: list[Accumulators]) -> Ac
 
 
 def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
-    """Whether a lane holds NaN, if it pays to ask once before a fold; asking in every step costs compile time."""
+    """Whether a lane is NaN, if one test before a fold pays; a test in every step would cost compile time."""
     part, is_float = accs[0].part, elements.of(accs[0].dtype).kind in "fh"
     lanes = part.lanes
     if not (reduction.kind.nan_wins and is_float and avx512.whole_registers(part)):
@@ -117,7 +117,7 @@ def _nan_found(reduction: ir.Reduce, accs: Accumulators) -> V | None:
 
 
 def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) -> Accumulators:
-    """``fold`` for at most 32 elements, each in a lane accumulator of its own; the identities are left out."""
+    """``fold`` for at most 32 elements, each in its own lane accumulator; identities are left out."""
     half = LANES // 2
     while half:
         elements = [
@@ -128,7 +128,7 @@ def fold_few(reduction: ir.Reduce, emit: Emitter, elements: list[Accumulators]) 
     return elements[0]
 
 
-def _turned(value: Value, narrow: Lanes, start: int) -> Value:
+def _rotated(value: Value, narrow: Lanes, start: int) -> Value:
     """The lanes from ``start`` on, followed by the first ones."""
     parts = []
     for p in value.parts:
@@ -149,7 +149,7 @@ def flatten(values: Sequence[Value]) -> list[tuple[str, str]]:
 def rebuild(values: Sequence[Value], texts: Sequence[str]) -> list[Value]:
     """The same values with other texts."""
     rest = iter(texts)
-    return [Value(v.dtype, tuple(V(p.lanes, p.element, next(rest)) for p in v.parts)) for v in values]
+    return [Value(v.dtype, tuple([V(p.lanes, p.element, next(rest)) for p in v.parts])) for v in values]
 
 
 def flat_accs(accs: Sequence[Accumulators]) -> list[Value]:

@@ -1,4 +1,4 @@
-"""Square blocks of words, transposed in registers: rows as vectors in, columns as vectors out.
+"""Transposes square blocks of words in registers: rows as vectors in, columns as vectors out.
 
 Shuffles move the largest words possible, up to 8 bytes, because LLVM compiles them faster than shuffles of 4 bytes.
 """
@@ -28,7 +28,7 @@ def columns(lanes: Lanes, rows: Sequence[str], size: int) -> tuple[str, list[str
 
 
 class _Block:
-    """Shuffles of rows of one block. Texts are vectors of words of ``unit`` bytes, cast when that changes."""
+    """Shuffles of the rows of one block; texts are vectors of words of ``unit`` bytes."""
 
     def __init__(self, lanes: Lanes, side: int, size: int) -> None:
         self.lanes, self.side, self.size = lanes, side, size
@@ -46,7 +46,7 @@ class _Block:
         return [self.lanes.writer.op(f"bitcast {before} {row} to {self._type()}") for row in rows]
 
     def _pick(self, a: str, b: str, words: Sequence[int], size: int) -> str:
-        """Words of ``size`` bytes by number (b's follow a's)."""
+        """A vector of numbered words of ``size`` bytes (b's are numbered after a's)."""
         units = size // self.unit
         picks = [word * units + unit for word in words for unit in range(units)]
         return self.lanes.shuffle(a, b, f"i{8 * self.unit}", picks, self.row_bytes // self.unit)

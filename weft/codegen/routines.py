@@ -1,7 +1,7 @@
-"""A ``loops.routine.Routine`` becomes the text of one LLVM function, with the signature that kernels have.
+"""Compiles a ``loops.routine.Routine`` to one LLVM function with the signature of a kernel.
 
-Loops become loops of the function with their state in phi nodes, branches become a switch. In memory lie only the
-operands, and arrays that are sliced at places known only at run time.
+Loops have their state in phi nodes, branches become a switch. Only operands, and arrays that are sliced at run-time
+offsets, are in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PARAMETERS = (
     " ptr noalias readonly %range, ptr noalias %scratch"
 )
 ABORT = "abort"
-POLL_MASK = (1 << 15) - 1  # iterations between looks for an interrupt
+POLL_MASK = (1 << 15) - 1  # iterations between checks for an interrupt
 LANES = 32  # accumulators of the tree "lanes"
 
 Values = tuple[Value, ...]
@@ -45,10 +45,10 @@ class RoutineWriter:
         self.pointers: list[str] = []
         self.trips: list[str] = []
         self.extents: list[str] = []
-        self.row: str | None = None  # the row of the enclosing loop's present iteration
-        self.downwards = False  # whether that loop begins with the last row
+        self.row: str | None = None  # the row of the enclosing loop's current iteration
+        self.downwards = False  # whether that loop starts at the last row
         self.stops = False  # whether a loop may be left because of an interrupt
-        self.steps = "0"  # the number of steps of the loop that was written last
+        self.steps = "0"  # the number of steps of the last loop written
 
     def text(self, symbol: str) -> str:
         self.load_parameters()
@@ -167,7 +167,7 @@ class RoutineWriter:
         return tuple(emit.const(identity, dtype) for dtype, identity in s.accumulators)
 
     def folded_lanes(self, s: routine.Fold, args: list[Array]) -> list[list[Value]]:
-        """Fold a whole row by 32 lane accumulators; those without an element are identities, and are left out."""
+        """Fold a whole row by 32 lane accumulators; those without an element are left out."""
         scope, used = self.scope, min(s.run, LANES)
         width = min(1 << (used - 1).bit_length(), scope.lanes)
         emit = scope.emit(width)
@@ -209,7 +209,7 @@ class RoutineWriter:
         )
 
     def folded_columns(self, s: routine.Fold, args: list[Array]) -> list[list[Value]]:
-        """Fold rows side by side: every accumulator is an array over the kept elements."""
+        """Fold rows elementwise: every accumulator is an array over the kept elements."""
         scope = self.scope
         sizes = scope.widths(s.kept)
         total: list[Values] = [self.identities(s, scope.emit(width)) for width in sizes]
@@ -273,7 +273,7 @@ class RoutineWriter:
             places = [(row[i], k) for i in range(s.run) for k in range(rest)]
             self.values[out] = scope.pick(self.type(out).dtype, places)
 
-    # places known at run time
+    # run-time offsets
 
     def offset(self, starts: Sequence[tuple[int, Any, Any]]) -> str:
         """The sum of the clamped starts times their strides (numbers, or names of i64), as i64."""
@@ -291,7 +291,7 @@ class RoutineWriter:
         return total
 
     def spilled(self, array: Array) -> str:
-        """A pointer to the elements, on the stack."""
+        """A pointer to the array's elements, stored on the stack."""
         element = elements.of(array.dtype)
         room = sum(self.scope.widths(array.size)) * element.size
         buffer = self.writer.alloca(f"[{room} x i8]")
@@ -313,7 +313,7 @@ class RoutineWriter:
         self.values[s.out] = self.loaded(kind, base, s.offsets)
 
     def loaded(self, kind: routine.Type, base: str, offsets: tuple[int, ...]) -> Array:
-        """The elements there."""
+        """The elements at these offsets."""
         if offsets == tuple(range(kind.size)):
             return self.scope.load(kind.dtype, kind.size, base)
         pointers = [self.writer.element(whole(kind.dtype), base, str(offset)) for offset in offsets]
@@ -373,7 +373,7 @@ class RoutineWriter:
         self.steps = count
 
     def poll(self, count: str) -> None:
-        """Ask the runtime now and then whether to stop; if so, the results are discarded."""
+        """Check now and then whether to stop; if so, the results are discarded."""
         low = self.writer.index("and", count, str(POLL_MASK))
         self.look(self.writer.compare_index("eq", low, "0"))
 
@@ -389,7 +389,7 @@ class RoutineWriter:
         self.stops = True
 
     def test(self, s: routine.Repeat, state: list[Array], count: str) -> str:
-        """Whether the loop goes on, as i1."""
+        """Whether the loop continues, as i1."""
         if s.cond is None:
             assert s.trips is not None
             return self.writer.compare_index("slt", count, self.trips[s.trips])

@@ -1,10 +1,10 @@
-"""Nests whose lanes run along the last reduced dimension: a scalar point, each phase a vector loop.
+"""Writes nests whose lanes run along the last reduced dimension: each phase is a vector loop.
 
     for parallel dims: for phase: before (scalar); splat; for outer reduced dims:
         for block of 8192: 32 lane accumulators over the block; fold; total = combine(total, block)
 
-The 32 accumulators are 32 / W vectors. A light body is written 32 / W times, for 32 elements a step. A heavy body is
-written once, and the accumulators rotate: after a multiple of 32 elements they are back in their places.
+The 32 accumulators are 32 / W vectors. A cheap body is written 32 / W times, for 32 elements a step. An expensive body
+is written once, and the accumulators rotate: after a multiple of 32 elements they are in their original order.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
 PARTIAL_BYTES = 16  # a slot of the partial buffer
-SEARCHED = 4  # vectors that are searched together
-FETCHED_BYTES = 1 << 18  # longest row that is prefetched: a longer one might be evicted before its turn comes
+SEARCHED = 4  # vectors that are tested together in a search
+FETCHED_BYTES = 1 << 18  # longest row that is prefetched: a longer one might be evicted before it is used
 
 
 class RowWriter:
@@ -38,7 +38,7 @@ class RowWriter:
         self.writer = parent.writer
         self.vector = parent.nest.vector
         self.outer_reduced = [d for d in parent.reduced if d != self.vector]
-        # registers with more lanes than the nest's hold only integers, which may be combined in any order
+        # if registers have more lanes than the nest, elements are integers, which may be combined in any order
         self.lanes = LANES if parent.width == parent.nest.width else 2 * parent.width
 
     def write(self, place: Position, scalars: Instance) -> None:
@@ -63,7 +63,7 @@ class RowWriter:
             outs = reduce_tree.finish(reduction, point.emit, accs)
             point.values.update(zip(reduction.outs, outs, strict=True))
 
-    # pieces
+    # parts
 
     def _wide(self, phase: ir.Phase, point: Instance) -> Instance:
         """A copy of W lanes that holds the scalars used in the body."""
@@ -146,7 +146,7 @@ class RowWriter:
 
         writer.when(writer.compare_index("slt", low, high), rest, [], [], rare=False)
 
-    # digits of the position, carried through the loops of vectors
+    # digits of the position, carried through the vector loops
 
     def _digits(self, position: str) -> list[tuple[str, str]]:
         digits = self.parent.digits
@@ -191,7 +191,7 @@ class RowWriter:
     def _totals(
         self, phase: ir.Phase, base: Instance, place: Position, depth: int, totals: list[Accumulators]
     ) -> list[Accumulators]:
-        """Totals after the reduced dimensions from number ``depth`` inwards."""
+        """Totals after the loops over reduced dimensions from number ``depth`` inwards."""
         if depth < len(self.outer_reduced):
             dim, operands = self.outer_reduced[depth], self._operands(phase)
 
@@ -323,7 +323,7 @@ class RowWriter:
         flat = [v for groups in vectors for v in reduce_tree.flat_accs(groups)]
         heavy = (
             instances.cost(phase.body) >= instances.LARGE_BODY
-        )  # written once, with a mask that is nearly always whole
+        )  # written once, with a mask that is nearly always full
 
         def split(values: list[Value]) -> list[list[Accumulators]]:
             per = len(values) // len(vectors)
@@ -357,9 +357,9 @@ class RowWriter:
         return split(reduce_tree.rebuild(flat, texts[len(carried) :]))
 
     def _following_row(self, phase: ir.Phase, place: Position) -> list[tuple[str, str]]:
-        """(word, pointer) of the rows to prefetch for the next point, while this one takes long to compute.
+        """(word, pointer) of the rows to prefetch for the next point, if this one takes long to compute.
 
-        The processor's own prefetching ends with a page, and begins anew with each row.
+        The hardware prefetcher stops at the end of a page, and starts again in each row.
         """
         nest, writer = self.nest, self.writer
         if phase is nest.phases[0] or instances.cost(phase.body) <= instances.SMALL_BODY:
@@ -398,7 +398,7 @@ class RowWriter:
         shared = all(argmax_two_pass.absorbing(r) is not None for r in phase.reductions)
 
         def block(index: str, before: list[Accumulators]) -> list[Accumulators]:
-            """One block. For extrema it starts from the worker's earlier result: combining it twice does no harm."""
+            """One block. For extrema it starts from the worker's earlier result: combining it twice is harmless."""
             start = writer.index("mul", index, str(BLOCK_LANES))
             accs = (
                 self._further(phase, base, place, start, before) if shared else self._block(phase, base, place, start)

@@ -1,10 +1,10 @@
-"""Nests that reduce rows of a few elements: lanes run along the last parallel dimension, elements are registers.
+"""Writes nests that reduce rows of a few elements: lanes run along the last parallel dimension.
 
     for blocks of rows: for tiles of lanes: load what all rows of the block share
         for rows of the block: for phase: before; element 0, 1, ... of the body; their tree
 
-The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements has an accumulator of its own. A long body
-is written once, in a loop that keeps the accumulators in stack buffers.
+The tree is "lanes" of docs/NUMERICS.md, in which each of up to 32 elements has its own accumulator. A long body is
+written once, in a loop that stores the accumulators in stack buffers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-LONG_BODIES = 100.0  # instructions of a phase, written out for every element, from which it is written as a loop
+LONG_BODIES = 100.0  # instructions of an unrolled phase from which it becomes a loop
 ROW_BLOCK = 32  # rows that share loaded lanes; with more, cache lines would be evicted before they are fully written
 
 
@@ -36,27 +36,27 @@ class ShortRowWriter(columns.ColumnWriter):
         self.dim = parent.reduced[0]
         phases = [phase for phase in nest.phases if not self._is_long(phase)]
         self.shared = [s for phase in phases for s in phase.body if isinstance(s, ir.Load) and self._is_shared(s)]
-        self.rows = "", ""  # first and last row of the block
+        self.rows = "", ""  # first row of the block, and its end
         self.held: dict[tuple[int, int], list[Value]] = {}  # (value, element) -> the vectors of the tile
         if self.shared:
             self.hoistable = []  # hoisting is done before the rows are entered
 
     def _is_apart(self, s: ir.Statement) -> bool:
-        """Whether the lanes of a load or store do not lie side by side, and differ between the rows of a block."""
+        """Whether the lanes of a load or store are not contiguous, and differ between the rows of a block."""
         if not isinstance(s, ir.Load | ir.Store):
             return False
         strides = self.nest.operands[s.operand].strides
         return strides[self.vector] == ir.RUNTIME and not self._is_shared(s)
 
     def _is_shared(self, s: ir.Statement) -> bool:
-        """Whether the lanes of a load do not lie side by side, and are the same for all rows of a block."""
+        """Whether the lanes of a load are not contiguous, and are the same for all rows of a block."""
         if not isinstance(s, ir.Load) or not self.vector:
             return False
         strides = self.nest.operands[s.operand].strides
         return strides[self.vector] == ir.RUNTIME and not strides[self.vector - 1]
 
     def _is_long(self, phase: ir.Phase) -> bool:
-        """Whether the body is written once, as a loop. Lanes that lie apart cost a load and a shuffle each."""
+        """Whether the body is written once, as a loop. Lanes that are not contiguous cost a load and a shuffle each."""
         apart = sum(self._is_apart(s) for s in phase.body)
         return self.extent * (instances.cost(phase.body) + 2.0 * self.extent * apart) > LONG_BODIES
 
@@ -81,7 +81,7 @@ class ShortRowWriter(columns.ColumnWriter):
         writer.loop(low, high, ROW_BLOCK, [], block)
 
     def _is_heavy(self) -> bool:
-        return False  # with a mask, lanes that lie apart would be gathered
+        return False  # with a mask, lanes that are not contiguous would be gathered
 
     def _tiles(self) -> list[int]:
         return [1]
@@ -135,7 +135,7 @@ class ShortRowWriter(columns.ColumnWriter):
         return [[reduce_tree.only(r, c.emit, c.values) for r in phase.reductions] for c in vectors]
 
     def _in_loop(self, phase: ir.Phase, tile: list[Instance], place: Position) -> list[list[list[Accumulators]]]:
-        """The accumulators of all elements, by way of memory."""
+        """The accumulators of all elements, stored in memory by a loop."""
         writer, memory = self.writer, tile[0].memory
         kept = [[reduce_tree.identities(r, c.emit) for r in phase.reductions] for c in tile]
         dtypes = [value.dtype for groups in kept for value in reduce_tree.flat_accs(groups)]

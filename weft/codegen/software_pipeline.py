@@ -1,11 +1,11 @@
-"""Software pipelining of long elementwise bodies: half of the statements for one vector, half for the one before it.
+"""Software pipelining of long elementwise bodies: an iteration runs half of the body for each of two vectors.
 
     late = nothing
     for vector in range, and once more:  early = first(vector); second(vector - 1, late); late = early
 
-A body of 150 instructions fills the window in which a processor looks ahead, so that it would wait for the chain of
-results of one vector. The halves of two vectors are independent of each other. There is no code before or after the
-loop: masks leave out the vector before the first and the one after the last.
+A body of 150 instructions fills the reorder window of the processor, which then waits for the dependence chain of one
+vector. The halves of two vectors are independent of each other. There is no prologue or epilogue: masks exclude the
+vector before the first and the one after the last.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.codegen.nest import NestWriter
 
-LONG_BODY = 30.0  # bodies from this cost on are halved
+LONG_BODY = 30.0  # bodies of at least this cost are halved
 ROUNDING = 6.0  # instructions that round a half precision
-LEAST_SHARE = 0.2  # of the cost, in the cheaper half
+LEAST_SHARE = 0.2  # least share of the cost in the cheaper half
 CHEAP = 4.0  # up to this cost, values made of loads and used only in the second half are computed there
 
 
 @dataclass(frozen=True, slots=True)
 class Halves:
-    """The statements of a body by halves, and the values that the second takes from the first."""
+    """The statements of both halves of a body, and the values that the second takes from the first."""
 
     first: tuple[ir.Statement, ...]
     second: tuple[ir.Statement, ...]
@@ -39,7 +39,7 @@ class Halves:
 
 
 def halves(parent: NestWriter, statements: Sequence[ir.Statement], known: set[int]) -> Halves | None:
-    """How to cut the body; None if it is short or not elementwise, or if the target has no mask registers."""
+    """The halves of a body; None if it is short or not elementwise, or if the target has no mask registers."""
     nest, total = parent.nest, _cost(statements)
     if not parent.target.avx512 or parent.width == 1 or total < LONG_BODY:
         return None
@@ -76,7 +76,7 @@ def _cost(statements: Sequence[ir.Statement]) -> float:
 
 
 def _first(applied: Sequence[ir.Apply]) -> set[int]:
-    """The values of the first half: those that are ready when half of the longest chain of results is."""
+    """The values of the first half: those ready within half of the longest dependence chain."""
     done: dict[int, float] = {}
     users: dict[int, list[int]] = {}
     for s in applied:

@@ -1,11 +1,11 @@
-"""Elementwise nests that read neighbourhoods: two rows at a time, each vector loaded once for both.
+"""Writes elementwise nests that read neighbourhoods (stencils): two rows at a time, which share their loads.
 
     for pairs of rows: for vectors: load the lines that either row reads; both rows' statements; both rows' stores
 
-Where the processor follows one long stream better than several short ones (``Target.row_by_row``), one row at a time.
+On processors that prefetch one long stream better than several short ones (``Target.row_by_row``), one row at a time.
 
-A line is a row of a buffer that several operands read, some elements apart. Loaded one by one, nearly every such vector
-would cross a cache line, which takes two accesses. With AVX-512 they are shuffled out of whole vectors instead.
+A line is a row of a buffer that several operands read, some elements apart. Loading each operand by itself would make
+nearly every vector cross a cache line, which takes two accesses. With AVX-512 they are shuffled out of whole vectors.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.nest import NestWriter
 
-PAIR = 2  # rows at a time; more would fall into one set of the first cache where rows are a power of two long
-LIGHT = 4.0  # instructions for each load, up to which the loads take most of the time
-TILE_BYTES = 128  # of a row, in registers at once
+PAIR = 2  # rows at a time; more would fall into one set of the L1 cache if rows are a power of two long
+LIGHT = 4.0  # instructions per load up to which loads take most of the time
+TILE_BYTES = 128  # bytes of a row in a tile
 FETCHED_BYTES = 1 << 12  # longest row that is prefetched; for longer ones it was slower
-LINE_BYTES = 1536  # of all lines in registers: three quarters of them
+LINE_BYTES = 1536  # bytes of all lines in registers: three quarters of the registers
 
 Line = tuple[int, int]  # (an operand, how many rows below its own)
 
@@ -59,7 +59,7 @@ class Stencil:
         self.unroll = self._unroll()
 
     def _place(self, operand: int, row: int) -> tuple[Line, int]:
-        """Which line an operand reads in a row of the pair, and how many elements further on."""
+        """The line that an operand reads in a row of the pair, and its offset in elements."""
         first, below, shift = self.nest.operands[operand].near or (operand, 0, 0)
         return (first, below + row if self.nest.operands[first].strides[self.dim] else 0), shift
 
@@ -122,9 +122,9 @@ class Stencil:
         writer.loop(main, high, width, [], part)
 
     def _following(self, place: Position) -> list[tuple[str, str]]:
-        """(word, pointer) of the rows to prefetch: those that the next row reads and writes first.
+        """(word, pointer) of the rows to prefetch: those that only the next rows read and write.
 
-        The processor's own prefetching ends with a page, and begins anew with each row.
+        The hardware prefetcher stops at the end of a page, and starts again in each row.
         """
         parent, writer, found = self.parent, self.writer, []
         if not parent.target.row_by_row:
@@ -166,7 +166,8 @@ class Stencil:
         least, most, memory = min(self.shifts[line]), max(self.shifts[line]), tile[0].memory
         if tile[0].mask is not None or least == most or not self._shuffles(line):
             return {shift: [self._load(line, shift, copy, place) for copy in tile] for shift in self.shifts[line]}
-        few = first_lanes(self.parent.lanes, str(most - least))  # what no shift reads may lie outside of the buffer
+        # elements that no shift reads may be outside the buffer
+        few = first_lanes(self.parent.lanes, str(most - least))
         after = self._copy({}, self.writer.index("add", tile[-1].index or "0", str(self.parent.width)), 0, few)
         vectors = [self._load(line, least, copy, place) for copy in (*tile, after)]
         pairs = list(itertools.pairwise(vectors))

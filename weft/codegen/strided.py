@@ -1,8 +1,8 @@
-"""Lanes a small number of elements apart: whole vectors and shuffles instead of a gather or a scatter.
+"""Strided access along the lanes: whole vectors and shuffles instead of a gather or a scatter, for small strides.
 
-Strides are known only at run time. There is a block of code for each likely stride (2, 3 and 4; the extent of short
-rows, which lie side by side), and a general one. No memory outside the elements of the W lanes is touched: the last
-vector loaded is shorter, and stores are masked.
+Strides are known only at run time. There is a variant of the code for each likely stride (2, 3 and 4; the extent of
+short, contiguous rows), and a general one. Memory outside the elements of the W lanes is not accessed: the last vector
+loaded is shorter, and stores are masked.
 
     stride 2, W = 4:  load a0 . a1 .  and  a2 . a3;  shuffle to a0 a1 a2 a3
 """
@@ -69,7 +69,7 @@ def store(
 
 
 def _word(dtype: np.dtype) -> str:
-    """LLVM type of one element in memory: complex64 in one piece."""
+    """LLVM type of one element in memory: complex64 as one integer."""
     element = elements.of(dtype)
     return element.memory if element.parts == 1 else "i64"
 
@@ -83,7 +83,7 @@ def _by_stride(
     far: Callable[[], None],
 ) -> None:
     writer, done = memory.writer, memory.writer.fresh_label()
-    if mask is not None:  # a vector that is not whole counts as having no small stride
+    if mask is not None:  # a partial vector uses the general code
         whole = writer.compare_index("eq", mask.count, str(memory.lanes.width))
         stride = writer.choose_index(whole, stride, "0")
     for step in likely:

@@ -1,14 +1,14 @@
-"""Elementwise nests that read an operand across its rows: tiles are transposed in registers.
+"""Writes elementwise nests that read an operand across its rows: tiles are transposed in registers.
 
-An operand is transposed ("transposed") if it has a run-time stride along the lanes and stride 1 along another parallel
-dimension, u. The elements of a tile of W lanes by W steps of u are loaded along u, transposed in registers and kept in
-a stack buffer, from which the body loads them along the lanes. So whole cache lines are read, and nothing is gathered.
+An operand is *transposed* if it has a run-time stride along the lanes and stride 1 along another parallel dimension, u.
+The elements of a tile of W lanes by W steps of u are loaded along u, transposed in registers and stored in a stack
+buffer, from which the body loads them along the lanes. So whole cache lines are read, and nothing is gathered.
 
     for blocks of 32 lanes (64 of bytes): for tiles of W steps of u:
         transpose the tiles of the block; for u in tile: for vectors: body
 
-If rows are stored past the caches (``streamed``) and do not begin with a cache line, the rows of a block begin earlier,
-at the last line that begins before the block.
+If stores are non-temporal and rows do not start at a cache line, the rows of a block start earlier, at the last cache
+line that starts before the block.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from weft.codegen.columns import ColumnWriter
     from weft.codegen.nontemporal_stores import Shift
 
-BLOCK = 32  # lanes side by side, which are as many rows of the operand, read at a time, each from end to end
+BLOCK = 32  # lanes of a block: as many rows of the operand are read side by side, each from start to end
 
 
 def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
@@ -36,7 +36,7 @@ def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
     if nest.vector is None or width == 1 or any(dim.role == "reduced" for dim in nest.dims):
         return None, []
     indexed = any(isinstance(s, ir.LoadAt | ir.Update) for s in nest.statements())
-    if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside that of the lanes
+    if indexed or nest.vector + 1 < len(nest.dims):  # there are narrow dimensions inside the vector dimension
         return None, []
     strided = [k for k, o in enumerate(nest.operands) if o.role == "in" and o.strides[nest.vector] == ir.RUNTIME]
     for dim in reversed(range(len(nest.dims))):
@@ -66,7 +66,7 @@ class Transposer:
         self.writer = parent.writer
         self.statements = columns.statements
         self.maskable = columns.maskable(transposed)
-        # whether rows of whole blocks have code of their own
+        # whether rows of whole blocks have separate code
         self.twice = instances.cost(self.statements) <= instances.SMALL_BODY or not self.maskable
         self.dim = dim
         self.transposed = transposed
@@ -76,10 +76,10 @@ class Transposer:
         narrowest = min(bytes_of(self.nest, k) for k in results)
         self.lead = max(self.width, LINE // narrowest)  # the most lanes by which a row may begin earlier
         self.size = max(BLOCK, self.lead)
-        self.row = self.lead + self.size  # words of a row of a buffer, of which the first ones are those before
+        self.row = self.lead + self.size  # words of a row of a buffer, starting ``lead`` words before the block
         words = {k: whole(self.nest.operands[k].dtype) for k in transposed}
         self.words = words
-        room = self.width * (self.row + 1)  # whole vectors may be loaded past the end
+        room = self.width * (self.row + 1)  # vectors may be loaded past the end
         self.buffers = {k: self.writer.alloca(f"[{room} x {words[k]}]") for k in transposed}
 
     def write(self, place: Position, base: Instance) -> None:
@@ -107,7 +107,7 @@ class Transposer:
         parent, writer = self.parent, self.writer
         columns = writer.minimum_index(writer.index("sub", steps[1], steps[0]), str(self.width))
         last = writer.index("add", block.first, str(self.size))
-        self._turn_block_of_lanes(place, block, last, steps[0], columns)
+        self._transpose_lanes(place, block, last, steps[0], columns)
         others = [k for k in range(len(self.nest.operands)) if k not in self.transposed]
 
         def rows(write: Callable[[Position, str], None]) -> None:
@@ -134,7 +134,7 @@ class Transposer:
         writer.branch(done)
         writer.label(done)
 
-    def _turn_block_of_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
+    def _transpose_lanes(self, place: Position, block: Block, last: str, u: str, columns: str) -> None:
         """Fill the buffers: element (v, u) of the tiles goes to buffer[u][v - first + lead]."""
         writer = self.writer
 
@@ -143,7 +143,7 @@ class Transposer:
             full = writer.compare_index("eq", writer.index("add", rows, columns), str(2 * self.width))
             column = writer.index("add", writer.index("sub", v, block.first), str(self.lead))
             for k in self.transposed:
-                self._turn(k, place, (v, u), (rows, columns), full, column)
+                self._transpose_tile(k, place, (v, u), (rows, columns), full, column)
             return []
 
         begin = writer.index("sub", block.first, block.back)
@@ -152,7 +152,7 @@ class Transposer:
         writer.loop(begin, writer.minimum_index(last, block.high), self.width, [], tile)
 
     def _whole_row(self, place: Position, base: Instance, block: Block, row: str) -> None:
-        """The body along all lanes of a block, in a row in which a cache line begins with the block."""
+        """The body along all lanes of a block, in a row whose cache lines are aligned with the block."""
         slots = range(0, self.size, self.width)
         vectors = [
             instances.fresh(base, base.values, self.writer.index("add", block.first, str(slot)), None, slot)
@@ -168,7 +168,8 @@ class Transposer:
 
         def vector(aligned: str, _: list[str]) -> list[str]:
             v, stop = aligned, block.high
-            if block.shift is not None:  # the first block has no lanes before it; it ends where the next one begins
+            # the first block has no lanes before it; a block ends where the next one begins
+            if block.shift is not None:
                 v = writer.maximum_index(aligned, block.low)
                 stop = writer.minimum_index(writer.index("add", aligned, str(width)), stop)
             mask = lanes_below(self.lanes, writer.index("sub", stop, v), True)
@@ -180,7 +181,7 @@ class Transposer:
         writer.loop(writer.index("sub", block.first, shift), end, width, [], vector)
 
     def _body(self, vectors: list[Instance], place: Position, at: Sequence[str]) -> None:
-        """The statements for these vectors, which find the transposed operands at the places ``at`` of the buffers."""
+        """The statements for these vectors; transposed operands are in the buffers at offsets ``at``."""
         writer = self.writer
         for s in self.statements:
             if isinstance(s, ir.Load) and s.operand in self.transposed:
@@ -196,7 +197,7 @@ class Transposer:
             return self.width
         return min(self.width, (64 if self.writer.avx512 else 32) // size if size >= 8 else 16 // size)
 
-    def _turn(
+    def _transpose_tile(
         self, operand: int, place: Position, at: tuple[str, str], size: tuple[str, str], full: str, column: str
     ) -> None:
         """Fill the buffer with a tile whose lanes begin in its column ``column``."""
@@ -207,7 +208,7 @@ class Transposer:
         source = writer.element(word, place.pointers[operand], corner)
         buffer = writer.element(word, self.buffers[operand], column)
         if side == self.width:
-            self._turn_block(operand, (source, buffer), stride, size, full)
+            self._write_block(operand, (source, buffer), stride, size, full)
             return
 
         def rows(v: str, _: list[str]) -> list[str]:
@@ -217,7 +218,7 @@ class Transposer:
                 right = self._rest(size[1], u, side)
                 whole_block = writer.compare_index("eq", writer.index("add", left, right), str(2 * side))
                 sink = writer.element(word, buffer, writer.index("add", self._at_row(u), v))
-                self._turn_block(operand, (writer.element(word, line, u), sink), stride, (left, right), whole_block)
+                self._write_block(operand, (writer.element(word, line, u), sink), stride, (left, right), whole_block)
                 return []
 
             writer.loop("0", size[1], side, [], block)
@@ -231,7 +232,7 @@ class Transposer:
     def _rest(self, size: str, start: str, side: int) -> str:
         return self.writer.minimum_index(self.writer.index("sub", size, start), str(side))
 
-    def _turn_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
+    def _write_block(self, operand: int, at: tuple[str, str], stride: str, size: tuple[str, str], full: str) -> None:
         """One block from ``at[0]`` to ``at[1]`` in the buffer: in registers if it is ``full``."""
         writer, word, (source, sink) = self.writer, self.words[operand], at
         whole_block, part, done = (writer.fresh_label() for _ in range(3))

@@ -1,7 +1,8 @@
-"""Uniform values: those that are the same in every lane, and among them the places at which a nest reads or writes.
+"""Uniform values: those that are the same in every lane, among them the offsets of uniform accesses.
 
-An offset that does not change along the vector dimension is computed once, in a scalar register, before the vector loop
-or at the start of its body, and becomes an address. A vector of equal offsets would have to be taken apart first.
+An offset that does not depend on the vector dimension is computed once, in a scalar register, before the vector loop or
+at the start of its body, and becomes an address. From a vector of equal offsets a lane would have to be extracted
+first.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int])
         case ir.IndexOf(out, dim):
             return (out,) if dim in dims else ()
         case ir.Apply(out):
-            return (out,) if any(arg in found for arg in s.args) else ()
+            return (out,) if not found.isdisjoint(s.args) else ()
         case ir.RowLoad(out):
             return (out,)
         case ir.Scan(outs):
@@ -46,6 +47,8 @@ def _moved(s: ir.Statement, nest: ir.Nest, dims: Sequence[int], found: set[int])
 def places(nest: ir.Nest, inner: Sequence[int] = ()) -> frozenset[int]:
     """The offsets that are not in ``moving``, and the values from which they are computed."""
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
+    if {ir.LoadAt, ir.Update}.isdisjoint(map(type, statements)):
+        return frozenset()
     differ = moving(nest, inner)
     wanted: set[int] = set()
     for s in reversed(statements):

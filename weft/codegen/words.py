@@ -1,8 +1,8 @@
-"""Extrema of half precisions, computed from their bits: the nest reads words of 16 bits instead of floats.
+"""Extrema of half precisions on their bits: the nest loads 16-bit integers instead of floats.
 
     x = load bf16; reduce_max(x)   ->  x = load u16; reduce_max of what orders the bits
 
-This is done only if the loaded values are used for nothing else, so that none of them has to become a float32.
+This is done only if the loaded values have no other use, so that none of them has to become a float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Text of one LLVM function under construction: instructions, labels, loops, declarations.
+"""Writes the text of an LLVM function: instructions, labels, loops, declarations.
 
 All LLVM IR is written through this module and ``lanes``. A writer knows types only as strings. Functions are declared
 when they are first called.
@@ -13,9 +13,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 Carried = Sequence[tuple[str, str]]  # (type, initial value)
-# The attributes of functions that LLVM need not optimise: it compiles them in two thirds of the time, and to code as
-# fast. There is nothing to hoist out of loops and no address to shorten. Only with AVX-512, where constants are held.
+# Attributes of functions that LLVM need not optimise: they compile in two thirds of the time, to equally fast code,
+# since there is nothing to hoist and no address to shorten. Only with AVX-512, where constants are held in registers.
 AS_WRITTEN = "noinline optnone"
+_HELD_NAMES = re.compile(r"(%c\d+)")
 HELD = 14  # constants that are kept in registers throughout; more would leave loops with too few registers
 
 
@@ -33,14 +34,14 @@ class Writer:
         self.lines: list[str] = []
         self.block = "entry"
         self.declarations: dict[str, str] = {}
-        self.functions: dict[str, str] = {}  # cold functions beside this one
+        self.functions: dict[str, str] = {}  # separate cold functions
         self.entry: list[str] = []  # instructions at the start of the function
         self.splats: dict[str, str] = {}  # vector -> the scalar that it holds in every lane
-        self.prepared: dict[tuple[str, str], list[str]] = {}  # what ``beside`` has written
+        self.prepared: dict[tuple[str, str], list[str]] = {}  # the results of ``beside``
         self.held: dict[tuple[str, str], str] = {}  # constant vectors: (type, value) -> name
         self.literals = False  # whether there are constant vectors that are not held
         self.cold_branches = False
-        self.streams = False  # whether there are stores past the caches
+        self.streams = False  # whether there are non-temporal stores
         self.spills = False  # whether there are rare blocks, which may call
         self._count = 0
 
@@ -70,7 +71,7 @@ class Writer:
         self.lines.append(f"br label %{label}")
 
     def branch_if(self, condition: str, yes: str, no: str, cold: bool = False) -> None:
-        """A conditional branch; ``cold`` says that ``yes`` is hardly ever taken."""
+        """A conditional branch; with ``cold``, ``yes`` is rarely taken."""
         self.cold_branches = self.cold_branches or cold
         self.lines.append(f"br i1 {condition}, label %{yes}, label %{no}" + (", !prof !0" if cold else ""))
 
@@ -79,7 +80,7 @@ class Writer:
         return self.once(f"alloca {type_}, align 64")
 
     def once(self, text: str) -> str:
-        """Emit an instruction at the start of the function; it may use parameters and other values made there."""
+        """Emit an instruction at the start of the function; it may use parameters and other values defined there."""
         self._count += 1
         result = f"%v{self._count}"
         self.entry.append(f"{result} = {text}")
@@ -94,10 +95,10 @@ class Writer:
         return self.held.setdefault((type_, constant), f"%c{len(self.held)}") if self.avx512 else constant
 
     def beside(self, value: str, purpose: str, write: Callable[[], list[str]]) -> list[str]:
-        """The results of ``write``, whose instructions are placed right behind the one that gives ``value``.
+        """The results of ``write``, whose instructions are placed right after the one that defines ``value``.
 
-        They are written once for each value and purpose, and contain no branches. A loop in which ``value`` does not
-        change does not repeat them; LLVM by itself would leave integer divisions in the loop.
+        They are written once for each value and purpose, and contain no branches. So they are outside every loop in
+        which ``value`` does not change; LLVM itself would leave integer divisions inside.
         """
         found = self.prepared.get((value, purpose))
         if found is None:
@@ -111,27 +112,27 @@ class Writer:
     def call(self, name: str, result: str, arguments: Sequence[tuple[str, str]]) -> str:
         """Call an LLVM intrinsic, declaring it on first use."""
         if name not in self.declarations:
-            types = ", ".join(t for t, _ in arguments)
+            types = ", ".join([t for t, _ in arguments])
             self.declarations[name] = f"declare {result} @{name}({types})"
-        text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in arguments)})"
+        text = f"call {result} @{name}({', '.join([f'{t} {v}' for t, v in arguments])})"
         if result == "void":
             self.lines.append(text)
             return ""
         return self.op(text)
 
     def prefetch(self, pointer: str) -> None:
-        """Prefetch a cache line that is read soon; an address outside of any memory does no harm."""
+        """Prefetch a cache line that is read soon; an invalid address is harmless."""
         hints = [("i32", "0"), ("i32", "3"), ("i32", "1")]  # to read, near, data
         self.call("llvm.prefetch.p0", "void", [("ptr", pointer), *hints])
 
     def stream(self, type_: str, value: str, pointer: str, align: int) -> None:
-        """Store past the caches."""
+        """A non-temporal store."""
         self.streams = True
         self.lines.append(f"store {type_} {value}, ptr {pointer}, align {align}, !nontemporal !1")
 
     def phi(self, type_: str, *incoming: tuple[str, str]) -> str:
         """Incoming values as (value, label)."""
-        return self.op(f"phi {type_} " + ", ".join(f"[ {v}, %{b} ]" for v, b in incoming))
+        return self.op(f"phi {type_} " + ", ".join([f"[ {v}, %{b} ]" for v, b in incoming]))
 
     # 64-bit index arithmetic; literal operands fold
 
@@ -267,9 +268,9 @@ class Writer:
     ) -> list[str]:
         """Call a separate cold function with (type, value) pairs; gives its results, of the types ``results``.
 
-        ``body`` writes the function from its parameters when it is first called. Its calling convention keeps scalar
-        registers, so that LLVM need not save them around each call. It should keep vector registers too but does not
-        keep them whole: only functions without vectors may use it.
+        ``body`` writes the function from its parameters when it is first called. Its calling convention preserves
+        scalar registers, so that callers need not save them. Vector registers are only partly preserved in practice:
+        only functions without vectors may use it.
         """
         type_ = f"{{ {', '.join(results)} }}"
         if name not in self.functions:
@@ -292,7 +293,7 @@ class Writer:
     def text(
         self, symbol: str, parameters: str, parts: Mapping[str, Writer] | None = None, simple: bool = False
     ) -> str:
-        """The module: one function ``symbol``, those of its parameters that it calls, cold ones, what they declare.
+        """The module: the function ``symbol``, the functions that it calls, and their declarations.
 
         ``simple`` says that inner loops need no more addresses than one for each operand.
         """
@@ -324,7 +325,9 @@ class Writer:
         body = "\n".join([*self.entry, *self.lines])
         if not self.held or not self._holds:
             written = {name: constant for (_, constant), name in self.held.items()}
-            return [], [], re.sub(r"%c\d+", lambda found: written[found[0]], body) if written else body
+            parts = _HELD_NAMES.split(body) if written else [body]
+            parts[1::2] = [written[name] for name in parts[1::2]]
+            return [], [], "".join(parts)
         types = ", ".join(type_ for type_, _ in self.held)
         values = ", ".join(f"{type_} {constant}" for type_, constant in self.held)
         loads = [

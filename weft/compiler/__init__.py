@@ -1,4 +1,4 @@
-"""Program to kernels: the pipeline from jaxprs to what the runtime runs, its caches, the reference interpreter."""
+"""The compiler: from jaxprs to programs that the runtime runs; its caches and the reference interpreter."""
 
 from weft.compiler import stored
 from weft.compiler.evaluate import clear_caches, evaluate

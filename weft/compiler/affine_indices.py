@@ -1,10 +1,10 @@
-"""Integer arrays whose elements the program itself tells: an affine function of the position along one dimension.
+"""Integer arrays whose elements are known to be an affine function of their position along one dimension.
 
     iota i32[24]; broadcast_in_dim to i32[24,6]; where(i < 0, i + 24, i)      Affine(0): the position along dimension 0
     concatenate (broadcast 3) (broadcast 5) i32[2]                            components 3 and 5
 
-Index vectors that count rows make these rows a batch (``batched_scatters``, ``gathers``); those that are constant place
-a window where the compiler can see it (``static_windows``).
+If a component of index vectors counts the rows of an array, the rows become a batch (``batched_scatters``,
+``gathers``); constant components give a window at a known position (``static_windows``).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from weft.core.index_maps import CONSTANT, Affine, constant
 from weft.core.jaxpr import Atom, JaxprEqn, Literal
 from weft.core.rewrite import Makers
 
-LOOK_BACK = 8  # equations between a count and the index vectors
+LOOK_BACK = 8  # most equations between an iota and the index vectors
 
 
 def affine(atom: Atom, makers: Makers, steps: int = LOOK_BACK) -> Affine | None:
-    """What the elements of an array are, by their position; None where the program does not say so."""
+    """The elements of an array as a function of their position; None if it is not known."""
     if isinstance(atom, Literal):
         return constant(int(np.asarray(atom.val))) if atom.aval.dtype.kind in "iu" else None
     maker = makers.of(atom) if steps else None
@@ -54,7 +54,7 @@ def _bounds(index: Affine, aval: Any) -> tuple[int, int]:
 
 
 def _is_held(index: Affine, aval: Any) -> bool:
-    """Whether an array's dtype is one of integers that holds all of them."""
+    """Whether an array has an integer dtype that holds all these values."""
     if aval.dtype.kind not in "iu":
         return False
     (low, high), limits = _bounds(index, aval), np.iinfo(aval.dtype)
@@ -62,7 +62,7 @@ def _is_held(index: Affine, aval: Any) -> bool:
 
 
 def components(indices: Atom, makers: Makers) -> list[Affine | None]:
-    """What each component of index vectors is, which lie along the last dimension, by the position in the others."""
+    """Each component of index vectors (their last dimension) as a function of the position in the other dimensions."""
     shape = indices.aval.shape
     last, maker = len(shape) - 1, makers.of(indices)
     if maker is None or not isinstance(maker.primitive.kind, kinds.Assemble):
@@ -79,7 +79,7 @@ def components(indices: Atom, makers: Makers) -> list[Affine | None]:
 
 
 def columns(indices: Atom, makers: Makers) -> list[Atom] | None:
-    """The components of index vectors as arrays i32[*batch,1], where the program has them so."""
+    """The components of index vectors as arrays i32[*batch,1], if the program concatenates such arrays."""
     shape = indices.aval.shape
     if shape[-1] == 1:
         return [indices]
@@ -93,6 +93,6 @@ def columns(indices: Atom, makers: Makers) -> list[Atom] | None:
 
 
 def is_fill(array: Atom, makers: Makers) -> bool:
-    """Whether an array is one value repeated."""
+    """Whether an array is one value, broadcast."""
     maker = makers.of(array)
     return maker is not None and isinstance(maker.primitive.kind, kinds.View) and not maker.invars[0].aval.shape

@@ -1,13 +1,13 @@
-"""Exact algebra: one named line per rule, tried where its operation's equation is met; what is said twice is said once.
+"""Exact algebra, one named line per rule, and common subexpression elimination.
 
     b = mul a 1.0; c = sin b; d = sin a; e = add c d   ->   c = sin a; e = add c c
 
-Every rule gives the bits that the operation itself would give, signed zeros and NaN included; what holds only for
-real numbers is absent. A rule applies when its result has the type of the equation's output.
+Every rule gives the bits that the operation itself would give, signed zeros and NaN included; rules that hold only for
+real numbers are absent. A rule applies if its result has the type of the equation's output.
 
     rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0))  # x - 0.0 is x, also for -0.0
 
-Operations on integer literals alone are literals, so that what ``//`` and ``%`` ask of a divisor is known here.
+Operations on integer literals alone become literals, so that divisors of ``//`` and ``%`` are known here.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _ONLY_LITERALS = frozenset((Literal,))
 
 
 def algebra(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program in fewer operations."""
+    """The same program with fewer operations."""
     return Splicer(closed, _Algebra().rule).run()
 
 
 class _Algebra:
-    """The rules on the way through a program, and which equations there were."""
+    """Applies the rules equation by equation; remembers equations for common subexpression elimination."""
 
     def __init__(self) -> None:
         self.known: dict[Any, JaxprEqn] = {}
@@ -55,7 +55,7 @@ class _Algebra:
                 return (atom,)
         operands = tuple([_literal_key(v) if type(v) is Literal else v for v in invars])
         readable = eqn
-        if DropVar in map(type, eqn.outvars):  # an equal equation later may be replaced by this one
+        if DropVar in map(type, eqn.outvars):  # a later, equal equation may be replaced by this one
             readable = eqn.replace(outvars=[Var(v.aval) if type(v) is DropVar else v for v in eqn.outvars])
         try:
             twin = self.known.setdefault((primitive, operands, *eqn.params.items()), readable)
@@ -104,7 +104,7 @@ def rule_of_pair(name: str, primitive: Primitive, result: Callable[[Any, Any, An
 
 
 def rule_of_params(name: str, primitive: Primitive, when: Callable[[Any, dict[str, Any]], bool]) -> None:
-    """A rule that gives the first operand when the parameters say that nothing happens."""
+    """A rule that gives the first operand if the parameters make the operation an identity."""
 
     def apply(equation: JaxprEqn, makers: Makers) -> Any:
         operand = equation.invars[0]
@@ -135,7 +135,7 @@ def is_integer(atom: Any) -> bool:
 
 
 def is_negative(atom: Atom, value: Atom, makers: Makers) -> bool:
-    """Whether it says where a value is negative."""
+    """Whether ``atom`` is ``value < 0``."""
     maker = makers.of(atom)
     if maker is None or maker.primitive is not lax.lt_p or maker.invars[0] is not value:
         return False
@@ -143,7 +143,7 @@ def is_negative(atom: Atom, value: Atom, makers: Makers) -> bool:
 
 
 def simplified(equation: JaxprEqn, makers: Makers) -> Any:
-    """The atom an equation comes to by some rule, or None."""
+    """The atom that an equation equals by some rule, or None."""
     out = equation.outvars[0].aval
     if all(type(v) is Literal for v in equation.invars):
         found = number(equation)
@@ -157,7 +157,7 @@ def simplified(equation: JaxprEqn, makers: Makers) -> Any:
 
 
 def number(equation: JaxprEqn) -> Literal | None:
-    """What an elementwise operation gives for integer literals, by its reference; None of any other equation."""
+    """The result of an elementwise operation on integer literals, by its reference; None for any other equation."""
     kind, out = equation.primitive.kind, equation.outvars[0].aval
     if not isinstance(kind, kinds.Elementwise) or any(v.aval.dtype.kind not in "biu" for v in equation.invars):
         return None
@@ -168,10 +168,10 @@ def number(equation: JaxprEqn) -> Literal | None:
 
 
 def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
-    """The function that says an equation in other operations with the same bits, and its operands, or None."""
+    """A function that gives the same bits by other operations, and its operands; or None."""
     if equation.primitive in DIVISIONS:
         return divisors.rewrite(equation, makers)
-    if is_turned_sort(equation):
+    if sorts_along_rows(equation):
         return _sort_of_rows(equation.invars[0].aval.ndim - 1, **equation.params), equation.invars
     if equation.primitive is not lax.pow_p:
         return None
@@ -186,7 +186,7 @@ def rewritten(equation: JaxprEqn, makers: Makers) -> divisors.Rewritten | None:
 
 
 def _is_whole(atom: Any, makers: Makers) -> bool:
-    """Is every finite element a whole number?"""
+    """Whether every finite element is a whole number."""
     seen, rest = set(), [atom]
     while rest:
         atom = rest.pop()
@@ -210,14 +210,14 @@ def _square_root(x: Any) -> Any:
     return lax.select_n(infinite, root, lax.full_like(x, np.inf))
 
 
-def is_turned_sort(equation: JaxprEqn) -> bool:
-    """True for a sort that is said as one of rows."""
+def sorts_along_rows(equation: JaxprEqn) -> bool:
+    """Whether ``_sort_of_rows`` applies."""
     return equation.primitive is lax.sort_p and equation.params["dimension"] != equation.invars[0].aval.ndim - 1
 
 
 @functools.cache
 def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> Callable[..., list[Any]]:
-    """A sort along another axis as one along the last, between transposes: kernels, which the sort itself is not."""
+    """A sort along another axis as one along the last between transposes, which are kernels that can fuse."""
     order = [last if axis == dimension else dimension if axis == last else axis for axis in range(last + 1)]
 
     def function(*operands: Any) -> list[Any]:
@@ -228,11 +228,11 @@ def _sort_of_rows(last: int, dimension: int, is_stable: bool, num_keys: int) -> 
     return function
 
 
-# of whole numbers they give whole numbers, rounded or not
+# for whole numbers they give whole numbers, even if rounded
 KEEPS_WHOLE = (lax.convert_element_type_p, lax.add_p, lax.sub_p, lax.neg_p, lax.select_n_p, lax.broadcast_in_dim_p)
 ADDITIONS = frozenset((lax.add_p, linear.add_any_p))
 CONVERSIONS = frozenset((lax.convert_element_type_p,))
-# reductions that of one element and their identity give the element itself, but for -0.0 where True (it becomes 0.0)
+# reductions that give a single element itself; with True, -0.0 becomes 0.0
 OF_ONE_ELEMENT = {
     lax.reduce_sum_p: True, lax.reduce_max_p: False, lax.reduce_min_p: False, lax.reduce_prod_p: False,
     lax.reduce_and_p: False, lax.reduce_or_p: False, lax.reduce_xor_p: False,
@@ -240,7 +240,7 @@ OF_ONE_ELEMENT = {
 DIVISIONS = (lax.div_p, lax.rem_p, lax.select_n_p)
 REWRITTEN = frozenset((*DIVISIONS, lax.sort_p, lax.pow_p))
 
-# exponents in which pow's own expression is one of these
+# exponents for which pow's own expression has these special cases
 POWERS: dict[float, Callable[[Any], Any]] = {
     0.5: _square_root,
     2.0: lambda x: lax.mul(x, x),
@@ -253,8 +253,8 @@ def _inverse(_: Any, inner: Any, outer: Any) -> Any:
     return inner.invars[0] if composed == sorted(composed) else None
 
 
-# no rule for x / 1: the divisor is mostly a count, and a count of 1 must give the kernel of every other count
-# -0.0 + 0.0 is +0.0, so that the sum of floats is no identity
+# no rule for x / 1: the divisor is mostly a size, and a size of 1 must give the kernel of all other sizes
+# -0.0 + 0.0 is +0.0, so that adding 0.0 to floats is not an identity
 rule("add_zero", lax.add_p, lambda x, y: x, when=lambda x, y: is_integer(x) and is_value(y, 0))
 rule("zero_add", lax.add_p, lambda x, y: y, when=lambda x, y: is_integer(x) and is_value(x, 0))
 rule("subtract_zero", lax.sub_p, lambda x, y: x, when=lambda x, y: is_value(y, 0) and x.aval.dtype.kind != "c")

@@ -1,7 +1,7 @@
-"""The arena of a plan: offsets of temporaries, each the lowest gap that is free for as long as the value lives.
+"""Allocates the arena of a plan: each temporary gets the lowest offset that is free during its live range.
 
 In: sizes in the order of first use, with the steps of first and last use. Out: offsets, and the bytes of the arena.
-Gaps are kept sorted and joined, so that a program with thousands of values alive costs no more for each of them.
+Gaps are kept sorted and merged, so that programs with thousands of live values cost no more per value.
 
     take(64, first=0, last=1) -> 0      take(64, first=1, last=3) -> 64      take(64, first=2, last=2) -> 0
 """
@@ -17,12 +17,12 @@ class Arena:
 
     def __init__(self) -> None:
         self.nbytes = 0
-        self._top = 0  # beyond it everything is free
+        self._top = 0  # everything above is free
         self._gaps: list[tuple[int, int]] = []  # (start, end) below the top, in order, never adjacent
         self._live: list[tuple[int, int, int]] = []  # (last use, start, end), a heap
 
     def take(self, size: int, first: int, last: int) -> int:
-        """The offset of ``size`` bytes for the steps first..last; ``first`` never goes back."""
+        """The offset of ``size`` bytes for the steps first..last; calls come in order of ``first``."""
         while self._live and self._live[0][0] < first:
             _, start, end = heapq.heappop(self._live)
             self._free(start, end)

@@ -1,8 +1,8 @@
-"""Regions of an assembled output: a fill that is mostly overwritten becomes disjoint slabs around what remains.
+"""Regions of an assembled output: a fill that is mostly overwritten is cut into slabs around the other region.
 
 pad f32[6,8] by one on every side: rows 0 and 7 whole, columns 0 and 9 of the rows between, the operand itself
 
-A region that is itself assembled, for this output only, is put together where it belongs.
+A region that is itself assembled, and read only here, is replaced by its own regions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft.core import index_maps, kinds
 from weft.core.index_maps import Piece
 from weft.core.jaxpr import JaxprEqn
 
-MAX_PADDED = 2  # dimensions; more slabs than these give cost more calls than the second write
+MAX_PADDED = 2  # dimensions; with more slabs, calls cost more than writing twice
 
 
 def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
@@ -31,9 +31,9 @@ def disjoint(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def regions(equation: JaxprEqn, maker_of: Callable[[Any], Any]) -> list[tuple[Piece, Any]]:
-    """The pieces of an assembled output with the atoms they hold, those of pieces that are assembled in their place.
+    """The pieces of an assembled output with the atoms they hold; pieces that are assembled themselves are expanded.
 
-    ``maker_of`` gives the equation of an atom that nothing but this equation reads, or None.
+    ``maker_of`` gives the equation of an atom that only this equation reads, or None.
     """
     kind, out = equation.primitive.kind, equation.outvars[0]
     pieces = disjoint(kind.pieces([atom.aval for atom in equation.invars], out.aval, equation.params))

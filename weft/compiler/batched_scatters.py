@@ -1,8 +1,8 @@
-"""Scatters whose index vectors count the rows of the array: each row is updated by entries of its own.
+"""Scatters whose index vectors count the rows of the array: the rows become a batch of the scatter.
 
     x.at[arange(n), y].add(u), x: f32[n,m]   ->   a scatter along axis 1, for which axis 0 of x, y and u is a batch
 
-Rows are then independent: they are shared out to the workers, and walked together with what makes and reads the array.
+The rows are then independent: threads share them, and producers and consumers of the array can work row by row too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ Counted = tuple[int, int, int]  # component of the index vectors, dimension of t
 
 
 def batched_scatters(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such scatters by batches."""
+    """The program with such scatters batched."""
     return expansions.expand(closed, (kinds.Scatter,), _rewritten)
 
 
 def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[Counted, ...], Callable[..., Any]] | None:
-    """What counts rows, and a function of the scatter's operands with its result; None if nothing does."""
+    """The components that count rows, and a function that replaces the scatter; None if there are none."""
     array, indices, _ = equation.invars
     numbers = equation.params["dimension_numbers"]
     found: list[Counted] = []
@@ -45,7 +45,7 @@ def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[Counted, ...],
 
 
 def _batched(equation: JaxprEqn, found: Sequence[Counted]) -> Callable[..., Any]:
-    """The scatter without the components that count, whose axes and dimensions go together."""
+    """The scatter without the counting components, whose axes become batching dimensions."""
     numbers = equation.params["dimension_numbers"]
     known = zip(numbers.operand_batching_dims, numbers.scatter_indices_batching_dims, strict=True)
     pairs = sorted([*known, *[(axis, dim) for _, dim, axis in found]])

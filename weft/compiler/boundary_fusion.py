@@ -1,8 +1,8 @@
-"""Slabs one element wide join the nest that writes the rows between them.
+"""Fuses kernels that write slabs one element wide with the kernel that writes the rows between them.
 
     y = x.at[1:-1, 1:-1].add(f(x)):  the columns y[1:-1, 0] and y[1:-1, -1] are stored by the kernel of y[1:-1, 1:-1]
 
-As kernels of their own they would fetch a cache line for every element, and give it back to the one that made the row.
+As separate kernels they would load a cache line for every element, and take it from the core that wrote the row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Entry = tuple[Step, Lowered | None]
 
 
 def boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
-    """The same program with fewer steps, for which extents decide."""
+    """The same program with fewer steps; extents decide."""
     computed = {v for step in kernels.steps if step.kernel is None for v in step.equation.outvars}
     kept: list[Entry] = []
     for entry in zip(kernels.steps, lowered, strict=True):
@@ -37,13 +37,8 @@ def boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tupl
     return dataclasses.replace(kernels, steps=steps), [low for _, low in kept]
 
 
-def without_edges(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tuple[Kernels, list[Lowered | None]]:
-    """Every slab by itself, to bisect a wrong answer (``WEFT_SKIP=edges``)."""
-    return kernels, list(lowered)
-
-
 def _joined(main: Entry, slab: Entry, computed: set[Var]) -> Entry | None:
-    """``main`` with the stores of ``slab``, or None if that is no slab of its rows."""
+    """``main`` with the stores of ``slab``, or None if that is not a slab of its rows."""
     rows, edge = main[1], slab[1]
     if rows is None or edge is None or main[0].copies or slab[0].copies or not (_is_map(rows) and _is_map(edge)):
         return None
@@ -51,7 +46,8 @@ def _joined(main: Entry, slab: Entry, computed: set[Var]) -> Entry | None:
         return None
     if rows.extents[:-1] != edge.extents[:-1] or edge.extents[-1] != 1 or rows.extents[-1] == 1:
         return None
-    if _symbols(main) != _symbols(slab):  # extents that are equal by chance: another shape would be another program
+    # extents that merely happen to be equal: another shape would give another program
+    if _symbols(main) != _symbols(slab):
         return None
     made = [{b.variable for b in low.operands if b.role == "out"} for low in (rows, edge)]
     read = {b.variable for low in (rows, edge) for b in low.operands if b.role == "in"}
@@ -66,7 +62,7 @@ def _symbols(entry: Entry) -> list[int]:
 
 
 def _is_map(low: Lowered) -> bool:
-    """Whether a nest is elementwise, with lanes side by side along its last dimension."""
+    """Whether a nest is elementwise, with lanes along its last dimension."""
     return _maps(low.nest) and not any(b.starts for b in low.operands)
 
 
@@ -76,7 +72,7 @@ def _maps(nest: ir.Nest) -> bool:
 
 
 def _with_edge(rows: Lowered, edge: Lowered) -> Lowered:
-    """The nest of ``rows`` that stores ``edge`` once for each of its rows."""
+    """The nest of ``rows`` that also stores ``edge``, once for each row."""
     merged = _merged(rows.nest, edge.nest)
     bindings = [b._replace(strides=(*b.strides[:-1], 0)) for b in edge.operands]
     operands = (*rows.operands, *bindings)
@@ -103,7 +99,7 @@ def _merged(nest: ir.Nest, added: ir.Nest) -> ir.Nest:
 
 
 def _renumbered(s: ir.Statement, first: int, operand: int, scalar: int) -> ir.Statement:
-    """A statement whose values, operands and scalars follow others."""
+    """The statement with values, operands and scalars renumbered to follow those of another nest."""
     match s:
         case ir.Load():
             return ir.Load(s.out + first, s.operand + operand)

@@ -1,10 +1,10 @@
-"""Where every value of a plan lives and why: as_text("plan") lists each as input, alias, reused, new or copied.
+"""Report of the memory of a plan: as_text("plan") lists each value as input, alias, reused, new or copied, and why.
 
     b f32[8,4] 128 bytes: alias of a (input 0)
     c f32[8,4] 128 bytes: temporary 0, at 0 of the arena; reused from d by step 2
     copy of a to e before step 3 (128 bytes): a is an input that is not donated
 
-Names are those of as_text("jaxpr"); steps are numbered as kernels and calls come.
+Names are those of as_text("jaxpr"); steps are numbered in the order in which kernels and calls run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def describe(
 
 
 class _Report:
-    """A plan made once more, whose decisions are looked at."""
+    """Makes the plan once more and records its decisions."""
 
     def __init__(
         self, kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
@@ -63,14 +63,14 @@ class _Report:
         return [*inputs, *buffers, *aliases, *outputs, *copies, *kept]
 
     def _base(self, variable: Any) -> Any:
-        """Whose memory a value stands in: its own name where it is never stored."""
+        """The value whose memory this one uses; itself if it is never stored."""
         return self.planner.base(variable)
 
     def _head(self, variable: Any) -> str:
         return f"{self.name(variable)} {variable.aval.str_short()} {variable.aval.nbytes} bytes"
 
     def _place(self, variable: Any) -> str:
-        """A value and what it stands in."""
+        """A value and the memory it is in."""
         base = self.planner.base(variable)
         where = f"input {self.planner.inputs[base]}" if base in self.planner.inputs else self._slot(base)
         return f"{self.name(variable)} ({where})"
@@ -108,7 +108,7 @@ class _Report:
         if last > first:
             return f"{self._step(last)} reads it after the result is written"
         if self.kernels.steps[last].kernel is None:
-            return f"{self._step(last)} needs its operands whole until it is over"
+            return f"{self._step(last)} reads its operands until it ends"
         return f"{self._step(last)} reads other elements of it than it writes at the same time"
 
     def _buffer(self, variable: Any, buffer: Any) -> str:
@@ -141,7 +141,7 @@ class _Report:
         return lines
 
     def _why_copied(self, number: int, source: Any, target: Any) -> str:
-        """What keeps a step from writing into the memory of ``source``."""
+        """Why a step cannot write into the memory of ``source``."""
         planner, base = self.planner, self.planner.base(source)
         name = self.name(source)
         if base in planner.inputs:

@@ -1,8 +1,8 @@
-"""Nests -> machine code, once each: the kernel level of the cache, in the process and on disk (``disk``).
+"""The kernel level of the cache: machine code for each nest, in the process and on disk (``disk``).
 
-A kernel is found by its nest (sizes are not in it) or, where it came with a program from disk, by the digest that
-names it there. One that the budget drops stays mapped as long as a program holds it. What one thread builds, others
-that need it wait for.
+A kernel is found by its nest (which has no sizes) or, if it came with a program from disk, by its digest there. A
+kernel that the budget drops stays mapped as long as a program holds it. If one thread is building a kernel, others that
+need it wait.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from weft.core.cache_keys import KernelKey, kernel_key
 from weft.core.store import KERNELS, Store
 from weft.loops import ir
 
-_STATEMENT_BYTES = 600  # measured: what a statement of a nest weighs beside its machine code
+_STATEMENT_BYTES = 600  # measured: bytes of a statement of a nest, without machine code
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
 class Compiled:
-    """The machine code of a nest; a program from disk names it by its digest and has no nest."""
+    """The machine code of a nest, or, for a program from disk, of a digest."""
 
     kernel: Any  # runtime.Kernel
     nest: ir.Nest | None
@@ -50,11 +50,11 @@ class Compiled:
         return self.reuses
 
     def retire(self) -> None:
-        """Programs keep what they run."""
+        """Nothing to do: programs keep the kernels that they run."""
 
 
 class Answer(NamedTuple):
-    """One machine code a nest, and how many of them had to be built or were loaded from disk."""
+    """The machine code of each nest, and how many were built or loaded from disk."""
 
     compiled: list[Compiled]
     built: int
@@ -67,7 +67,8 @@ class Builder:
     def __init__(self, store: Store) -> None:
         self.store = store
         self._lock = threading.RLock()
-        self._being_built: dict[KernelKey, tuple[int, threading.Event]] = {}  # by which thread; set when that is over
+        # the building thread; set when it has ended
+        self._being_built: dict[KernelKey, tuple[int, threading.Event]] = {}
         self.built = 0
         self.loaded = 0
         self.build_ms = 0.0
@@ -89,15 +90,16 @@ class Builder:
                 self._unclaim(mine, machine)
             for event in events:
                 event.wait()
-            for nest in missing:  # what another thread was to build, but failed to, is for the next round
+            for nest in missing:  # if another thread failed to build one, the next round builds it
                 found[nest] = found[nest] or self.find(nest, machine)
             missing = [nest for nest in missing if found[nest] is None]
         return Answer([entry for nest in nests if (entry := found[nest]) is not None], built, loaded)
 
     def _claim(self, nests: Sequence[ir.Nest], machine: target.Target) -> tuple[list[ir.Nest], list[threading.Event]]:
-        """Those of the nests that no other thread has built or builds, now ours, and when the others' are over.
+        """(the nests that no other thread has built or is building, which we now claim; events to wait for others on).
 
-        What this thread itself builds is ours again: then a signal handler or a destructor runs in the middle of that.
+        A nest that this thread is itself building is claimed again: then a signal handler or a destructor runs
+        meanwhile.
         """
         mine, events = [], []
         thread = threading.get_ident()
@@ -120,7 +122,7 @@ class Builder:
                     event.set()
 
     def _build(self, nests: Sequence[ir.Nest], machine: target.Target, total: int) -> list[tuple[ir.Nest, Compiled]]:
-        """Machine code that is not in the process yet: from disk, else from LLVM."""
+        """Load machine code from disk, or else build it by LLVM."""
         made: list[tuple[ir.Nest, Compiled]] = []
 
         def keep(nest: ir.Nest, entry: Compiled) -> None:
@@ -154,7 +156,7 @@ class Builder:
         return entry
 
     def add(self, nest: ir.Nest | None, entry: Compiled, machine: target.Target) -> None:
-        """Let a kernel be found by its nest and its digest, as far as it has them."""
+        """Store a kernel under its nest and its digest, those of them that it has."""
         for what in (nest, entry.key):
             if what is not None:
                 self.store.add(kernel_key(what, machine.key), entry)
@@ -176,7 +178,7 @@ class Builder:
             return None
         try:
             entry = self.find(digest, machine) or self.load(digest, store, machine)
-        except RuntimeError as error:  # whole, yet not an object that the loader takes
+        except RuntimeError as error:  # the checksum is right, but the loader rejects the object
             store.remove(digest, str(error))
             return None
         if entry is None or entry.nest is not None:
@@ -190,7 +192,7 @@ class Builder:
         self._lock.release()
 
     def release_in_child(self) -> None:
-        """After a fork: no other thread is there to end what it was building."""
+        """After a fork: no other thread exists that could finish what it was building."""
         self._being_built.clear()
         self._lock.release()
 
@@ -221,7 +223,7 @@ def build_all(
         kernel = runtime.load_kernel(made.bytes, made.symbol)
         keep(nest, Compiled(kernel, nest, len(made.bytes), codegen.cost(nest), False, keys.get(nest)))
 
-    isolated = config.read("compile") == "isolated"  # there is one child
+    isolated = config.read("compile") == "isolated"  # there is only one child process
     n_threads = 1 if isolated else runtime.Pool.get_threads()
     SideBySide(finish, done).run([functools.partial(prepare, nest) for nest in nests], n_threads)
 

@@ -1,10 +1,10 @@
-"""Scatters with what makes the array they update and what reads the result: one kernel instead of several.
+"""Fuses scatters with the producers of their array and the consumers of their result into one function (a chain).
 
     kernel zeros -> a;  kernel scatter-add a;  kernel softmax a -> y       ->  for rows in blocks: all three
 
-Where a scatter's windows stay within rows of the array (a mapped one, one entry per row) and its neighbours walk the
-same rows, a block of rows runs through all of them while it is in the cache, on all workers. A scatter in strict order
-runs whole, on one worker: its neighbours join it if they are so short that one worker is all they would get.
+If a scatter's windows stay within rows of the array (a batched one, one entry per row) and its neighbours work on the
+same rows, a block of rows runs through all kernels while it is in cache, on all workers. A scatter in strict order runs
+as a whole, on one worker: its neighbours join it if they are short enough for one worker.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from weft.compiler.link import nanoseconds, split_of
 from weft.compiler.steps import Chain, Plan, Run
 from weft.loops import ir
 
-MOST = 8  # kernels of a chain
-SHORT_NS = 10_000.0  # of a kernel that one worker does as fast as several
-FEW_ROWS = 16  # up to which rows are not shared out
-BLOCK_BYTES = 1 << 14  # of the rows that pass through a chain together; with what else they read, the first cache
+MOST = 8  # most kernels of a chain
+SHORT_NS = 10_000.0  # up to this time one worker is as fast as several
+FEW_ROWS = 16  # up to so many rows are not divided among workers
+BLOCK_BYTES = 1 << 14  # of a block of rows; with its other operands it fits the L1 cache
 
 
 def chain(planned: Plan) -> Plan:
-    """The plan with its scatters joined to their neighbours."""
+    """The plan with its scatters fused with their neighbours."""
     if len(planned.instructions) < 2:
         return planned
     kinds_of = {id(entry.lowered.nest): entry for entry in planned.instructions if isinstance(entry, Run)}
@@ -45,13 +45,8 @@ def chain(planned: Plan) -> Plan:
     return planned
 
 
-def without_chain(planned: Plan) -> Plan:
-    """Every kernel by itself, to bisect a wrong answer (``WEFT_SKIP=chain``)."""
-    return planned
-
-
 def _joined(planned: Plan, runs: Sequence[Run]) -> list[Any]:
-    """Kernels that follow each other, those around each scatter as one."""
+    """Consecutive kernels, with those around each scatter fused."""
     made: list[list[Run]] = []
     for run in runs:
         group = [run]
@@ -66,7 +61,7 @@ def _is_scatter(run: Run) -> bool:
 
 
 def _fits(planned: Plan, before: Sequence[Run], after: Sequence[Run]) -> bool:
-    """Whether kernels, with a scatter among them, can be one: they share memory, and rows or little time."""
+    """Whether kernels with a scatter among them can be fused: they share memory, and have common rows or are short."""
     runs = [*before, *after]
     if len(runs) > MOST or not any(map(_is_scatter, runs)):
         return False
@@ -75,7 +70,7 @@ def _fits(planned: Plan, before: Sequence[Run], after: Sequence[Run]) -> bool:
 
 
 def _rows(planned: Plan, runs: Sequence[Run]) -> int:
-    """The rows by which kernels can be walked together: 1 if each runs whole, 0 if they stay apart."""
+    """The number of rows over which kernels can be tiled: 1 if each runs as a whole, 0 if they cannot be fused."""
     if any(run.lowered.outer for run in runs):
         return 0
     extents = [run.lowered.extents[0] for run in runs if _is_scatter(run) and run.lowered.extents]
@@ -87,12 +82,12 @@ def _rows(planned: Plan, runs: Sequence[Run]) -> int:
 
 
 def _runs_whole(run: Run) -> bool:
-    """Whether one call does all of it; a full reduction takes two, columns that are cut take another range."""
+    """Whether one call does all of it; a full reduction takes two, split columns another range."""
     return not run.lowered.nest.split or run.lowered.nest.dims[0].role == "reduced"
 
 
 def _is_local(planned: Plan, run: Run, rows: int, runs: Sequence[Run]) -> bool:
-    """Whether a kernel, at every row, touches what the kernels write in that row alone."""
+    """Whether a kernel, in every row, accesses only that row of what the kernels write."""
     low, written = run.lowered, _written(planned, runs)
     if kernel_chains.walked(low.nest) is None or low.nest.split or low.extents[0] % rows:
         return False
@@ -125,7 +120,7 @@ def _chain(planned: Plan, runs: Sequence[Run]) -> Run | Chain:
 
 
 def _memory(planned: Plan, slot: int) -> int:
-    """The slot whose memory it is: a result that takes over a donated input is that input."""
+    """The slot that owns the memory: for a result in a donated input, that input."""
     position = slot - planned.n_inputs
     if 0 <= position < len(planned.outputs) and isinstance(found := planned.outputs[position], DonatedOutput):
         return found.source
@@ -146,7 +141,7 @@ def _written(planned: Plan, runs: Sequence[Run]) -> set[int]:
 
 
 def _overlap(planned: Plan, runs: Sequence[Run]) -> bool:
-    """Whether temporaries that are not alive together share memory, so that rows would not be independent."""
+    """Whether temporaries with different live ranges share memory, so that rows would not be independent."""
     first = planned.n_inputs + len(planned.outputs)
     spans = sorted([planned.temps[slot - first] for slot in _touched(planned, runs) if slot >= first])
     return any(low[0] + low[1] > high[0] for low, high in itertools.pairwise(spans))

@@ -1,8 +1,8 @@
-"""dot_general becomes a matrix product: what is rewritten, and the loops of what remains.
+"""Rewrites dot_general as matrix products, and gives the loops of a matrix product.
 
-Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards; a
-product without free dimensions, or of many short rows by vectors, becomes a product and a reduction. Operands of which
-no matrices can be made (``product_loops``) are transposed first.
+Sums are kept in float32 (half precisions) or 32 bits (narrower integers, booleans) and converted afterwards. A product
+without free dimensions, or of many short rows by vectors, becomes a multiplication and a reduction. Operands that
+cannot be read as matrices (``product_loops``) are transposed first.
 
     c:bf16[] = dot_general a:bf16[9] b:bf16[9]   ->   a and b as f32; d = mul a b; e = reduce_sum d; c = e as bf16
 """
@@ -24,14 +24,14 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.loops.schedule import LONG, SHORT
 from weft.operations.contract import contraction_dtype
 
-FEW = 4  # terms that one matrix by a vector leaves to a reduction: with 8, 4096 rows take 13 us so and 4 as a product
+FEW = 4  # up to so many terms one matrix by a vector is a reduction; with 8, 4096 rows take 13 us so, 4 as a product
 _CHARS: dict[Any, str] = {np.dtype(char): char for char in "?bBhHiIlLefdFD"} | {np.dtype(dtypes.bfloat16): "E"}
-IN_PAIRS = (dtypes.bfloat16,)  # terms are added in pairs of neighbours (AVX512_BF16): a sum is one dimension
+IN_PAIRS = (dtypes.bfloat16,)  # terms are added in adjacent pairs (AVX512_BF16): the sum must be over one dimension
 SOURCES = {"f": "feE", "d": "d", "i": "?bBhHiI", "I": "?bBhHiI", "l": "lL", "L": "lL", "F": "F", "D": "D"}
 
 
 def contraction(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program whose contractions are matrix products that the runtime has kernels for."""
+    """The program with contractions rewritten as matrix products for which the runtime has kernels."""
     return expansions.expand(closed, (kinds.Contraction, kinds.StridedContraction), _rewritten)
 
 
@@ -41,13 +41,13 @@ def _rewritten(equation: JaxprEqn, _: Any) -> tuple[Any, Callable[..., Any]] | N
 
 
 def is_summed_alike(product: JaxprEqn) -> bool:
-    """Whether the product of the exchanged operands adds in the same order: that of the left operand's dimensions."""
+    """Whether the product with exchanged operands sums in the same order, that of the left operand's dimensions."""
     _, right_sum = _in_order(product.params["dimension_numbers"][0])
     return list(right_sum) == sorted(right_sum)
 
 
 def _in_order(sums: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The dimensions that are summed over, of both operands, in the order in which they are walked."""
+    """The contracting dimensions of both operands, in the order of summation."""
     pairs = sorted(zip(*sums, strict=True))
     return tuple([left for left, _ in pairs]), tuple([right for _, right in pairs])
 
@@ -57,14 +57,14 @@ def exchanged(product: JaxprEqn, out: Any) -> Any:
     (left_sum, right_sum), (left_batch, right_batch) = product.params["dimension_numbers"]
     params = {**product.params, "dimension_numbers": ((right_sum, left_sum), (right_batch, left_batch))}
     if not params.pop("exchanged", False):
-        params["exchanged"] = True  # a matrix unit adds the products of both operands' parts in an order
+        params["exchanged"] = True  # a matrix unit adds the products of parts of both operands in a fixed order
     if isinstance(params.get("precision"), tuple):
         params["precision"] = params["precision"][::-1]
     return JaxprEqn(product.invars[::-1], [out], product.primitive, params, product.effects, product.source)
 
 
 def free_sizes(product: JaxprEqn) -> tuple[int, int]:
-    """How many rows and columns a product has, without its batch."""
+    """The numbers of rows and columns of a product, without its batch."""
     if isinstance(product.primitive.kind, kinds.StridedContraction):
         return product.params["space"].sizes
     numbers = product.params["dimension_numbers"]
@@ -87,7 +87,7 @@ def exchanged_order(product: JaxprEqn, order: Sequence[int]) -> list[int]:
 def loops_of(
     equation: JaxprEqn, views: Sequence[StridedOperand | None] = (None, None), order: Sequence[int] | None = None
 ) -> Loops | None:
-    """The loops of a product: ``views`` of operands that are read in other arrays, ``order`` of a transposed result."""
+    """The loops of a product. ``views``: operands that are read in other arrays. ``order``: of a transposed result."""
     if isinstance(equation.primitive.kind, kinds.StridedContraction):
         operands = zip(equation.invars, views, strict=True)
         dense = all(
@@ -119,7 +119,7 @@ def permutation(equation: JaxprEqn) -> list[int] | None:
 
 
 def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
-    """The function that says a contraction in other operations, or None if it is a matrix product as it stands."""
+    """A function that computes a contraction by other operations, or None if it is a matrix product already."""
     if isinstance(equation.primitive.kind, kinds.StridedContraction):
         return _rewritten_strided(equation)
     lhs, rhs = (atom.aval for atom in equation.invars)
@@ -135,7 +135,7 @@ def rewrite(equation: JaxprEqn) -> Callable[..., Any] | None:
     is_real = out.dtype.kind in "fiu"
     if is_real and (
         not free or (out.size >= LONG and is_short_sums(lhs, rhs, numbers))
-    ):  # not extents of 1: another shape is no other
+    ):  # not for extents of 1: other shapes must give the same
         return lambda x, y: _product_and_sum(x, y, numbers, out.dtype)  # program
     return None
 
@@ -157,7 +157,7 @@ def _converted(equation: JaxprEqn, product: Callable[[Any, Any, Any], Any]) -> C
 
 
 def _rewritten_strided(equation: JaxprEqn) -> Callable[..., Any] | None:
-    """A strided product whose columns are side by side in the result: the operands are exchanged, or it is copied."""
+    """A strided product with contiguous columns in the result: its operands are exchanged, or the result is copied."""
     bind, space, order = equation.primitive.bind, equation.params["space"], equation.params["space"].order
     params = {**equation.params, "preferred_element_type": np.dtype(equation.outvars[0].aval.dtype)}
     converted = _converted(equation, lambda x, y, dtype: bind(x, y, **{**params, "preferred_element_type": dtype}))
@@ -172,7 +172,7 @@ def _rewritten_strided(equation: JaxprEqn) -> Callable[..., Any] | None:
 
 
 def is_short_sums(lhs: Any, rhs: Any, numbers: Any) -> bool:
-    """Matrices by vectors whose rows are shorter than what a matrix product works in; one matrix is worth it sooner."""
+    """Matrices by vectors with rows too short for a matrix product; the bound for a single matrix is lower."""
     sums, batches = numbers
     vectors = [not free_dims(aval.ndim, sums[side], batches[side]) for side, aval in enumerate((lhs, rhs))]
     extent = math.prod([lhs.shape[dim] for dim in sums[0]])
@@ -184,7 +184,7 @@ def _product(x: Any, y: Any, numbers: Any, dtype: Any) -> Any:
 
 
 def source_and_result(lhs: Any, rhs: Any, out: Any) -> tuple[str, str] | None:
-    """The characters by which the runtime knows the dtypes of a product that it has kernels for."""
+    """The runtime's characters for the dtypes of a product, or None if it has no kernels for them."""
     result = _CHARS.get(np.dtype(out))
     source = _CHARS.get(np.dtype(lhs))
     if lhs != rhs or result is None or source is None or source not in SOURCES.get(result, ""):
@@ -199,7 +199,7 @@ def kernels_of(equation: JaxprEqn) -> tuple[str, str] | None:
 
 
 def _accumulator(lhs: Any, rhs: Any, out: Any) -> np.dtype:
-    """The dtype that sums are kept in."""
+    """The dtype of the sums."""
     if out.kind in "biu" and lhs.kind in "biu" and rhs.kind in "biu":
         return out if out.itemsize >= 4 else np.dtype(np.uint32 if out.kind in "bu" else np.int32)
     wide = contraction_dtype(lhs, rhs, out)
@@ -231,7 +231,7 @@ def _order(*parts: Sequence[int]) -> tuple[int, ...]:
 
 
 def _transposed_first(equation: JaxprEqn) -> Callable[..., Any]:
-    """Operands as (batch, m, k) and (batch, k, n), copied where they are not so already."""
+    """Operands as (batch, m, k) and (batch, k, n), copied if necessary."""
     sums, (left_batch, right_batch) = equation.params["dimension_numbers"]
     left_sum, right_sum = _in_order(sums)
     preferred = equation.outvars[0].aval.dtype

@@ -1,8 +1,8 @@
-"""Data movement towards its source: gathers and slices of computed values, taken of what they are computed from.
+"""Shared by ``gathers`` and ``dynamic_slices``: moves reads of computed values towards the arrays they come from.
 
     b = exp a; c = slice b      becomes      a2 = slice a; c = exp a2
 
-so that ``b`` need not be stored. ``gathers`` and ``dynamic_slices`` say what reads an array itself, and when it pays.
+so that ``b`` need not be stored. ``gathers`` and ``dynamic_slices`` define how an array is read, and when it pays.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.rewrite import Builder, Index
 
-MAX_PASSED = 32  # equations between what reads a value and what is read instead
+MAX_PASSED = 32  # most equations between a read and the arrays that are read instead
 _IN_PLACE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative)
 _COMPUTED = (*_IN_PLACE, kinds.Assemble)
 
 
 class Along(NamedTuple):
-    """How one dimension of an array is read: ``size`` elements from where ``column`` says, or from 0."""
+    """How one dimension of an array is read: ``size`` elements from the start ``column``, or from 0."""
 
-    column: Any  # what moves it, or None
-    walk: int | None  # the dimension of the result that walks it; None: ``size`` is 1
+    column: Any  # the start, or None
+    walk: int | None  # the dimension of the result along it; None: ``size`` is 1
     size: int
 
 
@@ -36,17 +36,17 @@ Reading = tuple[Along, ...]
 
 
 class Unfit(Exception):
-    """A value that is not, or not for less, computed at the places where it is read."""
+    """A value that cannot be computed only where it is read, or not at lower cost."""
 
 
 class Program:
-    """What makes and reads the values of a program; ``of`` is the kind of equation that is moved."""
+    """Def-use facts of a program; ``of`` is the kind of equation that is moved."""
 
     def __init__(self, known: Index, of: type) -> None:
         self.equations, self.makers, self.of = known.eqns, known.makers, of
-        self.moved: dict[Any, int] = {}  # how many such equations read a value
-        self.others: dict[Any, int] = {}  # how many others
-        self.stored = set(known.outputs)  # in memory whatever becomes of them
+        self.moved: dict[Any, int] = {}  # value -> number of such equations that read it
+        self.others: dict[Any, int] = {}  # value -> number of its other readers
+        self.stored = set(known.outputs)  # values that are stored in any case
         for equation in self.equations:
             kind = equation.primitive.kind
             in_place = isinstance(kind, (*_IN_PLACE, of)) or (isinstance(kind, kinds.Reshape) and unit_pairs(equation))
@@ -60,7 +60,7 @@ class Program:
         self.known: dict[Any, Any] = {}  # (value, reading, scope) -> the value so read
 
     def pulled(self, pull: Callable[[Program, JaxprEqn], Pull]) -> list[JaxprEqn]:
-        """The equations (themselves where none is moved); what nobody reads any more is left."""
+        """The equations (themselves where none is moved); those that nobody reads any more are still among them."""
         result: list[JaxprEqn] = []
         changed = False
         for equation in self.equations:
@@ -73,12 +73,12 @@ class Program:
 
 
 class Pull:
-    """One equation that reads an array: what is made instead of it, and what that costs.
+    """One equation that reads an array: the equations that replace it, and their cost.
 
-    Values at the places that are read have the result's rank, with extents of 1 where they do not move, or are 0-d.
+    Values have the result's rank, with extents of 1 along dimensions in which they are constant, or are 0-d.
     """
 
-    scope: Any  # readings that are equal in it are of the same elements
+    scope: Any  # equal readings in the same scope are of the same elements
     reading: Reading
 
     def __init__(self, program: Program, equation: Any) -> None:
@@ -90,24 +90,24 @@ class Pull:
         self.passed = 0
         self.own_cost = self.shared_cost = 0.0
         self.loads: list[tuple[tuple[int, ...], tuple[int, ...], Reading]] = []  # shapes of what is read, and of what
-        self.saved: list[tuple[int, ...]] = []  # shapes of values that would be stored to be read
+        self.saved: list[tuple[int, ...]] = []  # shapes of values that would be stored otherwise
 
     def made(self) -> list[JaxprEqn] | None:
         """The equations in its place, or None."""
         raise NotImplementedError
 
     def leaf(self, atom: Any, reading: Reading) -> Any:
-        """An array so read."""
+        """An equation that reads a stored array in this way."""
         raise NotImplementedError
 
     def moved(self, place: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
-        """How a dimension behind a view is read, or None."""
+        """How a dimension of a view's operand is read, or None."""
         if place.axis == CONSTANT:
             return THIN if extent == 1 else None
         return reading[place.axis] if place == Affine(place.axis) and extent == viewed[place.axis] else None
 
     def at(self, atom: Any, reading: Reading, own: bool) -> Any:
-        """A value so read; ``own``: it is computed for this equation alone."""
+        """A value read in this way; ``own``: only this equation reads it."""
         if isinstance(atom, Literal) or not atom.aval.shape:
             return atom
         key = (atom, reading, self.scope)
@@ -137,7 +137,7 @@ class Pull:
         return found
 
     def through(self, atom: Any, reading: Reading) -> list[Reading] | None:
-        """How the operands of what makes a value are read instead of it; None where it is read itself."""
+        """How the operands of a value's equation are read instead; None if the value itself must be read."""
         maker = self.program.makers.get(atom)
         if maker is None or atom in self.program.stored or len(maker.outvars) != 1:
             return None
@@ -165,7 +165,7 @@ class Pull:
         return self.bind(maker.primitive, *operands, **maker.params)
 
     def placed(self, value: Any, walks: Sequence[int | None]) -> Any:
-        """A value whose dimensions ``walks`` of the result walk (None: it has extent 1), of the result's rank."""
+        """A value at the result's rank; ``walks``: the result's dimension for each of its own (None: extent 1)."""
         thin = tuple([place for place, walk in enumerate(walks) if walk is None])
         there = [walk for walk in walks if walk is not None]
         if thin:
@@ -181,7 +181,7 @@ class Pull:
         return self.viewed(value, tuple(shape), tuple(sorted(there)))
 
     def result(self, value: Any) -> list[JaxprEqn]:
-        """The equations, with the value as the result of what they replace."""
+        """The equations, with the value as the result of the replaced one."""
         equations, out = self.builder.eqns, self.equation.outvars[0]
         if value.aval.shape != self.out.shape or not equations or equations[-1].outvars[0] is not value:
             value = self.viewed(value, self.out.shape, tuple(range(value.aval.ndim)))
@@ -214,7 +214,7 @@ def unit_pairs(equation: Any) -> list[tuple[int, int]] | None:
 
 
 def _stretched(operand: Any, shape: Sequence[int], reading: Reading) -> Reading:
-    """How an elementwise operand is read: extents of 1 do not move where the others do."""
+    """How an elementwise operand is read: dimensions of extent 1 are broadcast."""
     if not operand.aval.shape:
         return ()
     pairs = zip(reading, operand.aval.shape, shape, strict=True)

@@ -1,4 +1,4 @@
-"""Drop dead code: equations whose results nobody reads, and that have no effect.
+"""Removes dead code: equations without an effect whose results are unused.
 
 b = sin a; c = exp a in (c,)   ->   c = exp a in (c,)
 """
@@ -10,7 +10,7 @@ from weft.core.jaxpr import ClosedJaxpr
 
 
 def dead_code(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program without them."""
+    """The program without dead code."""
     jaxpr = closed.jaxpr
     kept = rewrite.live(jaxpr.eqns, jaxpr.outvars)
     return closed if len(kept) == len(jaxpr.eqns) else closed.replace(jaxpr=jaxpr.replace(eqns=kept))

@@ -1,8 +1,8 @@
-"""Give every dimension of every variable its symbol (``loops.index_math``), from the kinds of the equations.
+"""Assigns a symbol (``loops.index_math``) to every dimension of every variable, by the kinds of the equations.
 
-Elementwise operands are equal dimension by dimension; views carry symbols along, slices make new ones; a dimension
-that a broadcast adds with extent 1 is structural (``UNIT``) and equals nothing. The index maps of views, asked for
-here once, are kept for ``fuse``.
+Elementwise operands are equal dimension by dimension; views keep symbols, slices make new ones; a dimension that a
+broadcast adds with extent 1 is structural (``UNIT``) and equals nothing. The index maps of views are computed here
+once, and kept for ``fuse``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Dimensions:
     """The symbols of a program and the index maps of its views."""
 
     sizes: Sizes = field(default_factory=Sizes)
-    lone: int = -1  # the symbol of the axis of a reduction over nothing but structural unit dimensions
+    lone: int = -1  # the symbol of the axis of a reduction over structural unit dimensions only
     index_maps: dict[Any, IndexMap] = field(default_factory=dict)
     windows: dict[Any, kinds.Windows] = field(default_factory=dict)  # of gathers and scatters
 
@@ -30,7 +30,7 @@ class Dimensions:
         return () if type(atom) is Literal else self.sizes.symbols(atom)
 
     def fresh(self, variable: Any) -> None:
-        """New symbols throughout: nothing is known of this variable's shape."""
+        """New symbols for all dimensions: nothing is known of this variable's shape."""
         self.sizes.assign(variable, [self.sizes.fresh() for _ in variable.aval.shape])
 
 
@@ -188,7 +188,7 @@ def _reshape(result: Dimensions, equation: JaxprEqn) -> None:
 
 
 def matched(old: Sequence[int], new: Sequence[int]) -> list[tuple[int, int]]:
-    """Pairs of dimensions that a reshape leaves as they are: those equal before any merge, from both ends."""
+    """Pairs of dimensions that a reshape does not change: equal ones, from both ends."""
     if 0 in old:
         return []
     pairs = _front(old, new)

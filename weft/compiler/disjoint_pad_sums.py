@@ -1,7 +1,7 @@
-"""Sums of arrays that are zero but for regions of their own: one array put together from the regions.
+"""Sums of padded arrays with disjoint regions become one concatenation of the regions.
 
-The gradient of x[0], x[1], ... is such a sum, with one padded array for every slice; added up they cost the square of
-their number. Where regions do not meet every element is one value plus zeros; the bits of that sum are kept.
+The gradient of x[0], x[1], ... is a sum with one padded array for every slice, whose cost is quadratic in their number.
+If regions are disjoint, every element is one value plus zeros; the bits of that sum are kept.
 
     a = pad x 0.0 (0, 1, 0); b = pad y 0.0 (1, 0, 0); c = add_any a b   ->   c = concatenate (x + 0.0) (y + 0.0)
 """
@@ -19,13 +19,13 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 
 
 class _Sum:
-    """Padded arrays whose regions along one dimension do not meet, in order."""
+    """Padded arrays with disjoint regions along one dimension, in order."""
 
     def __init__(self, dim: int, start: int, stop: int, atom: Any) -> None:
         self.dim, self.rows = dim, [(start, stop, atom)]
 
     def take(self, other: _Sum) -> bool:
-        """Add another sum's regions; False, and nothing is done, if one of them meets one of these."""
+        """Add another sum's regions; False, with no change, if they overlap."""
         if self.dim != other.dim or not all(self._is_free(start, stop) for start, stop, _ in other.rows):
             return False
         for row in other.rows:
@@ -47,7 +47,7 @@ def disjoint_pad_sums(closed: ClosedJaxpr) -> ClosedJaxpr:
     equations, uses = known.eqns, known.uses
     if sum([isinstance(equation.primitive.kind, kinds.Assemble) for equation in equations]) < 2:
         return closed
-    sums: dict[Any, _Sum] = {}  # variable -> what it is a sum of
+    sums: dict[Any, _Sum] = {}  # variable -> the sum that it is
     for equation in equations:
         if isinstance(equation.primitive.kind, kinds.Assemble):
             found = _padded(equation)

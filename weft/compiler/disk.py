@@ -1,9 +1,9 @@
-"""The cache on disk, which every process of a user shares: a file for the machine code of a nest, or for a program.
+"""The cache on disk, shared by all processes of a user: one file for the machine code of a nest, or for a program.
 
-A file appears whole or not at all (it is written under another name, then renamed) and says what it is: magic,
-compiler version, key, symbol, length, checksum, data. A file that is anything else is a miss and is removed; it is
-never run. Whatever the folder refuses (it is read-only, full, not there, not a folder), the process works without.
-The bound holds by removing the files that were used longest ago.
+A file appears whole or not at all (it is written under another name, then renamed) and starts with a header: magic,
+compiler version, key, symbol, length, checksum. A file without a valid header is a miss, is removed, and is never run.
+If the folder cannot be used (read-only, full, missing, not a folder), the process works without it. To stay within the
+bound, the least recently used files are removed.
 
     <folder>/<key in hexadecimal>.kernel     .<key>.<process>.<time>-<serial>.tmp while being written
     <folder>/<key in hexadecimal>.program    what ``stored`` writes, with the keys of the kernels that it runs
@@ -37,14 +37,14 @@ _COUNTED = HEADER.size - 32  # bytes of the header that the checksum covers
 KERNEL, PROGRAM, TEMPORARY, LEDGER = ".kernel", ".program", ".tmp", ".weft-written"
 _SUFFIXES = (KERNEL, PROGRAM)
 ABANDONED_S = 600  # a temporary file of this age belongs to a process that was killed
-TOUCH_S = 60  # the time of use is kept to the minute
+TOUCH_S = 60  # the time of use is recorded to the minute
 MAX_ENTRY_BYTES = 1 << 30
 _OURS = re.compile(r"[0-9a-f]{64}\.(kernel|program)|\.[0-9a-f]{64}\.\d+\.\d+-\d+\.tmp")
 _serial = itertools.count()
 
 
 class DamagedError(Exception):
-    """A file is not the entry that its name promises."""
+    """A file is not the entry for its name."""
 
 
 class Object(NamedTuple):
@@ -64,7 +64,7 @@ class Summary(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """How many entries are whole, and the names of those that were not and are removed."""
+    """The number of valid entries, and the names of invalid ones, which were removed."""
 
     whole: int
     removed: list[str]
@@ -78,7 +78,7 @@ def pack(version: bytes, key: bytes, symbol: str, data: bytes) -> bytes:
 
 
 def unpack(content: bytes, key: bytes, version: bytes | None = None) -> Object:
-    """What an entry's file holds; DamagedError says why it is not that entry."""
+    """The content of an entry's file; DamagedError says why it is invalid."""
     if len(content) < HEADER.size:
         raise DamagedError("truncated")
     magic, found_version, found_key, n_symbol, n_object, checksum = HEADER.unpack_from(content)
@@ -108,7 +108,7 @@ class DiskCache:
         self.folder = folder
         self.bound = bound
         self.version = version
-        self.parent = parent  # must be there for the folder to be made
+        self.parent = parent  # must exist before the folder is created
         self.writable = True
 
     def path(self, key: bytes, suffix: str = KERNEL) -> str:
@@ -117,7 +117,7 @@ class DiskCache:
     # one entry
 
     def load(self, key: bytes, suffix: str = KERNEL) -> Object | None:
-        """The entry of a key, if it is there and whole."""
+        """The entry of a key, if it exists and is valid."""
         path = self.path(key, suffix)
         try:
             content = _read(path)
@@ -134,14 +134,14 @@ class DiskCache:
         return None
 
     def remove(self, key: bytes, why: str, suffix: str = KERNEL) -> None:
-        """Take an entry away, if the folder lets us."""
+        """Remove an entry, if the folder allows it."""
         path = self.path(key, suffix)
         _log.debug("kernel cache: %s is not used: %s", path, why)
         with contextlib.suppress(OSError):
             os.unlink(path)
 
     def store(self, key: bytes, symbol: str, data: bytes, suffix: str = KERNEL) -> bool:
-        """Keep an entry; False where the folder refuses, which ends storing in this process."""
+        """Store an entry; False if that fails, which ends storing in this process."""
         if not self.writable:
             return False
         content = pack(self.version, key, symbol, data)
@@ -178,7 +178,7 @@ class DiskCache:
     # all entries
 
     def _count(self, nbytes: int) -> None:
-        """Note what was stored; when it adds up to a sixteenth of the bound, count the files and keep to the bound."""
+        """Record what was stored; at every sixteenth of the bound, count the files and enforce the bound."""
         ledger, units = os.path.join(self.folder, LEDGER), (nbytes + 1023) >> 10
         handle = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -186,11 +186,11 @@ class DiskCache:
             noted = os.fstat(handle).st_size
         finally:
             os.close(handle)
-        if noted <= units or noted << 10 > self.bound >> 4:  # a new ledger knows nothing of older files
+        if noted <= units or noted << 10 > self.bound >> 4:  # a new ledger does not include older files
             self.evict()
 
     def evict(self) -> None:
-        """Remove what was used longest ago, until a sixteenth of the bound is free."""
+        """Remove the least recently used files, until a sixteenth of the bound is free."""
         with contextlib.suppress(OSError):
             handle = os.open(os.path.join(self.folder, LEDGER), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
@@ -214,7 +214,7 @@ class DiskCache:
             total -= size
 
     def _files(self) -> Iterator[tuple[str, os.stat_result]]:
-        """Our files in the folder; those that vanish meanwhile are passed over."""
+        """Our files in the folder; those that vanish meanwhile are skipped."""
         with contextlib.suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
                 if _is_ours(entry.name):
@@ -241,7 +241,7 @@ class DiskCache:
         return Summary(counts[KERNEL], counts[PROGRAM], nbytes, stale)
 
     def clear(self) -> int:
-        """Remove every file of ours; gives the number of entries that are gone."""
+        """Remove every file of ours; returns the number of removed entries."""
         count = 0
         for name, _ in list(self._files()):
             count += self._unlink(name) and name.endswith(_SUFFIXES)
@@ -271,7 +271,7 @@ def _create(path: str) -> int:
 
 
 def _read(path: str) -> bytes:
-    """A file's content and a note that it was used. A file that others may write is not trusted with code."""
+    """A file's content; records its use. Code from a file that other users may write is refused."""
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0))
     with open(handle, "rb", buffering=0) as file:
         status = os.fstat(handle)
@@ -290,7 +290,7 @@ def _read(path: str) -> bytes:
 
 
 def default_folder() -> tuple[str, str] | None:
-    """The platform's cache folder for weft, and the folder that must be there for it to be made."""
+    """The platform's cache folder for weft, and the folder that must exist before it is created."""
     home = os.path.expanduser("~")
     if sys.platform == "win32":
         parent = os.environ.get("LOCALAPPDATA") or os.path.join(home, "AppData", "Local")
@@ -314,7 +314,7 @@ def _opened(folder: str, bound: int) -> DiskCache | None:
 
 
 def current() -> DiskCache | None:
-    """The cache that the options of this thread name; None when it is off."""
+    """The cache selected by the options of this thread; None if it is off."""
     bound = config.read("cache_disk_bytes")
     if not config.read("cache") or bound <= 0:
         return None

@@ -1,10 +1,10 @@
-"""``//`` and ``%`` of integers by a literal: what numpy's functions record becomes fewer operations with the same bits.
+"""``//`` and ``%`` of integers by a literal: the recorded sequence becomes fewer operations with the same bits.
 
     select_n (and (lt r 0) (ne r 0)) r (add r 8), r = rem x 8          ->  and x 7
     select_n (and (ne (sign x) 1) (ne (rem x 7) 0)) q (sub q 1), q = div x 7  ->  floor_div x 7
 
-By a power of two they are shifts and masks, by another number from 2 on one floored quotient, which the remainder
-shares. Divisors below 1 and those that are no literals stay as recorded.
+Powers of two become shifts and masks; other divisors from 2 on become one floored quotient, which the remainder shares.
+Divisors below 1, and those that are not literals, are left as recorded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft import operations as lax
 from weft.core.jaxpr import JaxprEqn, Literal
 from weft.core.rewrite import Makers
 
-Rewritten = tuple[Callable[..., Any], Sequence[Any]]  # a function and what it is called with
+Rewritten = tuple[Callable[..., Any], Sequence[Any]]  # a function and its arguments
 
 
 def rewrite(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
@@ -45,7 +45,7 @@ def _floored(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
 
     left, right = made(which, lax.and_p)
     below, zero = made(left, lax.lt_p)
-    if found.aval.dtype.kind == "u" and _with([below, zero], found, 0):  # nothing unsigned is below 0
+    if found.aval.dtype.kind == "u" and _with([below, zero], found, 0):  # unsigned values are never below 0
         return _unchanged, [found]
     x, y = rest = made(found, lax.rem_p)
     value = _divisor(y)
@@ -70,12 +70,12 @@ def _floored(equation: JaxprEqn, makers: Makers) -> Rewritten | None:
 
 
 def _with(operands: Sequence[Any], first: Any, number: int) -> bool:
-    """Are the operands ``first`` and this literal?"""
+    """Whether the operands are ``first`` and this literal."""
     return operands[0] is first and isinstance(operands[1], Literal) and bool(np.asarray(operands[1].val) == number)
 
 
 def _divisor(atom: Any) -> int:
-    """The value of an integer literal, 0 of anything else."""
+    """The value of an integer literal; 0 for anything else."""
     return int(atom.val) if isinstance(atom, Literal) and atom.aval.dtype.kind in "iu" else 0
 
 

@@ -1,9 +1,9 @@
-"""Slices of computed values, at starts read at run time: what a value is computed from is sliced, the rest computed.
+"""Dynamic slices of computed values: the operands of the computation are sliced instead.
 
     b = exp a; c = dynamic_slice b i   ->   a2 = dynamic_slice a i; c = exp a2
 
-so that ``b`` need not be stored, and no more of it is computed than is read. What is stored in any case, or read more
-often than it has elements, stays whole. The bits are those of the slice: starts are clamped in the same extents.
+so that ``b`` need not be stored, and only the elements that are read are computed. A value that is stored in any case,
+or of which more elements are read than it has, is not changed. The bits are the same: starts are clamped alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def dynamic_slices(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with such slices."""
     known = rewrite.index(closed.jaxpr)
     program = Program(known, kinds.DynamicSlice)
-    read: dict[Any, int] = {}  # how many elements of a value
+    read: dict[Any, int] = {}  # value -> number of its elements that are read
     for equation in known.eqns:
         if isinstance(equation.primitive.kind, kinds.DynamicSlice):
             array = equation.invars[0]
@@ -51,7 +51,7 @@ class _Pull(Pull):
         return self.result(value) if sum(map(math.prod, self.saved)) < self.array.aval.size else None
 
     def leaf(self, atom: Any, reading: Reading) -> Any:
-        """An array sliced at run time where a start moves it."""
+        """An array, sliced at run time along dimensions that have a start."""
         starts = [None if along.column is None else self.starts[along.column] for along in reading]
         moving = [start for start in starts if start is not None]
         if moving:

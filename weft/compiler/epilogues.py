@@ -1,9 +1,9 @@
-"""Epilogues: kernels that run on the parts of a matrix product as soon as these are made, while they are in cache.
+"""Fused epilogues: kernels that run on the parts of a matrix product as soon as these are computed, while in cache.
 
     dot_general x w -> c;  kernel c b -> y        one instruction: every task of the product runs the kernel on its part
 
-A kernel rides on a product if it is the only reader of the result and walks it in memory's order. Its bits are those
-it has by itself. Forms: ``flat`` (one loop over all elements), ``grid`` (rows by columns), ``rows`` (whole rows),
+A kernel becomes an epilogue if it is the only reader of the product and reads it in memory's order. Its bits are those
+it has on its own. Forms: ``flat`` (one loop over all elements), ``grid`` (rows by columns), ``rows`` (whole rows),
 ``products`` (whole products of a batch: a mask of the scores of all heads).
 """
 
@@ -23,7 +23,7 @@ from weft.loops.schedule import Lowered
 def epilogues(
     steps: Sequence[Any], lowered: Sequence[Lowered | None], results: Sequence[Any], base: Callable[[Any], Any]
 ) -> dict[int, tuple[int, str]]:
-    """The kernel step that rides on a product step, and its form, by the number of the product's step."""
+    """"""
     products = {base(s.equation.outvars[0]): i for i, s in enumerate(steps) if is_product(s)}
     for variable in results:
         products.pop(base(variable) if type(variable) is not Literal else variable, None)
@@ -49,7 +49,7 @@ def epilogues(
 
 
 def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> str | None:
-    """How a kernel walks the result of a product (the forms above), or None if it cannot ride on it."""
+    """The form (see above) in which a kernel reads the result of a product, or None if it cannot be its epilogue."""
     bindings = [b for b in low.operands if b.role == "in" and base(b.variable) is variable]
     if len(bindings) != 1 or low.outer or low.nest.split or bindings[0].starts is not None or bindings[0].offset:
         return None
@@ -65,8 +65,9 @@ def form(low: Lowered, variable: Any, step: Any, base: Callable[[Any], Any]) -> 
     if not dims or len(strides) != len(dims) or any(dim.role != "parallel" for dim in dims[:1]):
         return None
     parallel = all(dim.role == "parallel" for dim in dims)
-    if len(dims) == 1:
-        return "flat" if low.nest.vector == 0 and strides == (1,) and extents[0] == rows * columns else None
+    if len(dims) - len(low.nest.digits) == 1:
+        dense = strides[0] == 1 and not any(strides[1:])
+        return "flat" if low.nest.vector == 0 and dense and extents[0] == rows * columns else None
     if low.nest.vector == 0:
         return None
     if extents[0] != rows or strides[0] != columns:

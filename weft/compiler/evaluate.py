@@ -1,6 +1,6 @@
-"""Eager evaluation: one operation on concrete operands is a program of one equation, compiled once per types.
+"""Eager evaluation: an operation on concrete operands is a program of one equation, compiled once per types.
 
-Sizes are not in kernels, so that a fresh shape costs a plan and no machine code. Installed as ``core.evaluate``.
+Kernels contain no sizes, so that a new shape needs a new plan but no new machine code. Installed as ``core.evaluate``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
 
 
 def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    """A function of the user's, after the effects of the programs launched before."""
+    """Call a user's function, after the effects of programs launched earlier."""
     arrays = [as_array(arg, core.get_aval(arg)) for arg in args]
     out_avals, _ = primitive.typed(tuple([array.aval for array in arrays]), params)
     runtime.stream_drain()
@@ -45,10 +45,10 @@ def _call(primitive: Any, kind: Any, args: Sequence[Any], params: dict[str, Any]
 
 
 def _program(primitive: Any, avals: tuple[Any, ...], params: dict[str, Any]) -> pipeline.Program:
-    """The program of an operation, found by what the operation is.
+    """The program of an operation, found by primitive, types and parameters.
 
-    With jaxprs among its parameters it is found by the fingerprint of its program alone, in ``compile_jaxpr``: they are
-    often made anew for each evaluation, and say nothing in a key.
+    If parameters contain jaxprs it is found only by the fingerprint of its program, in ``compile_jaxpr``: such jaxprs
+    are often new objects in each evaluation, so that a key with them would not be found again.
     """
     key = ((primitive, avals, *params.items()), (), config.x64_enabled())  # a ProgramKey, in a tenth of the time
     try:

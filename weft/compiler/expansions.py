@@ -1,4 +1,4 @@
-"""Programs that stand for operations: the function that says an operation in others, traced once for each types.
+"""Expansions: functions that compute an operation by other operations, traced once for each types of operands.
 
 pow x 0.5   ->   sqrt (add x 0.0), +inf for -inf: traced for x: f32[1000], spliced in place of the equation
 """
@@ -17,12 +17,12 @@ from weft.core.trace import trace_to_jaxpr
 from weft.dispatch.trace_cache import Trace
 
 Function = Callable[..., Any]
-# what tells functions for one operation, parameters and types apart, and a function of the operands
+# (a key that distinguishes functions for one equation, a function of the operands)
 Rewrite = Callable[[JaxprEqn, Makers], tuple[Any, Function] | None]
 
 
 def expand(closed: ClosedJaxpr, kinds: Collection[type], rewrite: Rewrite) -> ClosedJaxpr:
-    """The program with equations of these kinds said in other operations, as far as ``rewrite`` says how."""
+    """The program with equations of these kinds replaced by the programs that ``rewrite`` gives."""
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         found = rewrite(eqn, splicer.makers)
@@ -35,7 +35,7 @@ def expand(closed: ClosedJaxpr, kinds: Collection[type], rewrite: Rewrite) -> Cl
 
 
 def of_equation(eqn: JaxprEqn, function: Function, key: Any = None) -> ClosedJaxpr:
-    """The program that a function makes of an equation's operands; ``key`` tells functions of one primitive apart."""
+    """The traced function of an equation's operands; ``key`` distinguishes functions for one primitive."""
     avals = tuple([v.aval for v in eqn.invars])
     return expansion(eqn.primitive if key is None else (eqn.primitive, key), function, avals, eqn.params)
 
@@ -43,11 +43,11 @@ def of_equation(eqn: JaxprEqn, function: Function, key: Any = None) -> ClosedJax
 def expansion(
     who: Any, function: Function, avals: tuple[Any, ...], params: dict[str, Any] | None = None
 ) -> ClosedJaxpr:
-    """The traced form of a function that ``who`` expands into: an entry of the level of traces."""
+    """The traced form of a function that ``who`` expands into: an entry of the trace level of the cache."""
     key = trace_key(who, None, avals, tuple((params or {}).items()), config.token())
     try:
         found = TRACES.find(key)
-    except TypeError:  # a parameter without a hash
+    except TypeError:  # an unhashable parameter
         return traced(function, avals)
     if found is None:
         found = Trace(traced(function, avals), None, (), "expansion")

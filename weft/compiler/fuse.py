@@ -1,8 +1,9 @@
-"""Jaxpr -> kernels: which equations become one loop nest, and what stays a step of its own.
+"""Fusion: decides which equations become one kernel (loop nest), and which stay separate steps.
 
-Equations are placed in reverse order, so that the users of a value are known when its equation is: a value used by
-one group joins it if it can; one used by several is computed again in each where that is cheap, becomes a further
-output of one of them, or merges them; otherwise it is stored. Finally siblings that read the same array are merged.
+Equations are visited in reverse order, so that all users of a value are known when its equation is visited. A value
+used by one group joins it if it can. A value used by several is recomputed in each if that is cheap, becomes an
+additional output of one of them, or merges them; otherwise it is stored. Finally groups that read the same array are
+merged.
 
     d = sub a c; e = exp d; f = reduce_sum[axes=(1,)] e; g = div e f      one kernel: (b | n lanes), 2 phases
 """
@@ -26,9 +27,9 @@ from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Node
 from weft.loops.schedule import LONG, SHORT
 
-DUPLICATE_COST = 2.0  # of a value computed again in each of several kernels instead of stored
-LOOK_BACK = 24  # equations that are asked for the reductions a value is computed from
-MAX_MERGES = 8  # groups that one shared value may bring together
+DUPLICATE_COST = 2.0  # values up to this cost are recomputed in each of several kernels instead of stored
+LOOK_BACK = 24  # equations searched for the reductions that a value depends on
+MAX_MERGES = 8  # groups that one shared value may merge
 
 FUSABLE = (
     kinds.Elementwise, kinds.View, kinds.Generate, kinds.Reduction, kinds.Cumulative, kinds.Identity, kinds.Gather,
@@ -48,7 +49,7 @@ def without_fuse(jaxpr: Jaxpr) -> Kernels:
 
 
 class _Fusion:
-    """The state of fuse: who wants what, and who makes it."""
+    """The state of fusion: the users of each value, and the group that computes it."""
 
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr, self.dims = jaxpr, dimensions(jaxpr)
@@ -99,7 +100,7 @@ class _Fusion:
         return variable in self.stored or bool(self.users.get(variable))
 
     def _users_of(self, variable: Any) -> dict[Group, bool]:
-        """The present users of a variable (groups may have been merged since they were noted)."""
+        """The current users of a variable (groups may have been merged since they were recorded)."""
         noted = self.users.get(variable)
         if not noted:
             return {}
@@ -120,7 +121,7 @@ class _Fusion:
         noted[group] = noted.get(group, False) or in_memory
 
     def _note_users(self, group: Group, equation: JaxprEqn) -> None:
-        """A group now computes an equation: it uses the operands and no longer waits for the outputs."""
+        """Record that a group computes an equation: it uses the operands, and no longer the outputs."""
         for atom in equation.invars:
             if type(atom) is not Literal:
                 self.users.setdefault(atom, {}).setdefault(group, False)
@@ -132,7 +133,7 @@ class _Fusion:
                 noted.pop(group, None)
 
     def _store(self, atom: Any, group: Group | None) -> None:
-        """A value that must be in memory (for a step, or as another's alias)."""
+        """Require a value in memory (for a step, or as another's alias)."""
         if type(atom) is Literal:
             raise InternalError("a literal where an array is needed", stage="fuse", node=str(atom))
         self.stored.add(atom)
@@ -140,7 +141,7 @@ class _Fusion:
             self._use(atom, group, True)
 
     def _made(self, variable: Any, group: Group) -> None:
-        """``variable`` is stored by ``group``: every group that reads it runs later."""
+        """Record that ``group`` stores ``variable``: every group that reads it runs later."""
         for user in self._users_of(variable):
             if user is not group:
                 user.run_after((group,))
@@ -159,7 +160,7 @@ class _Fusion:
 
     def _place_fusable(self, equation: JaxprEqn, kind: Any) -> None:
         users = self._users(equation)
-        stored = any(v in self.stored for v in equation.outvars)
+        stored = not self.stored.isdisjoint(equation.outvars)
         if isinstance(kind, kinds.View):
             in_memory = self._users_of(equation.outvars[0])
             users = [g for g in users if g.step is not None or not self._absorb(g, equation) or in_memory.get(g)]
@@ -181,7 +182,7 @@ class _Fusion:
         self._root(equation)
 
     def _duplicate(self, equation: JaxprEqn, kind: Any, users: list[Group], stored: bool) -> bool:
-        """Compute a cheap value again in each of its users."""
+        """Recompute a cheap value in each of its users."""
         if stored or any(group.step is not None for group in users):
             return False
         if isinstance(kind, kinds.Elementwise):
@@ -196,7 +197,7 @@ class _Fusion:
         return True
 
     def _arrays_read(self, equation: JaxprEqn) -> int:
-        """How many operands take memory to read: broadcast rows, and numbers of each row, do not."""
+        """The number of operands that cost memory traffic: broadcast rows, and one value per row, do not."""
         rank, found = self._rank(equation.outvars[0]), 0
         for atom in equation.invars:
             while (maker := self.makers.of(atom)) is not None:
@@ -210,7 +211,7 @@ class _Fusion:
         return sum(symbol != UNIT for symbol in self.dims.symbols(variable))
 
     def _share(self, equation: JaxprEqn, users: list[Group]) -> bool:
-        """Let one user compute the value for all, as a further output; merge users that can be one kernel."""
+        """Let one user compute the value for all, as an additional output; merge users that can be one kernel."""
         kernels = [group for group in users if group.step is None and not group.copies and group.tree != "order"]
         if not kernels:
             return False
@@ -228,7 +229,7 @@ class _Fusion:
         return False
 
     def _join_picks(self, equation: JaxprEqn, kernels: list[Group], users: list[Group]) -> bool:
-        """Make one kernel of an elementwise one and one that picks from its rows, by a reduction that both read."""
+        """Merge an elementwise kernel with one that gathers from its rows, if both read one reduction."""
         found = [group for group in kernels if group.merged_into is None]
         if len(found) != 2 or len(users) != 2 or len(equation.outvars) != 1 or equation.outvars[0] in self.stored:
             return False
@@ -244,14 +245,14 @@ class _Fusion:
         return True
 
     def _follows_other_rows(self, group: Group, equation: JaxprEqn) -> bool:
-        """Whether a value is computed from reductions that a reducing group cannot make part of its own loops.
+        """Whether a value depends on reductions that a reducing group cannot include in its own loops.
 
-        Stored by a kernel of its own it is one more phase of their rows, and none of what they were made of is stored.
+        Stored by a separate kernel, it is one more phase of their rows, and their operands need not be stored.
         """
         return self._origins(group, equation)[0]
 
     def _picks_from_rows(self, group: Group, equation: JaxprEqn) -> bool:
-        """Whether it does, and also gathers: a kernel of its own gathers from rows while they are in the caches."""
+        """Whether a value depends on such reductions and on gathers, which a separate kernel makes from cached rows."""
         return (
             self.gathers
             and isinstance(equation.primitive.kind, kinds.Elementwise)
@@ -259,9 +260,9 @@ class _Fusion:
         )
 
     def _origins(self, group: Group, equation: JaxprEqn) -> tuple[bool, bool]:
-        """Whether a value is computed from reductions over other rows than a group's, and whether from gathers too.
+        """(whether a value depends on reductions over other rows than a group's, whether it also depends on gathers).
 
-        Short rows lie across the lanes if there are many, which gathers would keep them from: these do not count.
+        Many short rows are reduced across lanes, which gathers would prevent: such reductions do not count.
         """
         if group.tree not in ("lanes", "rows"):
             return False, False
@@ -311,7 +312,7 @@ class _Fusion:
         return True
 
     def _root(self, equation: JaxprEqn) -> None:
-        """A group of its own, which stores what the equation makes."""
+        """A new group, which stores the results of the equation."""
         group = self._new_group(equation)
         outs = [v for v in equation.outvars if self._is_needed(v)]
         access: Access = ()
@@ -365,7 +366,7 @@ class _Fusion:
         )
 
     def _place_alias(self, equation: JaxprEqn) -> None:
-        """Reshapes and barriers: the operand's buffer under another name; unit dimensions are seen through."""
+        """Reshapes and barriers: the operand's buffer under another name; groups may read through unit dimensions."""
         barrier = isinstance(equation.primitive.kind, kinds.Identity)
         for operand, out in zip(equation.invars, equation.outvars, strict=False):
             if not self._is_needed(out):
@@ -383,9 +384,9 @@ class _Fusion:
                     self._use(operand, group, True)
 
     def _see_through(self, group: Group, equation: JaxprEqn) -> bool:
-        """Let a group read past a reshape that only adds or drops unit dimensions."""
+        """Let a group read through a reshape that only adds or drops unit dimensions."""
         operand, out = equation.invars[0], equation.outvars[0]
-        # what is in memory already is as dense under its new shape as before
+        # a value that is in memory anyway is as dense under its new shape
         if operand not in self.made or self.alone or operand.aval.dtype != out.aval.dtype:
             return False
         pairs = dict(matched(operand.aval.shape, out.aval.shape))
@@ -433,7 +434,7 @@ class _Fusion:
         return self.makers.get(atom)
 
     def _see_piece(self, group: Group, equation: JaxprEqn, pieces: Sequence[Piece]) -> bool:
-        """Let a group read past an assembled array whose pieces it reads one at a time (columns of index vectors)."""
+        """Let a group read through an assembled array if each access reads one piece (columns of index vectors)."""
         out = equation.outvars[0]
         if group.step is not None or self.alone or self._users_of(out).get(group):
             return False
@@ -452,7 +453,7 @@ class _Fusion:
         return True
 
     def _leaf(self, group: Group, operand: Any, access: Access) -> Node:
-        """What a group stores when it stores an operand of its step."""
+        """The node that a group stores when it stores an operand of its step."""
         if type(operand) is Literal:
             return Node(kernel.Constant(operand), ())
         node = Node(operand, access)
@@ -461,7 +462,7 @@ class _Fusion:
         return node
 
     def _place_dynamic_slice(self, equation: JaxprEqn) -> None:
-        """A load whose base moves at run time, in whatever kernel wants it."""
+        """A load with a run-time base, in each kernel that uses it."""
         out = equation.outvars[0]
         users = [g for g in self._users(equation) if g.step is None]
         for group in users:
@@ -484,7 +485,7 @@ class _Fusion:
                     self._store(atom, group)
 
     def _place_update(self, equation: JaxprEqn) -> None:
-        """Copy the array (the plan drops the copy where the array dies), then write the region."""
+        """Copy the array (the plan drops the copy if the array is dead), then write the region."""
         array, update, *starts = equation.invars
         out = equation.outvars[0]
         group = self._new_group(equation)
@@ -507,10 +508,10 @@ class _Fusion:
         self._made(out, group)
 
     def _place_scatter(self, equation: JaxprEqn) -> None:
-        """Copy the array as for an update (or write what fills it), then update it window by window.
+        """Copy the array as for an update (or write its fill value), then update it window by window.
 
-        Dimensions in which different points always meet different elements are parallel: those that the array has in
-        full, or walks together with the indices. The others are walked in order.
+        Dimensions along which different points always update different elements are parallel: those that windows cover
+        in full, and those that the array shares with the indices. The others are serial, in order.
         """
         array, indices, updates = equation.invars
         out = equation.outvars[0]
@@ -540,7 +541,7 @@ class _Fusion:
         self._made(out, group)
 
     def _filled(self, equation: JaxprEqn, value: Any) -> Group:
-        """A group that writes one value over all of the equation's result."""
+        """A group that fills the equation's result with one value."""
         out = equation.outvars[0]
         group = self._new_group(equation)
         group.axes, access = groups.axis_for_dimensions(self.dims, out)
@@ -551,7 +552,7 @@ class _Fusion:
     def _place_step(self, equation: JaxprEqn) -> None:
         group = self._new_group(equation)
         group.step = equation
-        if isinstance(equation.primitive.kind, kinds.Loop):  # the state is worked on where the results are wanted
+        if isinstance(equation.primitive.kind, kinds.Loop):  # the loop updates its state in the memory of the results
             parts = equation.primitive.kind.parts(equation.params)
             first = parts.n_cond_consts + parts.n_consts
             state = equation.invars[first : first + parts.n_carry]
@@ -569,7 +570,7 @@ class _Fusion:
     # siblings, order, result
 
     def _merge_siblings(self) -> None:
-        """Groups over one space that read the same array become one kernel."""
+        """Merge groups over one space that read the same array."""
         first: dict[Any, list[Group]] = {}
         for group in sorted(self.groups, key=lambda group: group.order):
             if group.merged_into is not None or group.step is not None:
@@ -591,5 +592,5 @@ class _Fusion:
 
 
 def _interleaved(last: tuple[Group, Access], uses: Access) -> bool:
-    """Whether two pieces take turns along the last dimension, so that one kernel writes both in passing."""
+    """Whether two pieces alternate along the last dimension, so that one kernel should write both."""
     return bool(uses) and all(access[-1].axis == CONSTANT or access[-1].step != 1 for access in (last[1], uses))

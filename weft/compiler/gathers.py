@@ -1,13 +1,13 @@
-"""Gathers of computed values: what a value is computed from is gathered, and the rest computed at the gathered places.
+"""Gathers of computed values: the operands of the computation are gathered instead.
 
     b = exp a; c = gather b i   ->   a2 = gather a i; c = exp a2
 
-so that ``b`` need not be stored, and a gather joins the kernel of the reductions that its value was computed from (the
-cross-entropy of a row is a gathered logit and the row's own reductions). An axis that index vectors count through is
-walked: in ``x[arange(n), j]`` the first axis of x is a batch of the gather.
+so that ``b`` need not be stored, and a gather can be fused with the reductions that its value depends on (the
+cross-entropy of a row is a gathered logit and the row's own reductions). An axis whose positions the index vectors
+count becomes a batch: in ``x[arange(n), j]`` the first axis of x.
 
-Only where storing less outweighs what is loaded and computed more: an expensive value gathered more often than it has
-elements stays stored. The bits are those of the gather: starts are clamped, and windows outside filled, as it does.
+Done only where it saves more stores than it adds loads and computation: an expensive value of which more elements are
+gathered than it has stays stored. The bits are the same: starts are clamped, and windows outside filled, alike.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.operations.settings import GatherDimensionNumbers, GatherScatterMode
 
-# Estimates in ns: a unit of Elementwise's cost, an element of a row, one at a place of its own near and far, a kernel.
+# Estimates in ns: a unit of Elementwise's cost, an element of a row, a single element near and far, a kernel launch.
 WORK, STREAMED, NEAR, FAR, LAUNCHED = 0.03, 0.1, 0.3, 4.0, 1000.0
-FREE_COST = 2.0  # hides behind a load
+FREE_COST = 2.0  # hidden by the latency of a load
 FAR_SIZE = 1 << 20  # elements
-LONG_WINDOW = 16  # elements beside each other from which on they are read as a row
+LONG_WINDOW = 16  # least contiguous elements that count as a row
 
 
 class _Load(NamedTuple):
-    """Elements read, of an array, ``run`` of them side by side (``_long_run``)."""
+    """The elements read of an array, ``run`` of them contiguous (``_long_run``)."""
 
     read: tuple[int, ...]
     array: tuple[int, ...]
@@ -49,9 +49,9 @@ class _Load(NamedTuple):
 
 
 class Price(NamedTuple):
-    """What a gather of a computed value takes either way.
+    """The cost of a gather of a computed value, with the value stored and without.
 
-    ``loads``: of the value itself, were it stored, and of what is loaded instead; ``saved``: what is stored for that.
+    ``loads``: of the stored value, and of what is loaded instead; ``saved``: the stores that are saved.
     """
 
     own: float
@@ -62,7 +62,7 @@ class Price(NamedTuple):
     saved: tuple[tuple[int, ...], ...]
 
     def pays(self) -> bool:
-        """Whether what is computed and loaded at the gathered places takes less than to store the value for them."""
+        """Whether computing and loading at the gathered positions costs less than storing the value."""
         value, *loads = self.loads
         stored = math.prod(value.array) * (self.own * WORK + 2 * STREAMED) / self.gathers + value.time_ns()
         if not self.is_read:
@@ -79,7 +79,7 @@ def gathers(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 class _Pull(Pull):
-    """One gather: what is made instead of it, and what that costs."""
+    """One gather: the equations that replace it, and their cost."""
 
     def __init__(self, program: Program, equation: Any) -> None:
         super().__init__(program, equation)
@@ -109,7 +109,7 @@ class _Pull(Pull):
         return self.result(self._filled(self.spread(value, self.out.shape)))
 
     def _pays(self) -> bool:
-        """Whether it takes less than to store the value."""
+        """Whether it costs less than storing the value."""
         loads = [(self.out.shape, self.array.aval.shape, self.reading), *self.loads]
         price = Price(
             self.own_cost,
@@ -121,7 +121,7 @@ class _Pull(Pull):
         )
         return price.pays()
 
-    # what the gather says
+    # the parameters of the gather
 
     def _columns(self) -> list[Any]:
         """The components of the index vectors, each i32[*batch,1]."""
@@ -137,7 +137,7 @@ class _Pull(Pull):
         ]  # fmt: skip
 
     def _reading(self) -> Reading:
-        """How the array is read; a component that counts along the index vectors walks its dimension."""
+        """How the array is read; a component that counts along the index vectors makes its dimension a batch."""
         windows, extents, batch = self.windows, self.indices.aval.shape[:-1], self.windows.batch
         walked = {dim for dim in windows.moved if dim in batch}
         by_dim = dict(zip(windows.starts, self.columns, strict=True))
@@ -156,7 +156,7 @@ class _Pull(Pull):
         return tuple(reading)
 
     def moved(self, place: Affine, extent: int, viewed: Sequence[int], reading: Reading) -> Along | None:
-        """A dimension that an index moves is read behind steps too."""
+        """A dimension with an index may also be read through a view with steps."""
         found = super().moved(place, extent, viewed, reading)
         if found is not None or place.axis == CONSTANT:
             return found
@@ -176,7 +176,7 @@ class _Pull(Pull):
         return start if dtype == np.int32 else self.bind(lax.convert_element_type_p, start, **params)
 
     def leaf(self, atom: Any, reading: Reading) -> Any:
-        """An array read by a gather, or by views alone where no index moves it."""
+        """An array read by a gather, or by views alone if it has no index."""
         batch = self.windows.batch
         walks = [along.walk for along in reading]
         columns = {dim: along.column for dim, along in enumerate(reading) if along.column is not None}
@@ -189,7 +189,7 @@ class _Pull(Pull):
         return self.placed(value, [walk if walk in batch else next(windows) for walk in there])
 
     def _cut(self, atom: Any, reading: Reading) -> Any:
-        """The elements that are read of an array that no index moves."""
+        """The elements that are read of an array without an index."""
         shape = atom.aval.shape
         sizes = [n if along.walk in self.windows.batch else along.size for n, along in zip(shape, reading, strict=True)]
         if sizes == list(shape):
@@ -213,7 +213,7 @@ class _Pull(Pull):
         )  # fmt: skip
 
     def _filled(self, value: Any) -> Any:
-        """The value where the windows lie inside, the fill elsewhere."""
+        """The value where windows are inside, the fill value elsewhere."""
         if self.fill is None:
             return value
         inside = None
@@ -239,14 +239,14 @@ class _Pull(Pull):
 
 
 def _long_run(reading: Reading) -> int | None:
-    """How many elements are read side by side, of which enough are a row; None: no index moves the array."""
+    """The number of contiguous elements, enough of which are a row; None: the array has no index."""
     if all(along.column is None for along in reading):
         return None
     return reading[-1].size if reading[-1].column is None else 1
 
 
 def _bound(size: int, rest: int, dtype: np.dtype) -> Literal:
-    """The integer that a size of the program is, with ``rest``, or the most that its dtype holds."""
+    """The literal ``size + rest``, or the largest value of its dtype."""
     value, most = size + rest, int(np.iinfo(dtype).max)
     return Literal(min(value, most), runtime.ShapedArray((), dtype))
 

@@ -1,7 +1,7 @@
-"""Groups: kernels while fuse is still growing them, and the rules by which an equation joins one.
+"""Groups: kernels during fusion, and the rules by which an equation joins one.
 
-A group knows its axes, the nodes (values at accesses) it computes, and what it wants from outside. ``absorb``
-returns a reason when an equation may not join, None when it has joined.
+A group has axes, the nodes (values at accesses) that it computes, and those that it wants from outside. ``absorb``
+returns None if an equation has joined, or the reason why it may not.
 """
 
 from __future__ import annotations
@@ -19,48 +19,48 @@ from weft.loops import kernel
 from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Constant, Node
 
-MAX_DISTANCE = 32  # levels between two kernels that are still asked whether they can be one
-MAX_NODES = 192  # of a group: compile time grows a little faster than its size
-MAX_COST = 320.0  # of the functions in a kernel, in instructions: memory hides behind these, LLVM takes their square
-MAX_ORDERED_COST = 64.0  # of those that a scatter without parallel dimensions computes itself
+MAX_DISTANCE = 32  # levels between two kernels up to which merging is tried
+MAX_NODES = 192  # nodes of a group: compile time grows a little faster than its size
+MAX_COST = 320.0  # of the functions in a kernel, in instructions: enough to hide memory; LLVM's time is quadratic in it
+MAX_ORDERED_COST = 64.0  # the same in a scatter without parallel dimensions
 MAX_LEAVES = 40
 MAX_PHASES = 6
 MAX_GATHERED = 2  # accesses at which one kernel gathers the same value
-RECOMPUTE_COST = 12.0  # of all further copies of a value wanted at several accesses
-LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, kernels of their own in parallel blocks
+RECOMPUTE_COST = 12.0  # of all additional copies of a value wanted at several accesses
+LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, separate kernels in parallel blocks
 FULL = "the kernel is full"
 TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
 TOO_FEW = "the columns are too few for the workers, or too long for a cache: a kernel of its own runs its blocks"
-FAR = 1 << 18  # elements; an array of so many is out of the nearer caches
-LONG_COLUMN = 4096  # elements; a tile of such columns is read from memory again by every phase
-LONG_SIDE = 64  # rows and columns from which on reading across rows costs more than turning tiles, columns are many
-SCALAR_COST = 2.0  # of what may join a scan along the last axis, whose loop has no vectors
+FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
+LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
+LONG_SIDE = 64  # rows and columns from which reading across rows costs more than transposing tiles
+SCALAR_COST = 2.0  # most cost that may join a scan along the last axis, whose loop has no vectors
 
 _keys = itertools.count(1)
 
 
 class Group:
-    """A kernel under construction."""
+    """A kernel being built."""
 
     def __init__(self, order: int) -> None:
-        self.order = order  # of its first root in the program
+        self.order = order  # position of its first root in the program
         self.axes: list[Axis] = []
         self.reduced: list[int] = []
         self.run = 0
         self.tree: kernel.Tree | None = None
         self.reverse = False
         self.nodes: dict[Node, tuple[Node, ...]] = {}
-        self.equations: dict[Any, int] = {}  # equation -> its place in the program
+        self.equations: dict[Any, int] = {}  # equation -> its position in the program
         self.cost = 0.0  # of the functions among them
         self.wanted: dict[Any, dict[Access, None]] = {}  # variable -> accesses
         self.dynamic: dict[Any, Any] = {}
         self.outputs: list[kernel.Output] = []
         self.before: set[Group] = set()  # groups whose outputs this one reads
-        self.level = 0  # less than that of every group in ``before``: an upper group cannot depend on a lower one
+        self.level = 0  # less than that of every group in ``before``: a group cannot depend on one of a lower level
         self.reductions = 0
         self.merged_into: Group | None = None
-        self.copies: list[tuple[Any, Any]] = []  # (source, target) copied ahead of the kernel
-        self.step: Any = None  # an equation that is no kernel
+        self.copies: list[tuple[Any, Any]] = []  # (source, target) copied before the kernel
+        self.step: Any = None  # an equation that is not a kernel
         self.picks = False  # it gathers from rows that another kernel reduces
         self.reasons: list[str] = []
 
@@ -90,7 +90,7 @@ class Group:
         self.wanted.setdefault(node.atom, {})[node.access] = None
 
     def covers(self, variable: Any, access: Access, of_rows: bool = False) -> bool:
-        """Whether a variable at this access is whole: each of its elements at one point of its level.
+        """Whether an access reads each element of a variable exactly once.
 
         ``of_rows``: its reduction, when it joins, makes the axes that are not used here the group's reduced ones.
         """
@@ -121,13 +121,13 @@ def axis_for_dimensions(dims: Dimensions, variable: Any) -> tuple[list[Axis], Ac
 
 
 class Absorber:
-    """The rules of joining, for one program."""
+    """The rules by which equations join groups, for one program."""
 
     def __init__(self, dims: Dimensions, places: dict[Any, int]) -> None:
         self.dims, self.places = dims, places
 
     def absorb(self, group: Group, equation: JaxprEqn) -> str | None:
-        """Let an equation's wanted values be computed inside a group; or say why not."""
+        """Compute an equation's wanted values inside a group; or return the reason why not."""
         if len(group.nodes) >= MAX_NODES or len(group.wanted) - len(group.equations) > MAX_LEAVES:
             return FULL
         accesses = self._accesses(group, equation)
@@ -152,19 +152,19 @@ class Absorber:
             found.update(group.wanted.get(out, {}))
         return list(found)
 
-    # one rule per kind: operand nodes for each access, or a reason
+    # one rule per kind: gives operand nodes for each access, or a reason
 
     def elementwise(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         cost = equation.primitive.kind.cost
         if (len(accesses) - 1) * cost > RECOMPUTE_COST:
-            return f"computing it at {len(accesses)} places costs more than storing it"
+            return f"computing it at {len(accesses)} accesses costs more than storing it"
         if cost > SCALAR_COST and group.tree == "scan" and group.axes[-1].key in group.reduced:
             return "a loop in strict order has no vectors to compute it with"
         functions = cost * len(accesses) if cost > SCALAR_COST else 0.0
         if group.cost and functions and group.cost + functions > MAX_COST:
             return FULL
         if functions and group.cost + functions > MAX_ORDERED_COST and group.tree == "order" and not group.parallel:
-            return "updates in order run on one worker: a kernel of its own computes it on all"
+            return "updates in order run on one worker: a separate kernel computes it on all"
         if functions and any(_is_alike_in_columns(group, access) for access in accesses):
             return "it is the same in every column: computed once it is read by all"
         out, sizes = equation.outvars[0], self.dims.sizes
@@ -187,11 +187,11 @@ class Absorber:
         index_map = self.dims.index_maps[equation]
         found = [index_maps.compose(index_map, access) for access in accesses]
         if any(self._reads_across(group, operand, access) for access in found):
-            return "it is read across its rows: a kernel of its own turns it in tiles"
+            return "it is read across its rows: a separate kernel transposes it in tiles"
         return [(Node(operand, access),) for access in found]
 
     def _reads_across(self, group: Group, operand: Any, access: Access) -> bool:
-        """Whether a large array is walked along a run as its transpose would be: a cache line for each element."""
+        """Whether a large array is read across its rows along a run: one cache line for each element."""
         run = group.reduced[-group.run :] if group.run > 1 else ()
         if not access or operand.aval.size < FAR or not run or access[-1].axis == run[-1]:
             return False
@@ -205,10 +205,10 @@ class Absorber:
         return [() for _ in accesses]
 
     def gather(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
-        """Its index vectors are computed inside; the array is read where they say."""
+        """Its index vectors are computed inside; the array is loaded at computed addresses."""
         windows, sizes, indices = self.dims.windows[equation], self.dims.sizes, equation.invars[1]
         if len(accesses) > MAX_GATHERED:
-            return f"loading it at {len(accesses)} places costs more than storing it"
+            return f"loading it at {len(accesses)} accesses costs more than storing it"
         result = []
         for access in accesses:
             nodes = [
@@ -222,7 +222,7 @@ class Absorber:
 
     def reduction(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         if len(accesses) != 1:
-            return "a reduction wanted at several places"
+            return "a reduction wanted at several accesses"
         facts = ReductionFacts(equation, self.dims)
         reason = self._fit(group, facts, accesses[0], equation)
         if reason is not None:
@@ -247,7 +247,7 @@ class Absorber:
         return [tuple(nodes)]
 
     def _fit(self, group: Group, facts: ReductionFacts, access: Access, equation: JaxprEqn) -> str | None:
-        """Make the group's reduced axes those of the reduction, if they are or can become so."""
+        """Make the group's reduced axes those of the reduction, if possible."""
         if group.tree in ("scan", "order"):
             return "a reduction does not join a loop in strict order"
         if any(use.start or use.step != 1 for use in access if use.axis != CONSTANT):
@@ -291,7 +291,7 @@ class Absorber:
         return None
 
     def _feeds_body(self, group: Group, equation: JaxprEqn) -> bool:
-        """Whether a full reduction's result is wanted at every element again, in a later phase."""
+        """Whether a later phase reads a full reduction's result at every element."""
         found = set(equation.outvars)
         for other in sorted(group.equations, key=group.equations.__getitem__):
             if not any(atom in found for atom in other.invars if type(atom) is not Literal):
@@ -307,7 +307,7 @@ class Absorber:
         """Give an all-parallel group new reduced axes, in logical order where that is possible."""
         new: dict[int, Axis] = {dim: new_axis(facts.symbols[dim], facts.shape[dim]) for dim in facts.moving}
         reduced = list(new.values())
-        if not reduced:  # nothing moves: one step over a lone point
+        if not reduced:  # no axis is reduced: one iteration over a single point
             reduced = [new_axis(self.dims.lone, 1)]
             group.axes = [*group.axes, *reduced]
         else:
@@ -321,7 +321,7 @@ class Absorber:
         group.run, group.tree = facts.run, facts.tree
 
     def run_is_whole(self, group: Group, variable: Any, access: Access) -> bool:
-        """Whether a variable walks the flattened axes as one, or not at all."""
+        """Whether the flattened axes are one dimension of a variable, or none."""
         run = group.reduced[-group.run :]
         found = [dim for dim, use in enumerate(access) if use.axis in run]
         if not found:
@@ -341,7 +341,7 @@ class Absorber:
         return True
 
     def group_is_whole(self, group: Group) -> bool:
-        """Whether everything stored walks the flattened axes as one (what is read need not, but windows must)."""
+        """Whether the flattened axes are one dimension of everything stored (of windows too, not of other reads)."""
         stored = [(out.target, out.access) for out in group.outputs]
         for equation in group.equations:
             if isinstance(equation.primitive.kind, kinds.Gather):
@@ -349,14 +349,14 @@ class Absorber:
         return all(self.run_is_whole(group, variable, access) for variable, access in stored)
 
     def _window(self, equation: JaxprEqn, access: Access) -> tuple[Any, Access]:
-        """The array of a gather, and how its windows are walked."""
+        """The array of a gather, and the access of its windows."""
         array = equation.invars[0]
         return array, kernel.window_access(self.dims.windows[equation], array, access, self.dims.sizes)
 
     def cumulative(self, group: Group, equation: JaxprEqn, accesses: list[Access]) -> list[tuple[Node, ...]] | str:
         kind = equation.primitive.kind
         if len(accesses) != 1 or not group.covers(equation.outvars[0], accesses[0]):
-            return "a scan wanted at several places or through a view"
+            return "a scan wanted at several accesses or through a view"
         if group.tree == "order":
             return "a scan does not join the updates of a scatter"
         along = accesses[0][kind.axis(equation.params)].axis
@@ -378,7 +378,7 @@ class Absorber:
 
 
 def _is_alike_in_columns(group: Group, access: Access) -> bool:
-    """Whether a value of each row is wanted by the tiles of a large array's columns, which walk all rows each."""
+    """Whether a value of each row is read by tiles of a large array's columns, each of which would recompute it."""
     if group.tree != "rows" or _elements(group.axes) < FAR or not group.parallel:
         return False
     used = [use.axis for use in access if use.axis != CONSTANT]
@@ -386,7 +386,7 @@ def _is_alike_in_columns(group: Group, access: Access) -> bool:
 
 
 def _is_cut(group: Group, facts: ReductionFacts, used: Sequence[int]) -> bool:
-    """Whether columns are so few that their kernel would run on one worker, or too long to stay in a cache."""
+    """Whether there are too few columns for several workers, or they are too long for a cache."""
     if facts.tree != "rows" or _elements(group.axes) < FAR:
         return False
     columns = _elements([axis for axis in group.axes if axis.key in used])
@@ -398,7 +398,7 @@ def _elements(axes: Sequence[Axis]) -> int:
 
 
 class ReductionFacts:
-    """What the tree of docs/NUMERICS.md is for a reduction: its axes, its flattened run, lanes or rows."""
+    """The order (docs/NUMERICS.md) of a reduction: its axes, its flattened run, lanes or rows."""
 
     def __init__(self, equation: JaxprEqn, dims: Dimensions) -> None:
         kind = equation.primitive.kind
@@ -435,10 +435,10 @@ _JOIN: dict[type, Any] = {
 
 
 def depends(group: Group, other: Group) -> bool:
-    """Whether a group reads, through any others, what another writes; looks only at groups of levels between.
+    """Whether a group reads, directly or not, what another writes; searches only groups of levels in between.
 
-    Groups far apart in the program are taken to depend on each other: to look costs as much as there is between, and
-    one kernel of both would keep its operands and results alive for all of it.
+    Groups far apart are assumed to depend on each other: a search would cost too much, and one kernel of both would
+    extend the live ranges of its operands and results.
     """
     if group.level >= other.level:
         return False
@@ -457,7 +457,7 @@ def depends(group: Group, other: Group) -> bool:
 
 
 def merge(group: Group, other: Group, absorber: Absorber) -> bool:
-    """Make one kernel of two independent ones over the same space; says whether it was possible."""
+    """Make one kernel of two independent ones over the same space; returns whether it was possible."""
     if group is other or group.step is not None or other.step is not None or group.copies or other.copies:
         return False
     if group.tree is None and other.tree is not None:
@@ -489,12 +489,12 @@ def merge(group: Group, other: Group, absorber: Absorber) -> bool:
 
 
 def _axes_for(group: Group, other: Group) -> list[Axis]:
-    """The axes of a group that are another's: all, or those of its rows for one that picks from them."""
+    """The axes that a group shares with another: all, or those of its rows if it gathers from them."""
     return group.parallel if other.picks and other.tree is None and group.tree == "lanes" else group.axes
 
 
 def _spaces_agree(group: Group, other: Group) -> bool:
-    if "order" in (group.tree, other.tree):  # a scatter's loop makes one array
+    if "order" in (group.tree, other.tree):  # a scatter's loop writes one array
         return False
     mine = [(axis.symbol, axis.extent) for axis in _axes_for(group, other)]
     if mine != [(axis.symbol, axis.extent) for axis in other.axes]:

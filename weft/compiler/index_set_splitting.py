@@ -1,10 +1,10 @@
-"""Index-set splitting: elementwise results of arrays put together from boxes of one other array, region by region.
+"""Index-set splitting: elementwise results on arrays assembled from boxes of one array are computed by regions.
 
     b = concatenate a[-1:] a[:-1] (a roll); c = add a b   ->   c = concatenate (a[:1] + a[-1:]) (a[1:] + a[:-1])
 
-Such an array is not made: in each region that the ends of its pieces cut it is a slice of its source. What is computed
-from several is put together from the regions that all of their ends cut. The regions share no element, so that nothing
-is computed twice.
+Such an array is not stored: in each region between the ends of its pieces it is a slice of its source. A result of
+several such arrays is assembled from the regions between all of their ends. Regions are disjoint, so that nothing is
+computed twice.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, Var
 from weft.core.rewrite import Index, Makers
 from weft.errors import InternalError
 
-LEAST_SIZE = 1 << 14  # smaller arrays would rather have fewer kernels
+LEAST_SIZE = 1 << 14  # for smaller arrays, fewer kernels are faster
 MOST_REGIONS = 27
 MOST_EQUATIONS = 512  # of all regions of a result
-MOST_INNER = 128  # computed where they are read, of a result; by recursion, which a longer chain would exhaust
+MOST_INNER = 128  # inlined equations of a result; the recursion would be too deep for more
 MOST_NESTED = 16  # pieces of an array in pieces
-LEAST_SHARE = 0.75  # of the elements, in the largest region
+LEAST_SHARE = 0.75  # least share of the elements in the largest region
 
 
 class Moved(NamedTuple):
@@ -38,7 +38,7 @@ class Moved(NamedTuple):
 
 
 def index_set_splitting(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such results put together."""
+    """The program with such results assembled."""
     known = rewrite.index(closed.jaxpr)
     found, equations = _moved_arrays(known), known.eqns
     if not found:
@@ -59,7 +59,7 @@ def index_set_splitting(closed: ClosedJaxpr) -> ClosedJaxpr:
 def _moved_arrays(known: Index) -> dict[Any, Moved]:
     """Such arrays, where elementwise equations read one."""
     found: dict[Any, Moved] = {}
-    depth: Counter[Any] = Counter()  # of arrays in pieces; others have none
+    depth: Counter[Any] = Counter()  # nesting of assembled arrays
     for equation in known.eqns:
         moved = _moved(equation, known.makers) if isinstance(equation.primitive.kind, kinds.Assemble) else None
         if moved is not None and depth[moved.source] < MOST_NESTED:
@@ -91,8 +91,9 @@ def _moved(equation: JaxprEqn, makers: Makers) -> Moved | None:
 def _inner(
     equations: Sequence[JaxprEqn], simple: dict[Any, Any], outvars: Sequence[Any]
 ) -> tuple[dict[Any, Any], Counter[Any]]:
-    """The elementwise equations all of whose readers are elementwise too and lead to one result; how many, by it."""
-    ends: dict[Any, set[Any]] = {v: {v} for v in outvars if type(v) is not Literal}  # variable -> where it leads
+    """The elementwise equations whose readers are all elementwise and lead to one result; their number, per result."""
+    # variable -> the results it leads to
+    ends: dict[Any, set[Any]] = {v: {v} for v in outvars if type(v) is not Literal}
     inner: dict[Any, Any] = {}
     sizes: Counter[Any] = Counter()
     for equation in reversed(equations):
@@ -108,7 +109,7 @@ def _inner(
 
 
 class _Regions:
-    """``inner``: equations that are computed where they are read."""
+    """``inner``: equations that are inlined into their readers."""
 
     def __init__(self, moved: dict[Any, Moved], inner: dict[Any, Any]) -> None:
         self.moved, self.inner = moved, inner
@@ -139,7 +140,7 @@ class _Regions:
         return frozenset().union(*[self._cuts(v) for v in equation.invars if type(v) is not Literal])
 
     def _cuts(self, variable: Any) -> frozenset[tuple[int, int]]:
-        """(dimension, position) of the ends of stretches that are read as one."""
+        """(dimension, position) of the ends of the regions in which a variable is read as one slice."""
         if variable not in self.cuts:
             found: frozenset[tuple[int, int]] = frozenset()
             if variable in self.moved:
@@ -150,7 +151,7 @@ class _Regions:
         return self.cuts[variable]
 
     def _cuts_in(self, variable: Any) -> frozenset[tuple[int, int]]:
-        """The ends of its pieces, and those in its source as far as pieces hold them."""
+        """The ends of its pieces, and those of its source that are inside pieces."""
         source, pieces = self.moved[variable]
         found: set[tuple[int, int]] = set()
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""Inline calls: a program without calls, compound operations, and what computes nothing.
+"""Inlines calls and compound operations, and removes operations that compute nothing.
 
 In: any program without keys. Out: a flat one, whose equations are of kinds that ``fuse`` knows.
 
@@ -49,7 +49,7 @@ def _inlined(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
 
 
 def _resolved(eqn: JaxprEqn, kind: kinds.Resolve) -> ClosedJaxpr:
-    """A compound operation in simple ones; not remembered for programs that a call made anew."""
+    """A compound operation as simple ones; not cached for programs that are new in every call."""
     function = functools.partial(kind.expand, **eqn.params)
     if jaxprs_in_params(eqn.params):
         return expansions.traced(function, [v.aval for v in eqn.invars])
@@ -57,7 +57,7 @@ def _resolved(eqn: JaxprEqn, kind: kinds.Resolve) -> ClosedJaxpr:
 
 
 def _barrier(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
-    """Literals are known on both sides of a barrier; what is left stays."""
+    """Remove literals from a barrier, which are known on both sides."""
     if not any(type(x) is Literal for x in eqn.invars):
         return None
     kept = [(x, out) for x, out in zip(eqn.invars, eqn.outvars, strict=True) if type(x) is not Literal]

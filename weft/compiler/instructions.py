@@ -1,9 +1,9 @@
-"""Instructions and outputs of a plan as the runtime takes them: records whose fields it reads by name.
+"""Instructions and outputs of a plan in the form that the runtime reads: records with named fields.
 
-``link`` makes them of a plan and its compiled kernels, ``stored`` keeps them on disk. Memory is named by places:
-(slot, byte offset, number of a run-time offset or -1), where slots are the inputs, then outputs, then temporaries.
-The runtime knows the classes in the order of ``INSTRUCTIONS`` and ``OUTPUTS``, and checks every place when an
-Executable is made (``runtime/src/plan.cpp``).
+``link`` makes them from a plan and its compiled kernels, ``stored`` stores them on disk. Memory is given by places:
+(slot, byte offset, number of a run-time offset or -1). Slots are the inputs, then outputs, then temporaries. The
+runtime gets the classes in the order of ``INSTRUCTIONS`` and ``OUTPUTS``, and checks every place when an Executable is
+made (``runtime/src/plan.cpp``).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ Nested = tuple[Any, tuple[Any, ...]]  # an Executable and its constants
 
 
 class Kernel(NamedTuple):
-    """A loop nest in machine code, and the dimensions around it that the runtime walks."""
+    """A loop nest in machine code, and the dimensions around it that the runtime iterates."""
 
     kernel: Any
     operands: tuple[Place, ...]
     params: bytes
-    outer: tuple[tuple[int, tuple[int, ...]], ...]  # extent, and the bytes by which it moves each operand
+    outer: tuple[tuple[int, tuple[int, ...]], ...]  # extent, and the stride in bytes of each operand
     split: str  # what may be divided among threads: none, first, vector or blocks,
-    extent: int  # how much of it there is,
-    grain: int  # and what parts are multiples of
+    extent: int  # its extent,
+    grain: int  # parts are multiples of this
     cost_ns: float
     scratch_bytes: int
     partial_bytes: int
@@ -62,12 +62,12 @@ class Gemm(NamedTuple):
     batch: tuple[tuple[int, int, int, int], ...]  # extent, bytes from one to the next of a, b and c
     in_chains: bool  # whether a vector is multiplied in the order of NUMERICS.md for vectors
     whole: tuple[int, int, bool]  # rows and columns of which m and n may be a part; whether a and b are exchanged
-    form: str = ""  # how a kernel runs on the parts (``epilogues``): flat, grid, rows or products
+    form: str = ""  # of the epilogue (``epilogues``): flat, grid, rows or products
     epilogue: Kernel | None = None
 
 
 class Copy(NamedTuple):
-    """Bytes moved."""
+    """Copies bytes."""
 
     to: Place
     source: Place
@@ -75,7 +75,7 @@ class Copy(NamedTuple):
 
 
 class CopyRows(NamedTuple):
-    """Runs of bytes moved, at regular distances: (count, stride in bytes) of each dimension of runs."""
+    """Copies runs of bytes at regular distances: (count, stride in bytes) of each dimension of runs."""
 
     to: Place
     source: Place
@@ -84,7 +84,7 @@ class CopyRows(NamedTuple):
 
 
 class Fill(NamedTuple):
-    """Bytes of one value."""
+    """Fills bytes with one value."""
 
     to: Place
     nbytes: int
@@ -92,10 +92,9 @@ class Fill(NamedTuple):
 
 
 class Sort(NamedTuple):
-    """Rows of n elements sorted by keys, of which the first ``kept`` (or largest) stay.
+    """Sorts rows of n elements by keys; the first ``kept`` (or largest) elements are stored.
 
-    ``keys``: place, order (u, i or f), bytes, bytes from one to the next, bits of infinity; ``values``: from, to,
-    bytes.
+    ``keys``: place, order (u, i or f), bytes, stride in bytes, bits of infinity; ``values``: from, to, bytes.
     """
 
     rows: int
@@ -129,7 +128,7 @@ class Callback(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A program run again and again; inputs and outputs are rows, with the bytes of one. ``trips`` -1: not known."""
+    """Runs a program repeatedly; inputs and outputs have one row per iteration. ``trips`` -1: not known."""
 
     body: Nested
     cond: Nested | None
@@ -161,14 +160,14 @@ class Branch(NamedTuple):
 
 
 class NewOutput(NamedTuple):
-    """A result in a buffer of its own."""
+    """A result in a new buffer."""
 
     nbytes: int
     aval: Any
 
 
 class DonatedOutput(NamedTuple):
-    """A result in the buffer of an input that was given away, which is a new one where it cannot be taken."""
+    """A result in the buffer of a donated input; a new one if that cannot be taken."""
 
     source: int
     nbytes: int
@@ -183,7 +182,7 @@ class InputOutput(NamedTuple):
 
 
 class SameOutput(NamedTuple):
-    """A result that is an earlier one."""
+    """A result that is the same as an earlier one."""
 
     source: int
     aval: Any
@@ -197,6 +196,6 @@ runtime.install_instructions(INSTRUCTIONS, OUTPUTS)
 
 
 def words(record: Any) -> str:
-    """An instruction or an output as a line."""
+    """An instruction or an output as a line of text."""
     name = type(record).__name__.removesuffix("Output").lower()
     return " ".join([name, *[str(field) for field in record if field not in ("", None)]])

@@ -1,6 +1,7 @@
-"""What fuse gives: the steps of a program in order, each a kernel or an equation that is none.
+"""The result of fusion: the steps of a program in order, each a kernel or a single equation.
 
-In: the groups of equations that ``fuse`` has made (``groups``). Out: for each a ``Kernel`` as ``loops.lower`` takes it.
+In: the groups of equations from ``fuse`` (``groups``). Out: for each group a ``Kernel`` in the form for
+``loops.lower``.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from weft.loops import kernel
 from weft.loops.index_math import Sizes
 from weft.loops.kernel import Kernel, Node
 
-UNNAMED = (kinds.View, kinds.Assemble)  # what a kernel's name does not tell
+UNNAMED = (kinds.View, kinds.Assemble)  # kinds left out of a kernel's name
 
 
 @dataclass(slots=True, unsafe_hash=True)  # not frozen, as ``Lowered``
 class Step:
-    """One thing to run: a kernel (after copies of whole arrays), or an equation that is no kernel.
+    """One thing to run: a kernel (after copies of whole arrays), or a single equation.
 
     ``order``: the axis of the equation's result at each axis of what is written (``viewed_operands``).
-    ``views``: of a product's operands that are views, where they are read (``viewed_operands``).
+    ``views``: for a product's operands that are views, where they are read (``viewed_operands``).
     """
 
     kernel: Kernel | None
@@ -50,12 +51,12 @@ class Kernels:
         for step in self.steps:
             lines += [f"copy {a.aval.str_short()}" for a, _ in step.copies]
             lines.append(kernel.describe(step.kernel) if step.kernel else f"call {step.equation}")
-            lines += [f"  operand {i} is read where it lies" for i, view in enumerate(step.views) if view is not None]
+            lines += [f"  operand {i} is read in place" for i, view in enumerate(step.views) if view is not None]
         return "\n".join(lines)
 
 
 def kernel_of(group: Group) -> Kernel:
-    """The kernel of a group; a scan from the end walks its dimension backwards."""
+    """The kernel of a group; a reversed scan iterates its dimension backwards."""
     equations = sorted(group.equations, key=group.equations.__getitem__)
     nodes, outputs = group.nodes, tuple(group.outputs)
     if group.reverse:
@@ -87,7 +88,7 @@ def kernel_of(group: Group) -> Kernel:
 
 
 def in_order(found: Sequence[Group]) -> list[Group]:
-    """Leaders in an order that respects who reads whom; program order otherwise."""
+    """The groups in topological order; program order where that is free."""
     leaders = sorted((g for g in found if g.merged_into is None), key=lambda group: group.order)
     done: set[Group] = set()
     order: list[Group] = []

@@ -1,4 +1,4 @@
-"""Branches on a number that the program tells: the one that runs, in place of the choice.
+"""Branches with a known index: the branch that runs replaces the choice.
 
 b = cond[branches=(f, g)] 1 a   ->   b = g a, inlined
 """
@@ -13,7 +13,7 @@ from weft.core.rewrite import Splicer
 
 
 def known_branches(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program without such branches; what takes their place may hold calls."""
+    """The program without such branches; the replacement may contain calls."""
     return Splicer(closed, _chosen, (kinds.Branch,)).run()
 
 

@@ -1,4 +1,4 @@
-"""Library calls on their way to the plan: an instruction for all matrices of a batch.
+"""Library calls as instructions of the plan: one instruction for all matrices of a batch.
 
 a:f32[8,300,300]   cholesky   ->   Library("potrf", "f", 8, (300,), (place of a,), (place of the result,))
 """
@@ -17,7 +17,7 @@ runtime.set_lapack_finder(lazy.lapack_file)
 
 
 def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[bool]) -> list[Library]:
-    """What the executor does for an External with a native routine; nothing where no result has an element.
+    """The instructions for an External with a native routine; none if all results are empty.
 
     ``read`` says of every result whether anything reads it.
     """

@@ -1,4 +1,4 @@
-"""Plan and kernels -> the instructions that the runtime takes: machine code, parameters, how calls may be divided.
+"""Links a plan with its kernels: makes the runtime's instructions with machine code, parameters and ways to split.
 
 kernel exp [4096x1024] 0+0 1+0    ->    Kernel(<code>, ((0, 0, -1), (1, 0, -1)), params, (), "first", 4096, ...)
 """
@@ -19,13 +19,13 @@ from weft.core.jaxpr import ClosedJaxpr
 from weft.loops import ir
 from weft.loops.schedule import BLOCK, BLOCK_ROWS, Lowered
 
-VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
-COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
-WIDE_GRAIN = 16  # and where there are enough of them
-ENOUGH_BLOCKS = 8  # of rows, for the threads
-LIGHT = 8.0  # cost of the applications at a point
-ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
-UNKNOWN_TRIPS = 1000  # what a loop that ends by a condition is taken to run
+VECTOR_GRAIN = 16  # chunks of a split vector dimension are multiples of so many vectors
+COLUMN_GRAIN = 4  # the same if every point has reduced dimensions
+WIDE_GRAIN = 16  # and if there are enough columns
+ENOUGH_BLOCKS = 8  # blocks of rows, enough for the threads
+LIGHT = 8.0  # cost of the operations at a point
+ENOUGH_CHUNKS = 16  # points of the first dimension from which it is split instead of the vector dimension
+UNKNOWN_TRIPS = 1000  # assumed iterations of a loop that ends by a condition
 
 Split = tuple[str, int, int, float, int, int, int, int]  # the fields of a Kernel from ``split`` on
 
@@ -41,7 +41,7 @@ def instructions(
         if isinstance(entry, Run):
             low, kernel = entry.lowered, next(compiled)
             if kernel is not latest[0] or low.extents is not latest[1] or low.outer is not latest[2]:
-                latest = kernel, low.extents, low.outer, _split(low, kernel)  # kernels alike are made together
+                latest = kernel, low.extents, low.outer, _split(low, kernel)  # equal calls follow each other
             made.append(_kernel(entry, kernel, latest[3]))
         elif isinstance(entry, Chain):
             made.append(_chain(entry, next(compiled).kernel))
@@ -71,7 +71,7 @@ def _kernel(entry: Run, compiled: cache.Compiled, split: Split) -> Kernel:
 
 
 def _split(low: Lowered, compiled: cache.Compiled) -> Split:
-    """How the runtime may divide a call of a kernel, what that takes, and what memory."""
+    """How the runtime may split a call of a kernel, its cost, and its scratch memory."""
     nest, extents = low.nest, low.extents
     split, extent, grain = split_of(low)
     first = extents[0] if extents else 1
@@ -84,7 +84,7 @@ def _split(low: Lowered, compiled: cache.Compiled) -> Split:
 
 
 def _chain(entry: Chain, kernel: Any) -> Kernel:
-    """Kernels that are one function: their parameters one after the other, and where each begins."""
+    """A chain of kernels as one kernel: the parameters one after the other, and where each begins."""
     begins = 1 + len(entry.runs) * ir.CHAIN_WORDS
     scratch = max(codegen.scratch_bytes(run.lowered.nest, run.lowered.extents) for run in entry.runs)
     partial_at = -(-scratch // 64) * 64
@@ -112,18 +112,18 @@ def nanoseconds(run: Run) -> float:
 
 
 def split_of(low: Lowered) -> tuple[str, int, int]:
-    """(what the executor may split, its extent, the grain of chunks)."""
+    """(the dimension that the runtime may split, its extent, the grain of chunks)."""
     nest, extents = low.nest, low.extents
     if nest.split and nest.vector == 0 and nest.dims[0].role == "reduced":
         return "blocks", -(-extents[0] // BLOCK), 1
-    if nest.split:  # the rows of few columns are cut, and of many that are added up as fast as whole rows can be read
+    if nest.split:  # split rows if there are few columns, or many with a body so cheap that whole rows are read as fast
         blocks, chunks = -(-extents[1] // BLOCK_ROWS), -(-extents[0] // (nest.width * COLUMN_GRAIN))
         if blocks > max(chunks, 1) or (blocks >= ENOUGH_BLOCKS and _is_light(nest)):
             return "blocks", blocks, 1
     if not nest.dims or nest.dims[0].role == "reduced":
         return "none", 0, 1
     vector = nest.vector if nest.vector is not None and nest.dims[nest.vector].role == "parallel" else None
-    if vector == 0 and len(nest.dims) > 1:  # columns that each take long
+    if vector == 0 and len(nest.dims) > 1:  # each column takes long
         grain = WIDE_GRAIN if extents[0] >= 4 * WIDE_GRAIN * nest.width else COLUMN_GRAIN
         return "vector", extents[0], nest.width * grain
     if vector == 0 or (vector is not None and extents[0] < ENOUGH_CHUNKS < extents[vector] // nest.width):
@@ -132,7 +132,7 @@ def split_of(low: Lowered) -> tuple[str, int, int]:
 
 
 def _is_light(nest: ir.Nest) -> bool:
-    """Whether a point is at most a few instructions, and the end of a column too."""
+    """Whether a point, and the end of a column, take only a few instructions."""
     statements = [s for phase in nest.phases for s in (*phase.before, *phase.body)]
     return sum(s.kind.cost for s in statements if isinstance(s, ir.Apply)) <= LIGHT
 

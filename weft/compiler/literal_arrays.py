@@ -1,4 +1,4 @@
-"""Literals where memory is read become arrays, results of the program too (starts of slices stay literals).
+"""Literals become arrays where an operand or result must be in memory (starts of slices stay literals).
 
 a = dot_general 2.0 x in (a, 1.0)   ->   b = broadcast_in_dim 2.0; a = dot_general b x; c = broadcast_in_dim 1.0
 """
@@ -17,7 +17,7 @@ _READ_MEMORY = (
 
 
 def literal_arrays(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program whose literals are operands of what needs no memory."""
+    """The program with literals only where no memory is needed."""
     eqns: list[JaxprEqn] = []
 
     def array(atom: Atom) -> Var:
@@ -39,7 +39,7 @@ def literal_arrays(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _arrays(eqn: JaxprEqn) -> int | None:
-    """How many operands are read from memory (None: all); starts of slices and identities of reductions are not."""
+    """The number of operands that must be in memory (None: all); starts of slices and identities of reductions not."""
     kind = eqn.primitive.kind
     if isinstance(kind, kinds.Reduction) and kind.operands is not None:
         return kind.operands([v.aval for v in eqn.invars])

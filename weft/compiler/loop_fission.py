@@ -1,10 +1,10 @@
-"""What a scan computes of its inputs alone is computed of all of them at once, ahead of it.
+"""Loop fission: the part of a scan that depends only on its inputs is computed for all steps before the scan.
 
     scan over f32[n,m]: sum of a row, times the state      ->      reduce_sum to f32[n], scan over that
     scan without a state: softmax of a row                 ->      softmax of f32[n,m]
 
-So the loop has rows to read that do not grow with the reduced dimension, or there is none. Sums keep their order and
-so their bits; products do not, and stay. What is computed early is no larger than what the scan reads and writes.
+So the scan reads smaller rows, or disappears. Sums keep their order and so their bits; products do not, and stay. What
+is computed early is no larger than the inputs and outputs of the scan.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EARLY = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Ge
 
 
 class _Split(Record):
-    """A body in two: ``fixed`` equations see no input, ``early`` ones no state; ``late`` are the others."""
+    """A split body: ``fixed`` equations depend on no input, ``early`` ones on no state; ``late`` are the others."""
 
     fixed: list[JaxprEqn]
     early: list[JaxprEqn]
@@ -45,7 +45,7 @@ def loop_fission(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], Closed
 
 
 def _divided(parts: kinds.LoopParts, simplified: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:
-    """A function of the scan's operands with its results; None where it stays as it is."""
+    """A function that replaces the scan; None if it is not changed."""
     first = parts.n_consts + parts.n_carry
     if parts.trips is None or parts.body.effects or len(parts.body.in_avals) == first:
         return None
@@ -73,7 +73,7 @@ def _variables(atoms: Sequence[Any]) -> list[Any]:
 
 
 def _split(jaxpr: Jaxpr, carried: Sequence[Any], rows: Sequence[Any]) -> _Split:
-    """Which equations see what; an early one has no result larger than what the scan reads or writes in a step."""
+    """Classify the equations; an early result is no larger than what the scan reads or writes in a step."""
     largest = max(v.aval.size for v in (*rows, *jaxpr.outvars))
     bound, moving = set(carried), set(rows)
     split = _Split([], [], [])
@@ -92,7 +92,7 @@ def _split(jaxpr: Jaxpr, carried: Sequence[Any], rows: Sequence[Any]) -> _Split:
 
 
 class _Steps:
-    """The scan in its parts, as a function of its operands."""
+    """The scan in two parts, as a function of its operands."""
 
     def __init__(
         self, parts: kinds.LoopParts, body: ClosedJaxpr, split: _Split, crossing: list[Any], needed: set[Any]
@@ -121,7 +121,7 @@ class _Steps:
             known.update(zip(outs, eval_jaxpr(program, (), *known.values()), strict=True))
 
     def run_early(self, fixed: dict[Any, Any], rows: dict[Any, Any]) -> None:
-        """Adds to ``rows`` what is computed of all of them at once."""
+        """Compute the early equations for all steps at once, and add their results to ``rows``."""
         read = self.needed.union(_variables(self.body.jaxpr.outvars[self.parts.n_carry :]))
         outs = [v for equation in self.split.early for v in equation.outvars if v in read]
         program = Jaxpr([], [*fixed, *rows], outs, self.split.early, frozenset(), None)
@@ -132,7 +132,7 @@ class _Steps:
     def run_late(
         self, fixed: dict[Any, Any], state: Sequence[Any], rows: dict[Any, Any], ys: Sequence[Any]
     ) -> list[Any]:
-        """The results of what is left of the scan."""
+        """The results of the remaining scan."""
         parts, jaxpr = self.parts, self.body.jaxpr
         if not parts.n_carry and not ys:
             return []

@@ -1,10 +1,10 @@
-"""Loops with little state become one equation each, which the code generator writes as one native function.
+"""Loops with a small state become one equation each (register_loop), compiled as one native function.
 
     c:i32[] d:f32[] = while[...] n a b      ->      c:i32[] d:f32[] = register_loop[...] n
 
-Lanes are tried first: there the number of elements is no part of the code, and may be any. Scalars that the program
-knows are no operands of the routine but parameters. A loop that is no business of registers
-(large arrays, effects, library calls) stays as it is, and runs its body as a plan.
+A routine in lanes is tried first: its code does not depend on the number of elements. Scalars with known values become
+parameters of the routine. Loops unsuited to registers (large arrays, effects, library calls) are left as they are, and
+run their body as a plan.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _may_be(equation: JaxprEqn) -> bool:
 
 
 def _routine(equation: JaxprEqn, known: dict[Any, Literal], flatten: small.Flatten) -> JaxprEqn:
-    """The loop as a routine if it can be one; ``known`` are variables that hold a literal."""
+    """The loop as a routine if possible; ``known`` are variables with a literal as value."""
     parts = equation.primitive.kind.parts(equation.params)
     atoms = [known.get(atom, atom) if not isinstance(atom, Literal) and not atom.aval.shape else atom
              for atom in equation.invars]  # fmt: skip

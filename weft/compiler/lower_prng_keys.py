@@ -1,13 +1,13 @@
-"""Extended dtypes before fusion: an array of keys becomes an array of the words that each key consists of.
+"""Lowers extended dtypes: an array of PRNG keys becomes an array of the words of the keys.
 
-float0, the dtype of tangents of integers, is one of them here: its elements consist of no words.
+float0, the dtype of tangents of integers, is treated as one: its elements have no words.
 
     k:key<fry>[3]                       ->   k:u32[3,2]
     a = slice[limit_indices=(2,)] k     ->   a = slice[limit_indices=(2, 2)] k
     b = random_bits a                   ->   b = its expansion on u32[2,2]
 
-Operations that only move elements say in their slot ``on_words`` what they are with a trailing dimension; everything
-else on keys is of kind Resolve, whose ``expand`` is written for the words.
+Operations that only move elements define in ``on_words`` how they work with trailing dimensions; all others on keys are
+of kind Resolve, whose ``expand`` is written for the words.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
 
 
 def _called(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
-    """A function of the user's, which gets keys for their words, and whose keys become words."""
+    """A user's function: gets keys made from words, and its results that are keys become words."""
     types = [atom.aval.dtype if dtypes.is_extended(atom.aval.dtype) else None for atom in eqn.invars]
     params = {**eqn.params, "key_types": tuple(types)}
     if any(dtypes.is_extended(v.aval.dtype) for v in eqn.outvars):
@@ -79,7 +79,7 @@ def _called(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def _typed(value: Any, atom: Any) -> Any:
-    """A literal keeps its own type when it is traced again."""
+    """A literal with its own type, for tracing it again."""
     if isinstance(atom, Literal) and not atom.aval.weak_type and not dtypes.is_words(atom.aval.dtype):
         return atom.aval.dtype.type(value)
     return value

@@ -1,9 +1,9 @@
 """The key of a nest's machine code on disk: a digest of all that the code depends on.
 
-A nest is written as a text in which equal texts mean equal code: dtypes, classes of strides, statements, parameters
-by type and bits; then the target, and the version of the compiler. A kind counts by the primitive of weft that it
-belongs to. What has no such text (a primitive the user defined, the computation of a general reduction) has no key:
-its kernels are built in every process.
+A nest is written as text such that equal texts mean equal code: dtypes, stride classes, statements, parameters by type
+and bits; then the target and the version of the compiler. A kind is written as the name of weft's primitive that it
+belongs to. Kinds without such a text (a user-defined primitive, the function of a general reduction) have no key: such
+kernels are built in every process.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from weft.loops import ir
 
 _KIND_HOMES = ("weft.operations", "weft.loops", "weft.random")
 _KINDS = (kinds.Elementwise, kinds.Reduction, kinds.Cumulative)
-# fields with these annotations hold plain values, whose repr says everything
+# fields with these annotations hold plain values, which their repr fully describes
 _PLAIN = frozenset(["int", "int | None", "bool", "str", "tuple[int, ...]"])
 
 
 class NoKeyError(Exception):
-    """A nest holds something whose behaviour no text captures."""
+    """A nest contains something that cannot be written as text."""
 
 
 def key(nest: ir.Nest, machine: Target) -> bytes | None:
-    """32 bytes that name the nest's code for a machine, or None if it must not be kept on disk."""
+    """32 bytes that identify the nest's code for a machine, or None if it must not be stored on disk."""
     version = compiler_version()
     if version is None:
         return None
@@ -132,7 +132,7 @@ def _writer_of(kind: type) -> Callable[[Any], str]:
 
 
 def _structure(kind: type) -> Callable[[Any], str]:
-    """Every field that counts for equality: the plain ones at once, the others one by one."""
+    """Writes every field that counts for equality: the plain ones together, the others one by one."""
     fields = [field for field in dataclasses.fields(kind) if field.compare]
     plain = [field.name for field in fields if field.type in _PLAIN or str(field.type).startswith("Literal[")]
     plain_of = operator.attrgetter(*plain) if plain else lambda _: ()
@@ -148,11 +148,11 @@ def _structure(kind: type) -> Callable[[Any], str]:
 # kinds that a name identifies
 
 _homes: dict[int, tuple[Any, str]] = {}  # id of a kind -> the kind, its text
-_collected = (0, 0)  # primitives and modules there were when the homes were collected
+_collected = (0, 0)  # numbers of primitives and modules when the homes were collected
 
 
 def _home_of_kind(kind: Any) -> str | None:
-    """``primitive add`` for the kind of weft's own primitive of that name; None for anybody else's."""
+    """``primitive add`` for the kind of weft's own primitive of that name; None for any other kind."""
     global _collected
     found = _homes.get(id(kind))
     if found is None and _collected != (len(core.registry), len(sys.modules)):
@@ -163,7 +163,7 @@ def _home_of_kind(kind: Any) -> str | None:
 
 
 def _collect_homes() -> None:
-    """Primitives stand in their modules as ``name_p``; a few kinds of the loops' own have no primitive."""
+    """Collect primitives, which are in modules as ``name_p``, and a few kinds of ``loops`` without a primitive."""
     modules = {name: vars(module) for name, module in sys.modules.items() if name.startswith(_KIND_HOMES)}
     for primitive in core.registry.values():
         if isinstance(primitive.kind, _KINDS):

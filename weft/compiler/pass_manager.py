@@ -1,8 +1,8 @@
-"""The stage combinator: every pass and stage is named, timed, printed, dumped, skipped and verified here.
+"""Runs passes and stages by name, with timing, printing, dumping, skipping and verification.
 
-``WEFT_SHOW=gathers,fuse`` prints what a pass or stage made (passes: where they changed something; ``all``: each);
-``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=gathers`` leaves it out (``simplify``: all passes that may be);
-``WEFT_CHECK=1`` verifies programs after every pass and, while they are small, compares their results bit for bit.
+``WEFT_SHOW=gathers,fuse`` prints the result of a pass or stage (passes: only if they changed something; ``all``: each);
+``WEFT_DUMP=dir`` writes it to files; ``WEFT_SKIP=gathers`` skips it (``simplify``: all optional passes);
+``WEFT_CHECK=1`` verifies programs after every pass and, if they are small, compares their results bit for bit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from weft.errors import InternalError
 Result = TypeVar("Result")
 PASSES = tuple([entry.name for entry in passes.PASSES])
 STAGES = ("fuse", "viewed_operands", "lower", "schedule", "boundary_fusion", "plan", "chain", "codegen", "link")
-FORMS = ("jaxpr", "llvm", "asm")  # that no stage gives as its result
+FORMS = ("jaxpr", "llvm", "asm")  # forms that are not the result of a stage
 OPTIONAL = (
     "fuse",
     "viewed_operands",
@@ -45,12 +45,12 @@ class Stages:
         self._skip = _skipped()
         self._dump = config.read("dump")
         self._check = bool(config.read("check"))
-        self._results: verify.Results | None = None  # of the latest program that was checked
+        self._results: verify.Results | None = None  # of the last program that was checked
         self._prefix = f"{next(_serial):04d}-{name}" if self._dump else ""
 
     @property
     def watched(self) -> bool:
-        """Whether somebody wants to see, or to leave out, what the stages do."""
+        """Whether an option shows, dumps, skips or checks stages."""
         return bool(self._show or self._skip or self._dump)
 
     @property
@@ -62,7 +62,7 @@ class Stages:
         start = time.perf_counter()
         progress.stage(stage)
         if stage in self._skip:
-            function = getattr(sys.modules[function.__module__], f"without_{stage}")
+            function = getattr(sys.modules[function.__module__], f"without_{stage}", _unchanged)
         try:
             result = function(*args)
         except (AssertionError, AttributeError, LookupError) as error:
@@ -83,13 +83,13 @@ class Stages:
         return passes.run(closed, skip, lambda entry, program: self.run(entry.name, entry.run, program, skip))
 
     def forms(self, text: Callable[[str], str]) -> None:
-        """Print and dump the forms that no stage gives as its result."""
+        """Print and dump the forms that are not the result of a stage."""
         for form in FORMS:
             if form in self._show or (self._dump and form != "asm"):
                 self._write(form, text(form))
 
     def _bug(self, stage: str, error: Exception, program: Any) -> InternalError:
-        """What a stage's failure becomes: the stage, and the program it was given, kept in a file."""
+        """The InternalError for a stage's failure, with the stage and a file that contains its input."""
         handle, path = tempfile.mkstemp(prefix=f"weft-{stage}-", suffix=".txt")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(form_text(program) + "\n")
@@ -104,8 +104,13 @@ class Stages:
                 file.write(form_text(result) + "\n")
 
 
+def _unchanged(form: Any, *more: Any) -> Any:
+    """What a stage that is left out makes of what it is given."""
+    return (form, *more) if more else form
+
+
 def _stage_names(option: str) -> frozenset[str]:
-    """What an option names: passes, stages and forms (some for the stage that makes them); ``all`` for each."""
+    """The passes, stages and forms named by an option; a form may stand for its stage, ``all`` for every name."""
     text = config.read(option)
     if not text:
         return frozenset()

@@ -1,8 +1,8 @@
-"""The passes: what becomes of a program before it is cut into kernels, in order.
+"""The list of passes: how a program is rewritten, in order, before it is divided into kernels.
 
-Each is a function from a program to a program, which gives the same object back where it has nothing to do. Its name is
-that of its module, and the word by which WEFT_SHOW, WEFT_DUMP, WEFT_SKIP and timings know it. After each of them a
-program is valid and flat, and gives the same bits.
+Each is a function from a program to a program, which returns the same object if it has nothing to do. It has the name
+of its module, which WEFT_SHOW, WEFT_DUMP, WEFT_SKIP and timings use. After each pass the program is valid and flat, and
+gives the same bits.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Pass(NamedTuple):
     name: str
     function: Callable[[ClosedJaxpr], ClosedJaxpr]
     of: frozenset[type] | None
-    required: bool  # what follows relies on it: it cannot be skipped
-    expands: bool  # what it makes is inlined and simplified before others see it
+    required: bool  # later passes rely on it: it cannot be skipped
+    expands: bool  # its result is inlined and simplified before the next pass
 
     def run(self, closed: ClosedJaxpr, skipped: frozenset[str] = frozenset()) -> ClosedJaxpr:
         made = self.function(closed)
@@ -63,7 +63,7 @@ def _pass(function: Any, *of: type, required: bool = False, expands: bool = Fals
 
 
 def simplified(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The body of a loop after all passes, once for each: every loop around it asks, and again for every loop there."""
+    """The body of a loop after all passes; memoised, since every enclosing loop needs it."""
     key: Any = ("simplified", config.token(), *map(id, closed.consts))
     return closed.jaxpr.memoize(key, lambda _: (_passed(closed), closed.consts))[0]
 
@@ -74,7 +74,7 @@ def _passed(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def run(closed: ClosedJaxpr, left_out: frozenset[str], one: Callable[[Pass, ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
-    """The program after all passes but some; ``one`` runs a pass, and is asked only where there may be work for it."""
+    """The program after all passes except ``left_out``; ``one`` runs a pass, and is called only if it may have work."""
     present = rewrite.index(closed.jaxpr).kinds
     for entry in PASSES:
         if (entry.of is None or not entry.of.isdisjoint(present)) and entry.name not in left_out:
@@ -96,14 +96,14 @@ PASSES = (
     _pass(inline, *INLINED, required=True),
     _pass(dead_code),
     _pass(algebra),
-    # what is read out of the program's own integers: after algebra, which folds them
+    # passes that use known integers: after algebra, which folds them
     _pass(known_branches, kinds.Branch, expands=True),
     _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
     _pass(functools.partial(loop_fission, simplified=simplified), kinds.Loop, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),
     _pass(static_windows, kinds.Scatter, expands=True),
     _pass(batched_scatters, kinds.Scatter, expands=True),
-    _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which finds the rows
+    _pass(scatter_to_select, kinds.Scatter, expands=True),  # after batched_scatters, which makes rows a batch
     _pass(transposed_operands, kinds.Contraction),
     _pass(
         contraction, kinds.Contraction, kinds.StridedContraction, required=True, expands=True

@@ -1,8 +1,9 @@
 """The pipeline: a jaxpr goes in, a program that the runtime can run comes out.
 
-    jaxpr -> passes -> fuse -> viewed_operands -> lower -> schedule -> edges -> plan -> chain -> codegen -> link
+    jaxpr -> passes -> fuse -> viewed_operands -> lower -> schedule -> boundary_fusion -> plan -> chain
+          -> codegen -> link
 
-Compiled programs are found again by the fingerprint of their jaxpr, kernels by their nest.
+Compiled programs are cached by the fingerprint of their jaxpr, kernels by their nest.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ MAX_ELEMENTS = 1 << 56
 
 
 class Forms(NamedTuple):
-    """A program on its way to kernels."""
+    """The intermediate forms of a program: the input of ``plan``."""
 
     simplified: ClosedJaxpr
     kernels: Kernels
@@ -72,11 +73,11 @@ class Program:
         self.consts: tuple[Any, ...] = ()
         self.in_avals: tuple[Any, ...] = ()
         self.out_avals: tuple[Any, ...] = tuple([v.aval for v in source.jaxpr.outvars])
-        self.nested: list[Program] = []  # what control flow runs
+        self.nested: list[Program] = []  # programs that control flow runs
         self.kernels_built = 0
         self.kernels_loaded = 0
         self.kernels_reused = 0
-        self.counted = False  # by the function for which it was compiled
+        self.counted = False  # whether the function that compiled it has counted its costs
         self.stages = stages
         self.keys: dict[Any, None] = {}
 
@@ -103,11 +104,11 @@ class Program:
         return program
 
     def uses(self) -> int:
-        """How often it was started."""
+        """The number of times it was started."""
         return self.executable.runs
 
     def retire(self) -> None:
-        """Traces keep what they run."""
+        """Nothing to do: traces keep the programs that they run."""
 
     @property
     def weight(self) -> int:
@@ -150,7 +151,7 @@ class Program:
         raise ValueError(f"[as_text] unknown form {form!r}; known: jaxpr, kernel, loops, llvm, asm, plan.")
 
     def _plan_text(self) -> str:
-        """The plan, and for every value why it lives where it does."""
+        """The plan, and for every value where it is stored and why."""
         why = buffers.describe(self.kernels, self.lowered, self.donated, self.out_avals)
         return f"{self.plan.describe()}\n" + "\n".join(f"  {line}" for line in why.splitlines())
 
@@ -210,10 +211,10 @@ def compile_jaxpr(closed: ClosedJaxpr, *, name: str = "program", donated: tuple[
 
 
 def make_forms(closed: ClosedJaxpr, stages: Stages) -> Forms:
-    """From a jaxpr to what ``plan`` takes."""
-    simplified = stages.passes(closed)  # passes.PASSES, one after the other
+    """All forms from the jaxpr to the input of ``plan``."""
+    simplified = stages.passes(closed)  # passes.PASSES, in order
     kernels = stages.run("fuse", fuse.fuse, simplified.jaxpr)
-    simplified.jaxpr.forget("index")  # the program is kept, with nothing that only compiling it needs
+    simplified.jaxpr.forget("index")  # the program is cached, without facts that only its compilation needs
     kernels = stages.run("viewed_operands", viewed_operands.viewed_operands, kernels)
     drafts = stages.run("lower", lower_all, kernels)
     lowered = stages.run("schedule", schedule_all, kernels, drafts, target.host().lanes)
@@ -229,7 +230,7 @@ def compile_new(closed: ClosedJaxpr, name: str, donated: tuple[bool, ...]) -> Pr
     with collector.resting():
         simplified, kernels, lowered = program.forms = make_forms(closed, stages)
     constvars = simplified.jaxpr.constvars
-    n_own = len(closed.consts)  # the program is kept for other constants of the same types
+    n_own = len(closed.consts)  # the program is cached for other constants of the same types
     program.consts = tuple(as_arrays(simplified.consts[n_own:], constvars[n_own:]))
     planned = stages.run("plan", plan.plan, kernels, lowered, donated, program.out_avals)
     planned = stages.run("chain", chain.chain, planned)
@@ -286,7 +287,7 @@ def _loops_text(nest: Any) -> str:
 
 
 def _nest_of(entry: Any) -> Any:
-    """What an instruction needs machine code for."""
+    """The nest, chain or routine for which an instruction needs machine code."""
     if isinstance(entry, steps.Run):
         return entry.lowered.nest
     if isinstance(entry, steps.FusedEpilogue):

@@ -1,8 +1,11 @@
-"""Kernels -> plan: which buffer every value lives in, and a flat list of instructions for the executor.
+"""Planning: assigns a buffer to every value and makes the list of instructions for the runtime.
 
-Outputs are written where they are returned; temporaries share one arena by their lifetimes; a kernel writes over an
-operand that dies with it where it visits both element for element; a donated input is reused likewise, or when it
-is dead before the output is first written. Zero-sized work becomes no instruction.
+In: kernels and nests. Out: a ``Plan``. Outputs are written where they are returned; temporaries share one arena by
+their live ranges. A kernel overwrites an operand that it reads last, if it visits both element for element. A donated
+input is reused in the same way, or if it is dead before the output is first written. Work without elements has no
+instruction.
+
+    kernel exp a -> b; sort b -> c, f32[64]   ->   b is temporary 0, 256 bytes at 0; kernel exp; sort into result 0
 """
 
 from __future__ import annotations
@@ -40,23 +43,17 @@ from weft.loops import ir
 from weft.loops.schedule import Binding, Lowered
 
 ALIGNMENT = 64
-VECTOR_GRAIN = 16  # vectors a chunk of a split vector dimension is a multiple of
-COLUMN_GRAIN = 4  # the same where every point walks reduced dimensions
-WIDE_GRAIN = 16  # and where there are enough of them
-ENOUGH_BLOCKS = 8  # of rows, for the threads
-LIGHT = 8.0  # cost of the applications at a point
-ENOUGH_CHUNKS = 16  # points of the first dimension that make it worth splitting rather than the vector dimension
 
 
 @dataclass(slots=True)
 class _Buffer:
-    """The life of a computed value's memory."""
+    """The memory of a computed value, and its live range."""
 
     nbytes: int
     first: int
     last: int
     output: int = -1
-    joined: Any = None  # the buffer that this one shares
+    joined: Any = None  # the buffer whose memory this one uses
     slot: int = -1
 
     def root(self) -> _Buffer:
@@ -75,9 +72,9 @@ def plan(
 
 
 def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_avals: Sequence[Any]) -> Plan | None:
-    """The plan of kernels that read the inputs and write the results: no value in between, so no memory is shared.
+    """The plan of kernels that only read inputs and write results, so that no memory is shared.
 
-    As ``Planner`` makes it, in a tenth of the time, which every new shape of a small program takes.
+    The same plan as by ``Planner``, in a tenth of the time, which every new shape of a small program takes.
     """
     if kernels.aliases or any(step.copies for step in kernels.steps):
         return None
@@ -105,7 +102,7 @@ def _of_results_alone(kernels: Kernels, lowered: Sequence[Lowered | None], out_a
 
 
 def _outer(low: Lowered) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Extents of the loops around a nest, and the bytes by which they move each operand."""
+    """Extents of the loops around a nest, and the strides in bytes of each operand."""
     if not low.outer:
         return ()
     return tuple(
@@ -117,7 +114,7 @@ def _outer(low: Lowered) -> tuple[tuple[int, tuple[int, ...]], ...]:
 
 
 class Planner:
-    """Lifetimes, then slots, then instructions."""
+    """Computes live ranges, then slots, then instructions."""
 
     def __init__(
         self, kernels: Kernels, lowered: Sequence[Lowered | None], donated: Sequence[bool], out_avals: Sequence[Any]
@@ -172,7 +169,7 @@ class Planner:
     def _lifetimes(self) -> None:
         for number, step in enumerate(self.kernels.steps):
             reads, writes = self._reads_and_writes(number, step)
-            if number in self.epilogues:  # it runs together with the kernel
+            if number in self.epilogues:  # the epilogue runs with the product
                 number = self.epilogues[number][0]
             for variable in writes:
                 base = self.base(variable)
@@ -210,7 +207,7 @@ class Planner:
     # sharing
 
     def _reuse(self, number: int, step: Step) -> None:
-        """Let what a kernel writes take the place of what dies in it."""
+        """Let results of a kernel overwrite operands that are dead after it."""
         if step.kernel is None:
             self._reuse_state(number, step)
             return
@@ -234,14 +231,14 @@ class Planner:
                     break
 
     def _product_of(self, number: int) -> tuple[Any, list[Any]]:
-        """The result and the operands of the product on which a kernel rides."""
+        """The result and the operands of the product whose epilogue a kernel is."""
         if number not in self.products:
             return None, []
         equation = self.kernels.steps[self.products[number][0]].equation
         return self.base(equation.outvars[0]), [self.base(v) for v in equation.invars]
 
     def _reuse_state(self, number: int, step: Step) -> None:
-        """Let a loop work on its initial state where that stands, if nothing else reads it."""
+        """Let a loop update its initial state in place, if nothing else reads it."""
         for source, target in step.copies:
             base = self.base(source)
             readers = sum(1 for v in step.equation.invars if type(v) is not Literal and self.base(v) is base)
@@ -249,7 +246,7 @@ class Planner:
                 self._join(base, self.base(target), number)
 
     def _join(self, source: Any, target: Any, number: int) -> bool:
-        """Put ``target`` into the memory of ``source``, which dies at step ``number``."""
+        """Put ``target`` into the memory of ``source``, whose last use is step ``number``."""
         old, new = self.buffers[source].root(), self.buffers[target]
         if old is new.root() or new.joined is not None or new.first != number or old.last != number:
             return False
@@ -260,13 +257,13 @@ class Planner:
         return True
 
     def _donate(self, outputs: list[Output]) -> None:
-        """Outputs that may take over a donated input's memory."""
+        """Find outputs that may use a donated input's memory."""
         for base, buffer in self.buffers.items():
             root = buffer.root()
             position = root.output
             if root is not buffer or position < 0 or not isinstance(outputs[position], NewOutput):
                 continue
-            same_place = self.first_donated + position  # state that is handed on stays where it is
+            same_place = self.first_donated + position  # state that is passed on unchanged stays in place
             for index in sorted(self.donated, key=lambda i: (i != same_place, i)):
                 variable = (*self.jaxpr.constvars, *self.jaxpr.invars)[index]
                 if variable.aval.nbytes != root.nbytes:
@@ -282,13 +279,13 @@ class Planner:
         step, low = self.kernels.steps[number], self.lowered[number]
         made, multiplied = self._product_of(number)
         if source in multiplied or (made is not None and self.buffers[made].root() is self.buffers[target].root()):
-            return False  # the product writes there before the kernel has read
-        if low is None:  # a loop's state: the executor skips a copy onto itself
+            return False  # the product writes there before the kernel reads
+        if low is None:  # a loop's state: the runtime skips a copy onto itself
             readers = sum(1 for v in step.equation.invars if type(v) is not Literal and self.base(v) is source)
             return readers == 1 and (source, target) in [(self.base(a), self.base(b)) for a, b in step.copies]
         reads = [i for i, b in enumerate(low.operands) if b.role == "in" and self.base(b.variable) is source]
         writes = [i for i, b in enumerate(low.operands) if b.role == "out" and self.base(b.variable) is target]
-        if step.copies:  # the executor skips a copy onto itself
+        if step.copies:  # the runtime skips a copy onto itself
             return not reads and [(self.base(a), self.base(b)) for a, b in step.copies] == [(source, target)]
         return len(writes) == 1 and all(_in_place(low, writes[0], read, self.base) for read in reads)
 
@@ -341,7 +338,7 @@ class Planner:
             self.instructions.append(run)
 
     def _copy(self, source: Any, target: Any, low: Lowered | None) -> None:
-        """Copy an array, without the region that the step then writes at a place known now."""
+        """Copy an array, without the region that the step then writes, if its position is known."""
         found = [b.starts for b in low.operands if b.role == "out" and b.variable is target] if low is not None else []
         if len(found) != 1 or found[0] is None or not all(type(start) is Literal for start in starts_of(found[0])):
             self.instructions.append(Copy(self.place(target), self.place(source), target.aval.nbytes))
@@ -448,7 +445,7 @@ class Planner:
         if 0 in lhs.aval.shape or 0 in rhs.aval.shape:
             return Fill(self.place(out), out.aval.nbytes, 0)
         loops = contraction.loops_of(equation, step.views, step.order)
-        assert loops is not None, "the pass contraction left one that is no matrix product"
+        assert loops is not None, "the pass contraction left one that is not a matrix product"
         sizes = [v.aval.dtype.itemsize for v in (lhs, rhs, out)]
         batch = [(extent, *[s * n for s, n in zip(steps, sizes, strict=True)]) for extent, *steps in loops.batch]
         chars = contraction.source_and_result(lhs.aval.dtype, rhs.aval.dtype, out.aval.dtype)
@@ -460,7 +457,7 @@ class Planner:
         return Gemm(*chars, *places, *_dims(loops), tuple(batch), in_chains, whole)
 
     def _viewed(self, variable: Any, view: StridedOperand | None, start: int) -> Place:
-        """Where an operand begins: a view does in the array it is read from."""
+        """The place where an operand begins; for a view in the array from which it is read."""
         offset = 0 if view is None or view.view is None else view.view.offset
         return self.place(variable, (offset + start) * variable.aval.dtype.itemsize)
 
@@ -480,7 +477,7 @@ def _dims(loops: Loops) -> tuple[Any, Any, Any]:
 
 
 def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int, int]:
-    """The strides of a matrix: those of extents of 1 are free."""
+    """The strides of a matrix, one of which is 1: strides of extents of 1 are free."""
     if column == 1 or columns == 1:
         return (row if rows != 1 else columns), 1
     return (row if rows != 1 else 1), column
@@ -489,7 +486,7 @@ def _matrix_strides(rows: int, row: int, columns: int, column: int) -> tuple[int
 def around(
     shape: Sequence[int], starts: Sequence[int], region: Sequence[int]
 ) -> list[tuple[int, int, list[tuple[int, int]]]]:
-    """What of a dense array lies outside a region: (offset, run length, (count, stride) of the runs), in elements."""
+    """The part of a dense array outside a region: (offset, run length, (count, stride) of the runs), in elements."""
     strides = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     found = []
     for d, (extent, start, size) in enumerate(zip(shape, starts, region, strict=True)):
@@ -521,21 +518,21 @@ def _callable(function: Callable[..., Any], params: dict[str, Any]) -> Callable[
 
 
 def _has_points(low: Lowered) -> bool:
-    """Whether a kernel writes anything (a reduction over nothing still writes its identity)."""
+    """Whether a kernel writes anything (a reduction of no elements still writes its identity)."""
     reduces = any(phase.reductions for phase in low.nest.phases)
     extents = [n for dim, n in zip(low.nest.dims, low.extents, strict=True) if dim.role == "parallel" or not reduces]
     return 0 not in extents and 0 not in low.outer
 
 
 def _in_place(low: Lowered, target: int, source: int, base: Callable[[Any], Any]) -> bool:
-    """Whether an operand may be overwritten by an output: the same elements at the same points, read before."""
+    """Whether an output may overwrite an operand: the same elements at the same points, read before written."""
     written, read = low.operands[target], low.operands[source]
     same = (written.offset, written.strides, written.outer, written.dtype) == (
         read.offset, read.strides, read.outer, read.dtype,
     )  # fmt: skip
     if not same or written.starts is not None or read.starts is not None:
         return False
-    if low.nest.split:  # both passes read what stands ahead of the loop
+    if low.nest.split:  # both passes run the statements before the loop
         return False
     if any(isinstance(s, (ir.LoadAt, ir.Update)) and s.operand in (target, source) for s in low.nest.statements()):
         return False

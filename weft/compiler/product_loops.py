@@ -1,12 +1,12 @@
-"""A product as loops: which dimensions are rows, columns and the sum of one matrix product, and which count products.
+"""A product as loops: which dimensions are the rows, columns and sum of one matrix product, and which iterate products.
 
     dot_general q f32[2,64,4,32] k f32[2,64,4,32] -> [2,4,64,64]     batch 2 and 4, 64 rows and columns, sum 32
 
-Operands and result are walked where they lie: a dimension may have any stride, and be a mixed-radix index of several
-digits (``core.index_maps``). One dimension of each side has to be contiguous, and columns of the result; sums are one
-dimension, or two for the packed kernels, walked in the order of the left operand. Which dimensions become rows and
-columns is free: every element is the same sum. Only where a side has no free extent but 1 is the product one of
-vectors, which add in another order: so this too depends on nothing but the shapes.
+Operands and result are accessed in place: a dimension may have any stride, and be a mixed-radix index of several digits
+(``core.index_maps``). One dimension of each side has to be contiguous, and so have the columns of the result. Sums are
+over one dimension, or two for the packed kernels, in the order of the left operand. Which dimensions become rows and
+columns is free, since every element is the same sum. Only if a side has no free extent but 1 is the product one of
+vectors, which sum in another order: so this too depends only on the shapes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from weft._base.record import NamedTuple
 from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides_of
 from weft.core.product_spaces import ProductSpace
 
-ENOUGH = 64  # rows or columns with which a product is as fast as with more
+ENOUGH = 64  # rows or columns from which more make a product no faster
 
 
 class StridedOperand(NamedTuple):
-    """A variable that is no array in memory: it is read in ``source``; ``view`` None: no loops walk it there."""
+    """A variable that is not stored: it is read in ``source``; ``view`` None: it cannot be iterated there."""
 
     variable: Any
     source: Any
@@ -41,7 +41,7 @@ class Loop(NamedTuple):
 
 
 class Loops(NamedTuple):
-    """One product, and what walks from one to the next, in the order of the result in memory.
+    """One product, and the loops over products, in the order of the result in memory.
 
     Rows, columns and sum are loops, outermost first; of a product of matrices one each, or two of a sum.
     """
@@ -53,7 +53,7 @@ class Loops(NamedTuple):
 
     @property
     def is_dense(self) -> bool:
-        """Whether the result's rows follow each other in memory, product by product."""
+        """Whether the result is contiguous: its rows, and the products."""
         follows = 1
         for loop in (*reversed(self.columns), *reversed(self.rows), *reversed(self.batch)):
             if loop.extent != 1 and loop.result != follows:
@@ -73,7 +73,7 @@ def loops(
     order: tuple[int, ...] | None,
     sums: int = 1,
 ) -> Loops | None:
-    """The loops of a product of operands that lie so, or None if it cannot be walked.
+    """The loops of a product of operands with these views, or None if there are none.
 
     ``order`` has the axis (batch, left, right) of the product at each axis of the dense result, None if these are the
     same; ``sums`` is how many loops its kernels can sum over.
@@ -110,9 +110,9 @@ def _walked(
     right: Sequence[Digits | None],
     result: Sequence[Digits | None],
 ) -> list[Loop] | None:
-    """The loops over corresponding dimensions of up to three arrays, joined where all of them allow it.
+    """The loops over corresponding dimensions of up to three arrays, collapsed where all of them allow it.
 
-    None where the dimensions of two arrays consist of other parts.
+    None if the dimensions of two arrays have different digits.
     """
     found: list[Loop] = []
     for trio in zip(left, right, result):
@@ -134,7 +134,7 @@ def _walked(
 
 
 def _chosen(batch: list[Loop], rows: list[Loop], columns: list[Loop], summed: Loop, outer: Loop) -> Loops | None:
-    """The rows and columns of one product: the innermost, or longer ones where these are few."""
+    """Choose the rows and columns of one product: the innermost ones, or longer ones if these are short."""
     best: tuple[int, int, int] | None = None
     for r in reversed(range(max(len(rows), 1))):
         row = rows[r] if rows else _ONE

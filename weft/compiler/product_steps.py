@@ -1,10 +1,10 @@
-"""Steps around matrix products: what they read; products that write their result transposed, as a copy would have it.
+"""Steps of matrix products: what they read; products that write their result transposed, in place of a copy.
 
     dot_general n v -> o f32[2,4,64,32];  kernel transpose o -> p f32[2,64,4,32]
     dot_general n v -> p, order (0, 2, 1, 3)       rows of p are 128 elements apart, its second batch dimension 32
 
-The runtime writes rows and batches at any distance, but a row's elements side by side: where the transpose makes the
-left operand's dimension the contiguous one, the operands are exchanged; where neither is, the copy stays.
+The runtime writes rows and batches at any stride, but needs contiguous columns: if the transpose makes the left
+operand's dimension contiguous, the operands are exchanged; if neither is contiguous, the copy stays.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.loops.kernel import Kernel, reachable
 
 
 def is_product(step: Step) -> bool:
-    """Whether a step is a product of our own kernels that has elements."""
+    """Whether a step is a nonempty product for our own kernels."""
     equation = step.equation
     contractions = kinds.Contraction | kinds.StridedContraction
     if step.kernel is not None or not isinstance(equation.primitive.kind, contractions):
@@ -50,7 +50,7 @@ def kernel_reads(kernel: Kernel) -> list[Any]:
 
 
 def transposed(step: Step, view: Any) -> Step | None:
-    """The product as it writes the view's result, None if it cannot."""
+    """The product that writes the view's result, None if it cannot."""
     product, order = step.equation, contraction.permutation(view)
     if order is None or not isinstance(product.primitive.kind, kinds.Contraction):
         return None

@@ -1,9 +1,9 @@
-"""A long compilation says on the terminal where it is: the stage, and the kernels done of all.
+"""Progress of a long compilation on the terminal: the stage, and the kernels done of all.
 
     weft: compiling train_step: codegen, 12 of 80 kernels, 4.1 s
 
-Nothing is shown in the first two seconds, nor where standard error is no terminal (pipes, notebooks), unless the
-option ``progress`` is ``on``: then a line is written every two seconds. One watching thread serves the process; it is
+Nothing is shown in the first two seconds, nor if standard error is not a terminal (pipes, notebooks), unless the option
+``progress`` is ``on``: then a line is written every two seconds. One watching thread is shared by the process; it is
 started by the first compilation that might be shown, and sleeps while nothing is compiled.
 """
 
@@ -18,12 +18,12 @@ from typing import Any
 from weft import config
 from weft._base import lazy
 
-PATIENCE_S = 2.0  # of a compilation before it is shown
+PATIENCE_S = 2.0  # time of a compilation before it is shown
 REFRESH_S = 0.2
 
 
 class Compilation:
-    """Where one compilation is."""
+    """The state of one compilation."""
 
     __slots__ = ("done", "hidden", "name", "over", "shown", "stage", "start", "total")
 
@@ -33,7 +33,7 @@ class Compilation:
         self.stage = ""
         self.done = self.total = 0  # kernels
         self.over = threading.Event()
-        self.shown = False  # on the terminal, which is as it was again when ``hidden`` is set
+        self.shown = False  # on the terminal; ``hidden`` is set when its line is removed
         self.hidden = threading.Event()
 
     def text(self) -> str:
@@ -42,20 +42,20 @@ class Compilation:
 
 
 class _Thread(threading.local):
-    """The compilation that this thread is at."""
+    """The compilation on this thread."""
 
     compilation: Compilation | None = None
 
 
 _thread = _Thread()
 _compiling: dict[int, Compilation] = {}  # thread -> what it compiles, oldest first
-_lock = threading.RLock()  # of who is shown
+_lock = threading.RLock()  # guards which compilation is shown
 _wake = threading.Event()
 _watcher: tuple[int, threading.Thread] | None = None  # process, thread: a forked child has none
 
 
 def begin(name: str) -> Compilation | None:
-    """Note that this thread compiles; None inside another compilation, and where nothing is to be shown."""
+    """Record that this thread compiles; None inside another compilation, or if nothing is to be shown."""
     if _thread.compilation is not None or not _is_shown():
         return None
     compilation = _thread.compilation = Compilation(name)
@@ -66,7 +66,7 @@ def begin(name: str) -> Compilation | None:
 
 
 def end(compilation: Compilation | None) -> None:
-    """Note that what ``begin`` gave has ended; its line is gone from the terminal afterwards."""
+    """Record that a compilation has ended; its line is removed from the terminal before this returns."""
     if compilation is None:
         return
     _thread.compilation = None
@@ -84,7 +84,7 @@ def stage(name: str) -> None:
 
 
 def kernels(done: int, total: int) -> None:
-    """The compilation of this thread has so many of its kernels."""
+    """Record how many kernels the compilation of this thread has."""
     if _thread.compilation is not None:
         _thread.compilation.done, _thread.compilation.total = done, total
 
@@ -139,7 +139,7 @@ def _show_status(compilation: Compilation) -> None:
 
 
 def _forget() -> None:
-    """In a forked child: no other thread is there, and locks may be held by one that is not."""
+    """In a forked child: reset everything, since other threads do not exist and may have held locks."""
     global _lock, _wake, _watcher
     _lock, _wake, _watcher = threading.RLock(), threading.Event(), None
     _compiling.clear()

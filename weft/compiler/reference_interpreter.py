@@ -1,8 +1,8 @@
-"""The reference interpreter: a jaxpr run in NumPy by the references of its operations.
+"""The reference interpreter: evaluates a jaxpr in NumPy by the references of its operations.
 
-Reductions run the tree of ``loops.reduction_tree``, so that their bits are those of machine code; a contraction that
-the compiler says in other operations is run as those, so that a program has the same bits before and after. Used to
-verify the stages of the compiler and as an oracle in tests; never on the way of a user's program.
+Reductions use the order of ``loops.reduction_tree``, so that their bits are those of machine code; a contraction that
+the compiler rewrites is evaluated in rewritten form, so that a program has the same bits before and after. It verifies
+the stages of the compiler and is an oracle in tests; it never runs user programs.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def run_equation(equation: JaxprEqn, arrays: Sequence[np.ndarray]) -> Sequence[A
 
 
 def _expansion(equation: JaxprEqn) -> Callable[..., Any] | None:
-    """The function that says an equation in other operations, None if it stands for itself."""
+    """The function that computes an equation by other operations, None if it is evaluated directly."""
     kind = equation.primitive.kind
     if isinstance(kind, kinds.Resolve):
         return functools.partial(kind.expand, **equation.params)
@@ -85,7 +85,7 @@ def _expansion(equation: JaxprEqn) -> Callable[..., Any] | None:
 
 
 def _run_loop(parts: kinds.LoopParts, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """A loop, step by step."""
+    """Run a loop, step by step."""
     first, n_carry = parts.n_cond_consts + parts.n_consts, parts.n_carry
     tested, captured = arrays[: parts.n_cond_consts], arrays[parts.n_cond_consts : first]
     state, inputs = list(arrays[first : first + n_carry]), arrays[first + n_carry :]

@@ -1,6 +1,6 @@
-"""Move reshapes towards the arrays they come from, so that elementwise chains do not end at them.
+"""Moves reshapes of elementwise results to their operands, so that elementwise chains are not interrupted.
 
-A reshape of something in memory is free, a reshape of a computed value ends a kernel:
+A reshape of an array in memory is free; a reshape of a computed value ends a kernel:
 
     b = sin a; c = reshape b; d = exp c   ->   a2 = reshape a; b2 = sin a2; d = exp b2
 """
@@ -21,7 +21,7 @@ _IN_MEMORY = (
 
 
 def reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with reshapes of elementwise results taken on their operands instead."""
+    """The program with reshapes of elementwise results moved to their operands."""
     known = rewrite.index(closed.jaxpr)
     sinker = _Sinker(known)
     equations = sinker.run()
@@ -29,7 +29,7 @@ def reshapes(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 class _Sinker:
-    """What has been moved."""
+    """The reshapes moved so far."""
 
     def __init__(self, known: Index) -> None:
         self.equations, self.makers, self.uses = known.eqns, known.makers, known.uses
@@ -51,7 +51,7 @@ class _Sinker:
         return result
 
     def _is_reshape(self, equation: JaxprEqn) -> bool:
-        """Whether an alias keeps its elements: one that reads the bytes as another dtype does not."""
+        """Whether an alias keeps the dtype; one that reinterprets the bytes does not."""
         if not isinstance(equation.primitive.kind, kinds.Reshape):
             return False
         return equation.invars[0].aval.dtype == equation.outvars[0].aval.dtype

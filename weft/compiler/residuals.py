@@ -1,11 +1,11 @@
-"""Residuals: what the backward pass of a program keeps of the forward pass, in bytes, and what it does not keep.
+"""Report of residuals: the values of the forward pass that a program stores for its backward pass, in bytes.
 
     residuals: 1 value, 524288 bytes; not kept: 1 value, 131072 bytes
       kept r f32[128,1024] 524288 bytes by step 1 (add_max)
       not kept s bool[128,1024] 131072 bytes (gt)
 
-What is not kept is computed again from what is, or stays in the registers of a kernel that does both. An equation is of
-the backward pass if it was recorded while a linear program was transposed (``source_info.BACKWARD``).
+Other values are recomputed, or stay in the registers of a kernel that does both passes. An equation belongs to the
+backward pass if it was recorded while a linear program was transposed (``source_info.BACKWARD``).
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import Any
 from weft.core import kinds, source_info
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 
-MOVES = (kinds.View, kinds.Reshape, kinds.Generate, kinds.Identity)  # nothing that anybody would keep
+MOVES = (kinds.View, kinds.Reshape, kinds.Generate, kinds.Identity)  # never residuals
 
 
 def describe(jaxpr: Jaxpr, stored: dict[Any, str], base: Callable[[Any], Any], name: Callable[[Any], str]) -> list[str]:
     """Lines for a plan's text; none for a program without a backward pass.
 
-    ``stored`` says of every value in memory which step makes it, ``base`` whose memory a value stands in.
+    ``stored`` maps each value in memory to the step that makes it, ``base`` a value to the one whose memory it uses.
     """
     backward = {equation for equation in jaxpr.eqns if is_backward(equation)}
     if not backward:
         return []
-    wanted: set[Any] = set()  # values that the backward pass reads, itself or through what it does not keep
+    wanted: set[Any] = set()  # values that the backward pass reads, directly or to recompute others
     kept: dict[Any, Any] = {}
     again: dict[Any, Any] = {}  # value -> its equation
     for equation in reversed(jaxpr.eqns):
@@ -51,7 +51,7 @@ def describe(jaxpr: Jaxpr, stored: dict[Any, str], base: Callable[[Any], Any], n
 
 
 def is_backward(equation: JaxprEqn) -> bool:
-    """Whether an equation works on cotangents."""
+    """Whether an equation belongs to the backward pass."""
     return equation.source is not None and source_info.BACKWARD in equation.source[2]
 
 

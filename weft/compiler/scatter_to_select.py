@@ -1,11 +1,11 @@
-"""Scatters of one window into each row of one repeated value: where the window goes, told at every element.
+"""Scatters of one window into each row of a constant array become selects on the index of every element.
 
     y = zeros.at[arange(n), j].add(u)   ->   y = where(iota == j, 0 + u, 0)
 
 Rows are the batches of the scatter (``batched_scatters`` finds those that index vectors count).
 
-The derivative of a cross-entropy is such an array. It is written whole in any case; as an elementwise value it joins
-the kernels that read it.
+The derivative of a cross-entropy is such an array. It is written in full anyway; as an elementwise value it can be
+fused with its readers.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.core.rewrite import Makers
 
-Walks = tuple[int | None, ...]  # for each dimension of the array that of the updates which walks it, or None
+Walks = tuple[int | None, ...]  # for each dimension of the array the updates' dimension along it, or None
 
 
 def scatter_to_select(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such scatters as choices."""
+    """The program with such scatters as selects."""
     return expansions.expand(closed, (kinds.Scatter,), _rewritten)
 
 
 def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[Walks, Callable[..., Any]] | None:
-    """How updates lie in the array, and a function of the scatter's operands with its result; None: it stays."""
+    """The layout of updates in the array, and a function that replaces the scatter; None: it stays."""
     array, indices, updates = equation.invars
     if isinstance(array, Literal) or not is_fill(array, makers) or not updates.aval.size:
         return None
@@ -47,7 +47,7 @@ def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[Walks, Callable[...,
 
 
 def _walks(windows: kinds.Windows, array: Any, indices: Any, updates: Any) -> Walks | None:
-    """None where two windows may meet, or one covers part of a dimension."""
+    """None if two windows may overlap, or one covers part of a dimension."""
     walks = [None if dim in windows.starts and walk is not None and updates.shape[walk] == 1 else walk
              for dim, walk in enumerate(windows.moved)]  # fmt: skip
     if any(walk is not None and updates.shape[walk] != n for walk, n in zip(walks, array.shape, strict=True)):
@@ -56,7 +56,8 @@ def _walks(windows: kinds.Windows, array: Any, indices: Any, updates: Any) -> Wa
            for dim in windows.starts):  # fmt: skip
         return None
     alone = all(dim in walks or updates.shape[dim] == 1 for dim in windows.batch)
-    is_batch = bool(windows.batch) and not any(dim in walks for dim in windows.batch)  # of one: as larger ones are said
+    # a batch of 1 is treated like larger ones
+    is_batch = bool(windows.batch) and not any(dim in walks for dim in windows.batch)
     return tuple(walks) if alone and None in walks and not is_batch else None
 
 

@@ -1,8 +1,7 @@
-"""Kernels that are compiled side by side: their texts are written by one thread, LLVM runs in several.
+"""Compiles kernels in parallel: one thread writes their texts, LLVM runs in several threads.
 
-The texts need Python, LLVM does not: while it works, the interpreter is free. What comes out does not depend on who
-compiled what when; of several errors the first kernel's is raised. An interrupt ends the work after the kernels that
-LLVM is at.
+Writing texts needs Python, LLVM runs without the GIL. The result does not depend on which thread compiled what; of
+several errors the first kernel's is raised. An interrupt ends the work after the kernels that LLVM is compiling.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ class SideBySide(Generic[Work, Result]):
         self._waiting: list[tuple[int, int, Work]] = []  # size, number, work
         self._results: list[tuple[int, Result]] = []
         self._errors: dict[int, BaseException] = {}
-        self._closed = False  # nothing more comes
+        self._closed = False  # no more items will be added
 
     def run(self, prepare: Sequence[Callable[[], tuple[int, Work]]], n_threads: int) -> None:
-        """Do all items; ``prepare`` gives the size of each and what there is to finish."""
+        """Do all items; each function in ``prepare`` returns a size and the work to finish."""
         n_helpers = min(n_threads, len(prepare)) - 1
         if n_helpers == 0:
             for number, item in enumerate(prepare):
@@ -45,7 +44,7 @@ class SideBySide(Generic[Work, Result]):
                     self._changed.notify()
                 if len(started) < n_helpers:
                     self._start(started)
-                time.sleep(0)  # a helper that has finished its kernel may take the next one
+                time.sleep(0)  # let a helper that has finished its kernel take the next one
             with self._changed:
                 self._closed = True
                 self._changed.notify_all()
@@ -67,11 +66,11 @@ class SideBySide(Generic[Work, Result]):
     def _start(self, started: list[threading.Thread]) -> None:
         helper = threading.Thread(target=self._help, name="weft-compile")
         started.append(helper)  # before it starts: an interrupt may come right after
-        with contextlib.suppress(RuntimeError):  # no more threads, or the interpreter is about to end
+        with contextlib.suppress(RuntimeError):  # no thread can be started: limits, or the interpreter is ending
             helper.start()
 
     def _take(self) -> tuple[int, Work] | None:
-        """The largest item that waits; None when nothing is left and nothing comes."""
+        """The largest waiting item; None if nothing is left and nothing will be added."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
@@ -96,7 +95,7 @@ class SideBySide(Generic[Work, Result]):
             self._work(*taken)
 
     def _report(self) -> None:
-        """Hand over what has been finished."""
+        """Report finished items."""
         with self._changed:
             results, self._results = self._results, []
         for number, result in sorted(results, key=lambda entry: entry[0]):

@@ -1,6 +1,6 @@
-"""Sorts of values alone, and of rows that are short or many with others, as instructions of a plan.
+"""Lowers sorts to native instructions: sorts of values alone, and of rows with other operands if short or many.
 
-An operand that counts along the sorted axis is not read, what nobody reads is not written. Argsort of f32[5,4]::
+An operand that counts along the sorted axis is not read, an unused result is not written. Argsort of f32[5,4]::
 
     _, b = sort[dimension=1 num_keys=1] x iota   ->   b = sort_order[dimension=1 num_keys=1 moved=() positions=int32] x
     ("order", rows 5, row of 4, 1 apart, 4 kept, largest False, (key f32), moved (), place of b, 4 bytes)
@@ -23,15 +23,16 @@ from weft.core.index_maps import Affine
 from weft.core.jaxpr import Atom, ClosedJaxpr, JaxprEqn, Var
 from weft.core.rewrite import Index, Makers
 
-ROW, FEW = 1 << 10, 1 << 11  # elements of a row, or of all, that are sorted with positions: threads share longer rows
-MANY, LONG = 8, 1 << 16  # so many rows of one key are shared out whole, up to this length
+# most elements of a row, or of all rows, sorted natively with positions: Python's sort uses threads within longer rows
+ROW, FEW = 1 << 10, 1 << 11
+MANY, LONG = 8, 1 << 16  # so many rows of one key are divided among threads, up to this length
 _SIZES = (1, 2, 4, 8, 16)  # bytes of an element that are moved natively
 _POSITIONS = frozenset(map(np.dtype, (np.int32, np.uint32, np.int64, np.uint64)))
 _COMPLEX = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 
 
 def sort_lowering(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The same program, whose sorts read no positions and write nothing that is not read."""
+    """The same program, whose sorts read no positions and write no unused results."""
     known = rewrite.index(closed.jaxpr)
     if not any(map(_is_whole_sort, known.eqns)):
         return closed
@@ -40,7 +41,7 @@ def sort_lowering(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _is_whole_sort(equation: JaxprEqn) -> bool:
-    """Whether all operands are put in order, and all of them are results."""
+    """Whether all operands are sorted, and all are results."""
     kind = equation.primitive.kind
     if not isinstance(kind, kinds.External) or kind.ordering is None:
         return False
@@ -75,7 +76,7 @@ def _counts(equation: JaxprEqn, operand: Atom, makers: Makers) -> bool:
 
 
 def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
-    """What the executor does for an External that is a sort, None if Python is to do it; ``place`` as in plan."""
+    """The instruction for an External that is a sort, None if Python has to do it; ``place`` as in plan."""
     kind, operands, results = equation.primitive.kind, equation.invars, equation.outvars
     if kind.ordering is None or not operands[0].aval.size:
         return None
@@ -102,7 +103,7 @@ def instruction(equation: JaxprEqn, place: Callable[..., Any]) -> Sort | None:
 
 
 def _words(variable: Any, place: Callable[..., Any]) -> list[tuple[Any, ...] | None]:
-    """Each as (place, order, bytes, bytes from one to the next, infinity): of complex numbers both parts."""
+    """Each as (place, order, bytes, stride in bytes, infinity); two entries for complex numbers."""
     dtype = variable.aval.dtype
     part = _COMPLEX.get(dtype, dtype)
     if part in dtypes.FLOATS:

@@ -1,9 +1,9 @@
-"""Scatters of one window whose place is known: the array's rest around the window's new values, out of place.
+"""Scatters of one window at a known position become concatenations of the new window and the rest of the array.
 
     y = x.at[1:-1].add(f(x))   ->   concatenate(x[:1], x[1:-1] + f(x), x[-1:])
 
-Only where the updates cover most of the array and are computed from itself, or the array is one value repeated: such
-a scatter would first write the array whole and then its window. Any other writes its window in place.
+Only if the updates cover most of the array and depend on it, or the array is one value repeated: such a scatter would
+first write the whole array and then its window. Any other writes its window in place.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from weft.core.index_maps import CONSTANT
 from weft.core.jaxpr import ClosedJaxpr, JaxprEqn, Literal
 from weft.core.rewrite import Makers
 
-LOOK_BACK = 64  # equations between an array and the updates that are computed from it
-MAX_CUT = 3  # dimensions that a window does not cover: each adds two slabs
+LOOK_BACK = 64  # most equations between an array and the updates that depend on it
+MAX_CUT = 3  # dimensions that a window covers partly: each adds two slabs
 _PASSED = (kinds.Elementwise, kinds.View, kinds.Reshape, kinds.Assemble, kinds.Identity)
 
 
 def static_windows(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with such scatters said so."""
+    """The program with such scatters replaced."""
     return expansions.expand(closed, (kinds.Scatter,), _rewritten)
 
 
 def _rewritten(equation: JaxprEqn, makers: Makers) -> tuple[tuple[int, ...], Callable[..., Any]] | None:
-    """The window's start and a function of the scatter's operands with its result; None where it stays a scatter."""
+    """The window's start, and a function that replaces the scatter; None if it is not changed."""
     array, indices, updates = equation.invars
     shape = array.aval.shape
     if isinstance(array, Literal) or not array.aval.size or not updates.aval.size or indices.aval.ndim != 1:

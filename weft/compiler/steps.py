@@ -1,6 +1,6 @@
-"""What a plan consists of: instructions, and those that wait for machine code or for the programs they run.
+"""The data of a plan: instructions, and steps that still need machine code or compiled programs.
 
-``plan`` makes them, ``chain`` joins some, ``link`` turns each into what the runtime takes (``instructions``).
+``plan`` makes them, ``chain`` joins some, ``link`` turns each into an instruction for the runtime (``instructions``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from weft.loops.schedule import Lowered
 
 
 class Run(NamedTuple):
-    """One kernel call of the plan, waiting for its machine code."""
+    """One kernel call of the plan, still without machine code."""
 
     lowered: Lowered
     operands: tuple[Place, ...]
@@ -58,7 +58,7 @@ class FusedEpilogue:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A loop or a branch of the plan, waiting for the programs it runs. ``places``: fields of its instruction."""
+    """A loop or a branch of the plan, still without its compiled programs. ``places``: fields of its instruction."""
 
     equation: Any
     places: dict[str, Any]
@@ -107,7 +107,7 @@ class Native:
 
 @dataclass(slots=True)
 class Plan:
-    """What the executor does: ``instructions``, some of which wait for kernels or programs (``link``)."""
+    """What the runtime executes: ``instructions``, some of which still need kernels or programs (``link``)."""
 
     n_inputs: int
     outputs: list[Output]
@@ -145,7 +145,7 @@ class Plan:
 
 
 def _words(instruction: instructions.Instruction) -> str:
-    """An instruction as a line; of a product also how this process adds its terms, where that is not as everywhere."""
+    """An instruction as a line of text; for a product also a machine-dependent order of summation."""
     text = instructions.words(instruction)
     if not isinstance(instruction, Gemm):
         return text

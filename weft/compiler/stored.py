@@ -1,12 +1,12 @@
-"""Programs on disk: a compiled program as plain data, from which a later process builds the executable at once.
+"""Programs on disk: a compiled program as plain data, from which a later process builds the executable directly.
 
-In: a ``Program``, its constants and what its caller wants to know again (``facts``: a structure and numbers). Out: an
-entry of the cache on disk (``disk``) that holds the instructions as the runtime takes them, with indices for types and
-kernels; the kernels are entries of their own. What runs Python, has large constants or kernels that are not on disk is
-not kept. An entry that is not what it should be, or one of whose kernels is gone, is a miss and is removed.
+In: a ``Program``, its constants and what its caller needs again (``facts``: a structure and numbers). Out: an entry of
+the cache on disk (``disk``) with the instructions for the runtime, in which types and kernels are indices; kernels are
+separate entries. A program that runs Python, or has large constants or kernels that are not on disk, is not stored. An
+invalid entry, or one with a missing kernel, is a miss and is removed.
 
-Writing takes a third of a millisecond, and starting a thread up to a half: the call that made the program does not wait
-for it. A thread that stays for a while does it a moment later, or else the end of the process.
+Writing takes a third of a millisecond, and starting a thread up to half of one: the call that made the program does not
+wait for it. A background thread writes a moment later, or else the process does at exit.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from weft.dispatch.persistent import Request
 
 _log = logging.getLogger("weft.compiler")
 _MOST_CONSTANT_BYTES = 1 << 20
-_DELAY_S = 0.1  # between looks at what waits to be written
-_IDLE_ROUNDS = 20  # delays without anything to write until the thread is to be called: that takes 50 to 90 us
-_STAY_S = 30.0  # until it ends
+_DELAY_S = 0.1  # between two checks for programs to write
+_IDLE_ROUNDS = 20  # delays without work after which the thread sleeps; waking it takes 50 to 90 us
+_STAY_S = 30.0  # sleeping time after which the thread ends
 _waiting: deque[tuple[disk.DiskCache, Any]] = deque()
-_asleep: Any = None  # of the thread that writes: locked while it has to be called
+_asleep: Any = None  # lock of the writing thread: held while the thread sleeps
 _lock = threading.RLock()
 
 
 def _in_child() -> None:
-    """A child has no such thread, leaves what waits to its parent and does not inherit another thread's lock."""
+    """In a child: it has no such thread, leaves waiting programs to its parent, and resets locks."""
     global _asleep
     _asleep = None
     _waiting.clear()
@@ -73,8 +73,8 @@ class Loaded(NamedTuple):
     executable: Any
     consts: tuple[Any, ...]
     kernels_loaded: int
-    kernels_reused: int  # another program from disk runs them
-    nbytes: int  # of its entry
+    kernels_reused: int  # shared with other programs from disk
+    nbytes: int  # bytes of its entry
 
 
 def _key(store: disk.DiskCache, text: bytes) -> bytes:
@@ -85,7 +85,7 @@ def _key(store: disk.DiskCache, text: bytes) -> bytes:
 
 
 def keep(wanted: Request, program: pipeline.Program, consts: tuple[Any, ...], out_avals: Any, facts: Any) -> None:
-    """Store, soon, a program for the calls that ``wanted`` tells; its first inputs are ``consts``."""
+    """Queue a program to be stored for the calls of ``wanted``; its first inputs are ``consts``."""
     store = disk.current()
     if store is None or not store.writable:
         return
@@ -98,7 +98,7 @@ def keep(wanted: Request, program: pipeline.Program, consts: tuple[Any, ...], ou
 
 
 def _wake(asleep: Any) -> None:
-    with contextlib.suppress(RuntimeError):  # another thread did meanwhile
+    with contextlib.suppress(RuntimeError):  # another thread has released it meanwhile
         asleep.release()
 
 
@@ -108,12 +108,12 @@ def _start_writer() -> None:
     writer = threading.Thread(target=_write_again_and_again, args=(asleep,), name="weft-writer", daemon=True)
     try:
         writer.start()
-    except RuntimeError:  # no thread can be started: the end of the process writes
+    except RuntimeError:  # no thread can be started: the program is written at exit
         _asleep = None
 
 
 def _write_again_and_again(asleep: Any) -> None:
-    """What is added just when this ends waits for the next thread, or for the end of the process."""
+    """The loop of the writing thread. What is added just when it ends waits for the next thread, or for exit."""
     global _asleep
     idle = 0
     try:
@@ -135,13 +135,13 @@ def _write_again_and_again(asleep: Any) -> None:
 
 @atexit.register
 def flush() -> None:
-    """Write the programs that wait to be written; afterwards all that waited before are on disk."""
+    """Write all waiting programs; when this returns they are on disk."""
     with _lock:
         while _waiting:
             store, program = _waiting.popleft()
             try:
                 _write(store, *program)
-            except Exception as error:  # the program is there, and the others wait
+            except Exception as error:  # the program still works, and others are waiting
                 _log.warning("kernel cache: the program %s could not be kept: %r", program[1].name, error)
 
 
@@ -249,7 +249,7 @@ def _aval(extended: Mapping[str, Any], shape: tuple[int, ...], dtype: str, weak_
 
 
 class _Reader:
-    """The types and the kernels of a program, by number."""
+    """Reads instructions of a program, in which types and kernels are numbers."""
 
     def __init__(self, store: disk.DiskCache, avals: list[Any], keys: list[bytes]) -> None:
         self.avals = avals
@@ -263,7 +263,7 @@ class _Reader:
             found = cache.BUILDER.load(key, store, machine)
             self.loaded += 1
         if found is None:
-            raise disk.DamagedError("a kernel is gone")
+            raise disk.DamagedError("a kernel is missing")
         return found.kernel
 
     def program(

@@ -1,8 +1,8 @@
-"""Products read operands before their transposes: the transpose becomes dimension numbers.
+"""Products of transposed operands read the original operands: the transpose becomes dimension numbers.
 
     b = transpose[permutation=(1, 0)] a; c = dot_general[([1], [0])] b d   ->   c = dot_general[([0], [0])] a d
 
-As far as the order of the free dimensions, and of those that are summed over, allows.
+This is done if the order of the free dimensions, and of the contracting ones, allows it.
 """
 
 from __future__ import annotations

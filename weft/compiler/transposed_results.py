@@ -1,4 +1,4 @@
-"""Products whose result only a transpose of its free dimensions reads exchange their operands instead.
+"""Products whose result is only read by a transpose of its free dimensions exchange their operands instead.
 
     c = dot_general[([1], [0])] a b; d = transpose[permutation=(1, 0)] c   ->   d = dot_general[([0], [1])] b a
 
@@ -31,7 +31,7 @@ def transposed_results(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 
 def _exchanges(product: JaxprEqn, eqn: JaxprEqn) -> bool:
-    """Whether an equation turns (batch, left, right) into (batch, right, left)."""
+    """Whether an equation transposes (batch, left, right) to (batch, right, left)."""
     order = permutation(eqn)
     if order is None or not is_summed_alike(product):
         return False

@@ -1,7 +1,7 @@
-"""Reductions over nothing but structural unit dimensions are no reductions: one element and the identity.
+"""Reductions over structural unit dimensions only become an operation on one element and the identity.
 
-The transpose of a broadcast sums over every dimension that was added, those of extent 1 too. As a loop of one step such
-a sum keeps its kernel apart from that of the row it belongs to. The bits stay: -0.0 and the identity are +0.0.
+The transpose of a broadcast sums over every dimension that was added, also those of extent 1. As a loop of one step,
+such a sum would be a separate kernel from that of its row. The bits stay: -0.0 plus the identity is +0.0.
 
     b:f32[n] = reduce_sum[axes=(1,)] a:f32[n,1]      ->      c:f32[n] = squeeze a; b = add c 0.0
 """
@@ -17,7 +17,7 @@ from weft.loops.index_math import UNIT
 
 
 def unit_reductions(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program without them."""
+    """The program without such reductions."""
     found = [equation for equation in closed.jaxpr.eqns if _is_over_ones(equation)]
     if not found:
         return closed

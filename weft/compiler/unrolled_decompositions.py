@@ -1,4 +1,4 @@
-"""Decompositions of many small matrices, unrolled: operations on the batch, in place of a library call for each matrix.
+"""Decompositions of many small matrices are unrolled: elementwise operations along the batch replace library calls.
 
 In: Externals whose operation states how it is unrolled at its sizes. Out: elementwise operations, which are one kernel.
 
@@ -16,7 +16,7 @@ from weft.core.rewrite import Splicer
 
 
 def unrolled_decompositions(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with its small decompositions written out."""
+    """The program with its small decompositions unrolled."""
     return Splicer(closed, _unrolled, (kinds.External,)).run()
 
 

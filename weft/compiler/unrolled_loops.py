@@ -1,10 +1,10 @@
-"""Loops that become rows of steps: those without any, and elementwise ones whose user asked for several at once.
+"""Unrolls loops: those without steps, and short elementwise ones with ``unroll`` above 1.
 
     scan[unroll=16] over f32[5], the state f32[1000000]   ->   five times slice, mul, add
     scan[length=0]   ->   the state as it begins, and arrays without elements
 
-``unroll`` only counts for short loops on arrays too large for registers: a loop of little state is one native function
-anyway, and a long row of steps would cost more to compile than it saves.
+``unroll`` only has an effect for short loops on arrays too large for registers: a loop with a small state is one native
+function anyway, and a long sequence of steps would cost more to compile than it saves.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ELEMENTWISE = (kinds.Elementwise, kinds.View, kinds.Generate, kinds.Assemble, k
 
 
 def without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
-    """A function of the operands of a loop of no steps, with its results; its body, which never runs, plays no part."""
+    """A function that computes the results of a loop without steps."""
     first, empty = parts.n_cond_consts + parts.n_consts, parts.body.out_avals[parts.n_carry :]
 
     def results(*operands: Any) -> list[Any]:
@@ -36,7 +36,7 @@ def without_steps(parts: kinds.LoopParts) -> Callable[..., list[Any]]:
 
 
 def unrolled_loops(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], ClosedJaxpr]) -> ClosedJaxpr:
-    """The program with such loops as steps; ``simplified`` gives the body of a loop after all passes."""
+    """The program with such loops unrolled; ``simplified`` gives the body of a loop after all passes."""
 
     def rule(eqn: JaxprEqn, splicer: Splicer) -> Sequence[Atom] | None:
         function = _steps(eqn.primitive.kind.parts(eqn.params), simplified)
@@ -48,7 +48,7 @@ def unrolled_loops(closed: ClosedJaxpr, simplified: Callable[[ClosedJaxpr], Clos
 
 
 def _steps(parts: kinds.LoopParts, simplified: Callable[[ClosedJaxpr], ClosedJaxpr]) -> Callable[..., Any] | None:
-    """A function of the loop's operands with its results; None where it stays a loop."""
+    """A function that replaces the loop; None if it stays a loop."""
     trips, outs = parts.trips, parts.body.out_avals
     if trips is None or parts.unroll <= 1 or parts.body.effects:
         return None

@@ -1,4 +1,4 @@
-"""Verify a stage: the program still obeys the grammar, has the same types, and gives the same bits.
+"""Verifies a stage: its result is well typed, has the same types as before, and gives the same bits.
 
 The comparison of bits runs the reference interpreter on made-up arguments, for programs that touch few elements.
 """
@@ -20,11 +20,11 @@ from weft.errors import InternalError
 FEW_ELEMENTS = 20_000
 
 
-Results = tuple[ClosedJaxpr, list[np.ndarray]]  # a program, and what it gave for its made-up arguments
+Results = tuple[ClosedJaxpr, list[np.ndarray]]  # a program, and its results for the made-up arguments
 
 
 def verify(stage: str, before: ClosedJaxpr, after: ClosedJaxpr, known: Results | None = None) -> Results | None:
-    """Raise InternalError, naming the stage, if it broke the program; the results, which the next stage may know."""
+    """Raise InternalError, naming the stage, if it broke the program; returns the results for the next comparison."""
     try:
         check_jaxpr(after.jaxpr)
     except TypeError as error:
@@ -40,7 +40,7 @@ def verify(stage: str, before: ClosedJaxpr, after: ClosedJaxpr, known: Results |
 
 
 def elements(closed: ClosedJaxpr) -> int:
-    """How many elements the equations of a program make (inner programs included once)."""
+    """The number of elements that the equations of a program compute (inner programs once)."""
     jaxpr = closed.jaxpr
     total = sum(v.aval.size for v in (*jaxpr.constvars, *jaxpr.invars))
     for equation in jaxpr.eqns:
@@ -52,7 +52,7 @@ def elements(closed: ClosedJaxpr) -> int:
             parts = kind.parts(equation.params)
             if parts.trips is None:
                 total += FEW_ELEMENTS
-            elif parts.trips:  # a body that never runs need not be one that could
+            elif parts.trips:  # a body that never runs may be invalid
                 total += (elements(parts.body) + 100) * parts.trips
         elif isinstance(kind, kinds.Branch):
             total += sum(elements(branch) for branch in kind.branches(equation.params))
@@ -60,7 +60,7 @@ def elements(closed: ClosedJaxpr) -> int:
 
 
 def is_pure(closed: ClosedJaxpr | Jaxpr) -> bool:
-    """Whether a program, and those that it carries, can be run on made-up arguments."""
+    """Whether a program, inner ones included, can be run on made-up arguments."""
     return all(
         not equation.effects
         and not isinstance(equation.primitive.kind, (kinds.Effect, kinds.External))
@@ -74,7 +74,7 @@ def _jaxpr(program: ClosedJaxpr | Jaxpr) -> Jaxpr:
 
 
 def compare(stage: str, before: ClosedJaxpr, after: ClosedJaxpr, known: Results | None = None) -> list[np.ndarray]:
-    """Both programs on the same arguments; the results."""
+    """Run both programs on the same arguments and compare; returns the results."""
     args = list(arguments(before))
     old = known[1] if known is not None and known[0] is before else interpret(before, args)
     new = interpret(after, args)

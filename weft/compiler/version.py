@@ -1,7 +1,7 @@
-"""The version of the compiler: what, beside a program and its machine, the entries of the cache on disk depend on.
+"""The version of the compiler, part of the keys of the cache on disk: a digest of sources and libraries.
 
-All of weft's sources count, since a function is traced through any of them; so do the libraries that decide what is
-traced or how it is compiled.
+All of weft's sources are included, since a function may be traced through any of them, and so are the libraries that
+decide what is traced or how it is compiled.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def compiler_version() -> bytes | None:
 
 
 def _library_versions() -> str:
-    """From the names of their metadata's folders: llvmlite is not imported to find what is on disk."""
+    """From the names of their metadata folders, so that llvmlite need not be imported."""
     found = util.find_spec("llvmlite")
     places = list(found.submodule_search_locations or ()) if found is not None else []
     if not places:

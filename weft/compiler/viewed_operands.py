@@ -1,11 +1,11 @@
-"""Matrix products that read views of arrays where these lie, and write their result as it is read: nothing is copied.
+"""Avoids copies around matrix products: operands that are views are read in place, results written as they are read.
 
     kernel transpose k f32[2,64,4,32] -> t f32[2,4,64,32];  dot_general q t -> s      t is a view, read in k
     dot_general a b -> p;  kernel transpose p -> t;  dot_general t c -> u             t is written; p is a view of it
 
-A kernel that only copies, and whose results nothing but products reads, goes; so does a copy among the results of a
-kernel that computes. A product whose result is copied once writes the copy (``product_steps``) if all else that reads
-it can. What is read elsewhere becomes an alias of the array it lies in, whose memory lives as long as it has to.
+A kernel that only copies, and whose results only products read, is dropped; so is a copy among the results of a kernel
+that computes. A product whose result is copied once writes the copy (``product_steps``) if all other readers can read
+that. Other readers get an alias of the array, which extends its live range.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VIEWS = (kinds.View, kinds.Reshape)
 
 
 def viewed_operands(kernels: Kernels) -> Kernels:
-    """The program without such copies; each view that is no longer made is an alias."""
+    """The program without such copies; each dropped view becomes an alias."""
     if not any(map(is_product, kernels.steps)):
         return kernels
     reader = _Reader(kernels.steps, kernels.aliases, kernels.jaxpr.outvars)
@@ -41,7 +41,7 @@ def viewed_operands(kernels: Kernels) -> Kernels:
 
 
 class _Reader:
-    """Who makes and reads what, and what is read in place so far."""
+    """Def-use facts of the steps, and the views that are read in place so far."""
 
     def __init__(self, steps: Sequence[Step], aliases: Mapping[Any, Any], outvars: Sequence[Any]) -> None:
         self.steps, self.aliases = list(steps), aliases
@@ -63,7 +63,7 @@ class _Reader:
         return variable
 
     def seen(self, step: Step) -> Step:
-        """A step with what is known of where its operands lie."""
+        """A step with the views through which its operands are read in place."""
         return replace(step, views=self._operands(step)) if is_product(step) else step
 
     def _operands(self, step: Step) -> tuple[StridedOperand | None, StridedOperand | None]:
@@ -71,7 +71,7 @@ class _Reader:
         return left, right
 
     def _operand(self, variable: Any) -> StridedOperand | None:
-        """Where an array lies that is read in place, None if it is in memory."""
+        """The view of an array that is read in place, None if the array is stored."""
         names = [variable]
         while names[-1] in self.aliases:
             names.append(self.aliases[names[-1]])
@@ -91,7 +91,7 @@ class _Reader:
     # kernels that only copy
 
     def drop(self, number: int) -> bool:
-        """Drop a kernel that only copies, if all that read its results can read in place; whether it is dropped."""
+        """Drop a kernel that only copies, if all readers of its results can read in place; returns whether it is."""
         if number in self.tried:
             return number in self.dropped
         self.tried.add(number)
@@ -105,7 +105,7 @@ class _Reader:
         return True
 
     def _read_elsewhere(self, found: Mapping[Any, StridedOperand | None]) -> bool:
-        """Let variables be views from now on, if all that read them can read in place; whether they are."""
+        """Make variables views, if all their readers can read in place; returns whether they are."""
         views = {variable: view for variable, view in found.items() if view is not None and view.view is not None}
         if len(views) != len(found) or not self.kept.isdisjoint(found):
             return False
@@ -121,14 +121,14 @@ class _Reader:
         return self._is_walked(step) if is_product(step) else self.drop(number)
 
     def _view_of(self, kernel: Kernel, output: Output) -> StridedOperand | None:
-        """What an output of a kernel is a view of: an array that it loads."""
+        """An output of a kernel as a view of an array that it loads."""
         leaf = _below(kernel, output.node, len(kernel.nodes))
         if leaf in kernel.nodes or isinstance(leaf.atom, Constant):
             return None
         return self._viewed(leaf.atom, _index_map(kernel, output, leaf.access), output.target)
 
     def _viewed(self, atom: Any, index_map: IndexMap | None, target: Any) -> StridedOperand | None:
-        """``target``, a view of an array with this map, as one of what is in memory."""
+        """``target``, a view of an array with this map, as a view of a stored array."""
         before = self._operand(atom)
         source, view = (atom, index_maps.dense(atom.aval.shape)) if before is None else (before.source, before.view)
         if index_map is None or view is None:
@@ -138,7 +138,7 @@ class _Reader:
     # results of products
 
     def transpose(self, number: int) -> bool:
-        """Let products write what a kernel copies, or reads, of them if all other readers can; whether it goes."""
+        """Let products write the views that a kernel makes of them, if all other readers allow it."""
         kernel = self.steps[number].kernel
         if kernel is not None and number not in self.dropped:
             for equation in kernel.equations:
@@ -177,7 +177,7 @@ class _Reader:
                 self.readers.setdefault(copy, []).append(reader)
 
     def _loading(self, step: Step, copy: Any, product: Any) -> Step | None:
-        """A kernel that makes a copy, or views a product so, with the copy loaded; None if it reads more."""
+        """A kernel that loads ``copy`` instead of a view of the product; None if it reads more of the product."""
         if step.kernel is None or step.copies:
             return None
         nodes = {node: operands for node, operands in step.kernel.nodes.items() if node.atom is not copy}
@@ -191,7 +191,7 @@ class _Reader:
     # copies among the results of kernels
 
     def trim(self, number: int) -> None:
-        """Let the results of a kernel that are copies of what it computes be read in that."""
+        """Drop the results of a kernel that are copies of others, which are read in place."""
         kernel = _lone(self.steps[number])
         if kernel is None or number in self.dropped:
             return
@@ -209,13 +209,8 @@ class _Reader:
             self.steps[number] = replace(self.steps[number], kernel=_storing(kernel, tuple(outputs.values())))
 
 
-def without_viewed_operands(kernels: Kernels) -> Kernels:
-    """Every copy is made, to bisect a wrong answer (``WEFT_SKIP=viewed_operands``)."""
-    return kernels
-
-
 def _lone(step: Step) -> Kernel | None:
-    """The kernel of a step whose results are arrays of their own."""
+    """The kernel of a step whose results are separate arrays."""
     kernel = step.kernel
     if kernel is None or step.copies or kernel.dynamic:
         return None
@@ -225,7 +220,7 @@ def _lone(step: Step) -> Kernel | None:
 
 
 def _below(kernel: Kernel, node: Node, views: int) -> Node:
-    """What a value is a view of, at most so many views down."""
+    """The value that a value is a view of, through at most so many views."""
     makers = {out: equation for equation in kernel.equations for out in equation.outvars}
     while (
         views and node in kernel.nodes and node.atom in makers and isinstance(makers[node.atom].primitive.kind, _VIEWS)

@@ -1,4 +1,4 @@
-"""Data-dependent windows and assembled arrays as fuse sees them: a scatter's space, the piece that an access reads."""
+"""Axes of scatters and of assembled arrays for fusion: a scatter's space, the piece that an access reads."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Space:
 
 
 def scatter_space(dims: Dimensions, equation: JaxprEqn) -> Space:
-    """Parallel are the dimensions in which different points always meet different elements.
+    """The axes of a scatter. Parallel are dimensions along which different points always update different elements.
 
-    Those are the ones that a window covers in full or that no index moves, and those that the array walks together
-    with the indices.
+    Those are the dimensions that a window covers in full, those without an index, and those that the array shares with
+    the indices.
     """
     windows, updates = dims.windows[equation], equation.invars[2]
     movable = {dim for dim, most in zip(windows.starts, windows.most, strict=True) if most}
@@ -45,7 +45,7 @@ def scatter_space(dims: Dimensions, equation: JaxprEqn) -> Space:
 
 
 def piece_read(pieces: Sequence[Piece], equation: JaxprEqn, access: Access, extents: Mapping[int, int]) -> Node | None:
-    """The operand that holds everything an access to an assembled array reads, and where; None if several do."""
+    """The operand that an access to an assembled array reads, and the access to it; None if there are several."""
     found = index_maps.piece_of(pieces, access, extents)
     if found is None:
         return None
@@ -73,7 +73,8 @@ def piece_space(dims: Dimensions, piece: Piece, operand: Any, out: Any) -> tuple
         if dim in named and operand.aval.shape[named[dim]] == extent and piece.index_map[named[dim]].step == 1:
             source = inner[named[dim]]
         symbol = symbols[dim] if whole else source
-        if symbol == UNIT or not operand.aval.shape:  # slabs of a fill are one nest, whatever they are whole in
+        # slabs of a fill share one nest, whichever dimensions they cover in full
+        if symbol == UNIT or not operand.aval.shape:
             symbol = dims.sizes.fresh()
         axes.append(groups.new_axis(symbol, extent))
         uses.append(Affine(axes[-1].key, region.start[dim], region.step[dim]))

@@ -1,1 +1,1 @@
-"""Control flow: loops, scans and branches that carry programs."""
+"""Control flow: loops, scans and branches, whose primitives have jaxprs as parameters."""

@@ -1,6 +1,6 @@
-"""associative_scan: all prefixes of an associative combination, in a logarithmic number of steps.
+"""associative_scan: all prefixes of an associative operation, in a logarithmic number of steps.
 
-Neighbours are combined, the sequence of pairs, half as long, is scanned in the same way, and each element in between is
+Neighbours are combined to pairs, the pairs (half as many) are scanned in the same way, and each element in between is
 combined with the prefix before it (Blelloch, "Prefix Sums and Their Applications", 1990)::
 
     x0 x1 x2 x3   ->   pairs x01 x23   ->   prefixes x01 x0123   ->   x0 x01 (x01 x2) x0123
@@ -73,7 +73,7 @@ def _scan(combine: Callable[[Leaves, Leaves], Leaves], elems: Leaves, axis: int)
 
 
 def _interleave(even: Any, odd: Any, axis: int) -> Any:
-    """The elements of both in turn; ``even`` comes first and may be longer by one."""
+    """The elements of both in turn; starting with ``even``, which may be longer by one."""
     aval, other = bodies.aval_of(even), bodies.aval_of(odd)
     longer = aval.shape[axis] > other.shape[axis]
     zero = np.zeros((), aval.dtype)[()]
@@ -83,5 +83,5 @@ def _interleave(even: Any, odd: Any, axis: int) -> Any:
 
 
 def _spread(ndim: int, axis: int, before: int, after: int) -> list[tuple[int, int, int]]:
-    """The padding that inserts one place between neighbours along the axis."""
+    """The padding that inserts one element between neighbours along the axis."""
     return [(before, after, 1) if d == axis else (0, 0, 0) for d in range(ndim)]

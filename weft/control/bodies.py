@@ -1,7 +1,7 @@
-"""Conditions, bodies and branches of control flow, traced to jaxprs.
+"""Traces conditions, bodies and branches of control flow to jaxprs.
 
-In: a Python function on trees. Out: a ``Body``, whose program has no constants: every value that the function captured
-from outside (arrays and values of an enclosing trace) is a leading operand, listed in ``captured``.
+In: a Python function on trees. Out: a ``Body``, whose program has no constants: all values that the function captured
+(arrays and values of an enclosing trace) are leading operands, listed in ``captured``.
 
     while_loop(cond, lambda s: s + x, s0)    body: { lambda ; x:f32[3] s:f32[3]. let ... }, captured [x]
 
@@ -24,7 +24,7 @@ from weft.core.tracer import Tracer
 from weft.dispatch import calls, function_names, signature
 
 Adapter = Callable[[Callable[..., Any]], Callable[..., Any]]
-_BODIES_BOUND = 256  # traces remembered per function
+_BODIES_BOUND = 256  # traces cached per function
 _bodies: weakref.WeakKeyDictionary[Any, dict[Any, Body]] = weakref.WeakKeyDictionary()
 
 
@@ -41,7 +41,7 @@ class Body(Record):
 
 
 def aval_of(value: Any) -> Any:
-    """The type of an operand; TypeError for what is no array, as for arguments of a jitted function."""
+    """The type of an operand; TypeError for other values, as for arguments of a jitted function."""
     try:
         return avals_module.get_aval(value)
     except (TypeError, ValueError) as error:
@@ -53,7 +53,7 @@ def trace_body(
 ) -> Body:
     """Trace ``function(*trees)`` on leaves of the given types; ``in_tree`` is the structure of the tuple of trees.
 
-    With ``adapt``, ``adapt(function)`` is traced instead; the trace is still remembered for the user's function.
+    With ``adapt``, ``adapt(function)`` is traced instead; the trace is still cached for the user's function.
     """
     key = (in_tree, tuple(in_avals), purpose, adapt, runtime.get_config_token())
     try:
@@ -71,7 +71,7 @@ def trace_body(
 
 
 def forget() -> None:
-    """Drop every remembered trace."""
+    """Drop all cached traces."""
     _bodies.clear()
 
 
@@ -95,7 +95,7 @@ def _trace(
 
 
 def _arg_names(function: Callable[..., Any], in_tree: Any) -> Callable[[], list[str]]:
-    """The paths of the arguments' leaves. Refers to the function weakly, since remembered programs keep this one."""
+    """The paths of the arguments' leaves. Refers to the function weakly, since cached programs hold this."""
     try:
         reference: Callable[[], Any] = weakref.ref(function)
     except TypeError:
@@ -120,7 +120,7 @@ def without_constants(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def with_common_captures(bodies: Sequence[Body]) -> tuple[list[ClosedJaxpr], list[Any]]:
-    """The programs with a common list of captured values before their arguments: each value once, in order of use."""
+    """The programs with one common list of captured values as leading operands; each value once, in order of use."""
     common: dict[int, Any] = {}
     for body in bodies:
         common.update({id(value): value for value in body.captured if id(value) not in common})
@@ -139,7 +139,7 @@ def with_common_captures(bodies: Sequence[Body]) -> tuple[list[ClosedJaxpr], lis
 
 
 def converted_outputs(closed: ClosedJaxpr, avals: Sequence[Any]) -> ClosedJaxpr:
-    """The program with results typed as ``avals``, which differ from its own in weakness at most."""
+    """The program with result types ``avals``, which differ from its own at most in weakness."""
     jaxpr = closed.jaxpr
     outvars = [
         Literal(atom.val, aval) if isinstance(atom, Literal) else atom

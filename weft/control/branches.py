@@ -1,8 +1,8 @@
-"""cond, switch and platform_dependent: one of several programs, chosen at run time; only that one runs.
+"""cond, switch and platform_dependent: one of several functions, chosen at run time; only that one runs.
 
     c:f32[3] = cond[branches=({...false...}, {...true...})] index x
 
-Operands are the int32 index, what any branch captured, then the branches' common operands.
+Operands: the int32 index, the values captured by any branch, the common operands of the branches.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from weft.core import kinds, printer
 from weft.core.effects import join
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.dispatch import flat_functions, function_names, signature
 from weft.operations import convert, logic
@@ -29,7 +30,7 @@ def _mapped(params: dict[str, Any], function: Callable[[Any], Any]) -> dict[str,
     return {**params, "branches": tuple([function(branch) for branch in params["branches"]])}
 
 
-cond_p = Primitive(
+cond_p = ProgramPrimitive(
     "cond",
     kinds.Branch(branches=lambda params: params["branches"], mapped=_mapped),
     multiple_results=True,
@@ -160,7 +161,7 @@ def _branch(
     index: Any, functions: Sequence[Callable[..., Any]], operands: tuple[Any, ...],
     shown: Sequence[tuple[str, Any]], caller: str = "cond", **params: Any,
 ) -> Any:  # fmt: skip
-    """One equation for functions on the same operands; ``shown`` names them, in the order errors list them."""
+    """One equation for functions on the same operands; ``shown`` names the functions, in the order of error texts."""
     values, in_tree = runtime.tree_flatten(operands)
     avals = [bodies.aval_of(value) for value in values]
     traced = [bodies.trace_body(function, in_tree, avals, "cond") for function in functions]
@@ -190,13 +191,13 @@ def _bind(index: Any, operands: list[Any], programs: list[ClosedJaxpr], params: 
 
 
 def _operand_results(closed: ClosedJaxpr) -> list[int | None]:
-    """For each result the operand that it is, or None."""
+    """For each result the operand that it equals, or None."""
     places: dict[Any, int] = {v: place for place, v in enumerate(closed.jaxpr.invars)}
     return [None if isinstance(out, Literal) else places.get(out) for out in closed.jaxpr.outvars]
 
 
 def _agreeing(programs: Sequence[ClosedJaxpr]) -> list[ClosedJaxpr]:
-    """The programs with the weak types of the first one's results (for cond, those of the false branch)."""
+    """The programs, all with the weak types of the first one's results (for cond, those of the false branch)."""
     first = programs[0].out_avals
     typed = {id(program): bodies.converted_outputs(program, first) for program in programs}
     return [typed[id(program)] for program in programs]
@@ -249,7 +250,7 @@ def _long(aval: Any) -> str:
 
 # -- platforms --------------------------------------------------------------------------------------------------------
 
-Platforms = tuple[tuple[str, ...] | None, ...]  # for each branch its platforms; None: all that no other branch names
+Platforms = tuple[tuple[str, ...] | None, ...]  # for each branch its platforms; None: every other platform
 
 
 def _platform_place(platforms: Platforms) -> int:

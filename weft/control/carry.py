@@ -1,7 +1,8 @@
 """Checks of a loop's state: the body must return the structure, shapes and dtypes that it was given.
 
-``settled`` traces a body until the types of its state are a fixed point. A weakly typed initial value (a Python scalar)
-takes the dtype that the body gives it; any other change of a type is an error that names the leaf and both types.
+``settled`` traces a body repeatedly until the types of its state no longer change. A weakly typed initial value (a
+Python scalar) takes the dtype that the body returns; any other change of a type is an error that names the leaf and
+both types.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from weft.core import avals as avals_module
 from weft.dispatch import signature
 from weft.operations import convert
 
-_CATEGORIES = "biufVc"  # dtype kinds in the order in which weak types promote; V: bfloat16 and its like
+_CATEGORIES = "biufVc"  # dtype kinds in the order in which weak types promote; V: bfloat16 and other small floats
 STRUCTURE_CURE = "Revise the function so that the carry output has the same pytree structure as the carry input."
 TYPE_CURE = "Revise the function so that all output types match the corresponding input types."
 
@@ -29,7 +30,7 @@ def settled(
     what: str,
     names: Callable[[], list[str]],
 ) -> tuple[Body, list[Any]]:
-    """(the body traced on settled types, the initial values converted to them).
+    """(the body traced on the final types, the initial values converted to them).
 
     ``trace(avals)`` gives the body, the structure and the types of the state it returns.
     """
@@ -76,7 +77,7 @@ def check_structure(before: Any, after: Any, what: str, names: Callable[[], list
 
 
 class Difference(Record):
-    """A place at which two structures differ."""
+    """A position at which two structures differ."""
 
     path: str
     before: str
@@ -85,7 +86,7 @@ class Difference(Record):
 
 
 def differences(before: Any, after: Any, path: str = "") -> list[Difference]:
-    """The outermost places at which two structures differ."""
+    """The outermost positions at which two structures differ."""
     if before == after:
         return []
     kind, data = _node(before)
@@ -170,7 +171,7 @@ def _long(aval: Any) -> str:
 
 
 def argument_paths(function: Callable[..., Any], trees: tuple[Any, ...], first: int) -> Callable[[], list[str]]:
-    """The paths of the leaves of argument ``first`` of a function, made when an error needs them."""
+    """The paths of the leaves of argument ``first`` of a function, computed when an error needs them."""
 
     def names() -> list[str]:
         args = [runtime.tree_unflatten(tree, list(range(tree.num_leaves))) for tree in trees]

@@ -1,9 +1,9 @@
-"""scan: a body applied along the leading axis of its input, with a state from one step to the next.
+"""scan: applies a body along the leading axis of its input and passes a state from step to step.
 
     b:f32[] c:f32[3] = scan[jaxpr={...} length=3 num_carry=1 num_consts=0 reverse=False unroll=1] 0.0 x
 
-Operands are the body's captures, the state and the input. The body's program takes captures, state and one element, and
-gives the state and one element of the output. A part of the state that the body returns unchanged becomes a captured
+Operands: the body's captures, the state, the input. The body takes captures, state and one element of the input, and
+returns the state and one element of the output. A part of the state that the body returns unchanged becomes a captured
 value, and an output that is the input itself is not stacked again.
 """
 
@@ -18,7 +18,7 @@ from weft.control import bodies, carry
 from weft.control.bodies import Body
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.dispatch import flat_functions
 from weft.operations import assemble, shape
@@ -39,7 +39,7 @@ def _mapped(params: dict[str, Any], function: Callable[[Any], Any]) -> dict[str,
     return {**params, "jaxpr": function(params["jaxpr"])}
 
 
-scan_p = Primitive("scan", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
+scan_p = ProgramPrimitive("scan", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
 
 
 def _type_scan(
@@ -55,7 +55,7 @@ def _type_scan(
             raise TypeError(f"[scan] operand {index} is {given.str_short()}, the body takes {wanted.str_short()}")
     for before, after in zip(expected[num_consts:moving], jaxpr.out_avals[:num_carry], strict=True):
         if not bodies.same_type(before, after):
-            raise TypeError(f"[scan] the body turns {before.str_short()} into {after.str_short()}")
+            raise TypeError(f"[scan] the body takes {before.str_short()} and returns {after.str_short()}")
     stacked = [stacked_aval(aval, length) for aval in jaxpr.out_avals[num_carry:]]
     return [*jaxpr.out_avals[:num_carry], *stacked], jaxpr.effects
 
@@ -67,7 +67,7 @@ def element_aval(aval: Any, length: int) -> Any:
     """The type of one element along the leading axis; None if there is no axis of that length."""
     if not aval.shape or aval.shape[0] != length:
         return None
-    return runtime.ShapedArray(aval.shape[1:], aval.dtype, aval.weak_type)
+    return aval.update(shape=aval.shape[1:])
 
 
 def stacked_aval(aval: Any, length: int) -> Any:
@@ -83,12 +83,13 @@ def scan(
     unroll: int | bool = 1,
     _split_transpose: bool = False,
 ) -> tuple[Any, Any]:
-    """Apply ``carry, y = f(carry, x)`` along the leading axis of ``xs``; gives the last carry and all ``y`` stacked.
+    """Apply ``carry, y = f(carry, x)`` along the leading axis of ``xs``; returns the last carry and all ``y`` stacked.
 
-    ``init`` and ``xs`` are trees of arrays; all leaves of ``xs`` have one leading extent, ``length`` if it is given
-    (required if ``xs`` has no leaves). With ``reverse`` from the last element to the first. With ``unroll`` above 1 an
-    elementwise loop of few steps is compiled as one kernel; otherwise the compiler decides. TypeError if the carry
-    changes its type (naming the leaf) or ``f`` returns no pair, ValueError for lengths that disagree.
+    ``init`` and ``xs`` are trees of arrays. All leaves of ``xs`` have the same leading extent, which is ``length`` if
+    that is given (required if ``xs`` has no leaves). ``reverse`` runs from the last element to the first. With
+    ``unroll`` above 1 an elementwise loop of few steps is compiled as one kernel; otherwise the compiler decides.
+    TypeError if a type in the carry changes (naming the leaf) or ``f`` does not return a pair, ValueError for lengths
+    that disagree.
 
     >>> lax.scan(lambda total, x: (total + x, total), 0.0, jnp.arange(4.0))
     (Array(6., dtype=float32), Array([0., 0., 1., 3.], dtype=float32, weak_type=True))

@@ -1,10 +1,10 @@
-"""while_loop and fori_loop: a state that is carried through a body until a condition fails.
+"""while_loop and fori_loop: repeat a body on a state while a condition holds.
 
     b:i32[] c:f32[3] = while[body_jaxpr={...} body_nconsts=1 cond_jaxpr={...} cond_nconsts=0] x 0 y
 
-Operands are the captures of the condition, the captures of the body, then the state. A part of the state that the body
-returns unchanged becomes a captured value of both, and is not a result of the equation. ``fori_loop`` is a ``scan`` if
-its bounds are known while tracing, else a while loop over (counter, upper bound, state).
+Operands: the captures of the condition, the captures of the body, the state. A part of the state that the body returns
+unchanged becomes a captured value of both, and is not a result of the equation. ``fori_loop`` is a ``scan`` if its
+bounds are known while tracing, else a while loop over (counter, upper bound, state).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from weft.control.bodies import Body
 from weft.core import kinds
 from weft.core.jaxpr import ClosedJaxpr, Literal
 from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive
 from weft.core.tracer import Tracer
 from weft.operations import arithmetic, convert, logic
 
@@ -42,7 +43,7 @@ def _mapped(params: dict[str, Any], function: Callable[[Any], Any]) -> dict[str,
     return {name: function(value) if name.endswith("_jaxpr") else value for name, value in params.items()}
 
 
-while_p = Primitive("while", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
+while_p = ProgramPrimitive("while", kinds.Loop(parts=_loop_parts, mapped=_mapped), multiple_results=True, memoize=False)
 
 
 def _type_while(
@@ -57,24 +58,24 @@ def _type_while(
             raise TypeError(f"[while] an operand is {given.str_short()}, the loop takes {wanted.str_short()}")
     for before, after in zip(state, body_jaxpr.out_avals, strict=True):
         if not bodies.same_type(before, after):
-            raise TypeError(f"[while] the body turns {before.str_short()} into {after.str_short()}")
+            raise TypeError(f"[while] the body takes {before.str_short()} and returns {after.str_short()}")
     return list(body_jaxpr.out_avals), cond_jaxpr.effects | body_jaxpr.effects
 
 
 while_p.def_effectful_abstract_eval(_type_while)
 
 
-# made by the compiler of a loop whose state is small (compiler.registers, which sets its params)
+# what compiler.registers makes of a loop with a small state; it sets the params
 register_loop_p = Primitive("register_loop", kinds.Routine(), multiple_results=True, memoize=False)
 register_loop_p.def_abstract_eval(lambda *avals, out_avals, **params: list(out_avals))
 register_loop_p.jvp, register_loop_p.transpose = None, None
 
 
 def while_loop(cond_fun: Callable[[State], Any], body_fun: Callable[[State], State], init_val: State) -> State:
-    """Repeat ``val = body_fun(val)`` while ``cond_fun(val)`` holds; gives the last ``val``.
+    """Repeat ``val = body_fun(val)`` while ``cond_fun(val)`` holds; returns the last ``val``.
 
     ``init_val`` is a tree of arrays and scalars; the body returns the same structure, shapes and dtypes. Both functions
-    are traced once. TypeError if the state changes its type (naming the leaf) or the condition is no boolean scalar.
+    are traced once. TypeError if the state changes its type (naming the leaf) or the condition is not a boolean scalar.
 
     >>> lax.while_loop(lambda s: s[0] < 5, lambda s: (s[0] + 1, s[1] * 2.0), (0, 1.0))
     (Array(5, dtype=int32, weak_type=True), Array(32., dtype=float32, weak_type=True))
@@ -178,10 +179,10 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> State:
-    """Repeat ``val = body_fun(i, val)`` for ``i`` from ``lower`` up to, without, ``upper``; gives the last ``val``.
+    """Repeat ``val = body_fun(i, val)`` for ``i`` from ``lower`` to ``upper`` (exclusive); returns the last ``val``.
 
-    Bounds are scalars of one type, Python numbers or (traced) arrays; with bounds known while tracing, which are cut to
-    whole numbers, the loop is a ``scan`` and reverse-differentiable, and ``unroll`` may be given.
+    Bounds are scalars of one type, Python numbers or (traced) arrays. If both are known while tracing (fractions are
+    cut off), the loop is a ``scan``: it has a reverse derivative, and ``unroll`` may be given.
 
     >>> lax.fori_loop(0, 4, lambda i, total: total + i, 10)
     Array(16, dtype=int32, weak_type=True)
@@ -278,6 +279,6 @@ def _is_static(bound: Any) -> bool:
 
 
 def _state_names(init_val: Any) -> Callable[[], list[str]]:
-    """What error texts call the leaves of (counter, state)."""
+    """Names of the leaves of (counter, state) for error texts."""
     count = runtime.tree_flatten(init_val)[1].num_leaves
     return lambda: [f"loop_carry[{index}]" for index in range(count + 1)]

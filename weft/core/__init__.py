@@ -1,4 +1,4 @@
-"""What a program is: avals, primitives, traces, jaxprs with their printer and checker."""
+"""Programs: avals, primitives, traces, and jaxprs with their printer and checker."""
 
 import time
 
@@ -30,4 +30,4 @@ from weft.core.trace import (
 )
 from weft.core.tracer import Tracer, concrete_or_error, is_concrete
 
-LOADED_NS = time.time_ns()  # a source file changed after this moment is not the code that this process runs
+LOADED_NS = time.time_ns()  # source files changed later than this are not the code that this process runs

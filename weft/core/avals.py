@@ -109,7 +109,7 @@ pytype_avals: dict[type, Callable[[Any], Any]] = {
 
 
 def find_rule(value: Any) -> Callable[[Any], Any] | None:
-    """The rule that types ``value``, by its exact type or the first base that has one."""
+    """The rule that gives the aval of ``value``: that of its exact type, or of the first base class that has one."""
     rule = pytype_avals.get(type(value))
     if rule is not None:
         return rule
@@ -133,7 +133,7 @@ def typeof(value: Any) -> Any:
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:
-    """The type of the words of an array of keys, which adds trailing dimensions; other types are returned unchanged."""
+    """For an array of keys the type of its words, which has more dimensions at the end; other types unchanged."""
     if not dtypes.is_words(aval.dtype):
         return aval
     words, dtype = dtypes.words_of(aval.dtype)
@@ -146,7 +146,7 @@ def key_words(array: runtime.Array) -> np.ndarray:
 
 
 def from_numpy(value: np.ndarray, aval: ShapedArray) -> runtime.Array:
-    """An Array of the given type; for keys ``value`` has their words."""
+    """An Array of the given type; for keys ``value`` holds their words."""
     if not dtypes.is_extended(aval.dtype):
         return runtime.array_from_numpy(value, aval)
     return runtime.array_alias(runtime.array_from_numpy(value, physical_aval(aval)), aval)
@@ -178,14 +178,14 @@ def short_dtype_name(dtype: Any) -> str:
 
 def short_text(aval: Any) -> str:
     """``f32[3,4]``, as in printed jaxprs."""
-    if not hasattr(aval, "dtype"):
+    if type(aval) is not ShapedArray:
         return aval.str_short(short_dtypes=True)
     return f"{_short_dtype_names[aval.dtype]}[{','.join(map(str, aval.shape))}]"
 
 
 def long_text(aval: Any) -> str:
     """``float32[3,4]``, as in error messages; weakness is not shown."""
-    if not hasattr(aval, "dtype"):
+    if type(aval) is not ShapedArray:
         return str(aval)
     return f"{aval.dtype.name}[{','.join(map(str, aval.shape))}]"
 

@@ -1,7 +1,7 @@
 """Named axes: the dimensions that ``vmap`` maps over, known to the mapped function by name.
 
-While a mapped function is traced its axis is bound on this thread; ``size`` and ``check`` look there. Bound axes are
-part of the key of the trace cache, since a trace may hold the size of an axis as a constant (``config.axes_bound``). An
+While a mapped function is traced, its axis is bound on this thread; ``size`` and ``check`` look there. A trace may hold
+the size of an axis as a constant, so that bound axes are part of the key of the trace cache (``config.axes_bound``). An
 equation that refers to a name carries a ``NamedAxis`` effect until the ``vmap`` of that name resolves it::
 
     vmap(lambda x: psum(x, "i"), axis_name="i")        psum[axes=('i',)] a:f32[]   ->   psum[axes=(0,)] a:f32[3]
@@ -89,7 +89,7 @@ def effects(names: Iterable[Any]) -> frozenset[Effect]:
 
 
 def concerned(primitive: Any, params: dict[str, Any], name: Hashable) -> bool:
-    """Whether an equation, or a program that it carries, refers to a named axis."""
+    """Whether an equation, or a jaxpr inside it, refers to a named axis."""
     if primitive.axis_names is not None:
         return name in primitive.axis_names(params)
     effect = NamedAxis(name)

@@ -1,8 +1,8 @@
-"""The memory of compiled things: one budget of ``cache_bytes`` for traces, programs, kernels and dispatch entries.
+"""One memory budget (``cache_bytes``) for what the caches hold: traces, programs, kernels and dispatch entries.
 
-A cache enters what it keeps with its bytes and a way to drop it. When everything together exceeds the budget, what was
-not used for longest is dropped. A value counts until it is dead, whoever holds it: code counts as long as a program
-calls it. Small tables of derived facts (memos) are enlisted with their length and cleared as a whole when they count.
+A cache enters a value with its bytes and a function that drops it. When the total exceeds the budget, the least
+recently used values are dropped. A value counts as long as anything refers to it: a kernel, as long as a program calls
+it. Small tables of derived facts (memos) are counted by their length, and cleared as a whole when they grow large.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from weft import config, runtime
 
-_TABLE_SHARE = 64  # a table above 1/64 of the budget is cleared before anything is dropped
-_LOOK_EVERY = 64  # values entered between two looks at the tables
-_TRIM_BYTES = 8 << 20  # dropped at once, from which it pays to give memory back to the system
+_TABLE_SHARE = 64  # a table above 1/64 of the budget is cleared before any value is dropped
+_LOOK_EVERY = 64  # values entered between two checks of the tables
+_TRIM_BYTES = 8 << 20  # after dropping so much at once, memory is given back to the system
 
 
 def _never(_: Any) -> int:
@@ -26,7 +26,7 @@ def _never(_: Any) -> int:
 
 
 class Kept(weakref.ref[Any]):
-    """One value that a cache keeps. It is spared once if it was used more than once since the last look."""
+    """One value that a cache keeps. If it was used more than once since the last check, it is kept once more."""
 
     __slots__ = ("drop", "nbytes", "seen", "uses")
     __hash__ = object.__hash__  # by identity: the value itself may compare by content
@@ -39,7 +39,7 @@ class Kept(weakref.ref[Any]):
 
 
 class _Table:
-    """A memo: how many entries it has, what one weighs, how to clear it."""
+    """A memo: its number of entries, the bytes of one, how to clear it."""
 
     __slots__ = ("clear", "entry_bytes", "length")
 
@@ -54,27 +54,27 @@ class _Table:
 
 
 class Budget:
-    """What is kept, least recently entered first, and its bytes."""
+    """The values that are kept, oldest first, and their bytes."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._kept: dict[Kept, None] = {}
-        self._dead: deque[Kept] = deque()  # appended to by the collector, at any moment
+        self._dead: deque[Kept] = deque()  # the garbage collector appends to it at any moment
         self._tables: list[_Table] = []
         self._nbytes = 0
-        self._table_bytes = 0  # as of the last look
+        self._table_bytes = 0  # at the last check
         self._looks = 0
         self._shrinking = False
         self.dropped = 0
 
     def __len__(self) -> int:
-        self._bury()
+        self._remove_dead()
         return len(self._kept)
 
     @property
     def nbytes(self) -> int:
         """Bytes of everything that is kept and alive."""
-        self._bury()
+        self._remove_dead()
         return self._nbytes + self._look_at_tables()
 
     def _look_at_tables(self) -> int:
@@ -82,9 +82,9 @@ class Budget:
         return self._table_bytes
 
     def keep(self, value: Any, nbytes: int, drop: Callable[[Any], Any], uses: Callable[[Any], int] = _never) -> None:
-        """Enter a value; ``drop(value)`` takes it out of its cache, ``uses(value)`` counts its uses so far.
+        """Enter a value; ``drop(value)`` removes it from its cache, ``uses(value)`` is the number of its uses so far.
 
-        Neither may hold the value. Others may be dropped before this returns.
+        Neither function may hold a reference to the value. Other values may be dropped before this returns.
         """
         kept = Kept(value, self._dead.append)
         kept.nbytes, kept.drop, kept.uses, kept.seen = nbytes, drop, uses, 0
@@ -92,14 +92,14 @@ class Budget:
             self._kept[kept] = None
             self._nbytes += nbytes
         if self._dead:
-            self._bury()
+            self._remove_dead()
         self._looks += 1
         if self._looks % _LOOK_EVERY == 0:
             self._look_at_tables()
         self._stay_within()
 
     def look(self) -> None:
-        """A table has grown: others may be dropped before this returns."""
+        """Check the budget, since a table has grown; values may be dropped before this returns."""
         self._look_at_tables()
         self._stay_within()
 
@@ -109,11 +109,11 @@ class Budget:
             self.shrink(bound - (bound >> 4))
 
     def enlist(self, length: Callable[[], int], entry_bytes: int, clear: Callable[[], None]) -> None:
-        """Count a table of small facts."""
+        """Count the entries of a memo."""
         self._tables.append(_Table(length, entry_bytes, clear))
 
     def shrink(self, goal: int) -> None:
-        """Drop what was not used for longest until at most ``goal`` bytes are left, or nothing more can go."""
+        """Drop the least recently used values until at most ``goal`` bytes are left, or nothing more can go."""
         with self._lock:
             if self._shrinking:
                 return
@@ -135,13 +135,13 @@ class Budget:
             with self._lock:
                 candidates = list(self._kept)
             for kept in candidates:
-                self._bury()
+                self._remove_dead()
                 if self._nbytes <= goal:
                     return
                 self._consider(kept, spare_used)
 
     def _consider(self, kept: Kept, spare_used: bool) -> None:
-        """Drop a value, or put it at the end of the queue."""
+        """Drop a value, or move it to the end of the queue."""
         value = kept()
         if value is None:
             return
@@ -155,12 +155,12 @@ class Budget:
         self.dropped += 1
         kept.drop(value)
 
-    def _bury(self) -> None:
-        """Take what has died out of the books."""
+    def _remove_dead(self) -> None:
+        """Stop counting values that no longer exist."""
         while self._dead:
             try:
                 kept = self._dead.popleft()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread took the last one
                 return
             with self._lock:
                 if self._kept.pop(kept, kept) is None:

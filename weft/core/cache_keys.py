@@ -1,4 +1,4 @@
-"""The keys of the caches: what must be the same for something made before to be used again.
+"""The keys of the caches: an earlier result is used again only if its key is the same.
 
     level     key                                                       value                      a miss costs
     dispatch  (native) types, structure, static values, config          a program to run           3 to 10 us of Python
@@ -6,12 +6,12 @@
     program   ProgramKey: fingerprint of the jaxpr, donation, config    plan and kernels           0.5 to 1.8 ms
     kernel    KernelKey: loop nest without its sizes, target            machine code               LLVM, 2 to 5 ms
 
-and on disk, under a digest of the same in words that hold in every process (``disk_key``): programs, which save the
-trace and the program, and kernels, which save LLVM. ``core.store`` holds the levels from trace to kernel; the dispatch
-tables are native (``runtime/src/jit.cpp``), one for each jitted function. Everything counts in ``core.budget``.
+On disk there are programs (which save the trace and the program) and kernels (which save LLVM), under a digest of the
+same facts in a form that all processes share (``disk_key``). ``core.store`` holds the levels from trace to kernel; the
+dispatch tables are native (``runtime/src/jit.cpp``), one for each jitted function. ``core.budget`` counts all of them.
 
-Keys are tuples and compare as such. They are made by ``tuple.__new__``, in a third of the time a class takes, or plain
-where even that counts (``dispatch.replay``).
+Keys are tuples. They are made by ``tuple.__new__``, in a third of the time that the class takes, or as plain tuples
+where even that is too slow (``dispatch.replay``).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from weft._base.record import NamedTuple
 
 
 class TraceKey(NamedTuple):
-    """What a trace was made of.
+    """What a trace was made from.
 
-    ``who`` is one of: the record of a function object (``trace_cache.FunctionRecord``), which is not looked at again;
-    the key of a function's ``identity``, under which equal functions share a trace (the values of static arguments are
-    part of it, so that ``statics`` are their places alone); a primitive that expands into others.
-    For a call that is recorded in another program (``dispatch.replay``) ``types`` has scalars by value, and ``in_tree``
-    is a number for the options of the jitted function.
+    ``who`` is one of: the record of a function object (``trace_cache.FunctionRecord``), whose contents are not
+    compared; a function's ``identity``, under which equal functions share a trace (it contains the values of static
+    arguments, so that ``statics`` only has their positions); a compound primitive, which is traced as simpler ones. For
+    a call that is recorded in another program (``dispatch.replay``), ``types`` holds scalars by value, and ``in_tree``
+    is a number that stands for the options of the jitted function.
     """
 
     who: Any
@@ -42,7 +42,8 @@ class TraceKey(NamedTuple):
 class ProgramKey(NamedTuple):
     """What a program was compiled from: the fingerprint of a jaxpr, or one eager operation.
 
-    An operation is (primitive, types of its operands, parameters); of the configuration only 64-bit types count there.
+    For an operation: (primitive, types of its operands, parameters); of the configuration only the option for 64-bit
+    types counts.
     """
 
     what: Any
@@ -51,7 +52,7 @@ class ProgramKey(NamedTuple):
 
 
 class KernelKey(NamedTuple):
-    """What machine code was made from: a loop nest, or its digest where a program from disk names it so."""
+    """What machine code was made from: a loop nest, or its digest if a program from disk refers to it."""
 
     what: Any
     target: str
@@ -70,6 +71,6 @@ def kernel_key(what: Any, target: str) -> KernelKey:
 
 
 def disk_key(level: str, target: str, text: bytes, version: bytes) -> bytes:
-    """The name of an entry on disk: a digest of its level, the target, its text and the version of the compiler."""
+    """The name of an entry on disk: a digest of the level, the target, the text and the version of the compiler."""
     words = f"{level}\n{target}\n".encode()
     return lazy.hashlib.blake2b(words + text, digest_size=32, key=version).digest()

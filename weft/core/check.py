@@ -1,6 +1,6 @@
 """The rules every jaxpr obeys: scoping, single assignment, types, effects.
 
-``check_jaxpr`` evaluates every equation's types anew from its operands and compares; inner jaxprs are checked too.
+``check_jaxpr`` derives the types of every equation again from its operands and compares; inner jaxprs are checked too.
 A violation raises ``JaxprTypeError`` with the equation and the user's line.
 """
 
@@ -67,7 +67,7 @@ def _bind(v: Var, bound: set[Var], eqn: JaxprEqn | None) -> None:
     if type(v) is DropVar:
         return
     if not isinstance(v, Var):
-        raise _fail(f"binder {v!r} is no variable", eqn)
+        raise _fail(f"binder {v!r} is not a variable", eqn)
     if v in bound:
         raise _fail(f"variable {v!r} is bound twice", eqn)
     bound.add(v)
@@ -76,13 +76,13 @@ def _bind(v: Var, bound: set[Var], eqn: JaxprEqn | None) -> None:
 def _check_atom(atom: Atom, bound: set[Var], eqn: JaxprEqn | None) -> None:
     if isinstance(atom, Literal):
         if getattr(atom.aval, "shape", ()) != ():
-            raise _fail(f"literal {atom!r} is no scalar", eqn)
+            raise _fail(f"literal {atom!r} is not a scalar", eqn)
     elif isinstance(atom, DropVar) or atom not in bound:
         raise _fail(f"variable {atom!r} is read before it is bound", eqn)
 
 
 def _check_eqn(eqn: JaxprEqn) -> None:
-    """Types of the results as the primitive's own rule gives them."""
+    """Compare an equation's results with the types and effects that the primitive's own rule gives."""
     for inner in jaxprs_in_params(eqn.params):
         check_jaxpr(inner)
     try:

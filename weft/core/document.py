@@ -2,7 +2,7 @@
 
 A document is a string, a ``Break``, or a ``Concat``, ``Nest`` or ``Group`` of documents. A group whose content fits
 on the rest of the line is printed flat, each break as its flat text; otherwise its own breaks become newlines,
-indented by the enclosing nests. Whether a group fits is decided by the group alone, not by what follows it.
+indented by the enclosing nests. Whether a group fits does not depend on the text that follows it.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 
 class Effect:
-    """Base class: instances are compared by equality, so that equal effects of two equations are one effect."""
+    """Base class: instances are compared by value, so that equal effects of two equations are one effect."""
 
     ordered = False
-    removable = False  # an equation with no other effect may be dropped when nobody reads its results
+    removable = False  # an equation with only such effects may be dropped if its results are unused
 
     def __repr__(self) -> str:
         return type(self).__name__
@@ -49,5 +49,5 @@ def join(*groups: Iterable[Effect]) -> Effects:
 
 
 def keeps(effects: Effects) -> bool:
-    """Whether an equation stays although nobody reads its results."""
+    """Whether an equation with these effects stays even if its results are unused."""
     return bool(effects) and not all(effect.removable for effect in effects)

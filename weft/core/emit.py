@@ -1,11 +1,11 @@
 """The emitter protocol: the language in which an operation states its scalar expression.
 
-An operation says ``scalar=lambda emit, x: emit.sin(x)``, and whoever runs the expression brings the emitter:
-codegen writes LLVM vectors, the cost model counts. The only thing to know of a value is its ``dtype``. Semantics are
-those of JAX's primitives: integers wrap, shifts past the width give 0 (arithmetic right: the sign), max and min
-propagate NaN, float to integer conversion saturates and sends NaN to 0, integer division by zero gives -1
-(unsigned: all ones) and remainder by zero gives the dividend. Half precisions and complex numbers are values
-like any other: the emitter computes bfloat16 and float16 in float32 and rounds the result of each primitive once.
+An operation says ``scalar=lambda emit, x: emit.sin(x)``. The caller brings the emitter: that of codegen writes LLVM
+vectors, that of the cost model counts. A value has a ``dtype`` and nothing else. Semantics are those of JAX's
+primitives: integers wrap, shifts past the width give 0 (arithmetic right: the sign), max and min propagate NaN, float
+to integer conversion saturates and sends NaN to 0, integer division by zero gives -1 (unsigned: all ones) and remainder
+by zero gives the dividend. Half precisions and complex numbers are values like any other: the emitter computes bfloat16
+and float16 in float32 and rounds the result of each primitive once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Value(Protocol):
 
 
 class Emit(Protocol):
-    """What a scalar expression may call. Unary and binary methods take and give values of one dtype."""
+    """What a scalar expression may call. Operands and result of a method have one dtype, unless noted."""
 
     def const(self, value: Any, dtype: np.dtype) -> Any: ...
     def convert(self, x: Any, dtype: np.dtype) -> Any: ...
@@ -36,7 +36,7 @@ class Emit(Protocol):
     def mul(self, x: Any, y: Any) -> Any: ...
     def div(self, x: Any, y: Any) -> Any: ...
     def rem(self, x: Any, y: Any) -> Any: ...
-    def natural_quotient(self, x: Any, y: Any) -> Any: ...  # of integers x >= 0 and y >= 2, rounded down
+    def natural_quotient(self, x: Any, y: Any) -> Any: ...  # x / y rounded down, for integers x >= 0 and y >= 2
     def neg(self, x: Any) -> Any: ...
     def abs(self, x: Any) -> Any: ...
     def sign(self, x: Any) -> Any: ...
@@ -51,8 +51,8 @@ class Emit(Protocol):
     def select(self, which: Any, on_false: Any, on_true: Any) -> Any: ...
     def is_finite(self, x: Any) -> Any: ...
 
-    # a bounded loop: lanes where ``going`` (bool) holds take the next state, the others keep theirs; it ends when no
-    # lane goes on, at the latest after ``bound`` rounds. body(*state) gives (going, next state); it may loop itself.
+    # a bounded loop: body(*state) gives (going, next state). Lanes where ``going`` (bool) holds take the next state,
+    # the others keep theirs. It ends when no lane goes on, at the latest after ``bound`` rounds. Loops may be nested.
     def loop(
         self, going: Any, state: Sequence[Any], body: Callable[..., tuple[Any, Sequence[Any]]], bound: int
     ) -> tuple[Any, ...]: ...

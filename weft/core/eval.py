@@ -1,4 +1,4 @@
-"""Running a jaxpr equation by equation, through bind: on concrete values it evaluates, under a trace it inlines."""
+"""Evaluates a jaxpr equation by equation through ``bind``: on concrete values it computes, under a trace it inlines."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from weft.core.jaxpr import Atom, ClosedJaxpr, Jaxpr, Literal, Var
 
 
 def last_uses(jaxpr: Jaxpr) -> list[tuple[Var, ...]]:
-    """For each equation the variables nothing reads after it (results of the jaxpr excepted)."""
+    """For each equation the variables that it reads last; results of the jaxpr are left out."""
     return jaxpr.memoize("last_uses", _last_uses)
 
 

@@ -1,8 +1,8 @@
-"""A canonical digest of a jaxpr: equal programs, whatever their variables are called, have equal digests.
+"""A canonical digest of a jaxpr: programs that differ only in the names of variables have equal digests.
 
 The digest covers equations with their parameters, inner jaxprs by content, literals by their bits, and the types of
-inputs, constants and results. It leaves out the values of constants, names of functions and source lines. A parameter
-without a canonical text (a Python function) counts by identity, as a serial number that is never given out again.
+inputs, constants and results. It does not cover values of constants, names of functions and source lines. A parameter
+without canonical text (a Python function) counts by identity: it gets a serial number, which is never used again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PLAIN = frozenset((type(None), bool, int, str, bytes, float, complex))  # their
 
 
 class _DtypeNames(dict[Any, str]):
-    """Names of dtypes, remembered because NumPy computes a name each time it is asked."""
+    """Names of dtypes, cached, since NumPy computes the name at each access."""
 
     def __missing__(self, dtype: Any) -> str:
         name = self[dtype] = dtype.name
@@ -47,7 +47,7 @@ def fingerprint(program: Jaxpr | ClosedJaxpr, *, weak_types: bool = True) -> str
 
 
 class _Writer:
-    """Writes one jaxpr as text for hashing; variables by their number."""
+    """Writes one jaxpr as text for hashing, with numbers for variables."""
 
     def __init__(self, weak_types: bool) -> None:
         self.weak_types = weak_types
@@ -98,7 +98,7 @@ class _Writer:
         return ",".join(texts)
 
     def value(self, value: Any) -> str:
-        """A parameter's value, so that equal texts mean equal behaviour."""
+        """A parameter's value as text; equal texts mean equal behaviour."""
         kind = type(value)
         if kind in _PLAIN or (kind is tuple and _PLAIN.issuperset(map(type, value))):
             return repr(value)
@@ -125,7 +125,7 @@ class _Writer:
 
 
 def _by_content(value: Any) -> str | None:
-    """Types and avals by module and name; values with a canonical text of their own."""
+    """The canonical text of a type or aval, or of a value that defines one; None for other values."""
     if isinstance(value, type):
         return f"type:{value.__module__}.{value.__qualname__}"
     canonical: Callable[[], str] | None = getattr(value, "__fingerprint__", None)
@@ -133,7 +133,7 @@ def _by_content(value: Any) -> str | None:
 
 
 def serial(value: Any) -> int:
-    """A number for an object, never given to another one; distinct objects have distinct numbers."""
+    """The serial number of an object. Numbers are never used again."""
     key = id(value)
     known = _SERIALS.get(key)
     if known is not None and known[0]() is value:

@@ -1,13 +1,13 @@
-"""Which element of which array an element of a result is: affine maps, regions, pieces, strided views.
+"""Index maps: which element of which array an element of a result is (affine maps, regions, pieces, strided views).
 
     y = x[:, ::-2].T    x f32[4,8]    index of x (i1, 7 - 2 i0)    (Affine(1), Affine(0, 7, -2))
     c = concatenate a b along 0       two pieces: rows 0..2 from a, 3..7 from b, each with an affine map
     v = qkv[:, 64:128].reshape(8, 4, 16), qkv f32[8,192] in memory    offset 64, strides (192, 16, 1)
 
-An index map has one ``Affine`` for each dimension of the source; the axes that it names are dimensions of the result,
-or keys of a kernel's axes. A region is a box of every step-th element. A piece says what fills a region of a result.
-A strided view says where elements lie in an array in memory, and gives a dimension as a mixed-radix index where a
-reshape has joined dimensions that do not follow each other.
+An index map has one ``Affine`` for each dimension of the source; its axes are dimensions of the result, or keys of a
+kernel's axes. A region is a box of elements, each dimension with a start, a step and an extent. A piece says what fills
+a region of a result. A strided view says where elements are in memory; a dimension that a reshape has joined from
+dimensions that are not contiguous has a mixed-radix index.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from weft._base.record import NamedTuple, Record
 
-CONSTANT = -1  # the axis of an index that does not move
+CONSTANT = -1  # the axis of a constant index
 
 
 class Affine(NamedTuple):
-    """The index along one dimension: ``start + step * i``, i the index along ``axis`` (``constant``: along none)."""
+    """The index along one dimension: ``start + step * i``, i the index along ``axis`` (``CONSTANT``: none)."""
 
     axis: int
     start: int = 0
@@ -34,17 +34,17 @@ FIXED = Affine(CONSTANT, 0, 0)
 
 
 def constant(start: int) -> Affine:
-    """An index that does not move."""
+    """A constant index."""
     return Affine(CONSTANT, start, 0) if start else FIXED
 
 
 def identity(rank: int) -> IndexMap:
-    """The map of an array that is its source."""
+    """The map of a result that is the whole source."""
     return tuple([Affine(dim) for dim in range(rank)])
 
 
 def compose(outer: IndexMap, inner: Sequence[Affine] | Mapping[int, Affine]) -> IndexMap:
-    """The map of a view of a view: ``outer`` is that of the first, ``inner`` has the index for each of its axes.
+    """The map of a view of a view: ``outer`` maps the first view, ``inner`` gives the index along each of its axes.
 
     >>> compose((Affine(1), Affine(0, 7, -2)), (Affine(0, 1), constant(3)))  # x[:, ::-2].T[1:, 3]
     (Affine(axis=-1, start=3, step=0), Affine(axis=0, start=5, step=-2))
@@ -61,9 +61,9 @@ def compose(outer: IndexMap, inner: Sequence[Affine] | Mapping[int, Affine]) -> 
 
 
 def invert(index_map: IndexMap, shape: Sequence[int], extents: Mapping[int, int]) -> dict[int, Affine] | None:
-    """The index along every axis from the index of the source; None where that is not each element of it once.
+    """The index along every axis, given the index of the source; None unless the map reaches each element once.
 
-    ``shape`` is the source's, ``extents`` those of the axes; an axis of one element is at 0.
+    ``shape`` is the source's, ``extents`` those of the axes; an axis of extent 1 has the index 0.
 
     >>> invert((Affine(1, 7, -1), FIXED), (8, 1), {0: 1, 1: 8})
     {1: Affine(axis=0, start=7, step=-1), 0: Affine(axis=-1, start=0, step=0)}
@@ -109,12 +109,12 @@ class Region(NamedTuple):
         return tuple([slice(*bounds) for bounds in zip(self.start, self.stop, self.step, strict=True)])
 
     def index_map(self) -> IndexMap:
-        """The region's own elements as a view of the array it is a region of."""
+        """The map of the region as a view of the array."""
         bounds = zip(self.start, self.step, strict=True)
         return tuple([Affine(dim, start, step) for dim, (start, step) in enumerate(bounds)])
 
     def within(self, outer: Region) -> Region:
-        """A region of what another region consists of, in the array that has both."""
+        """This region of the ``outer`` region, as a region of the array."""
         trios = list(zip(outer.start, outer.step, self.start, strict=True))
         steps = zip(outer.step, self.step, strict=True)
         return Region(
@@ -123,12 +123,12 @@ class Region(NamedTuple):
 
 
 def restrict(index_map: IndexMap, region: Region) -> IndexMap:
-    """The map of a region of the result."""
+    """The index map restricted to a region of the result."""
     return compose(index_map, region.index_map())
 
 
 def split(shape: Sequence[int], cuts: Iterable[tuple[int, int]]) -> list[Region]:
-    """The boxes into which (dimension, position) of ``cuts`` divide an index set, in row-major order.
+    """The boxes into which ``cuts``, pairs (dimension, position), divide an index set, in row-major order.
 
     >>> [region.extent for region in split((4, 6), [(1, 2), (1, 5)])]
     [(4, 2), (4, 3), (4, 1)]
@@ -141,7 +141,7 @@ def split(shape: Sequence[int], cuts: Iterable[tuple[int, int]]) -> list[Region]
 
 
 def around(region: Region, shape: Sequence[int]) -> list[Region]:
-    """Disjoint slabs around a dense region: along the first dimension whole, along the next between these, and so on.
+    """Disjoint boxes that cover what is outside a dense region: those beside it along dimension 0, then along 1, ...
 
     >>> [slab.extent for slab in around(Region((1, 0), (1, 1), (2, 5)), (4, 6))]
     [(1, 6), (1, 6), (2, 1)]
@@ -159,8 +159,8 @@ def around(region: Region, shape: Sequence[int]) -> list[Region]:
 class Piece(Record):
     """A region of a result that operand number ``operand`` fills: region[i] = operand[index_map(i)].
 
-    Regions do not overlap, but a piece that is a ``fill`` is written before the others. A 0-d operand, whose map is
-    (), is broadcast over the region.
+    Regions do not overlap, except that a ``fill`` is written before the other pieces. A 0-d operand has the map () and
+    is broadcast over the region.
     """
 
     operand: int
@@ -170,15 +170,15 @@ class Piece(Record):
 
 
 def indices(index: Affine, extents: Mapping[int, int]) -> tuple[int, int]:
-    """The least and the largest index along a dimension, over an axis that has elements."""
+    """The least and the largest index along a dimension; the axis is not empty."""
     last = index.start if index.axis == CONSTANT else index.start + index.step * (extents[index.axis] - 1)
     return min(index.start, last), max(index.start, last)
 
 
 def piece_of(pieces: Sequence[Piece], access: IndexMap, extents: Mapping[int, int]) -> tuple[Piece, IndexMap] | None:
-    """The piece that holds everything an access to a result reads, and its map; None if several do, or have steps."""
+    """The piece that holds all an access to a result reads, and the map; None for several pieces, or one with steps."""
     spans = [indices(index, extents) for index in access]
-    for piece in reversed(pieces):  # a fill is written first
+    for piece in reversed(pieces):  # the piece written last comes first
         start, stop = piece.region.start, piece.region.stop
         if not piece.region.is_dense:
             return None
@@ -198,7 +198,7 @@ Digits = tuple[Part, ...]  # of a dimension's mixed-radix index, outermost first
 
 
 class StridedView(NamedTuple):
-    """Where elements lie in an array in memory: an offset, and digits for every dimension; all in elements."""
+    """Where elements are in memory: an offset, and the digits of every dimension; all in elements."""
 
     offset: int
     dims: tuple[Digits, ...]
@@ -208,7 +208,7 @@ class StridedView(NamedTuple):
         return tuple([math.prod([extent for extent, _ in digits]) for digits in self.dims])
 
     def view(self, index_map: IndexMap, shape: Sequence[int]) -> StridedView | None:
-        """An affine view of this one; None where it takes part of a dimension of several digits, or two by one axis."""
+        """An affine view of this one; None if it slices a dimension of several digits, or uses an axis twice."""
         found: list[Digits | None] = [None] * len(shape)
         offset = self.offset
         for extent, digits, (axis, start, step) in zip(self.shape, self.dims, index_map, strict=True):
@@ -272,7 +272,7 @@ def as_strides(index_map: IndexMap, strides: Sequence[int], rank: int) -> tuple[
 
 
 def joined(digits: Iterable[Part]) -> list[Part]:
-    """The same index with fewer digits: those that walk on past each other's end are one."""
+    """The same index with fewer digits: digits that are contiguous in memory are merged."""
     found: list[Part] = []
     for extent, stride in digits:
         if extent == 1:
@@ -285,7 +285,7 @@ def joined(digits: Iterable[Part]) -> list[Part]:
 
 
 def strides_in(digits: Digits, extents: Sequence[int]) -> list[int] | None:
-    """The strides of a dimension walked by digits of these extents; None where its own do not fit them."""
+    """The strides of a dimension split into digits of these extents; None if its own digits do not allow that."""
     found = StridedView(0, (digits,)).reshape(extents)
     if found is None or any(len(digits) != 1 for digits in found.dims):
         return None

@@ -1,6 +1,6 @@
-"""Long work of NumPy's, which does not look for signals, on a thread of its own: the caller waits and answers them.
+"""Long NumPy calls, which ignore signals, run on another thread, while the caller waits and handles signals.
 
-After an interrupt nobody waits for the thread any longer: it goes on to its end, and its result is dropped.
+After an interrupt the caller no longer waits: the thread finishes, and its result is dropped.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-_LONG = 1 << 21  # elements from which a function may take a tenth of a second
+_LONG = 1 << 21  # elements from which a function may take 0.1 s
 
 
 def interruptible(size: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``function(*args, **kwargs)``, which works on ``size`` elements and, for most of the time, without the GIL.
+    """``function(*args, **kwargs)``, which works on ``size`` elements and releases the GIL most of the time.
 
-    An interrupt is raised at once. The function only reads, so that it does no harm when it ends later.
+    An interrupt is raised at once. The function must only read its arguments, since it may still run after that.
     """
     if size < _LONG or threading.current_thread() is not threading.main_thread():
         return function(*args, **kwargs)

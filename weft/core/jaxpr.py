@@ -1,4 +1,4 @@
-"""The grammar of programs.
+"""The data structures of programs: jaxprs, equations, variables, literals.
 
     Jaxpr       ::= { lambda Var* ; Var* . let Eqn* in Atom* }     constvars; invars; equations; outvars
     Eqn         ::= Var* = Primitive[params] Atom*
@@ -27,7 +27,7 @@ _printer: dict[str, Callable[..., str]] = {}
 
 
 class Var:
-    """A variable: known by identity, typed by its aval."""
+    """A variable: compared by identity, typed by its aval."""
 
     __slots__ = ("__weakref__", "aval")
 
@@ -76,7 +76,7 @@ def literal_text(value: Any) -> str:
 
 
 class DebugInfo:
-    """What was traced: by whom, which function at which line, the path of each argument leaf.
+    """What was traced: the function and its line, the transformation, the path of each argument leaf.
 
     ``arg_names`` may be given as a callable, which is called when an error text or a report needs the names.
     """

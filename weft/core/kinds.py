@@ -2,8 +2,7 @@
 
 Every ``Primitive`` carries one of these. The compiler, ``loops`` and ``codegen`` dispatch on the kind and never
 on an operation's name, so that a new operation fuses by construction. Typing, printing and derivative slots
-belong to the primitive itself (``core.primitive``); a kind holds only what lowering and the reference
-interpreter use.
+belong to the primitive itself (``core.primitive``); a kind holds only what lowering and the reference interpreter use.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from weft.core.index_maps import IndexMap, Piece
 from weft.core.loop_forms import LoopForms
 
 Params = dict[str, Any]
-Avals = Sequence[Any]  # ShapedArray, kept untyped here: kinds stand below avals in the ladder
+Avals = Sequence[Any]  # untyped, since kinds come before avals in the import ladder
 
 
 class Elementwise(Record):
@@ -26,15 +25,16 @@ class Elementwise(Record):
 
     scalar: Callable[..., Any]  # scalar(emit, *values, **params) -> value; see core.emit
     reference: Callable[..., Any]  # reference(*numpy_arrays, **params) -> numpy array
-    cost: float = 1.0  # about how many vector instructions a lane-vector costs; guides fusion and threading
+    cost: float = 1.0  # estimate of vector instructions per vector of lanes; guides fusion and threading
     chooses: bool = False  # selects between two operands by its first operand, a boolean
-    waits: bool = False  # keeps one unit of the processor busy (roots): some vectors are computed without that unit
+    waits: bool = False  # occupies one execution unit for long (roots): some vectors are computed without that unit
 
 
 class View(Record):
     """Output index -> operand index, affine in each dimension (broadcast, transpose, slice, rev, squeeze).
 
-    The axes of the index map are dimensions of the output. The operand is repeated along those that it does not name.
+    The axes of the index map are dimensions of the output. Along dimensions that it does not name, the operand is
+    repeated.
     """
 
     index_map: Callable[[Any, Any, Params], IndexMap]  # (operand aval, out aval, params)
@@ -42,10 +42,10 @@ class View(Record):
 
 
 class Reshape(Record):
-    """The same elements in row-major order under another shape: an alias of an operand that lies in memory.
+    """The same elements in row-major order under another shape: an alias of an operand in memory.
 
-    Where the parameters ask for more than that (a transposition first), ``rewrite(**params)`` gives the function of the
-    operand that is traced in its place.
+    If the parameters ask for more (a transposition first), ``rewrite(**params)`` gives a function of the operand, which
+    is traced in its place.
     """
 
     reference: Callable[..., Any]
@@ -67,7 +67,7 @@ class Generate(Record):
 
 
 class DynamicSlice(Record):
-    """A view whose start is read at run time: operands (array, *starts), clamped as lax.dynamic_slice does."""
+    """A slice whose start is read at run time: operands (array, *starts), clamped as lax.dynamic_slice does."""
 
     sizes: Callable[[Avals, Any, Params], tuple[int, ...]]
     reference: Callable[..., Any]
@@ -83,10 +83,10 @@ class Windows(Record):
     """How index vectors place windows in an array.
 
     An index vector is a row along the last dimension of the indices. Its components are the start of one window, in the
-    array dimensions ``starts``; ``most`` holds the largest start of each component at which the window lies inside.
-    Windows are stacked in one array: the result of a gather, the updates of a scatter. For each dimension of the
-    operand, ``moved`` names the dimension of that array along which the window extends, or None where the window has
-    extent 1. ``batch`` names the dimension of that array for each dimension of the indices but the last.
+    array dimensions ``starts``; ``most`` holds the largest start for which the window is inside the array. All windows
+    are stacked in one array: the result of a gather, the updates of a scatter. ``moved`` names, for each dimension of
+    the operand, the dimension of the stacked array along which the window extends, or None if the window has extent 1
+    there. ``batch`` names, for each dimension of the indices but the last, the dimension of the stacked array.
     """
 
     starts: tuple[int, ...]
@@ -98,8 +98,8 @@ class Windows(Record):
 class Gather(Record):
     """operands (array, indices): result[b, w] = array[start(indices[b]) + w].
 
-    A window that would not lie inside is moved to the nearest place where it does; if ``fill`` gives a value, the
-    window is filled with that value instead.
+    A window that is not inside the array is moved to the nearest place that is; if ``fill`` gives a value, the window
+    is filled with that value instead.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -112,8 +112,8 @@ class Scatter(Record):
 
     Updates are made in row-major order of b: of several updates of one element the last wins, and sums are taken in
     order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
-    that does not lie inside is left out, or moved inside with ``clips``. ``unique`` promises that no element is updated
-    twice.
+    that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
+    updated twice.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
@@ -124,14 +124,14 @@ class Scatter(Record):
 
 
 class Reduction(Record):
-    """Combine the elements along ``axes`` into accumulators, in the fixed tree of docs/NUMERICS.md.
+    """Combine the elements along ``axes`` into accumulators, in the fixed order of docs/NUMERICS.md.
 
     ``accumulators(in_avals, params)`` gives (dtype, identity) for each accumulator.
     ``prepare(emit, values, index, **params)`` turns the operand elements (and the int64 position along the one
     reduced axis, for argmin/argmax) into one value per accumulator.
     ``combine(emit, left, right, **params)`` is associative up to rounding; both are tuples of values.
     ``finish(emit, accs, **params)`` gives the outputs (a rounding to bfloat16, the index of argmax).
-    ``absorbing(dtype)`` is the value of the first accumulator that no further element can change, or None.
+    ``absorbing(dtype)`` is a value of the first accumulator that no further element can change, or None.
     ``nan_wins``: the result is NaN if an element is, and otherwise ``combine`` is max or min.
     ``forms``: other ways to compute the same outputs.
     """
@@ -141,7 +141,7 @@ class Reduction(Record):
     prepare: Callable[..., tuple[Any, ...]]
     combine: Callable[..., tuple[Any, ...]]
     finish: Callable[..., tuple[Any, ...]]
-    reference: Callable[..., Any]  # NumPy semantics; the tree itself is run by the reference interpreter
+    reference: Callable[..., Any]  # NumPy semantics; the reference interpreter uses the fixed order
     needs_index: bool = False
     operands: Callable[[Avals], int] | None = None  # reduce: how many operands are arrays (the rest are inits)
     absorbing: Callable[[np.dtype], Any] | None = None
@@ -175,9 +175,9 @@ class StridedContraction(Record):
 class Ordering(Record):
     """A stable sort of operands along ``axis`` by the first ``n_keys`` of them.
 
-    Result i is operand ``moved[i]`` in order (operand i if ``moved`` is None); one result more holds the positions.
-    Numbers ascend, -0.0 equals 0.0, NaN is last. With ``largest``, numbers descend, NaN is first, -0.0 is below 0.0,
-    and only the first ``largest`` elements are kept.
+    Result i is operand ``moved[i]``, sorted (operand i if ``moved`` is None); an additional last result holds the
+    positions. Numbers ascend, -0.0 equals 0.0, NaN is last. With ``largest``, numbers descend, NaN is first, -0.0 is
+    below 0.0, and only the first ``largest`` elements are kept.
     """
 
     axis: int
@@ -187,10 +187,10 @@ class Ordering(Record):
 
 
 class Library(Record):
-    """A native routine that runs on every matrix of a batch: its name in the runtime, and what it is told of sizes.
+    """A native routine that runs on every matrix of a batch: its name in the runtime, and the sizes passed to it.
 
-    ``letter`` names the elements as NumPy does (f, d, F, D; i for int32). ``written`` are the results that the routine
-    gives, None: all.
+    ``letter`` names the element type as NumPy does (f, d, F, D; i for int32). ``written`` lists the results that the
+    routine computes; None: all.
     """
 
     routine: str
@@ -220,7 +220,7 @@ class External(Record):
 class Identity(Record):
     """Nothing to compute: output i is operand i (stop_gradient, optimization_barrier, copy)."""
 
-    barrier: bool = False  # fusion does not cross a barrier
+    barrier: bool = False  # fusion stops at a barrier
 
 
 class Resolve(Record):
@@ -246,12 +246,12 @@ class Effect(Record):
 class LoopParts(Record):
     """What a loop is made of.
 
-    Its operands are, in order: values captured by the condition, values captured by the body, the initial state, the
-    inputs. Its results are the final state and the outputs.
+    Operands, in order: values captured by the condition, values captured by the body, the initial state, the inputs.
+    Results: the final state, the outputs.
     ``body``: (captured, state, one element of each input) -> (state, one element of each output), without constants.
     ``cond``: (captured, state) -> bool; None if the body runs ``trips`` times.
-    Elements of inputs and outputs are walked along their leading axis, from the end with ``reverse``. ``unroll`` steps
-    may be compiled as one.
+    Iteration i uses element i of inputs and outputs along their first axis (with ``reverse`` from the end). ``unroll``
+    iterations may be compiled as one.
     """
 
     body: Any
@@ -265,7 +265,7 @@ class LoopParts(Record):
 
 
 class Loop(Record):
-    """A body run repeatedly on a state, as native control flow. ``mapped`` rewrites the programs it carries."""
+    """A body run repeatedly on a state, as native control flow. ``mapped`` gives the equation with other programs."""
 
     parts: Callable[[Params], LoopParts]
     mapped: Callable[[Params, Callable[[Any], Any]], Params]
@@ -283,7 +283,7 @@ class Branch(Record):
 
 
 class Higher(Record):
-    """Carries jaxprs. ``inline(params)`` gives the ClosedJaxpr to splice in place of the equation, or None."""
+    """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None."""
 
     inline: Callable[[Params], Any]
 

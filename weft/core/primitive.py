@@ -1,8 +1,8 @@
 """Primitive: an operation of the language, known by name, typed by its abstract evaluation.
 
-``bind`` hands its operands to the current trace. The kind of a primitive (``core.kinds``) says how it is lowered. There
-is a slot for each derivative and batching rule: a rule, None if there is none on purpose, or ``MISSING`` if nobody has
-decided. Abstract evaluation is memoised by operand avals and parameters, so that its rule runs once for each.
+``bind`` hands its operands to the current trace. The kind of a primitive (``core.kinds``) says how it is lowered. Each
+derivative and batching rule has a slot: it holds the rule, None if there is none on purpose, or ``MISSING``. Abstract
+evaluation is memoised by operand avals and parameters.
 
 The derivative of an operation is stated in one of four ways, read by ``autodiff.jvp``:
 
@@ -11,9 +11,9 @@ The derivative of an operation is stated in one of four ways, read by ``autodiff
     expansion  a function of the operands and parameters that computes the same; its derivative is taken
     jvp        jvp(primals, tangents, **params) -> (out, tangent out); None: it has no derivative, and asking raises
 
-``transpose(ct, *operands, **params)`` gives (or yields) one cotangent, or None, per operand; ``Undefined`` stands for
-the operands that the equation is linear in. ``linearize(live, *primals, **params)`` is for primitives that carry
-programs: it gives the results, which of them have tangents, and a function that records those from the live tangents.
+``transpose(ct, *operands, **params)`` returns (or yields) one cotangent, or None, per operand; ``Undefined`` stands for
+the operands that the equation is linear in. ``linearize(live, *primals, **params)`` is for primitives with jaxprs as
+parameters: it gives the results, which of them have tangents, and a function from the live tangents to theirs.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from weft.core.budget import BUDGET
 from weft.core.effects import Effects, no_effects
 from weft.core.jaxpr import Atom, Literal
 
-_MEMO_BOUND = 4096  # abstract evaluations remembered per primitive; the memo starts anew when full
+_MEMO_BOUND = 4096  # abstract evaluations remembered per primitive; the memo is emptied when full
 
 registry: dict[str, Primitive] = {}
 
 
 class _Missing:
-    """The value of a slot that nobody has filled."""
+    """The value of a slot that was not filled."""
 
     def __repr__(self) -> str:
         return "MISSING"
@@ -53,6 +53,8 @@ _state = trace_module.state
 
 class Primitive:
     """One operation. See ``def_abstract_eval`` for what makes it usable."""
+
+    refuses_refs = True
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class Primitive:
         self.jvp: Any = MISSING
         self.linear: slice | None = None
         self.partials: Any = None
-        self.on_words: Any = None  # the operation on keys seen as words; see operations.key_words
+        self.on_words: Any = None  # the operation on the words of keys; see operations.key_words
         self.expansion: Callable[..., Any] | None = None
         self.linearize: Any = None
         self.transpose: Any = MISSING
@@ -104,18 +106,18 @@ class Primitive:
         return rule
 
     def def_fold(self, rule: Callable[[list[Any], dict[str, Any]], Any]) -> None:
-        """``rule(values, params)``, asked while tracing when all operands are literals: the result's value as a
+        """``rule(values, params)``, called while tracing when all operands are literals, gives the result's value: a
         Python or NumPy scalar of the result's dtype, or NotImplemented."""
         self._fold = rule
         self.shortcut = self._shortcut
 
     def def_forward(self, rule: Callable[[tuple[Any, ...], dict[str, Any]], int | None]) -> None:
-        """``rule(avals, params)``: the index of the operand that is the result already, or None."""
+        """``rule(avals, params)``: the index of the operand that equals the result, or None."""
         self._forward = rule
         self.shortcut = self._shortcut
 
     def _shortcut(self, atoms: list[Atom], params: dict[str, Any]) -> Atom | None:
-        """The atom that stands for the result without an equation, if there is one."""
+        """The atom that equals the result, so that no equation is needed; else None."""
         if self._forward is not None:
             index = self._forward(tuple(atom.aval for atom in atoms), params)
             if index is not None:
@@ -128,7 +130,7 @@ class Primitive:
         return None
 
     def typed(self, in_avals: tuple[Any, ...], params: dict[str, Any]) -> tuple[Any, Effects]:
-        """(result aval or tuple of them, effects), from the memo when seen before."""
+        """(result aval or tuple of them, effects), memoised."""
         memo = self._memo
         if memo is None:
             return self._type(in_avals, params)
@@ -145,6 +147,8 @@ class Primitive:
         return found
 
     def _type(self, in_avals: Sequence[Any], params: dict[str, Any]) -> tuple[Any, Effects]:
+        if self.refuses_refs and any(hasattr(aval, "inner_aval") for aval in in_avals):
+            raise TypeError(f"{self.name} takes arrays, got a mutable array reference: read it, as in ref[...]")
         if self._abstract_eval is None:
             raise NotImplementedError(f"Abstract evaluation for '{self.name}' not implemented")
         out = self._abstract_eval(*in_avals, **params)
@@ -159,7 +163,7 @@ class Primitive:
 
 
 def _as_weak(value: Any, aval: Any) -> Any:
-    """A weakly typed NumPy number as a Python number, which is weakly typed again wherever the program is read."""
+    """A weakly typed NumPy number as a Python number, since those are weakly typed in programs."""
     scalar = value.item() if isinstance(value, np.generic) else value
     return scalar if avals_module.get_aval(scalar) is aval else value
 

@@ -3,8 +3,8 @@
     { lambda a:f32[3]; b:f32[3]. let c:f32[3] = add b a in (c,) }
 
 Variables are named a, b, ..., z, ba, bb, ... in the order of printing. A jaxpr object that several equations hold is
-printed once, before the rest (``let f = {...} in``), and referred to by the name of its function. The inner jaxpr of
-a jit equation takes over the names of the equation's operands and results.
+printed once, before the rest (``let f = {...} in``), under the name of its function. The variables of the inner jaxpr
+of a jit equation are named like the equation's operands and results.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Settings(Record):
 
 
 class Context:
-    """The names given so far to variables, and to jaxprs that are printed once ahead of the program."""
+    """Names of variables so far, and of jaxprs that are printed once before the program."""
 
     def __init__(self, shared: dict[Jaxpr, str] | None = None) -> None:
         self.names: dict[Var, str] = {}
@@ -49,7 +49,7 @@ class Context:
         return known
 
     def _fresh(self) -> str:
-        """The next name in order that is not the name of a shared jaxpr."""
+        """The next name that is not the name of a shared jaxpr."""
         while True:
             name = letters(self.n_fresh)
             self.n_fresh += 1
@@ -102,7 +102,7 @@ def _value(value: Any, context: Context, settings: Settings) -> Document:
 
 
 def printed_value(value: Any) -> str:
-    """A parameter that is no jaxpr, as text."""
+    """A parameter that is not a jaxpr, as text."""
     if isinstance(value, np.dtype):
         return value.name
     return str(value)
@@ -170,7 +170,7 @@ _LONGEST_INLINE = 10  # equations: JAX prints longer inner jaxprs ahead of the p
 def _times_held(children: dict[Jaxpr, list[Jaxpr]]) -> dict[Jaxpr, int]:
     """How often each jaxpr would be printed if all were printed in place, in the order of ``children``."""
     counts = dict.fromkeys(children, 0)
-    holders = dict.fromkeys(children, 0)  # equations that hold it and are not counted yet
+    holders = dict.fromkeys(children, 0)  # equations that hold it and are not yet counted
     for held in children.values():
         for inner in held:
             holders[inner] += 1

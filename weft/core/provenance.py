@@ -1,8 +1,8 @@
 """What a traced value depends on, told for error messages.
 
-``Origin`` is computed only when an error is raised: the function being traced and its line, the paths of the
-arguments behind the value, or, when it depends on none, the operations that made it, and the user's line at which
-the value was needed.
+``Origin`` is computed only when an error is raised. It has the function being traced and its line, the paths of the
+arguments that the value depends on (if there are none, the operations that made it), and the user's line at which the
+value was needed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _N_OPERATIONS_SHOWN = 5
 
 
 class Origin(Record):
-    """Where a traced value comes from and where it was needed."""
+    """Where a traced value comes from, and where it was needed."""
 
     text: str  # the sentence of the message
     function: str | None
     traced_for: str
     arg_paths: tuple[str, ...]
-    static_names: tuple[str, ...]  # parameters that could be marked static: scalars passed as they are
+    static_names: tuple[str, ...]  # parameters that could be marked static: those passed as scalars
     use: Use
 
 
@@ -80,7 +80,7 @@ class _BitOperators(ast.NodeTransformer):
 
 
 def _for_arrays(condition: ast.expr, text: str) -> str:
-    """A condition as it may be written for arrays; as the user wrote it where that is possible."""
+    """A condition rewritten so that it works on arrays; unchanged where it already does."""
     scalar = any(
         isinstance(node, ast.BoolOp)
         or (isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not))
@@ -91,7 +91,7 @@ def _for_arrays(condition: ast.expr, text: str) -> str:
 
 
 def use_of_value() -> Use:
-    """Where the user's program is now."""
+    """The user's innermost frame."""
     frame = source_info.user_frame(sys._getframe(1))
     if frame is None:
         return Use()

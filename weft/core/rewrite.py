@@ -1,15 +1,15 @@
 """Building jaxprs from jaxprs: the tools of every pass.
 
-``Builder`` makes the new program: operands are atoms of it, results are typed by the primitive's own rule, and each
-new equation takes over the source line of the equation it comes from. ``rewrite`` drives one over a program:
+``Builder`` makes the new program: it types results by the primitive's own rule, and each new equation gets the source
+line of the equation it comes from. ``rewrite`` applies a rule to every equation of a program:
 
     def rule(builder, eqn, operands):           # -> the new atoms of eqn.outvars, or None to keep the equation
         if eqn.primitive is neg_p and ...: return [x]
 
     shorter = rewrite(jaxpr, rule)
 
-``dce`` drops what no result needs. The compiler's passes ask ``index`` who makes and reads what, and replace equations
-by programs with a ``Splicer``. Nothing here changes a jaxpr in place.
+``dce`` removes equations that no result needs. ``index`` gives the def-use index: which equation makes and which read a
+variable. A ``Splicer`` replaces equations by programs. Nothing here changes a jaxpr in place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Rule = Callable[["Builder", JaxprEqn, list[Atom]], "Sequence[Atom] | None"]
 
 
 class Builder:
-    """A program in the making, and the atoms that stand for the old program's variables."""
+    """A program being built, and the atoms that stand for the old program's variables."""
 
     def __init__(self) -> None:
         self.eqns: list[JaxprEqn] = []
@@ -48,21 +48,21 @@ class Builder:
         self.env.update(zip(variables, atoms))
 
     def bind(self, primitive: Any, *operands: Atom, **params: Any) -> list[Atom]:
-        """Append an equation; its results' atoms."""
+        """Append an equation and return its results."""
         out, effects = primitive.typed(tuple(atom.aval for atom in operands), params)
         outvars = [Var(aval) for aval in (out if primitive.multiple_results else (out,))]
         self.eqns.append(JaxprEqn(list(operands), outvars, primitive, params, effects, self.source))
         return list(outvars)
 
     def keep(self, eqn: JaxprEqn, operands: Sequence[Atom] | None = None) -> list[Atom]:
-        """Append a copy of an old equation on new operands; its results' atoms."""
+        """Append a copy of an old equation on new operands and return its results."""
         atoms = [self.read(atom) for atom in eqn.invars] if operands is None else list(operands)
         outvars = [type(v)(v.aval) for v in eqn.outvars]
         self.eqns.append(eqn.replace(invars=atoms, outvars=outvars))
         return list(outvars)
 
     def inline(self, jaxpr: Jaxpr, operands: Sequence[Atom], rule: Rule | None = None) -> list[Atom]:
-        """Append the equations of a program (constvars first among ``operands``); its results' atoms."""
+        """Append the equations of a program and return its results; ``operands`` starts with its constvars."""
         self.write([*jaxpr.constvars, *jaxpr.invars], operands)
         for eqn in jaxpr.eqns:
             self.source = eqn.source
@@ -82,7 +82,7 @@ def rewrite(jaxpr: Jaxpr, rule: Rule) -> Jaxpr:
 
 
 def dce(jaxpr: Jaxpr, used_outputs: Sequence[bool] | None = None) -> tuple[Jaxpr, list[bool]]:
-    """(the program without equations that neither a used result nor an effect needs, which invars it reads)."""
+    """(the program without dead equations, which of its invars it reads)."""
     used = [True] * len(jaxpr.outvars) if used_outputs is None else list(used_outputs)
     outvars = [atom for atom, keep in zip(jaxpr.outvars, used) if keep]
     live = {atom for atom in outvars if isinstance(atom, Var)}
@@ -105,21 +105,21 @@ def _with_drops(eqn: JaxprEqn, live: set[Var]) -> JaxprEqn:
 
 
 class Makers(dict[Var, JaxprEqn]):
-    """The equation that makes a variable; none makes an input or a constant."""
+    """The equation that makes each variable; inputs and constants are not among them."""
 
     def of(self, atom: Atom) -> JaxprEqn | None:
         return None if type(atom) is Literal else self.get(atom)
 
 
 class Index:
-    """The def-use index of a program: each part of it is made when it is first asked for."""
+    """The def-use index of a program; each part is computed at its first use."""
 
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.eqns, self._outvars = jaxpr.eqns, jaxpr.outvars
 
     @functools.cached_property
     def kinds(self) -> frozenset[type]:
-        """The kinds of operation that are in the program."""
+        """The kinds of the program's operations."""
         return frozenset([type(eqn.primitive.kind) for eqn in self.eqns])
 
     @functools.cached_property
@@ -139,7 +139,7 @@ class Index:
 
 
 def index(jaxpr: Jaxpr) -> Index:
-    """The def-use index of a program, which is kept with it."""
+    """The def-use index of a program, memoised on it."""
     return jaxpr.memoize("index", Index)
 
 
@@ -161,7 +161,7 @@ def live(eqns: Sequence[JaxprEqn], outvars: Sequence[Atom]) -> list[JaxprEqn]:
 
 
 def with_equations(closed: ClosedJaxpr, eqns: Sequence[JaxprEqn], outvars: Sequence[Atom] | None = None) -> ClosedJaxpr:
-    """The program with these equations, as far as they are live, in place of its own (and other results)."""
+    """The program with the live ones of these equations instead of its own, and with results ``outvars`` if given."""
     old = closed.jaxpr
     outvars = old.outvars if outvars is None else outvars
     jaxpr = Jaxpr(old.constvars, old.invars, outvars, live(eqns, outvars), old.effects, old.debug_info)
@@ -169,13 +169,13 @@ def with_equations(closed: ClosedJaxpr, eqns: Sequence[JaxprEqn], outvars: Seque
 
 
 class Splicer:
-    """Walks over a program and replaces equations as ``rule`` says, which is asked of those of ``kinds`` (None: all).
+    """Replaces equations of a program as ``rule`` says, which is called on equations of ``kinds`` (None: all).
 
         def rule(eqn, splicer):                 # -> atoms that stand for eqn.outvars, or None to keep the equation
             return splicer.splice(program, eqn.invars)      # a program's results; its equations are asked about too
 
-    ``makers`` has the equations made so far. Variables of the program keep their names, those of spliced programs get
-    fresh ones.
+    ``makers`` maps variables to the new equations. Variables of the program are kept, those of spliced programs get new
+    names.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class Splicer:
         self._changed = False
 
     def run(self) -> ClosedJaxpr:
-        """The program so rewritten; the same object where nothing was replaced."""
+        """The rewritten program; the same object if nothing was replaced."""
         old, env = self.closed.jaxpr, self._env
         self._walk(old.eqns)
         if not self._changed:
@@ -203,7 +203,7 @@ class Splicer:
         return ClosedJaxpr(Jaxpr(self.constvars, old.invars, outvars, eqns, old.effects, old.debug_info), self.consts)
 
     def emit(self, eqn: JaxprEqn) -> Sequence[Var]:
-        """Append an equation; its results."""
+        """Append an equation and return its results."""
         self.eqns.append(eqn)
         for out in eqn.outvars:
             self.makers[out] = eqn
@@ -212,9 +212,9 @@ class Splicer:
     def splice(
         self, inner: ClosedJaxpr, operands: Sequence[Atom], source: source_info.Captured | None = None
     ) -> list[Atom]:
-        """Walk over another program of these operands; its results.
+        """Append another program on these operands, its equations rewritten too, and return its results.
 
-        ``source`` is the position of the equation that the program only says in others: theirs too.
+        ``source``, if given, becomes the position of all its equations: that of the equation it replaces.
         """
         jaxpr, env = inner.jaxpr, self._env
         env.update(zip(jaxpr.invars, operands, strict=True))
@@ -228,7 +228,7 @@ class Splicer:
         for eqn in eqns:
             names = outvars = eqn.outvars
             invars = [v if type(v) is Literal else env.get(v, v) for v in eqn.invars]
-            if inner:  # also for what is dropped: an equal equation may be read later
+            if inner:
                 outvars = [Var(v.aval) for v in names]
             if inner or invars != eqn.invars:
                 where = eqn.source if source is None else source

@@ -1,4 +1,4 @@
-"""Where in the user's program something happened, captured cheaply and resolved only when somebody asks.
+"""The user's source position of an operation: captured cheaply, resolved to file and line only when needed.
 
 While tracing, ``capture`` stores the code object and the instruction offset of the nearest frame outside weft, and
 the open name scopes: a tuple, no traceback and no line number. ``SourceInfo`` turns it into ``file:line:column
@@ -19,7 +19,7 @@ from weft import runtime
 from weft._base.record import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a user's program that travels with weft
+_TOUR = os.path.join(_PACKAGE, "tour") + os.sep  # a program of a user that is shipped with weft
 _is_internal: dict[str, bool] = {}
 
 Captured = tuple[CodeType, int, tuple[str, ...]]
@@ -27,7 +27,7 @@ BACKWARD = "transpose"  # the scope of equations that work on cotangents
 
 
 class _Scopes(threading.local):
-    """The open name scopes, and the position that equations get while an existing program is run again."""
+    """The open name scopes, and the position for equations while an existing program is replayed."""
 
     names: tuple[str, ...] = ()
     replayed: Captured | None = None
@@ -56,7 +56,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
 
 
 def capture(depth: int = 1) -> Captured | None:
-    """The user's position; ``depth`` counts frames of weft that may be skipped without looking."""
+    """The user's position; ``depth`` is a number of frames that are certainly weft's."""
     replayed = _scopes.replayed
     if replayed is not None:
         return replayed
@@ -117,7 +117,7 @@ def summarize(captured: Captured | None) -> str:
 
 
 class replayed:
-    """Equations recorded inside get ``source`` as their position (None: their own)."""
+    """A context in which recorded equations get ``source`` as their position (None: their own)."""
 
     __slots__ = ("before", "source")
 
@@ -146,9 +146,9 @@ def name_scope(name: str) -> Iterator[None]:
 
 
 class no_scopes:
-    """Equations recorded inside belong to a program of their own, to which scopes opened outside do not apply.
+    """A context in which recorded equations belong to a separate program, to which outer name scopes do not apply.
 
-    With ``source`` all of them get that position: used where only weft's own code records them.
+    With ``source``, all of them get that position; only for code in which no user function runs.
     """
 
     __slots__ = ("names", "replayed", "source")

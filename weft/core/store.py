@@ -1,7 +1,7 @@
-"""The levels of the cache in this process: one store each for traces, programs and kernels.
+"""The stores of the cache levels of this process: one each for traces, programs and kernels.
 
-A store finds a value by any of its keys (``core.cache_keys``) and enters it in ``core.budget``, which drops the value
-from all of them. The dispatch tables above these levels are native; ``levels`` counts them too.
+A store finds a value by any of its keys (``core.cache_keys``). Each value counts in ``core.budget``, which may drop it
+from the store. The dispatch tables above these levels are native; ``levels`` counts them too.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from weft import runtime
 from weft._base.record import NamedTuple
 from weft.core.budget import BUDGET
 
-_DISPATCH_BYTES = 350  # measured: of a signature in the native table of a function
+_DISPATCH_BYTES = 350  # measured, for one signature in a function's native table
 
 
 class Value(Protocol):
-    """What a store keeps: it can be referred to weakly, and knows its keys."""
+    """A value of a store: weakly referable, with a record of its keys."""
 
-    keys: dict[Any, None]  # under which it is found; empty once it was dropped
+    keys: dict[Any, None]  # under which it is found; empty after it was dropped
 
     @property
     def weight(self) -> int:
@@ -31,12 +31,12 @@ class Value(Protocol):
         ...
 
     def retire(self) -> None:
-        """It is found no longer."""
+        """Called when it was dropped: it will not be found again."""
         ...
 
 
 class Level(NamedTuple):
-    """What one level of the cache holds and did."""
+    """The size and the counts of one level of the cache."""
 
     entries: int
     nbytes: int
@@ -46,9 +46,9 @@ class Level(NamedTuple):
 
 
 class Store:
-    """Key -> value. No lock: each step below is one operation of a dict, and between two of them any other may run.
+    """Key -> value. There is no lock: each step is a single dict operation, and other threads may run in between.
 
-    A value that another thread replaces meanwhile is found no longer, which costs making it again.
+    If another thread replaces a value meanwhile, it is lost and has to be made again.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Store:
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Values; each counts once, whatever keys it has."""
+        """The number of values; a value with several keys counts once."""
         return len(set(map(id, list(self.entries.values()))))
 
     def find(self, key: Hashable) -> Any:
@@ -81,7 +81,7 @@ class Store:
             BUDGET.keep(value, value.weight, self.drop, _uses)
 
     def remove(self, key: Hashable) -> None:
-        """Take out a key; a value with no other is dropped."""
+        """Remove a key; a value without other keys is dropped."""
         value = self.entries.pop(key, None)
         if value is not None:
             self._forget_key(key, value)
@@ -92,10 +92,10 @@ class Store:
             value.retire()
 
     def drop(self, value: Value) -> None:
-        """Take out a value under all its keys."""
+        """Remove a value and all its keys."""
         keys, value.keys = value.keys, {}
         if not keys:
-            return  # it was dropped, and somebody holds it
+            return  # already dropped, and still in use somewhere
         for key in list(keys):
             if self.entries.get(key) is value:
                 self.entries.pop(key, None)
@@ -103,7 +103,7 @@ class Store:
         value.retire()
 
     def clear(self, which: Callable[[Any], bool] | None = None) -> None:
-        """Forget all values, or the keys that ``which`` picks."""
+        """Remove all values, or the keys for which ``which`` holds."""
         for key in [key for key in list(self.entries) if which is None or which(key)]:
             self.remove(key)
 

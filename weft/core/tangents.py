@@ -1,4 +1,4 @@
-"""Tangents and cotangents as rules see them: arrays of the tangent type, or a symbolic zero.
+"""Tangents and cotangents in derivative rules: arrays of the tangent type, or a symbolic zero.
 
 Zero(f32[3])        a tangent that is zero and was never computed
 Undefined(f32[3])   in a transposition, an operand in which the equation is linear: it has a type and no value
@@ -60,7 +60,7 @@ class Zero:
 
 
 class _Scalar:
-    """Gives a Python number the attributes of a weakly typed array, which derivative rules ask for."""
+    """A Python number with the attributes of a weakly typed array, for derivative rules."""
 
     __slots__ = ()
     shape = ()
@@ -90,19 +90,19 @@ _PLAIN = {number: plain for plain, number in _NUMBERS.items()}
 
 
 def with_attributes(value: Any) -> Any:
-    """A Python number as one with the attributes of an array; any other value as it is."""
+    """A Python number with the attributes of an array; any other value unchanged."""
     number = _NUMBERS.get(type(value))
     return value if number is None else number(value)
 
 
 def plain(value: Any) -> Any:
-    """The Python number of one that ``with_attributes`` made; any other value as it is."""
+    """The inverse of ``with_attributes``."""
     kind = _PLAIN.get(type(value))
     return value if kind is None else kind(value)
 
 
 class Undefined:
-    """An operand that a transposition is linear in."""
+    """In a transposition, an operand in which the equation is linear."""
 
     __slots__ = ("aval",)
 

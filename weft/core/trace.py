@@ -1,4 +1,4 @@
-"""Tracing: what ``Primitive.bind`` does is decided by the current trace of the thread.
+"""Tracing: the current trace of the thread decides what ``Primitive.bind`` does.
 
 Without a trace, ``bind`` evaluates (``EvalTrace``, through a hook that the compiler installs). ``trace_to_jaxpr`` runs
 a function on tracers, which carry an aval and no value, under a ``DynamicJaxprTrace``, which records one equation for
@@ -34,7 +34,7 @@ class Trace:
     """
 
     __slots__ = ("__weakref__", "level", "thread", "valid")
-    records_tangents = False  # True for a trace that passes operations without tangents to its parent
+    records_tangents = False  # True if it passes operations without tangents to its parent
 
     def __init__(self, level: int = 0) -> None:
         self.valid = True
@@ -45,7 +45,7 @@ class Trace:
         raise NotImplementedError
 
     def owns(self, value: Any) -> bool:
-        """Whether a value is a tracer of this trace, where that matters."""
+        """Whether a value is a tracer of this trace; asked only by traces for which it matters."""
         return False
 
     def __repr__(self) -> str:
@@ -64,14 +64,14 @@ class EvalTrace(Trace):
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         tracers = [x for x in args if isinstance(x, Tracer)]
         if tracers:
-            return _recall(tracers, primitive, args, params)
+            return _record_in_innermost(tracers, primitive, args, params)
         if self.evaluate is None:
             raise errors.InternalError("no evaluator is installed", stage="evaluate", node=primitive.name)
         return self.evaluate(primitive, args, params)
 
 
-def _recall(tracers: list[Any], primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Record an operation on traced values inside ``eval_context``, in the innermost of their traces."""
+def _record_in_innermost(tracers: list[Any], primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Inside ``eval_context``: record an operation on traced values in the innermost of their traces."""
     here = threading.get_ident()
     for tracer in tracers:
         if not tracer._trace.valid or tracer._trace.thread != here:
@@ -84,7 +84,7 @@ EVAL = EvalTrace()
 
 
 class _State(threading.local):
-    """The current trace of each thread, and how many traces enclose what it runs (suspended ones included)."""
+    """The current trace of each thread, and the number of enclosing traces (suspended ones included)."""
 
     def __init__(self) -> None:
         self.trace: Trace = EVAL
@@ -95,12 +95,12 @@ state = _State()
 
 
 def install_evaluate(evaluate: Evaluate) -> None:
-    """Set what runs a primitive on concrete operands: ``evaluate(primitive, args, params)``."""
+    """Set the function that runs a primitive on concrete operands: ``evaluate(primitive, args, params)``."""
     EVAL.evaluate = evaluate
 
 
 def current() -> Trace:
-    """The trace under which bind works on this thread."""
+    """The current trace of this thread."""
     return state.trace
 
 
@@ -109,7 +109,7 @@ def is_tracing() -> bool:
 
 
 class set_current:
-    """A context manager that works under ``trace``; the previous trace is restored however the block ends."""
+    """A context manager that makes ``trace`` current; the previous trace is always restored."""
 
     __slots__ = ("before", "level", "trace")
 
@@ -141,7 +141,7 @@ def eval_context() -> Any:
 
 
 class DynamicJaxprTracer(Tracer):
-    """A value of the program being recorded: ``val`` is its variable, or a Literal when it was folded."""
+    """A value of the program being recorded: ``val`` is its variable, or a Literal if it was folded to a constant."""
 
     __slots__ = ("source", "val")
 
@@ -167,7 +167,7 @@ class DynamicJaxprTrace(Trace):
     ) -> None:
         super().__init__(level)
         self.debug_info = debug_info
-        self.source = source  # the position of all equations, where that is known
+        self.source = source  # the position of all equations, if known
         self.invars: list[Var] = []
         self.eqns: list[JaxprEqn] = []
         self.constvars: list[Var] = []
@@ -177,7 +177,7 @@ class DynamicJaxprTrace(Trace):
     def new_arg(self, aval: Any) -> DynamicJaxprTracer:
         v = Var(aval)
         self.invars.append(v)
-        return DynamicJaxprTracer(self, aval, v, None)
+        return tracer_types.get(type(aval), DynamicJaxprTracer)(self, aval, v, None)
 
     def atom(self, value: Any) -> Atom:
         """The variable or literal that stands for ``value`` in this program."""
@@ -236,6 +236,7 @@ class DynamicJaxprTrace(Trace):
 
 
 runtime.install_recording(Var, Literal, JaxprEqn, DynamicJaxprTracer)
+tracer_types: dict[type, type[DynamicJaxprTracer]] = {}  # of avals that are no arrays' (references)
 
 
 def _explain_operand(primitive: Any, args: tuple[Any, ...], error: TypeError) -> None:
@@ -277,9 +278,9 @@ def trace_to_jaxpr(
 ) -> tuple[ClosedJaxpr, list[Any]]:  # fmt: skip
     """Record ``fun``, which takes and gives flat lists, on values of the given avals.
 
-    ``source`` is the position of all equations where it is known beforehand: no code of the user runs in ``fun``.
+    ``source`` is the position of all equations, if it is known beforehand because no user code runs in ``fun``.
 
-    Gives the program and the avals of its results. The program's constants are the values ``fun`` captured, in
+    Returns the program and the avals of its results. The program's constants are the values ``fun`` captured, in
     order of first use; a Tracer among them belongs to the enclosing trace (see ``dispatch.calls.close_over``).
     """
     trace = DynamicJaxprTrace(debug_info, state.level + 1, source)
@@ -303,8 +304,10 @@ def trace_to_jaxpr(
 
 def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
     """The atom of a result, or the TypeError of a result that is no array."""
-    if isinstance(out, DynamicJaxprTracer) and out._trace is trace:
+    if type(out) is DynamicJaxprTracer and out._trace is trace:
         return out.val
+    if type(getattr(out, "aval", None)) in tracer_types:
+        raise _returned_reference(trace, out, index)
     if not avals_module.is_valid(out):
         info = trace.debug_info
         traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"
@@ -314,7 +317,26 @@ def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
     return trace.atom(out)
 
 
-# -- values that outlive their trace ----------------------------------------------------------------------------------
+def _returned_reference(trace: DynamicJaxprTrace, out: Any, index: int) -> ValueError:
+    """The error for a function that returns a mutable reference, which says where that comes from."""
+    info = trace.debug_info
+    traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"
+    paths = info.result_paths if info else None
+    place = f" at output tree path result{paths[index]}" if paths and index < len(paths) and paths[index] else ""
+    text = (
+        f"{traced} returned a mutable array reference of type {out.aval}{place}, but mutable array references cannot "
+        "be returned."
+    )
+    names = info.arg_names if info else None
+    atom, source = getattr(out, "val", None), getattr(out, "source", None)
+    if names is not None and atom in trace.invars[: len(names)]:
+        text += f"\n\nThe returned mutable array was passed in as the argument {names[trace.invars.index(atom)]}."
+    elif source is not None:
+        text += f"\n\nThe returned mutable array was created on line {source_info.summarize(source)}."
+    return ValueError(f"{text}\nWays out: return ref[...], its value now, or weft.freeze(ref), its last value.")
+
+
+# -- values used after their trace has ended ---------------------------------------------------------------------------
 
 
 def escaped_tracer(tracer: Tracer) -> errors.UnexpectedTracerError:

@@ -1,8 +1,8 @@
 """Tracebacks without weft's own frames.
 
-``boundary`` wraps the functions through which users enter weft. An exception that leaves through one loses the frames
-of weft's files, and is otherwise the same object, with the same cause and context. The option ``traceback_filtering``
-says how: ``off``, ``tracebackhide`` (frames are marked for debuggers and pytest), ``remove_frames`` (with a note),
+``boundary`` wraps the functions that users call. An exception that leaves such a function loses the frames of weft's
+files, and is otherwise the same object, with the same cause and context. The option ``traceback_filtering`` is ``off``,
+``tracebackhide`` (frames are marked for debuggers and pytest), ``remove_frames`` (with a note),
 ``quiet_remove_frames``, or ``auto``, which picks one of these.
 """
 

@@ -1,8 +1,8 @@
 """Tracer: the stand-in for an array while a function is traced.
 
-A tracer knows its aval and its trace, and answers as an array does wherever the aval is enough: shape, dtype, length.
-Arithmetic, indexing and array methods are installed by ``weft.numpy``. Whatever needs the value raises an error that
-says which argument it depends on (``errors``). Tracers are unhashable, as arrays are.
+A tracer has an aval and a trace, and supports what the aval is enough for: shape, dtype, length. ``weft.numpy``
+installs arithmetic, indexing and array methods. Anything that needs the value raises an error that names the arguments
+it depends on (``errors``). Tracers are unhashable, as arrays are.
 """
 
 from __future__ import annotations

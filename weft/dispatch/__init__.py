@@ -1,1 +1,1 @@
-"""Calls of jitted functions: signatures, identities, the caches, ahead-of-time stages, devices."""
+"""Calls of jitted functions: signatures, identities of functions, the caches, ahead-of-time stages, devices."""

@@ -1,8 +1,8 @@
-"""The stages of a jitted function, held in hand: ``jit(f).trace(...)`` -> Traced -> Lowered -> Compiled.
+"""Ahead-of-time compilation: ``jit(f).trace(...)`` -> Traced -> Lowered -> Compiled.
 
-In: the arguments (or ShapeDtypeStructs). Out: objects that print and report without running anything; ``Compiled``
-can be called, and only with arguments of the structure and types it was made for. The text of each of the five
-forms and of the plan is given by ``as_text(form)``.
+In: the arguments (or ShapeDtypeStructs). Out: objects that print and report without running anything. ``Compiled`` can
+be called, but only with arguments of the structure and types it was made for. ``as_text(form)`` gives the text of each
+of the five forms and of the plan.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ArgInfo:
 
 
 class _Arguments(NamedTuple):
-    """What the three stages know in common."""
+    """The facts that all three stages share."""
 
     state: jit_calls.JitState
     trace: trace_cache.Trace
@@ -71,7 +71,7 @@ class MemoryAnalysis(dict[str, int]):
 
 
 class Stage:
-    """The questions every stage answers."""
+    """What every stage offers."""
 
     def __init__(self, arguments: _Arguments) -> None:
         self._arguments = arguments
@@ -147,7 +147,7 @@ class Traced(Stage):
 
 
 class Lowered(Stage):
-    """A traced function on its way to machine code."""
+    """A traced function that can be shown in every form and compiled."""
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program in one of the forms jaxpr, kernel (default), loops, llvm, asm, plan."""
@@ -243,7 +243,7 @@ def _tree_mismatch(expected: Any, given: Any) -> str:
 
 
 def tree_differences(where: str, old: Any, new: Any) -> list[str]:
-    """What differs between two structures, one line for each place: ``args[0], seen ... but now given ...``."""
+    """The differences between two structures, one line each: ``args[0], seen ... but now given ...``."""
     if old == new:
         return []
     old_type, old_data = _node(old)

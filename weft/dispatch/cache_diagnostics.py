@@ -1,8 +1,8 @@
-"""Why a jitted call was not found in the caches, told through the logger ``weft``.
+"""Explains cache misses: why a jitted call had to be traced again, as text in the logger ``weft``.
 
 ``report`` compares the key of a call with the nearest earlier key of the same function (argument structure, types
-by path, static values, configuration) or, for a function object never seen, names the value that kept it from
-sharing an earlier trace. Log lines of ``log_compiles`` are written here too.
+by path, static values, configuration) or, for a new function object, names the value that kept it from sharing an
+earlier trace. It also writes the log lines of ``log_compiles``.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def reasons(
     call: signature.Call,
     who: identity.Identity | None,
 ) -> list[str]:
-    """What differs from the nearest earlier call, or why a new function object shares no trace."""
+    """What differs from the nearest earlier call, or why a new function object could not share a trace."""
     latest = record.latest_keys()
     if key in latest:
         return ["its program came from disk, and now its jaxpr is asked for"]
@@ -97,7 +97,7 @@ def _unshared(function: Any, record: trace_cache.FunctionRecord, who: identity.I
 
 
 def _identity_differences(function: Any, old: Any, new: Any) -> list[str]:
-    """Which value read by the code has changed between two identity keys."""
+    """The values read by the code that differ between two identity keys."""
     if old == new:
         return []
     code = getattr(function, "__code__", None)
@@ -123,8 +123,8 @@ def _shown(key: Any) -> str:
 
 
 def _distance(differences: list[str]) -> tuple[int, int, int]:
-    """An order of nearness: by the number of differences; then differences in extents before those in ranks or dtypes,
-    and in how an argument is given before those in its value."""
+    """A distance for sorting: by the number of differences, then extents before ranks or dtypes, then how an argument
+    is given before its value."""
     types = sum("different input type" in text for text in differences)
     return len(differences), types, sum(", given by " not in text for text in differences)
 

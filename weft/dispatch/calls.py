@@ -2,8 +2,8 @@
 
     c:f32[3] = jit[name=f jaxpr={ lambda ; a:f32[3]. let b:f32[3] = sin a in (b,) }] d
 
-Equal inner functions share one jaxpr object (the trace cache of ``dispatch.jit`` gives it), so that it is printed once
-and compiled once. Values of the enclosing trace that the function captured become operands (``close_over``).
+Equal inner functions share one jaxpr object (from the trace cache of ``dispatch.jit``), so that it is printed once and
+compiled once. Values of the enclosing trace that the function captured become operands (``close_over``).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from weft.core import eval as eval_module
 from weft.core import kinds, printer, source_info
 from weft.core.effects import Effects
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Var
-from weft.core.primitive import Primitive
+from weft.core.ref_types import ProgramPrimitive, is_ref
 from weft.core.tangents import Zero, is_undefined
 from weft.core.trace import EvalTrace, current
 from weft.core.tracer import Tracer
 
-jit_p = Primitive(
+jit_p = ProgramPrimitive(
     "jit", kinds.Higher(inline=lambda params: params["jaxpr"]), multiple_results=True, memoize=False
 )  # fmt: skip
 
@@ -50,11 +50,11 @@ def _shown(params: dict[str, Any]) -> dict[str, Any]:
 jit_p.print_rule = printer.jit_rule(_shown)
 
 
-# -- derivatives: a call of a program becomes calls of the programs made from it ---------------------------------------
+# -- derivatives: a call becomes calls of derived programs ---------------------------------------
 
 
 def _bind_jit(closed: ClosedJaxpr, operands: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Call another program under the name and options of a ``jit`` equation."""
+    """Call a program with the name and options of a ``jit`` equation."""
     program, captured = close_over(closed)
     operands = [*captured, *operands]
     return jit_p.bind(*operands, jaxpr=program, **{**params, "donated_invars": (False,) * len(operands)})
@@ -71,9 +71,9 @@ def _jvp_jit(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) 
 
 
 def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    """Two calls: one gives the values and what the other, of the tangents, needs of them."""
+    """Two calls: the first computes the results and the residuals, the second the tangents."""
     split = linearize.linearize_jaxpr(jaxpr, live)
-    places, program = split.known.jaxpr.memoize("given_back", _without_given_back)
+    places, program = split.known.jaxpr.memoize("given_back", _without_forwarded)
     made = iter(_bind_jit(ClosedJaxpr(program, split.known.consts), primals, params))
     results = [next(made) if place is None else primals[place] for place in places]
     residuals = split.find_residuals(primals, results)
@@ -84,8 +84,8 @@ def _linearize_jit(live: tuple[bool, ...], *primals: Any, jaxpr: ClosedJaxpr, **
     return results[: len(split.out_live)], split.out_live, record
 
 
-def _without_given_back(jaxpr: Jaxpr) -> tuple[list[int | None], Jaxpr]:
-    """(which input each result is, None where it is computed; the program of those that are computed)."""
+def _without_forwarded(jaxpr: Jaxpr) -> tuple[list[int | None], Jaxpr]:
+    """(for each result the input that it is, or None; the program of the other results)."""
     inputs = {v: index for index, v in enumerate(jaxpr.invars)}
     places = [inputs.get(atom) if type(atom) is Var else None for atom in jaxpr.outvars]
     computed = [atom for atom, place in zip(jaxpr.outvars, places, strict=True) if place is None]
@@ -106,11 +106,11 @@ jit_p.jvp, jit_p.linearize, jit_p.transpose = _jvp_jit, _linearize_jit, _transpo
 
 
 def close_over(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    """(the program with constants as leading operands, their values), if a traced value is among them.
+    """(the program with constants as leading operands, their values), if a traced value or a reference is among them.
 
-    A program that captured only arrays is given back as it is, with no values.
+    A program that captured only arrays is returned unchanged, with no values.
     """
-    if not any(isinstance(const, Tracer) for const in closed.consts):
+    if not any(isinstance(const, Tracer) or is_ref(const) for const in closed.consts):
         return closed, []
     return ClosedJaxpr(closed.jaxpr.memoize("close_over", constvars_as_invars)), list(closed.consts)
 

@@ -1,10 +1,10 @@
-"""What a code object reads and does, found once from its bytecode.
+"""Facts from the bytecode of a code object: what it reads and does.
 
-In: a code object. Out: ``CodeFacts``: the globals, builtins and closure cells that it reads (each with the attribute
-chain that follows, and whether the value is only called); the first attribute that it reads on any other value; the
-first thing it does that forbids sharing a trace (a store, an import, a generator, an unknown instruction). Nested code
-counts as part of it. ``lambda x: jnp.sin(x) * c`` reads ``jnp.sin`` (called) and the cell ``c``. The instructions of
-Python 3.11 to 3.13 are known; under a later Python nothing is shared.
+In: a code object. Out: ``CodeFacts``. It has the globals, builtins and closure cells that the code reads (each with the
+attribute chain that follows, and whether the value is only called), the first attribute that it reads on any other
+value, and the first thing it does that forbids sharing a trace (a store, an import, a generator, an unknown
+instruction). Nested code counts as part of it. ``lambda x: jnp.sin(x) * c`` reads ``jnp.sin`` (called) and the cell
+``c``. The instructions of Python 3.11 to 3.13 are known; with a later Python nothing is shared.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF"})
 _ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD"})
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 
-# Instructions that leave exactly one value and take the rest of their operands from the stack.
+# Instructions that take their operands from the stack and push exactly one value.
 _EXPRESSIONS = _words("""
     LOAD_FAST LOAD_FAST_CHECK LOAD_CONST LOAD_CLOSURE LOAD_DEREF LOAD_NAME
     BINARY_OP BINARY_SUBSCR BINARY_SLICE COMPARE_OP IS_OP CONTAINS_OP UNARY_NEGATIVE UNARY_NOT UNARY_INVERT
@@ -58,7 +58,7 @@ _EXPRESSIONS = _words("""
 """)
 _NEUTRAL = frozenset({"KW_NAMES", "PRECALL", "CACHE", "NOP", "RESUME", "EXTENDED_ARG"})
 
-# Everything else a shared function may execute: control flow, local variables, building of containers.
+# Other instructions that a function with a shared trace may execute: control flow, local variables, containers.
 _HARMLESS = _words("""
     POP_TOP PUSH_NULL RETURN_VALUE RETURN_CONST STORE_FAST DELETE_FAST LOAD_FAST_LOAD_FAST LOAD_FAST_AND_CLEAR
     STORE_FAST_LOAD_FAST STORE_FAST_STORE_FAST MAKE_CELL COPY_FREE_VARS LIST_APPEND MAP_ADD SET_ADD SET_UPDATE
@@ -121,7 +121,7 @@ class Instruction(NamedTuple):
 
 
 _ANALYSED = sys.version_info < (3, 14)
-_METHOD_FLAG = sys.version_info >= (3, 12)  # LOAD_ATTR took over LOAD_METHOD: the low bit of its argument tells
+_METHOD_FLAG = sys.version_info >= (3, 12)  # LOAD_ATTR replaces LOAD_METHOD, with the low bit of its argument set
 _SHIFT = {"LOAD_GLOBAL": 1, "LOAD_ATTR": int(_METHOD_FLAG), "LOAD_SUPER_ATTR": 2}  # flags below the index of the name
 _NAMED = frozenset(dis.hasname)
 _VARIABLE = frozenset(dis.hasfree)
@@ -218,14 +218,14 @@ def _refused_instruction(code: CodeType, ins: Instruction) -> str:
 
 
 def _is_local_cell(code: CodeType, ins: Instruction) -> bool:
-    """Told by the index: an inlined comprehension may have a cell of the same name as a closure variable."""
+    """Decided by the index: a cell of an inlined comprehension may have the name of a closure variable."""
     if ins.name not in ("LOAD_DEREF", "STORE_DEREF"):
         return False
     return ins.arg < len({*code.co_varnames, *code.co_cellvars})  # the closure's cells come last
 
 
 def _seen_from(outer: CodeType, reads: tuple[Read, ...]) -> list[Read]:
-    """The reads of nested code as the function around it sees them: cells of its own are locals, not reads."""
+    """The reads of nested code for the enclosing function, whose own cells are locals and no reads."""
     return [read for read in reads if not read.is_cell or read.name in outer.co_freevars]
 
 
@@ -260,14 +260,14 @@ def _read_at(instructions: list[Instruction], position: int) -> tuple[Read, int]
 
 def _reaches_call(instructions: list[Instruction], start: int) -> bool:
     """Whether the value on top of the stack before ``start`` is used as the callee of a call and nothing else."""
-    above = 0  # values pushed above it
+    above = 0  # values pushed on top of it
     for ins in instructions[start:]:
         name = ins.name
         if name in _CALLS:
             count = 1 + (ins.arg & 1) if name == "CALL_FUNCTION_EX" else ins.arg + (name == "CALL_KW")
             if above in (count, count + 1) and above - count <= (instructions[start].name == "PUSH_NULL"):
                 return True
-            above -= count + 1  # its arguments, its callee and the null beside it go, the result comes
+            above -= count + 1  # callee, null and arguments are popped, the result is pushed
             if above < 1:
                 return False
         elif name == "LOAD_GLOBAL":

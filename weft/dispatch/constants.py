@@ -1,10 +1,10 @@
-"""Captured arrays become arguments: a program with constants, at any depth of calls, becomes one without.
+"""Captured arrays become arguments: a program with constants, also in inner calls, becomes one without.
 
     before   { lambda a:f32[3]; b:f32[3]. let c = jit[jaxpr={ lambda d:f32[3]; e. let ... }] b in (c,) }
     after    { lambda ; a:f32[3] d:f32[3] b:f32[3]. let c = jit[jaxpr={ lambda ; d e. let ... }] d b in (c,) }
 
-Afterwards programs that captured different arrays are equal, so that they share machine code, and no cache keeps an
-array alive. What is derived from a jaxpr is memoised on the jaxpr and dies with it.
+Afterwards programs that captured different arrays are equal and share machine code, and no cache keeps an array alive.
+What is derived from a jaxpr is memoised on the jaxpr and freed with it.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class Device:
 
 
 class Sharding:
-    """How an array lies on devices; the base of ``SingleDeviceSharding``."""
+    """How an array is distributed over devices; the base of ``SingleDeviceSharding``."""
 
     memory_kind: str | None = None
 
@@ -137,7 +137,7 @@ def check_backend(backend: Any) -> None:
 
 
 def as_device(target: Any) -> Device | None:
-    """The device meant by a ``device=`` argument: None, a device or a sharding."""
+    """The device that a ``device=`` argument stands for: None, a device or a sharding."""
     if target is None or isinstance(target, Device):
         return target
     if isinstance(target, Sharding):
@@ -148,7 +148,7 @@ def as_device(target: Any) -> Device | None:
 
 
 def check_placement(device: Any = None, out_sharding: Any = None) -> None:
-    """Accept what names the one CPU device: None, a device or a ``SingleDeviceSharding``; as in JAX, no strings."""
+    """Accept what stands for the one CPU device: None, a device or a ``SingleDeviceSharding``; no strings."""
     for name, value in (("device", device), ("out_sharding", out_sharding)):
         if value is None or isinstance(value, Device | SingleDeviceSharding):
             continue

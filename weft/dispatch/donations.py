@@ -1,7 +1,8 @@
-"""Which leaves of a call are donated, and which of those a program can take over.
+"""Which leaves of a call are donated, and which of those donations a program can use.
 
-In: the arguments named by ``donate_argnums`` and ``donate_argnames``. Out: a flag for each leaf. A donated leaf gives
-its memory to a result of the same size. If there is no such result it stays valid, and a warning names it.
+In: the arguments named by ``donate_argnums`` and ``donate_argnames``. Out: a flag for each leaf. The memory of a
+donated leaf becomes that of a result of the same size. If there is no such result the leaf stays valid, and a warning
+names it.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def of_kept(
 
 
 def usable(avals: Sequence[Any], donated: Sequence[bool], out_avals: Sequence[Any]) -> tuple[bool, ...]:
-    """The donations that a result of the same size can take over; a warning names the others, which stay valid."""
+    """The donations for which there is a result of the same size; a warning names the others, which stay valid."""
     sizes = [aval.nbytes for aval in out_avals]
     takers: list[bool] = []
     for aval, given in zip(avals, donated, strict=True):

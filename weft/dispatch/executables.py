@@ -1,7 +1,7 @@
-"""A trace in machine code: bound to its constants, callable from the native side and from Python.
+"""From a trace to machine code that is bound to its constants, callable from the native side and from Python.
 
-In: a ``Trace``, which of its leaves are donated. Out: ``Compiled``, with the entry that the native side installs for a
-signature. The program is the compiler's, which knows equal ones; constants of the trace become hidden arguments.
+In: a ``Trace``, and which of its leaves are donated. Out: ``Compiled``, with the entry that the native side installs
+for a signature. Equal programs share machine code in the compiler; constants of the trace become hidden arguments.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from weft._base import lazy
 from weft._base.record import NamedTuple
 from weft.core import trace as tracing
 from weft.core.jaxpr import ClosedJaxpr, Jaxpr, Var
+from weft.core.ref_types import is_ref, uses_refs
 from weft.core.tracer import Tracer
 from weft.dispatch import constants, signature
 from weft.dispatch.trace_cache import Trace
@@ -24,15 +25,15 @@ _hooks: dict[str, Callable[..., Any]] = {}
 
 
 def install_compiler(compile_jaxpr: Callable[..., Any]) -> None:
-    """Set what turns a program into machine code; ``weft/__init__`` does, from ``compiler``."""
+    """Set the function that compiles a program; ``weft/__init__`` passes the compiler's."""
     _hooks["compile"] = compile_jaxpr
 
 
 class Compiled(NamedTuple):
-    """A trace in machine code: what ``dispatch.ahead_of_time`` and the native entry need."""
+    """A trace in machine code, as ``dispatch.ahead_of_time`` and the native entry need it."""
 
     program: Any
-    kept: tuple[int, ...]  # the argument leaves it takes
+    kept: tuple[int, ...]  # the argument leaves that the program reads
     donated: tuple[bool, ...]  # of the kept ones
     consts: tuple[Any, ...]  # hidden arguments, passed first
     entry: Any
@@ -40,12 +41,20 @@ class Compiled(NamedTuple):
 
 def bind(trace: Trace, donated: tuple[bool, ...], keep_unused: bool) -> Compiled:
     """Machine code for a trace with these leaves donated."""
-    changed, kept, inner = trace.closed.jaxpr.memoize(_FORMS[keep_unused], _PARAMETERS[keep_unused])
-    jaxpr = changed or trace.closed.jaxpr
+    closed = trace.closed
+    if uses_refs(closed.jaxpr):
+        if any(map(is_ref, (*closed.jaxpr.constvars, *closed.jaxpr.invars))):
+            raise NotImplementedError(
+                f"[jit] {trace.name} takes or closes over a mutable array reference, and cannot be compiled ahead of "
+                "time: call the jitted function"
+            )
+        closed = lazy.discharge.pure(closed)
+    changed, kept, inner = closed.jaxpr.memoize(_FORMS[keep_unused], _PARAMETERS[keep_unused])
+    jaxpr = changed or closed.jaxpr
     kept_donated = (False,) * len(kept)
     if any(donated):
-        kept_donated = lazy.donations.of_kept(trace.closed.in_avals, kept, donated, trace.out_avals)
-    values = (*trace.closed.consts, *inner)
+        kept_donated = lazy.donations.of_kept(closed.in_avals, kept, donated, trace.out_avals)
+    values = (*closed.consts, *inner)
     hidden = [signature.to_array(value, v.aval) for value, v in zip(values, jaxpr.invars, strict=False)]
     flags = (False,) * len(hidden) + kept_donated
     program = _hooks["compile"](ClosedJaxpr(jaxpr), name=trace.name, donated=flags)
@@ -60,7 +69,7 @@ def bound(
     out_avals: Any,
     donated: tuple[bool, ...],
 ) -> Compiled:
-    """A program with its hidden arguments, for results of these types and structure."""
+    """A program bound to its hidden arguments, with results of these types and structure."""
     entry = runtime.CacheEntry(program.executable, kept, consts, out_tree, out_avals, donated)
     return Compiled(program, kept, donated, consts, entry)
 
@@ -91,8 +100,11 @@ def _operand(leaf: Any, aval: Any) -> Any:
 
 
 def _parameters(jaxpr: Jaxpr, keep_unused: bool) -> tuple[Jaxpr | None, tuple[int, ...], tuple[Any, ...]]:
-    """(the program with all its constants as leading arguments and without the arguments it never reads, None if that
-    is ``jaxpr``, which holds the answer; which arguments are left; the values of the constants of inner calls)."""
+    """(program, arguments that are left, constants of inner calls).
+
+    The program has all constants as leading arguments, and no arguments that it never reads; None stands for ``jaxpr``
+    itself, which memoises this result.
+    """
     kept = tuple(range(len(jaxpr.invars)))
     if not keep_unused:
         unused = dict.fromkeys(jaxpr.invars)

@@ -1,4 +1,4 @@
-"""Functions of trees as functions of flat lists, for transformations, and values on their way back to the user."""
+"""Adapts functions of trees to flat lists, as transformations need, and converts their results back for the user."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from weft import runtime
 from weft.autodiff.jvp import JVPTrace
 from weft.core import avals
 from weft.core import trace as tracing
+from weft.core.ref_types import AbstractRef
 from weft.core.tracer import Tracer
 from weft.dispatch import signature
 
 
 class FlatFunction:
-    """``function`` on flat lists. After a call ``out_tree`` is the structure of its result, ``aux`` the auxiliary
-    value.
+    """``function`` on flat lists. After a call ``out_tree`` is the structure of its result, and ``aux`` its auxiliary
+    output.
 
     With ``has_aux`` the function returns a pair, whose second part is not in the flat result.
     """
@@ -39,7 +40,7 @@ class FlatFunction:
 
 
 def checked_pair(result: Any) -> tuple[Any, Any]:
-    """The two parts of what a function with ``has_aux`` gave."""
+    """The two parts of the result of a function with ``has_aux``."""
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise TypeError(
             "expected function with aux output to return a two-element tuple, but got "
@@ -58,7 +59,7 @@ def without_tangents(tree: Any) -> Any:
 
 
 def finished(value: Any) -> Any:
-    """A result as the user gets it: outside traces, scalars and NumPy arrays that passed through become Arrays."""
+    """A result for the user: outside traces, scalars and NumPy arrays become Arrays."""
     if type(value) is runtime.Array or isinstance(value, Tracer) or tracing.is_tracing():
         return value
     if avals.find_rule(value) is None:
@@ -68,12 +69,12 @@ def finished(value: Any) -> Any:
 
 
 def rebuilt(treedef: Any, leaves: Sequence[Any]) -> Any:
-    """The user's structure over finished leaves."""
+    """The user's tree of ``finished`` leaves."""
     return runtime.tree_unflatten(treedef, [finished(leaf) for leaf in leaves])
 
 
 def finished_tree(result: Any) -> Any:
-    """A tree of results as the user gets it."""
+    """A tree of results for the user."""
     leaves, treedef = runtime.tree_flatten(result)
     return rebuilt(treedef, leaves)
 
@@ -86,9 +87,15 @@ def kept(leaves: Sequence[Any], in_avals: Sequence[Any]) -> Sequence[Any]:
     return [signature.to_array(leaf, aval) if isinstance(leaf, np.ndarray) else leaf for leaf, aval in pairs]
 
 
-def check_leaf(leaf: Any) -> Any:
-    """The aval of a leaf; TypeError if it is no array."""
+def check_leaf(leaf: Any, refs: bool = False) -> Any:
+    """The aval of a leaf; TypeError if it is no array (or, with ``refs``, mutable reference)."""
     try:
-        return avals.get_aval(leaf)
+        aval = avals.get_aval(leaf)
     except TypeError:
         raise TypeError(f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type") from None
+    if not refs and type(aval) is AbstractRef:
+        raise TypeError(
+            f"there is no derivative with respect to a mutable array reference, {aval}: differentiate with respect to "
+            "its value ref[...], and make the reference inside the function"
+        )
+    return aval

@@ -1,10 +1,11 @@
-"""Function identity: when a function object never seen before may share the trace of an earlier one.
+"""Function identity: decides whether a new function object may share the trace of an earlier one.
 
-In: a function and its static argument values. Out: an ``Identity``, or a ``Refusal`` that names what prevented a
-decision. The keys of two identities are equal exactly if the functions have the same code object and everything that
-the code reads from outside has the same type and value: closure cells, defaults, globals, builtins, attributes of
-modules, and the same for every Python function that it reaches. Two functions made by ``def make(c): return lambda x:
-x * c`` with ``c = 2`` have equal keys; with ``c = 2`` and ``c = True``, or with a list, they do not.
+In: a function and its static argument values. Out: an ``Identity``, or a ``Refusal`` that names the value or
+instruction for which it cannot be decided. The keys of two identities are equal exactly if the functions have the same
+code object and all that the code reads from outside has the same type and value: closure cells, defaults, globals,
+builtins, attributes of modules, and the same for every Python function that it reaches. For example, two functions made
+by ``def make(c): return lambda x: x * c`` with ``c = 2`` have equal keys; with ``c = 2`` and ``c = True``, or a list,
+they do not.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ class Refusal(Exception):
 
 
 class Identity:
-    """The identity of a function. ``key`` is compared by ==; ``arrays`` are the weft Arrays that it names by id."""
+    """The identity of a function. ``key`` is compared by ==; ``arrays`` are the weft Arrays that it contains by id."""
 
     __slots__ = ("arrays", "codes", "key", "words")
 
     def __init__(self, key: tuple[Any, ...], arrays: dict[int, Any], codes: tuple[Any, ...]) -> None:
         self.key = key
         self.arrays = arrays
-        self.codes = codes  # all other objects that ``key`` names by id, kept alive so that ids stay unique
-        self.words: Any = None  # the key in the form of ``portable``, once it was asked for
+        self.codes = codes  # all other objects that ``key`` contains by id, kept alive so that ids stay unique
+        self.words: Any = None  # the key in the form of ``portable``, computed at its first use
 
 
 PURE_BUILTINS = frozenset(
@@ -71,7 +72,7 @@ _IMPURE_WEFT = _words("""
     loadtxt profiler monitoring checking_leaks inspect tour cli runtime compiler distributed
 """)
 
-_FUNCTIONS_LIMIT = 256  # beyond, comparing costs more than tracing anew
+_FUNCTIONS_LIMIT = 256  # for more, comparing takes longer than tracing
 
 _library: dict[int, Any] = {}  # id -> function, type or ufunc recognised as one of weft, numpy, math or functools
 
@@ -109,7 +110,7 @@ def _is_pure_module(module: ModuleType) -> bool:
 
 
 def _home(value: Any) -> str:
-    """The module whose code a callable runs; never trusts ``__module__`` of a Python function (wraps copies it)."""
+    """The module whose code a callable runs; not from a function's ``__module__``, which functools.wraps copies."""
     if isinstance(value, FunctionType):
         return value.__globals__.get("__name__", "")
     if isinstance(value, type):
@@ -126,7 +127,7 @@ _FACADES = ("weft.numpy", "weft.lax", "weft.nn", "weft", "weft.random", "weft.sc
 
 
 def homes(value: Any) -> tuple[str, ...]:
-    """The modules where a callable of a library may stand under its own name."""
+    """The modules in which a callable of a library may be found under its own name."""
     return (_home(value), *_FACADES)
 
 
@@ -137,7 +138,7 @@ def _is_of_weft(function: Any) -> bool:
 
 
 def known_library(number: int) -> Any:
-    """What the key ("library", number) stands for."""
+    """The object that the key ("library", number) stands for."""
     return _library[number]
 
 
@@ -163,13 +164,13 @@ def is_library(value: Any, found_in: ModuleType | None = None) -> bool:
 
 
 class _Snapshot:
-    """One walk over everything a function reads. ``arrays`` and ``kept`` collect what the key names by id."""
+    """The key of everything a function reads; ``arrays`` and ``kept`` collect the objects in it by id."""
 
     __slots__ = ("arrays", "certain", "kept", "loose", "names", "opaque", "outer", "places", "seen", "walked")
 
     def __init__(self) -> None:
-        self.certain = True  # whether the same objects in the same places mean that nothing has changed: _Remembered
-        self.outer: Any = None  # the function walked first
+        self.certain = True  # whether the key can be remembered: see _Remembered
+        self.outer: Any = None  # the first function
         self.names: list[tuple[dict[str, Any], str, Any]] = []
         self.places: list[tuple[int, Any]] = []
         self.walked: list[tuple[Any, CodeType]] = []
@@ -230,7 +231,7 @@ class _Snapshot:
         return key
 
     def _known(self, function: Any) -> Any:
-        """The key of a function met before in this walk, or None; a new one gets a number."""
+        """The key of a function met before, or None; a new one gets a number."""
         known = self.seen.get(id(function))
         if known is not None:
             return ("seen", known)
@@ -252,7 +253,7 @@ class _Snapshot:
             values = [self.value(cell.cell_contents, f"{name!r} of {label}", True) for name, cell in cells]
         except ValueError as error:
             raise Refusal(f"a variable of {label} has no value yet") from error
-        self.kept.append(code)  # behind the code objects of the user
+        self.kept.append(code)  # after the user's code objects
         return ("closure", id(code), function.__name__, tuple(values))
 
     def _walk(self, function: Any, label: str, called: bool) -> Any:
@@ -317,7 +318,8 @@ class _Snapshot:
                 value = getattr(value, attribute)
             except AttributeError as error:
                 raise Refusal(f"{read} does not exist") from error
-            self.names.append((vars(module), attribute, value))  # a module may compute an attribute: never certain
+            # a module may compute an attribute, so that it cannot be remembered
+            self.names.append((vars(module), attribute, value))
         if _library.get(id(value)) is value:
             return ("library", id(value))
         root = module.__name__.partition(".")[0] if module is not None else ""
@@ -431,10 +433,10 @@ _REMEMBERED_LIMIT = 1024
 
 
 class _Remembered:
-    """The key of a function, and what must be unchanged for another function of the same code to have the same key.
+    """The key of a function, and the objects that must be the same for another function of the same code to have it.
 
-    This is kept only for functions of which it can be told by comparing objects: functions without defaults, which read
-    only numbers, strings, such functions, and what library modules have under a name.
+    Kept only for functions for which comparing objects is enough: functions without defaults that read only numbers,
+    strings, other such functions, and objects that library modules hold under a name.
     """
 
     __slots__ = (
@@ -445,10 +447,10 @@ class _Remembered:
     def __init__(self, function: Any, called: bool, key: Any, snapshot: _Snapshot) -> None:
         self.called, self.key = called, key
         self.identity: Identity | None = None  # the function's, without static values
-        self.partial: Identity | None = None  # that of a partial without arguments of the function
+        self.partial: Identity | None = None  # that of functools.partial(function)
         self.globals, self.name = id(function.__globals__), function.__name__
         self.kept, self.opaque, self.loose = tuple(snapshot.kept), snapshot.opaque, snapshot.loose
-        # no function, and so no module of the user's, is kept alive: while the weak references last, ids are unique
+        # weak references keep no user function or module alive; while they are valid, ids are unique
         self.walked = [(weakref.ref(inner), code) for inner, code in snapshot.walked if inner is not function]
         found = [value for _, value in snapshot.places] + [value for *_, value in snapshot.names]
         walked = {id(inner) for inner, _ in snapshot.walked}
@@ -459,7 +461,7 @@ class _Remembered:
         ]
 
     def holds(self, function: Any, called: bool) -> bool:
-        """Whether walking ``function`` would give the key again."""
+        """Whether ``function`` certainly has this key."""
         names = function.__globals__
         if id(names) != self.globals or function.__name__ != self.name or called is not self.called:
             return False
@@ -483,7 +485,7 @@ class _Remembered:
         return True
 
 
-_remembered: dict[int, _Remembered] = {}  # by the id of a code object, which ``kept`` keeps alive
+_remembered: dict[int, _Remembered] = {}  # by the id of the code object, which ``kept`` keeps alive
 
 
 def forget() -> None:
@@ -495,13 +497,13 @@ BUDGET.enlist(_remembered.__len__, 1200, forget)
 
 
 def _called(function: Any) -> Any:
-    """What a partial without arguments calls; any other function itself."""
+    """The function inside a partial without arguments; any other function itself."""
     bare = type(function) is functools.partial and not function.args and not function.keywords
     return function.func if bare else function
 
 
 def remembered(function: Any) -> Identity | None:
-    """The identity of ``function`` without static values, if it is known without a walk over what it reads."""
+    """The remembered identity of ``function`` without static values, if there is one."""
     inner = _called(function)
     known = _remembered.get(id(inner.__code__)) if type(inner) is FunctionType else None
     if known is None:
@@ -511,7 +513,7 @@ def remembered(function: Any) -> Identity | None:
 
 
 def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity | Refusal:
-    """The identity of ``function`` applied to static values and arguments of structure ``in_tree``, or why not."""
+    """The identity of ``function`` with these static values and arguments of structure ``in_tree``, or a Refusal."""
     if not statics and is_plain_tree(in_tree):
         found = remembered(function)
         if found is not None:
@@ -527,7 +529,7 @@ def identify(function: Any, statics: tuple[Any, ...], in_tree: Any) -> Identity 
                 f"it reads the {snapshot.loose}, and {snapshot.opaque} is passed around, whose attributes may change"
             )
     except Refusal as refusal:
-        return Refusal(str(refusal))  # without its traceback, whose frames hold the function
+        return Refusal(str(refusal))  # made anew without a traceback, whose frames would hold the function
     found = Identity((key, values), snapshot.arrays, tuple(snapshot.kept))
     if not statics:
         inner = _called(function)

@@ -1,6 +1,6 @@
-"""jit: a Python function in, a native callable out; the methods of that callable, and what clears the caches.
+"""``jit``: makes a native callable from a Python function; its methods, and ``clear_caches``.
 
-What happens when it meets new arguments is ``jit_calls``.
+``jit_calls`` handles a call with new arguments.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import Any
 from weft import runtime
 from weft._base.record import NamedTuple
 from weft.dispatch import devices, signature, trace_cache
-from weft.dispatch.jit_calls import PLAIN, JitState, Options
+from weft.dispatch.jit_calls import INLINED, PLAIN, JitState, Options
 
 
 class CacheInfo(NamedTuple):
-    """What each level of the cache did for one jitted function since it was made or last cleared."""
+    """Counts for one jitted function, level by level, since it was made or last cleared."""
 
-    hits: int  # dispatch: calls that were answered without Python
+    hits: int  # dispatch: calls that ran no Python
     traces: int
-    executables: int  # programs; one that came whole from disk counts too, which has no trace
+    executables: int  # programs, those from disk included, which were not traced
     kernels_built: int  # by LLVM
     kernels_loaded: int  # from disk
     kernels_reused: int
@@ -77,10 +77,11 @@ def jit(
     roles = signature.NO_ROLES
     if not (static_argnums is static_argnames is donate_argnums is donate_argnames is None):
         roles = signature.resolve_roles(fun, static_argnums, static_argnames, donate_argnums, donate_argnames)
-    plain = roles is signature.NO_ROLES and not keep_unused and not inline
-    options = PLAIN if plain else Options(roles, bool(keep_unused), bool(inline))
+    plain = INLINED if inline else PLAIN
+    is_plain = roles is signature.NO_ROLES and not keep_unused
+    options = plain if is_plain else Options(roles, bool(keep_unused), bool(inline))
     state = JitState(fun, options)
-    if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: never seen natively
+    if roles.static_argnums and roles.static_argnums[0] < 0:  # counted from the end of *args: every call goes to Python
         jitted = runtime.JitFunction(state.always_slow, (), ())
     else:
         jitted = runtime.JitFunction(state.slow, roles.static_argnums, roles.static_argnames)
@@ -89,7 +90,7 @@ def jit(
 
 
 def _attributes(fun: Callable[..., Any], state: JitState) -> dict[str, Any]:
-    """What a jitted function has of its function's attributes, and what is its own."""
+    """The attributes of a jitted function: those of its function, and its own."""
     own = getattr(fun, "__dict__", None)
     if type(fun) is FunctionType and not own and fun.__doc__ is None is not fun.__module__:  # in half the time
         return {
@@ -108,7 +109,7 @@ _NO_FUNCTION = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_CO
 
 
 def check_callable(fun: Any) -> None:
-    """jit and its relatives take functions that can be called on arrays: no generators, no coroutines."""
+    """Raise TypeError for what cannot be jitted: values that are not callable, generators, coroutines."""
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}")
     flags = getattr(getattr(fun, "__code__", None), "co_flags", 0)
@@ -137,7 +138,7 @@ _clear_native = runtime.JitFunction.clear_cache
 
 
 def _clear_cache(jitted: Any) -> None:
-    """Forget what was traced and compiled for this function; ``cache_info()`` counts from 0 again."""
+    """Drop what was traced and compiled for this function; ``cache_info()`` counts from 0 again."""
     _clear_native(jitted)
     state = vars(jitted).get("_state")
     if state is not None:
@@ -149,9 +150,9 @@ def _clear_cache(jitted: Any) -> None:
 def _cache_info(jitted: Any) -> CacheInfo:
     """Counts of cache hits, traces, executables and kernels of this function, and milliseconds per stage.
 
-    A program that an earlier process left on disk counts as an executable and its kernels as loaded; it was not traced,
-    and its one stage is ``load``.
-    As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``) sets all of them back to 0.
+    A program that an earlier process left on disk counts as an executable, and its kernels as loaded; it was not
+    traced, and its only stage is ``load``. As with ``functools.lru_cache``, ``clear_cache`` (and ``weft.clear_caches``)
+    sets all of them back to 0.
     """
     state = jitted._state
     built, loaded, reused = state.kernels
@@ -167,7 +168,7 @@ def _cache_info(jitted: Any) -> CacheInfo:
 
 
 def _identity_options(jitted: Any) -> Any:
-    """What of the options counts for function identity."""
+    """The options that are part of a function's identity."""
     return jitted._state.options
 
 
@@ -185,7 +186,7 @@ def _rebuild(function: Any, options: Options) -> Any:
 
 
 def _reduce(jitted: Any) -> str | tuple[Any, ...]:
-    """By its name where that is what a decorator left there, else by its function and options."""
+    """Pickled by name if the module has this object under it, else by function and options."""
     function = jitted.__wrapped__
     name = getattr(function, "__qualname__", "")
     place: Any = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -211,7 +212,7 @@ install_methods(
 
 
 def clear_caches() -> None:
-    """Forget every trace and executable of every jitted function; their ``cache_info()`` counts from 0 again."""
+    """Drop every trace and executable of every jitted function; their ``cache_info()`` counts from 0 again."""
     for jitted in runtime.jit_functions():
         _clear_native(jitted)
         state = vars(jitted).get("_state")
@@ -226,5 +227,5 @@ _clear_hooks: list[Callable[[], None]] = []
 
 
 def on_clear_caches(hook: Callable[[], None]) -> None:
-    """Have ``clear_caches`` call ``hook`` too: what the compiler keeps, and modules that are loaded later."""
+    """Let ``clear_caches`` call ``hook`` too; for the compiler, and for modules loaded later."""
     _clear_hooks.append(hook)

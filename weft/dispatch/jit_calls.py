@@ -1,9 +1,9 @@
-"""A call of a jitted function that the native side does not know: its trace is found or made, then run or recorded.
+"""A call of a jitted function with a new signature: finds or makes its trace, then runs or records it.
 
-``JitFunction`` (native) answers calls whose signature it has seen. Everything else comes to ``JitState.slow``: split
-off static arguments, flatten, find or make the trace (``trace_cache``), and then either record one ``jit`` equation
-in the program being traced, or compile, run, and hand the native side an entry for the next call. State is changed
-only after the step that can fail, so that an exception leaves everything as it was.
+``JitFunction`` (native) answers calls whose signature is in its table. All others come to ``JitState.slow``. It splits
+off static arguments, flattens the rest, and finds or makes the trace (``trace_cache``). Then it either records one
+``jit`` equation in the program being traced, or compiles, runs, and gives the native side an entry for the next call.
+State is changed only after the last step that can fail, so that an exception leaves everything as it was.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from weft.core import trace as tracing
 from weft.core.budget import BUDGET
 from weft.core.cache_keys import TraceKey, trace_key
 from weft.core.jaxpr import DebugInfo
+from weft.core.ref_types import is_ref, uses_refs
 from weft.core.store import TRACES
 from weft.core.tracer import Tracer
 from weft.dispatch import calls, executables, identity, persistent, replay, signature, trace_cache
@@ -30,7 +31,7 @@ from weft.dispatch.function_names import function_name, source_of
 from weft.dispatch.trace_cache import FunctionRecord, Trace
 from weft.effects import number_checks
 
-_LOOKED_AT = 256  # calls of equal functions between two looks at what their tables weigh
+_LOOKED_AT = 256  # calls of equal functions between two checks of the memory of their tables
 _Code = tuple[tuple[bool, ...], bool]  # which leaves are donated (empty: none), keep_unused
 _ORDINARY: _Code = ((), False)
 
@@ -43,13 +44,13 @@ class Options(NamedTuple):
     inline: bool = False
 
 
-PLAIN = Options()
+PLAIN, INLINED = Options(), Options(inline=True)
 _forms: dict[Options, int] = {}
-_records, _traces = trace_cache.records, TRACES.entries  # looked into at every call under a trace
+_records, _traces = trace_cache.records, TRACES.entries  # read at every call under a trace
 
 
 class Prepared(NamedTuple):
-    """One call, ready to be looked up: arguments apart, flattened and typed."""
+    """One call with its arguments split, flattened and typed."""
 
     call: signature.Call
     leaves: list[Any]
@@ -58,12 +59,12 @@ class Prepared(NamedTuple):
 
 
 class Sought(NamedTuple):
-    """Where the trace of a call stands, and what is known of it."""
+    """The keys under which the trace of a call is looked up, and the trace if it was found."""
 
     record: FunctionRecord
     key: TraceKey  # by the function object
-    who: identity.Identity | None  # what the function is beside equal ones, if that was asked and can be told
-    shared: TraceKey | None  # by that
+    who: identity.Identity | None  # the identity of the function, if it was computed and is not a Refusal
+    shared: TraceKey | None  # by the identity
     trace: Trace | None
 
 
@@ -88,19 +89,20 @@ class JitState:
     def __init__(self, function: Callable[..., Any], options: Options) -> None:
         self.function = function
         self.options = options
-        self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)  # the options in keys
-        self.own: bool | None = None  # whether the function is weft's, once that was asked
+        # stands for the options in keys
+        self.form = 0 if options is PLAIN else _forms.setdefault(options, len(_forms) + 1)
+        self.own: bool | None = None  # whether the function is weft's own; None: not yet computed
         self.name: str | None = None
-        self.hits_before = 0
-        self.forget(0)
-
-    def forget(self, hits: int) -> None:
-        """Start the counts anew; ``hits`` is the native count, which never goes back."""
-        self.hits_before = hits
-        self.traces = 0
-        self.executables = 0
+        self.hits_before = self.traces = self.executables = 0  # what ``forget`` sets back
         self.milliseconds: dict[str, float] | None = None  # in each stage
         self.kernels = (0, 0, 0)  # built, loaded, reused
+
+    def forget(self, hits: int) -> None:
+        """Set the counts back to 0; ``hits`` is the native count, which is never set back."""
+        self.hits_before = hits
+        self.traces = self.executables = 0
+        self.milliseconds = None
+        self.kernels = (0, 0, 0)
 
     def record(self) -> FunctionRecord:
         """The record of the function."""
@@ -111,8 +113,8 @@ class JitState:
     def slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], caller: Any) -> Any:
         """Run the call; gives its result and the entry to install for its signature (or None).
 
-        To a native ``caller``, which runs what it is given and keeps it, the entry of its program alone, unless the
-        budget has dropped that already.
+        If a native ``caller`` is given, which runs and keeps the program itself, gives the entry alone, unless the
+        budget has already dropped it.
         """
         current = tracing.state.trace
         try:
@@ -124,7 +126,7 @@ class JitState:
             raise
 
     def _recorded(self, current: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The result of a call under a trace. One that was recorded before is replayed."""
+        """The result of a call under a trace; replayed if the same call was recorded before."""
         token = runtime.get_config_token()
         call = replay.call_of(current, args, kwargs, self.options.roles, token)
         if call is None:
@@ -136,7 +138,7 @@ class JitState:
         key = (record, self.form, known, (), token)  # a TraceKey in a tenth of the time
         try:
             template = _traces.get(key)
-        except TypeError:  # a static argument without a hash
+        except TypeError:  # an unhashable static argument
             return self._traced(args, kwargs)
         if template is None:
             template = replay.Template()
@@ -150,7 +152,7 @@ class JitState:
         return self._traced(args, kwargs)
 
     def _traced(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same without what is known of other calls."""
+        """The result of a call under a trace, without replay."""
         if self.options.inline and self.is_own():
             return self.function(*args, **kwargs)
         return self._slow(args, kwargs, None)[0]
@@ -182,6 +184,8 @@ class JitState:
                     return self.record_call(trace, prepared), None
         if trace_cache.holds_tracers(trace.closed):
             raise next(tracing.escaped_tracer(value) for value in trace.closed.consts if isinstance(value, Tracer))
+        if uses_refs(trace.closed.jaxpr) and lazy.ref_calls.takes_refs(trace):
+            return lazy.ref_calls.run(self, trace, prepared), None
         donated = self.donated(prepared)
         if flags.checked:
             return self._run_checked(trace, prepared, donated), None
@@ -191,9 +195,9 @@ class JitState:
         return self._answer(compiled, trace, prepared, caller)
 
     def _entry_of_equal(self, prepared: Prepared, token: int) -> Any:
-        """The dispatch entry of an equal function, of which a walk over what it reads is not needed.
+        """The dispatch entry of an equal function, found through its remembered identity.
 
-        Then nothing else is kept of this one: a loop may make it anew each time.
+        Then nothing is stored for this function object: a loop may make a new one each time.
         """
         who = identity.remembered(self.function)
         if who is None or not config.read("share_equal_functions"):
@@ -216,7 +220,7 @@ class JitState:
         return executables.run(compiled, trace, prepared.leaves, prepared.avals), None
 
     def _run_checked(self, trace: Trace, prepared: Prepared, donated: tuple[bool, ...]) -> Any:
-        """A call whose results are looked at; its arguments are given away only once they are fine."""
+        """A call whose results are checked for NaN or infinity; arguments are donated only if the check passes."""
         compiled = self.compiled(trace, (False,) * len(donated))
         result = executables.run(compiled, trace, prepared.leaves, prepared.avals)
         for leaf, given in zip(prepared.leaves, donated, strict=True):
@@ -225,7 +229,7 @@ class JitState:
         return result
 
     def is_own(self) -> bool:
-        """Whether the function is weft's: it is not explained, and with ``inline`` it is simply run."""
+        """Whether the function is weft's own: its misses are not explained, and with ``inline`` it is simply run."""
         own = self.own
         if own is None:
             module = getattr(self.function, "__globals__", {}).get("__name__", "")
@@ -233,11 +237,11 @@ class JitState:
         return own
 
     def calls_own_only(self) -> bool:
-        """Whether it is weft's, and not what grad or vmap made of a function of the user's."""
+        """Whether it is weft's own and calls no user function (as what grad or vmap returns does)."""
         return self.is_own() and not getattr(self.function, "__closure__", None)
 
     def always_slow(self, args: tuple[Any, ...], kwargs: dict[str, Any], _: Any) -> tuple[Any, None]:
-        """For static arguments whose place depends on the length of the call."""
+        """For static arguments whose position depends on the number of arguments."""
         return self.slow(args, kwargs, None)[0], None
 
     def prepare(self, args: tuple[Any, ...], kwargs: dict[str, Any], accept_structs: bool = False) -> Prepared:
@@ -255,7 +259,7 @@ class JitState:
         return self._trace_unknown(prepared, sought) if trace is None or trace.closed is None else trace
 
     def seek(self, prepared: Prepared) -> Sought:
-        """What this process knows of a call: its trace, or the identity under which other functions may have one."""
+        """Look up a call in this process: by the function object, then by its identity."""
         record = self.record()
         token = runtime.get_config_token()
         key = trace_key(record, prepared.in_tree, prepared.avals, signature.static_key(prepared.call.statics), token)
@@ -276,7 +280,7 @@ class JitState:
         return Sought(record, key, who, shared, found)
 
     def _identify(self, prepared: Prepared, token: Any) -> tuple[identity.Identity | identity.Refusal, Any]:
-        """What the function is, and the key under which equal functions have their trace."""
+        """The identity of the function, and the key under which equal functions share their trace."""
         statics = prepared.call.statics
         where, values = zip(*statics, strict=True) if statics else ((), ())
         who = identity.identify(self.function, values, prepared.in_tree)
@@ -285,7 +289,7 @@ class JitState:
         return who, trace_key(who.key, prepared.in_tree, prepared.avals, where, token)
 
     def _trace_unknown(self, prepared: Prepared, sought: Sought) -> Trace:
-        """A new trace, for this function and for those that are equal to it."""
+        """Make a trace, for this function and for those equal to it."""
         record, key, who, shared, _ = sought
         if config.read("explain_cache_misses") and not self.is_own():
             lazy.misses.report(self.function, record, key, prepared.call, who)
@@ -325,6 +329,8 @@ class JitState:
 
     def record_call(self, trace: Trace, prepared: Prepared) -> Any:
         """One ``jit`` equation in the program being traced (or, with ``inline``, the inner equations)."""
+        if uses_refs(trace.closed.jaxpr):
+            lazy.ref_calls.check_distinct(self.function, trace, prepared)
         outs = calls.call(
             trace.closed,
             prepared.leaves,
@@ -338,18 +344,18 @@ class JitState:
     # -- programs on disk ---------------------------------------------------------------------------------------------
 
     def _untraced(self, prepared: Prepared, sought: Sought) -> tuple[Trace | None, persistent.Request | None]:
-        """The program of a call that this process need not trace, or the request under which to keep what it makes."""
+        """The program of a call, from disk, or the request under which to store the program that this process makes."""
         if tracing.is_tracing() or not persistent.usable() or self.calls_own_only():
             return None, None
         record, key, who, shared, found = sought
         code = self._code(prepared)
         if found is not None and code in found.calls:
             return found, None
-        if who is None and (found is not None or self.is_own()):  # what grad or vmap made of a function
+        if who is None and (found is not None or self.is_own()):  # the result of grad or vmap on a function
             who, shared = self._identify(prepared, key.token)
         if not isinstance(who, identity.Identity) or shared is None:
             return None, None
-        if any(isinstance(leaf, Tracer) for leaf in prepared.leaves):
+        if any(isinstance(leaf, Tracer) or is_ref(leaf) for leaf in prepared.leaves):
             return None, None
         found = trace_cache.find_shared(shared) or found
         if found is None or code not in found.calls:
@@ -363,7 +369,7 @@ class JitState:
                 found = made
             else:
                 found.calls |= made.calls
-            if not who.arrays:  # which sharing must not keep alive
+            if not who.arrays:  # a shared trace must keep no Array alive
                 trace_cache.share(who, shared, found)
         record.store(key, found)
         return found, None
@@ -374,7 +380,7 @@ class JitState:
 
         def build(program: Any, out_avals: tuple[Any, ...], out_tree: Any, kept: tuple[int, ...]) -> Trace:
             if not all(0 <= place < len(prepared.leaves) for place in kept):
-                raise LookupError("it takes arguments that there are not")  # a damaged entry, which is a miss
+                raise LookupError("it takes arguments that there are not")  # a damaged entry counts as a miss
             donated = (
                 lazy.donations.of_kept(prepared.avals, kept, code[0], out_avals) if code[0] else (False,) * len(kept)
             )
@@ -415,12 +421,12 @@ class JitState:
         return found
 
     def _count(self, program: Any, name: str) -> None:
-        """Add a program's costs; one that another function had compiled cost nothing here."""
+        """Add the time and kernels of a program; nothing if another function had compiled it."""
         self.executables += 1
         stats = program.stats
         built, loaded, reused = stats["kernels_built"], stats["kernels_loaded"], stats["kernels_reused"]
         if program.counted:
-            if config.read("log_compiles"):  # the compiler logs those it makes
+            if config.read("log_compiles"):  # the compiler logs programs that it compiles
                 lazy.misses.log_reused(name, program)
             self._spend({}, (0, 0, built + loaded + reused))
             return
@@ -428,7 +434,7 @@ class JitState:
         self._spend(stats["milliseconds"], (built, loaded, reused))
 
     def _spend(self, milliseconds: dict[str, float], kernels: tuple[int, int, int] = (0, 0, 0)) -> None:
-        """Add to the times of stages, and to the numbers of kernels built, loaded and reused."""
+        """Add times of stages, and numbers of kernels built, loaded and reused."""
         spent = self.milliseconds = self.milliseconds or {}
         for stage, elapsed_ms in milliseconds.items():
             spent[stage] = spent.get(stage, 0.0) + elapsed_ms
@@ -437,7 +443,7 @@ class JitState:
 
 
 def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Callable[..., Any], DebugInfo, list[Any]]:
-    """``function`` on flat lists of leaves, what error texts say of it, and a cell for its output tree."""
+    """``function`` on flat lists of leaves, its names for error texts, and a list that receives its output tree."""
     statics, count, in_tree = prepared.call.statics, prepared.call.count, prepared.in_tree
     out: list[Any] = [None]
     simple = not statics
@@ -454,7 +460,7 @@ def flat_function(function: Callable[..., Any], prepared: Prepared) -> tuple[Cal
 
 
 def debug_info(function: Callable[..., Any], prepared: Prepared, out: list[Any]) -> DebugInfo:
-    """Names for error texts, made when asked for; refers to the function weakly, since cached jaxprs keep it."""
+    """Names for error texts, made when needed; a weak reference to the function, since cached jaxprs hold this."""
     statics, count, in_tree = prepared.call.statics, prepared.call.count, prepared.in_tree
     try:
         reference: Callable[[], Any] = weakref.ref(function)
@@ -476,11 +482,11 @@ def _same(value: Any) -> Any:
 
 
 class _Flags(NamedTuple):
-    """What a configuration says of calls."""
+    """The options that matter for calls."""
 
     disabled: bool  # jit is
     replays: bool
-    checked: bool  # results are looked at
+    checked: bool  # results are checked for NaN or infinity
 
 
 _known_flags: dict[int, _Flags] = {}

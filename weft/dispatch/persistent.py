@@ -1,10 +1,10 @@
-"""Looking up a call's program on disk, where an earlier process may have left it, so that nothing need be traced.
+"""Looks up a call's program on disk, where an earlier process may have stored it, to avoid tracing.
 
 In: the identity of a function, and one call of it. Out: a ``Request``. Its text is the same in every process that makes
-this call under these options, and covers all that the program depends on except the machine and weft's version, which
-``compiler.stored`` adds. The disk is not asked for a short function that this process has traced at other sizes, since
-making its program takes no longer. Only the first calls of a code object are looked up and written: thousands of
-functions, or of shapes of one, would fill the disk.
+this call under these options. It covers all that the program depends on except the machine and weft's version, which
+``compiler.stored`` adds. A short function that this process has already traced at other sizes is not looked up, since
+making its program takes no longer. For each code object only the first calls are looked up and stored, since thousands
+of functions or shapes would fill the disk.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from weft.dispatch import portable
 from weft.dispatch.identity import Identity, Refusal
 
 MOST_REQUESTS = 16  # of the functions of one code object
-MOST_CAPTURED_BYTES = 1 << 20  # a millisecond to read
-# options under which a program must be traced: because stages are shown, or because checks run while tracing
+MOST_CAPTURED_BYTES = 1 << 20  # takes a millisecond to read
+# options that need a trace: they show stages or check while tracing
 _TRACED = ("check", "check_tracer_leaks", "debug_infs", "debug_nans", "dump", "enable_checks", "show", "skip")
-_known: tuple[int | None, bool] = (None, False)  # the version of the options, and whether they allow it
-_asked: dict[int, tuple[CodeType, int]] = {}  # how often, by the id of the code object
+_known: tuple[int | None, bool] = (None, False)  # version of the options, whether they allow programs from disk
+_asked: dict[int, tuple[CodeType, int]] = {}  # number of requests, by the id of the code object
 _ASKED_LIMIT = 4096
 _hooks: dict[str, Callable[..., Any]] = {}
 
 
 class Request:
-    """One call, with the Arrays that it captures (``captured``) and the extended dtypes of its arguments by name."""
+    """One call, with the Arrays that it captures and the extended dtypes of its arguments by name."""
 
     __slots__ = ("_call", "_text", "_who", "avals", "captured")
 
@@ -40,7 +40,7 @@ class Request:
 
     @property
     def text(self) -> bytes:
-        """The call in portable words, made when it is asked for. Refusal where it has none."""
+        """The call as portable text, made at its first use. Refusal if it has none."""
         if self._text is None:
             in_tree, options, values = self._call
             call = portable.tree(in_tree), tuple([portable.aval(aval) for aval in self.avals]), options, values
@@ -77,7 +77,8 @@ def request(who: Identity, in_tree: Any, avals: tuple[Any, ...], options: tuple[
     if sum([array.nbytes for array in who.arrays.values()]) > MOST_CAPTURED_BYTES or not _may_ask(who):
         return None
     wanted = Request(who, avals, (in_tree, options, config.key_values()))
-    return wanted if not wanted.captured or _has_text(wanted) else None  # Arrays may be deleted when it is written
+    # now, since Arrays may be deleted before the text is written
+    return wanted if not wanted.captured or _has_text(wanted) else None
 
 
 def _has_text(wanted: Request) -> bool:

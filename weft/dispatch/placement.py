@@ -1,7 +1,7 @@
 """Moving values to devices and back: device_put (also while tracing), device_get, block_until_ready.
 
-With one CPU device nothing moves: a NumPy array or a scalar becomes an Array, an Array is given back on the same
-memory. While tracing, ``device_put`` is recorded as JAX records it.
+With one CPU device nothing moves: a NumPy array or a scalar becomes an Array, an Array is returned on the same memory.
+While tracing, ``device_put`` is recorded as JAX records it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from weft.dispatch import devices, signature
 
 
 class ArrayCopySemantics(enum.Enum):
-    """Whether ``device_put`` may give the operand back."""
+    """Whether ``device_put`` may return the operand itself."""
 
     ALWAYS_COPY = 0
     REUSE_INPUT = 1
@@ -105,7 +105,7 @@ def _put_leaf(leaf: Any, device: Any, donate: bool, may_alias: bool | None) -> A
 
 
 def device_get(x: Any) -> Any:
-    """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are given back as they are.
+    """``x`` with its Arrays as (read-only) NumPy arrays; other leaves are returned unchanged.
 
     >>> weft.device_get({"a": jnp.ones(2), "n": 3})
     {'a': array([1., 1.], dtype=float32), 'n': 3}
@@ -123,18 +123,18 @@ def _each(x: Any, method: str) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """Wait until the arrays in ``x`` have been computed; gives ``x`` back.
+    """Wait until the arrays in ``x`` have been computed; returns ``x``.
 
     >>> weft.block_until_ready((jnp.ones(2), "text"))
     (Array([1., 1.], dtype=float32), 'text')
     """
-    if type(x) is runtime.Array:  # what benchmarks call in their innermost loop
+    if type(x) is runtime.Array:  # fast path: benchmarks call this in their innermost loop
         return x.block_until_ready()
     return _each(x, "block_until_ready")
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """Start copying the arrays in ``x`` to the host (they are there already); gives ``x`` back."""
+    """Start copying the arrays in ``x`` to the host (they are there already); returns ``x``."""
     return _each(x, "copy_to_host_async")
 
 

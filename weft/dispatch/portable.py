@@ -1,9 +1,9 @@
 """The identity of a jitted call as plain values that mean the same in every process: the key of its program on disk.
 
-In: an ``Identity``, whose key names code objects, Arrays, library functions and builtins by id. Out: a tuple of plain
-values in which code and Arrays are given by their content, and a library's function by its module and name. ``Refusal``
-is raised for what has no such form (members of enums, arguments in containers other than the plain ones). Line numbers
-of code are left out, since no machine code depends on them.
+In: an ``Identity``, whose key contains code objects, Arrays, library functions and builtins by id. Out: a tuple of
+plain values, with code and Arrays by content, and library functions by module and name. ``Refusal`` is raised for
+anything without such a form (members of enums, arguments in containers other than the plain ones). Line numbers of code
+are left out, since no machine code depends on them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from weft._base import lazy
 from weft.dispatch import identity, struct
 from weft.dispatch.identity import Identity, Refusal
 
-Named = dict[int, Any]  # code objects, and (place among the captured, Array), by id
+Named = dict[int, Any]  # by id: code objects, and (position among the captured, Array)
 _MARSHAL = 2  # the last version of the format in which equal values have equal bytes; later ones depend on refcounts
 
 
@@ -37,7 +37,7 @@ def text(value: Any) -> bytes:
 
 
 def function(who: Identity) -> Any:
-    """The function and its static values. Remembered if no Arrays are among them, since those may be deleted."""
+    """The function and its static values. Memoised if there are no Arrays among them, since those may be deleted."""
     if who.words is not None:
         return who.words
     named: Named = {id(code): code for code in who.codes if isinstance(code, CodeType)}
@@ -52,8 +52,8 @@ def function(who: Identity) -> Any:
 def tree(treedef: Any) -> bytes:
     """A structure of plain containers as bytes: the containers with 0 for every leaf. See ``read_tree``."""
     written = text(treedef.unflatten([0] * treedef.num_leaves))
-    if read_tree(written) != treedef:  # its nodes or keys are no plain values
-        raise Refusal("an argument or a result is a container whose structure plain values do not tell")
+    if read_tree(written) != treedef:  # it has nodes or keys that are not plain values
+        raise Refusal("an argument or a result is a container whose structure has no form in plain values")
     return written
 
 
@@ -63,7 +63,7 @@ def read_tree(written: bytes) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def dtype_name(dtype: Any) -> str:
-    """The name of a dtype that ``dtypes.as_dtype`` reads back; extended dtypes have theirs."""
+    """The name of a dtype that ``dtypes.as_dtype`` can read; extended dtypes have their own."""
     if not dtypes.is_extended(dtype) and (dtype.name == "void" or dtypes.as_dtype(dtype.name) != dtype):
         raise Refusal(f"the dtype {dtype} has no name of its own")
     return dtype.name
@@ -117,7 +117,7 @@ def _closure(key: Any, named: Named) -> Any:
 
 
 def _array(key: Any, named: Named) -> Any:
-    """A captured Array by its content, since tracing may have looked at it."""
+    """A captured Array by its content, since tracing may have read it."""
     index, array = named[key[1]]
     if dtypes.is_extended(array.dtype) or array.is_deleted():
         raise Refusal("it reads an array of keys or one that is deleted")
@@ -130,13 +130,13 @@ def _plain(key: Any, named: Named) -> Any:
 
 
 def _library(key: Any, named: Named) -> Any:
-    """A function or type of a library, as the module in which it stands under its own name."""
+    """A function or type of a library, as (module, name)."""
     value = identity.known_library(key[1])
     name = getattr(value, "__name__", "")
     for module in identity.homes(value):
         if getattr(sys.modules.get(module), "__dict__", {}).get(name) is value:
             return "library", module, name
-    raise Refusal(f"{value!r} does not stand under its name in a module")
+    raise Refusal(f"{value!r} is not found under its name in a module")
 
 
 def _builtin(key: Any, named: Named) -> Any:
@@ -145,7 +145,7 @@ def _builtin(key: Any, named: Named) -> Any:
 
 @functools.cache
 def _builtins() -> dict[int, str]:
-    """Builtins and functions of math by id, under the names that they were given in C."""
+    """Builtins and functions of math by id, under their names in C."""
     found = [(math, name, value) for name, value in vars(math).items() if isinstance(value, BuiltinFunctionType)]
     found += [(builtins, name, value) for name, value in vars(builtins).items() if id(value) in identity.PURE_BUILTINS]
     return {

@@ -1,12 +1,12 @@
-"""Replaying: what a call recorded once is recorded again without running its Python.
+"""Replay: a call that was recorded before is recorded again without running its Python code.
 
 While tracing, a jitted function called on arrays and scalars records the same equations whenever the types, the
-scalars, the static arguments and the configuration are the same. ``call_of`` tells that sameness, ``watch`` runs the
-function and notes in a ``Template`` what it recorded, ``Template.record`` writes the equations with new variables::
+scalars, the static arguments and the configuration are the same. ``call_of`` gives a key of these. ``watch`` runs the
+function and stores what it recorded in a ``Template``. ``Template.record`` writes the equations with new variables::
 
     add(a:f32[3], 1)   ->   add 0 1.0:f32[]  =>  1        # operand 0 is the first argument, result 1 the first new one
 
-Templates are entries of the trace level of the cache, found by the function, its options and that sameness.
+Templates are entries of the trace level of the cache, found by the function, its options and this key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from weft.core import source_info
 from weft.core.jaxpr import JaxprEqn, Literal, jaxprs_in_params
 from weft.core.trace import DynamicJaxprTrace, DynamicJaxprTracer
 
-WATCHED = 3  # the call, counted from 1, whose equations are noted: earlier it does not pay
+WATCHED = 3  # the call, counted from 1, that is made a template: for fewer calls it does not pay
 _LONGEST = 256  # equations of a template
 _TEMPLATE_BYTES = 1200  # measured, with one equation and its key
 
@@ -38,28 +38,28 @@ Step = tuple[Any, dict[str, Any], Any, tuple[Any, ...], tuple[Any, ...]]  # prim
 class Template:
     """The equations of one call. Operands and results are numbers (arguments first, then new variables) or literals.
 
-    Until the call was watched, and if it cannot be replayed, there are no ``steps``.
+    ``steps`` is empty until the call was watched, and if it cannot be replayed.
     """
 
     __slots__ = ("__weakref__", "captured", "keys", "results", "steps", "times", "tree")
     weight = _TEMPLATE_BYTES
 
     def __init__(self) -> None:
-        self.times = 0  # that the call was met
+        self.times = 0  # how often the call was made
         self.steps: list[Step] | None = None
         self.captured = NONE  # operands that are arrays with values, in the order in which they become constvars
         self.results: list[tuple[bool, Any]] = []  # (is the argument itself, number or literal)
-        self.tree: Any = None  # None: one traced value
+        self.tree: Any = None  # None: the result is one traced value
         self.keys: dict[Any, None] = {}
 
     def uses(self) -> int:
         return self.times
 
     def retire(self) -> None:
-        """Programs that have the equations keep them."""
+        """Nothing to do: programs that have the equations keep them."""
 
     def record(self, trace: DynamicJaxprTrace, operands: list[Any]) -> Any:
-        """Append the equations to ``trace`` and give the call's result."""
+        """Append the equations to ``trace`` and return the call's result."""
         atoms: list[Any]
         if self.captured is NONE:
             atoms = [tracer.val for tracer in operands]
@@ -85,11 +85,10 @@ class Template:
 def call_of(
     trace: Any, args: tuple[Any, ...], kwargs: dict[str, Any], roles: Any, token: int
 ) -> tuple[Key, list[Any]] | None:
-    """What identifies a call under ``trace``, and its operands, each named once: traced values of it and arrays.
+    """The key of a call under ``trace``, and its distinct operands: traced values of it and arrays.
 
-    None if it holds more than those, scalars and static arguments.
-
-    None as well inside weft's own functions, whose traces are kept whole: few of their calls come a third time.
+    None if it holds anything but those, scalars and static arguments, and inside weft's own functions: their traces are
+    cached as a whole, so that few of their calls come a third time.
     """
     if type(trace) is not DynamicJaxprTrace or trace.source is not None:
         return None
@@ -97,7 +96,7 @@ def call_of(
 
 
 def watch(template: Template, trace: Any, operands: list[Any], run: Callable[[], Any], single: bool) -> Any:
-    """The result of ``run()``; what that recorded in ``trace`` is noted in ``template``, if it can be replayed.
+    """The result of ``run()``; the equations it recorded in ``trace`` go into ``template``, if they can be replayed.
 
     ``single`` asks for one equation on exactly the operands.
     """
@@ -113,7 +112,7 @@ def watch(template: Template, trace: Any, operands: list[Any], run: Callable[[],
 
 
 def _note(template: Template, eqns: list[JaxprEqn], trace: Any, operands: list[Any], result: Any, single: bool) -> None:
-    """Note that a call recorded ``eqns``, unless they cannot be told from the operands alone."""
+    """Fill the template with ``eqns``, unless they depend on more than the operands."""
     places = _places(trace, operands)
     fresh = count = len(operands)
     traced = [type(operand) is DynamicJaxprTracer for operand in operands]
@@ -144,7 +143,7 @@ def _note(template: Template, eqns: list[JaxprEqn], trace: Any, operands: list[A
             return
         results.append((own is not None, place))
     template.captured, template.results, template.tree = list(captured) or NONE, results, tree
-    template.steps = steps  # at last: then it is replayed
+    template.steps = steps  # last, since from now on it is replayed
 
 
 def _places(trace: Any, operands: list[Any]) -> dict[Any, int]:
@@ -159,7 +158,7 @@ def _places(trace: Any, operands: list[Any]) -> dict[Any, int]:
 
 
 def is_new_each_time(eqn: JaxprEqn) -> bool:
-    """Whether running the call again gives more than this equation: a warning (complex made real), a new jaxpr."""
+    """Whether running the call does more than record this equation: it warns (complex to real) or makes a new jaxpr."""
     if eqn.primitive.name == "convert_element_type":
         source, target = eqn.invars[0].aval.dtype, eqn.params["new_dtype"]
         return isinstance(source, np.dtype) and source.kind == "c" and getattr(target, "kind", "c") != "c"

@@ -18,6 +18,7 @@ import numpy as np
 from weft import config, dtypes, runtime, tree_util
 from weft._base.record import NamedTuple
 from weft.core import avals, trace
+from weft.core.ref_types import is_ref
 from weft.dispatch import struct
 
 Static = tuple[int | str, Any]  # position or keyword, value
@@ -50,7 +51,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
 class _Parameters(NamedTuple):
     """The names of a function's parameters."""
 
-    positional: tuple[str, ...]  # the positional-only ones first
+    positional: tuple[str, ...]  # positional-only ones first
     by_name: tuple[str, ...]
     variable: str | None  # of *args
     rest: str | None  # of **kwargs
@@ -59,7 +60,7 @@ class _Parameters(NamedTuple):
 def _parameters(function: Callable[..., Any]) -> _Parameters | None:
     """None for callables that have no signature.
 
-    A plain function's parameters come from its code: weft itself jits a hundred functions when it is imported.
+    For a plain function they come from its code, which is faster: importing weft jits a hundred functions.
     """
     if type(function) is not FunctionType or hasattr(function, "__wrapped__") or hasattr(function, "__signature__"):
         found = signature_of(function)
@@ -169,12 +170,12 @@ def _check_names(parameters: _Parameters, names: tuple[str, ...], option: str) -
 
 
 class Call(NamedTuple):
-    """The arguments of a call, taken apart: traced ones in order, static ones with their places."""
+    """The arguments of a call: traced ones in order, static ones with their positions."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     statics: tuple[Static, ...]
-    # positional arguments of the call, static ones included; a tuple of arguments is never counted in
+    # number of positional arguments, static ones included; it replaces tuple.count, which is not used
     count: int  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
@@ -218,7 +219,7 @@ def join_call(
 
 
 def static_key(statics: tuple[Static, ...]) -> tuple[Any, ...]:
-    """The part of a cache key for static arguments: place, type and value of each."""
+    """The part of a cache key for static arguments: position, type and value of each."""
     return tuple([(place, type(value), value) for place, value in statics]) if statics else ()
 
 
@@ -229,7 +230,7 @@ _INT64_MIN, _INT64_MAX = -(2**63), 2**63 - 1
 
 
 def leaf_avals(function: Any, call: Call, leaves: Sequence[Any], accept_structs: bool) -> tuple[Any, ...]:
-    """The aval of every leaf; a leaf that is no array raises with its path."""
+    """The aval of every leaf; a leaf that is not an array raises an error with its path."""
     found: list[Any] = []
     for index, leaf in enumerate(leaves):
         kind = type(leaf)
@@ -291,6 +292,8 @@ def to_array(leaf: Any, aval: Any) -> Any:
     """A leaf as the Array of type ``aval`` that compiled code reads."""
     if type(leaf) is runtime.Array:
         return leaf
+    if is_ref(leaf):
+        raise TypeError(f"expected an array, got a mutable array reference of type {aval}: read it, as in ref[...]")
     value = np.asarray(leaf)
     return runtime.array_from_numpy(
         value if value.dtype == aval.dtype else runtime.convert_numpy(value, aval.dtype), aval
@@ -344,6 +347,6 @@ def default_text(function: Any, name: str) -> str:
 
 
 def leaf_path(function: Any, call: Call, index: int) -> str:
-    """The path of one leaf; numbered when the tree cannot be walked a second time."""
+    """The path of one leaf; a number if the tree cannot be flattened again."""
     paths = leaf_paths(function, call)
     return paths[index] if index < len(paths) else f"<leaf {index}>"

@@ -1,8 +1,8 @@
-"""The trace level of the cache: a function and the types of its arguments -> the jaxpr, and what calls it.
+"""The trace level of the cache: (function, types of its arguments) -> the jaxpr and its machine code.
 
-A trace is found under the record of the function object and, where ``identity`` tells what the function is, under that,
-so that equal functions share it. A program that came from disk is an entry here too, of which nobody has asked the
-jaxpr. Sharing keeps no captured weft Array alive: an ``Outline`` holds them weakly and goes with the first of them.
+A trace is found by the record of the function object and, if the function has an ``identity``, also by that, so that
+equal functions share it. A program that came from disk is an entry here too; its jaxpr is made only if it is needed.
+Sharing keeps no captured weft Array alive: an ``Outline`` holds them weakly and is dropped with the first of them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from weft.core.store import TRACES
 from weft.dispatch import code_facts, identity, persistent
 from weft.dispatch.identity import Identity, Refusal
 
-_FEW_EQUATIONS = 64  # 50 take 1.1 ms with their kernels, reading a program 0.45
-_LATEST_KEYS = 64  # of a function, which are compared with a new one
+_FEW_EQUATIONS = 64  # 50 take 1.1 ms with their kernels; reading a program takes 0.45 ms
+_LATEST_KEYS = 64  # keys of a function that are compared with a new one
 _TRACE_BYTES, _EQUATION_BYTES = 3200, 500  # measured: a trace, each equation
 _RECORD_BYTES = 1100  # measured: the record of a function, with the structure of a call
 
@@ -30,8 +30,8 @@ _RECORD_BYTES = 1100  # measured: the record of a function, with the structure o
 class Trace:
     """One trace of a function: its jaxpr (None if the program came from disk), the results' structure, machine code.
 
-    ``calls`` maps (donated leaves, keep_unused) to machine code with its constants bound. ``codes`` keeps alive what
-    the keys that find it name by id.
+    ``calls`` maps (donated leaves, keep_unused) to machine code with its constants bound. ``codes`` keeps alive the
+    objects that its keys contain by id.
     """
 
     __slots__ = ("__weakref__", "calls", "closed", "codes", "found", "keys", "name", "out_avals", "out_tree", "weight")
@@ -46,22 +46,22 @@ class Trace:
         self.calls: dict[Any, Any] = {}
         self.codes: tuple[Any, ...] = ()
         self.keys: dict[Any, None] = {}
-        self.found = 0  # times it was found again by Python
+        self.found = 0  # how often Python found it again
         self.weight = _TRACE_BYTES + (nbytes if closed is None else _EQUATION_BYTES * equation_count(closed.jaxpr))
 
     def uses(self) -> int:
         """How often it was found or run."""
-        programs = list(self.calls.values())  # at once: another thread may be adding one
+        programs = list(self.calls.values())  # a copy: another thread may add one
         return self.found + sum([compiled.program.executable.runs for compiled in programs])
 
     def retire(self) -> None:
-        """Take its dispatch entries out of the tables of functions."""
+        """Remove its entries from the dispatch tables."""
         for compiled in list(self.calls.values()):
             compiled.entry.retire()
 
 
 class Outline:
-    """A trace without the Arrays that its function captured."""
+    """A trace with weak references to the Arrays that its function captured."""
 
     __slots__ = (
         "__weakref__",
@@ -80,7 +80,7 @@ class Outline:
         references = {number: weakref.ref(array, dropped) for number, array in who.arrays.items()}
         self.jaxpr = trace.closed.jaxpr
         self.constants = [references.get(id(value), value) for value in trace.closed.consts]
-        self.references = list(references.values())  # with those that the program does not read, for their callbacks
+        self.references = list(references.values())  # includes Arrays that the program does not read, for the callbacks
         self.codes = who.codes
         self.out_tree, self.out_avals, self.name = trace.out_tree, trace.out_avals, trace.name
         self.keys: dict[Any, None] = {}
@@ -103,11 +103,11 @@ class Outline:
         return self.found
 
     def retire(self) -> None:
-        """Nothing runs it."""
+        """Nothing to do: it has no dispatch entries."""
 
 
 def equation_count(jaxpr: Jaxpr) -> int:
-    """Equations of a program with those of its loops and branches; calls of jitted functions are counted elsewhere."""
+    """Number of equations, with those in loops and branches; inner jitted functions have traces of their own."""
     count = len(jaxpr.eqns)
     for eqn in jaxpr.eqns:
         if type(eqn.primitive.kind) is kinds.Higher and eqn.primitive.name != "jit":
@@ -125,24 +125,25 @@ class FunctionRecord(weakref.ref[Any]):
     __hash__ = object.__hash__  # by identity: the function may compare by content
     __eq__ = object.__eq__
 
-    keys: dict[tuple[Any, ...], None]  # plain tuples are those of calls recorded in other programs
+    keys: dict[tuple[Any, ...], None]  # TraceKeys; plain tuples for calls recorded in other programs
     number: int
     refusal: Refusal | None  # why its latest trace was not looked up by identity
 
     def store(self, key: tuple[Any, ...], trace: Any) -> None:
         """Let ``trace`` be found under ``key``, one of this function."""
-        if len(self.keys) >= 16 and len(self.keys) & (len(self.keys) - 1) == 0:  # the budget may have dropped many
+        # remove keys whose traces the budget has dropped
+        if len(self.keys) >= 16 and len(self.keys) & (len(self.keys) - 1) == 0:
             self.keys = {known: None for known in list(self.keys) if known in TRACES.entries}
         self.keys[key] = None
         TRACES.add(key, trace)
 
     def latest_keys(self) -> list[TraceKey]:
-        """Of traces that are known, the latest first; calls recorded in other programs are none."""
+        """The keys of traces that exist, newest first, without calls recorded in other programs."""
         latest = list(itertools.islice(reversed(self.keys), _LATEST_KEYS))
         return [key for key in latest if type(key) is TraceKey and key in TRACES.entries]
 
     def knows(self, key: TraceKey) -> bool:
-        """Whether there is a trace, which took no time, of a call that differs in sizes at most."""
+        """Whether there is a cheap trace of a call that differs at most in sizes."""
         structure = _structure(key)
         return any(
             _structure(known) == structure and _is_short(TRACES.entries.get(known)) for known in self.latest_keys()
@@ -153,20 +154,20 @@ class FunctionRecord(weakref.ref[Any]):
         return sum([trace.uses() for key in list(self.keys) if (trace := TRACES.entries.get(key)) is not None])
 
     def clear(self) -> None:
-        """Forget its traces."""
+        """Drop its traces."""
         keys, self.keys = self.keys, {}
         for key in list(keys):
             TRACES.remove(key)
 
     def retire(self) -> None:
-        """Forget the function; its next call makes another record."""
+        """Drop the record; the next call of the function makes another."""
         if records.get(self.number) is self:
             records.pop(self.number, None)
         self.clear()
 
 
 def _is_short(trace: Any) -> bool:
-    """Whether its like is traced and bound in about the time that it takes to read one from disk."""
+    """Whether tracing and binding it takes about as long as reading it from disk."""
     if trace is None or trace.closed is None or len(trace.closed.eqns) > _FEW_EQUATIONS:
         return False
     count = len(trace.closed.eqns)
@@ -184,16 +185,16 @@ records: dict[int, FunctionRecord] = {}
 
 
 def _forget_function(record: FunctionRecord, records: Any = records, remove: Any = TRACES.remove) -> None:
-    """As ``retire``; at the end of the process the names of this module may be gone."""
+    """As ``retire``; its globals are defaults, since at exit the names of this module may be gone."""
     records.pop(record.number, None)
     for key in list(record.keys):
         remove(key)
 
 
 def record_of(function: Callable[..., Any], owner: Any) -> FunctionRecord:
-    """The record of a function object; it dies with the function, or when the budget drops it.
+    """The record of a function object; it is freed with the function, or when the budget drops it.
 
-    A function that cannot be referred to weakly is known by its ``owner``, what ``jit`` made of it.
+    For a function without weak references the record refers to ``owner``, the jitted function.
     """
     number = id(function)
     record = records.get(number)
@@ -241,7 +242,7 @@ def share(who: Identity, key: TraceKey, trace: Trace) -> None:
 
 
 def _inner_constants(jaxpr: Jaxpr) -> bool:
-    """Whether a program inside ``jaxpr`` holds constants, which cannot be made weak from here."""
+    """Whether an inner program of ``jaxpr`` holds constants, to which an ``Outline`` cannot refer weakly."""
     for eqn in jaxpr.eqns:
         for value in eqn.params.values():
             for inner in value if isinstance(value, (tuple, list)) else (value,):

@@ -1,1 +1,1 @@
-"""What an equation does besides giving results: callbacks, checks of numbers."""
+"""Effects: callbacks, and the checks debug_nans and debug_infs."""

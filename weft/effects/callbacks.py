@@ -1,11 +1,11 @@
-"""Callbacks with results: Python functions that compiled programs call with the values at run time.
+"""Callbacks with results: Python functions that compiled programs call at run time.
 
     b:f32[3] = pure_callback[callback=f result_avals=(f32[3],) sharding=None vmap_method=None] a
 
 ``pure_callback`` depends on its operands alone: it is dropped if its result is unused, and may run more than once.
-``io_callback`` has an effect: it runs once each time the program passes it, in program order. Each is one instruction
-of a plan, in the plans of loops and branches too, and takes the GIL for the call. Shapes and dtypes of what comes back
-are checked against those promised.
+``io_callback`` has an effect: it runs exactly once at each execution, in program order. Each is one instruction of a
+plan, also inside loops and branches, and takes the GIL for the call. Shapes and dtypes of the results are checked
+against the declared ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_
 
 
 class FlatCallback(Record):
-    """A function of trees as a function of leaves. Two are equal if function and argument structure are."""
+    """A function of trees as a function of leaves; equal if function and argument structure are equal."""
 
     callback_func: Callable[..., Any]
     in_tree: Any
@@ -49,9 +49,9 @@ class FlatCallback(Record):
 
 
 def as_arrays(values: Sequence[Any], key_types: Sequence[Any] | None = None) -> list[Any]:
-    """The values that the runtime hands to a callback, as Arrays that outlive the call.
+    """The values that the runtime passes to a callback, as Arrays that outlive the call.
 
-    ``key_types`` has the dtype of each value that is an array of keys; for those the runtime hands over words.
+    ``key_types`` has the dtype of each value that is an array of keys; the runtime passes those as words.
     """
     if key_types is None:
         return [_as_array(value, None) for value in values]
@@ -69,7 +69,7 @@ def _as_array(value: Any, key_type: Any) -> Any:
 def _call(
     values: Sequence[Any], callback: FlatCallback, result_avals: Sequence[Any], key_types: Any
 ) -> tuple[np.ndarray, ...]:
-    """Run a callback; JaxRuntimeError if the results differ from what was promised. Keys are returned as words."""
+    """Run a callback; JaxRuntimeError if the results differ from the declared ones. Keys are returned as words."""
     results = callback(*[_strong(value) for value in as_arrays(values, key_types)])
     name = callback.name
     if len(results) != len(result_avals):
@@ -207,13 +207,13 @@ def pure_callback(
 
     ``callback`` gets Arrays in the structure of the arguments, and gives a tree whose leaves have the shapes and dtypes
     of ``result_shape_dtypes`` (a tree of ``weft.ShapeDtypeStruct`` or of anything with ``shape`` and ``dtype``);
-    JaxRuntimeError otherwise. It must depend on its arguments alone: a call whose result is not used is dropped, and a
-    call may happen more than once. An exception in it reaches whoever uses the result, with its traceback.
+    JaxRuntimeError otherwise. It must depend on its arguments alone: a call with an unused result is dropped, and a
+    call may happen more than once. An exception in it is raised, with its traceback, where the result is used.
 
-    Under ``vmap``: ``vmap_method="sequential"`` calls it element by element (``"sequential_unrolled"`` without a loop);
-    ``"expand_dims"`` once, on arguments with a leading axis, of extent 1 where they are not mapped; ``"broadcast_all"``
-    repeats those; ``"legacy_vectorized"`` leaves them; None raises NotImplementedError. It has no derivative: wrap it
-    in ``weft.custom_jvp`` or ``weft.custom_vjp``.
+    Under ``vmap``: ``vmap_method="sequential"`` calls it element by element (``"sequential_unrolled"`` without a loop).
+    The others call it once, on arguments with a leading axis: ``"expand_dims"`` gives unmapped arguments the extent 1,
+    ``"broadcast_all"`` repeats them, ``"legacy_vectorized"`` passes them unchanged. None raises NotImplementedError. A
+    callback has no derivative: wrap it in ``weft.custom_jvp`` or ``weft.custom_vjp``.
 
     >>> import math
     >>> f = weft.jit(lambda x: weft.pure_callback(math.sin, weft.ShapeDtypeStruct((), "float32"), x) + 1)
@@ -275,10 +275,10 @@ def io_callback(
 ) -> Any:
     """Call the Python function ``callback(*args, **kwargs)`` for its effect and its result when the program runs.
 
-    As ``weft.pure_callback``, but the call happens exactly once each time the program passes it, whether or not the
-    result is used. ``result_shape_dtypes`` may be None for a callback that gives None. With ``ordered`` calls keep
-    their order among the program's ordered effects, and ``vmap`` raises ValueError; without it, ``vmap`` calls element
-    by element. It has no derivative.
+    As ``weft.pure_callback``, but the call happens exactly once at each execution, whether or not the result is used.
+    ``result_shape_dtypes`` may be None for a callback that returns None. ``ordered`` calls keep their order among the
+    program's ordered effects, and ``vmap`` of them raises ValueError; ``vmap`` of others calls element by element. It
+    has no derivative.
 
     >>> from weft.experimental import io_callback
     >>> seen = []
@@ -305,7 +305,7 @@ def io_callback(
 
 
 def unrolled(primitive: Primitive) -> Callable[..., tuple[Any, Any]]:
-    """The batching rule of an effect without results: it happens once for each element, in order."""
+    """The batching rule of an effect without results: once for each element, in order."""
 
     def rule(size: int, values: list[Any], dims: list[Dim], **params: Any) -> Any:
         for i in range(size):

@@ -1,8 +1,8 @@
-"""debug_nans and debug_infs: which operation made the first NaN or infinity of a result, and at which line.
+"""debug_nans and debug_infs: find the operation, and the user's line, that made the first NaN or infinity of a result.
 
-If a result holds a bad value, its program is run once more, operation by operation. Each bad value carries its origin:
-the operation that made it from operands that were not bad. Loops are run step by step up to the first step that makes a
-bad value; calls and branches are entered. Bad values that a ``where`` discards are not reported.
+If a result holds a bad value, its program runs once more, operation by operation. Each bad value has an origin: the
+operation that made it from operands without bad values. Loops run step by step up to the first step with a bad value;
+calls and branches are entered. Bad values that a ``where`` discards are not reported.
 
     FloatingPointError: invalid value (nan) encountered in log
       at model.py:12:8 (loss)
@@ -31,7 +31,7 @@ _enabled: dict[int, bool] = {}
 
 
 def enabled() -> bool:
-    """Whether results are looked at on this thread."""
+    """Whether results are checked on this thread."""
     token = runtime.get_config_token()
     found = _enabled.get(token)
     if found is None:
@@ -40,7 +40,7 @@ def enabled() -> bool:
 
 
 class _Wanted(NamedTuple):
-    """Which values are looked for: NaN, infinities, or both."""
+    """Which values count as bad: NaN, infinities, or both."""
 
     nans: bool
     infs: bool
@@ -51,7 +51,7 @@ def _wanted() -> _Wanted:
 
 
 def _bad(value: Any, wanted: _Wanted) -> np.ndarray | None:
-    """Where a value is NaN or infinite, as far as that is asked for; None if nowhere."""
+    """A mask of the bad elements; None if there are none."""
     dtype = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
     if dtypes.is_extended(dtype) or not dtypes.issubdtype(dtype, np.inexact):
         return None
@@ -67,14 +67,14 @@ def _bad(value: Any, wanted: _Wanted) -> np.ndarray | None:
 
 
 def _word(value: Any, wanted: _Wanted) -> str:
-    """What is wrong with a bad value, as the error names it."""
+    """The word for a bad value in the error: nan or inf."""
     array = np.asarray(value)
     array = array.astype(np.float32) if array.dtype.kind == "V" else array
     return "nan" if wanted.nans and np.isnan(array).any() else "inf"
 
 
 class Origin(Record):
-    """Where a bad value comes from. ``order`` counts the operations before; an argument has no operation."""
+    """Where a bad value comes from. ``order`` is the number of operations before it; an argument has no operation."""
 
     order: int
     name: str
@@ -104,7 +104,7 @@ def _short(value: Any) -> str:
 
 
 def check(outs: Sequence[Any], closed: ClosedJaxpr, args: Sequence[Any], name: str) -> None:
-    """Raise FloatingPointError if a result of ``closed`` on ``args`` is bad, naming what made it so."""
+    """Raise FloatingPointError if a result of ``closed`` on ``args`` is bad, and name its origin."""
     wanted = _wanted()
     bad = [index for index, out in enumerate(outs) if _bad(out, wanted) is not None]
     if not bad:
@@ -122,7 +122,7 @@ def check(outs: Sequence[Any], closed: ClosedJaxpr, args: Sequence[Any], name: s
         search = _Search(wanted)
         results = search.run(closed.jaxpr, closed.consts, given, () if own else (name,), here if own else None)
     _raise([results[index][1] for index in bad])
-    # the second run gave other values: because of an effect, or because memory was changed from outside
+    # the second run gave other values: an effect, or memory that was changed from outside
     raise FloatingPointError(f"invalid value ({_word(outs[bad[0]], wanted)}) encountered in {name}")
 
 
@@ -138,7 +138,7 @@ def check_operation(primitive: Any, params: dict[str, Any], args: Sequence[Any],
 
 
 def check_results(name: str, args: Sequence[Any], outs: Sequence[Any]) -> None:
-    """``check`` for a function of the user, which must not run again."""
+    """``check`` for a user's function, which must not run again."""
     wanted = _wanted()
     for out in outs:
         if _bad(out, wanted) is not None:
@@ -153,13 +153,13 @@ def _raise(origins: Sequence[Origin | None]) -> None:
 
 @contextmanager
 def _unchecked() -> Iterator[None]:
-    """A context manager inside which programs run at once and results are not checked."""
+    """A context in which operations run at once, without checks."""
     with config.context("debug_nans", False), config.context("debug_infs", False), tracing.eval_context():
         yield
 
 
 def _is_own(jaxpr: Jaxpr) -> bool:
-    """Whether a program is that of one of weft's own functions, whose lines mean nothing to the user."""
+    """Whether a program is that of one of weft's own functions, whose source lines would not help the user."""
     info = jaxpr.debug_info
     if info is None:
         return False

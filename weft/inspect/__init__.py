@@ -1,4 +1,4 @@
-"""Looking into weft: why a call is traced, what a function compiles to, and what each stage cost."""
+"""Reports: why a call is traced, what a function compiles to, and what each stage cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``explain(f, *args)``: what a call of a jitted function would do, found without tracing or running it.
+"""``explain(f, *args)``: tells what a call of a jitted function would do, without tracing or running it.
 
 Out: one sentence (found, shared, or traced) and, for a miss, the differences from the nearest earlier call.
 """

@@ -1,4 +1,4 @@
-"""``report(f, *args)``: everything weft knows of one compiled call, as text or as a self-contained HTML page.
+"""``report(f, *args)``: a report on one compiled call, as text or as a self-contained HTML page.
 
 In: a function (jitted or not) and arguments or ShapeDtypeStructs. Out: a ``Report`` with the program in each of the
 five forms and the plan, milliseconds per stage, kernels, estimated cost and memory. Nothing is run.
@@ -23,7 +23,7 @@ class Report:
     def __init__(self, name: str, forms: dict[str, str], facts: dict[str, dict[str, Any]]) -> None:
         self.name = name
         self.forms = forms  # form -> text
-        self.facts = facts  # title -> what was measured or estimated, by name
+        self.facts = facts  # title -> measured or estimated numbers, by name
 
     def text(self, forms: Sequence[str] = FORMS) -> str:
         """The report as plain text."""

@@ -1,7 +1,7 @@
-"""One way to write a nest: constants in the order of their first use, values numbered in the order of statements.
+"""Canonical numbering of a nest: parameters in the order of first use, values in the order of statements.
 
-The numbers that lowering gives depend on where the operations stood in the program, so that without this two kernels
-that compute the same would be compiled twice.
+The numbers that lowering gives depend on the position of operations in the program. Without this, two kernels that
+compute the same would be compiled twice.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ Phase = tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]
 
 
 def make_canonical(draft: Draft) -> None:
-    """Bring a draft into its canonical order and numbering."""
+    """Reorder and renumber a draft canonically."""
     numbers: dict[int, int] = {}
-    slots: dict[int, int] = {}  # number of a scalar -> its place among the parameters
+    slots: dict[int, int] = {}  # number of a scalar -> its position among the parameters
 
     def renumbered(statements: Iterable[ir.Statement]) -> list[ir.Statement]:
         return [_renumbered(s, numbers, slots) for s in statements]

@@ -1,9 +1,9 @@
-"""Sizes as symbols, and the arithmetic of strides over them.
+"""Symbolic sizes: symbols for extents, and strides as products of them.
 
-Every dimension of every variable has a symbol, and dimensions that the program makes equal share one. A dimension that
-``broadcast_in_dim`` made with extent 1 is ``UNIT``; an extent that happens to be 1 is not. Buffers are dense, so that a
-stride is a product of symbols. Two dimensions are walked as one only if these products allow it at every size: which
-machine code a program gets never depends on a coincidence of extents.
+Every dimension of every variable has a symbol; dimensions that the program makes equal share one. A dimension that
+``broadcast_in_dim`` made with extent 1 is ``UNIT``; one that merely has extent 1 is not. Buffers are dense, so that a
+stride is a product of symbols. Two dimensions are collapsed only if these products allow it at every size: which
+machine code a program gets never depends on extents that happen to be equal.
 
     f32[b,n] has strides (n, 1); f32[n] broadcast to it (0, 1); x[:, ::2] has (n, 2)
 """
@@ -21,7 +21,7 @@ Product = tuple[int, ...]  # a sorted multiset of symbols
 
 
 class Stride(NamedTuple):
-    """``elems`` elements now; ``factor * product`` at every size. ``product`` is None where it is no such product."""
+    """``elems`` elements at the present sizes, ``factor * product`` at all sizes; ``product`` is None if unknown."""
 
     elems: int
     factor: int
@@ -32,26 +32,26 @@ ZERO = Stride(0, 0, ())
 
 
 def times(product: Product | None, symbol: int) -> Product | None:
-    """The product with one symbol more."""
+    """The product with one more symbol."""
     if product is None or symbol == UNIT:
         return product
     return (symbol,) if not product else tuple(sorted((*product, symbol)))
 
 
 def scaled(stride: Stride, step: int) -> Stride:
-    """The stride of a dimension walked in steps of ``step``."""
+    """The stride of a dimension of which every ``step``-th element is taken."""
     return stride if step == 1 else Stride(stride.elems * step, stride.factor * step, stride.product)
 
 
 def added(left: Stride, right: Stride) -> Stride:
-    """The stride of an axis that moves two dimensions at once (a diagonal)."""
+    """The stride of an axis that indexes two dimensions at once (a diagonal)."""
     if left is ZERO:
         return right
     return Stride(left.elems + right.elems, 1, None)
 
 
 def follows(outer: Stride, inner: Stride, inner_symbol: int) -> bool:
-    """Whether a step along ``outer`` goes as far as walking all of ``inner``, at every size."""
+    """Whether one step along ``outer`` equals the whole extent of ``inner``, at every size (they can be collapsed)."""
     if outer.factor == 0 or inner.factor == 0:
         return outer.factor == inner.factor and outer.product is not None and inner.product is not None
     if inner.product is None or outer.factor != inner.factor:
@@ -80,7 +80,7 @@ class Sizes:
         return symbol
 
     def unite(self, left: int, right: int) -> int:
-        """Say that two dimensions are equal at every size."""
+        """Declare two dimensions equal at every size."""
         left, right = self.find(left), self.find(right)
         if left == UNIT or right == UNIT:
             return left or right
@@ -99,7 +99,7 @@ class Sizes:
         return variable in self._symbols
 
     def settle(self) -> None:
-        """To be called when every equation has been seen: resolves the symbols of all variables."""
+        """Resolve the symbols of all variables; called after the last equation."""
         find = self.find
         self._symbols = {variable: tuple([find(s) for s in found]) for variable, found in self._symbols.items()}
         self._settled = True
@@ -112,7 +112,7 @@ class Sizes:
         return tuple([find(symbol) for symbol in self._symbols[variable]])
 
     def strides(self, variable: Any) -> tuple[Stride, ...]:
-        """Dense row-major strides; to be asked for only when every equation has been seen."""
+        """Dense row-major strides; only after ``settle``."""
         found = self._strides.get(variable)
         if found is None:
             found = self._strides[variable] = dense_strides(variable.aval.shape, self.symbols(variable))

@@ -1,10 +1,11 @@
-"""Data-dependent places in loops: from the components of an index vector to a clamped offset in elements.
+"""Data-dependent addresses in loops: from the components of an index vector to a clamped offset in elements.
 
     start = min(max(index, 0), most)                 in int32, or the index's own dtype where that is wider
     offset = start[0] * stride[0] + start[1] * ...   in int32 where the array has fewer than 2**31 elements
     inside = 0 <= index[0] <= most[0] and ...        one unsigned comparison each
 
-Indices are clamped, or windows tested for lying inside, before any access: no index can make a kernel leave its array.
+Indices are clamped, or windows tested to be inside, before any access: no index makes a kernel access memory outside
+its array.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ CHOOSE = kinds.Elementwise(
 
 
 class Places(NamedTuple):
-    """Windows of an array; ``walked`` is the variable whose dimensions walk them."""
+    """Windows of an array; the dimensions of the variable ``walked`` iterate over them."""
 
     array: Any
     windows: kinds.Windows
@@ -105,7 +106,7 @@ class Writer:
         return self.scalar(0, dtype) if total is None else total
 
     def inside(self, bucket: Bucket, places: Places, values: Sequence[int], dtypes: Sequence[Any]) -> int:
-        """Whether the windows lie inside."""
+        """A value that tells whether the windows are inside."""
         every: int | None = None
         for k, (value, index) in enumerate(zip(values, dtypes, strict=True)):
             one = self.apply(bucket, "inside", INSIDE, (value, self._most(places, k, index)), BOOL)

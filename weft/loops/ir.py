@@ -1,22 +1,25 @@
-"""Loops: the form between kernels and machine code, one ``Nest`` for one compiled function.
+"""Loops: the IR between kernels and machine code; one ``Nest`` is one compiled function.
 
 Grammar (everything a compiled function may do):
 
     nest      parallel dimensions, then reduced dimensions; one of them carries the vector lanes; then digits
     setup     once per call:            statements on 0-d values
-    edges     once per row:             at every point of the parallel dimensions ahead of the one with the lanes
-    phases    once per parallel point:  before (statements), then a loop over the reduced dimensions running body
-                                        and feeding reductions, whose results the next phase may use
+    edges     once per row:             for every index of the parallel dimensions before the one with the lanes
+    phases    once per parallel point:  before (statements), then a loop over the reduced dimensions that runs body
+                                        and feeds reductions, whose results the next phase may use
     statement Load | Store | LoadAt | Update | RowLoad | RowStore | Param | IndexOf | Apply | Scan
 
-A nest contains no sizes: extents, run-time strides and scalar literals are parameters, so that one machine code serves
-every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is int64 in elements. A nest
-without reduced dimensions has exactly one phase, run at every parallel point.
+A nest contains no sizes: extents, run-time strides and scalar literals are parameters, so that one machine code works
+for every shape. Values are numbered; each is defined once, before its uses. Index arithmetic is int64, in elements. A
+nest without reduced dimensions has exactly one phase, run at every parallel point.
 
-The last reduced dimension may stand for several axes, flattened in row-major order. If an operand does not walk them as
-one (a broadcast row, a transposed matrix), dimensions with the role *digit* follow, one for each axis. They are no
-loops: their values are the mixed-radix digits of the flattened index, in the bases of the axes' extents, and they add
-to the address of operands that have a stride along them.
+The last reduced dimension may stand for several axes, flattened in row-major order. If those axes cannot be collapsed
+for an operand (a broadcast row, a transposed matrix), dimensions with the role *digit* follow, one for each axis. They
+are not loops: their values are the mixed-radix digits of the flattened index, with the extents as bases, and they
+contribute to the address of operands that have a stride along them.
+
+The last parallel dimension may stand for several in the same way, if all but the first of them are short and the last
+alone would leave lanes empty. The short ones have at most COLLAPSED elements together.
 
 Parameter block (``const int64_t* params``), 8-byte slots in this order:
     extents of the dimensions; run-time strides, operand by operand and dimension by dimension where the class is
@@ -33,14 +36,15 @@ import numpy as np
 from weft.core import kinds
 
 RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
-REVERSED = -1  # contiguous, from the end
+REVERSED = -1  # contiguous, from the last element to the first
+COLLAPSED = 64  # elements of the short dimensions that are collapsed into one with the dimension before them
 
 
 @dataclass(frozen=True, slots=True)
 class Dim:
-    """One loop. ``role``: parallel (independent points), reduced (walked inside a phase, in tree order), or digit.
+    """One loop. ``role``: parallel (independent points), reduced (iterated inside a phase, in tree order), or digit.
 
-    ``extent`` is None if it is known only at run time, as it is but for short reduced dimensions, which are unrolled.
+    ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled.
     """
 
     role: Literal["parallel", "reduced", "digit"]
@@ -51,13 +55,13 @@ class Dim:
 class Operand:
     """A buffer and how its address moves: one stride class for each dimension of the nest.
 
-    The base pointer already includes every constant offset. ``in`` operands never alias ``out`` ones except
-    element for element (in-place reuse); an ``out`` operand of Updates holds its old elements at the start.
-    Alignment is that of the dtype only.
+    The base pointer includes all constant offsets. ``in`` operands never alias ``out`` ones except element for element
+    (in-place reuse); an ``out`` operand of Updates holds its old elements at the start. Only the alignment of the dtype
+    is guaranteed.
 
-    ``near``: (operand, rows, elements) if another operand of equal strides reads the same buffer at a distance: this
-    operand reads at a point what that one reads ``rows`` steps along the dimension before the lanes, and ``elements``
-    along the lanes, later.
+    ``near`` is (operand, rows, elements) if another operand of equal strides reads the same buffer at a distance: this
+    operand reads at a point what that one reads ``rows`` steps later along the dimension before the lanes, and
+    ``elements`` steps later along the lanes.
     """
 
     dtype: np.dtype
@@ -80,9 +84,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class LoadAt:
-    """A load at a data-dependent place: ``offset`` elements (a value of int32 or int64) past the operand's address.
+    """A load at a data-dependent address: ``offset`` elements (an int32 or int64 value) past the operand's address.
 
-    Offsets have been clamped, so that an operand with elements is never read outside.
+    Offsets are clamped beforehand, so that no read is outside the operand.
     """
 
     out: int
@@ -94,9 +98,9 @@ class LoadAt:
 class Update:
     """operand[offset] = steps(old = operand[offset], ...); nothing is written where ``inside`` is false.
 
-    This is the one statement that may write to a place twice: points along reduced dimensions do so in their order,
-    points along parallel dimensions never write to the same place. ``steps`` compute the value ``new`` and may use
-    ``old``. Without ``inside`` the offset has been clamped; with it, the offset is valid only where ``inside`` holds.
+    This is the only statement that may write an element twice: along reduced dimensions in order of the index; points
+    along parallel dimensions never write the same element. ``steps`` compute the value ``new`` and may use ``old``.
+    Without ``inside`` the offset is clamped; with it, the offset is valid only where ``inside`` holds.
     """
 
     operand: int
@@ -109,7 +113,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class RowStore:
-    """Keep a body value for a later phase in row buffer ``row``: scratch memory, one slot for each reduced index."""
+    """Store a body value for a later phase in row buffer ``row``: scratch memory with one slot per reduced index."""
 
     row: int
     value: int
@@ -141,7 +145,7 @@ class IndexOf:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """out = kind.scalar(emit, *args, **params); ``name`` and ``params`` only label it and enter the cache key."""
+    """out = kind.scalar(emit, *args, **params); ``name`` and ``params`` are for printing and the cache key."""
 
     out: int
     name: str
@@ -189,9 +193,9 @@ class Reduce:
 
     tree (docs/NUMERICS.md):
       lanes       last reduced dimension in blocks of 8192; inside a block 32 lane accumulators, element i goes to
-                  lane i % 32; lanes fold by halves (l + 16, l + 8, ...); block results are combined in order,
+                  lane i % 32; lanes are folded by halves (l + 16, l + 8, ...); block results are combined in order,
                   starting from the identity; outer reduced dimensions in order.
-      rows        last reduced dimension in blocks of 256 walked in order from the identity; block results are
+      rows        last reduced dimension in blocks of 256, each in order from the identity; block results are
                   combined in order, starting from the identity; outer reduced dimensions in order.
     """
 
@@ -208,7 +212,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """before: once per parallel point, ahead of the loop. body: at every reduced point. Then the reductions.
+    """before: once per parallel point, before the loop. body: at every reduced point. Then the reductions.
 
     A phase with an empty body and no reductions runs ``before`` only (the last scalars of a row and their stores).
     """
@@ -223,11 +227,11 @@ class Nest:
     """One compiled function.
 
     ``vector``: the dimension whose index runs across lanes; None for a 0-d program. If it is reduced (the row form),
-    lanes are folded at the end of a phase. If it is parallel, every accumulator is a vector; the tree "lanes" is
-    possible there only for a reduced dimension of known extent, whose lane accumulators are registers.
-    ``split``: the reduction may be cut at block borders. It has one phase with reductions, and no parallel dimension or
-    one that carries the lanes. Called with mode 0 it leaves the accumulators of each block in the partial buffer;
-    called with mode 1 it combines them in order and runs the remaining phases. Columns are cut only if there is such a
+    lanes are folded at the end of a phase. If it is parallel, every accumulator is a vector; the tree "lanes" is then
+    possible only for a reduced dimension of known extent, whose lane accumulators are registers. ``split``: the
+    reduction may be cut at block borders. Such a nest has one phase with reductions, and no parallel dimension or one
+    that carries the lanes. Called with mode 0 it leaves the accumulators of each block in the partial buffer; called
+    with mode 1 it combines them in order and runs the remaining phases. Columns are cut only if there is a partial
     buffer.
     """
 
@@ -245,7 +249,7 @@ class Nest:
     _hash: int = field(default=0, init=False, repr=False, compare=False)
 
     def __hash__(self) -> int:
-        """A hash of the fields in which most nests differ; kept, since a nest is looked up at every compilation."""
+        """A hash of the fields in which most nests differ; cached, since every compilation looks nests up."""
         if not self._hash:
             shape = tuple([(len(phase.before), len(phase.body), len(phase.reductions)) for phase in self.phases])
             names = tuple([s.name for phase in self.phases for s in phase.body if type(s) is Apply])
@@ -260,7 +264,7 @@ class Nest:
 
     @property
     def digits(self) -> list[int]:
-        """The digits of the last reduced dimension, outermost first."""
+        """The digits of the last loop, outermost first."""
         return [d for d, dim in enumerate(self.dims) if dim.role == "digit"]
 
     @property
@@ -272,7 +276,7 @@ class Nest:
             return False
         return all(isinstance(s, Load | Store | Param | Apply) for s in self.statements())
 
-    def walks_digits(self, operand: int) -> bool:
+    def uses_digits(self, operand: int) -> bool:
         """Whether an operand's address depends on the digits."""
         return any(self.dims[d].role == "digit" for d, stride in enumerate(self.operands[operand].strides) if stride)
 
@@ -287,16 +291,16 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Several nests as one compiled function, which runs them in turn on one block of rows after another.
+    """Several nests as one compiled function, run in turn on one block of rows after another (loop tiling).
 
-        for each block of rows: for each nest: run it on the part of its first dimension that lies in the block
+        for each block of rows: for each nest: run it on the part of its first dimension that is in the block
 
-    If one nest writes what another reads or writes, both do so row by row, so that blocks are independent. With a nest
-    whose first dimension is not parallel there is only one block, of all rows.
+    If one nest writes what another reads or writes, both do so row by row, so that blocks are independent. If the first
+    dimension of a nest is not parallel, there is only one block, of all rows.
 
     Parameter block: the rows of a block; for every nest the ``CHAIN_WORDS`` below; then the nests' own blocks.
-        where its own block begins, in slots; points of its first dimension in a row; its range as a whole: 4 slots;
-        where its partial buffer begins in the scratch memory, in bytes
+        start of its own block, in slots; points of its first dimension per row; its whole range: 4 slots;
+        start of its partial buffer in the scratch memory, in bytes
     """
 
     nests: tuple[Nest, ...]

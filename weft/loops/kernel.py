@@ -1,8 +1,8 @@
 """The kernel form: a small jaxpr that becomes one loop nest.
 
-A kernel has a space of axes, some of them reduced, and equations whose values are read at *accesses*. An access gives
-for each dimension of the value the axis that moves it, a start and a step. Views disappear into accesses; a value read
-at two accesses is computed twice. A load happens where an access meets a variable that the kernel does not compute.
+A kernel has a space of axes, some of them reduced, and equations whose values are read at *accesses*. An access gives,
+for each dimension of the value, the axis that indexes it, a start and a step. Views disappear into accesses; a value
+read at two accesses is computed twice. An access to a variable that the kernel does not compute is a load.
 
     c:f32[b] = reduce_sum[axes=(1,)] a; d:f32[b,n] = div a c
     axes (b, n reduced); a at (b, n), c at (b), d at (b, n)
@@ -21,13 +21,13 @@ from weft.core.index_maps import CONSTANT, FIXED, Affine, IndexMap, constant
 from weft.core.jaxpr import JaxprEqn
 from weft.loops.index_math import UNIT, Sizes
 
-Access = IndexMap  # axes are the keys of the kernel's
+Access = IndexMap  # its axes are keys of the kernel's axes
 
 Tree = Literal["lanes", "rows", "scan", "order"]  # how a kernel combines what it reduces
 
 
 class Constant:
-    """A literal inside a kernel. Unlike a ``Literal`` it can be a key of a dict, as it is compared by identity."""
+    """A literal inside a kernel. Unlike a ``Literal`` it is hashable: it is compared by identity."""
 
     __slots__ = ("aval", "literal", "val")
 
@@ -53,13 +53,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A value stored: ``node`` into ``target`` at ``access``; ``starts`` and ``places`` move it at run time."""
+    """A value stored: ``node`` into ``target`` at ``access``; ``starts`` or ``places`` shift the region at run time."""
 
     node: Node
     target: Any
     access: Access
-    starts: Any = None  # the dynamic_update_slice equation whose clamped starts move the region
-    places: Places | None = None  # for a scatter, where windows start; ``node`` is then the update of every element
+    starts: Any = None  # the dynamic_update_slice equation whose clamped starts shift the region
+    places: Places | None = None  # for a scatter: where windows start; ``node`` is then the update of each element
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One fused kernel, as ``fuse`` hands it to ``lower``.
+    """One fused kernel, the output of ``fuse`` and the input of ``lower``.
 
     ``axes`` in logical order. ``reduced`` are the keys of reduced (or scanned) axes, outer to inner; the last
     ``run`` of them are flattened into one dimension. ``nodes`` gives the operand nodes of every computed node.
@@ -91,7 +91,7 @@ class Kernel:
 
 
 def reachable(nodes: Mapping[Node, Sequence[Node]], wanted: Iterable[Node]) -> set[Node]:
-    """The wanted values and all that they are computed from."""
+    """The wanted nodes and all nodes that they depend on."""
     stack = list(wanted)
     found = set(stack)
     while stack:
@@ -103,7 +103,7 @@ def reachable(nodes: Mapping[Node, Sequence[Node]], wanted: Iterable[Node]) -> s
 
 
 def component_access(windows: kinds.Windows, indices: Any, component: int, access: Access, sizes: Sizes) -> Access:
-    """The access of one component of the index vectors from the access of the windows."""
+    """The access of one component of the index vectors, given the access of the windows."""
     uses = [
         FIXED if symbol == UNIT else access[dim]
         for dim, symbol in zip(windows.batch, sizes.symbols(indices)[:-1], strict=True)
@@ -112,7 +112,7 @@ def component_access(windows: kinds.Windows, indices: Any, component: int, acces
 
 
 def window_access(windows: kinds.Windows, array: Any, access: Access, sizes: Sizes) -> Access:
-    """The access of the array, without the run-time starts, from the access of the windows."""
+    """The access of the array, without the run-time starts, given the access of the windows."""
     return tuple(
         [
             FIXED if dim is None or symbol == UNIT else access[dim]
@@ -122,7 +122,7 @@ def window_access(windows: kinds.Windows, array: Any, access: Access, sizes: Siz
 
 
 def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> Access:
-    """The access of an elementwise operand: a 0-d operand and stretched unit dimensions do not move."""
+    """The access of an elementwise operand: constant along the dimensions in which it is broadcast."""
     shape, out_shape = operand.aval.shape, out.aval.shape
     if not shape:
         return ()
@@ -136,7 +136,7 @@ def elementwise_access(operand: Any, out: Any, access: Access, sizes: Sizes) -> 
 
 
 def describe(kernel: Kernel) -> str:
-    """The kernel as text: its space, its equations, what it stores, and why fusion stopped there."""
+    """The kernel as text: its space, its equations, its outputs, and why fusion ended there."""
     role = f"({kernel.tree or 'reduced'})"
     names = {axis.key: f"i{number}" for number, axis in enumerate(kernel.axes)}
     axes = " ".join(

@@ -1,10 +1,10 @@
-"""A loop over arrays that share their first dimensions, element for element -> a routine of one element, in lanes.
+"""Lowers a loop over arrays with common first dimensions to a routine for one element, run in vector lanes.
 
     c:f32[n] = c * 0.5 + 1, ten times      ->      routine in lanes: a few vectors of c at a time, ten times
 
-The number of elements is a parameter, so that one routine serves every n. The state of a few lanes stays in registers
-until the loop is over. Dimensions behind the shared ones are elements of a lane; their sizes are part of the routine,
-as in other routines. ``TooLarge`` is raised if a lane needs values of another one, or if it does not pay.
+The number of elements is a parameter, so that one routine works for every n. The state of a few lanes stays in
+registers until the loop ends. Dimensions after the common ones belong to one lane; their sizes are part of the routine,
+as in other routines. ``TooLarge`` is raised if a lane needs values of another lane, or if it does not pay.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from weft.core.jaxpr import ClosedJaxpr, JaxprEqn
 from weft.loops import routine, small
 from weft.loops.small import Flatten, Lowered, Lowering, TooLarge
 
-MOST_OF_A_LANE = 16  # elements of one value
-MOST_WORK = 1200  # instructions of one lane, about
-MOST_LANES = 4096  # beyond, each row begins on another page, and several threads are faster
-MOST_AT_ONCE = 32000  # instructions of all lanes together, beyond 256 of them (tanh of 1000: 84 us, 50 on two threads)
-MOST_GENERATED = 1 << 16  # elements of a generated array that are looked at
+MOST_OF_A_LANE = 16  # elements of one value in a lane
+MOST_WORK = 1200  # estimated instructions of one lane
+MOST_LANES = 4096  # for more, rows begin on different pages, and several threads are faster
+MOST_AT_ONCE = 32000  # instructions of all lanes, if there are over 256 (tanh of 1000: 84 us, 50 on two threads)
+MOST_GENERATED = 1 << 16  # elements of a generated array that are inspected
 FEW = 64  # instructions common to all lanes that may be repeated for each tile
 
 ByElement = Callable[[ClosedJaxpr], bool]
@@ -37,8 +37,8 @@ def lower_loop(
 ) -> Lowered | None:
     """The routine in lanes of a loop, along as many dimensions as possible; None if there is none.
 
-    ``by_element`` tells of a condition whether the loop goes on while any element does, and leaves the others
-    unchanged.
+    ``by_element`` tells whether a condition is that of a mapped loop: the loop continues while any element does, and
+    leaves the others unchanged.
     """
     for shared in _shared(parts):
         try:
@@ -56,18 +56,18 @@ def _shared(parts: kinds.LoopParts) -> list[tuple[int, ...]]:
 
 
 class _Lanes(Lowering):
-    """Lowering of one lane, which sees an array whose shape begins with ``shared`` without these dimensions."""
+    """Lowers the program of one lane: arrays whose shape begins with ``shared`` lose these dimensions."""
 
     def __init__(self, shared: tuple[int, ...], flatten: Flatten, by_element: ByElement) -> None:
         super().__init__(flatten)
         self.shared, self.by_element = shared, by_element
         self.rules = RULES
-        self.for_all = 0.0  # instructions that are the same in all lanes
+        self.for_all = 0.0  # instructions on values common to all lanes
         self.spreads: dict[int, int] = {}
         self.extent(math.prod(shared))
 
     def own(self, aval: Any) -> bool:
-        """Whether each lane has a value of its own."""
+        """Whether the value differs between lanes."""
         return aval.shape[: len(self.shared)] == self.shared
 
     def shape_of(self, aval: Any) -> tuple[int, ...]:
@@ -92,7 +92,7 @@ class _Lanes(Lowering):
         super().append(statement, depth)
 
     def mark(self, statement: Any) -> None:
-        """Note which results differ between lanes: those with an operand that does."""
+        """Record which results differ between lanes: those with an operand that does."""
         if isinstance(statement, routine.Pick):
             args = [value for value, _ in statement.sources]
         else:
@@ -114,14 +114,14 @@ class _Lanes(Lowering):
         return [self.spread(v) if self.own(aval) else v for v, aval in zip(values, avals, strict=True)]
 
     def spread(self, value: int) -> int:
-        """A value common to all lanes, repeated in each of them."""
+        """A value common to all lanes, broadcast to each of them."""
         if self.types[value].lanes:
             return value
         made = self.spreads.get(value)
         if made is None:
             kind, depth = self.types[value], self.depth_of([value])
             made = self.value(kind.dtype, kind.size, depth)
-            if not self.floors[-1]:  # else it is in a block that does not always run
+            if not self.floors[-1]:  # otherwise it is in a block that may not run
                 self.spreads[value] = made
             self.append(routine.Spread(made, value), depth)
         return made
@@ -141,17 +141,17 @@ class _Lanes(Lowering):
         self.operands[operand] = dataclasses.replace(self.operands[operand], lanes=self.own(aval))
 
     def in_registers(self, value: Any) -> int:
-        if isinstance(value, small.Memory):  # an array that is only sliced may have this extent by chance
+        if isinstance(value, small.Memory):  # an array that is only sliced may merely happen to have this extent
             self.of_each(value.operand, value.aval)
         return super().in_registers(value)
 
     def loop_routine(self, parts: kinds.LoopParts, atoms: Sequence[Any], name: str) -> routine.Routine:
         made = super().loop_routine(parts, atoms, name)
         if self.work > MOST_WORK or self.for_all > max(FEW, self.work - self.for_all):
-            raise TooLarge("too much of it is the same in all lanes")
+            raise TooLarge("too much of it is common to all lanes")
         lanes = math.prod(self.shared)
         if lanes > small.LARGEST and self.work * lanes > MOST_AT_ONCE:
-            raise TooLarge("several threads are worth it")
+            raise TooLarge("it is large enough for several threads")
         return dataclasses.replace(made, scalar=False, lanes=True)
 
     def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
@@ -174,11 +174,11 @@ class _Lanes(Lowering):
 
     def slice(self, equation: JaxprEqn, operands: list[Any]) -> int:
         if not isinstance(operands[0], small.Memory) or self.own(equation.outvars[0].aval):
-            raise TooLarge("a slice of a lane's own")
+            raise TooLarge("a slice whose start differs between lanes")
         return super().slice(equation, operands)
 
 
-# what a lane sees
+# the program of one lane
 
 
 def _elementwise(low: _Lanes, equation: JaxprEqn, kind: kinds.Elementwise, args: list[int]) -> Sequence[int]:
@@ -190,7 +190,7 @@ def _elementwise(low: _Lanes, equation: JaxprEqn, kind: kinds.Elementwise, args:
         given = low.shape_of(atom.aval)
         if for_each and given and not low.own(atom.aval):
             if any(extent != 1 for extent in given[: len(low.shared)]):
-                raise TooLarge("lanes meet an array of no lane")
+                raise TooLarge("lanes are combined with an array that is not in lanes")
             given = given[len(low.shared) :]
         stretched.append(low.stretched(arg, given, shape))
     if any(low.types[arg].lanes for arg in stretched):
@@ -205,7 +205,7 @@ def _elementwise(low: _Lanes, equation: JaxprEqn, kind: kinds.Elementwise, args:
 
 
 def _inner(low: _Lanes, index_map: IndexMap, operand: Any, for_each: bool) -> IndexMap:
-    """An index map as a lane sees it; with ``for_each`` each lane has a result of its own."""
+    """The index map of one lane; with ``for_each`` the result differs between lanes."""
     count = len(low.shared)
     if low.own(operand):
         if not for_each or index_map[:count] != index_maps.identity(count):
@@ -227,7 +227,7 @@ def _view(low: _Lanes, equation: JaxprEqn, kind: kinds.View, args: list[int]) ->
 def _reshape(low: _Lanes, equation: JaxprEqn, kind: kinds.Reshape, args: list[int]) -> Sequence[int]:
     operand, out = equation.invars[0].aval, equation.outvars[0].aval
     if low.own(operand) != low.own(out) or operand.dtype != out.dtype:
-        raise TooLarge("lanes are no dimension of the result")
+        raise TooLarge("lanes are not a dimension of the result")
     return args
 
 
@@ -265,7 +265,7 @@ def _reduction(low: _Lanes, equation: JaxprEqn, kind: kinds.Reduction, args: lis
     first = len(low.shared) if low.own(avals[0]) else 0
     axes, shape = [axis - first for axis in sorted(kind.axes(equation.params))], low.shape_of(avals[0])
     if kind.operands is not None or not axes or axes[0] < 0 or 0 in shape:
-        raise TooLarge("a reduction over lanes, with initial values, or over nothing")
+        raise TooLarge("a reduction over lanes, with initial values, or of no elements")
     return small.fold(low, equation, kind, args, axes, shape)
 
 

@@ -1,8 +1,7 @@
-"""Kernel -> loops: which statement runs once, once per point, or at every reduced index, and in which phase.
+"""Lowers a kernel to statements: each runs once, once per point, or at every reduced index of some phase.
 
-A value that depends on reductions belongs to a later phase than they do. A body value that several phases read is
-computed again in each if that is cheap, and kept in a row buffer if it is not. ``schedule`` then chooses the final
-dimensions.
+A value that depends on a reduction belongs to a later phase. A body value that several phases read is recomputed in
+each if that is cheap, and otherwise stored in a row buffer. ``schedule`` then chooses the final dimensions.
 
     softmax [b, n(lanes)]  ->  phase 0: max;  phase 1: exp kept in a row, sum;  phase 2: divide, store
 """
@@ -23,8 +22,8 @@ from weft.loops.canonical import make_canonical
 from weft.loops.index_math import ZERO, Sizes, Stride, added, scaled
 from weft.loops.kernel import Access, Kernel, Node
 
-GATHER_COST = 4.0  # cost of a load at a computed place, for each component of the index vector
-KEEP_COST = 8.0  # recomputing a body value in a later phase beats a row buffer below this
+GATHER_COST = 4.0  # cost of a load at a computed address, per component of the index vector
+KEEP_COST = 8.0  # body values below this cost are recomputed in a later phase; others get a row buffer
 _NO_NODES: list[Node] = []
 _NEUTRAL = {"weak_type": False, "sharding": None, "out_sharding": None, "axes": (0,), "axis": 0, "dimensions": (0,)}
 
@@ -46,7 +45,7 @@ class OperandDraft:
     role: str
     offset: int  # elements
     strides: dict[int, Stride]  # by axis key
-    starts: Any  # equation whose run-time starts move the base, or None
+    starts: Any  # the equation whose run-time starts shift the base, or None
     dtype: np.dtype
     access: Access
 
@@ -60,26 +59,26 @@ class Draft:
     rows: list[np.dtype]
     setup: list[ir.Statement]
     phases: list[tuple[list[ir.Statement], list[ir.Statement], list[ir.Reduce]]]
-    indexed: set[int]  # axes an IndexOf reads: they may not be collapsed
+    indexed: set[int]  # axes that an IndexOf reads: they must not be collapsed
 
     def describe(self) -> str:
         return printer.draft_text(self)
 
 
 def lower(source: Kernel, sizes: Sizes) -> Draft:
-    """A kernel as statements over its own axes, for ``schedule`` to make a nest of."""
+    """A kernel as statements over its own axes; ``schedule`` makes a nest of them."""
     draft = _Lowering(source, sizes).draft()
     make_canonical(draft)
     return draft
 
 
 def nest_params(params: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    """The parameters on which machine code depends, as they are kept in a nest."""
+    """The parameters on which machine code depends, in the form in which a nest holds them."""
     return tuple([(name, _NEUTRAL.get(name, value)) for name, value in params.items()])
 
 
 class _Lowering:
-    """One kernel on its way to a draft."""
+    """The state while one kernel is lowered."""
 
     def __init__(self, source: Kernel, sizes: Sizes) -> None:
         self.kernel, self.sizes = source, sizes
@@ -90,7 +89,7 @@ class _Lowering:
         self.available: dict[Node, int] = {}  # node -> first phase that can use it at row level
         self.wanted: dict[Node, set[int]] = {}  # body node -> phases
         self.cost: dict[Node, float] = {}
-        self.kept: set[Node] = set()  # body nodes that live in row buffers
+        self.kept: set[Node] = set()  # body nodes that are stored in row buffers
         self.values: dict[tuple[Node, int], int] = {}  # (node, phase or -1) -> value number
         self.count = 0
         self.operand_index: dict[Any, int] = {}
@@ -103,7 +102,7 @@ class _Lowering:
         self._find_wanted()
         self.result.phases = [([], [], []) for _ in range(self.n_phases)]
         for equation in self.kernel.equations:
-            for node in self._nodes_of(equation):
+            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
                 self._emit_equation(equation, node)
         for output in self.kernel.outputs:
             if output.places is None:
@@ -112,10 +111,7 @@ class _Lowering:
                 self._emit_update(output, output.places)
         return self.result
 
-    # what runs where
-
-    def _nodes_of(self, equation: JaxprEqn) -> list[Node]:
-        return self.by_variable.get(equation.outvars[0], _NO_NODES)
+    # where each statement runs
 
     def _is_body(self, node: Node) -> bool:
         if not self.has_axes:
@@ -146,7 +142,7 @@ class _Lowering:
         nodes, available, cost, reductions = self.kernel.nodes, self.available, self.cost, 0
         for equation in self.kernel.equations:
             kind = equation.primitive.kind
-            for node in self._nodes_of(equation):
+            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
                 operands = nodes[node]
                 phase, spent = 0, 0.0
                 for operand in operands:
@@ -158,7 +154,7 @@ class _Lowering:
                     reductions, spent = max(reductions, phase), 0.0
                 elif isinstance(kind, kinds.Elementwise):
                     spent += kind.cost
-                elif isinstance(kind, kinds.Gather):  # a row read at a computed place is as cheap to load again
+                elif isinstance(kind, kinds.Gather):  # a row at a computed address is as cheap to load again
                     spent += GATHER_COST * sum(self._is_body(operand) for operand in operands)
                 for out in equation.outvars:
                     twin = Node(out, node.access)
@@ -168,7 +164,7 @@ class _Lowering:
         self.n_phases = max(reductions, last + 1)
 
     def _find_wanted(self) -> None:
-        """Backward: the phases in which each body value is wanted, and which of them a row buffer serves."""
+        """Backward: the phases that read each body value, and which values get a row buffer."""
         wanted = self.wanted
         if not self.reduced:
             return
@@ -180,7 +176,7 @@ class _Lowering:
                     wanted.setdefault(node, set()).add(0)
         for equation in reversed(self.kernel.equations):
             is_reduction = isinstance(equation.primitive.kind, kinds.Reduction)
-            for node in self._nodes_of(equation):
+            for node in self.by_variable.get(equation.outvars[0], _NO_NODES):
                 phases: set[int] = set()
                 for out in equation.outvars:
                     phases |= wanted.get(Node(out, node.access), set())
@@ -212,7 +208,7 @@ class _Lowering:
         return self.result.phases[self.available.get(node, 0)][0]
 
     def _value(self, node: Node, phase: int) -> int:
-        """The number of a node's value as seen from a phase; leaves are loaded here."""
+        """The number of a node's value as seen from a phase; values not computed by the kernel are loaded here."""
         slot = (node, phase if self._is_body(node) else -1)
         found = self.values.get(slot)
         if found is not None:
@@ -228,9 +224,10 @@ class _Lowering:
         return out
 
     def _scalar(self, value: Any, dtype: Any, source: Any = None) -> int:
-        """A scalar parameter's value. Equal fractions share one, and so do uses of one integer literal (the divisor of
-        a quotient and its remainder); other whole numbers may be counts of elements, whose coincidence at one size
-        must not show in the nest."""
+        """A scalar parameter's value. Equal fractions share a parameter, and so do uses of one integer literal (the
+        divisor of a quotient and its remainder). Other integers do not: they may be sizes that are equal only now, and
+        the
+        nest must not depend on that."""
         dtype = np.dtype(dtype)
         array = np.asarray(value, dtype)
         is_fraction = dtype.kind == "f" and not float(array).is_integer()
@@ -248,7 +245,7 @@ class _Lowering:
         return out
 
     def _operand(self, variable: Any, access: Access, role: str, starts: Any) -> int:
-        """The number of a buffer walked at an access."""
+        """The number of the operand for a buffer and an access."""
         base = variable if role == "out" or starts is None else starts.invars[0]
         key = (variable, access, role)
         found = self.operand_index.get(key)
@@ -302,7 +299,7 @@ class _Lowering:
         self._once_or_kept(node, dtype, apply)
 
     def _once_or_kept(self, node: Node, dtype: np.dtype, emit: Callable[[int], int]) -> None:
-        """Emit a value in every phase that reads it, or once in the first of them, which keeps it in a row buffer."""
+        """Emit a value in every phase that reads it, or once in the first of them, which stores it in a row buffer."""
         if node not in self.kept:
             self._each_phase(node, emit)
             return
@@ -334,7 +331,7 @@ class _Lowering:
                 return offset, None
             return offset, self.indexed.inside(bucket, places, values, dtypes)
 
-        found: dict[int, tuple[int, int | None]] = {}  # a row's place is computed once for all phases
+        found: dict[int, tuple[int, int | None]] = {}  # a row's address is computed once for all phases
 
         def load(phase: int) -> int:
             slot = phase if any(self._is_body(component) for component in components) else -1

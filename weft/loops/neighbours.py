@@ -1,9 +1,9 @@
-"""Operands that read one buffer a few rows or elements apart, as the neighbourhoods of stencils do.
+"""Marks operands that read one buffer a few rows or elements apart, as stencils do, so that loads can be shared.
 
     u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 1:-1]   ->   the first reads what the others read two rows and one row above
 
-What is loaded for one row can then serve the rows beside it. Distances follow from the addresses at the sizes of one
-call. For slices they are the same at all sizes, so that all sizes share their machine code.
+What is loaded for one row can then be used for the rows next to it. Distances follow from the addresses at the sizes of
+one call. For slices they are the same at all sizes, so that all sizes share their machine code.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from weft.loops import ir
 if TYPE_CHECKING:
     from weft.loops.schedule import Binding
 
-ROWS, ELEMENTS = 2, 8  # the farthest neighbours: more rows may be a plane
+ROWS, ELEMENTS = 2, 8  # the farthest neighbours; more rows away may be another plane
 
 
 def marked(nest: ir.Nest, bindings: Sequence[Binding]) -> ir.Nest:

@@ -1,7 +1,7 @@
-"""The emitter protocol in NumPy: interpreters run the combiners of reductions and scans with it.
+"""The emitter protocol in NumPy, with which interpreters run the combiners of reductions and scans.
 
-Values are arrays. Only what combiners use is here, with the semantics of ``core.emit``; whole operations are run by
-their NumPy references.
+Values are arrays. Only what combiners use is here, with the semantics of ``core.emit``; whole operations have NumPy
+references of their own.
 """
 
 from __future__ import annotations

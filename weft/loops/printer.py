@@ -1,4 +1,4 @@
-"""A nest as text: the form ``loops`` that the user sees, and what golden files hold.
+"""A nest as text: the form ``loops`` of ``as_text``, also used in golden files.
 
 nest exp_reduce_sum_div  parallel i0; reduced i1 lanes x16
   in0 f32 [*, 1]   out1 f32 [*, 1]   row0 f32

@@ -1,8 +1,8 @@
-"""The reduction tree as a NumPy program: the order in which every reduction combines its elements.
+"""The order in which every reduction combines its elements, as a NumPy program.
 
-The order depends on the operand's logical shape, the reduced axes and the combiner, and on nothing else
-(docs/NUMERICS.md). The last maximal run of adjacent reduced axes is one dimension, in row-major order; reduced axes
-before it are walked in order. If the run holds the operand's last axis the tree is "lanes", otherwise "rows".
+The order depends only on the operand's logical shape, the reduced axes and the combiner (docs/NUMERICS.md). The last
+maximal run of adjacent reduced axes is treated as one dimension, in row-major order; reduced axes before it are
+iterated in order. If the run contains the operand's last axis the tree is "lanes", otherwise "rows".
 """
 
 from __future__ import annotations
@@ -102,20 +102,3 @@ def _block_rows(
     for i in range(values[0].shape[-1]):
         acc = tuple(kind.combine(emit, acc, tuple(value[..., i] for value in prepared), **params))
     return acc
-
-
-def scan(
-    kind: kinds.Cumulative, arrays: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any]
-) -> Values:
-    """A running combination along the last axis, in index order; results before rounding to the outputs' dtypes."""
-    emit = numpy_emit.NumpyEmit()
-    with np.errstate(all="ignore"):
-        acc = _identity(accumulators, arrays[0].shape[:-1])
-        wide = [array.astype(dtype) for array, (dtype, _) in zip(arrays, accumulators, strict=True)]
-        outs: list[list[np.ndarray]] = []
-        for i in range(arrays[0].shape[-1]):
-            acc = tuple(kind.combine(emit, acc, tuple(array[..., i] for array in wide), **params))
-            outs.append([np.asarray(out) for out in kind.finish(emit, acc, **params)])
-        if not outs:
-            return tuple(arrays)
-        return tuple(np.stack([row[j] for row in outs], -1) for j in range(len(outs[0])))

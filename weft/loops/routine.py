@@ -1,21 +1,21 @@
-"""Routines: programs on scalars and short vectors, with loops and branches, as one native function.
+"""Routines: an IR for programs on scalars and small arrays, with loops and branches, as one native function.
 
-A nest walks large arrays; a routine holds small ones in registers. Every value is a dense array of known size in
-row-major order, and moving its elements costs a shuffle at most. Loops and branches are statements.
+A nest iterates over large arrays; a routine holds small ones in registers. Every value is a dense array of known size
+in row-major order, and moving its elements costs a shuffle at most. Loops and branches are statements.
 
     routine    operands (memory), a block
     block      arguments, statements, results
     statement  Constant | Param | Pick | Spread | Map | Fold | Running | Product | Read | Write | Slice | Update |
                Repeat | Choose
 
-Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its own
-block or in one around it. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
-statement, reductions run the tree of docs/NUMERICS.md. Only products add their terms in another order than elsewhere.
+Values are numbered; ``types`` gives dtype and size of each. A statement's operands are defined before it, in its block
+or an enclosing one. Semantics are those of the primitives: integers wrap, half precisions are rounded after every
+statement, reductions use the order of docs/NUMERICS.md. Only products add their terms in another order than elsewhere.
 The sizes of values are part of a routine, since they decide how many registers it uses. Numbers of iterations, sizes
 of arrays in memory, and scalar literals are parameters.
 
-A routine in lanes is the program of one lane, and is run for many. A value that differs between lanes has a vector of
-lanes for each of its elements. Lanes are independent of each other, and lie side by side in memory, in rows too.
+A routine in lanes is the program of one lane, run for many elements at once. For a value that differs between lanes,
+each of its elements is a vector of lanes. Lanes are independent, and adjacent in memory, also within rows.
 
 Parameter block (8-byte slots): the iteration counts, the sizes, then the scalars in the low bytes of a slot each.
 """
@@ -46,7 +46,7 @@ class Operand:
     dtype: np.dtype
     role: Literal["in", "out"]
     size: int
-    lanes: bool = False  # of a routine in lanes: whether each of them has its own
+    lanes: bool = False  # in a routine in lanes: whether it differs between lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Pick:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """out = a value common to all lanes, repeated in each of them."""
+    """out = a value common to all lanes, broadcast to each of them."""
 
     out: int
     value: int
@@ -90,7 +90,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Map:
-    """out = kind.scalar(emit, *args, **params), element for element; an argument of one element serves all."""
+    """out = kind.scalar(emit, *args, **params), element for element; an argument of one element is broadcast."""
 
     out: int
     name: str
@@ -140,7 +140,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """out = the operand, or its row that belongs to the present iteration of the enclosing loop."""
+    """out = the operand, or its row for the current iteration of the enclosing loop."""
 
     out: int
     operand: int
@@ -181,7 +181,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """outs = the state after the body ran: as often as parameter ``trips`` says, or while the condition holds."""
+    """outs = the final state of the body, run as often as parameter ``trips`` says or while the condition holds."""
 
     outs: tuple[int, ...]
     initial: tuple[int, ...]
@@ -189,7 +189,7 @@ class Repeat:
     cond: Block | None
     trips: int | None
     reverse: bool  # rows are read and written from the last to the first
-    by_element: bool = False  # each lane has a condition of its own; the loop goes on while any of them holds
+    by_element: bool = False  # the condition differs between lanes; the loop continues while any of them holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,13 +211,13 @@ class Routine:
     extents: int
     scalars: tuple[np.dtype, ...]
     block: Block
-    scalar: bool = False  # every element in a register of its own, rather than vectors
+    scalar: bool = False  # each element has its own register, instead of vectors
     lanes: bool = False  # it runs once for each lane; size 0 is their number (see loops.lanes)
-    cost: float = field(default=0.0, compare=False)  # instructions of one run of the innermost body, about
+    cost: float = field(default=0.0, compare=False)  # estimated instructions of one run of the innermost body
     name: str = field(default="routine", compare=False)
 
     def size(self) -> int:
-        """How many statements there are, those of inner blocks included."""
+        """The number of statements, inner blocks included."""
         return _statements(self.block)
 
 

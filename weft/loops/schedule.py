@@ -1,8 +1,10 @@
-"""Draft -> nest: collapse what every operand walks alike, choose the vector dimension, gather the parameters.
+"""Makes a nest of a draft: collapses axes, chooses the vector dimension, collects the parameters.
 
-Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. Extents decide
-only whether a last dimension is too narrow for lanes. Parallel dimensions come first, in logical order. At most three
-stay in the nest; the runtime walks the outer ones.
+Decisions follow from symbols and stride classes, so that every shape of a program gives the same nest. Extents only
+decide whether a last dimension is too narrow for lanes. Parallel dimensions come first, in logical order. At most three
+stay in the nest; the runtime iterates the outer ones.
+
+    exp over axes (64, 128), operands dense   ->   nest "parallel i0 lanes x16", called with i0 = 8192
 """
 
 from __future__ import annotations
@@ -30,28 +32,29 @@ MAX_PARALLEL = 3
 NARROW = 4
 FILLING = 16
 LONG = 4096
-SHORT = 16  # rows of at most so many elements are reduced with lanes across rows, if there are at least LONG rows
-BLOCK_ROWS = 256  # rows of a block of a column reduction that is split, as docs/NUMERICS.md has it
-BLOCK = 8192  # elements of a block of a row that is split
-SCALAR_COST = 3.0  # functions up to this cost gain nothing from vectors in a loop that writes element by element
+TABLED = 1024  # minimum elements of a collapsed dimension for tables of its digits
+SHORT = 16  # rows up to this length are reduced with lanes across rows, if there are at least LONG rows
+BLOCK_ROWS = 256  # rows in a block of a split column reduction, as in docs/NUMERICS.md
+BLOCK = 8192  # elements in a block of a split row
+SCALAR_COST = 3.0  # cheaper functions gain nothing from vectors in a loop that stores element by element
 ONE = Stride(1, 1, ())
 
 Scalars = Sequence[tuple[np.dtype, Any]]
 
 
 class Binding(NamedTuple):
-    """What a nest's operand is at the present sizes: a buffer, an offset, and strides in elements."""
+    """An operand of a nest at the present sizes: a buffer, an offset, and strides in elements."""
 
     variable: Any
     role: str
     offset: int
     strides: tuple[int, ...]
-    outer: tuple[int, ...]  # strides in elements of the dimensions walked around the nest
+    outer: tuple[int, ...]  # strides, in elements, of the dimensions around the nest
     starts: Any
     dtype: np.dtype
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen: that takes four times as long, and every new shape makes some
+@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is four times slower to make, at every new shape
 class Lowered:
     """A nest and the arguments of one call of it."""
 
@@ -68,7 +71,7 @@ class Lowered:
 
     @property
     def points(self) -> int:
-        """How many points of its whole space the kernel visits."""
+        """The number of points of the kernel's whole space."""
         return math.prod(self.space)
 
     @property
@@ -79,7 +82,7 @@ class Lowered:
 
 @dataclass(slots=True)
 class _Loop:
-    """A dimension under construction: the axes it walks, outer to inner."""
+    """A dimension being built: the axes collapsed into it, outer to inner."""
 
     role: Literal["parallel", "reduced", "digit"]
     axes: list[Axis] = field(default_factory=list)
@@ -92,8 +95,8 @@ class _Loop:
         return extent
 
     def stride(self, operand: OperandDraft) -> Stride:
-        """How far an operand moves from one turn of the loop to the next: the stride of its innermost axis."""
-        if not self.axes:  # a lone point: a store needs its lanes side by side
+        """The stride of an operand along this loop: that of its innermost axis."""
+        if not self.axes:  # a single point counts as contiguous, as stores need it
             return ONE if operand.role == "out" else ZERO
         return operand.strides.get(self.axes[-1].key, ZERO)
 
@@ -114,6 +117,8 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     if source.tree == "rows" and not parallel:
         parallel = [_Loop("parallel")]
     outer, parallel = _split_outer(parallel, draft)
+    if source.tree is None:
+        parallel, digits = _collapse_short(draft, parallel, lanes)
     loops = parallel + reduced
     strides = [_strides(operand, loops, digits) for operand in draft.operands]
     short = None if digits else _short(source, draft, (*outer, *parallel), reduced)
@@ -157,10 +162,10 @@ def _call(
 
 
 def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Loop]) -> tuple[Stride, ...]:
-    """Along the loops and the digits: the last loop's is that of all digits, or theirs are given one by one."""
+    """Strides along the loops and digits: the last loop's stands for all digits, or each digit has its own."""
     if not digits:
         return tuple([loop.stride(operand) for loop in loops])
-    if all(_walks_on(operand, left, right) for left, right in itertools.pairwise(loops[-1].axes)):
+    if all(_collapses(operand, left, right) for left, right in itertools.pairwise(loops[-1].axes)):
         return (*[loop.stride(operand) for loop in loops], *[ZERO for _ in digits])
     return (*[loop.stride(operand) for loop in loops[:-1]], ZERO, *[loop.stride(operand) for loop in digits])
 
@@ -168,7 +173,7 @@ def _strides(operand: OperandDraft, loops: Sequence[_Loop], digits: Sequence[_Lo
 def _collapse(
     axes: Sequence[Axis], draft: Draft, role: Literal["parallel", "reduced", "digit"] = "parallel"
 ) -> list[_Loop]:
-    """Join neighbours that every operand walks as one."""
+    """Collapse adjacent axes where every operand allows it."""
     loops: list[_Loop] = []
     for axis in axes:
         if loops and _joins(loops[-1].axes[-1], axis, draft):
@@ -181,11 +186,11 @@ def _collapse(
 def _joins(outer: Axis, inner: Axis, draft: Draft) -> bool:
     if outer.key in draft.indexed or inner.key in draft.indexed:
         return False
-    return all(_walks_on(operand, outer, inner) for operand in draft.operands)
+    return all(_collapses(operand, outer, inner) for operand in draft.operands)
 
 
-def _walks_on(operand: OperandDraft, outer: Axis, inner: Axis) -> bool:
-    """Whether an operand walks two axes as one."""
+def _collapses(operand: OperandDraft, outer: Axis, inner: Axis) -> bool:
+    """Whether two axes can be collapsed for an operand."""
     return follows(operand.strides.get(outer.key, ZERO), operand.strides.get(inner.key, ZERO), inner.symbol)
 
 
@@ -202,7 +207,7 @@ def _reduced_loops(source: Kernel, draft: Draft) -> tuple[list[_Loop], list[_Loo
 
 
 def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list[_Loop]]:
-    """(outer dimensions that the runtime walks, at most three that stay); a dimension whose index is read stays."""
+    """(outer dimensions for the runtime, at most three others); a dimension whose index is read is never outer."""
     outer: list[_Loop] = []
     inner = list(parallel)
     for loop in parallel[:-1]:
@@ -212,6 +217,40 @@ def _split_outer(parallel: list[_Loop], draft: Draft) -> tuple[list[_Loop], list
             outer.append(loop)
             inner.remove(loop)
     return outer, inner
+
+
+def _collapse_short(draft: Draft, parallel: list[_Loop], lanes: int) -> tuple[list[_Loop], list[_Loop]]:
+    """Collapse the short last dimensions with the one before them; gives the dimensions, and the digits (none if not).
+
+    Rows that are not a whole number of vectors leave lanes empty. Stores must be contiguous along all these dimensions.
+    """
+    extents = [loop.extent for loop in parallel]
+    if len(parallel) < 2 or not 1 < extents[-1] <= ir.COLLAPSED:
+        return parallel, []
+    first = len(parallel) - 2
+    while first and math.prod(extents[first:]) <= ir.COLLAPSED:
+        first -= 1
+    if math.prod(extents[first:]) < TABLED or math.prod(extents) < LONG or not all(map(_is_plain, draft.phases)):
+        return parallel, []
+    merged = _Loop("parallel", [axis for loop in parallel[first:] for axis in loop.axes])
+    pairs = list(itertools.pairwise(merged.axes))
+    apart = [o for o in draft.operands if not all(_collapses(o, *pair) for pair in pairs)]
+    if any(o.role == "out" and (o in apart or _class(merged.stride(o)) != 1) for o in draft.operands):
+        return parallel, []
+    gathered = [o for o in apart if parallel[first].stride(o) != ZERO]  # gathered element by element
+    if gathered and (_is_narrow(extents) or _fills(extents[-1], lanes, gathered, parallel[-1])):
+        return parallel, []
+    return [*parallel[:first], merged], [_Loop("digit", loop.axes) for loop in parallel[first:]]
+
+
+def _fills(extent: int, lanes: int, operands: Sequence[OperandDraft], row: _Loop) -> bool:
+    """Whether rows fill the lanes: completely, or half of them if no operand is gathered from distant addresses."""
+    near = all(abs(row.stride(operand).elems) <= NARROW for operand in operands)
+    return extent % lanes == 0 or (near and 2 * extent >= lanes)
+
+
+def _is_plain(phase: Any) -> bool:
+    return all(isinstance(s, ir.Load | ir.Store | ir.Param | ir.Apply | ir.IndexOf) for s in (*phase[0], *phase[1]))
 
 
 def _short(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> int | None:
@@ -244,18 +283,18 @@ def _vector(source: Kernel, draft: Draft, parallel: list[_Loop], reduced: list[_
 
 
 def _is_narrow(parallel: Sequence[int]) -> bool:
-    """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one keeps its program."""
+    """Whether the last dimension is too narrow for lanes. An extent of 1 is not: a batch of one has the same nest."""
     return 1 < parallel[-1] <= NARROW and parallel[-2] >= FILLING and math.prod(parallel[:-1]) >= LONG
 
 
 def _calls_functions(draft: Draft) -> bool:
-    """Whether updates, which are written one by one, are computed by functions that are worth vectors."""
+    """Whether updates, which are stored one by one, use functions expensive enough for vectors."""
     bodies = [s for phase in draft.phases for s in phase[1]]
     return any(isinstance(s, ir.Apply) and s.kind.cost > SCALAR_COST for s in bodies)
 
 
 def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:
-    """Whether a scatter's lanes write side by side: the array moves along them, the starts do not."""
+    """Whether a scatter's lanes write adjacent elements: the starts do not depend on the lane."""
     keys = {axis.key for axis in loop.axes}
     for output in source.outputs:
         components = output.places.components if output.places else ()

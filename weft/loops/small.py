@@ -1,9 +1,8 @@
-"""A loop whose state is small -> a routine: every array of its body becomes a value in registers.
+"""Lowers a loop with a small state to a routine: every array of its body becomes a value in registers.
 
-In: the parts of a Loop equation, with calls inlined. Out: a ``Routine`` whose operands are, in order, what the
-condition captured, what the body captured, the initial state, the inputs, the final state, the outputs. What does not
-depend on the iteration is computed before the loop. ``TooLarge`` is raised if a value or the program is too large for
-registers.
+In: the parts of a Loop equation, with calls inlined. Out: a ``Routine``. Its operands are, in order: the captures of
+the condition, the captures of the body, the initial state, the inputs, the final state, the outputs. Loop invariants
+are computed before the loop. ``TooLarge`` is raised if a value or the program is too large for registers.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from weft.loops import routine
 from weft.loops.routine import Block, Type
 
 LARGEST = 256  # elements of one value
-MOST_WORK = 2500  # vector instructions in a routine, about
+MOST_WORK = 2500  # estimated vector instructions of a routine
 VECTOR = 16
-LARGEST_SCALAR = 8  # elements of a value, up to which a routine may hold each element in a register of its own
-SHUFFLE = 2.0  # what moving one element costs, in instructions
+LARGEST_SCALAR = 8  # values up to this size may have one register per element
+SHUFFLE = 2.0  # instructions to move one element
 
 Flatten = Callable[[ClosedJaxpr], ClosedJaxpr]
 
 
 class TooLarge(Exception):
-    """Why a program is no routine."""
+    """The reason why a program cannot be a routine."""
 
 
 class Memory:
@@ -43,7 +42,7 @@ class Memory:
 
 
 class Lowered(Record):
-    """A routine, how often its loops with a known count run, the sizes it asks for, and its scalar parameters."""
+    """A routine, the trip counts of its loops, the sizes it needs, and its scalar parameters."""
 
     routine: routine.Routine
     trips: tuple[int, ...]
@@ -57,21 +56,21 @@ def lower_loop(parts: kinds.LoopParts, atoms: Sequence[Any], flatten: Flatten, n
 
 
 class Lowering:
-    """Statements under construction, block inside block."""
+    """Builds statements, in nested blocks."""
 
     def __init__(self, flatten: Flatten) -> None:
         self.flatten = flatten
         self.rules = RULES
         self.types: list[Type] = []
-        self.depths: list[int] = []  # for each value how deep the block is in which it is defined
+        self.depths: list[int] = []  # for each value the depth of the block that defines it
         self.blocks: list[list[Any]] = [[]]
-        self.floors: list[int] = [0]  # for each open block the outermost one to which its statements may move
+        self.floors: list[int] = [0]  # for each open block the outermost one into which its statements may be hoisted
         self.operands: list[routine.Operand] = []
         self.trips: list[int] = []
-        self.extents: list[int] = []  # equal values are not merged: the routine must not depend on them
+        self.extents: list[int] = []  # equal sizes are not merged: the routine must not depend on their values
         self.work = 0.0
-        self.moved = 0  # elements that change their place
-        self.single = 0.0  # instructions that vectors save
+        self.moved = 0  # elements that are shuffled
+        self.single = 0.0  # instructions that vectors would save
         self.scalars: list[Any] = []
         self.constants: dict[tuple[bytes, np.dtype], int] = {}
 
@@ -134,11 +133,11 @@ class Lowering:
         return self.value(aval.dtype, self.size_of(aval), depth)
 
     def matched(self, values: Sequence[int], avals: Sequence[Any]) -> list[int]:
-        """Values that control flow hands on, brought into the form in which values of these types are held."""
+        """Values that enter or leave control flow, in the form in which values of these types are held."""
         return list(values)
 
     def depth_of(self, args: Sequence[int]) -> int:
-        """The block that a pure statement on these values belongs to: as far out as its operands allow."""
+        """The depth to which a pure statement on these values is hoisted: as far out as its operands allow."""
         return max([self.floors[-1], *(self.depths[arg] for arg in args)])
 
     def append(self, statement: Any, depth: int) -> None:
@@ -153,7 +152,7 @@ class Lowering:
         return out
 
     def extent(self, size: int) -> int:
-        """The number of a parameter that is a size."""
+        """The number of a parameter for a size."""
         self.extents.append(size)
         return len(self.extents) - 1
 
@@ -195,7 +194,7 @@ class Lowering:
         return self.pick(self.types[value].dtype, [(value, int(k)) for k in order.ravel()])
 
     def stretched(self, value: int, shape: tuple[int, ...], out_shape: tuple[int, ...]) -> int:
-        """The value repeated along dimensions of extent 1 to the result's shape; a single element stays as it is."""
+        """The value repeated along dimensions of extent 1 to the result's shape; a single element is not changed."""
         if shape == out_shape or self.types[value].size == 1:
             return value
         return self.reordered(value, np.broadcast_to(np.arange(math.prod(shape)).reshape(shape), out_shape))
@@ -230,7 +229,7 @@ class Lowering:
             return value
         size = self.size_of(value.aval)
         if size > LARGEST:
-            raise TooLarge(f"an array of {size} elements is used whole")
+            raise TooLarge(f"an array of {size} elements is used as a whole")
         if value.value is None:
             value.value = self.read(value.operand, value.aval.dtype, size, 0, False)
         return value.value
@@ -245,7 +244,7 @@ class Lowering:
             return self.branch(kind.branches(equation.params), operands)
         rule = self.rules.get(type(kind))
         if rule is None:
-            raise TooLarge(f"{equation.primitive.name} is no operation on registers")
+            raise TooLarge(f"{equation.primitive.name} has no form in registers")
         return rule(self, equation, kind, [self.in_registers(value) for value in operands])
 
     # control flow
@@ -317,7 +316,7 @@ class Lowering:
         return outs
 
     def way(self, closed: ClosedJaxpr, operands: Sequence[Any]) -> list[int]:
-        """The results of one of several programs."""
+        """The results of a branch, with the types that all branches share."""
         return self.matched(self.program(closed, operands), closed.out_avals)
 
     # run-time starts
@@ -328,7 +327,7 @@ class Lowering:
         return tuple([(start, extent - size, stride) for start, extent, size, stride in entries if extent != size])
 
     def far_starts(self, starts: Sequence[int], shape: Sequence[int], sizes: Sequence[int]) -> tuple[Any, ...]:
-        """``starts`` for an array in memory: bounds and strides are parameters; a slice of one element has a start."""
+        """``starts`` for an array in memory: bounds and strides are parameters."""
         found = []
         for d, (start, extent, size) in enumerate(zip(starts, shape, sizes, strict=True)):
             if extent != size or size == 1:
@@ -373,7 +372,7 @@ def _view(low: Lowering, equation: JaxprEqn, kind: kinds.View, args: list[int]) 
 
 
 def view_places(index_map: IndexMap, shape: Sequence[int], out_shape: Sequence[int]) -> np.ndarray:
-    """For every element of a view its place in the operand."""
+    """For every element of a view its position in the operand."""
     offset, strides = index_maps.as_strides(index_map, index_maps.strides_of(shape), len(out_shape))
     places = np.full(out_shape, offset, np.int64)
     for index, stride in zip(np.indices(out_shape, np.int64, sparse=True), strides, strict=True):
@@ -424,7 +423,7 @@ def _reduction(low: Lowering, equation: JaxprEqn, kind: kinds.Reduction, args: l
         raise TooLarge("a reduction with initial values")
     axes, shape = sorted(kind.axes(equation.params)), avals[0].shape
     if not axes or 0 in shape:
-        raise TooLarge("a reduction over nothing")
+        raise TooLarge("a reduction of no elements")
     return fold(low, equation, kind, args, axes, shape)
 
 
@@ -489,7 +488,7 @@ def _product(low: Lowering, equation: JaxprEqn, kind: kinds.Contraction, args: l
     batch, k = math.prod([lhs[d] for d in left_batch]), math.prod([lhs[d] for d in left_sum])
     m, n = math.prod([lhs[d] for d in left_free]), math.prod([rhs[d] for d in right_free])
     if k == 0:
-        raise TooLarge("a product over nothing")
+        raise TooLarge("a product of no elements")
     a, b = low.reordered(args[0], left), low.reordered(args[1], right)
     depth = low.depth_of([a, b])
     made = low.value(out.dtype, out.size, depth)

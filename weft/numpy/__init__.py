@@ -58,6 +58,7 @@ if _typing.TYPE_CHECKING:
         square,
         true_divide,
     )
+    from weft.numpy.array_api import __array_namespace_info__
     from weft.numpy.bins import (
         digitize,
         histogram,
@@ -472,6 +473,7 @@ nan = _np.nan
 inf = _np.inf
 pi = _np.pi
 e = _np.e
+__array_api_version__ = "2024.12"
 euler_gamma = _np.euler_gamma
 newaxis = None
 s_ = _np.s_
@@ -482,6 +484,7 @@ index_exp = _np.index_exp
 _NAMES = _lazy.Names(
     "weft.numpy",
     {
+        "numpy.array_api": "__array_namespace_info__",
         "numpy.arithmetic": """
             abs absolute divide divmod fabs float_power floor_divide fmax fmin fmod heaviside hypot mod
             positive pow power reciprocal remainder sign square true_divide""",

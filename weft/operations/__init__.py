@@ -1,4 +1,4 @@
-"""What each operation means: its kind, typing, scalar expression, derivative and NumPy oracle, one block each.
+"""The operations: one block each with kind, typing, scalar expression, derivative and NumPy oracle.
 
 Every public name of ``weft.lax`` that is an operation is re-exported here, with its primitive ``name_p``.
 """
@@ -43,7 +43,7 @@ if typing.TYPE_CHECKING:
     from weft.operations.special import *
     from weft.operations.window_padding import *
 
-# Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
+# Modules are loaded when one of their names is first used; the imports above are for type checkers.
 _NAMES = lazy.Names(
     "weft.operations",
     {

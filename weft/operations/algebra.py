@@ -1,4 +1,4 @@
-"""Real terms: emitter values with operators, so that a longer scalar expression reads as algebra.
+"""``Term``: emitter values with Python operators, so that a long scalar expression reads like a formula.
 
     x, y = term(emit, a), term(emit, b)
     (x * x + y * y).sqrt().value
@@ -115,7 +115,7 @@ class Term:
         return Condition(self.emit, self.emit.is_finite(self.value))
 
     def call(self, name: str, *others: Any) -> Term:
-        """A function of the vector math library: ``x.call("sin")``, ``y.call("atan2", x)``."""
+        """Call a function of the vector math library: ``x.call("sin")``, ``y.call("atan2", x)``."""
         return Term(self.emit, self.emit.function(name, self.value, *(self.lift(o) for o in others)))
 
     def fma(self, factor: Any, addend: Any) -> Term:
@@ -144,7 +144,7 @@ class Term:
 def repeat(
     going: Condition, state: Sequence[Term], body: Callable[..., tuple[Condition, Sequence[Term]]], bound: int
 ) -> list[Term]:
-    """``body(*state)`` gives (goes on, next state): an element goes round while it goes on, ``bound`` times at most."""
+    """Repeat ``body(*state)`` -> (continues, next state), while an element continues, at most ``bound`` times."""
     emit = going.emit
 
     def turn(*values: Any) -> tuple[Any, list[Any]]:
@@ -155,7 +155,7 @@ def repeat(
 
 
 def only_where(condition: Condition, compute: Callable[[], Sequence[Term]], *otherwise: Term) -> list[Term]:
-    """``compute()`` where the condition holds; not computed at all for a vector in which it holds nowhere."""
+    """``compute()`` where the condition holds; skipped for a vector in which it holds in no lane."""
     return repeat(condition, otherwise, lambda *_: (~condition, compute()), 1)
 
 

@@ -1,6 +1,6 @@
-"""Enumerations of algorithms that lax functions can be asked for: presets of products, generators, transforms.
+"""Enumerations of algorithms that are parameters of lax functions: matrix products, random generators, transforms.
 
-They have a module of their own because creating an enumeration takes longer than loading a module, and few programs
+They have their own module because creating an enumeration takes longer than loading a module, and few programs
 need one.
 """
 

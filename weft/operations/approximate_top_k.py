@@ -1,4 +1,4 @@
-"""``lax.approx_max_k`` and ``lax.approx_min_k``: on a CPU the exact largest and smallest elements.
+"""``lax.approx_max_k`` and ``lax.approx_min_k``; on a CPU they return the exact largest and smallest elements.
 
 approx_max_k(f32[3,50], 5)  ->  top_k[axis=1 k=5]
 """
@@ -43,9 +43,9 @@ def approx_max_k(
     reduction_input_size_override: int = -1,
     aggregate_to_topk: bool = True,
 ) -> list[Any]:
-    """The ``k`` largest elements along a dimension, descending, and their positions, int32: all of them are found.
+    """The ``k`` largest elements along a dimension, descending, and their positions (int32); the result is exact.
 
-    ``recall_target`` and ``reduction_input_size_override`` change nothing. ValueError for operands that are no floats
+    ``recall_target`` and ``reduction_input_size_override`` have no effect. ValueError for operands that are not floats
     and for an impossible ``k``, NotImplementedError for ``aggregate_to_topk=False``.
 
     >>> [x.tolist() for x in lax.approx_max_k(np.float32([3, 9, 5]), 2)]

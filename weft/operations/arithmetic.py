@@ -171,7 +171,7 @@ def _mul_reference(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
 
 
 def _mul_transpose(ct: Any, x: Any, y: Any, *, out_dtype: Any = None) -> tuple[Any, Any]:
-    """The product with the other factor, in the operand's own dtype."""
+    """The product of the cotangent and the other factor, in the operand's dtype."""
     operand = x if is_undefined(x) else y
     to = None if out_dtype is None else operand.aval.dtype
     return (mul(ct, y, out_dtype=to), None) if operand is x else (None, mul(x, ct, out_dtype=to))
@@ -203,7 +203,7 @@ def mul(x: ArrayLike, y: ArrayLike, *, out_dtype: Any = None) -> Array:
 
 
 def mul_pairs(left: list[Any], right: list[Any]) -> list[Any]:
-    """The product of two values with their tangents."""
+    """The product of two values, each with its tangent."""
     return [mul(left[0], right[0]), ops.add_any(mul(left[1], right[0]), mul(left[0], right[1]))]
 
 
@@ -270,7 +270,7 @@ def min_values(emit: Any, x: Any, y: Any) -> Any:
 
 
 def _share(out: Any, x: Any, y: Any) -> Any:
-    """The derivative of an extremum with respect to x: 1 where x is the result, 1/2 where x and y are equal."""
+    """The derivative of an extremum with respect to x: 1 where x is the result, 1/2 where x equals y, else 0."""
     full_like = ops.full_like
     chosen = ops.select(ops.eq(x, out), full_like(out, 1), full_like(out, 0))
     return div(chosen, ops.select(ops.eq(y, out), full_like(out, 2), full_like(out, 1)))
@@ -297,7 +297,7 @@ def max(x: ArrayLike, y: ArrayLike) -> Array:
 
 
 def extreme_pairs(choose: Callable[[Any, Any], Any]) -> Callable[[list[Any], list[Any]], list[Any]]:
-    """``max`` or ``min`` of two values with their tangents."""
+    """``max`` or ``min`` of two values, each with its tangent."""
 
     def combine(left: list[Any], right: list[Any]) -> list[Any]:
         (x, s), (y, t) = left, right
@@ -332,7 +332,7 @@ def _abs_scalar(emit: Any, x: Any) -> Any:
 
 
 def real_part_dtype(dtype: np.dtype, **_: Any) -> np.dtype:
-    """complex64 -> float32, complex128 -> float64; real dtypes stay."""
+    """complex64 -> float32, complex128 -> float64; real dtypes are unchanged."""
     return np.dtype(f"f{dtype.itemsize // 2}") if dtype.kind == "c" else dtype
 
 
@@ -455,7 +455,7 @@ def round(x: ArrayLike, rounding_method: settings.RoundingMethod = settings.Roun
 
 
 def _mulhi_scalar(emit: Any, x: Any, y: Any) -> Any:
-    """The high half: through the double width up to 32 bits, by four 32-bit products for 64."""
+    """The high half: up to 32 bits by a product of double width, for 64 by four 32-bit products."""
     bits = 8 * x.dtype.itemsize
     if bits < 64:
         wide = np.dtype(f"{x.dtype.kind}{2 * x.dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""Arrays put together from others, and arrays made from nothing: pad, concatenate, stack, split, tile, iota, full.
+"""Arrays assembled from others or generated: pad, concatenate, stack, split, tile, iota, full.
 
 pad and concatenate are kinds.Assemble (regions of the output); stack, unstack, split, tile and empty are rewritten
 into views before fusion (kinds.Resolve).
@@ -394,7 +394,7 @@ def tile(operand: ArrayLike, reps: Sequence[int]) -> Array:
     return tile_p.bind(operand, reps=canonical_shape("tile", reps))
 
 
-# ---- from nothing
+# ---- generated
 
 
 def _iota_typing(*, dtype: Any, shape: tuple[int, ...], dimension: int, sharding: Any = None) -> Any:
@@ -446,7 +446,7 @@ def broadcasted_iota(dtype: Any, shape: Sequence[int], dimension: int, *, out_sh
 def _filled(name: str, sizes: tuple[int, ...], value: ArrayLike, dtype: Any, weak_type: bool) -> Array:
     """``sizes`` filled with the value as ``dtype``; numbers are converted here, without a kernel."""
     if not sizes and core.is_tracing() and not core.get_aval(value).shape:
-        return convert.convert(value, dtype, weak_type)  # a literal, as JAX has it
+        return convert.convert(value, dtype, weak_type)  # a literal, as in JAX
     if isinstance(value, int) and not weak_type and isinstance(dtype, np.dtype):
         return broadcast_in_dim(np.asarray(value).astype(dtype)[()], sizes, ())
     aval = core.get_aval(value)

@@ -1,7 +1,7 @@
-"""Collectives over named axes: sums, extrema and indices across the elements that ``vmap`` maps over.
+"""Collectives over named axes: sums, extrema and indices over the elements that ``vmap`` maps over.
 
-Inside a mapped function an axis is known by its name (``core.axis_names``); the map of that name turns a collective
-into an operation along its dimension. Positions (ints) among the axes are dimensions of the operand itself::
+Inside a mapped function an axis is known by its name (``core.axis_names``); the ``vmap`` of that name replaces a
+collective by an operation along its dimension. Integers among the axes are dimensions of the operand itself::
 
     psum[axes=('i',)] a:f32[]     under vmap(axis_name="i") of size 3     psum[axes=(0,)] a:f32[3]     a sum over axis 0
 """
@@ -48,7 +48,7 @@ Groups = Sequence[Sequence[int]] | None
 
 
 def checked_groups(groups: Groups) -> tuple[tuple[int, ...], ...] | None:
-    """Groups of indices as tuples; ValueError unless they hold every index once."""
+    """Groups of indices as tuples; ValueError unless they contain every index exactly once."""
     if groups is None:
         return None
     found = tuple([tuple(group) for group in groups])
@@ -72,7 +72,7 @@ def extent(axis_name: Any, groups: Any = None) -> int:
 
 
 def unresolved(name: str) -> Callable[..., Any]:
-    """The error of a collective that is evaluated outside the map that it names."""
+    """A function that raises the error for a collective evaluated outside the ``vmap`` of its axis."""
 
     def expand(*operands: Any, **params: Any) -> Any:
         names = ", ".join([repr(axis) for axis in named(params)])
@@ -278,7 +278,7 @@ def _extreme(primitive: Primitive, x: Any, axis_name: Any, axis_index_groups: Gr
     return each_leaf(x, one)
 
 
-# -- where an element is ----------------------------------------------------------------------------------------------
+# -- the index of an element -------------------------------------------------------------------------------------------
 
 
 def _axis_index_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name: Any) -> Any:
@@ -318,7 +318,7 @@ def axis_size(axis_name: Any) -> int:
     return psum(1, axis_name)
 
 
-# -- one element's value for all --------------------------------------------------------------------------------------
+# -- the value of one element for all ----------------------------------------------------------------------------------
 
 
 def _pbroadcast_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name: Any, source: int) -> Any:
@@ -329,7 +329,7 @@ def _pbroadcast_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_na
     if len(names) > 1:
         raise NotImplementedError(f"[pbroadcast] over several named axes, {names}: name one at a time")
     if not 0 <= source < axis.size:
-        raise ValueError(f"[pbroadcast] source {source} is no index of the axis {axis.name!r}, of size {axis.size}")
+        raise ValueError(f"[pbroadcast] source {source} is not an index of the axis {axis.name!r}, of size {axis.size}")
     return (x if dim is None else shape.index_in_dim(x, source, dim, keepdims=False)), None
 
 
@@ -338,7 +338,7 @@ pbroadcast_p.linear = ALL
 
 
 def _pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> tuple[Any]:
-    """The transpose of giving one value to all: the sum of the cotangents goes to the source."""
+    """The source gets the sum of the cotangents."""
     total = psum(ct, axis_name)
     here = logic.eq(axis_index(axis_name), np.int32(source))
     return (logic.select(here, total, assemble.full_like(total, 0)),)

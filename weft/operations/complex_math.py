@@ -1,8 +1,8 @@
 """Complex arithmetic and functions as expressions over real and imaginary parts.
 
-Each function takes and gives ``Pair``s of real terms. Formulas follow W. Kahan, "Branch cuts for complex
-elementary functions" (1987), and R. L. Smith's division (CACM 1962); infinities and zeros follow C99 annex G where
-JAX does. Errors are bounded by component, absolute near zeros of a component (docs/NUMERICS.md).
+Each function takes and returns ``Pair``s of real terms. Formulas follow W. Kahan, "Branch cuts for complex elementary
+functions" (1987), and R. L. Smith's division (CACM 1962); infinities and zeros follow C99 annex G where JAX does. Error
+bounds hold for each part, and are absolute near zeros of a part (docs/NUMERICS.md).
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def div(x: Pair, y: Pair) -> Pair:
 
 
 def _div_at_the_edges(x: Pair, y: Pair, out: Pair) -> Pair:
-    """x / y where Smith's division gives ``out``, two NaNs."""
+    """x / y in the special cases, where Smith's division gives ``out`` = (NaN, NaN)."""
     divisor_zero = is_zero(y) & ~(x.re.is_nan() & x.im.is_nan())
     huge = y.re.constant(np.inf).copysign(y.re)
     out = choose(divisor_zero, Pair(huge * x.re, huge * x.im), out)
@@ -121,7 +121,7 @@ def _div_at_the_edges(x: Pair, y: Pair, out: Pair) -> Pair:
 
 
 def _box(z: Pair) -> Pair:
-    """Infinite parts become 1, finite ones 0, with their signs."""
+    """Infinite parts become 1, finite ones 0; signs are kept."""
     unit = [where(part.is_infinite(), 1.0, part.constant(0.0)).copysign(part) for part in z]
     return Pair(unit[0], unit[1])
 
@@ -177,7 +177,7 @@ def exp(z: Pair) -> Pair:
 
 
 def exp2(z: Pair) -> Pair:
-    """exp of z log 2; the angle y log 2 is carried in two parts, so that its error does not grow with y."""
+    """exp of z log 2; the angle y log 2 has a head and a tail, so that its error does not grow with y."""
     high = float(z.im.dtype.type(LN2))
     low = LN2 - high if z.im.dtype == np.float32 else LN2_TAIL
     angle = z.im * high
@@ -298,7 +298,7 @@ def cos(z: Pair) -> Pair:
 
 
 def tanh(z: Pair) -> Pair:
-    """Kahan's CTANH; beyond |x| = 20 only the exponentially small imaginary part is left to compute."""
+    """Kahan's CTANH; beyond |x| = 20 the real part is 1, the imaginary part exponentially small."""
     far = abs(z.re) > 20.0
     near_x = where(far, 1.0, z.re)
     tangent = z.im.call("tan")

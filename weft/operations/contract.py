@@ -1,4 +1,4 @@
-"""Contractions: dot_general and what is written in it.
+"""Contractions: dot_general, and functions defined by it.
 
 dimension_numbers = ((lhs contracting, rhs contracting), (lhs batch, rhs batch)); the result's axes are the batch
 axes, the free axes of lhs, the free axes of rhs. Operands may differ in dtype: they are promoted, half precisions
@@ -95,7 +95,7 @@ def common_dtype(lhs: np.dtype, rhs: np.dtype) -> np.dtype:
 
 
 def contraction_dtype(lhs: np.dtype, rhs: np.dtype, preferred: np.dtype | None) -> np.dtype:
-    """The dtype that products and sums are computed in."""
+    """The dtype in which products and sums are computed."""
     common = common_dtype(lhs, rhs)
     return widened(common if preferred is None else common_dtype(common, preferred))
 
@@ -124,14 +124,14 @@ def _dot_reference(
     a = a.reshape([*batch, math.prod(rows), inner])
     b = b.reshape([*batch, inner, math.prod(columns)])
     with np.errstate(all="ignore"):
-        in_chains = lhs.dtype.itemsize > 2  # the kernels widen half precisions and sum them in one
+        in_chains = lhs.dtype.itemsize > 2  # the kernels widen half precisions and use a single chain
         out = product_sums.product(a, b, in_chains=in_chains).reshape([*batch, *rows, *columns])
         out = np.real(out) if out.dtype.kind == "c" and np.dtype(out_dtype).kind != "c" else out
         return out.astype(out_dtype)
 
 
 def _dot_params(params: Params) -> Params:
-    """Dimension numbers are printed as lists; what is None is not printed."""
+    """Dimension numbers are printed as lists; parameters that are None are not printed."""
     shown = {}
     for key, value in params.items():
         if key == "dimension_numbers":
@@ -147,7 +147,7 @@ dot_general_p.print_params = _dot_params
 
 
 def _dot_transpose_left(ct: Any, x: Any, y: Any, numbers: Any, rest: Params, swap: bool = False) -> Any:
-    """The cotangent of the left operand x; with ``swap`` the free axes of the product are in exchanged order."""
+    """The cotangent of the left operand x; with ``swap`` the free axes of the product come in the other order."""
     (x_contract, y_contract), (x_batch, y_batch) = numbers
     x_kept = _free(x.aval.ndim, x_contract, x_batch)
     y_kept = _free(y.ndim, y_contract, y_batch)

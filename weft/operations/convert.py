@@ -1,4 +1,4 @@
-"""Changes of dtype and the parts of complex numbers: convert, bitcast, reduce_precision, real, imag, conj, is_finite.
+"""Conversion of dtypes, and parts of complex numbers: convert, bitcast, reduce_precision, real, imag, conj, is_finite.
 
 Conversion to integers truncates toward zero and saturates, NaN becomes 0; to bool it asks for non-zero; between
 floats it rounds once to nearest even. complex to real drops the imaginary part (with a warning).
@@ -141,7 +141,7 @@ def convert_element_type(operand: ArrayLike, new_dtype: Any) -> Array:
 
 
 def convert(operand: ArrayLike, new_dtype: Any = None, weak_type: bool = False) -> Array:
-    """As ``convert_element_type``, with a choice of weak type; an operand that already has both is returned."""
+    """As ``convert_element_type``, with a choice of weak type; an operand of that type is returned unchanged."""
     aval = core.get_aval(operand)
     new_dtype = aval.dtype if new_dtype is None else dtypes.canonicalize_dtype(new_dtype)
     weak_type = bool(weak_type)
@@ -212,7 +212,7 @@ bitcast_convert_type_p.batch = _bitcast_batch
 
 
 def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
-    """The operand's bits read as another dtype; narrower dtypes add a last dimension, wider ones take it.
+    """The operand's bits read as another dtype; a narrower dtype adds a last dimension, a wider one removes it.
 
     >>> hex(lax.bitcast_convert_type(np.float32(1), np.uint32).item())
     '0x3f800000'
@@ -227,12 +227,12 @@ def bitcast_convert_type(operand: ArrayLike, new_dtype: Any) -> Array:
 
 
 def _print_reinterpret(eqn: Any, context: Any, settings: Any) -> Any:
-    """As JAX prints it: under the name of the one primitive it has for both forms."""
+    """As JAX prints it, which has one primitive for both forms."""
     named = eqn.replace(primitive=bitcast_convert_type_p)
     return printer.eqn_document(named, sorted(eqn.params), eqn.params, context, settings)
 
 
-# The form that changes the width has the same typing, but it is an alias of the bytes, not an elementwise operation.
+# The form that changes the width has the same typing, but it is an alias of the memory, not elementwise.
 reinterpret_p = core.Primitive("reinterpret", kind=kinds.Reshape(reference=_bitcast_reference))
 reinterpret_p.def_abstract_eval(_bitcast_typing)
 reinterpret_p.print_rule = _print_reinterpret
@@ -257,7 +257,7 @@ reduce_precision_p = elementwise(
     "reduce_precision",
     FLOAT,
     scalar=_reduce_precision_scalar,
-    linear=ALL,  # as JAX defines it; the tangent is reduced as well
+    linear=ALL,  # as in JAX: the tangent is reduced as well
     transpose=lambda ct, x, **params: (reduce_precision_p.bind(ct, **params),),
     reference=references.reduce_precision,
     cost=6.0,

@@ -2,9 +2,9 @@
 
     out[n, o, p] = sum over c, t of lhs[n, c, stride * p + dilation * t - low] * rhs[o, c, t]
 
-for any number of spatial dimensions p, with holes between the elements of either operand, groups of features or of the
-batch, in any layout (``dimension_numbers``). The kernel is not flipped. Derivatives and ``vmap`` are convolutions
-again; ``windowed_products`` says how one is computed.
+for any number of spatial dimensions p, with dilation of either operand, groups of features or of the batch, in any
+layout (``dimension_numbers``). The kernel is not flipped. Derivatives and ``vmap`` are convolutions again;
+``windowed_products`` computes a convolution by other operations.
 """
 
 from __future__ import annotations
@@ -161,13 +161,13 @@ conv_general_dilated_p.def_abstract_eval(_typing)
 
 
 def _out_of(x: Any, dim: int, count: int) -> Any:
-    """The dimension as two, of which the first has ``count`` elements."""
+    """Split a dimension in two, the first with ``count`` elements."""
     shape = shape_of(x)
     return ops.reshape(x, (*shape[:dim], count, shape[dim] // count, *shape[dim + 1 :]))
 
 
 def _into(x: Any, source: int, target: int) -> Any:
-    """Dimension ``source`` joined, as the outer part, to the one that is number ``target`` without it."""
+    """Merge dimension ``source``, as the outer part, into dimension ``target`` (numbered without ``source``)."""
     shape = list(shape_of(x))
     order = [dim for dim in range(len(shape)) if dim != source]
     order.insert(target, source)
@@ -177,7 +177,7 @@ def _into(x: Any, source: int, target: int) -> Any:
 
 
 def _exchanged(spec: tuple[int, ...]) -> tuple[int, ...]:
-    """A spec in which the first two dimensions have each other's role."""
+    """A spec with the first two dimensions exchanged."""
     return (spec[1], spec[0], *spec[2:])
 
 
@@ -186,7 +186,7 @@ def _as(x: Any, dtype: Any) -> Any:
 
 
 def _spaces(lhs: Any, rhs: Any, ct: Any, params: Params) -> list[tuple[int, ...]]:
-    """The spatial extents of operands and cotangent with their holes, and the lower paddings."""
+    """The dilated spatial extents of operands and cotangent, and the lower paddings."""
     numbers = params["dimension_numbers"]
     left, right, out = (
         tuple(map(dilated, in_spec_order(shape, spec)[2:], dilation))
@@ -201,7 +201,7 @@ def _spaces(lhs: Any, rhs: Any, ct: Any, params: Params) -> list[tuple[int, ...]
 
 
 def _transpose_left(ct: Any, lhs: Any, rhs: Any, params: Params) -> Any:
-    """The cotangent of lhs: ct with holes where windows were strided, and the kernel reversed."""
+    """The cotangent of lhs: ct, dilated by the strides, convolved with the reversed kernel."""
     numbers = params["dimension_numbers"]
     lhs_spec, rhs_spec, out_spec = numbers
     spaces = _spaces(lhs.shape, shape_of(rhs), shape_of(ct), params)
@@ -230,7 +230,7 @@ def _transpose_left(ct: Any, lhs: Any, rhs: Any, params: Params) -> Any:
 
 
 def _transpose_right(ct: Any, lhs: Any, rhs: Any, params: Params) -> Any:
-    """The cotangent of rhs: lhs with ct as a kernel, whose sum goes over the batch."""
+    """The cotangent of rhs: lhs convolved with ct as the kernel, summed over the batch."""
     if 0 in shape_of(ct):  # ct would be a kernel without elements
         return ops.full(rhs.shape, 0, rhs.dtype)
     numbers = params["dimension_numbers"]
@@ -266,7 +266,7 @@ conv_general_dilated_p.transpose = _transpose
 
 
 def _batch(size: int, values: list[Any], dims: list[mapped.Dim], **params: Any) -> Any:
-    """A mapped dimension becomes part of the batch or of the features, and is a group where both are mapped."""
+    """A mapped dimension becomes part of the batch or of the features, or a group if both operands are mapped."""
     lhs, rhs = values
     left, right = dims
     if size == 0:
@@ -295,7 +295,7 @@ def _batch(size: int, values: list[Any], dims: list[mapped.Dim], **params: Any) 
 
 
 def _within(x: Any, source: int, target: int, groups: int) -> Any:
-    """The mapped dimension joined to ``target`` (as it is numbered without it), inside of the groups there."""
+    """Merge the mapped dimension into ``target`` (numbered without it), inside its groups."""
     if groups == 1:
         return _into(x, source, target)
     x = _out_of(x, target + (source <= target), groups)

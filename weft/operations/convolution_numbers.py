@@ -1,4 +1,4 @@
-"""Which dimension of a convolution is what, and the shapes that follow: dimension numbers, paddings, extents.
+"""The roles of dimensions in convolutions, and the shapes that follow: dimension numbers, paddings, extents.
 
     ("NHWC", "HWIO", "NHWC")   ->   lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2)
 
@@ -98,14 +98,14 @@ def conv_dimension_numbers(lhs_shape: Shape, rhs_shape: Shape, dimension_numbers
 
 
 def dilated(extent: int, dilation: int) -> int:
-    """The extent of elements with ``dilation - 1`` holes between each two."""
+    """The extent after dilation, with ``dilation - 1`` zeros between neighbouring elements."""
     return (extent - 1) * dilation + 1 if extent else 0
 
 
 def conv_shape_tuple(
     lhs_shape: Shape, rhs_shape: Shape, strides: Sequence[int], pads: Any, batch_group_count: int = 1
 ) -> tuple[int, ...]:
-    """The shape of a convolution's result, all shapes in the order of a spec, dilations already in them.
+    """The shape of a convolution's result, all shapes in the order of a spec, after dilation.
 
     TypeError for another number of pads than spatial dimensions, ValueError if a negative padding takes away more than
     there is.

@@ -1,4 +1,4 @@
-"""Windows of an array as an array of their own, and convolutions with a kernel for each place."""
+"""Windows of an array as an array (patches), and locally connected layers: a kernel for each position."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:
 
 
 def _reference(combine: Callable[[Any, Any], Any], identity: Callable[[np.dtype], Any]) -> Callable[..., Any]:
-    """Position by position in the accumulator's dtype, each result rounded once."""
+    """Compute position by position in the accumulator's dtype, and round each result once."""
 
     def run(x: Any, *, axis: int, reverse: bool) -> Any:
         x = np.asarray(x)
@@ -183,7 +183,7 @@ def cummin(operand: ArrayLike, axis: int = 0, reverse: bool = False) -> Array:
 
 
 def _logaddexp_values(emit: Any, left: Any, right: Any) -> Any:
-    """max + log1p(exp(-|difference|)); equal infinities stay, NaN spreads."""
+    """max + log1p(exp(-|difference|)); equal infinities give themselves, NaN propagates."""
     if left.dtype.kind == "c":
         x, y = complex_math.split(emit, left), complex_math.split(emit, right)
         swap = x.re < y.re

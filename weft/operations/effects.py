@@ -1,6 +1,6 @@
 """Operations that compute nothing: copy, stop_gradient, optimization_barrier.
 
-Their outputs are their operands (kinds.Identity); fusion does not cross a barrier.
+Their outputs are their operands (kinds.Identity); fusion stops at a barrier.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ stop_gradient_p.transpose = None
 
 
 def stop_gradient(x: Any) -> Any:
-    """The operand (a tree of arrays), seen by differentiation as constant. Python's numbers are, and stay as they are.
+    """The operand (a tree of arrays), which differentiation treats as constant. Python numbers are returned unchanged.
 
     >>> lax.stop_gradient(np.float32([1, 2])).tolist()
     [1.0, 2.0]
@@ -63,7 +63,7 @@ optimization_barrier_p.def_abstract_eval(lambda *avals: list(avals))
 
 
 def _barrier_jvp(primals: Any, tangents: Any) -> tuple[list[Any], list[Any]]:
-    """Tangents that are there pass a barrier of their own."""
+    """Nonzero tangents pass a separate barrier."""
     out = optimization_barrier_p.bind(*primals)
     passed = iter(_barrier([t for t in tangents if type(t) is not Zero]))
     return out, [t if type(t) is Zero else next(passed) for t in tangents]

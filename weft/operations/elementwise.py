@@ -1,6 +1,6 @@
-"""The elementwise kind: how an operation on single elements is declared and typed.
+"""The elementwise kind: declares and types operations on single elements.
 
-``elementwise(...)`` takes every fact about an operation and gives its primitive. Operands have one dtype (unless
+``elementwise(...)`` takes all facts about an operation and returns its primitive. Operands have one dtype (unless
 ``typing`` says otherwise) and one shape. A 0-d operand, or an extent of 1 where others have more, is broadcast by the
 kind, never by the rule of an operation:
 
@@ -45,7 +45,7 @@ _categories: dict[Any, str] = {}
 
 
 def category(dtype: Any) -> str:
-    """The word for a dtype that typing rules and their errors use: 'float', 'signed integer', ..."""
+    """The word for a dtype in typing rules and errors: 'float', 'signed integer', ..."""
     found = _categories.get(dtype)
     if found is None:
         found = _categories[dtype] = _find_category(dtype)
@@ -202,11 +202,11 @@ def elementwise(
     """Declare an elementwise operation; one ``accepts`` per operand.
 
     ``scalar(emit, *values, **params)`` is the expression, ``reference(*arrays, **params)`` the NumPy oracle.
-    The derivative is stated once (see ``core.primitive``): ``partials[i](out, *operands, **params)`` is
-    d out / d operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule of
-    its own, None where there is no derivative. ``transpose`` belongs to linear operations; 0-d operands beside arrays
-    are the kind's affair in all of them. ``result`` maps operand dtypes to the output's. ``chooses`` and
-    ``waits`` are the kind's. ``hide`` names parameters that are not printed while they are None.
+    The derivative is stated once (see ``core.primitive``): ``partials[i](out, *operands, **params)`` is d out / d
+    operand i, None for zero; ``linear`` names operands in which the operation is linear; ``jvp`` is a rule, or None if
+    there is no derivative. ``transpose`` is for linear operations. None of these need to handle 0-d operands, which the
+    kind does. ``result`` maps operand dtypes to the output's. ``chooses`` and ``waits`` are fields of the kind.
+    ``hide`` names parameters that are not printed while they are None.
     """
     kind = kinds.Elementwise(
         scalar=scalar if native_half else widen_scalar(scalar),

@@ -1,8 +1,8 @@
-"""Exchanges over named axes: all_gather, all_to_all, ppermute and their kin between the elements of a ``vmap``.
+"""Exchanges over named axes between the elements of a ``vmap``: all_gather, all_to_all, ppermute and others.
 
-Several names together are one axis, in row-major order of the names. The ``vmap`` of one of them turns its digit of the
-index into a dimension, and leaves an exchange over the other names. That of the last name leaves only moves of
-dimensions.
+Several names together are one axis, in row-major order of the names. The ``vmap`` of one of them replaces its digit of
+the index by a dimension, and leaves an exchange over the other names. After the last name, only moves of dimensions are
+left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 Array = Any
-_MOST_RUNS = 8  # a permutation of at most so many runs is made of slices, others by a gather
+_MOST_RUNS = 8  # a permutation of at most so many runs becomes slices, others a gather
 
 
 def _split_dim(x: Any, dim: int, sizes: Sequence[int]) -> Any:
@@ -115,7 +115,7 @@ _ALL_GATHER_TO = ("varying", "reduced", "invarying")
 def all_gather(
     x: Any, axis_name: Any, *, axis_index_groups: Groups = None, axis: int = 0, tiled: bool = False, to: str = "varying"
 ) -> Any:
-    """The values of all elements along named axes, put together along ``axis``, for each of them; leaf by leaf.
+    """Every element gets the values of all elements along named axes, joined along ``axis``; leaf by leaf.
 
     ``axis`` is a new dimension of the result, or, if ``tiled``, a dimension of ``x`` along which they are concatenated.
     ``to`` says how a result lies on devices and makes no difference on one.
@@ -175,7 +175,7 @@ def _reduce_scatter_batch(
     before, after = _around(axis_name, axis.name)
     total = collectives.times(x, axis.size) if dim is None else reductions.reduce_sum(x, (dim,))
     rest = get_aval(total).shape[place] // (extent(before) * axis.size)
-    # The digit of this axis becomes the mapped dimension, the others stay together, in order.
+    # The digit of this axis becomes the mapped dimension, the other digits stay in order.
     total = at(_split_dim(total, place, (extent(before), axis.size, rest)), place + 1, 0)
     total = _merge_dims(total, place + 1)
     others = (*before, *after)
@@ -202,7 +202,7 @@ def psum_scatter(
 ) -> Any:
     """The sum over the elements along named axes, of which each element gets its own part; leaf by leaf.
 
-    ``scatter_dimension`` has the extent of the axis and is gone from the result, or, if ``tiled``, a multiple of it
+    ``scatter_dimension`` has the extent of the axis and is not in the result, or, if ``tiled``, a multiple of it
     and is cut into that many parts. ValueError for any other extent.
 
     >>> weft.vmap(lambda x: lax.psum_scatter(x, "i"), axis_name="i")(jnp.float32([[1, 2], [3, 4]])).tolist()
@@ -234,7 +234,7 @@ def psum_scatter(
 
 
 def _sources(perm: Sequence[tuple[int, int]], size: int) -> list[int | None]:
-    """For every place the place that its value comes from; None where nothing is sent to it."""
+    """For every index the index that its value comes from; None if nothing is sent to it."""
     found: list[int | None] = [None] * size
     for source, target in perm:
         found[target % size] = source % size
@@ -287,7 +287,7 @@ def _ppermute_batch(axis: Axis, values: list[Any], dims: list[Dim], *, axis_name
             return x, None
         x, dim = (in_front(axis.size, x, None), 0) if dim is None else (x, dim)
         return _permuted(x, dim, _sources(perm, axis.size)), dim
-    # Over several axes: all values, of which each element takes its own.
+    # Over several axes: gather all values, and each element takes its own.
     before, after = _around(axis_name, axis.name)
     whole, _ = _all_gather_batch(
         axis, [x], [dim], all_gather_dimension=0, axis_name=axis_name, axis_index_groups=None,
@@ -336,7 +336,7 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
-    """Each element along a named axis gets the value of the one that ``perm`` names at its place; leaf by leaf.
+    """Each element along a named axis gets the value of the element ``perm[i]``, i its index; leaf by leaf.
 
     >>> weft.vmap(lambda x: lax.pshuffle(x, "i", [2, 0, 1]), axis_name="i")(jnp.float32([1, 2, 3])).tolist()
     [3.0, 1.0, 2.0]
@@ -411,7 +411,7 @@ def all_to_all(
 ) -> Any:
     """Each element along a named axis sends one part of its value to every other; leaf by leaf.
 
-    ``split_axis`` has the extent of the named axis: its part i goes to element i, where the parts are put together
+    ``split_axis`` has the extent of the named axis: its part i goes to element i, where the parts are stacked
     along a new dimension ``concat_axis``. If ``tiled``, ``split_axis`` is cut into as many parts and the parts are
     concatenated along ``concat_axis``. ValueError for an extent that cannot be split so.
 

@@ -1,6 +1,6 @@
-"""Floored division of integers by a number that is at least 2: what the compiler makes of ``//`` and ``%``.
+"""Floored division of integers by a divisor of at least 2: the compiler uses it for ``//`` and ``%``.
 
-No function of lax uses it; ``compiler.divisors`` writes it where the divisor is a literal.
+It is not a function of lax; ``compiler.divisors`` uses it where the divisor is a literal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["floor_div_p"]
 
 
 def _scalar(emit: Any, x: Any, y: Any) -> Any:
-    """-1 - (-1 - x) // y below zero: both sides are no negative numbers, and nothing overflows."""
+    """For x below zero -1 - (-1 - x) // y: the dividend is not negative, and nothing overflows."""
     sign = emit.shift_right_arithmetic(x, emit.const(8 * x.dtype.itemsize - 1, x.dtype))
     return emit.xor(emit.natural_quotient(emit.xor(x, sign), y), sign)
 

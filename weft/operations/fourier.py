@@ -1,12 +1,11 @@
 """The primitive of discrete Fourier transforms over the last dimensions of an array: SciPy's pocketfft.
 
-Four kinds (``FftType``): complex forward and inverse, real forward (the half of the spectrum that is not the mirror of
-the other), and its inverse. Lengths are any positive integers::
+Four kinds (``FftType``): complex forward and inverse, real forward (which gives the half of the spectrum that is not
+redundant), and its inverse. Lengths are any positive integers::
 
     fft[fft_lengths=(8,) fft_type=RFFT]  f32[3,8] -> c64[3,5]
 
-The library works without the interpreter's lock, several rows at a time; results do not depend on the number of
-threads.
+The library releases the GIL and transforms several rows at a time; results do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -24,13 +23,14 @@ from weft.operations import mapped
 from weft.operations.algorithms import FftType
 from weft.operations.later import ops
 
-_ELEMENTS_A_WORKER = 1 << 15  # a worker of pocketfft is a new thread: 20 microseconds, as long as this many take
+# a worker of pocketfft is a new thread: starting it takes 20 us, as long as so many elements
+_ELEMENTS_A_WORKER = 1 << 15
 _REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 _COMPLEX = {real: whole for whole, real in _REAL.items()}
 
 
 def _transformed(x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> np.ndarray:
-    """The transform of a NumPy array, by the library."""
+    """The transform of a NumPy array by SciPy."""
     x = np.asarray(x)
     rank = len(fft_lengths)
     if not rank:
@@ -126,7 +126,7 @@ def _rfft_transpose(ct: Any, fft_lengths: tuple[int, ...]) -> Any:
 
 
 def _irfft_transpose(ct: Any, fft_lengths: tuple[int, ...]) -> Any:
-    """Every frequency but the first and, of an even length, the last stands for two."""
+    """Every frequency except the first and, for an even length, the last, stands for two."""
     spectrum = fft_p.bind(ct, fft_type=FftType.RFFT, fft_lengths=fft_lengths)
     aval, length = core.get_aval(spectrum), fft_lengths[-1]
     weights = np.full(length // 2 + 1, 2 / math.prod(fft_lengths), _REAL[aval.dtype]) if length else np.zeros(1)

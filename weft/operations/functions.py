@@ -109,7 +109,7 @@ def function(
 
 
 def checked(accuracy: Accuracy) -> Accuracy:
-    """The accuracy request, if it is one; functions here meet their bound whatever it says."""
+    """The accuracy request, checked; it has no effect, since functions always meet their bound."""
     if accuracy is None or isinstance(accuracy, (Tolerance, AccuracyMode)):
         return accuracy
     raise NotImplementedError(f"[accuracy] must be None, a lax.Tolerance or a lax.AccuracyMode, got {accuracy!r}")
@@ -239,7 +239,7 @@ def expm1(x: ArrayLike, *, accuracy: Accuracy = None) -> Array:
 
 
 def _log1p_reference(x: Any) -> Any:
-    """NumPy's own loses a tiny real part of complex numbers."""
+    """The oracle; NumPy's own function loses a tiny real part of complex numbers."""
     if x.dtype.kind == "f":
         return np.log1p(x)
     out: Any = np.array(np.log1p(x))
@@ -558,7 +558,7 @@ erf_inv_p = elementwise(
     reference=lambda x, **_: special("erfinv")(x),
     cost=24.0,
 )
-erf_inv_p.print_params = lambda params: {}  # which rounding is meant is no part of the program's text
+erf_inv_p.print_params = lambda params: {}  # the kind of rounding is not printed
 
 
 def erf_inv(x: ArrayLike) -> Array:
@@ -571,5 +571,5 @@ def erf_inv(x: ArrayLike) -> Array:
 
 
 def erf_inv_drawn(x: ArrayLike) -> Array:
-    """``erf_inv`` of uniform draws, rounded as the bits of normal values are promised."""
+    """``erf_inv`` of uniform draws, rounded as the promised bits of random normal values need it."""
     return erf_inv_p.bind(x, drawn=True)

@@ -1,8 +1,8 @@
-"""gather: windows of an array at starts that are read from an array of indices.
+"""gather: windows of an array at starts that are read from an index array.
 
 Each index vector (a row along the last dimension of the indices) is the start of one window; the windows' dimensions
-of extent 1 may be dropped. A start outside the array is clamped, or its whole window filled. Typing and the dimension
-numbers are XLA's (openxla.org/xla/operation_semantics#gather).
+of extent 1 may be dropped. A start outside the array is clamped, or its whole window is filled. Typing and the
+dimension numbers are XLA's (openxla.org/xla/operation_semantics#gather).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def check_index_map(
 def check_batching(
     name: str, array: Any, indices: Any, array_dims: Sequence[int], index_dims: Sequence[int], what: str
 ) -> None:
-    """Dimensions that the array and the indices walk together."""
+    """Check the batching dimensions, which the array and the indices share."""
     check_sorted_dims(name, "operand_batching_dims", array_dims, array.ndim)
     check_distinct(name, what, index_dims)
     check_range(name, what, index_dims, indices.ndim)
@@ -180,7 +180,7 @@ def _gather_fill(out: Any, params: Params) -> Any:
 
 
 def _word(dtype: Any) -> Any:
-    """The dtype of an element, or of the words of an extended one."""
+    """The dtype of an element, or of the words of an extended dtype."""
     return dtype.physical_dtype if dtypes.is_extended(dtype) else np.dtype(dtype)
 
 
@@ -202,7 +202,7 @@ def default_fill(dtype: Any) -> Any:
 def window_places(
     windows: kinds.Windows, shape: Sequence[int], indices: np.ndarray, windows_shape: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(flat position in the array of each element of the windows, whether its window lies inside); starts clamped."""
+    """(flat position in the array of each element of the windows, whether its window is inside); starts clamped."""
     flat = np.zeros(windows_shape, np.int64)
     inside = np.ones(windows_shape, np.bool_)
     strides = [int(np.prod(shape[dim + 1 :], dtype=np.int64)) for dim in range(len(shape))]
@@ -285,7 +285,7 @@ def gather(
 ) -> Array:
     """Windows of ``operand`` of sizes ``slice_sizes``, one for each index vector of ``start_indices``.
 
-    ``mode`` says what a window that does not lie inside becomes: moved inside ("clip"; also without a mode and for
+    A window that is not inside is, by ``mode``, moved inside ("clip"; also without a mode and for
     "promise_in_bounds") or filled with ``fill_value`` ("fill"; NaN, the lowest signed or the highest unsigned number
     if not given). Raises TypeError for dimension numbers that do not fit the shapes.
 

@@ -1,8 +1,8 @@
-"""``lax.reduce``: a reduction by the user's own computation.
+"""``lax.reduce``: a reduction by a user-defined function.
 
-A well-known computation from its identity becomes a primitive reduction (lax.add from 0 is reduce_sum). Any other is
-traced to a jaxpr of elementwise equations. ``reduce`` is then rewritten into ``fold``, a reduction whose accumulators
-carry a flag "holds a value" and so need no identity; its result is combined once with the initial values.
+A known function with its identity becomes a primitive reduction (lax.add from 0 is reduce_sum). Any other is traced to
+a jaxpr of elementwise equations. ``reduce`` is then rewritten into ``fold``, a reduction whose accumulators have a flag
+"holds a value" and so need no identity; its result is combined once with the initial values.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _run(jaxpr: Any, consts: Sequence[Any], args: Sequence[Any], apply: Callable
 
 
 def _inner(eqn: Any) -> Any:
-    """The program an equation stands for, if it is a call."""
+    """The program that an equation calls, if it is a call."""
     return eqn.primitive.kind.inline(eqn.params) if isinstance(eqn.primitive.kind, kinds.Higher) else None
 
 
@@ -230,7 +230,7 @@ def _reduce_params(params: Params) -> Params:
 reduce_p = core.Primitive("reduce", kinds.Resolve(expand=_reduce_expand), multiple_results=True, memoize=False)
 reduce_p.def_abstract_eval(_reduce_typing)
 reduce_p.print_params = _reduce_params
-reduce_p.unnamed_params = frozenset(("computation",))  # its jaxpr says what it computes
+reduce_p.unnamed_params = frozenset(("computation",))  # what it computes is in its jaxpr
 reduce_p.expansion, reduce_p.transpose = _reduce_by_halves, None
 
 
@@ -242,7 +242,7 @@ def _identity_matches(init: Any, dtype: np.dtype, identity: Callable[[np.dtype],
 
 
 def _as_monoid(x: Any, init: Any, computation: Any, dimensions: tuple[int, ...]) -> Array | None:
-    """The primitive reduction that a computation on its identity stands for."""
+    """The primitive reduction that equals this computation with this initial value, or None."""
     found = MONOIDS.get(computation) if callable(computation) else None
     if found is None:
         return None
@@ -298,7 +298,7 @@ def reduce(
 ) -> Any:
     """Combine the elements of a tree of arrays over ``dimensions`` with an associative computation.
 
-    ``init_values`` has the operands' structure, and takes part once. The order of combination is unspecified.
+    ``init_values`` has the operands' structure, and is combined exactly once. The order of combination is unspecified.
 
     >>> lax.reduce(np.float32([1, 5, 3]), np.float32(0), lax.max, (0,)).item()
     5.0

@@ -1,4 +1,4 @@
-"""Extrema of bfloat16 and float16 by their bits: as words of 16 bits, of which a better value has a larger one.
+"""Extrema of bfloat16 and float16 on their bits: 16-bit words, of which the better value has the larger.
 
     max:  -inf .. inf, then every NaN   ->  0 .. 2 inf + 1, then above      min:  inf .. -inf, then every NaN
     argmax: as max, but both zeros are one word, and so are all NaN
@@ -22,11 +22,11 @@ HALVES = (np.dtype(dtypes.bfloat16), np.dtype(dtypes.float16))
 
 
 def _words(emit: Any, bits: Any, infinity: int, larger: bool, first: bool) -> Any:
-    """The words of bits; with ``first`` those of equal values are equal."""
+    """The words for given bits; with ``first`` equal values have equal words."""
     negative = emit.shift_right_arithmetic(bits, emit.const(15, WORD))  # all ones
     ordered = emit.xor(bits, emit.and_(negative, emit.const(0x7FFF, WORD)))
     if first:
-        ordered = emit.sub(ordered, negative)  # two's complement: -0 is 0
+        ordered = emit.sub(ordered, negative)  # two's complement, so that -0 equals 0
     if not larger:
         words = emit.sub(emit.const(infinity, WORD), ordered)
     else:
@@ -35,7 +35,7 @@ def _words(emit: Any, bits: Any, infinity: int, larger: bool, first: bool) -> An
 
 
 def _bits(emit: Any, words: Any, infinity: int, larger: bool) -> Any:
-    """The inverse of ``_words`` where not ``first``."""
+    """The inverse of ``_words`` without ``first``."""
     if larger:
         ordered = emit.sub(words, emit.const(infinity + 1, WORD))
     else:
@@ -46,7 +46,7 @@ def _bits(emit: Any, words: Any, infinity: int, larger: bool) -> Any:
 
 @functools.cache
 def extremum(kind: kinds.Reduction, dtype: np.dtype, larger: bool, first: bool = False) -> kinds.Reduction | None:
-    """``kind`` (reduce_max or reduce_min) as a reduction of bits; with ``first`` for use in argmax or argmin."""
+    """``kind`` (reduce_max or reduce_min) as a reduction of bits; ``first`` is for use in argmax or argmin."""
     if dtype not in HALVES:
         return None
     infinity = int(np.array(np.inf, dtype).view(WORD))

@@ -17,7 +17,7 @@ from weft.operations.algebra import Condition, Term, only_where, repeat, where
 TEMME_FROM = 12.0
 TEMME_LOW, TEMME_HIGH = 0.3, 2.35
 VANISHES_FROM = 2000.0  # a above it: outside Temme's range the smaller of P and Q is less than any float64
-FAR = 1e100  # where squares do not overflow
+FAR = 1e100  # squares up to here do not overflow
 ROUNDS = 500
 # eta / (lambda - 1) in powers of eta, where eta**2 / 2 = lambda - 1 - log lambda
 TEMME = (
@@ -55,7 +55,7 @@ TEMME = (
     9.699126059056237e-19,
     -1.2932565538038175e-20,
 )
-TEMME_SINGLE = 18  # so many of them for float32 results
+TEMME_SINGLE = 18  # terms used for float32 results
 # log gamma(1 + a) / a on [0, 1], highest power first: error 2**-62
 LGAMMA1P = (
     1.602033816023013e-05,

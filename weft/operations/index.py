@@ -1,7 +1,7 @@
 """Slices whose start is known only at run time: dynamic_slice, dynamic_update_slice and their forms along one axis.
 
-Starts are scalar integers of one dtype. Negative ones count from the end (unless that is switched off), then every
-start is clamped so that the slice lies inside the operand.
+Starts are scalar integers of one dtype. Negative ones count from the end (unless that is switched off). Then every
+start is clamped so that the slice is inside the operand.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ dynamic_slice_p.on_words = key_words.with_starts
 
 
 def _slice_transpose(ct: Any, x: Any, *starts: Any, slice_sizes: tuple[int, ...]) -> list[Any]:
-    """The cotangent written into zeros at the same place."""
+    """The cotangent, written into zeros at the same start."""
     back = dynamic_update_slice_p.bind(ops.full(x.aval.shape, 0, x.aval.dtype), ct, *starts)
     return [back] + [None] * len(starts)
 
@@ -194,7 +194,7 @@ dynamic_update_slice_p.batch = _update_batch
 
 
 def _index_list(name: str, starts: Starts, ndim: int) -> list[Any]:
-    """Start indices as a list; an array of them is taken apart."""
+    """Start indices as a list; an array of them is split."""
     if isinstance(starts, (tuple, list)):
         found = list(starts)
     else:
@@ -309,7 +309,7 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """One position, that may be traced, of one axis, which stays with extent 1 or is dropped."""
+    """One position of one axis, which is kept with extent 1 or dropped; the index may be traced."""
     axis = canonical_axis(axis, len(shape_of(operand)), "dynamic_index_in_dim")
     out = dynamic_slice_in_dim(operand, index, 1, axis, allow_negative_indices=allow_negative_indices)
     return out if keepdims else shape.squeeze(out, (axis,))
@@ -342,7 +342,7 @@ def dynamic_update_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Array:
-    """The operand with one position, that may be traced, of one axis replaced."""
+    """The operand with one position of one axis replaced; the index may be traced."""
     axis = canonical_axis(axis, len(shape_of(operand)), "dynamic_update_index_in_dim")
     if len(shape_of(update)) != len(shape_of(operand)):
         update = shape.expand_dims(update, (axis,))

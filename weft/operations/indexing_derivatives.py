@@ -1,10 +1,10 @@
 """Derivatives of gather and scatter: each is the other's transpose.
 
-gather         linear in the array; the cotangent is added to zeros at the same places
+gather         linear in the array; the cotangent is scatter-added to zeros at the same windows
 scatter-add    linear in array and updates; the updates' cotangent is gathered
-scatter        linear where no element is written twice; elsewhere rewritten as a masked scatter-add, in which only
+scatter        linear where no element is written twice; otherwise rewritten as a masked scatter-add, in which only
                the last write of every element counts
-scatter-min    the tangents of what attained the extremum, shared equally
+scatter-min    the tangents of the elements that attained the extremum, in equal shares
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _gather_transpose(ct: Any, array: Any, indices: Any, **params: Any) -> list[
 gather_p.jvp, gather_p.transpose = _gather_jvp, _gather_transpose
 
 
-# ---- reading where a scatter writes
+# ---- gather of the elements that a scatter writes
 
 
 def _gathered_numbers(
@@ -105,7 +105,7 @@ def _gathered_numbers(
 
 
 def _windows(array: Any, indices: Any, updates: Any, params: Params, **options: Any) -> Array:
-    """The elements of ``array`` that the updates of a scatter meet."""
+    """The elements of ``array`` that a scatter updates, in the shape of the updates."""
     numbers, sizes = _gathered_numbers(_aval(array), _aval(updates), params["dimension_numbers"])
     return gather(array, indices, numbers, sizes, **options)
 
@@ -192,7 +192,7 @@ def _scatter_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any)
         return out, scatter_p.bind(d_array, indices, d_updates, **params)
     numbers = _write_numbers(_aval(updates), params["dimension_numbers"])
     none = shape.broadcast_in_dim(np.uint32(0), _aval(array).shape, ())
-    last = scatter_p.bind(none, indices, numbers, **params)  # of every element: the number of its last write, or 0
+    last = scatter_p.bind(none, indices, numbers, **params)  # for every element the number of its last write, or 0
     met = _windows(last, indices, updates, params)
 
     def masked(x: Any, u: Any) -> Pair:
@@ -217,7 +217,7 @@ def _write_numbers(updates: Any, numbers: ScatterDimensionNumbers) -> Array:
 
 def _scatter_transpose(ct: Any, array: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
     if not params["unique_indices"]:
-        raise NotImplementedError("[scatter] transposition is only there with unique_indices=True")
+        raise NotImplementedError("[scatter] transposition needs unique_indices=True")
     if type(ct) is Zero:
         return [None, None, None]
     back_array = back_updates = None
@@ -247,7 +247,7 @@ def _extremal_jvp(primitive: core.Primitive) -> Any:
             return _windows(x, indices, updates, params)
 
         def count(zeros: Array, u: Any) -> Array:
-            """How many of the updates counted by ``u`` meet the element that each update meets."""
+            """For each update, the sum of ``u`` over all updates of the same element."""
             return read(scatter_add(zeros, indices, u, params["dimension_numbers"], mode=params["mode"]))
 
         before, after = read(array), read(out)

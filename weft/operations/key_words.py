@@ -1,8 +1,8 @@
-"""PRNG keys as words: how an operation that moves elements works on arrays of keys, each of which is a few words.
+"""How operations that move elements work on arrays of PRNG keys: as operations on the words of the keys.
 
-An array of keys is an array of words with further dimensions ``words`` at the end. A rule in the slot
-``Primitive.on_words`` gets ``weft.operations``, the primitive, operands of this form, and the parameters as written for
-keys; it binds the operation on the longer arrays::
+An array of keys is an array of words with the dimensions ``words`` added at the end. A rule in the slot
+``Primitive.on_words`` gets ``weft.operations``, the primitive, operands in this form, and the parameters as given for
+keys; it binds the operation on the arrays of words::
 
     transpose[permutation=(1, 0)] key<fry>[2,3]    ->    transpose[permutation=(1, 0, 2)] u32[2,3,2]
 """
@@ -21,7 +21,7 @@ Rule = Callable[[Any, Any, Sequence[Any], Params, Extents], Any]
 
 
 def trailing(**changes: Callable[[Extents, Extents], tuple[int, ...]]) -> Callable[..., Any]:
-    """A rule that only lengthens parameters; each change takes the old value and the shape of a key."""
+    """A rule that only extends parameters; each change takes the old value and the shape of a key."""
 
     def rule(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> Any:
         given = {name: params[name] for name in changes if params[name] is not None}
@@ -47,7 +47,7 @@ def with_starts(lax: Any, primitive: Any, operands: Sequence[Any], params: Param
 
 
 def gather(lax: Any, primitive: Any, operands: Sequence[Any], params: Params, words: Extents) -> Any:
-    """The words of a key are further window dimensions."""
+    """The words of a key become window dimensions."""
     numbers = params["dimension_numbers"]
     rank = len(operands[1].shape) - 1 + len(numbers.offset_dims)
     offset_dims = following(numbers.offset_dims, words, rank)

@@ -1,6 +1,6 @@
 """A lazy namespace of operations for rules: ``ops.pad`` is ``weft.operations.pad``, looked up when a rule runs.
 
-It is needed because the derivative of an operation may use operations of modules that are imported after its own.
+A derivative may use operations of modules that are imported after its own, so that they cannot be imported at the top.
 """
 
 from __future__ import annotations

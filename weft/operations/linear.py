@@ -1,4 +1,4 @@
-"""Operations used by differentiation: sums of tangents, and symbolic zeros made into arrays.
+"""Operations used by differentiation: sums of tangents, and symbolic zeros converted to arrays.
 
 add_any f32[3] f32[3] -> f32[3]        the sum of two tangents of one value
 instantiate(Zero(f32[3]))              an array of zeros
@@ -40,7 +40,7 @@ def add_any(x: Any, y: Any) -> Any:
 
 
 def zeros(aval: Any) -> Array:
-    """Zeros of a type; a tangent of float0 is NumPy's own array of them."""
+    """Zeros of a type; for float0 a NumPy array, since weft has no such arrays."""
     return _filled(aval, 0)
 
 
@@ -55,7 +55,7 @@ def _filled(aval: Any, value: int) -> Array:
     if aval.shape or not isinstance(aval.dtype, np.dtype):
         return assemble.full_like(aval, value)
     for scalar in (float(value), complex(value)):
-        if aval.weak_type and aval is core.get_aval(scalar):  # weakly typed numbers are Python's
+        if aval.weak_type and aval is core.get_aval(scalar):  # weakly typed numbers are Python numbers
             return scalar
     return np.asarray(value, aval.dtype)[()]
 
@@ -66,7 +66,7 @@ def instantiate(tangent: Any) -> Array:
 
 
 def unbroadcast(ct: Array, aval: Any) -> Array:
-    """The cotangent of an operand that an elementwise operation repeated: summed over the dimensions it lacked."""
+    """The cotangent of an operand that was broadcast: summed over the dimensions it lacked."""
     found = core.get_aval(ct)
     if found.shape == aval.shape:
         return ct
@@ -77,7 +77,7 @@ def unbroadcast(ct: Array, aval: Any) -> Array:
 
 
 def broadcast_tangent(tangent: Array, aval: Any) -> Array:
-    """The tangent of an operand that an elementwise operation repeats, in the shape of the result."""
+    """The tangent of an operand that is broadcast, in the shape of the result."""
     found = core.get_aval(tangent).shape
     if found == aval.shape:
         return tangent

@@ -1,4 +1,4 @@
-"""Comparison, bits and choice on elements: eq ... ge, and/or/xor/not, shifts, select_n, clamp.
+"""Comparison, bits and selection on elements: eq ... ge, and/or/xor/not, shifts, select_n, clamp.
 
 Comparisons give bool and follow IEEE (NaN is unordered); the ``_to`` forms follow the total order. A shift by the
 width or more gives 0 (arithmetic right shift: copies of the sign).
@@ -319,7 +319,7 @@ def clz(x: ArrayLike) -> Array:
     return clz_p.bind(x)
 
 
-# ---- choice
+# ---- selection
 
 
 def _listed(avals: Any) -> str:
@@ -345,7 +345,7 @@ def _select_typing(which: Any, first: Any, *others: Any) -> Any:
 
 
 def _select_scalar(emit: Any, which: Any, *cases: Any) -> Any:
-    """A chain of selects; an index outside the range takes the nearest case."""
+    """A chain of selects; an index out of range selects the nearest case."""
     if len(cases) == 1:
         return cases[0]
     if which.dtype == np.bool_:
@@ -365,7 +365,7 @@ def _select_reference(which: Any, *cases: Any) -> Any:
 
 
 def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    """The tangent of the case that was taken. While tracing, zeros are recorded even if no tangent needs them."""
+    """The tangent of the selected case. While tracing, zeros are recorded even if no tangent needs them."""
     which, *_ = primals
     _, *moved = tangents
     out = select_n_p.bind(*primals)
@@ -378,7 +378,7 @@ def _select_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, A
 
 
 def _select_transpose(ct: Any, which: Any, *cases: Any) -> list[Any]:
-    """Each case gets the cotangent where it was taken."""
+    """Each case gets the cotangent where it was selected."""
     zeros = ops.full_like(ct, 0)
 
     def back(i: int) -> Any:

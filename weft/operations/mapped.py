@@ -1,6 +1,6 @@
 """Moving the mapped dimension of a value, or adding one, for batching rules.
 
-A rule gets whole values, and for each the dimension that ``vmap`` maps over: None for a value that is the same for all
+A rule gets whole values, and for each the dimension that ``vmap`` maps over, or None if it is the same for all
 elements.
 """
 
@@ -25,14 +25,14 @@ def at(value: Any, source: int, target: int) -> Any:
 
 
 def in_front(size: int, value: Any, dim: Dim) -> Any:
-    """The value with its mapped dimension first; repeated if it has none."""
+    """The value with its mapped dimension first; broadcast if it has none."""
     if dim is not None:
         return at(value, dim, 0)
     return placed(size, value, 0)
 
 
 def placed(size: int, value: Any, target: int) -> Any:
-    """A value without a mapped dimension, repeated along a new one."""
+    """A value without a mapped dimension, broadcast along a new one."""
     old = avals.get_aval(value).shape
     new = (*old[:target], size, *old[target:])
     return ops.broadcast_in_dim(value, new, [d if d < target else d + 1 for d in range(len(old))])

@@ -1,4 +1,4 @@
-"""Arrays whose dimensions have names: what is written by names does not ask for a layout.
+"""Arrays with named dimensions, for code that does not depend on a layout.
 
 x = NamedAxes(array, ("n", "h", "w", "c"));  x.ordered(("n", "c", "h", "w"));  x.split("c", ("g", "f"), 4)
 """
@@ -45,13 +45,13 @@ class NamedAxes(NamedTuple):
         return NamedAxes(ops.transpose(self.value, [self.names.index(name) for name in names]), tuple(names))
 
     def split(self, name: Name, parts: tuple[Name, Name], outer: int) -> NamedAxes:
-        """One dimension as two, of which the first has ``outer`` elements."""
+        """Split a dimension in two, the first with ``outer`` elements."""
         at, shape = self.names.index(name), self.shape
         sizes = (*shape[:at], outer, shape[at] // outer, *shape[at + 1 :])
         return NamedAxes(ops.reshape(self.value, sizes), (*self.names[:at], *parts, *self.names[at + 1 :]))
 
     def merged(self, parts: Sequence[Name], name: Name) -> NamedAxes:
-        """Dimensions that follow each other as one."""
+        """Merge adjacent dimensions."""
         at, count, shape = self.names.index(parts[0]), len(parts), self.shape
         sizes = (*shape[:at], math.prod(shape[at : at + count]), *shape[at + count :])
         return NamedAxes(ops.reshape(self.value, sizes), (*self.names[:at], name, *self.names[at + count :]))
@@ -97,7 +97,7 @@ class NamedAxes(NamedTuple):
         return NamedAxes(ops.pad(self.value, zero, config), self.names)
 
     def spread(self, names: Sequence[Name], extents: Mapping[Any, int]) -> NamedAxes:
-        """The array repeated along the dimensions that it lacks; its own are in the order of ``names``."""
+        """The array broadcast along the dimensions that it lacks; its own are in the order of ``names``."""
         mine = self.ordered([name for name in names if name in self.names])
         sizes = [extents[name] for name in names]
         dims = [place for place, name in enumerate(names) if name in self.names]

@@ -1,11 +1,11 @@
-"""Prefix combinations of an associative function along an axis, by halving: log2(n) levels of whole-array operations.
+"""Prefix combinations along an axis by halving: log2(n) levels of whole-array operations.
 
     scan(combine, [x], 0)      x[0], x[0]*x[1], x[0]*x[1]*x[2], ...   for combine = [product]
     halves(combine, [x], 0)    the last of them, for a reduction
 
-``combine`` takes and gives lists of arrays (value and tangent, say), so that the derivative of a running product is a
-scan of pairs. Even positions are combined with odd ones, the half as long scan gives the odd results, and one more
-combination the even ones (Blelloch 1990).
+``combine`` takes and returns lists of arrays (value and tangent, say), so that the derivative of a running product is a
+scan of pairs. Even positions are combined with odd ones; a scan of these, half as long, gives the results at odd
+positions; one more combination gives those at even positions (Blelloch 1990).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _spread(x: Array, axis: int, config: tuple[int, int, int]) -> Array:
 def halves(combine: Combine, elements: Sequence[Array], axis: int, identities: Sequence[float] | None) -> list[Array]:
     """All positions of ``axis`` (at least one) combined into one, which is dropped, in order.
 
-    With identities the first half is combined with the second (filled up where it is short), for functions that
-    commute; without them neighbours are, and an odd last position is set aside and added.
+    With identities the first half is combined with the second (padded if it is shorter), for commutative functions.
+    Without them neighbours are combined, and an odd last position is added at the end.
     """
     found = list(elements)
     rest: list[Array] | None = None

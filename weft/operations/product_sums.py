@@ -1,20 +1,20 @@
-"""Matrix products as a NumPy program: the order of docs/NUMERICS.md, whatever the layout of the operands.
+"""Matrix products as a NumPy program, in the order of docs/NUMERICS.md for any layout of the operands.
 
-NumPy's own products are a library's: their last bits depend on the strides of the operands and on the processor.
+NumPy's own products use a library: their last bits depend on the strides of the operands and on the processor.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-BLOCK, CHAIN_BYTES = 512, 64  # terms of a chain; bytes of the elements that belong to different chains
+BLOCK, CHAIN_BYTES = 512, 64  # terms of a block; bytes of one term of every chain
 
 
 def product(a: np.ndarray, b: np.ndarray, *, in_chains: bool = True) -> np.ndarray:
     """``a[..., m, k] @ b[..., k, n]`` of one dtype, every element summed in the order of a matrix product.
 
-    A ``float32`` term and its sum are rounded once but for about one in 2**29, ``float64`` ones twice. Products of
-    half precisions are those of their ``float32`` values without ``in_chains``: one chain, of vectors too.
+    A ``float32`` term and its sum are rounded once, with about one exception in 2**29, ``float64`` ones twice. Products
+    of half precisions are those of their ``float32`` values with ``in_chains=False``: one chain, for vectors too.
 
     >>> product(np.ones((2, 600), np.float32), np.ones((600, 1), np.float32)).tolist()
     [[600.0], [600.0]]
@@ -28,7 +28,7 @@ def product(a: np.ndarray, b: np.ndarray, *, in_chains: bool = True) -> np.ndarr
     for start in range(0, k, BLOCK * chains):
         terms = slice(start, start + BLOCK * chains)
         sums = _chains(a[..., terms], b[..., terms, :], chains)
-        while sums.shape[-3] > 1:  # chain c takes chain c + half of them
+        while sums.shape[-3] > 1:  # chain c is combined with chain c + half of them
             half = sums.shape[-3] // 2
             sums = sums[..., :half, :, :] + sums[..., half:, :, :]
         total = sums[..., 0, :, :] if start == 0 else total + sums[..., 0, :, :]

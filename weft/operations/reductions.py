@@ -1,8 +1,8 @@
 """Reductions: sums, products, extrema, bitwise folds, argmax and argmin.
 
-A reduction states its accumulators with their identities and how to combine two of them; the order of combination
-is the fixed tree of docs/NUMERICS.md. Half precisions accumulate in float32: ``prepare`` widens the operand, and
-whoever runs ``finish`` rounds its values once to the dtypes of the outputs.
+A reduction states its accumulators with their identities, and how to combine two of them; docs/NUMERICS.md has the
+fixed order of combination. Half precisions accumulate in float32: ``prepare`` widens the operand, and the caller of
+``finish`` rounds its values once to the dtypes of the outputs.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _typing(name: str, accepts: Accepts) -> Callable[..., Any]:
 
 
 def accumulated(dtype: np.dtype) -> np.dtype:
-    """The dtype that an operand is accumulated in: of halves float32, of bools bytes of equal bits."""
+    """The dtype that an operand is accumulated in: float32 for half precisions, int8 for bools."""
     return np.dtype(np.uint8) if dtype == np.bool_ else widened(dtype)
 
 
@@ -164,8 +164,8 @@ def reduction(
 ) -> core.Primitive:
     """Declare a reduction of one operand by one accumulator; ``combine(emit, left, right)`` on single values.
 
-    ``partial(tangent, out, operand, axes)`` is the tangent of the result, None where it has none; ``absorbing(dtype)``
-    the value of integers that stays whatever else is combined with it; ``of_words`` as in ``LoopForms``.
+    ``partial(tangent, out, operand, axes)`` is the tangent of the result, None if it has none; ``absorbing(dtype)`` the
+    integer that no further combination changes; ``of_words`` as in ``LoopForms``.
     """
 
     def accumulators(avals: Any, params: Params) -> Any:
@@ -229,7 +229,7 @@ def reduce_sum(operand: ArrayLike, axes: Axes, *, out_sharding: Any = None) -> A
 
 
 def _reduce_prod_push(t: Any, out: Any, x: Any, axes: tuple[int, ...]) -> Any:
-    """Products of halves, again and again: no division, so that zeros among the factors do no harm."""
+    """Products by halving: no division, so that zeros among the factors are allowed."""
     if not x.size:
         return ops.full_like(out, 0)
     found = [x, t]
@@ -437,7 +437,7 @@ def _extremum(
         return tuple(emit.select(take_left, r, value) for value, r in zip(left, right, strict=True))
 
     def seed(emit: Any, identities: Any, index: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
-        """The worst value at the first position: so a row of nothing better has its first element."""
+        """The worst value at the first position, so that a row without better values gives its first element."""
         return identities[0], emit.convert(index, _position_dtype(np.dtype(index_dtype)))
 
     def append(emit: Any, left: Any, right: Any, **_: Any) -> Any:

@@ -145,7 +145,7 @@ def power(x: Any, y: Any) -> Any:
     wide, y = WIDER[x.dtype], y.astype(x.dtype)
     out = np.power(x.astype(wide), y.astype(wide)).astype(x.dtype)
     root = np.where(x == -np.inf, x.dtype.type(np.inf), np.sqrt(x + x.dtype.type(0)))
-    for exponent, exact in ((0.5, root), (1, x), (2, x * x), (-1, x.dtype.type(1) / x)):  # as the operation has them
+    for exponent, exact in ((0.5, root), (1, x), (2, x * x), (-1, x.dtype.type(1) / x)):  # as in the operation
         out = np.where(y == exponent, exact, out)
     return out
 

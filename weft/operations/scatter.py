@@ -1,8 +1,8 @@
-"""scatter: windows of updates written, or combined, into an array at starts that are read from an array of indices.
+"""scatter: windows of updates written, or combined, into an array at starts that are read from an index array.
 
-Updates are applied in row-major order of the index vectors: the last of several that meet one element wins, and sums
-are rounded in that order. Windows that do not lie inside are left out, or moved inside under CLIP. Typing and the
-dimension numbers are XLA's (openxla.org/xla/operation_semantics#scatter).
+Updates are applied in row-major order of the index vectors: the last of several updates of one element wins, and sums
+are rounded in that order. Windows that are not inside are skipped, or moved inside under CLIP. Typing and the dimension
+numbers are XLA's (openxla.org/xla/operation_semantics#scatter).
 """
 
 from __future__ import annotations
@@ -124,14 +124,14 @@ def _scatter_reference(array: Any, indices: Any, updates: Any, *, update_jaxpr: 
     if params["mode"] is not GatherScatterMode.CLIP:
         places, values = places[inside], values[inside]
     flat = out.reshape(-1)
-    for turn in _turns(places):
+    for turn in _rounds(places):
         old, new = flat[places[turn]], values[turn]
         flat[places[turn]] = new if update_jaxpr is None else run_with_numpy(update_jaxpr, [old, new])[0]
     return flat.reshape(out.shape)
 
 
-def _turns(places: np.ndarray) -> list[np.ndarray]:
-    """The positions of updates in rounds: of the first update of every element, of the second one, and so on."""
+def _rounds(places: np.ndarray) -> list[np.ndarray]:
+    """The positions of updates in rounds: the first update of every element, then the second one, and so on."""
     if not places.size:
         return []
     order = np.argsort(places, kind="stable")
@@ -248,7 +248,7 @@ def scatter(
 ) -> Array:
     """``operand`` with windows of ``updates`` written at the starts in ``scatter_indices``; the last one wins.
 
-    ``mode`` says what becomes of a window that does not lie inside: left out ("drop", the default), or moved inside
+    A window that is not inside is, by ``mode``, skipped ("drop", the default), or moved inside
     ("clip"). Raises TypeError for dimension numbers that do not fit the shapes, or different dtypes.
 
     >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
@@ -313,7 +313,7 @@ _computations: weakref.WeakKeyDictionary[Any, dict[Any, core.Jaxpr]] = weakref.W
 
 
 def _computation(function: Callable[[Any], Any], aval: Any) -> core.Jaxpr:
-    """The jaxpr of ``function(old)`` on scalars, which ignores the update; one object for each function and dtype."""
+    """The jaxpr of ``function(old)`` on scalars, with an unused update; one object for each function and dtype."""
     try:
         known = _computations.setdefault(function, {})
     except TypeError:  # not weakly referable or not hashable
@@ -349,7 +349,7 @@ def scatter_apply(
     unique_indices: bool = False,
     mode: str | GatherScatterMode | None = None,
 ) -> Array:
-    """``operand`` with ``func`` applied to windows of it; as often as an element is met.
+    """``operand`` with ``func`` applied to windows of it; once for each time an element is in a window.
 
     ``update_shape`` is the shape that updates would have. ``func`` must be elementwise and keep the dtype.
 

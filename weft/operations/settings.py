@@ -1,4 +1,4 @@
-"""The enumerations and records that lax functions take as parameters: precision, accuracy, modes, dimension numbers.
+"""Enumerations and records that are parameters of lax functions: precision, accuracy, modes, dimension numbers.
 
 Names, members and string forms are JAX's, because jaxprs print them.
 """
@@ -43,7 +43,7 @@ class Precision(enum.Enum):
 
     @classmethod
     def _missing_(cls, value: object) -> Precision | None:
-        """The precision of a word: Precision("highest")."""
+        """The precision for a word: Precision("highest")."""
         return PRECISION_WORDS.get(value) if isinstance(value, str) else None
 
     def __repr__(self) -> str:
@@ -100,7 +100,7 @@ class DotAlgorithm(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """What an index outside the operand means."""
+    """How an index outside the operand is treated."""
 
     CLIP = enum.auto()
     FILL_OR_DROP = enum.auto()
@@ -109,7 +109,7 @@ class GatherScatterMode(enum.Enum):
 
     @staticmethod
     def from_any(mode: Any) -> GatherScatterMode:
-        """The mode of a word; None means FILL_OR_DROP."""
+        """The mode for a word; None means FILL_OR_DROP."""
         if isinstance(mode, GatherScatterMode):
             return mode
         found = MODE_WORDS.get(mode) if mode is None or isinstance(mode, str) else None

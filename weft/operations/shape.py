@@ -111,7 +111,7 @@ def _broadcast_params(params: Params) -> Params:
 
 
 def _broadcast_transpose(ct: Any, x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any = None) -> Any:
-    """The sum over repeated dimensions; those that had extent 1 keep it."""
+    """The sum over the broadcast dimensions; those of extent 1 are kept."""
     dims, extents = broadcast_dimensions, x.aval.shape
     kept = [axis for axis, d in enumerate(dims) if extents[axis] == shape[d]]
     summed = tuple(d for d in builtins.range(len(shape)) if d not in [dims[axis] for axis in kept])
@@ -139,7 +139,7 @@ broadcast_in_dim_p.batch = _broadcast_batch
 def broadcast_in_dim(
     operand: ArrayLike, shape: Shape, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
-    """The operand repeated to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``.
+    """The operand broadcast to ``shape``; operand axis i becomes output axis ``broadcast_dimensions[i]``.
 
     >>> lax.broadcast_in_dim(np.float32([1, 2]), (2, 3), (0,)).tolist()
     [[1.0, 1.0, 1.0], [2.0, 2.0, 2.0]]
@@ -161,7 +161,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 def broadcast(operand: ArrayLike, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
-    """The operand repeated along new leading dimensions.
+    """The operand broadcast along new leading dimensions.
 
     >>> lax.broadcast(np.float32([1, 2]), (2,)).tolist()
     [[1.0, 2.0], [1.0, 2.0]]
@@ -189,7 +189,7 @@ def broadcast_to_rank(x: ArrayLike, rank: int) -> Array:
 
 
 def broadcast_like(arr: ArrayLike, like_arr: ArrayLike) -> Array:
-    """The operand repeated, by NumPy's rules, to the shape of another array.
+    """The operand broadcast, by NumPy's rules, to the shape of another array.
 
     >>> lax.broadcast_like(np.float32([1, 2]), np.zeros((3, 2))).shape
     (3, 2)
@@ -235,7 +235,7 @@ def _reshape_typing(
 
 
 def _transposing(*, new_sizes: tuple[int, ...], dimensions: tuple[int, ...] | None, **_: Any) -> Any:
-    """The two operations that a reshape with ``dimensions`` stands for."""
+    """A reshape with ``dimensions`` as a transposition and a reshape."""
     return None if dimensions is None else lambda x: reshape(transpose(x, dimensions), new_sizes)
 
 
@@ -452,7 +452,7 @@ def _slice_reference(x: Any, *, start_indices: Any, limit_indices: Any, strides:
 
 
 def _slice_transpose(ct: Any, x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
-    """The cotangent in place, zeros around and between."""
+    """The cotangent, padded with zeros around and between its elements."""
     steps = (1,) * x.aval.ndim if strides is None else strides
     config = []
     for start, step, n, extent in zip(start_indices, steps, ct.shape, x.aval.shape, strict=True):
@@ -523,7 +523,7 @@ def slice_in_dim(
 
 
 def index_in_dim(operand: ArrayLike, index: int, axis: int = 0, keepdims: bool = True) -> Array:
-    """One position of one dimension, which stays with extent 1 or is dropped.
+    """One position of one dimension, which is kept with extent 1 or dropped.
 
     >>> lax.index_in_dim(np.int32([[1, 2], [3, 4]]), 1, axis=1, keepdims=False).tolist()
     [2, 4]

@@ -1,9 +1,9 @@
-"""Sorting along one axis: sort of several operands by the first of them, top_k.
+"""Sorting along one axis: sort of several operands by the first ones, top_k.
 
 The order is total: numbers ascend, -0.0 equals 0.0, NaN is last; complex numbers are ordered by real, then imaginary
-part; equal keys keep their order. One operand alone is sorted natively. A key of at most 32 bits becomes an unsigned
-integer of the same order, and is put above its position in a word of 64 bits. So all words differ, and the fastest
-unstable sort of integers gives the stable order::
+part; equal keys keep their order. A single operand is sorted natively. A key of at most 32 bits becomes an unsigned
+integer of the same order, above its position in a word of 64 bits. Then all words differ, and the fastest unstable sort
+of integers gives the stable order::
 
     sort f32[3] [2.0, nan, -1.0]   ->  words c000_0000|0, ffff_ffff|1, 407f_ffff|2  ->  sorted, positions 2 0 1
 """
@@ -35,14 +35,14 @@ ArrayLike = Any
 
 # ---- order
 
-# Rows from which radix sorts are faster than NumPy: packed with positions, 32 bits at a time.
+# Row lengths from which radix sorts are faster than NumPy: packed with positions, 32 bits at a time.
 _PACKED_ROW, _HALVES_ROW = 2048, 4096
-_BLOCK = 1 << 20  # elements of short rows that are sorted at once: a tenth of a second
+_BLOCK = 1 << 20  # elements of short rows that are sorted at once, 0.1 s
 _FLOATS = frozenset(dtypes.FLOATS)
 
 
 def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
-    """Unsigned integers that are ordered as the elements are; two arrays, the first more significant, for complex.
+    """Unsigned integers in the same order as the elements; for complex two arrays, the first more significant.
 
     With ``two_zeros`` -0.0 is below 0.0.
     """
@@ -61,7 +61,7 @@ def order_words(x: np.ndarray, two_zeros: bool = False) -> list[np.ndarray]:
 
 
 def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
-    """The bits of floats, inverted for negative ones, so that words ascend as the floats do, with NaN above all."""
+    """The bits of floats, inverted for negative ones, so that words ascend as the floats do, with NaN last."""
     word = np.dtype(f"u{x.dtype.itemsize}")
     sign = word.type(1 << (word.itemsize * 8 - 1))
     x = np.ascontiguousarray(x)
@@ -72,7 +72,7 @@ def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
     words ^= bits
     zeros = bits == sign
     if not two_zeros and zeros.any():
-        words[zeros] = sign  # -0.0 is 0.0
+        words[zeros] = sign  # -0.0 equals 0.0
     nans = x != x
     if nans.any():
         words[nans] = np.iinfo(word).max
@@ -80,7 +80,7 @@ def _float_words(x: np.ndarray, two_zeros: bool) -> np.ndarray:
 
 
 def stable_order(keys: Sequence[np.ndarray]) -> np.ndarray:
-    """The positions, along the last axis, in the order of the keys, dense arrays; the first key counts most."""
+    """The positions that sort dense keys along the last axis; the first key is the most significant."""
     words = [word for key in keys for word in order_words(key)]
     count = words[0].shape[-1]
     if len(words) == 1 and words[0].dtype == np.uint8:
@@ -94,11 +94,11 @@ def stable_order(keys: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _packed_order(words: Sequence[np.ndarray]) -> np.ndarray:
-    """The stable order of words: 32 bits of them at a time are sorted with the positions in the bits below."""
+    """The stable order of words: 32 bits at a time, with the positions in the bits below."""
     shape = words[0].shape
     packed = np.empty(shape, np.uint64)
     packed[...] = np.arange(shape[-1], dtype=np.uint64)
-    if shape[-1] < _PACKED_ROW:  # of one word of up to 32 bits
+    if shape[-1] < _PACKED_ROW:  # then there is one word of up to 32 bits
         packed |= words[0].astype(np.uint64) << np.uint64(32)
         runtime.sort_words(packed, "u")
     else:
@@ -110,7 +110,7 @@ def _packed_order(words: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _sort_values(rows: np.ndarray) -> None:
-    """Put rows of real numbers in order, where no position is needed."""
+    """Sort rows of real numbers in place, without positions."""
     kind, word = rows.dtype.kind, np.dtype(f"u{rows.dtype.itemsize}")
     if rows.dtype in _FLOATS:
         runtime.sort_words(rows.view(word), "f", int(np.array(np.inf, rows.dtype).view(word)))
@@ -130,7 +130,7 @@ def _sort(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> tup
 
 
 def _in_blocks(function: Callable[[list[np.ndarray]], list[np.ndarray]], rows: list[np.ndarray]) -> list[np.ndarray]:
-    """``function`` applied to rows; many short rows are done in blocks, between which interrupts are noticed."""
+    """``function`` applied to rows; many short rows are processed in blocks, between which interrupts are handled."""
     count = rows[0].shape[-1]
     if rows[0].size <= _BLOCK or count >= _HALVES_ROW:
         return function(rows)
@@ -157,7 +157,7 @@ def _sort_typing(*operands: Any, dimension: int, is_stable: bool, num_keys: int)
 
 
 def _along(x: Array, order: Array, axis: int, column: Callable[[Array], Array]) -> Array:
-    """Elements along an axis at positions, for each position of the other axes; ``column`` adds an axis to these."""
+    """``take_along_axis``; ``column`` adds an axis to the positions."""
     if 0 in shape_of(order):
         return ops.full_like(x, 0, shape=shape_of(order))
     batch = tuple([dim for dim in range(len(shape_of(order))) if dim != axis])
@@ -171,7 +171,7 @@ def _moved(tangents: Sequence[Any], order: Array, axis: int, column: Callable[[A
 
 
 def _sort_jvp(primals: Sequence[Any], tangents: Sequence[Any], *, dimension: int, **params: Any) -> tuple[Any, Any]:
-    """Tangents go where their elements go."""
+    """Tangents are permuted like their elements."""
     positions = ops.broadcasted_iota(np.dtype(np.uint32), shape_of(primals[0]), dimension)
     *results, order = sort_p.bind(*primals, positions, dimension=dimension, **params)
     return results, _moved(tangents, order, dimension, lambda x: ops.expand_dims(x, (len(shape_of(x)),)))
@@ -199,7 +199,7 @@ def _sort_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, dimensi
 sort_p.batch = _sort_batch
 
 
-# ---- sort_order: what the compiler makes of a sort that moves 0, 1, 2, ... along, or of whose results not all are read
+# ---- sort_order: what the compiler makes of an argsort, or of a sort with unused results
 
 
 def _order(*operands: Any, dimension: int, num_keys: int, moved: tuple[int, ...], positions: Any) -> tuple[Any, ...]:
@@ -234,7 +234,7 @@ sort_order_p.jvp, sort_order_p.transpose, sort_order_p.batch = None, None, None
 # ---- top_k
 
 
-GROUP = 32  # neighbours of which the largest is taken, to know how large the k largest of all are at least
+GROUP = 32  # neighbours in a group; the k-th largest group maximum is a lower bound for the k largest elements
 
 
 def _top_k(x: Any, *, axis: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -263,7 +263,8 @@ def _few_largest(rows: np.ndarray, k: int) -> np.ndarray | None:
         return None
     row, position = np.divmod(np.flatnonzero(flat >= least), count)
     rest = flat[:, n_groups * GROUP :]
-    if len(row) > 4 * k * len(flat) or (rest != rest).any():  # NaN, which counts as the largest, is not above anything
+    # NaN counts as the largest, but no comparison with it is true
+    if len(row) > 4 * k * len(flat) or (rest != rest).any():
         return None
     found = np.lexsort((~order_words(flat[row, position], two_zeros=True)[0], row))
     first = np.searchsorted(row, np.arange(len(flat)))[:, None]
@@ -271,11 +272,11 @@ def _few_largest(rows: np.ndarray, k: int) -> np.ndarray | None:
 
 
 def _largest(rows: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the largest elements, from a stable order of all."""
-    words = ~order_words(rows, two_zeros=True)[0]  # descending; of equal ones the first
+    """Positions of the largest elements, from a stable sort of all."""
+    words = ~order_words(rows, two_zeros=True)[0]  # descending; equal ones in order of position
     if words.dtype.itemsize <= 4:
         packed = (words.astype(np.uint64) << np.uint64(32)) | np.arange(rows.shape[-1], dtype=np.uint64)
-        if k and rows.shape[-1] > 256:  # sorting shorter rows whole takes no longer
+        if k and rows.shape[-1] > 256:  # shorter rows are sorted whole as fast
             packed = np.partition(packed, k - 1, axis=-1)[..., :k]
         return (np.sort(packed, axis=-1)[..., :k] & np.uint64(0xFFFFFFFF)).view(np.int64)
     return np.argsort(words, axis=-1, kind="stable")[..., :k]
@@ -348,7 +349,7 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 def sort_key_val(
     keys: ArrayLike, values: ArrayLike, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Array, Array]:
-    """``keys`` sorted along ``dimension``, and ``values`` in the order of them.
+    """``keys`` sorted along ``dimension``, and ``values`` permuted like them.
 
     >>> [x.tolist() for x in lax.sort_key_val(np.int32([3, 1]), np.int32([7, 8]))]
     [[1, 3], [8, 7]]

@@ -1,8 +1,8 @@
 """Special functions: the gamma family, incomplete gamma and beta, zeta, polygamma, Bessel; and gcd.
 
-The incomplete functions, zeta and polygamma are evaluated in float64 for narrower types, too, with as many terms as
-these need. The expressions stand in ``incomplete_gamma``, ``incomplete_beta``, ``zeta_function`` and ``bessel``; here
-are domains, derivatives and oracles.
+The incomplete functions, zeta and polygamma are evaluated in float64 for narrower types too, with as many terms as
+these need. The expressions are in ``incomplete_gamma``, ``incomplete_beta``, ``zeta_function`` and ``bessel``; here are
+domains, derivatives and oracles.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def lgamma(x: ArrayLike) -> Array:
 
 
 def _digamma_scalar(emit: Any, x: Any) -> Any:
-    """NaN at the poles, zero among them."""
+    """NaN at the poles, which include zero."""
     pole = emit.compare("eq", x, emit.const(0.0, x.dtype))
     return emit.select(pole, emit.function("digamma", x), emit.const(math.nan, x.dtype))
 
@@ -210,7 +210,7 @@ igamma_grad_a_p = special_function(
     "igamma_grad_a",
     2,
     _igamma_grad_a,
-    None,  # the second derivative is not built, in JAX neither
+    None,  # no second derivative, as in JAX
     lambda a, x: _slope_by_quadrature(a, x, False),
     900.0,
 )
@@ -273,7 +273,7 @@ def igamma_grad_a(a: ArrayLike, x: ArrayLike) -> Array:
 def random_gamma_grad(a: ArrayLike, x: ArrayLike) -> Array:
     """Elementwise derivative of a draw x of the gamma distribution with respect to its parameter ``a``.
 
-    It is -(d P / d a) / (d P / d x) of P = igamma(a, x), finite far out in the tails too.
+    It is -(d P / d a) / (d P / d x) of P = igamma(a, x), finite in the far tails too.
 
     >>> round(float(lax.random_gamma_grad(1.0, 1.0)), 4)
     1.1736

@@ -1,4 +1,4 @@
-"""Static integers from the user: shapes, axes, permutations. Checked once here, with errors that name the operation.
+"""Checks static integers from the user (shapes, axes, permutations), with errors that name the operation.
 
     axes((0, np.int64(1)), "reduce_sum")   -> (0, 1)
     axes(0, "reduce_sum")                  -> TypeError: [reduce_sum] axes must be a sequence of integers, got 0
@@ -45,7 +45,7 @@ def integers(values: Any, name: str, what: str = "axes") -> tuple[int, ...]:
 
 
 def canonical_shape(name: str, shape: Any, scalar: bool = True) -> tuple[int, ...]:
-    """A shape as a tuple of ints, or a TypeError that names the operation; a number stands for one dimension."""
+    """A shape as a tuple of ints, or a TypeError that names the operation; a single number is one dimension."""
     if type(shape) is tuple and _INTEGERS.issuperset(map(type, shape)):
         return shape
     if isinstance(shape, core.Tracer):

@@ -1,4 +1,4 @@
-"""How far windows reach over the edges of an array: paddings by name, as amounts."""
+"""Paddings by name ('SAME', 'VALID') as amounts: how far windows reach over the edges of an array."""
 
 from __future__ import annotations
 

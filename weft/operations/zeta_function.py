@@ -1,7 +1,7 @@
 """The Hurwitz zeta function as an expression over float64 terms.
 
-zeta(s, q): terms of the series up to an argument of 10 + s / 2, the rest by the Euler-Maclaurin formula (Cephes' zeta
-takes the same two parts). polygamma(m, x) = (-1)**(m + 1) m! zeta(m + 1, x).
+zeta(s, q): terms of the series up to an argument of 10 + s / 2, the rest by the Euler-Maclaurin formula (as in Cephes).
+polygamma(m, x) = (-1)**(m + 1) m! zeta(m + 1, x).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weft.operations.algebra import Condition, Term, only_where, repeat, where
 DIRECT_TO = 10.0
 DIRECT_TO_SINGLE = 6.0
 ROUNDS = 2000
-NEGATIVE_TO = -1900.0  # so many terms may stand before q turns positive; NaN below
+NEGATIVE_TO = -1900.0  # lowest q: so many terms before q is positive; NaN below
 # B(2k) / (2k)!, k = 1 ...
 BERNOULLI = (
     1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368000, 1.0 / 74724249600,
@@ -48,7 +48,7 @@ def is_even(x: Term) -> Condition:
 
 
 def positive_order(s: Term, q: Term, valid: Condition, single: bool) -> Term:
-    """zeta(s, q) where ``valid``: s > 1, q no pole, q positive or s whole."""
+    """zeta(s, q) where ``valid``: s > 1, q not a pole, q positive or s whole."""
     s, q = where(valid, s, 2.0), where(valid, q, 1.0)
     direct = s * 0.5 + (DIRECT_TO_SINGLE if single else DIRECT_TO)
     q = where(q > NEGATIVE_TO, q, math.nan)
@@ -80,7 +80,7 @@ def zeta(s: Term, q: Term, single: bool) -> Term:
 
 
 def polygamma(m: Term, x: Term, single: bool) -> Term:
-    """The derivative of digamma of order m, a whole number; NaN of any other order."""
+    """The derivative of digamma of order m, a whole number; NaN for any other order."""
     (digamma,) = only_where(m.equals(0.0), lambda: [x.call("digamma")], x.constant(math.nan))
     order = (m >= 1.0) & is_whole(m) & m.is_finite()
     s = m + 1.0

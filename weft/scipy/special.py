@@ -423,3 +423,7 @@ _NAMES = _lazy.Names(
 
 def __getattr__(name: str) -> Any:
     return _NAMES.find(name) if name in _NAMES.modules else _unbuilt.missing("weft.scipy.special", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})

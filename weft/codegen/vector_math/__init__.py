@@ -1,4 +1,4 @@
-"""Vector math: every function once, as branch-free expressions over ``lanes.V`` (cold blocks for rare lanes).
+"""Vector math: each function is one branch-free expression over ``lanes.V``, with cold blocks for rare lanes.
 
 Bounds are stated in docs/NUMERICS.md and tested over all magnitudes. A function takes the emitter (for runtime
 helpers and shared work) and its operands, float32 or float64 vectors.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Function = Callable[..., V]
 
 
-NAMES: dict[str, tuple[Function, Function | None]] = {  # of float32 and, where this is not an expression, of float64
+NAMES: dict[str, tuple[Function, Function | None]] = {  # for float32 and for float64; one function if it fits both
     "exp": (exponential.exp_f32, exponential.exp_f64),
     "exp2": (exponential.exp2_f32, exponential.exp2_f64),
     "expm1": (exponential.expm1_f32, exponential.expm1_f64),

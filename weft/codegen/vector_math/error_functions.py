@@ -2,7 +2,7 @@
 
 With AVX-512 by tables (``piecewise``). Else, float32: erf by Juffa's polynomial in the
 exponent, the others in float64; float64: x + x y(x**2) near zero, beyond 0.84 erfc(x) = exp(-x**2 - 0.5625 + g) / x
-with the square kept exactly; the inverse polishes a polynomial once.
+with the square kept exactly; the inverse refines a polynomial by one step.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def erfc_f32(emit: Emitter, x: V) -> V:
 def _erfc_near(x: V) -> V:
     """erfc up to ``ERFC_NEAR``, by 32 intervals around equal steps of a (a + 2): narrow where erfc falls fast."""
     lanes, a = x.lanes, x.abs()
-    a = lanes.select(a > ERFC_NEAR, ERFC_NEAR, a)  # 2 - erfc a is 2 from there on
+    a = lanes.select(a > ERFC_NEAR, ERFC_NEAR, a)  # beyond, 2 - erfc a is 2
     index = a.fma(a.fma(1.35, 2.7), 2.0**23).bits()
     x0, constant, *rest = [avx512.lookup(row, index) for row in ERFC_PIECES]
     r = a - x0
@@ -92,7 +92,7 @@ def _erfc_pieces(x: V) -> V:
     top = 10.2 if single else 28.0
     a = lanes.select(a > top, top, a)
     square, low = pairs.two_product(a, a)
-    # in float32 r is the smaller where it is negative, which makes the error 1.49 ulp instead of 1.56
+    # in float32 the shift makes a negative r smaller, and the error 1.49 instead of 1.56 ulp
     k = square.fma(-exponential.LOG2_E, -0.08 if single else 0.0).rint()
     ln2_high, ln2_low = exponential.ln2_parts(x.element)
     head = k.fma(-ln2_high, -square)

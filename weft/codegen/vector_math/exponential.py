@@ -25,7 +25,7 @@ LN2_HIGH_F32, LN2_LOW_F32 = 0.693359375, -2.12194440e-4
 SQRT_HALF_BITS = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}
 INF = math.inf
 TWO_THIRDS_BITS = 0x3F2AAAAB
-FOUR_THIRDS_F32, ROOT_TWO = 4.0 / 3.0, math.sqrt(2.0)  # what log's reductions leave lies below these
+FOUR_THIRDS_F32, ROOT_TWO = 4.0 / 3.0, math.sqrt(2.0)  # upper bounds of the reduced arguments of log
 # minimax on |r| <= ln 2 / 2: exp r = 1 + r + r**2 p(r) (Cephes expf)
 EXP_F32 = (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1)
 
@@ -101,7 +101,7 @@ def exp_ordinary_f64(x: V) -> V:
 
 
 def _exp_of_any(x: V) -> V:
-    """Of a huge x, k is huge as well and r anything: the scaling alone makes the result."""
+    """For a huge x, k is huge too and r arbitrary: the result follows from the scaling alone."""
     k, r = reduced(x)
     bounded = avx512.within(r, 0.5)
     assert bounded is not None
@@ -273,7 +273,7 @@ def log1p_sum_f32(x: V, tail: V | None = None) -> V:
     e = (bits - TWO_THIRDS_BITS) & -0x800000
     near = e.eq(0)  # then f is x itself
     m = lanes.select(near, x, (bits - e).as_float() - 1.0)
-    down = (-e.intrinsic("smin", 120 << 23) + 0x3F800000).as_float()  # 2**-k; far out there is no error to scale
+    down = (-e.intrinsic("smin", 120 << 23) + 0x3F800000).as_float()  # 2**-k; for large x there is no error to scale
     if tail is None:
         rest = lanes.select(near, 0.0, error)
     else:

@@ -1,7 +1,7 @@
 """lgamma and digamma.
 
-lgamma: below 2.5 a polynomial around 2 after one or two steps of the recurrence, up to 8 the product of the steps
-down to that range, beyond Stirling's series. digamma: steps up to 8 as one fraction, then its asymptotic series.
+lgamma: below 2.5 a polynomial around 2 after one or two steps of the recurrence; up to 8 the product of the steps down
+to that range; beyond 8 Stirling's series. digamma: steps up to 8 as one fraction, then its asymptotic series.
 Negative arguments are reflected in a cold block. float32 functions are evaluated in float64 by shorter polynomials.
 """
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 INF = math.inf
 STIRLING_FROM = 8.0
 HALF_LOG_TWO_PI = 0.9189385332046727
-TINY = 2.0**-1000  # below, x (x + 1) must not lose digits
+TINY = 2.0**-1000  # below this, x (x + 1) would lose digits
 
 
 def _log(emit: Emitter, x: V, lite: bool) -> V:
@@ -78,7 +78,7 @@ def _lgamma(emit: Emitter, x: V, lite: bool) -> V:
         return [lanes.select(whole, INF, value)]
 
     (result,) = lanes.cold((x < 0.0) & ordinary, reflected, positive)
-    if lite:  # a float32 is never so small that its logarithm needs more care
+    if lite:  # no float32 is so small that its logarithm needs more care
         tiny = -log_lite(lanes.select(a.eq(0.0), 1.0, a))
     else:
         (tiny,) = lanes.cold(~ordinary, lambda: [-log_f64(emit, a)], result)

@@ -118,9 +118,9 @@ def tanh_f64(emit: Emitter, x: V) -> V:
 
 
 def _tanh_f64(x: V) -> V:
-    """n / (n + 2) with n = exp(2 abs x) - 1 = 2**k (1 + q) - 1, what q, n + 2 and the quotient round put back.
+    """n / (n + 2) with n = exp(2 |x|) - 1 = 2**k (1 + q) - 1; corrected by the rounding errors.
 
-    k is 0 up to 2 abs x = 0.546, that the rounding of n stays small beside it.
+    k is 0 up to 2 |x| = 0.546, so that the rounding error of n stays small relative to n.
     """
     lanes, a = x.lanes, x.abs()
     a = lanes.select(a > 22.0, 22.0, a)
@@ -134,7 +134,7 @@ def _tanh_f64(x: V) -> V:
     below = n + 2.0
     low = n - (below - 2.0)  # exact up to n = 2**53, where the result is next to 1
     inverse = -1.0 / below
-    t = n * inverse  # the negative quotient: it is added everywhere, and the sign is that of x
+    t = n * inverse  # the negative quotient, which is only added; the sign of the result is that of x
     rest = power.fma(q_low, t.fma(low, t.fma(below, n)))
     return rest.fma(inverse, t).copysign(x)
 

@@ -1,8 +1,8 @@
-"""The inverse error function of uniform draws, exactly as XLA's CPU backend rounds it.
+"""The inverse error function for random normal values, rounded exactly as XLA's CPU backend does.
 
-``erf_inv`` is more accurate (0.6 ulp; this one loses up to 65, in float64 15,000, near 1, where 1 - x**2 cancels), but
-random normal values are promised bit for bit, so they are made of this one: Giles' polynomials in w = -log1p(-x**2),
-the logarithm by Cephes' forms or the C library, every product that feeds one sum contracted.
+``erf_inv`` is more accurate (0.6 ulp; this one loses up to 65, in float64 15,000, near 1, where 1 - x**2 cancels). But
+random normal values are promised bit for bit, so they use this one: Giles' polynomials in w = -log1p(-x**2), the
+logarithm by Cephes' forms or the C library, every product followed by a sum contracted.
 """
 
 from __future__ import annotations

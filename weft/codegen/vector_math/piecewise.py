@@ -42,8 +42,8 @@ def odd(x: V, tables: Sequence[Sequence[float]], exponent: int, top: float) -> V
 
 
 def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, near: float) -> V | None:
-    """The same for 32 intervals around the multiples of ``step``, a power of 2; those below ``near`` are all evaluated
-    as |x| + |x| q(|x|), their constant is 0 and every other one exceeds ``near``."""
+    """The same for 32 intervals around the multiples of ``step``, a power of 2. Below ``near`` they are evaluated as
+    |x| + |x| q(|x|): their constant is 0, and every other constant exceeds ``near``."""
     if not x.lanes.writer.avx512:
         return None
     a = x.abs()
@@ -60,7 +60,7 @@ def odd_steps(x: V, tables: Sequence[Sequence[float]], step: float, top: float, 
 
 
 def _lookup(a: V, tables: Sequence[Sequence[float]], index: V) -> tuple[V, V, V]:
-    """r, q(r) and the constant c of f(a) = c + r q(r); a coefficient is looked up where it is used: few registers."""
+    """r, q(r) and the constant c of f(a) = c + r q(r); coefficients are looked up late, to need few registers."""
     x0, constant, *rest = tables
     r = a - avx512.lookup(x0, index)
     square = r * r

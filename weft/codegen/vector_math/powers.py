@@ -1,4 +1,4 @@
-"""pow: 2**(y log2 x) with more bits of the logarithm than the result has, and what IEEE 754 asks for at the edges.
+"""pow: 2**(y log2 x), with more bits of the logarithm than the result has, and the special cases of IEEE 754.
 
 float32: in float64. float64: log x as a head and a tail. With AVX-512 both look up c near 1 / m, so that the logarithm
 is -log c and a short series in r = m c - 1; else it is the atanh series of a quotient.
@@ -83,7 +83,7 @@ def pow_f64(emit: Emitter, x: V, y: V) -> V:
 
 
 def _exp_of_pair(high: V, low: V) -> V:
-    """exp(high + low) to 0.6 ulp; where the result is no ordinary number k alone makes it, whatever r is."""
+    """exp(high + low) to 0.6 ulp; where the result over- or underflows it follows from k alone."""
     lanes = high.lanes
     if not avx512.whole_registers(high):  # scale needs a small k there
         usable = high.abs() < 800.0
@@ -149,7 +149,7 @@ def _log_pair(f: V, k: V) -> Pair:
 
 
 def _pow_edges(x: V, y: V, result: V) -> V:
-    """The result where x is positive and both are finite; else, in a cold block, what IEEE 754 asks for.
+    """The result if x is positive and both are finite; else, in a cold block, the special cases of IEEE 754.
 
     Powers 1/2, 1, 2 and -1 are those of sqrt, x, x * x and 1 / x, so that a literal exponent may be rewritten.
     """

@@ -34,18 +34,18 @@ def rsqrt_f64(emit: Emitter, x: V) -> V:
 
 
 def _root_by_products(x: V) -> V:
-    """The rounded root of a float32 without the instruction for it, which is busy with the vector before (10 cycles).
+    """The rounded root of a float32 without the root instruction, whose unit is busy (10 cycles a vector).
 
-    From 14 bits of the inverse root Newton's step gives g = sqrt x and h = 1 / (2 sqrt x); x - g**2, which is exact
-    where x is not tiny, gives what g lacks (P. Markstein, "Computation of elementary functions on the IBM RISC
-    System/6000 processor", 1990). It is the rounded root of every mantissa, by enumeration on each processor that
-    runs tests/codegen/test_roots.py.
+    From 14 bits of the inverse root Newton's step gives g = sqrt x and h = 1 / (2 sqrt x); x - g**2, which is exact if
+    x is not tiny, gives the error of g (P. Markstein, "Computation of elementary functions on the IBM RISC System/6000
+    processor", 1990). The result is correctly rounded for every mantissa, by enumeration on each processor that runs
+    tests/codegen/test_roots.py.
     """
     lanes = x.lanes
     zero = x.eq(0.0)
     inverse = avx512.inverse_root(x)
     g = x * inverse
-    h = (inverse.bits() - (1 << 23)).as_float()  # half of it, apart from the units that multiply
+    h = (inverse.bits() - (1 << 23)).as_float()  # half of it, without using the multiplication units
     step = (-g).fma(h, 0.5)
     g, h = g.fma(step, g), h.fma(step, h)
     root = lanes.select(zero, x, (-g).fma(g, x).fma(h, g))
@@ -89,7 +89,7 @@ def _corrected(a: V, r: V, weight: V) -> V:
 
 
 def cbrt_f32(emit: Emitter, x: V) -> V:
-    """The root of 2**rest m by a polynomial looked up by the rest and three bits of m, and a third of the exponent."""
+    """The root of 2**rest m by a polynomial looked up by rest and three bits of m, times 2**third."""
     lanes, a = x.lanes, x.abs()
     parts = avx512.mantissa_and_exponent(a)
     if parts is None:
@@ -109,7 +109,7 @@ def _cbrt_f32(x: V) -> V:
     """Newton for a**(-1/3) without divisions, from the exponent's third; a last exact step."""
     lanes, a = x.lanes, x.abs()
     ordinary = (a > 0.0) & (a < math.inf)
-    tiny, huge = a < 2.0**-126, a > 2.0**100  # the cube of the root must neither vanish nor overflow
+    tiny, huge = a < 2.0**-126, a > 2.0**100  # the cube of the root must neither underflow nor overflow
     a = lanes.select(tiny, a * 2.0**24, lanes.select(huge, a * 2.0**-24, a))
     a = lanes.select(ordinary, a, 1.0)
     y = _inverse_start(a)

@@ -34,8 +34,8 @@ LIMIT_F64 = 2.0**28
 LIMIT_MIXED = 2.0**40
 ROUNDER_F32 = 12582912.0  # 1.5 * 2**23: adding it rounds to a whole number, kept in the low bits
 ROUNDER_F64 = 6755399441055744.0  # 1.5 * 2**52
-# minimax on |r| <= pi / 4; that of the sine is nearest where r is just above a power of two and its sine below: one
-# rounding of r is a unit of the sine there
+# minimax on |r| <= pi / 4; that of the sine is most accurate where r is just above a power of two and its sine below,
+# since a rounding of r is then a whole ulp of the sine
 SIN_F32 = (-1.9579024e-4, 8.33266973e-3, -1.66666627e-1)
 COS_F32 = (2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5)
 # (atan t - t) / t**3 in t**2 on [0, 1], error 2**-29
@@ -73,7 +73,7 @@ def _reduce_f32(emit: Emitter, x: V) -> tuple[V, V]:
 
 
 def _reduce_vector_f32(emit: Emitter, x: V, r: V, quadrant: V) -> tuple[V, V]:
-    """Where a lane is too large for ``r`` and ``quadrant``, in float64; where one is too large for that, by a call."""
+    """Redo the reduction for vectors with large lanes: in float64, or by a call for lanes too large for that."""
     lanes, size = x.lanes, x.abs()
     large = ~(size <= LIMIT_F32)
 
@@ -81,7 +81,7 @@ def _reduce_vector_f32(emit: Emitter, x: V, r: V, quadrant: V) -> tuple[V, V]:
         in_large = [lanes.select(large, s, f).text for s, f in zip(_reduce_large_f32(x), (r, quadrant), strict=True)]
         return [*in_large, lanes.any(~(size <= LIMIT_MIXED))]
 
-    # one block after the other, not inside it: the call of the last spills registers in its own block only
+    # one block after the other, not nested: the call in the last spills registers in its own block only
     types = [lanes.type("float"), lanes.type("i32"), "i1"]
     *found, is_huge = lanes.writer.when(lanes.any(large), further, types, [r.text, quadrant.text, "false"], rare=False)
 
@@ -112,7 +112,7 @@ def _reduce_large_f32(x: V) -> list[V]:
 
 
 def _quadrant(x: V, sine: V, cosine: V, quadrant: V) -> V:
-    """sin of the angle; a cosine comes with its quadrant one further."""
+    """sin of the angle; for a cosine the caller adds 1 to the quadrant."""
     value = x.lanes.select((quadrant & 1).ne(0), cosine, sine)
     width = 32 if x.element == "float" else 64
     return (value.bits() ^ ((quadrant << (width - 2)) & (-1 << (width - 1)))).as_float()
@@ -129,7 +129,7 @@ def _polynomials_f32(emit: Emitter, x: V, r: V) -> tuple[V, V]:
 def sin_f32(emit: Emitter, x: V) -> V:
     r, q = _reduce_f32(emit, x)
     sine, cosine = _polynomials_f32(emit, x, r)
-    return _quadrant(x, x.lanes.select(r.eq(0.0), r, sine), cosine, q)  # -0 and what is added to it would be 0
+    return _quadrant(x, x.lanes.select(r.eq(0.0), r, sine), cosine, q)  # for r = 0 keep x, since -0 + 0 would be +0
 
 
 def cos_f32(emit: Emitter, x: V) -> V:
@@ -244,7 +244,7 @@ def atan2_f32(emit: Emitter, y: V, x: V) -> V:
 
 
 def atan_f64(emit: Emitter, x: V) -> V:
-    """By polynomials that are looked up: beyond 1 pi / 2 less the atan of the inverse, all with their tails."""
+    """By polynomials that are looked up; beyond 1 as pi / 2 - atan(1 / |x|); all with tails."""
     lanes, a = x.lanes, x.abs()
     if not lanes.writer.avx512:
         return atan2_f64(emit, x, x.like(1.0))
@@ -267,7 +267,7 @@ ATAN_STEPS = (
 
 
 def atan2_f64(emit: Emitter, y: V, x: V) -> V:
-    """(a - c b) / (b + c a) for the breakpoint c next to a / b, so that one division reduces the argument."""
+    """Reduces by (a - c b) / (b + c a) for the breakpoint c next to a / b, with a single division."""
     lanes = x.lanes
     a, b = y.abs(), x.abs()
     a, b = _comparable(a, b)

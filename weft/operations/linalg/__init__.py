@@ -1,1 +1,1 @@
-"""What the operations of linear algebra mean, one file a family: typing, native routine, derivatives, NumPy oracle."""
+"""Operations of linear algebra, one file per family: typing, native routine, derivatives, NumPy oracle."""

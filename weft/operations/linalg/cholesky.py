@@ -1,4 +1,4 @@
-"""Cholesky factors of positive definite matrices, and their update by one vector.
+"""Cholesky factors of positive definite matrices, and their rank-1 update.
 
     a = l l'      l lower triangular, l' its conjugated transpose
 
@@ -116,7 +116,7 @@ cholesky_update_p.jvp = _update_jvp
 def cholesky_update(r_matrix: ArrayLike, w_vector: ArrayLike) -> Array:
     """The upper triangular factor r1 of r' r + w w', from the factor r ([..., n, n], upper) and w ([..., n]), real.
 
-    Takes time in proportion to n**2. ValueError for shapes that do not fit.
+    Takes O(n**2) time. ValueError for shapes that do not fit.
 
     >>> lax.linalg.cholesky_update(np.float32([[3, 0], [0, 2]]), np.float32([4, 0])).tolist()
     [[5.0, 0.0], [0.0, 2.0]]

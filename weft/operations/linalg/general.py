@@ -4,7 +4,7 @@
     a = z t z'           t upper triangular (of real matrices with blocks of two), z orthonormal
 
 Derivative of eigenvalues: Giles, "An extended collection of matrix derivative results" (2008), section 3.1. LAPACK
-makes every eigenvector of length 1 and its largest component real, which the derivative of vectors respects.
+scales every eigenvector to length 1 and a real largest component, which the derivative of vectors preserves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 
 
 class EigImplementation(enum.Enum):
-    """How eigenvalues are found: here by LAPACK, whatever is asked for on other devices.
+    """How eigenvalues are computed; here always by LAPACK.
 
     >>> lax.linalg.EigImplementation.LAPACK.value
     'lapack'
@@ -87,8 +87,8 @@ eig_p = matrix_primitive(
 def _vectors_jvp(w: Array, v: Array, da: Array) -> tuple[Array, Array]:
     """(dw, dv) of eigenvectors of length 1 whose largest component is real.
 
-    With p = v^-1 da v and f = 1 / (w_j - w_i): u = v (f p); to every column is added the multiple of the eigenvector
-    that keeps both properties.
+    With p = v^-1 da v and f = 1 / (w_j - w_i): u = v (f p); then a multiple of each eigenvector is added to its column
+    to keep both properties.
     """
     p = product(solved(v, da), v)
     eye = matrices.identity_like(v)
@@ -152,12 +152,12 @@ def eig(
     implementation: EigImplementation | None = None,
     use_magma: bool | None = None,
 ) -> list[Array]:
-    """[w, vl, vr]: the eigenvalues and, where asked for, the left and right eigenvectors of x, [..., n, n]; complex.
+    """[w, vl, vr]: the eigenvalues and, if requested, the left and right eigenvectors of x, [..., n, n]; complex.
 
     x vr = vr diag(w) and vl' x = diag(w) vl'; every vector has length 1 and a real largest component. Derivatives of
-    the vectors, which hold only where the eigenvalues are distinct and no component ties with the largest, are had with
-    ``enable_eigvec_derivs``. NaN and infinities give NaN. ``implementation`` and ``use_magma`` choose a library on
-    other devices. ValueError for a matrix that is not square.
+    of the vectors need ``enable_eigvec_derivs``; they are valid only if the eigenvalues are distinct and no component
+    ties with the largest. NaN and infinities give NaN. ``implementation`` and ``use_magma`` are for other devices.
+    ValueError for a matrix that is not square.
 
     >>> w, vl, vr = lax.linalg.eig(np.float32([[0, -1], [1, 0]]))
     >>> sorted(np.asarray(w).imag.tolist())
@@ -212,7 +212,7 @@ def schur(
     sort_eig_vals: bool = False,
     select_callable: Callable[..., Any] | None = None,
 ) -> Any:
-    """[t, z] with x = z t z', [..., n, n], z orthonormal, t upper triangular, for real x with blocks of two rows.
+    """[t, z] with x = z t z', [..., n, n], z orthonormal, t upper triangular (for real x with 2 x 2 blocks).
 
     [t] alone without ``compute_schur_vectors``. NotImplementedError for ``sort_eig_vals``; ``select_callable`` is not
     used. ValueError for a matrix that is not square.
@@ -254,9 +254,9 @@ hessenberg_p = matrix_primitive(
 
 
 def hessenberg(a: ArrayLike) -> tuple[Array, Array]:
-    """(h, taus): the matrix with nothing below its second diagonal that is similar to a, [..., n, n] with n > 0.
+    """(h, taus): a matrix similar to a, [..., n, n] with n > 0, that is zero below its first subdiagonal.
 
-    Below that diagonal of h are the reflectors that lead there, with their factors taus, [..., n-1].
+    Below the subdiagonal, h holds the reflectors of the transformation, with their factors taus, [..., n-1].
 
     >>> h, taus = lax.linalg.hessenberg(np.float32([[1, 2], [3, 4]]))
     >>> h.tolist(), taus.tolist()

@@ -1,6 +1,7 @@
-"""LU factors with partial pivoting, and what is solved with them.
+"""LU factors with partial pivoting, and solving with them.
 
-    a[permutation] = l u    l with ones on its diagonal, in one array with u; row i is exchanged with row pivots[i]
+      a[permutation] = l u    l with ones on its diagonal, stored in one array with u; row i is swapped with row
+      pivots[i]
 
 Derivative: de Hoog, Anderssen and Lukas, "Differentiation of matrix functionals using triangular factorization" (2011).
 """
@@ -70,10 +71,10 @@ lu_p.jvp = _lu_jvp
 
 
 def lu(x: ArrayLike) -> tuple[Array, Array, Array]:
-    """(lu, pivots, permutation) of x, [..., m, n]: x[permutation] is l u, both of which lu holds.
+    """(lu, pivots, permutation) of x, [..., m, n]: x[permutation] = l u, and lu holds both factors.
 
-    ``pivots``, int32[..., min(m, n)], are the rows that each row is exchanged with, one after the other; the
-    ``permutation``, int32[..., m], says the same. A singular matrix gives a zero on the diagonal of u.
+    ``pivots``, int32[..., min(m, n)]: row i is swapped with row pivots[i], in order. ``permutation``, int32[..., m], is
+    the result of these swaps. A singular matrix gives a zero on the diagonal of u.
 
     >>> [part.tolist() for part in lax.linalg.lu(np.float32([[1, 2], [2, 2]]))]
     [[[2.0, 2.0], [0.5, 1.0]], [1, 1], [1, 0]]
@@ -107,9 +108,9 @@ lu_pivots_to_permutation_p = matrix_primitive(
 
 
 def lu_pivots_to_permutation(pivots: ArrayLike, permutation_size: int) -> Array:
-    """Where every row comes from, int32[..., permutation_size], when row i is exchanged with row pivots[i] in turn.
+    """The permutation, int32[..., permutation_size], that results when row i is swapped with row pivots[i], in order.
 
-    ``pivots`` are int32[..., k]; ValueError where there are more than rows.
+    ``pivots`` are int32[..., k]; ValueError if there are more pivots than rows.
 
     >>> lax.linalg.lu_pivots_to_permutation(np.int32([2, 2]), 3).tolist()
     [2, 0, 1]

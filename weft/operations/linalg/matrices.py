@@ -1,7 +1,7 @@
-"""What operations on batches of matrices share: how they are declared, typed, mapped and checked, and small algebra.
+"""Shared by operations on batches of matrices: declaring, typing, batching and checking them, and small algebra.
 
-An operand is f32[..., m, n]: its last dimensions are the matrix (or vector), those before the batch, which all operands
-of an operation have alike. The native routine works on the elements of the batch one by one; so does the reference::
+An operand is f32[..., m, n]: its last dimensions are the matrix (or vector), those before are the batch, which is the
+same for all operands. The native routine and the reference work on one element of the batch at a time::
 
     matrix_primitive("cholesky", ranks=(2,), shapes=lambda a: a, ...)      f32[8,3,3] -> f32[8,3,3]
 """
@@ -27,19 +27,19 @@ Array = Any
 ArrayLike = Any
 Params = dict[str, Any]
 
-LETTERS = {np.dtype(letter): letter for letter in "fdFD"}  # what LAPACK has
+LETTERS = {np.dtype(letter): letter for letter in "fdFD"}  # the dtypes of LAPACK
 INT32 = np.dtype(np.int32)
 _REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 _COMPLEX = {real: complex_ for complex_, real in _REAL.items()}
 
 
 def real_dtype(dtype: np.dtype) -> np.dtype:
-    """The dtype of the parts of a complex number; a real dtype is its own."""
+    """The dtype of the parts of a complex number; a real dtype is unchanged."""
     return _REAL.get(dtype, dtype)
 
 
 def complex_dtype(dtype: np.dtype) -> np.dtype:
-    """The complex dtype with parts of a dtype; a complex dtype is its own."""
+    """The complex dtype with parts of a dtype; a complex dtype is unchanged."""
     return _COMPLEX.get(dtype, dtype)
 
 
@@ -86,10 +86,10 @@ def matrix_primitive(
 ) -> core.Primitive:
     """An operation on batches of matrices.
 
-    ``shapes(*shapes of matrices, **params)`` gives that of the result (of each), ``dtypes(dtype, **params)`` likewise;
-    ``reference(*matrices, **params)`` the NumPy result (a list of them) of one element of the batch; ``routine(*shapes,
-    **params)`` the name of the native routine and its sizes. ``integers`` are the places of operands of int32.
-    ``written(read)`` gives the results that the routine writes where not all are read, which it is then told.
+    ``shapes(*shapes of matrices, **params)`` gives the result's matrix shape (or a list of them), ``dtypes(dtype,
+    **params)`` likewise; ``reference(*matrices, **params)`` the NumPy result (a list of them) for one element of the
+    batch; ``routine(*shapes, **params)`` the name of the native routine and its sizes. ``integers`` are the positions
+    of int32 operands. ``written(read)`` names the results that the routine is told to write if not all are read.
     """
 
     def typing(*avals: Any, **params: Any) -> Any:
@@ -132,7 +132,7 @@ def matrix_primitive(
 def _each(
     reference: Callable[..., Any], ranks: tuple[int, ...], arrays: Sequence[Any], params: Params, several: bool
 ) -> Any:
-    """The reference on every element of a batch; of an empty one on ones, for shapes and dtypes."""
+    """The reference on every element of a batch; an empty batch uses a matrix of ones, for shapes and dtypes."""
     arrays = [np.asarray(x) for x in arrays]
     cut = arrays[0].ndim - ranks[0]
     batch = arrays[0].shape[:cut]
@@ -149,7 +149,7 @@ def _each(
 
 
 def nans(shape: Sequence[int], dtype: Any) -> np.ndarray:
-    """An array of NaN (both parts of complex numbers), as what failed gives."""
+    """An array of NaN (both parts of complex numbers), the result of a failed routine."""
     return np.full(shape, complex(np.nan, np.nan) if np.dtype(dtype).kind == "c" else np.nan, dtype)
 
 
@@ -180,7 +180,7 @@ def adjoint(x: Array) -> Array:
 
 
 def symmetrized(x: Array) -> Array:
-    """``(x + x') / 2``. ValueError where x is no square matrix."""
+    """``(x + x') / 2``. ValueError if x is not a square matrix."""
     shape = shape_of(x)
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"A square matrix is needed here. Got shape {shape}.")
@@ -285,6 +285,6 @@ def take_columns(x: Array, positions: Array) -> Array:
 
 
 def lapack_name(x: np.ndarray, real: str, complex_: str | None = None) -> str:
-    """The routine of ``scipy.linalg.lapack`` for the dtype of an array, of which references are made."""
+    """The routine of ``scipy.linalg.lapack`` for the dtype of an array, for references."""
     letter = dict(zip("fdFD", "sdcz", strict=True))[LETTERS[x.dtype]]
     return letter + (complex_ if complex_ is not None and x.dtype.kind == "c" else real)

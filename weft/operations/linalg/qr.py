@@ -1,10 +1,10 @@
-"""QR factors, with or without the order of the columns, and products with the reflectors that they are made of.
+"""QR factors, with or without pivoting of columns, and products with their reflectors.
 
     a = q r           q with orthonormal columns, r upper triangular
     a[:, p] = q r     with pivoting: the diagonal of r does not grow
 
-Derivatives: Walter and Lehmann, "Algorithmic differentiation of linear algebra functions" (2012), section 3; of the
-full q, what is added to the thin one is free up to a rotation, chosen as in arXiv:2409.13374.
+Derivatives: Walter and Lehmann, "Algorithmic differentiation of linear algebra functions" (2012), section 3. In the
+full q, the columns added to the thin q are free up to a rotation, chosen as in arXiv:2409.13374.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _thin_jvp(q: Array, r: Array, da: Array) -> tuple[Array, Array]:
     w = matrices.product(matrices.adjoint(q), scaled)
     below = matrices.lower(w, -1)
     skew = ops.sub(below, matrices.adjoint(below))
-    if matrices.is_complex(w):  # the diagonal of w may turn, that of r stays real
+    if matrices.is_complex(w):  # the diagonal of w may be imaginary, since that of r is real
         zero = ops.full_like(ops.real(w), 0)
         turned = ops.complex(zero, ops.imag(w))
         skew = ops.add(skew, ops.mul(matrices.identity_like(w), turned))
@@ -74,7 +74,7 @@ def _thin_jvp(q: Array, r: Array, da: Array) -> tuple[Array, Array]:
 
 
 def _wide_jvp(q: Array, r: Array, a: Array, da: Array) -> tuple[Array, Array]:
-    """With fewer rows than columns: the square part in front decides q, what is behind is q' times it."""
+    """With fewer rows than columns: the leading square part determines q; r's other columns are q' times those of a."""
     m = shape_of(q)[-1]
     front, back = (slice(None), slice(m)), (slice(None), slice(m, None))
     dq, dr = _thin_jvp(q, matrices.part(r, *front), matrices.part(da, *front))
@@ -127,10 +127,10 @@ qr_p.jvp = _qr_jvp
 def qr(
     x: ArrayLike, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
 ) -> tuple[Array, ...]:
-    """(q, r) with q r = x, [..., m, n]; with ``pivoting`` (q, r, p), where q r = x[:, p] and r's diagonal falls.
+    """(q, r) with q r = x, [..., m, n]; with ``pivoting`` (q, r, p), where q r = x[:, p] and r's diagonal descends.
 
     q is [..., m, m] and r [..., m, n] with ``full_matrices``, else [..., m, k] and [..., k, n] with k = min(m, n).
-    ``use_magma`` chooses a library for other devices and is ignored.
+    ``use_magma`` is for other devices and is ignored.
 
     >>> q, r = lax.linalg.qr(np.float32([[3, 1], [4, 2]]))
     >>> np.round(np.abs(r), 3).tolist()
@@ -166,7 +166,7 @@ geqrf_p = matrix_primitive(
 
 
 def factored(x: ArrayLike, pivoting: bool = False) -> tuple[Array, ...]:
-    """(a, taus): r in the upper triangle of a, the reflectors that make q below; with pivoting also the order."""
+    """(a, taus): r in the upper triangle of a, the reflectors of q below; with pivoting also the permutation."""
     return tuple(geqrf_p.bind(x, pivoting=pivoting))
 
 

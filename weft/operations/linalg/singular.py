@@ -1,7 +1,7 @@
 """Singular values: a = u diag(s) v', s real and descending.
 
-Derivative: Giles, "An extended collection of matrix derivative results" (2008), section 3.2; equal singular values
-count as not moving apart. With full matrices it is defined where the matrix is square.
+Derivative: Giles, "An extended collection of matrix derivative results" (2008), section 3.2; for equal singular values
+the terms with their difference are left out. With full matrices it is defined only for square ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Shape = tuple[int, ...]
 
 
 class SvdAlgorithm(enum.Enum):
-    """How singular values are found: ``DEFAULT`` and ``DIVIDE_AND_CONQUER`` by LAPACK's gesdd, ``QR`` by its gesvd.
+    """How singular values are computed: ``DEFAULT`` and ``DIVIDE_AND_CONQUER`` by LAPACK's gesdd, ``QR`` by its gesvd.
 
     >>> lax.linalg.SvdAlgorithm.QR.value
     'QR'
@@ -88,7 +88,7 @@ def _inverted(x: Array, zeros: Array) -> Array:
 def _svd_jvp(
     primals: Sequence[Any], tangents: Sequence[Any], *, full_matrices: bool, compute_uv: bool, **params: Any
 ) -> tuple[Any, Any]:
-    """With p = u' da v: ds is its real diagonal; u and v turn by f (p s + s p') and f (s p + p' s)."""
+    """With p = u' da v: ds is its real diagonal; u and v are rotated by f (p s + s p') and f (s p + p' s)."""
     (a,), (da,) = primals, tangents
     m, n = shape_of(a)[-2:]
     if compute_uv and full_matrices and m != n:
@@ -136,8 +136,8 @@ def svd(
     """(u, s, vt) with u diag(s) vt = x, [..., m, n], s real and descending; s alone where not ``compute_uv``.
 
     u is [..., m, m] and vt [..., n, n] with ``full_matrices``, else [..., m, k] and [..., k, n] with k = min(m, n).
-    ``subset_by_index`` may name the whole range alone, NotImplementedError for another, and for an ``algorithm`` that
-    needs another device. A matrix with NaN or infinities gives NaN.
+    ``subset_by_index`` may only be the whole range (NotImplementedError otherwise). NotImplementedError for an
+    ``algorithm`` of another device. A matrix with NaN or infinities gives NaN.
 
     >>> u, s, vt = lax.linalg.svd(np.float32([[0, 2], [1, 0]]))
     >>> s.tolist()

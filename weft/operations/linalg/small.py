@@ -1,8 +1,8 @@
-"""Many small matrices: factorizations written out element by element, so that kernels run along the batch.
+"""Batches of small matrices: factorizations unrolled into elementwise operations, so that kernels run along the batch.
 
     cholesky f32[100000,6,6]   ->   36 vectors f32[100000], 21 of which are computed from each other, stacked again
 
-The executor calls a routine once for every matrix; for matrices of few rows the call takes longer than the work.
+A library routine is called once per matrix; for matrices of few rows the call takes longer than the computation.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from weft.operations.later import ops
 Array = Any
 Rows = list[list[Any]]
 
-MOST_ROWS = 8  # of a matrix that is unrolled
-LEAST_BATCH = 64  # matrices from which it is
-MOST_TOGETHER = 9  # elements of a right-hand side that is solved in the kernel that makes it
+MOST_ROWS = 8  # largest matrix that is unrolled
+LEAST_BATCH = 64  # smallest batch that is unrolled
+MOST_TOGETHER = 9  # elements of a right-hand side up to which the solve is fused with its producer
 
 
 def unrolled(
     function: Callable[..., Any], most_rows: int = MOST_ROWS
 ) -> Callable[[Sequence[Any], dict[str, Any]], Callable[..., Any] | None]:
-    """The slot of an operation: ``function`` of its operands where the matrices are small and many, else None."""
+    """The slot ``unrolled`` of an operation: ``function`` if the matrices are small and many, else None."""
 
     def choose(avals: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any] | None:
         matrix = avals[0].shape[-2:]
@@ -113,7 +113,7 @@ def cholesky(a: Array) -> Array:
 
 
 def _size(x: Array) -> Array:
-    """What LAPACK compares pivots by: the sum of the parts' absolute values."""
+    """The size by which LAPACK compares pivots: the sum of the parts' absolute values."""
     return ops.add(ops.abs(ops.real(x)), ops.abs(ops.imag(x))) if _is_complex(x) else ops.abs(x)
 
 
@@ -140,7 +140,7 @@ def lu(a: Array) -> list[Array]:
             rows[k], rows[i] = [x for x, _ in exchanged], [y for _, y in exchanged]
             order[k], order[i] = ops.select(here, order[i], order[k]), ops.select(here, order[k], order[i])
         is_zero = ops.eq(rows[k][k], zero)
-        divisor = ops.select(is_zero, one, rows[k][k])  # its column is zero too, and stays
+        divisor = ops.select(is_zero, one, rows[k][k])  # its column is zero too, and stays zero
         for i in range(k + 1, m):
             factor = ops.div(rows[i][k], divisor)
             rows[i] = [*rows[i][:k], factor, *[_minus(rows[i][j], factor, rows[k][j]) for j in range(k + 1, n)]]
@@ -148,7 +148,7 @@ def lu(a: Array) -> list[Array]:
 
 
 def _operated(rows: Rows, transpose_a: bool, conjugate_a: bool, left_side: bool) -> Rows:
-    """The matrix as it stands on the left: x a = b is a' x' = b'."""
+    """The matrix for the form op(a) x = b: x a = b is a' x' = b'."""
     turned = transpose_a == left_side
     entries = [list(row) for row in zip(*rows, strict=True)] if turned else rows
     return [[_conj(x) for x in row] for row in entries] if conjugate_a else entries
@@ -158,7 +158,7 @@ def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
 ) -> Array:
     """By substitution; every element of the right-hand side is a vector along the batch."""
-    if math.prod(core.get_aval(b).shape[-2:]) > MOST_TOGETHER:  # in a kernel of its own, which has few operands
+    if math.prod(core.get_aval(b).shape[-2:]) > MOST_TOGETHER:  # in a separate kernel, which has few operands
         a, b = ops.optimization_barrier((a, b))
     (rows, batch), (given, _) = _elements(a), _elements(b)
     n, entries = len(rows), _operated(rows, transpose_a, conjugate_a, left_side)
@@ -174,12 +174,12 @@ def triangular_solve(
 
 # ---- eigenvalues
 
-SWEEPS = {4: 5, 8: 7}  # over all pairs of rows, by bytes of an element: convergence is quadratic
+SWEEPS = {4: 5, 8: 7}  # Jacobi sweeps over all pairs of rows, by bytes of an element: convergence is quadratic
 MOST_ROWS_OF_EIGH = 3
 
 
 def unrolled_eigh(avals: Sequence[Any], params: dict[str, Any]) -> Callable[..., Any] | None:
-    """``eigh`` of real matrices where all eigenvalues are asked for, else None."""
+    """``eigh`` of real matrices if all eigenvalues are requested, else None."""
     if avals[0].dtype.kind == "c" or params["subset_by_index"] not in (None, (0, avals[0].shape[-1])):
         return None
     return unrolled(eigh, MOST_ROWS_OF_EIGH)(avals, params)
@@ -209,7 +209,7 @@ def _rotate(rows: Rows, vectors: Rows, p: int, q: int) -> None:
 
 
 def eigh(a: Array, *, lower: bool, **_: Any) -> list[Array]:
-    """[v, w] by Jacobi's rotations, w ascending; NaN where an element that is read is not finite."""
+    """[v, w] by Jacobi's rotations, w ascending; NaN if an element that is read is not finite."""
     given, batch = _elements(a)
     n = len(given)
     rows = [[given[max(i, j)][min(i, j)] if lower else given[min(i, j)][max(i, j)] for j in range(n)] for i in range(n)]
@@ -221,7 +221,7 @@ def eigh(a: Array, *, lower: bool, **_: Any) -> list[Array]:
             for q in range(p + 1, n):
                 _rotate(rows, vectors, p, q)
     columns = [[rows[j][j], *[vectors[i][j] for i in range(n)]] for j in range(n)]
-    for last in range(n - 1, 0, -1):  # by exchanges of neighbours
+    for last in range(n - 1, 0, -1):  # bubble sort
         for j in range(last):
             wrong = ops.gt(columns[j][0], columns[j + 1][0])
             pairs = list(zip(columns[j], columns[j + 1], strict=True))

@@ -3,7 +3,7 @@
     a v = v diag(w)      w real and ascending, v orthonormal
 
 Derivative: perturbation of distinct eigenvalues (Giles, "An extended collection of matrix derivative results", 2008,
-section 3.1); those of equal eigenvalues count as not moving apart.
+section 3.1); for equal eigenvalues the terms with their difference are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Shape = tuple[int, ...]
 
 
 class EighImplementation(enum.Enum):
-    """How symmetric eigenvalues are found: here by LAPACK, which is what ``QR`` and None ask for.
+    """How symmetric eigenvalues are computed: by LAPACK for ``QR`` and None.
 
     >>> lax.linalg.EighImplementation.QR.value
     'qr'
@@ -38,7 +38,7 @@ class EighImplementation(enum.Enum):
 
 
 def _range(n: int, subset_by_index: tuple[int, int] | None) -> tuple[int, int]:
-    """(the first eigenvalue that is asked for, how many are)."""
+    """(the first requested eigenvalue, the number of requested ones)."""
     first, end = (0, n) if subset_by_index is None else subset_by_index
     if not 0 <= first <= end <= n:
         raise ValueError(f"[eigh] subset_by_index={subset_by_index} is no range of the {n} eigenvalues, counted from 0")
@@ -69,7 +69,7 @@ def _eigh_routine(a: Shape, *, lower: bool, subset_by_index: Any, read: Sequence
 
 
 def _eigh_written(read: Sequence[bool]) -> tuple[int, ...]:
-    """The eigenvalues alone take a quarter of the time."""
+    """The results to compute; eigenvalues alone take a quarter of the time."""
     return (0, 1) if read[0] else (1,)
 
 
@@ -114,7 +114,7 @@ def eigh(
     The input is replaced by (x + x') / 2, or, with ``symmetrize_input=False``, only the triangle that ``lower`` names
     is read. ``subset_by_index=(first, end)`` asks for the eigenvalues first..end - 1 alone. They are ascending whatever
     ``sort_eigenvalues`` says. ValueError for a matrix that is not square, NotImplementedError for an implementation
-    that needs another device.
+    of another device.
 
     >>> v, w = lax.linalg.eigh(np.float32([[2, 1], [1, 2]]))
     >>> np.round(np.float32(w), 3).tolist()
@@ -163,8 +163,8 @@ tridiagonal_p = matrix_primitive(
 def tridiagonal(a: ArrayLike, *, lower: bool = True) -> tuple[Array, Array, Array, Array]:
     """(a, d, e, taus): the tridiagonal matrix similar to a symmetric or Hermitian a, [..., n, n] with n > 0.
 
-    d, [..., n], and e, [..., n-1], are its real diagonal and the one beside it; the reflectors that lead there are in
-    the triangle of a that ``lower`` names, beyond e, with their factors taus. Only that triangle is read.
+    d, [..., n], and e, [..., n-1], are its real diagonal and off-diagonal. The reflectors of the transformation are in
+    the triangle of a named by ``lower``, beyond e, with their factors taus. Only that triangle is read.
 
     >>> _, d, e, _ = lax.linalg.tridiagonal(np.float32([[2, 1], [1, 3]]))
     >>> d.tolist(), e.tolist()

@@ -1,4 +1,4 @@
-"""Triangular systems, and the products of matrices with their transposes.
+"""Triangular systems, and products of a matrix with its transpose.
 
 triangular_solve a:f32[3,3] b:f32[3,2]      a x = b with left_side, else x a = b (b f32[2,3])
 """
@@ -48,7 +48,7 @@ def _solve_reference(
     is_lower = lower != transpose_a
     if b.size == 0:
         return b.copy()
-    if (np.diag(a) == 0).any():  # SciPy refuses what BLAS divides by
+    if (np.diag(a) == 0).any():  # SciPy raises on a zero that BLAS divides by
         return _substituted(a, b, is_lower) if left_side else _substituted(a.T, b.T, not is_lower).T
     solve = lazy.scipy_linalg.solve_triangular
     if left_side:
@@ -57,7 +57,7 @@ def _solve_reference(
 
 
 def _substituted(a: np.ndarray, b: np.ndarray, is_lower: bool) -> np.ndarray:
-    """Row by row."""
+    """Substitution, row by row."""
     x = b.copy()
     order = range(len(a)) if is_lower else range(len(a) - 1, -1, -1)
     for i in order:
@@ -107,14 +107,14 @@ def _solve_jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -
 def _solve_transpose(ct: Any, a: Any, b: Any, *, transpose_a: bool, **params: Any) -> tuple[Any, Any]:
     """Linear in the right-hand side: the transposed system."""
     if not tangent_types.is_undefined(b) or tangent_types.is_undefined(a):
-        raise NotImplementedError("[triangular_solve] it is linear in its right-hand side alone")
+        raise NotImplementedError("[triangular_solve] it is linear only in its right-hand side")
     if type(ct) is tangent_types.Zero:
         return None, tangent_types.Zero(b.aval)
     return None, triangular_solve_p.bind(a, ct, transpose_a=not transpose_a, **params)
 
 
 def _solve_batch(size: int, values: list[Any], dims: list[mapped.Dim], *, left_side: bool, **params: Any) -> Any:
-    """Right-hand sides of one matrix stand side by side; otherwise all is mapped in front."""
+    """For one matrix the mapped right-hand sides become columns; otherwise all are mapped along dimension 0."""
     (a, b), (of_a, of_b) = values, dims
     if of_a is not None or of_b is None:
         out = triangular_solve_p.bind(*mapped.all_in_front(size, values, dims), left_side=left_side, **params)
@@ -211,7 +211,7 @@ def symmetric_product(
 ) -> Array:
     """alpha a a' + beta c for a real a, [..., m, n], and a symmetric c, [..., m, m].
 
-    ``symmetrize_output`` asks for the upper triangle to be that of the lower one, which it is in any case but for c's.
+    ``symmetrize_output`` copies the lower triangle to the upper one; they differ only if c is not symmetric.
     ValueError for shapes that do not fit.
 
     >>> lax.linalg.symmetric_product(np.float32([[1, 2]]), np.float32([[10]]), beta=2.0).tolist()

@@ -38,7 +38,7 @@ def _reference(dl: np.ndarray, d: np.ndarray, du: np.ndarray, b: np.ndarray, **_
     if b.size == 0:
         return b.copy()
     routine = getattr(lazy.scipy_linalg.lapack, matrices.lapack_name(b, "gtsv"))
-    if len(d) == 1:  # which the wrapper refuses
+    if len(d) == 1:  # SciPy's wrapper rejects this case
         return nans(b.shape, b.dtype) if d[0] == 0 else b / d[0]
     _, _, _, x, info = routine(dl[1:], d, du[:-1], b)
     return nans(b.shape, b.dtype) if info else x
@@ -50,7 +50,7 @@ tridiagonal_solve_p = matrix_primitive(
 
 
 def _shifted(x: Array, by: int) -> Array:
-    """x[..., i + by], zeros where that lies outside."""
+    """x[..., i + by], zeros outside."""
     rank = len(shape_of(x))
     pads = [(0, 0, 0)] * (rank - 1) + [(-by, by, 0)]
     return ops.pad(x, matrices.constant(x, 0), pads)
@@ -83,14 +83,14 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tupl
 def _transpose(ct: Any, dl: Any, d: Any, du: Any, b: Any, **params: Any) -> tuple[Any, ...]:
     """Linear in the right-hand side: the transposed matrix has its diagonals exchanged."""
     if not tangent_types.is_undefined(b) or any(map(tangent_types.is_undefined, (dl, d, du))):
-        raise NotImplementedError("[tridiagonal_solve] it is linear in its right-hand side alone")
+        raise NotImplementedError("[tridiagonal_solve] it is linear only in its right-hand side")
     if type(ct) is tangent_types.Zero:
         return None, None, None, tangent_types.Zero(b.aval)
     return None, None, None, tridiagonal_solve_p.bind(_shifted(du, -1), d, _shifted(dl, 1), ct, **params)
 
 
 def _batch(size: int, values: list[Any], dims: list[mapped.Dim], **params: Any) -> Any:
-    """Right-hand sides of one matrix stand side by side; otherwise all is mapped in front."""
+    """For one matrix the mapped right-hand sides become columns; otherwise all are mapped along dimension 0."""
     if any(dim is not None for dim in dims[:3]):
         return tridiagonal_solve_p.bind(*mapped.all_in_front(size, values, dims), **params), 0
     assert dims[3] is not None
@@ -107,7 +107,7 @@ tridiagonal_solve_p.batch = _batch
 def tridiagonal_solve(
     dl: ArrayLike, d: ArrayLike, du: ArrayLike, b: ArrayLike, *, perturb_singular: bool = False
 ) -> Array:
-    """x with the tridiagonal system's left side b, [..., n, k]; the diagonals dl, d and du are [..., n].
+    """x, [..., n, k], that solves a tridiagonal system for b; the diagonals dl, d and du are [..., n].
 
     dl[i] x[i-1] + d[i] x[i] + du[i] x[i+1] = b[i]; dl[0] and du[n-1] are not read. A singular matrix gives NaN. With
     pivoting (LAPACK's gtsv). TypeError for shapes that do not fit, NotImplementedError for ``perturb_singular``.

@@ -1,4 +1,4 @@
-// The type Array: life, attributes, the buffer protocol, NumPy in and out.
+// The type Array: creation and destruction, attributes, the buffer protocol, conversion from and to NumPy.
 #include "array.h"
 
 #include <cstring>
@@ -19,8 +19,8 @@ namespace {
 
 const char kBufferCapsule[] = "weft.buffer";
 
-// Every Array object that has memory, so that live_arrays can find them. Touched only where the free list is empty or
-// full: calls in steady state never come here.
+// Every Array object that has memory, so that live_arrays can find them. Changed only where the free list of objects is
+// empty or full, which does not happen while the same calls repeat.
 std::vector<Array*> all_arrays;
 
 Array* as_array(PyObject* object) { return reinterpret_cast<Array*>(object); }
@@ -76,7 +76,7 @@ PyObject* block_until_ready(PyObject* self, PyObject*) {
   return array_ready_buffer(as_array(self)) == nullptr ? nullptr : Py_NewRef(self);
 }
 
-// The address stays valid while this Array (or another holder of the buffer) lives and is not deleted.
+// The address stays valid as long as this Array (or another holder of the buffer) exists and is not deleted.
 PyObject* unsafe_buffer_pointer(PyObject* self, PyObject*) {
   Buffer* buffer = array_ready_buffer(as_array(self));
   return buffer == nullptr ? nullptr : PyLong_FromVoidPtr(buffer->data);
@@ -115,29 +115,29 @@ int fail_view(Py_buffer* view, PyObject* array, const char* reason) {
 }
 
 // The view owns a reference to the Array (view->obj, for extents and strides) and one to the Buffer (view->internal),
-// so that the memory outlives a delete() or a donation of the Array.
-// numpy.asarray asks for a buffer first and forgets why it got none. What a signal raised while we waited (an
-// interrupt) must not be lost: it is kept for the __array__ that follows.
-struct Unheard {
+// so that the memory outlives a delete() or a donation of the Array. numpy.asarray asks for a buffer first and discards
+// the error if it gets none. An exception raised by a signal handler during our wait (KeyboardInterrupt) must not be
+// lost: it is kept here, and the __array__ that follows raises it.
+struct PendingError {
   PyObject* array = nullptr;  // owned, as are the others
   PyObject* type = nullptr;
   PyObject* value = nullptr;
   PyObject* traceback = nullptr;
-} g_unheard;
+} g_pending_error;
 
-void keep_unheard(PyObject* array) {
+void keep_error(PyObject* array) {
   if (!PyErr_Occurred() || PyErr_ExceptionMatches(PyExc_RuntimeError) || PyErr_ExceptionMatches(PyExc_BufferError))
     return;
-  Unheard old = g_unheard;
-  PyErr_Fetch(&g_unheard.type, &g_unheard.value, &g_unheard.traceback);
-  g_unheard.array = Py_NewRef(array);
-  PyErr_Restore(Py_XNewRef(g_unheard.type), Py_XNewRef(g_unheard.value), Py_XNewRef(g_unheard.traceback));
+  PendingError old = g_pending_error;
+  PyErr_Fetch(&g_pending_error.type, &g_pending_error.value, &g_pending_error.traceback);
+  g_pending_error.array = Py_NewRef(array);
+  PyErr_Restore(Py_XNewRef(g_pending_error.type), Py_XNewRef(g_pending_error.value), Py_XNewRef(g_pending_error.traceback));
   for (PyObject* object : {old.array, old.type, old.value, old.traceback}) Py_XDECREF(object);
 }
 
-bool raise_unheard(PyObject* array) {
-  if (g_unheard.array != array) return false;
-  Unheard kept = std::exchange(g_unheard, Unheard{});
+bool raise_kept_error(PyObject* array) {
+  if (g_pending_error.array != array) return false;
+  PendingError kept = std::exchange(g_pending_error, PendingError{});
   PyErr_Restore(kept.type, kept.value, kept.traceback);
   Py_DECREF(kept.array);
   return true;
@@ -153,7 +153,7 @@ int get_buffer(PyObject* self, Py_buffer* view, int flags) {
     return fail_view(view, self, "the buffer protocol has no format for this dtype; use numpy.asarray(x)");
   Buffer* buffer = array_ready_buffer(array);
   if (buffer == nullptr) {
-    keep_unheard(self);
+    keep_error(self);
     return -1;
   }
   ShapedArray* aval = array->aval;
@@ -182,7 +182,7 @@ void release_capsule(PyObject* capsule) {
   buffer_release(static_cast<Buffer*>(PyCapsule_GetPointer(capsule, kBufferCapsule)));
 }
 
-// Owned ndarray over memory of somebody else.
+// Owned ndarray on memory that something else owns.
 PyObject* ndarray_over(ShapedArray* aval, char* data, bool writable) {
   static_assert(sizeof(npy_intp) == sizeof(int64_t));
   if (aval->type_number == kExtendedType) {
@@ -226,7 +226,7 @@ PyObject* dunder_array(PyObject* self, PyObject* args, PyObject* kwargs) {
   PyObject *dtype = Py_None, *copy = Py_None;
   if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", const_cast<char**>(names), &dtype, &copy))
     return nullptr;
-  if (raise_unheard(self)) return nullptr;
+  if (raise_kept_error(self)) return nullptr;
   Ref view = steal(ndarray_view(as_array(self)));
   if (!view) return nullptr;
   if (copy != Py_None) {
@@ -284,7 +284,7 @@ int copy_elements(PyArrayObject* from, ShapedArray* aval, char* to) {
 }
 
 void release_python_owner(void* owner) {
-  if (!Py_IsInitialized()) return;  // the interpreter took the object with it
+  if (!Py_IsInitialized()) return;  // the interpreter has already freed the object
   PyGILState_STATE state = in_python<PyGILState_Ensure>();
   Py_DECREF(static_cast<PyObject*>(owner));
   PyGILState_Release(state);
@@ -292,7 +292,7 @@ void release_python_owner(void* owner) {
 
 // Owned Array on the ndarray's own memory, which it keeps alive; ValueError if layout or alignment forbid that.
 Array* alias_numpy(PyArrayObject* ndarray, ShapedArray* aval) {
-  bool aligned = PyArray_ISALIGNED(ndarray);  // to its elements: kernels ask for no more
+  bool aligned = PyArray_ISALIGNED(ndarray);  // alignment of an element is enough for kernels
   if (!is_plain(ndarray) || !aligned) {
     PyErr_Format(PyExc_ValueError, "[array] copy=False, but the ndarray %s; a copy is needed",
                  aligned ? "is not dense row-major memory in native byte order" : "is not aligned to its elements");

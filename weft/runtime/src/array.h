@@ -14,13 +14,13 @@ struct Array {
   ShapedArray* aval;  // owned
   Buffer* buffer;     // owned; nullptr once deleted or donated
   PyObject* weakrefs;
-  size_t place;  // in the list of all Array objects, dead ones that wait for reuse included
+  size_t place;  // index in the list of all Array objects, which includes unused ones kept for reuse
 };
 
 extern PyTypeObject* ArrayType;
 
 constexpr int kFreeArrays = 512;
-extern Array* free_arrays[kFreeArrays];  // dead objects, each still owning its reference to the type
+extern Array* free_arrays[kFreeArrays];  // unused objects, each still owning its reference to the type
 extern int free_array_count;
 
 Array* array_new_object();  // owned uninitialised object, or nullptr with MemoryError set
@@ -47,17 +47,17 @@ inline Array* array_new(ShapedArray* aval, Buffer* buffer) {
   return array;
 }
 
-// Raises what set_memory_error does and returns nullptr: `who` found no memory for `what` (the copy of an argument,
-// result 0) of this type.
+// As set_memory_error, for an array of this type: `who` had no memory for `what` ("the copy of an argument", "result
+// 0"). Returns nullptr.
 PyObject* set_array_memory_error(ShapedArray* aval, const char* who, std::string what);
 
-// Owned Array with uninitialised contents; MemoryError, in which `who` makes `what`, if the size is too large.
+// Owned Array with uninitialised contents. MemoryError, which names `who` and `what`, if there is no memory.
 Array* array_allocate(ShapedArray* aval, const char* who, const char* what);
 
 // Sets RuntimeError("Array has been deleted with shape=float32[3].") and returns nullptr.
 PyObject* set_deleted_error(const Array* array);
 
-// Gives up the array's buffer (donation, delete); the buffer lives on while others hold it.
+// Gives up the array's buffer (donation, delete); other holders keep the buffer.
 inline void array_drop_buffer(Array* array) {
   if (Buffer* buffer = std::exchange(array->buffer, nullptr)) buffer_release(buffer);
 }
@@ -68,7 +68,7 @@ inline Buffer* array_ready_buffer(Array* array) {
     set_deleted_error(array);
     return nullptr;
   }
-  // The wait lets other threads run, one of which may delete the array: check again.
+  // Other threads run during the wait, and one of them may delete the array: check again.
   if (array->buffer->pending != nullptr) {
     Buffer* buffer = buffer_retain(array->buffer);
     int status = buffer_wait(buffer);

@@ -17,7 +17,7 @@ namespace {
 constexpr int kVariableStringType = 2056;  // NPY_VSTRING: the first number behind the legacy user dtypes
 
 // Equal dtype, sharding and memory space objects are replaced by the first of them, so that avals compare pointers.
-// Both dicts are owned by the module for ever and stay small.
+// Both dicts belong to the module, are never freed, and stay small.
 PyObject* canonical_dtypes = nullptr;      // extended and void dtypes
 PyObject* canonical_placements = nullptr;  // shardings, memory spaces
 
@@ -128,7 +128,7 @@ void measure(ShapedArray* aval) {
     int64_t extent = aval->extents[i];
     if (extent == 0) {
       empty = true;
-      continue;  // strides of an empty array are free; keep them positive
+      continue;  // an empty array is never read through its strides; keep them positive
     }
     if (size_fits && __builtin_mul_overflow(size, extent, &size)) size_fits = false;
     if (bytes_fit && __builtin_mul_overflow(stride, extent, &stride)) bytes_fit = false;
@@ -182,7 +182,7 @@ ShapedArray* intern(const Key& key) {  // owned
   return make(key, hash);
 }
 
-// Borrowed first object equal to this one in the table (which takes it in if there is none).
+// Borrowed: the object in the table that equals this one; if there is none, this one is added.
 PyObject* first_equal(PyObject* table, PyObject* object) { return PyDict_SetDefault(table, object, object); }
 
 PyObject* set_shape_error(PyObject* shape) {
@@ -396,7 +396,7 @@ bool is_supported(PyArray_Descr* descr) {
   return is_float0(descr) || (number >= NPY_USERDEF && number < kVariableStringType);
 }
 
-// Owned. NumPy has several numbers for one integer (long, long long): take the one its names give.
+// Owned. NumPy has several type numbers for one integer type (long, long long): take the one its name stands for.
 PyObject* canonical_descr(PyArray_Descr* descr) {
   if (!is_supported(descr)) {
     PyErr_Format(PyExc_TypeError, "[ShapedArray] %R is not a dtype of weft arrays; they hold booleans and numbers",
@@ -418,7 +418,7 @@ PyObject* canonical_dtype(PyObject* dtype) {
     PyErr_SetString(PyExc_TypeError, "[ShapedArray] dtype must not be None");
     return nullptr;
   }
-  // An extended dtype is an instance with an itemsize that NumPy knows nothing of.
+  // An extended dtype is an object with an itemsize that NumPy does not know.
   if (!PyType_Check(dtype) && !PyUnicode_Check(dtype) && PyObject_HasAttrString(dtype, "itemsize") &&
       !PyObject_HasAttrString(dtype, "dtype"))
     return Py_XNewRef(first_equal(canonical_dtypes, dtype));

@@ -1,7 +1,7 @@
 // ShapedArray: the interned abstract value of an array. Equal means identical, so it is compared by pointer.
 //
-// The table of avals holds no references: an aval lives as long as somebody owns it. Whoever keys a cache by the
-// pointer must own a reference to it for as long as the key exists.
+// The table of avals holds no references: an aval exists as long as somebody owns it. A cache whose key contains the
+// pointer must own a reference for as long as the key exists.
 #pragma once
 
 #include "python.h"
@@ -37,7 +37,8 @@ inline bool is_shaped_array(PyObject* object) { return Py_TYPE(object) == Shaped
 // Owned interned aval with default placement. dtype must be canonical (another aval's dtype, or canonical_dtype).
 ShapedArray* aval_intern(int ndim, const int64_t* extents, PyObject* dtype, bool weak_type);
 
-// Owned canonical dtype for anything np.dtype accepts, or an extended dtype; TypeError for dtypes weft has not.
+// Owned canonical dtype for anything np.dtype accepts, or an extended dtype; TypeError for dtypes weft does not
+// support.
 PyObject* canonical_dtype(PyObject* dtype);
 
 // Owned str such as "float32[3,4]" (short_names: "f32[3,4]").

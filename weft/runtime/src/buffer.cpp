@@ -1,8 +1,8 @@
 // The caching allocator: per-thread free lists for small blocks, one bounded list for large ones.
 //
-// Blocks up to 64 KiB come from malloc and are kept in per-thread lists; a larger block is its own mapping (huge
-// pages where possible) and is kept, up to a bound over all of them, least recently freed dropped first. So a program
-// that allocates the same sizes again and again makes no system call and takes no page fault.
+// A block of up to 64 KiB comes from malloc and is kept in a list of its thread. A larger block is its own mapping
+// (huge pages where possible); all retained ones together are bounded, and the one freed longest ago is dropped first.
+// So a program that allocates the same sizes again and again makes no system call and takes no page fault.
 #include "buffer.h"
 
 #include <malloc.h>
@@ -29,7 +29,7 @@ constexpr int64_t kHugePage = 2 << 20;
 constexpr int64_t kPage = 4096;
 constexpr int64_t kThreadListBytes = 512 << 10;  // kept per size class and thread
 constexpr int kThreadListBlocks = 256;
-constexpr int64_t kCountFlush = 1 << 20;  // small blocks are counted per thread and reported in steps of this
+constexpr int64_t kCountFlush = 1 << 20;  // each thread counts its small blocks and reports in steps of this
 constexpr int kSmallClasses = 36;
 constexpr int kClasses = 232;
 
@@ -51,13 +51,13 @@ int64_t class_capacity(int size_class) {
 
 int64_t physical_bytes() { return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
 
-// The memory limit of our control groups, or the given default if that is less.
+// The memory limit of our control groups, or `otherwise` if that is less.
 int64_t cgroup_bytes(int64_t otherwise) {
   int64_t bytes = cgroup_limits().bytes;
   return bytes > 0 ? std::min(otherwise, bytes) : otherwise;
 }
 
-// WEFT_MEMORY_LIMIT as bytes, with an optional suffix K, M, G or T; 0 if unset, -1 if it is not that.
+// WEFT_MEMORY_LIMIT as bytes, with an optional suffix K, M, G or T; 0 if unset, -1 if it cannot be parsed.
 int64_t limit_from_environment() {
   const char* text = std::getenv("WEFT_MEMORY_LIMIT");
   if (text == nullptr || *text == 0) return 0;
@@ -76,7 +76,7 @@ int64_t limit_from_environment() {
   return end != text && *end == 0 && value >= 1 ? static_cast<int64_t>(std::min(value, 9e18)) : -1;
 }
 
-// Links of a retained large block, stored in its data area (which is at least 64 KiB).
+// Links of a retained large block, stored in its data area (which has at least 64 KiB).
 struct Links {
   Buffer* class_next;
   Buffer* older;
@@ -91,7 +91,7 @@ struct ThreadCache;
 // Everything shared between threads. Never destroyed: threads may outlive static destructors.
 struct Shared {
   std::mutex mutex;
-  ThreadCache* caches = nullptr;  // of the living threads, borrowed
+  ThreadCache* caches = nullptr;  // of the running threads, borrowed
   Buffer* large[kClasses] = {};
   Buffer* oldest = nullptr;
   Buffer* newest = nullptr;
@@ -99,8 +99,8 @@ struct Shared {
   int64_t retain_limit = 0;
   int64_t limit = 0;
   bool limit_is_users = false;
-  std::atomic<int64_t> live_bytes{0};     // large blocks exactly, small ones to within kCountFlush per thread
-  std::atomic<int64_t> mappings_made{0};  // large blocks taken from the system since start
+  std::atomic<int64_t> live_bytes{0};  // large blocks are counted exactly, small ones to within kCountFlush per thread
+  std::atomic<int64_t> mappings_made{0};  // large blocks taken from the system since the process started
 };
 
 Shared& shared() {
@@ -138,7 +138,7 @@ ThreadCache::ThreadCache() {
   all.caches = this;
 }
 
-// The pointer is read on every call, so it uses the cheap TLS model; the owner only runs the destructor.
+// Read on every call, so it uses the fastest model of thread-local storage; its owner only runs the destructor.
 __attribute__((tls_model("initial-exec"))) thread_local ThreadCache* thread_cache = nullptr;
 __attribute__((tls_model("initial-exec"))) thread_local bool thread_is_ending = false;
 
@@ -199,7 +199,7 @@ void count_small(ThreadCache* cache, int64_t bytes) {
   if (cache != nullptr && cache->head[size_class] != nullptr) {
     buffer = cache->head[size_class];
     Buffer* next = static_cast<Buffer*>(buffer->owner);
-    if (next != nullptr) __builtin_prefetch(next, 1);  // a program with many small outputs asks for it at once
+    if (next != nullptr) __builtin_prefetch(next, 1);  // a program with many small outputs allocates it next
     cache->head[size_class] = next;
     --cache->count[size_class];
   } else {
@@ -236,7 +236,7 @@ int64_t mapping_bytes(int64_t capacity) { return (kHeaderBytes + capacity + kPag
 
 void unmap(Buffer* buffer) noexcept { munmap(static_cast<void*>(buffer), mapping_bytes(buffer->capacity)); }
 
-// A new mapping, 2 MiB aligned with huge pages asked for if it is large enough to profit.
+// A new mapping. A large one is aligned to 2 MiB and asks for huge pages.
 Buffer* map_block(int64_t capacity) noexcept {
   int64_t bytes = mapping_bytes(capacity);
   bool huge = bytes >= kHugePage;
@@ -263,7 +263,8 @@ void unlink_retained(Shared& all, Buffer* buffer) {
   all.retained_bytes -= buffer->capacity;
 }
 
-// Owned chain (through class_next) of retained blocks dropped so that at most keep bytes remain. Lock held.
+// Owned list (linked by class_next) of retained blocks that were removed so that at most `keep` bytes remain. Lock
+// held.
 Buffer* drop_retained(Shared& all, int64_t keep) {
   Buffer* dropped = nullptr;
   while (all.retained_bytes > keep && all.oldest != nullptr) {
@@ -305,7 +306,7 @@ void unmap_chain(Buffer* chain) noexcept {
   }
   unmap_chain(dropped);
   Buffer* buffer = map_block(capacity);
-  if (buffer == nullptr) {  // the system is short: give back everything retained and try once more
+  if (buffer == nullptr) {  // no memory: release every retained block and try once more
     {
       std::lock_guard<std::mutex> lock(all.mutex);
       dropped = drop_retained(all, 0);
@@ -345,9 +346,9 @@ void unmap_chain(Buffer* chain) noexcept {
 }
 
 #ifdef WEFT_GUARD_BUFFERS
-// Sanitizer builds give every buffer a mapping of its own between two inaccessible pages, fill it with junk and unmap it
-// at once when it dies: a kernel that strays, or reads what was never written, is found. A buffer ends at the page
-// behind it; with WEFT_GUARD=low it begins at the page before it.
+// Sanitizer builds give every buffer its own mapping between two inaccessible pages, fill it with junk, and unmap it as
+// soon as it is freed. So an access out of bounds, or a read of memory never written, is found. The buffer ends at the
+// page behind it; with WEFT_GUARD=low it begins at the page before it.
 constexpr unsigned char kJunk = 0xCB;
 
 int64_t guarded_pages(int64_t capacity) { return (capacity + kPage - 1) & ~(kPage - 1); }
@@ -515,7 +516,8 @@ int buffer_wait_pending(Buffer* buffer) {
   Event* event = buffer->pending;
   event->retain();
   int status = event->wait();
-  // Another thread may have cleared it while we waited; a failed event stays, to fail again at the next use.
+  // Another thread may have cleared it during our wait. The event of a failed task stays, and fails again at the next
+  // use.
   if (status == 0 && buffer->pending == event) {
     buffer->pending = nullptr;
     event->release();

@@ -1,7 +1,7 @@
 // Buffer: one block of memory with its readiness event, counted apart from the Arrays that share it.
 //
-// A Buffer is born with one reference, owned by whoever allocated it. It dies when the last reference goes; its
-// block then returns to the free lists. Allocation and release need no GIL; the functions that wait do.
+// A Buffer starts with one reference, owned by whoever allocated it. When the last reference goes, its block returns to
+// the free lists. Allocation and release need no GIL; the functions that wait do.
 #pragma once
 
 #include <atomic>
@@ -16,8 +16,8 @@ namespace weft {
 class Event {
  public:
   virtual bool done() const noexcept = 0;
-  // GIL held on entry and return; releases it meanwhile and wakes for signals. 0, or -1 with the task's error (or
-  // KeyboardInterrupt) set. May be called again after a failure and then fails again.
+  // GIL held on entry and return, released during the wait; handles signals. 0, or -1 with the task's error (or
+  // KeyboardInterrupt) set. After a failure it may be called again and then fails again.
   virtual int wait() = 0;
   virtual void retain() noexcept = 0;
   virtual void release() noexcept = 0;
@@ -32,9 +32,9 @@ struct alignas(64) Buffer {
   char* data;          // 64-byte aligned, never null; right behind this header unless external
   int64_t nbytes;      // what was asked for
   int64_t capacity;    // what the block holds, >= nbytes, a multiple of 64
-  // Null when ready. Set before the buffer is visible to Python, cleared only with the GIL held; owns a reference.
+  // nullptr when ready. Set before Python can see the buffer, cleared only with the GIL held; owns a reference.
   Event* pending;
-  void (*release_owner)(void* owner);  // external memory only: called once, without any lock of ours, GIL or not
+  void (*release_owner)(void* owner);  // external memory only: called once, without our locks, with or without the GIL
   void* owner;
 };
 static_assert(sizeof(Buffer) == 64);
@@ -42,19 +42,19 @@ static_assert(sizeof(Buffer) == 64);
 constexpr int16_t kExternal = -1;
 constexpr int64_t kAlignment = 64;
 
-// Owned buffer of nbytes >= 0 uninitialised bytes, or nullptr if memory (or the limit) does not allow it.
+// Owned buffer of nbytes >= 0 uninitialised bytes, or nullptr if there is no memory or the limit is reached.
 Buffer* buffer_allocate(int64_t nbytes) noexcept;
 
-// Owned buffer over memory of somebody else; release_owner(owner) is called when the buffer dies. nullptr (owner
-// untouched) if out of memory.
+// Owned buffer on memory that something else owns; release_owner(owner) is called when the buffer is freed. nullptr
+// (owner untouched) if there is no memory.
 Buffer* buffer_wrap(void* data, int64_t nbytes, void (*release_owner)(void*), void* owner) noexcept;
 
 void buffer_destroy(Buffer* buffer) noexcept;  // the last reference is gone; called by buffer_release only
 
-// What a failed buffer_allocate(nbytes) says: who asked for it, what for, and how much there is. nbytes < 0: unknown.
+// The message for a failed buffer_allocate(nbytes): who asked, what for, how much there is. nbytes < 0: unknown.
 std::string memory_error_text(int64_t nbytes, const char* who, const char* what);
 
-// Raises the type given to set_memory_error_type (until then MemoryError) and returns nullptr. GIL held.
+// Raises the class given to set_memory_error_type (MemoryError by default) and returns nullptr. GIL held.
 PyObject* set_memory_error(int64_t nbytes, const char* who, const char* what);
 PyObject* set_memory_error_text(const char* text);
 
@@ -64,7 +64,7 @@ inline Buffer* buffer_retain(Buffer* buffer) noexcept {
 }
 
 inline void buffer_release(Buffer* buffer) noexcept {
-  // Only a holder can add a reference: a count of one cannot rise behind our back, so no locked instruction is needed.
+  // Only a holder can add a reference, so nobody can raise a count of one meanwhile: no atomic instruction is needed.
   if (buffer->references.load(std::memory_order_acquire) == 1 ||
       buffer->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
     buffer_destroy(buffer);

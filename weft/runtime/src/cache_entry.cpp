@@ -1,4 +1,4 @@
-// CacheEntry: checked once when it is made, so that calls need no checks.
+// CacheEntry: a compiled program and how a call uses it. Checked once when it is made, so that calls need no checks.
 #include "jit.h"
 #include "module.h"
 

@@ -11,7 +11,8 @@
 namespace weft {
 namespace {
 
-constexpr double kPythonByteNs = 0.25;  // what a function in Python takes at least: with much to do it leaves the caller
+// lower bound of the time a Python function takes per byte: large arguments make the program asynchronous
+constexpr double kPythonByteNs = 0.25;
 
 struct TypedPlace {
   Place place;
@@ -47,7 +48,7 @@ class PythonStep final : public Step {
     if (in_task) stream_calls(true);
     bool ok = call(frame);
     if (in_task) stream_calls(false);
-    // A routine of our own that saw the interrupt has ended early, as a kernel does.
+    // A native routine that saw the interrupt has ended early, as a kernel does.
     bool ended = !ok && stream_cancelled(frame.number) && PyErr_ExceptionMatches(PyExc_KeyboardInterrupt);
     if (ended) PyErr_Clear();
     if (frame.suspended != nullptr) {

@@ -1,5 +1,5 @@
 // Limits of control groups, read from the file system. A container often sees its own group as the root, whatever
-// /proc/self/cgroup calls it: so a group that is not there counts by those above it.
+// /proc/self/cgroup calls it: where a group has no folder, the limits of its parents are used.
 #include "cgroup.h"
 
 #include <algorithm>
@@ -24,14 +24,14 @@ void tighten(T* limit, T found) {
   if (found > 0 && (*limit == 0 || found < *limit)) *limit = found;
 }
 
-// What a number of bytes says; v1 writes a huge one for "no limit", v2 "max".
+// The number in a text. For "no limit" version 1 has a huge number and version 2 the word "max".
 int64_t bytes_of(const std::string& text) {
   long long value = std::strtoll(text.c_str(), nullptr, 10);
   return value > 0 && value < (1LL << 60) ? int64_t(value) : 0;
 }
 
 void read_unified(const std::string& folder, CgroupLimits* limits) {
-  std::istringstream line(first_line(folder + "/cpu.max"));  // "max 100000" reads nothing
+  std::istringstream line(first_line(folder + "/cpu.max"));  // for "max 100000" the quota stays unread
   double quota = 0, period = 0;
   if (line >> quota >> period && quota > 0 && period > 0) tighten(&limits->cpus, quota / period);
   tighten(&limits->bytes, bytes_of(first_line(folder + "/memory.max")));

@@ -1,4 +1,4 @@
-// What the control groups of this process leave it of the machine: CPUs and memory.
+// The share of the machine that the control groups of this process allow: CPUs and memory.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ struct CgroupLimits {
   int64_t bytes = 0;  // likewise
 };
 
-// The strictest limits of the groups that `groups` names (a file like /proc/self/cgroup) and of all above them, in the
-// hierarchies mounted under `root`. Versions 1 and 2; what cannot be read sets no limit.
+// The strictest limits of the groups listed in the file `groups` (like /proc/self/cgroup) and of all their parents, in
+// the hierarchies mounted under `root`. Versions 1 and 2 of control groups; what cannot be read sets no limit.
 CgroupLimits cgroup_limits(const std::string& groups = "/proc/self/cgroup", const std::string& root = "/sys/fs/cgroup");
 
 int register_cgroup(PyObject* module);  // cgroup_limits

@@ -1,4 +1,4 @@
-// The table of cold vector helpers. Compiled without contraction: every fma here is written.
+// The table of cold vector helpers. Compiled without contraction: an fma is used only where the source says fma.
 //
 //   trig_reduce_f32   in0 f32 x; out0 f32 r, out1 i32 q: x = q * pi/2 + r mod 2 pi, |r| <= pi/4, q in 0..3
 //   trig_reduce_f64   in0 f64 x; out0 f64 r as lanes high parts, then lanes low parts; out1 i64 q
@@ -33,7 +33,7 @@ struct Reduced {
   int64_t quadrant;
 };
 
-// Payne and Hanek (1983): only the bits of 2/pi that matter modulo 4 are multiplied, in 192-bit arithmetic.
+// Payne and Hanek (1983): multiplies only the bits of 2/pi that matter modulo 4, in 192-bit arithmetic.
 Reduced reduce_exactly(double x) {
   double magnitude = std::fabs(x);
   if (!(magnitude <= std::numeric_limits<double>::max())) return {std::numeric_limits<double>::quiet_NaN(), 0.0, 0};
@@ -57,7 +57,7 @@ Reduced reduce_exactly(double x) {
   // The fraction: 190 bits, moved up by two so that the binary point is at the top.
   uint64_t f2 = (p2 << 2) | (p1 >> 62), f1 = (p1 << 2) | (p0 >> 62), f0 = p0 << 2;
   bool negative = (f2 >> 63) != 0;
-  if (negative) {  // at least a half: the next quadrant, from above
+  if (negative) {  // the fraction is at least a half: take the next quadrant and a negative remainder
     quadrant += 1;
     f0 = ~f0 + 1;
     f1 = ~f1 + (f0 == 0);
@@ -95,7 +95,7 @@ Reduced reduce_exactly(double x) {
 constexpr double kMagic = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer, kept in the low bits
 constexpr float kFastLimit = 0x1p40f;
 
-// Exact to 2^-67 up to 2^40: one rounding of x - k * high, one of the correction.
+// Exact to 2^-67 for |x| up to 2^40: x - k * high is rounded once, the correction once.
 [[gnu::always_inline]] inline void reduce_common(const float* x, float* r, int32_t* q, int64_t lanes) {
   for (int64_t i = 0; i < lanes; ++i) {
     double value = x[i];

@@ -1,8 +1,8 @@
 // Steps that run programs inside a program: loops and branches.
 //
-// A nested program is an Executable whose plan runs in a frame of its own. Its inputs are addresses in the outer frame,
-// its results go where the outer plan wants them. A loop keeps two blocks of memory for each part of its state that the
-// body cannot update in place, and swaps them; nothing is allocated from one iteration to the next.
+// A nested program is an Executable whose plan runs in its own frame. Its inputs are addresses in the outer frame, its
+// results are written where the outer plan asks. A loop keeps two blocks of memory for each part of its state that the
+// body cannot update in place, and swaps them; iterations allocate nothing.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -20,8 +20,8 @@
 namespace weft {
 namespace {
 
-constexpr double kUnknownTrips = 1000;  // what a loop that ends by a condition is taken to run
-constexpr int kSignalInterval = 256;    // iterations between looks at the clock
+constexpr double kUnknownTrips = 1000;  // assumed number of iterations of a loop that ends by a condition
+constexpr int kSignalInterval = 256;  // iterations between two checks for signals
 
 // Memory for the length of one run.
 class Workspace {
@@ -44,8 +44,8 @@ class Workspace {
 
 int64_t padded(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
 
-// A store holds up loads behind it that lie whole pages away, such as those of the rows beside the one that is written:
-// the second block of a large part of the state begins elsewhere in its page than the first one.
+// Loads stall behind a store whose address differs by a multiple of the page size, as the rows of a large state do. So
+// the second block of a large part of the state starts at another offset in its page than the first.
 constexpr int64_t kPage = 4096, kApart = 1024, kLargePart = 4 * kPage;
 
 char* apart(char* block, const char* other) {
@@ -53,7 +53,7 @@ char* apart(char* block, const char* other) {
   return block + (distance & (kPage - 64));
 }
 
-// A program and the arrays it always takes first.
+// A program and the constants that are its first inputs.
 struct Nested {
   Executable* program = nullptr;  // owned
   std::vector<PyObject*> consts;  // owned Arrays
@@ -87,7 +87,7 @@ class NestedFrame {
   char*& input(size_t i) { return slots_[nested_.consts.size() + i]; }
   char*& output(size_t i) { return slots_[size_t(nested_.plan().n_inputs) + i]; }
 
-  // Outputs that are no fresh memory get the address of what they share.
+  // An output without memory of its own gets the address of what it shares.
   void resolve_outputs() {
     const Plan& plan = nested_.plan();
     for (size_t i = 0; i < plan.outputs.size(); ++i) {
@@ -123,12 +123,12 @@ class NestedFrame {
   std::vector<int64_t> dynamic_;
 };
 
-// Looks for a pending interrupt now and then where no stream does. ok, or python_error with the GIL held.
+// Looks for a pending interrupt every kSignalInterval calls, outside the stream. ok, or python_error with the GIL held.
 class SignalWatch {
  public:
   Status look(Frame& frame) {
     if (stream_cancelled(frame.number)) return Status::cancelled;
-    // A task of the stream may run on any thread, without the GIL; whoever waits for it looks for signals.
+    // A task of the stream may run on any thread, without the GIL; the thread that waits for it handles signals.
     if (frame.on_stream || frame.number != 0 || ++count_ % kSignalInterval != 0) return Status::ok;
     auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::milliseconds(50)) return Status::ok;
@@ -182,7 +182,7 @@ class LoopStep final : public Step {
   bool reverse = false;
 
  private:
-  // What the body does to part i of the state: leaves a new value in fresh memory, in its own, or in another's.
+  // How the body updates part i of the state: writes fresh memory, its own block, or another part's (move or copy).
   enum class Update { swap, in_place, move, copy };
 
   std::vector<Update> updates() const {
@@ -209,7 +209,7 @@ class LoopStep final : public Step {
     std::vector<Update> how = updates();
     NestedFrame inner(body), test(has_cond() ? cond : body);
     size_t n = carry.size(), first = captured.size();
-    // State that is not updated in place has a second block; the arenas and the condition's result follow.
+    // State that is not updated in place has a second block, followed by the arenas and the condition's result.
     bool any_moves = std::find(how.begin(), how.end(), Update::move) != how.end();
     std::vector<int64_t> offsets(n);
     int64_t bytes = 0;
@@ -277,7 +277,7 @@ class LoopStep final : public Step {
       char* to = outputs[i].place.address(frame) + index * outputs[i].stride;
       std::memmove(to, inner.output(n + i), size_t(output_bytes[i]));
     }
-    // Copies first, into blocks that nothing else holds; then the blocks change hands.
+    // Copies first, into blocks that nothing else uses; then the blocks are exchanged.
     std::vector<char*>& old = scratch(now);
     for (size_t i = 0; i < n; ++i)
       if (how[i] == Update::copy) std::memcpy(spare[i], inner.output(i), size_t(carry_bytes[i]));
@@ -299,7 +299,7 @@ class LoopStep final : public Step {
     return copy;
   }
 
-  // After a move a block may be the spare of one part and the state of another: hand the spares out anew.
+  // After a move, the spare block of one part may hold the state of another: assign spare blocks again.
   Status reclaim(const std::vector<Update>& how, std::vector<char*>& now, std::vector<char*>& spare,
                  const std::vector<char*>& old) const {
     bool moved = false;
@@ -327,8 +327,8 @@ class LoopStep final : public Step {
     return Status::ok;
   }
 
-  // The state goes to where the outer plan wants it; blocks may have been permuted. A value whose home nobody lives in
-  // moves; when only cycles are left, one of them moves out first.
+  // Copies the state to where the outer plan wants it; the blocks may have been permuted. A value whose destination
+  // holds no other value is copied first; if only cycles are left, one value is moved aside.
   bool settle(Frame& frame, std::vector<char*>& now) const {
     size_t n = carry.size(), left = 0;
     std::vector<char*> homes(n);
@@ -444,16 +444,16 @@ bool fits(const Nested& nested, size_t input, int64_t nbytes) {
   const Plan& plan = nested.plan();
   size_t slot = nested.consts.size() + input;
   if (slot < plan.in_avals.size() && plan.in_avals[slot]->nbytes == nbytes) return true;
-  return wrong("[executable] a nested program takes other operands");
+  return wrong("[executable] a nested program takes operands of other sizes");
 }
 
 bool gives(const Nested& nested, size_t output, int64_t nbytes) {
   const Plan& plan = nested.plan();
   if (output < plan.outputs.size() && plan.outputs[output].nbytes == nbytes) return true;
-  return wrong("[executable] a nested program gives other results");
+  return wrong("[executable] a nested program gives results of other sizes");
 }
 
-// sequence of (place, bytes of one element); `trips` of them lie there
+// sequence of (place, bytes of one element); there are `trips` elements at the place
 bool read_rows(PyObject* sequence, const PlaceReader& places, int64_t trips, std::vector<Strided>* out,
                std::vector<int64_t>* sizes) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(sequence); ++i) {

@@ -1,4 +1,4 @@
-// Copies of parts of arrays: runs of bytes at regular distances.
+// Steps that copy parts of arrays: runs of bytes at regular distances.
 #include <cstring>
 #include <vector>
 

@@ -1,6 +1,6 @@
-// The table of one jitted function: signatures that were seen, and the program of each. Guarded by the GIL.
+// The table of one jitted function, from signature to program. Guarded by the GIL.
 //
-// Open addressing with linear probing. Part of jit.cpp, whose calls look in it; a header so that they do so inline.
+// Open addressing with linear probing. A header because only jit.cpp uses it, and the lookups of a call are inlined.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 constexpr uint32_t kMaxEntries = 4096;
 constexpr uint32_t kFirstSlots = 4;
 
-Entry* g_no_slots[1] = {nullptr};  // the table of a function that knows no signature
-// The entries in all tables, those ever installed, and those that were taken out of all tables.
+Entry* g_no_slots[1] = {nullptr};  // the table of a function without signatures
+// Entries in all tables now, entries ever installed, and entries removed with their program (retired or cleared).
 unsigned long long g_entries = 0, g_installed = 0, g_retired = 0;
 
 void entry_release(Entry* entry) {
@@ -27,7 +27,7 @@ void entry_release(Entry* entry) {
   delete entry;
 }
 
-// Whether the statics and unusual keys are equal: 1, 0, or -1 with an error set. May run Python code.
+// Whether the static values and unusual keys are equal: 1, 0, or -1 with an error set. May run Python code.
 int same_objects(const Entry* entry, const Signature& signature) {
   const auto& compared = signature.compared();
   for (uint32_t i = 0; i < compared.size(); ++i) {
@@ -69,7 +69,7 @@ void table_insert_slot(JitFunction* self, Entry* entry) {
   self->slots[i] = entry;
 }
 
-// Entries know their tables through the CacheEntry they share, so that a program can be taken out of all of them.
+// Records in the CacheEntry that this table holds it, so that a program can be removed from all tables.
 void note_place(JitFunction* self, Entry* entry) {
   auto& places = *entry->cached->places;
   entry->place = places.size();
@@ -86,13 +86,13 @@ void forget_place(Entry* entry) {
   --g_entries;
 }
 
-// Takes an entry out; the caller gets the table's reference. Later entries of the run of slots move up.
+// Removes an entry; the caller gets the table's reference. Later entries of the same run of slots move up.
 void table_remove(JitFunction* self, Entry* entry) {
   uint32_t hole = uint32_t(entry->hash) & self->mask;
   while (self->slots[hole] != entry) hole = (hole + 1) & self->mask;
   for (uint32_t i = (hole + 1) & self->mask; self->slots[i] != nullptr; i = (i + 1) & self->mask) {
     uint32_t home = uint32_t(self->slots[i]->hash) & self->mask;
-    if (((i - home) & self->mask) < ((i - hole) & self->mask)) continue;  // its home lies behind the hole
+    if (((i - home) & self->mask) < ((i - hole) & self->mask)) continue;  // its preferred slot lies behind the hole
     self->slots[hole] = self->slots[i];
     hole = i;
   }
@@ -130,7 +130,7 @@ Entry* oldest(JitFunction* self) {
   return result;
 }
 
-// Steals entry. The table holds at most kMaxEntries; the one installed first goes.
+// Steals entry. The table holds at most kMaxEntries; the oldest one is dropped.
 bool table_install(JitFunction* self, const Signature& signature, Entry* entry) {
   Entry* known = table_find(self, signature);  // a re-entrant call may have installed it meanwhile
   if (known == nullptr && PyErr_Occurred()) {
@@ -150,7 +150,7 @@ bool table_install(JitFunction* self, const Signature& signature, Entry* entry) 
   table_insert_slot(self, entry);
   ++self->version;
   ++self->count;
-  if (drop != nullptr) entry_release(drop);  // may run destructors: last
+  if (drop != nullptr) entry_release(drop);  // last, since it may run destructors
   return true;
 }
 

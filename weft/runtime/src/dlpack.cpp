@@ -1,8 +1,9 @@
-// DLPack in both directions: Arrays go out as views of their buffers, foreign host tensors come in.
+// DLPack in both directions: Arrays are exported as views of their buffers, foreign tensors in host memory are
+// imported.
 //
-// Going out, a tensor owns one reference to the buffer, so it outlives the Array; consumers that speak DLPack 1 see
-// it marked read-only, older ones must know that weft arrays are immutable. Coming in, memory that is dense and
-// 64-byte aligned is aliased (a later write by its producer shows), anything else is copied.
+// An exported tensor owns one reference to the buffer, so it outlives the Array. Consumers that know DLPack 1 see it
+// marked read-only; older ones must know that weft arrays are immutable. On import, memory that is dense and 64-byte
+// aligned is aliased (later writes by its producer are visible), anything else is copied.
 #include <cstring>
 #include <string>
 
@@ -71,7 +72,7 @@ constexpr DtypeCode kDtypes[] = {
 };
 // clang-format on
 
-// ---- out ----
+// ---- export ----
 
 // What an exported tensor owns. One allocation: the extents and strides follow.
 template <typename Managed>
@@ -96,7 +97,7 @@ void destroy_capsule(PyObject* capsule) {
   if (managed->deleter != nullptr) managed->deleter(managed);
 }
 
-// Owned export of the buffer (borrowed), or nullptr with MemoryError.
+// Owned exported tensor of the buffer (borrowed), or nullptr with MemoryError.
 template <typename Managed>
 Managed* export_tensor(ShapedArray* aval, Buffer* buffer, DLDataType dtype) {
   size_t bytes = sizeof(Export<Managed>) + sizeof(int64_t) * 2 * aval->ndim;
@@ -198,7 +199,7 @@ PyObject* dunder_dlpack(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 PyObject* dunder_dlpack_device(PyObject*, PyObject*) { return Py_BuildValue("(ii)", kCpu, 0); }
 
-// ---- in ----
+// ---- import ----
 
 template <typename Managed>
 void release_import(void* owner) {
@@ -222,7 +223,7 @@ ShapedArray* aval_of(const DLTensor& tensor) {
     if (tensor.shape[i] < 0) return PyErr_Format(PyExc_BufferError, "[from_dlpack] negative extent"), nullptr;
   for (const DtypeCode& known : kDtypes) {
     if (known.code != tensor.dtype.code || known.bits != tensor.dtype.bits || tensor.dtype.lanes != 1) continue;
-    Ref module = steal(in_python<PyImport_ImportModule>("ml_dtypes"));  // gives NumPy the names of the small floats
+    Ref module = steal(in_python<PyImport_ImportModule>("ml_dtypes"));  // registers the small float types with NumPy
     Ref name = module ? steal(PyUnicode_FromString(known.name)) : Ref();
     Ref dtype = name ? steal(canonical_dtype(name.get())) : Ref();
     return dtype ? aval_intern(tensor.ndim, tensor.shape, dtype.get(), false) : nullptr;
@@ -239,7 +240,7 @@ bool is_dense(const DLTensor& tensor, const ShapedArray* aval) {
   return true;
 }
 
-// Copies a strided tensor into dense memory; returns where the next element goes.
+// Copies a strided tensor into dense memory; returns the address after the last element written.
 char* copy_strided(const DLTensor& tensor, int64_t itemsize, int axis, const char* from, char* to) {
   if (axis == tensor.ndim) {
     std::memcpy(to, from, itemsize);
@@ -250,7 +251,7 @@ char* copy_strided(const DLTensor& tensor, int64_t itemsize, int axis, const cha
   return to;
 }
 
-// Owned Array of the tensor. *taken becomes true if the Array owns the managed tensor from now on.
+// Owned Array of the tensor. *taken becomes true if the Array now owns the managed tensor.
 template <typename Managed>
 Array* array_of(Managed* managed, PyObject* copy, bool* taken) {
   const DLTensor& tensor = managed->tensor;

@@ -1,4 +1,4 @@
-// Running plans: outputs are allocated or shared, steps run in order, temporaries live in one arena block.
+// Runs plans: outputs are allocated or shared, steps run in order, temporaries are parts of one block (the arena).
 #include "exec.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ PyTypeObject* ExecutableType = nullptr;
 
 namespace {
 
-constexpr double kInlineNs = 20000;  // shorter programs keep the GIL
+constexpr double kInlineNs = 20000;  // shorter programs run with the GIL held
 constexpr int32_t kStackSlots = 128;
 constexpr int32_t kStackDynamic = 16;
 
-// An array that is on the stack unless it is large.
+// An array that is on the stack if it is small.
 template <class T, int32_t kStack>
 class Small {
  public:
@@ -42,7 +42,7 @@ bool donation_possible(const Plan& plan, const Operand* operands, const bool* do
   const Operand& operand = operands[output.source];
   if (donated == nullptr || !donated[output.source] || operand.buffer == nullptr) return false;
   if (!buffer_is_exclusive(operand.buffer) || operand.buffer->nbytes < output.nbytes) return false;
-  int32_t uses = 0;  // f(x, x): the other operand still reads it
+  int32_t uses = 0;  // in f(x, x) the other operand still reads the buffer
   for (int32_t i = 0; i < plan.n_inputs; ++i) uses += operands[i].buffer == operand.buffer;
   return uses == 1;
 }
@@ -67,14 +67,14 @@ Buffer* make_output(const Plan& plan, const Operand* operands, const bool* donat
   return nullptr;
 }
 
-// Waits for the inputs; on a stream only for donated ones, whose memory is looked at now.
+// Waits for the inputs; a stream waits only for donated ones, whose memory may be reused below.
 int wait_for_inputs(const Plan& plan, const Operand* operands, const bool* only) {
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (operands[i].buffer != nullptr && (only == nullptr || only[i]) && buffer_wait(operands[i].buffer) < 0) return -1;
   return 0;
 }
 
-// Runs the steps; on an error a Python error is set. `keep` says that the GIL stays held.
+// Runs the steps; on an error a Python error is set. `keep`: the GIL stays held.
 int run_steps(const Plan& plan, Frame& frame, bool keep) {
   if (!keep) frame.suspended = PyEval_SaveThread();
   Status status = Status::ok;
@@ -87,7 +87,7 @@ int run_steps(const Plan& plan, Frame& frame, bool keep) {
     status = Status::no_memory;
   }
   if (frame.suspended != nullptr) in_python<PyEval_RestoreThread>(std::exchange(frame.suspended, nullptr));
-  // A kernel cut short by an interrupt says nothing.
+  // A kernel that an interrupt cut short does not report it.
   if (status != Status::python_error && stream_cancelled(frame.number))
     return PyErr_SetNone(PyExc_KeyboardInterrupt), -1;
   if (status == Status::ok) return 0;
@@ -159,10 +159,10 @@ int launch(Executable* executable, const Operand* operands, const bool* donated,
   return status;
 }
 
-// Other threads may run meanwhile: everything is held by references of our own.
+// Other threads may run meanwhile: references of our own keep everything alive.
 int run_held(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs, bool on_stream) {
   const Plan& plan = *executable->plan;
-  // An operand's buffer is retained only if it is not to be given away: exclusiveness counts references.
+  // A donated operand's buffer is not retained: whether it may be reused is decided by its reference count.
   for (int32_t i = 0; i < plan.n_inputs; ++i)
     if (operands[i].buffer != nullptr && (donated == nullptr || !donated[i])) buffer_retain(operands[i].buffer);
   Py_INCREF(executable);
@@ -179,7 +179,7 @@ int run_held(Executable* executable, const Operand* operands, const bool* donate
   return status;
 }
 
-// Lets go of events that are over. 1: all inputs are ready, 0: some are pending, -1: one has failed (error set).
+// Drops the events of finished tasks. 1: all inputs are ready, 0: some are pending, -1: one has failed (error set).
 int inputs_ready(const Plan& plan, const Operand* operands) {
   int ready = 1;
   for (int32_t i = 0; i < plan.n_inputs; ++i) {
@@ -192,7 +192,7 @@ int inputs_ready(const Plan& plan, const Operand* operands) {
 }
 
 #ifdef WEFT_GUARD_BUFFERS
-// Sanitizer builds: every temporary is a buffer of its own; what is returned as the arena holds them.
+// Sanitizer builds: every temporary has its own buffer; the buffer returned as the arena owns them all.
 Buffer* guarded_temporaries(const Plan& plan, char** slots, Buffer** owners) {
   auto* blocks = new std::vector<Buffer*>;
   auto release = [](void* held) {
@@ -392,8 +392,8 @@ PyMethodDef kMethods[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef kMembers[] = {
-    {"name", T_OBJECT, offsetof(Executable, name), READONLY, "What the program is called."},
-    {"runs", T_ULONGLONG, offsetof(Executable, runs), READONLY, "How often it was started."},
+    {"name", T_OBJECT, offsetof(Executable, name), READONLY, "Name of the program."},
+    {"runs", T_ULONGLONG, offsetof(Executable, runs), READONLY, "Number of times it was started."},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Executable, weakrefs), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };

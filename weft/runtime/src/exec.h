@@ -1,4 +1,4 @@
-// Executable: a plan and how to run it. Called by Python (run) and by JitFunction (executable_run).
+// Executable: a plan that can be run. Python calls run, JitFunction calls executable_run.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct Executable {
   Plan* plan;      // owned
   PyObject* name;  // owned str
   PyObject* weakrefs;
-  unsigned long long runs;  // how often it was started; GIL held
+  unsigned long long runs;  // number of times it was started; GIL held
 };
 
 extern PyTypeObject* ExecutableType;
@@ -28,7 +28,7 @@ struct Operand {
   Buffer* buffer;  // borrowed
 };
 
-// The buffers that Arrays give up for a call: released afterwards, unless it gives them back.
+// The buffers that Arrays give up for a call: released afterwards, unless they are given back.
 class Donation {
  public:
   Donation() = default;
@@ -41,7 +41,7 @@ class Donation {
   Donation(const Donation&) = delete;
   Donation& operator=(const Donation&) = delete;
 
-  // The Array is deleted from now on: nothing that runs meanwhile may use what is given away.
+  // The Array is deleted from now on: code that runs meanwhile cannot use the buffer.
   void take(Array* array) {
     if (array->buffer == nullptr) return;
     taken_.emplace_back(array, array->buffer);
@@ -57,16 +57,16 @@ class Donation {
   std::vector<std::pair<Array*, Buffer*>> taken_;  // both owned
 };
 
-constexpr int kNotStarted = -2;  // an error is set, and every input is what it was
+constexpr int kNotStarted = -2;  // an error is set, and no input was changed
 
-// Runs the plan. GIL held on entry and return; released meanwhile for long programs. operands: n_inputs, each at least
-// as large as in_avals says and not deleted. donated: nullptr, or a flag per input: its buffer may be reused; the
-// caller has taken it out of its Array and owns that reference. outputs receives one owned buffer per output. 0, -1
-// with an error set, or kNotStarted.
+// Runs the plan. GIL held on entry and return; released meanwhile for long programs. operands: n_inputs of them, none
+// deleted, each at least as large as in_avals says. donated: nullptr, or one flag per input: its buffer may be reused;
+// the caller has taken it out of its Array and owns that reference. outputs receives one owned buffer per output.
+// Returns 0, -1 with an error set, or kNotStarted.
 int executable_run(Executable* executable, const Operand* operands, const bool* donated, Buffer** outputs);
 
-// Gives the last slots of a run, the temporaries, their memory: parts of one block, *arena (owned; nullptr if there is
-// nothing to hold). False: no memory.
+// Sets the slots of the temporaries (the last ones) to parts of one block, *arena (owned; nullptr if there are no
+// temporaries). False: no memory.
 bool place_temporaries(const Plan& plan, Buffer** arena, char** slots, Buffer** owners);
 
 // Checks an Array against input i of the plan; 0, or -1 with an error set (deleted, or of another size).

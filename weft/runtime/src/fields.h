@@ -1,7 +1,7 @@
-// Fields: the named fields of a record that the compiler wrote (weft/compiler/instructions.py), read one by one.
+// Fields: reads the named fields of a record that the compiler wrote (weft/compiler/instructions.py).
 //
-// The first field that is missing or of a wrong type sets a Python error; what is read after it is left as it was, and
-// ok() is false. So a reader asks for all fields and then once whether they were there.
+// The first field that is missing or of a wrong type sets a Python error. From then on reads change nothing and ok() is
+// false, so that a reader asks for all fields and checks ok() once.
 #pragma once
 
 #include <cstring>
@@ -58,7 +58,7 @@ class Fields {
       return wrong(name, "one character"), 0;
     return char(PyUnicode_READ_CHAR(found.get(), 0));
   }
-  // The index of a word among `count` others.
+  // The index of a word in a list of `count` words.
   int word(const char* name, const char* const* words, int count) {
     Ref found = object(name);
     if (!found) return 0;
@@ -66,7 +66,7 @@ class Fields {
       if (PyUnicode_Check(found.get()) && PyUnicode_CompareWithASCIIString(found.get(), words[i]) == 0) return i;
     return wrong(name, "a known word"), 0;
   }
-  // Bytes as 64-bit words; the last one is filled up with zeros.
+  // Bytes as 64-bit words; the last word is padded with zeros.
   void words64(const char* name, std::vector<int64_t>* out) {
     Ref found = object(name);
     if (!found) return;

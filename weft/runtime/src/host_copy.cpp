@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kWithGil = 1 << 20;
-constexpr int64_t kBlock = 8 << 20;  // fresh pages of a machine short of memory take 40 ms
+constexpr int64_t kBlock = 8 << 20;  // a fault of fresh pages for one block may take 40 ms when memory is short
 
 int copy_array(PyArrayObject* to, PyArrayObject* from) {  // without the GIL if it is large
   return in_python([&] { return PyArray_CopyInto(to, from); });
@@ -24,7 +24,7 @@ int copy_rows(PyObject* to, PyObject* from, npy_intp low, npy_intp high) {
   return copy_array(reinterpret_cast<PyArrayObject*>(target.get()), reinterpret_cast<PyArrayObject*>(source.get()));
 }
 
-// As copy_ndarray, of plain ndarrays.
+// copy_ndarray for plain ndarrays.
 int copy_in_blocks(PyArrayObject* to, PyArrayObject* from) {
   int64_t nbytes = PyArray_NBYTES(to);
   if (nbytes <= kBlock) return copy_array(to, from) < 0 ? -1 : stream_check_interrupt();
@@ -69,9 +69,9 @@ PyObject* numpy_bytes(PyObject*, PyObject* object) {
 }
 
 PyMethodDef kMethods[] = {
-    {"numpy_bytes", numpy_bytes, METH_O, "numpy_bytes(ndarray) -> its bytes in C order; interrupts are seen."},
+    {"numpy_bytes", numpy_bytes, METH_O, "numpy_bytes(ndarray) -> its bytes in C order; it can be interrupted."},
     {"convert_numpy", convert_numpy, METH_VARARGS,
-     "convert_numpy(ndarray, dtype) -> a new dense ndarray of that dtype, as astype makes it; interrupts are seen."},
+     "convert_numpy(ndarray, dtype) -> a new dense ndarray of that dtype, as astype makes it; it can be interrupted."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -83,7 +83,7 @@ int copy_bytes(char* to, const char* from, int64_t nbytes) {
     return 0;
   }
   for (int64_t at = 0; at < nbytes; at += kBlock) {
-    Py_BEGIN_ALLOW_THREADS;  // the caller holds what keeps the memory alive
+    Py_BEGIN_ALLOW_THREADS;  // the caller's reference keeps the memory alive
     std::memcpy(to + at, from + at, size_t(std::min(kBlock, nbytes - at)));
     Py_END_ALLOW_THREADS;
     if (stream_check_interrupt() < 0) return -1;
@@ -92,7 +92,7 @@ int copy_bytes(char* to, const char* from, int64_t nbytes) {
 }
 
 int copy_ndarray(PyArrayObject* to, PyArrayObject* from) {
-  Ref plain = steal(PyArray_View(from, nullptr, &PyArray_Type));  // subclasses index in ways of their own
+  Ref plain = steal(PyArray_View(from, nullptr, &PyArray_Type));  // subclasses may redefine indexing
   return plain ? copy_in_blocks(to, reinterpret_cast<PyArrayObject*>(plain.get())) : -1;
 }
 

@@ -1,5 +1,5 @@
-// Calls of jitted functions: one pass writes the signature, one probe finds the program (call_cached); a signature
-// not seen goes to Python (call_new), whose answer is installed under it.
+// Calls of jitted functions. The arguments give a signature, by which the program is looked up (call_cached). For a new
+// signature Python is asked (call_new), and the program it returns is installed in the table.
 #include "jit.h"
 
 #include <new>
@@ -26,7 +26,7 @@ JitFunction* g_latest = nullptr;       // the list of those that are alive; guar
 
 uint64_t config_token() { return t_config == kFollowDefault ? g_default_config : t_config; }
 
-// ---- results
+// ---- results ----
 
 // Wraps the output buffers (stolen) and puts them into the result's structure.
 PyObject* make_result(const CacheEntry* cached, Buffer** outputs) {
@@ -47,14 +47,14 @@ PyObject* make_result(const CacheEntry* cached, Buffer** outputs) {
   return result;
 }
 
-// ---- calls
+// ---- calls ----
 
-// Runs a known program. *handled false: this call must take the slow path after all.
+// Runs a known program. *handled = false: the caller must take the slow path.
 PyObject* call_cached(Entry* entry, Signature& signature, bool* handled) {
   *handled = true;
   CacheEntry* cached = entry->cached;
   const Plan& plan = *cached->executable->plan;
-  struct Held {  // whatever runs during this call may evict the entry
+  struct Held {  // code that runs during this call may evict the entry
     Entry* entry;
     ~Held() { entry_release(entry); }
   } held{entry};
@@ -101,7 +101,7 @@ bool match_inputs(Entry* entry, const Signature& signature, const std::vector<ui
     PyErr_Format(PyExc_ValueError, "[jit] argument leaf %u has fewer bytes than the program reads", index);
     return false;
   }
-  for (size_t i = 0; i < plan.in_avals.size(); ++i) {  // scalars are written to 16 bytes
+  for (size_t i = 0; i < plan.in_avals.size(); ++i) {  // storage of a scalar has 16 bytes
     if (i < n_consts) continue;
     LeafKind kind = signature.leaves()[entry->order[i - n_consts]].kind;
     if (kind == LeafKind::array || kind >= LeafKind::ndarray || plan.in_avals[i]->ndim == 0) continue;
@@ -111,7 +111,7 @@ bool match_inputs(Entry* entry, const Signature& signature, const std::vector<ui
   return true;
 }
 
-// Lets Python cut frames out of the traceback of the current exception.
+// Lets a Python hook remove frames from the traceback of the current exception.
 void filter_traceback() {
   if (g_traceback_hook == nullptr) return;
   PyObject *type, *value, *traceback;
@@ -128,8 +128,8 @@ void filter_traceback() {
   PyErr_Restore(type, value, traceback);
 }
 
-// Asks Python for (result, program to install or None), or, if this call `runs` what it is given, for that program
-// alone; Python is told so by being given the function.
+// Asks Python for (result, program to install or None). With `runs`, Python gets the function itself as its last
+// argument and returns only the program, which this call then runs.
 Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool runs) {
   Ref positional = steal(PyTuple_New(count));
   Ref named = steal(PyDict_New());
@@ -152,7 +152,7 @@ Ref call_slow(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObje
   return answer;
 }
 
-// Clears an error that the slow path meets again, with better words; false for an interrupt, which is left set.
+// Clears an error that the slow path raises again with a better message. False for an interrupt, which stays set.
 bool clear_ordinary_error() {
   if (!PyErr_Occurred()) return true;
   if (!PyErr_ExceptionMatches(PyExc_Exception)) return false;
@@ -185,7 +185,7 @@ Entry* install(JitFunction* self, Signature& signature, const std::vector<uint32
 }
 
 PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords, bool installable) {
-  Signature signature;  // of its own: it also owns every object whose address it holds
+  Signature signature;  // a signature of its own, which also owns every object whose address it holds
   std::vector<uint32_t> canonical;
   installable = installable && signature.write(*self->names, config_token(), args, count, keywords, true) &&
                 canonical_order(*self->names, args, count, keywords, &canonical);
@@ -201,7 +201,7 @@ PyObject* call_new(JitFunction* self, PyObject* const* args, Py_ssize_t count, P
     entry_release(entry);
     if (handled) return result;
     if (!clear_ordinary_error()) return nullptr;
-    answer = call_slow(self, args, count, keywords, false);  // an argument is to be converted in Python
+    answer = call_slow(self, args, count, keywords, false);  // an argument has to be converted in Python
     if (!answer) return nullptr;
   } else if (PyObject* cached = PyTuple_GET_ITEM(answer.get(), 1); cached != Py_None && installable) {
     Entry* entry = install(self, signature, canonical, cached);
@@ -242,7 +242,7 @@ void jit_retire(CacheEntry* cached) {
     removed.push_back(entry);
   }
   g_retired += removed.size();
-  for (Entry* entry : removed) entry_release(entry);  // may run destructors: last
+  for (Entry* entry : removed) entry_release(entry);  // last, since it may run destructors
 }
 
 PyObject* jit_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* keywords) {
@@ -335,7 +335,7 @@ int jit_clear(PyObject* object) {
   JitFunction* self = reinterpret_cast<JitFunction*>(object);
   if (self->slots != nullptr) table_clear(self);
   Py_CLEAR(self->dict);
-  PyObject* slow = self->slow;  // stays callable for finalizers that still reach it
+  PyObject* slow = self->slow;  // may still be called by finalizers
   self->slow = Py_NewRef(Py_None);
   Py_XDECREF(slow);
   return 0;
@@ -372,8 +372,8 @@ PyObject* jit_cache_size(PyObject* self, PyObject*) {
 }
 
 PyMethodDef kMethods[] = {
-    {"clear_cache", jit_clear_cache, METH_NOARGS, "Forgets every signature."},
-    {"cache_size", jit_cache_size, METH_NOARGS, "Number of signatures known."},
+    {"clear_cache", jit_clear_cache, METH_NOARGS, "Removes every signature."},
+    {"cache_size", jit_cache_size, METH_NOARGS, "Number of signatures in the table."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef kMembers[] = {
@@ -385,7 +385,7 @@ PyMemberDef kMembers[] = {
      "to run (None: it runs nothing)"},
     {"static_argnums", T_OBJECT, offsetof(JitFunction, static_argnums), READONLY, nullptr},
     {"static_argnames", T_OBJECT, offsetof(JitFunction, static_argnames), READONLY, nullptr},
-    {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls answered without Python."},
+    {"hits", T_ULONGLONG, offsetof(JitFunction, hits), READONLY, "Calls that ran without Python."},
     {nullptr, 0, 0, 0, nullptr},
 };
 PyGetSetDef kGetSet[] = {
@@ -439,7 +439,7 @@ PyObject* set_tracing(PyObject*, PyObject* flag) {
 PyObject* jit_functions(PyObject*, PyObject*) {
   Ref list = steal(PyList_New(0));
   if (!list) return nullptr;
-  for (JitFunction* f = g_latest; f != nullptr; f = f->before)  // to append runs no Python code
+  for (JitFunction* f = g_latest; f != nullptr; f = f->before)  // append runs no Python code
     if (PyList_Append(list.get(), reinterpret_cast<PyObject*>(f)) < 0) return nullptr;
   return list.release();
 }
@@ -460,22 +460,22 @@ PyObject* clear_dispatch(PyObject*, PyObject*) {
       if (f->slots[i] != nullptr) all.emplace_back(f, f->slots[i]);
   for (auto [table, entry] : all) table_remove(table, entry);
   g_retired += all.size();
-  for (auto [table, entry] : all) entry_release(entry);  // may run destructors: last
+  for (auto [table, entry] : all) entry_release(entry);  // last, since it may run destructors
   Py_RETURN_NONE;
 }
 
 PyMethodDef kFunctions[] = {
-    {"dispatch_count", dispatch_count, METH_NOARGS, "Number of signatures that all JitFunctions know."},
+    {"dispatch_count", dispatch_count, METH_NOARGS, "Number of signatures in the tables of all JitFunctions."},
     {"dispatch_counts", dispatch_counts, METH_NOARGS,
-     "(signatures known now, calls that those JitFunctions answered, signatures ever installed, those dropped) of all."},
-    {"clear_dispatch", entry_point<clear_dispatch>, METH_NOARGS, "Forgets every signature of every JitFunction."},
-    {"jit_functions", jit_functions, METH_NOARGS, "Every JitFunction that is alive, the latest first."},
+     "For all JitFunctions: (signatures now, calls they answered, signatures ever installed, signatures dropped)."},
+    {"clear_dispatch", entry_point<clear_dispatch>, METH_NOARGS, "Removes every signature of every JitFunction."},
+    {"jit_functions", jit_functions, METH_NOARGS, "Every JitFunction that is alive, the newest first."},
     {"set_config_token", set_config_token, METH_O,
      "Sets this thread's id of the config values that affect tracing or code; 2**64 - 1: it follows the default."},
     {"set_default_config_token", set_default_config_token, METH_O,
      "Sets the id of threads that have none of their own."},
     {"set_traceback_hook", set_traceback_hook, METH_O,
-     "hook(exception) may replace the traceback of a failed slow path; gives the hook before."},
+     "hook(exception) may replace the traceback of a failed slow path; returns the previous hook."},
     {"get_config_token", get_config_token, METH_NOARGS,
      "This thread's id of the config values that affect tracing or code."},
     {"set_tracing", set_tracing, METH_O,

@@ -1,4 +1,4 @@
-// JitFunction: a Python callable that runs compiled programs, and the table of programs it has.
+// JitFunction: a Python callable with a table of its compiled programs, one for each signature.
 #pragma once
 
 #include "exec.h"
@@ -10,7 +10,7 @@ namespace weft {
 struct CacheEntry;
 struct JitFunction;
 
-// A signature and its program. Counted by hand; released with the GIL held.
+// A signature and its program. Reference counted by hand; released with the GIL held.
 struct Entry {
   uint64_t hash;
   std::vector<uint64_t> tokens;
@@ -19,11 +19,11 @@ struct Entry {
   std::vector<uint32_t> order;      // leaf of the signature for each input after the constants
   CacheEntry* cached = nullptr;     // owned
   uint64_t age = 0;
-  size_t place = 0;  // in the program's `places`
+  size_t place = 0;  // index in the CacheEntry's `places`
   int references = 1;
 };
 
-// What the slow path hands back: a program and how call arguments and results map to it.
+// What the slow path returns: a program, and how arguments and results of a call map to it.
 struct CacheEntry {
   PyObject_HEAD
   Executable* executable;                // owned
@@ -35,7 +35,7 @@ struct CacheEntry {
   bool any_donated;
   char out_shape;  // 'l' one leaf, 't' a flat tuple, or '*' anything else
   PyObject* weakrefs;
-  // The tables it is installed in (borrowed: a table takes itself out before it dies), and under which signature.
+  // The tables it is installed in (borrowed: a table removes itself before it is freed), and its entry there.
   std::vector<std::pair<JitFunction*, Entry*>>* places;
 };
 
@@ -51,19 +51,19 @@ struct JitFunction {
   Entry** slots;              // open addressing, null when empty; each owns one reference
   uint32_t mask;
   uint32_t count;
-  uint64_t version;  // changes whenever the table does
+  uint64_t version;  // changes whenever the table changes
   uint64_t next_age;
   unsigned long long hits;
-  JitFunction *before, *after;  // in the list of all that are alive
+  JitFunction *before, *after;  // neighbours in the list of all JitFunctions
 };
 
 extern PyTypeObject* JitFunctionType;
 extern PyTypeObject* CacheEntryType;
 
-// Takes a program out of every table it is installed in.
+// Removes a program from every table it is installed in.
 void jit_retire(CacheEntry* cached);
 
-// True while any trace other than eager evaluation is current in this thread.
+// True if this thread is tracing (its current trace is not eager evaluation).
 bool is_tracing();
 
 // The vectorcall of JitFunction.

@@ -1,4 +1,4 @@
-// The Python face of the loader: load_kernel maps an object, link_kernel only shows the relocated image.
+// The loader for Python: load_kernel maps an object file, link_kernel returns the relocated image without mapping it.
 #include "kernel.h"
 
 #include <new>
@@ -48,7 +48,7 @@ PyType_Slot kSlots[] = {
 PyType_Spec kSpec = {"weft.runtime.Kernel", sizeof(Kernel), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                      kSlots};
 
-// Calls action() and turns its C++ exceptions into Python errors.
+// Calls action() and converts C++ exceptions to Python errors.
 template <class Action>
 PyObject* guarded(Action action) {
   try {

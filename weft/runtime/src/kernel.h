@@ -1,4 +1,4 @@
-// Kernel: the Python handle of one loaded machine-code function. The code is unmapped when the handle dies, so
+// Kernel: the Python handle of one loaded machine-code function. The code is unmapped when the handle is freed, so
 // whoever stores `function` must own a reference to the Kernel.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Finds LAPACK and keeps its threads within weft's. See lapack.h.
+// Finds LAPACK and limits its threads to weft's. See lapack.h.
 #include "lapack.h"
 
 #include <dlfcn.h>
@@ -13,13 +13,13 @@
 namespace weft {
 namespace {
 
-// How libraries spell a Fortran routine: SciPy's own OpenBLAS, any LAPACK of a system, Apple's.
+// The names of a Fortran routine: in SciPy's own OpenBLAS, in any LAPACK of a system, in Apple's.
 struct Spelling {
   const char *before, *after;
 };
 constexpr Spelling kSpellings[] = {{"scipy_", "_"}, {"", "_"}, {"", "$NEWLAPACK"}};
 
-PyObject* g_finder = nullptr;  // gives the path of the shared object
+PyObject* g_finder = nullptr;  // Python function that returns the path of the shared object
 void* g_library = nullptr;
 const Spelling* g_spelling = nullptr;
 void (*g_set_threads)(int) = nullptr;
@@ -32,7 +32,7 @@ std::string spelled(const Spelling& spelling, const std::string& name) {
 bool open_library() {
   if (g_spelling != nullptr) return true;
   if (g_finder == nullptr) {
-    PyErr_SetString(PyExc_RuntimeError, "[lapack] nobody has said where LAPACK is");
+    PyErr_SetString(PyExc_RuntimeError, "[lapack] set_lapack_finder has not been called");
     return false;
   }
   Ref path = steal(in_python<PyObject_CallNoArgs>(g_finder));
@@ -59,20 +59,20 @@ bool open_library() {
     return true;
   }
   PyErr_Format(PyExc_ImportError,
-               "[lapack] %s leads to no LAPACK with integers of 32 bits (looked for scipy_dpotrf_, dpotrf_ and "
+               "[lapack] %s gives access to no LAPACK with 32-bit integers (looked for scipy_dpotrf_, dpotrf_ and "
                "dpotrf$NEWLAPACK); install SciPy's own wheel: pip install scipy",
                text);
   return false;
 }
 
-// Who is inside LAPACK, and with how many threads.
+// How many calls are inside LAPACK, and with how many threads.
 struct Inside {
   std::mutex mutex;
   std::condition_variable left;
   int users = 0, count = 0, before = 0;
 };
 
-// Never destroyed: a thread may still be inside when the process ends. A forked child, in which nobody is, has its own.
+// Never destroyed: a thread may still be inside at exit. A forked child, where no thread is inside, gets a new one.
 alignas(Inside) unsigned char g_inside_memory[sizeof(Inside)];
 Inside* g_inside = new (g_inside_memory) Inside;
 [[maybe_unused]] const int g_at_fork =
@@ -80,7 +80,7 @@ Inside* g_inside = new (g_inside_memory) Inside;
 
 PyObject* set_lapack_finder(PyObject*, PyObject* finder) {
   if (!PyCallable_Check(finder)) {
-    PyErr_SetString(PyExc_TypeError, "[lapack] the finder is a function that gives a path");
+    PyErr_SetString(PyExc_TypeError, "[lapack] the finder must be a function, which returns a path");
     return nullptr;
   }
   Py_XSETREF(g_finder, Py_NewRef(finder));
@@ -94,10 +94,10 @@ PyObject* lapack_threads(PyObject*, PyObject*) {
 
 PyMethodDef kFunctions[] = {
     {"set_lapack_finder", entry_point<set_lapack_finder>, METH_O,
-     "A function without arguments that gives the path of the shared object through which LAPACK is found; it is "
+     "Sets a function without arguments that returns the path of the shared object with LAPACK; it is "
      "called when LAPACK is first needed."},
     {"lapack_threads", entry_point<lapack_threads>, METH_NOARGS,
-     "How many threads LAPACK uses outside weft's calls, 0 if it cannot be asked."},
+     "Number of threads LAPACK uses outside weft's calls; 0 if unknown."},
     {},
 };
 

@@ -1,7 +1,7 @@
-// Library calls: what a step does to every matrix of a batch, and what a routine has to say of itself.
+// Library calls: the interface of a routine that a step runs on every matrix of a batch.
 //
-// Matrices are dense and row-major, as the compiler lays them out; LAPACK reads the same memory as the transposed
-// matrix, so that many routines take it as it is, and others a transposed copy in the workspace.
+// Matrices are dense and row-major. LAPACK is column-major and reads the same memory as the transposed matrix: many
+// routines can use it as it is, others use a transposed copy in the workspace.
 #pragma once
 
 #include <algorithm>
@@ -19,23 +19,23 @@
 
 namespace weft {
 
-// One routine for matrices of one size and type. `prepare` is called once with the GIL held, `run` without it and from
-// several threads at once, each with a workspace of its own.
+// One routine for matrices of one size and type. `prepare` is called once with the GIL held. `run` is called without it
+// and from several threads at once, each with its own workspace.
 class Routine {
  public:
   virtual ~Routine() = default;
-  // Reads the sizes, finds the functions, says how many bytes one element of the batch takes in every operand. False
+  // Reads the sizes, finds the functions, and sets how many bytes one matrix of the batch takes in every operand. False
   // with a Python error set.
   virtual bool prepare(const std::vector<int64_t>& sizes) = 0;
   virtual void run(char* const* in, char* const* out, char* work) const = 0;
 
   std::vector<int64_t> in_bytes, out_bytes;
   int64_t work_bytes = 0;
-  double flops = 0;         // of one matrix, about
-  bool is_library = true;   // calls LAPACK, which may use threads of its own
+  double flops = 0;  // estimate, of one matrix
+  bool is_library = true;  // calls LAPACK, which may use its own threads
 
  protected:
-  // Room for `count` elements in the workspace; its offset.
+  // Reserves `count` elements in the workspace; returns their offset.
   template <class T>
   int64_t room(int64_t count) {
     int64_t offset = work_bytes;
@@ -47,7 +47,7 @@ class Routine {
 using MadeRoutine = std::unique_ptr<Routine>;
 
 // Routines by name, for elements of type f, d, F or D (float32, float64, complex64, complex128) or i (int32); nullptr
-// where this file has none of that name.
+// if the file has no routine of that name.
 MadeRoutine make_factorization(const std::string& name, char type);
 MadeRoutine make_solver(const std::string& name, char type);
 MadeRoutine make_spectral(const std::string& name, char type);
@@ -91,7 +91,7 @@ void fill_nan(T* to, int64_t count) {
   std::fill_n(to, count, not_a_number<T>());
 }
 
-// Iterative routines may not come to an end on NaN and infinities: they are not asked.
+// Iterative routines may not terminate on NaN and infinities, so they are not called on them.
 template <class T>
 bool all_finite(const T* x, int64_t count) {
   auto* parts = reinterpret_cast<const Real<T>*>(x);
@@ -100,7 +100,7 @@ bool all_finite(const T* x, int64_t count) {
   return sum == 0;
 }
 
-// The function of LAPACK for T: `real` or, where they are called differently, `complex`, without their first letter.
+// The LAPACK function for T: `real`, or `complex` where the names differ, both without their first letter.
 template <class T, class Function>
 bool find_lapack(Function*& function, const char* real, const char* complex = nullptr) {
   const char* name = kIsComplex<T> && complex != nullptr ? complex : real;
@@ -109,7 +109,7 @@ bool find_lapack(Function*& function, const char* real, const char* complex = nu
   return found != nullptr;
 }
 
-// What a query of workspace answered.
+// The size that a query for the workspace returned.
 template <class T>
 int answered(T size) {
   if constexpr (kIsComplex<T>) return int(size.real());
@@ -155,7 +155,7 @@ T* results(char* const* operands, int index) {
   return reinterpret_cast<T*>(operands[index]);
 }
 
-// The instance of a class template for a type of elements.
+// The instance of a class template for an element type.
 template <template <class> class Made>
 MadeRoutine of_type(char type) {
   if (type == 'f') return std::make_unique<Made<float>>();

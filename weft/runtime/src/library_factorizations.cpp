@@ -6,7 +6,8 @@
 namespace weft {
 namespace {
 
-// (n,): a -> l, lower with zeros above; NaN where a is not positive definite. Only the lower triangle of a is read.
+// (n,): a -> l, lower triangular with zeros above; NaN if a is not positive definite. Reads only the lower triangle of
+// a.
 template <class T>
 class Cholesky final : public Routine {
  public:
@@ -26,7 +27,7 @@ class Cholesky final : public Routine {
       std::fill_n(l + i * n + i + 1, n - i - 1, T(0));
     }
     int info = 0;
-    potrf("U", &n, l, &n, &info);  // u' u of the transposed matrix: the memory of u is that of l
+    potrf("U", &n, l, &n, &info);  // u' u of the transposed matrix: its upper u and our lower l are the same memory
     if (info != 0) fill_nan(l, int64_t(n) * n);
   }
 
@@ -68,7 +69,7 @@ class Lu final : public Routine {
   void (*getrf)(const int*, const int*, T*, const int*, int*, int*) = nullptr;
 };
 
-// What QR and its kin share: a transposed copy, LAPACK's scratch, and the two ways to factorize.
+// What the QR routines share: a transposed copy, LAPACK's workspace, and the two ways to factorize.
 template <class T>
 class Reflectors : public Routine {
  protected:
@@ -108,7 +109,7 @@ class Reflectors : public Routine {
     return true;
   }
 
-  // Of a column-major matrix; `pivots` come out counted from 0.
+  // Factorizes a column-major matrix; `pivots` count from 0.
   void factorize(int rows, int columns, T* a, int* pivots, T* taus, char* work) const {
     int info = 0;
     T* more = reinterpret_cast<T*>(work + scratch);
@@ -135,7 +136,7 @@ class Reflectors : public Routine {
   Orgqr* orgqr = nullptr;
 };
 
-// (m, n, full, pivoting): a -> q, r and, with pivoting, the order of the columns.
+// (m, n, full, pivoting): a -> q, r and, with pivoting, the permutation of the columns.
 template <class T>
 class Qr final : public Reflectors<T> {
  public:
@@ -177,7 +178,7 @@ class Qr final : public Reflectors<T> {
   int64_t columns = 0, taus = 0;
 };
 
-// (m, n, pivoting): a -> the reflectors below the diagonal and r above, their factors, the order of the columns.
+// (m, n, pivoting): a -> the reflectors below the diagonal and r above, their factors, the permutation of the columns.
 template <class T>
 class Factors final : public Reflectors<T> {
  public:
@@ -283,7 +284,7 @@ class Applied final : public Routine {
                 const int*, T*, const int*, int*) = nullptr;
 };
 
-// (n,): a -> h above the second diagonal with the reflectors below it, their factors.
+// (n,): a -> h on and above the subdiagonal with the reflectors below it, the factors of the reflectors.
 template <class T>
 class Hessenberg final : public Routine {
  public:
@@ -318,7 +319,7 @@ class Hessenberg final : public Routine {
   void (*gehrd)(const int*, const int*, const int*, T*, const int*, T*, T*, const int*, int*) = nullptr;
 };
 
-// (n, lower): a -> a with the reflectors, the diagonal, the one beside it, the factors of the reflectors.
+// (n, lower): a -> a with the reflectors, the diagonal, the off-diagonal, the factors of the reflectors.
 template <class T>
 class Tridiagonal final : public Routine {
  public:

@@ -6,9 +6,9 @@
 namespace weft {
 namespace {
 
-// (m, n, left, lower, transposed, conjugated, unit): a, b[m,n] -> x with op(a) x = b, or x op(a) = b where not left.
+// (m, n, left, lower, transposed, conjugated, unit): a, b[m,n] -> x with op(a) x = b, or x op(a) = b if not left.
 //
-// The memory of a is that of a column-major a'; a x = b is x' a' = b' there, with b' as it lies.
+// In column-major order the memory of a is a', and a x = b becomes x' a' = b', which needs no copy of b.
 template <class T>
 class Triangular final : public Routine {
  public:
@@ -16,7 +16,8 @@ class Triangular final : public Routine {
     if (sizes.size() != 7) return false;
     m = int(sizes[0]), n = int(sizes[1]), is_left = sizes[2] != 0, order = is_left ? m : n;
     triangle = sizes[3] ? 'U' : 'L';
-    is_conjugated = kIsComplex<T> && sizes[5] && !sizes[4];  // a copy then: BLAS conjugates what it transposes
+    // BLAS cannot conjugate without transposing: conjugate a copy
+    is_conjugated = kIsComplex<T> && sizes[5] && !sizes[4];
     operation = !sizes[4] ? 'N' : kIsComplex<T> && sizes[5] ? 'C' : 'T';
     diagonal = sizes[6] ? 'U' : 'N';
     constexpr int64_t item = sizeof(T);
@@ -47,7 +48,7 @@ class Triangular final : public Routine {
   void solve_vector(const T* a, T* x) const {
     const int step = 1;
     char way = !is_left ? operation : operation == 'N' ? 'T' : 'N';
-    bool by_conjugates = is_left && operation == 'C';  // conj(a') x = b
+    bool by_conjugates = is_left && operation == 'C';  // solve conj(a') x = b
     if (by_conjugates) std::transform(x, x + order, x, conjugated<T>);
     trsv(&triangle, &way, &diagonal, &order, a, &order, x, &step);
     if (by_conjugates) std::transform(x, x + order, x, conjugated<T>);
@@ -62,8 +63,8 @@ class Triangular final : public Routine {
   void (*trsv)(const char*, const char*, const char*, const int*, const T*, const int*, T*, const int*) = nullptr;
 };
 
-// (n, k): the diagonals below (its first element is not read), on and above (nor its last), b[n,k] -> x; NaN where
-// the matrix is singular.
+// (n, k): the lower (first element not read), main and upper (last element not read) diagonal, b[n,k] -> x; NaN if the
+// matrix is singular.
 template <class T>
 class TridiagonalSolve final : public Routine {
  public:
@@ -141,7 +142,7 @@ class Update final : public Routine {
   int64_t n = 0, vector = 0;
 };
 
-// (k, m): swaps of rows, one after the other -> where every one of m rows comes from.
+// (k, m): row swaps, applied in order -> for each of the m rows the row it comes from.
 class Permutation final : public Routine {
  public:
   bool prepare(const std::vector<int64_t>& sizes) override {

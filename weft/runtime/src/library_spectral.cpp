@@ -1,6 +1,6 @@
 // Eigenvalues, singular values and Schur forms by LAPACK on row-major matrices.
 //
-// A matrix with NaN or infinities gives NaN without a call: these iterations need not come to an end on them.
+// For a matrix with NaN or infinities the result is NaN, without a call: LAPACK's iterations may not terminate on it.
 #include <algorithm>
 
 #include "library.h"
@@ -8,8 +8,8 @@
 namespace weft {
 namespace {
 
-// (n, lower, start, count, vectors): a -> the values from the start-th on, ascending, and first, where asked for, their
-// vectors as columns. Only one triangle of a is read.
+// (n, lower, start, count, vectors): a -> `count` eigenvalues from number `start` on, ascending; before them, with
+// `vectors`, the eigenvectors as columns. Reads only one triangle of a.
 template <class T>
 class Symmetric final : public Routine {
  public:
@@ -37,7 +37,8 @@ class Symmetric final : public Routine {
     Real<T>* kept = results<Real<T>>(out, job == 'V' ? 1 : 0);
     if (count == 0 || n == 0) return;
     const T* given = elements<T>(in, 0);
-    transpose(given, n, n, a, n);  // the memory of the other triangle would do, but for the signs of vectors
+    // reading the other triangle instead would be correct too, but gives vectors of other signs
+    transpose(given, n, n, a, n);
     int info = is_finite(given) ? 0 : 1;
     if (info == 0) call(a, w, work, counts, &info);
     if (info != 0) {
@@ -50,7 +51,7 @@ class Symmetric final : public Routine {
   }
 
  private:
-  // Of T, of real numbers (complex only), of integers.
+  // Workspace sizes: elements of T, real numbers (complex only), integers.
   struct Counts {
     int scratch = 1, reals = 1, integers = 1;
   };
@@ -101,9 +102,9 @@ class Symmetric final : public Routine {
                 int*, const int*, int*) = nullptr;
 };
 
-// (m, n, full, vectors, by QR): a -> s, and where asked for u and the conjugated transpose of v.
+// (m, n, full, vectors, by QR): a -> s and, with `vectors`, u and the conjugate transpose of v.
 //
-// The memory of a is that of its column-major transpose, whose left vectors are the memory of v' and right ones of u.
+// The memory of a is its column-major transpose, whose left vectors are stored as v' and whose right vectors as u.
 template <class T>
 class Singular final : public Routine {
  public:
@@ -186,7 +187,7 @@ class Singular final : public Routine {
                         const int*, T*, const int*, Real<T>*, int*) = nullptr;
 };
 
-// (n, left, right): a -> the eigenvalues, and where asked for the left and the right vectors, all complex.
+// (n, left, right): a -> the eigenvalues and, where asked for, the left and the right eigenvectors, all complex.
 template <class T>
 class General final : public Routine {
  public:
@@ -248,7 +249,8 @@ class General final : public Routine {
       geev(jobs, jobs + 1, &n, a, &n, real, real + (count < 0 ? 1 : n), found[0], &n, found[1], &n, more, &count, info);
   }
 
-  // Of real matrices two neighbouring columns are the real and imaginary part of a pair's first vector.
+  // A real matrix has its complex eigenvectors in pairs: two neighbouring columns are the real and imaginary part of
+  // the first.
   void unpack(const T* columns, const Complex* w, Complex* v) const {
     for (int64_t j = 0; j < n; ++j) {
       const T* column = columns + j * n;
@@ -275,7 +277,7 @@ class General final : public Routine {
                        T*, const int*, Real<T>*, int*) = nullptr;
 };
 
-// (n, vectors): a -> t and, where asked for, z with a = z t z'.
+// (n, vectors): a -> t and, with `vectors`, z with a = z t z'.
 template <class T>
 class Schur final : public Routine {
  public:

@@ -1,9 +1,9 @@
-// Library calls as steps of a plan: a routine on every matrix of a batch, on the pool's threads or the library's own.
+// Library calls as steps of a plan: a routine runs on every matrix of a batch.
 //
 //   ("library", "cholesky", "f", 8, (300,), (place of a,), (place of l,))    eight matrices f32[300,300]
 //
-// Of several matrices each is computed by one thread of the pool; a single one has the threads of the library, as many
-// as the pool's, which waits meanwhile. An interrupt is seen between two matrices.
+// Several matrices: each is computed by one thread of the pool. A single matrix: LAPACK uses as many threads as the
+// pool has, and the pool waits. Interrupts are handled between two matrices.
 #include <algorithm>
 #include <atomic>
 
@@ -17,10 +17,10 @@
 namespace weft {
 namespace {
 
-constexpr double kFlopNs = 0.15;     // of a processor that is busy with small matrices
-constexpr double kCallNs = 300;      // around a matrix
-constexpr double kAloneNs = 20e3;    // a matrix of less is not worth any thread but its own
-constexpr double kLargeNs = 500e3;   // fewer matrices than threads: each of so much has all of them
+constexpr double kFlopNs = 0.15;  // of a processor that works on small matrices
+constexpr double kCallNs = 300;  // overhead of one matrix
+constexpr double kAloneNs = 20e3;  // a smaller matrix is not worth a second thread
+constexpr double kLargeNs = 500e3;  // with fewer matrices than threads, each one above this is computed by all threads
 
 class LibraryStep final : public Step {
  public:

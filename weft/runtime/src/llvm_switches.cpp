@@ -1,10 +1,10 @@
-// LLVM's process-wide switches, set while we emit and as they were while anybody else is in LLVM.
+// LLVM's process-wide switches: set during our own code emission, restored whenever other code uses LLVM.
 //
-// Two parties: emissions of ours, several at once, and the thread that holds llvmlite's lock, which is anybody else's
-// way into LLVM (llvmlite tells us, by callbacks, when its lock is taken and let go). One party is in LLVM at a time,
-// and finds the switches as it needs them: they are set by the first emission after another's visit, and put back when
-// the other comes. All waiting is without the GIL, and an emission runs no Python code: whoever holds llvmlite's lock
-// and waits for emissions waits for nothing that may want that lock.
+// There are two parties: our emissions (several may run at once), and the thread that holds llvmlite's lock, through
+// which all other users enter LLVM. llvmlite calls us back when its lock is taken and released. One party is in LLVM at
+// a time. The first emission after the other party sets the switches; when the other party comes, they are restored.
+// All waits release the GIL, and an emission runs no Python code: so a thread that holds llvmlite's lock and waits for
+// emissions cannot deadlock.
 #include <pthread.h>
 
 #include <condition_variable>
@@ -25,11 +25,11 @@ using Emit = void* (*)(void* machine, void* module, int is_object, const char** 
 struct Switches {
   std::mutex mutex;
   std::condition_variable changed;
-  int emitting = 0;        // emissions in LLVM
-  int coming = 0;          // others that wait for their end
-  int depth = 0;           // how often the other that is in LLVM has taken llvmlite's lock
-  std::thread::id other;   // that one's thread
-  bool set = false;        // whether the switches are ours
+  int emitting = 0;  // number of our emissions in LLVM
+  int coming = 0;  // threads of the other party that wait for them to end
+  int depth = 0;  // how often the thread of the other party has taken llvmlite's lock
+  std::thread::id other;  // that thread
+  bool set = false;  // whether the switches have our values
   SetOption set_option = nullptr;
   std::vector<std::string> ours, theirs;
 
@@ -41,7 +41,7 @@ struct Switches {
 };
 Switches* g_switches = new Switches;
 
-// The GIL is free while this lives.
+// Releases the GIL for the lifetime of the object.
 class WithoutGil {
  public:
   WithoutGil() = default;
@@ -77,11 +77,11 @@ PyObject* llvm_install_switches(PyObject*, PyObject* args) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* llvm_other_comes(PyObject*, PyObject*) {
+PyObject* llvm_lock_taken(PyObject*, PyObject*) {
   Switches& switches = *g_switches;
   WithoutGil without_gil;
   std::unique_lock<std::mutex> lock(switches.mutex);
-  if (switches.depth++ > 0) return Py_NewRef(Py_None);  // llvmlite's lock lets its holder in again
+  if (switches.depth++ > 0) return Py_NewRef(Py_None);  // llvmlite's lock is reentrant
   switches.other = std::this_thread::get_id();
   ++switches.coming;
   switches.changed.wait(lock, [&] { return switches.emitting == 0; });
@@ -90,27 +90,28 @@ PyObject* llvm_other_comes(PyObject*, PyObject*) {
   return Py_NewRef(Py_None);
 }
 
-PyObject* llvm_other_goes(PyObject*, PyObject*) {
+PyObject* llvm_lock_released(PyObject*, PyObject*) {
   Switches& switches = *g_switches;
   WithoutGil without_gil;
   std::lock_guard<std::mutex> lock(switches.mutex);
-  if (switches.depth > 0 && --switches.depth == 0) switches.changed.notify_all();  // 0: it came before we were told
+  // depth is 0 if the lock was taken before our callbacks were installed
+  if (switches.depth > 0 && --switches.depth == 0) switches.changed.notify_all();
   return Py_NewRef(Py_None);
 }
 
-// Emits; the other's own thread may, in a signal's handler, in the middle of its visit.
+// Emits an object file. A signal handler may call this on the thread of the other party, while that is in LLVM.
 void* emit(Emit function, void* machine, void* module, int is_object, const char** message) {
   Switches& switches = *g_switches;
   std::unique_lock<std::mutex> lock(switches.mutex);
-  auto visiting = [&] { return switches.depth > 0 && switches.other == std::this_thread::get_id(); };
-  switches.changed.wait(lock, [&] { return (switches.depth == 0 && switches.coming == 0) || visiting(); });
+  auto is_other = [&] { return switches.depth > 0 && switches.other == std::this_thread::get_id(); };
+  switches.changed.wait(lock, [&] { return (switches.depth == 0 && switches.coming == 0) || is_other(); });
   switches.put(true);
   ++switches.emitting;
   lock.unlock();
   void* buffer = function(machine, module, is_object, message);
   lock.lock();
   --switches.emitting;
-  if (visiting()) switches.put(false);
+  if (is_other()) switches.put(false);
   switches.changed.notify_all();
   return buffer;
 }
@@ -128,8 +129,8 @@ PyObject* llvm_emit(PyObject*, PyObject* args) {
   return PyLong_FromVoidPtr(buffer);
 }
 
-// A fork waits until no emission runs (codegen/llvm.py); another's visit may be under way on a thread that the child
-// does not have.
+// A fork waits until no emission runs (codegen/llvm.py); the other party may be in LLVM on a thread that the child does
+// not have.
 void renew_in_child() {
   Switches& old = *g_switches;
   auto* renewed = new Switches;
@@ -140,14 +141,14 @@ void renew_in_child() {
   renewed->set_option = old.set_option;
   renewed->ours = old.ours;
   renewed->theirs = old.theirs;
-  g_switches = renewed;  // the old one, whose lock the fork took, is left alone
+  g_switches = renewed;  // the old one is leaked: a lock in it may be held for ever
 }
 
 PyMethodDef kMethods[] = {
     {"llvm_install_switches", entry_point<llvm_install_switches>, METH_VARARGS,
-     "llvm_install_switches(address of LLVM's setter, switches of ours, the same as they were): of all emissions to come."},
-    {"llvm_other_comes", llvm_other_comes, METH_NOARGS, "Somebody has taken llvmlite's lock: waits for emissions."},
-    {"llvm_other_goes", llvm_other_goes, METH_NOARGS, "Somebody lets go of llvmlite's lock."},
+     "llvm_install_switches(address of LLVM's setter, switches of ours, the same as they were): for all later emissions."},
+    {"llvm_lock_taken", llvm_lock_taken, METH_NOARGS, "Callback: llvmlite's lock was taken. Waits for emissions."},
+    {"llvm_lock_released", llvm_lock_released, METH_NOARGS, "Callback: llvmlite's lock is being released."},
     {"llvm_emit", entry_point<llvm_emit>, METH_VARARGS,
      "llvm_emit(address of LLVM's emitter, machine, module, is_object, address of a message) -> address of a buffer, or 0."},
     {nullptr, nullptr, 0, nullptr},

@@ -50,7 +50,7 @@ static_assert(sizeof(FileHeader) == 64 && sizeof(SectionHeader) == 64 && sizeof(
 
 [[noreturn]] void fail(std::string what) {
   for (char& c : what)
-    if (c < ' ' || c > '~') c = '?';  // names of a damaged file
+    if (c < ' ' || c > '~') c = '?';  // names in a damaged file
   throw LoadError("[load_kernel] " + what);
 }
 
@@ -300,7 +300,7 @@ class Linker {
         check_signed(value, 21);
         put32(where, patch_adr(get32(where), value));
         return;
-      case 275: {  // R_AARCH64_ADR_PREL_PG_HI21: pages; the blob starts on a page, so its offsets have the right ones
+      case 275: {  // offsets in the blob are page offsets, since the blob starts on a page
         where = place(target, r, 4);
         uint64_t s = address_of(r.info >> 32) + uint64_t(r.addend), p = target.base + r.offset;
         value = int64_t((s & ~uint64_t{0xfff}) - (p & ~uint64_t{0xfff})) >> 12;

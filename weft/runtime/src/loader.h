@@ -1,8 +1,8 @@
 // Maps relocatable ELF objects made by LLVM: bytes in, one read-execute blob out.
 //
-// A kernel object is position independent: its code and constants are laid out in one blob and only PC-relative
-// relocations between them are applied. Anything else (an external symbol, an absolute address, a GOT entry,
-// writable data, a damaged file) is a LoadError. Pages are written first and made read-execute afterwards.
+// A kernel object is position independent: its code and constants are placed in one blob, and only PC-relative
+// relocations between them are applied. Anything else (an external symbol, an absolute address, a GOT entry, writable
+// data, a damaged file) is a LoadError. Pages are written first and made read-execute afterwards.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct LoadError : std::runtime_error {
 
 enum class Machine : uint16_t { x86_64 = 62, aarch64 = 183 };
 
-// The laid out and relocated image, not yet executable. Valid at any page-aligned address.
+// The relocated image, not yet executable. Valid at any page-aligned address.
 struct Image {
   Machine machine{};
   std::vector<uint8_t> bytes;
@@ -29,7 +29,7 @@ struct Image {
 // Throws LoadError on anything but a well-formed, self-contained object that defines `symbol`.
 Image link_object(const uint8_t* data, size_t size, const std::string& symbol);
 
-// Owns one read-execute mapping; the code dies with it.
+// Owns one read-execute mapping; the code is unmapped by the destructor.
 class CodeBlob {
  public:
   explicit CodeBlob(const Image& image);

@@ -13,7 +13,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// Which sanitizer this module was compiled with, told by the compiler itself: a run asks the module that it loaded.
+// The sanitizer this module was compiled with, as the compiler says; test runs ask the module that they loaded.
 #if defined(__has_feature)
 #define WEFT_HAS_FEATURE(name) __has_feature(name)
 #else
@@ -27,7 +27,7 @@ constexpr const char* kSanitizer = "thread";
 constexpr const char* kSanitizer = "";
 #endif
 
-// The native layer keeps process-wide tables guarded by the one GIL of the main interpreter.
+// The native layer keeps process-wide tables, which the GIL of the main interpreter guards.
 void require_supported_interpreter() {
 #ifdef Py_GIL_DISABLED
   throw std::runtime_error("[weft] free-threaded Python is not supported yet; use a build of Python with the GIL");

@@ -1,4 +1,5 @@
-// What each source adds to the module weft.runtime._native. Every function returns 0, or -1 with a Python error set.
+// What each source file adds to the module weft.runtime._native. Every function returns 0, or -1 with a Python error
+// set.
 #pragma once
 
 #include <new>
@@ -24,8 +25,8 @@ struct EntryPoint<function> {
   }
 };
 
-// A function as Python may call it: where C++ finds no memory, it raises MemoryError. Every function that stands in a
-// table of Python's and may allocate in C++ is wrapped.
+// Wraps a function that Python calls: std::bad_alloc becomes MemoryError. Every function in a method table that may
+// allocate memory in C++ is wrapped.
 template <auto function>
 inline constexpr auto entry_point = &EntryPoint<function>::call;
 

@@ -12,13 +12,13 @@
 
 namespace weft {
 
-// NumPy's own sort of contiguous elements of one type, which vectors of the processor do where it has them.
+// NumPy's own sort of contiguous elements of one type; it uses vector instructions where the processor has them.
 inline PyArray_SortFunc* numpy_sort(int type) {
   Ref dtype = steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
   return PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(dtype.get()))->sort[NPY_QUICKSORT];
 }
 
-// The same for positions; equal elements in any order.
+// NumPy's own argsort; equal elements come in any order.
 inline PyArray_ArgSortFunc* numpy_argsort(int type) {
   Ref dtype = steal(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
   return PyDataType_GetArrFuncs(reinterpret_cast<PyArray_Descr*>(dtype.get()))->argsort[NPY_QUICKSORT];

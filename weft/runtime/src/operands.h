@@ -1,4 +1,4 @@
-// Operands: what a compiled program reads in one call, gathered from the leaves of the call's signature.
+// Operands: the inputs of a compiled program in one call, made from the leaves of the call's signature.
 #pragma once
 
 #include <memory>
@@ -50,7 +50,7 @@ inline bool put_number(double re, double im, int type, ScalarBytes* out) {
   }
 }
 
-// The dtype a Python scalar has when the program does not say: 32 bits.
+// The dtype of a Python scalar where the program does not prescribe one: 32 bits.
 inline int default_type(LeafKind kind) {
   return kind == LeafKind::boolean   ? NPY_BOOL
          : kind == LeafKind::integer ? NPY_INT32
@@ -58,7 +58,7 @@ inline int default_type(LeafKind kind) {
                                      : NPY_CFLOAT;
 }
 
-// Converts a Python scalar to the program's dtype; false if that is not exact enough (an int out of range).
+// Converts a Python scalar to the program's dtype; false if it has no such value (an int out of range).
 inline bool put_scalar(const Leaf& leaf, const ShapedArray* aval, ScalarBytes* out) {
   int type = aval != nullptr ? aval->type_number : default_type(leaf.kind);
   if (leaf.kind == LeafKind::boolean) {
@@ -86,7 +86,7 @@ inline bool put_scalar(const Leaf& leaf, const ShapedArray* aval, ScalarBytes* o
   }
 }
 
-// Owned buffer with the elements of a NumPy array or scalar in the program's dtype; nullptr: slow path, or error set.
+// Owned buffer with the elements of a NumPy array or scalar in the program's dtype. nullptr: slow path, or error set.
 inline Buffer* copy_numpy(const Leaf& leaf, ShapedArray* aval, const char* program) {
   if (aval == nullptr || aval->type_number == kExtendedType) return nullptr;
   Ref array = leaf.kind == LeafKind::ndarray ? borrow(leaf.object) : steal(PyArray_FromScalar(leaf.object, nullptr));
@@ -115,7 +115,7 @@ inline Buffer* copy_numpy(const Leaf& leaf, ShapedArray* aval, const char* progr
   return nullptr;
 }
 
-// The operands of one call; owns what had to be made for it.
+// The operands of one call. Owns whatever had to be made for it.
 class Operands {
  public:
   explicit Operands(uint32_t count) : count_(count) {
@@ -142,7 +142,7 @@ class Operands {
     const Plan& plan = *cached->executable->plan;
     uint32_t n_consts = uint32_t(cached->consts->size());
     const auto& leaves = signature.leaves();
-    // NumPy first: its conversions may run Python code, after which arrays are looked at for the first time.
+    // NumPy first: a conversion may run Python code, so the arrays are read only afterwards.
     for (uint32_t i = n_consts; i < count_; ++i) {
       const Leaf& leaf = leaves[entry->order[i - n_consts]];
       if (leaf.kind < LeafKind::ndarray) continue;
@@ -177,7 +177,7 @@ class Operands {
     return 1;
   }
 
-  // Takes the buffers of donated Arrays, which are deleted from now on.
+  // Takes the buffers of donated Arrays, which count as deleted from now on.
   void donate(const Entry* entry, const Signature& signature) {
     uint32_t n_consts = uint32_t(entry->cached->consts->size());
     for (uint32_t i = 0; i < count_; ++i) donated_[i] = i >= n_consts && (*entry->cached->donated)[i - n_consts];

@@ -1,5 +1,6 @@
-// BinaryOperator and UnaryOperator: what Array's dunders are. Plain operands go straight to the jitted function's
-// table; everything else (tracers, foreign objects) goes to the Python fallback, which may return NotImplemented.
+// BinaryOperator and UnaryOperator implement Array's operator methods. Arrays and scalars are passed to the jitted
+// function directly; everything else (tracers, foreign objects) to the Python fallback, which may return
+// NotImplemented.
 #include "jit.h"
 #include "module.h"
 #include "numpy_api.h"

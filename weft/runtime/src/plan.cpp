@@ -1,4 +1,4 @@
-// Builds a Plan from the records the compiler writes. Every index is checked here, so that running needs no checks.
+// Builds a Plan from the compiler's records. Checks every index, so that running a plan needs no checks.
 #include "plan.h"
 
 #include <string>
@@ -14,7 +14,7 @@ bool plan_error(const char* format, long long a = 0, long long b = 0) {
   return false;
 }
 
-// The classes that install_instructions was given, in the order of the enums; each is kept for ever.
+// The classes given to install_instructions, in the order of the enums; never released.
 enum Opcode { kKernel, kOffset, kProduct, kCopy, kCopyRows, kFill, kSort, kLibrary, kCallback, kLoop, kRoutine, kBranch, kOpcodes };
 PyTypeObject* g_instructions[kOpcodes];
 PyTypeObject* g_outputs[4];  // by OutputKind
@@ -66,7 +66,7 @@ bool read_temps(PyObject* temps, Plan* plan) {
     if (!PyTuple_Check(item)) return plan_error("[executable] temporary %lld is not (offset, nbytes)", i);
     if (!PyArg_ParseTuple(item, "LL;[executable] a temporary is (offset, nbytes)", &offset, &nbytes)) return false;
     if (offset < 0 || nbytes < 0 || offset > plan->arena_bytes || nbytes > plan->arena_bytes - offset)
-      return plan_error("[executable] temporary %lld lies outside the arena", i);
+      return plan_error("[executable] temporary %lld is outside the arena", i);
     plan->temps.emplace_back(offset, nbytes);
   }
   return true;
@@ -87,7 +87,7 @@ std::unique_ptr<Step> read_step(PyObject* instruction, PlaceReader& places) {
     case kRoutine: return make_routine_step(instruction, places);
     case kBranch: return make_branch_step(instruction, places);
   }
-  PyErr_Format(PyExc_ValueError, "[executable] %R is no instruction", instruction);
+  PyErr_Format(PyExc_ValueError, "[executable] %R is not an instruction", instruction);
   return nullptr;
 }
 
@@ -149,7 +149,7 @@ bool PlaceReader::check(const Place& place, int64_t nbytes) const {
   int64_t size = slot_bytes_[size_t(place.slot)], end;
   if (__builtin_add_overflow(place.offset, dynamic, &end) ||
       (nbytes > 0 && __builtin_add_overflow(end, nbytes, &end)) || end > size)
-    return plan_error("[executable] an instruction reaches byte %lld of slot %lld, which is smaller", place.offset,
+    return plan_error("[executable] an instruction accesses byte %lld of slot %lld, which is smaller", place.offset,
                       place.slot);
   return true;
 }

@@ -1,8 +1,8 @@
-// The compiled program as native data: what each slot is and the flat list of steps that run over them.
+// The compiled program as native data: its slots, and the list of steps that run over them.
 //
-// Slots are numbered inputs, outputs, temporaries. A step reads and writes memory through places (slot, byte offset,
-// dynamic offset); places are checked against the slot's size when the plan is built, kernels' extents are the
-// compiler's promise. A plan is immutable; its Python references are released with the GIL held.
+// Slots are numbered: inputs, outputs, temporaries. A step reads and writes memory at places (slot, byte offset,
+// dynamic offset). Places are checked against the slot's size when the plan is built; that a kernel stays within its
+// extents is the compiler's responsibility. A plan is immutable; its Python references are released with the GIL held.
 #pragma once
 
 #include <atomic>
@@ -17,17 +17,17 @@ namespace weft {
 
 enum class Status { ok, no_memory, cancelled, python_error };
 
-// Everything one run of a plan needs. Lives on the stack of the caller, or in a stream task.
+// Everything one run of a plan needs. On the stack of the caller, or part of a stream task.
 struct Frame {
   char** slots;                        // base address per slot
-  Buffer** owners;                     // buffer per slot, or nullptr (host scalars); borrowed for the length of the run
+  Buffer** owners;  // buffer per slot, or nullptr (host scalars); borrowed during the run
   int64_t* dynamic;                    // byte offsets computed by offset steps
   PyThreadState* suspended = nullptr;  // the caller's thread state while it has released the GIL
   bool on_stream = false;              // no thread state: a stream thread runs this
   PyObject* error = nullptr;           // owned exception of a Python step that failed on a stream
   PyObject* error_traceback = nullptr;  // owned, or nullptr
   uint64_t number = 0;                  // of the stream's task, for cancellation; 0: none
-  bool in_callback = false;             // that task called Python, which runs this
+  bool in_callback = false;  // the task called Python, and Python runs this
 };
 
 struct Place {
@@ -48,15 +48,15 @@ class Step {
   virtual Status run(Frame& frame) const = 0;
   virtual double cost_ns() const { return 0; }
   virtual bool is_kernel() const { return false; }
-  // Kernels: whether run_part may be called while the thread's scratch is in use, and from chunks of pool jobs.
+  // Kernels: false if run_part may be called from chunks of pool jobs, and while the thread's scratch is in use.
   virtual bool needs_scratch() const { return false; }
-  // Kernels without outer dimensions: only the points of [part[0], part[1]) of the first dimension and of [part[2],
-  // part[3]) of the vector dimension; -1: to its end.
+  // Kernels without outer dimensions: runs only indices part[0] to part[1] of the first dimension and part[2] to
+  // part[3] of the vector dimension; -1 means to its end.
   virtual Status run_part(const Frame& frame, const int64_t (&part)[4]) const { return Status::ok; }
-  // Whether `next`, the step behind this one, is this one with other operands: it is then run by this one.
+  // Whether the following step, `next`, is this one with other operands and has become part of it.
   virtual bool absorb(const Step& next) { return false; }
   virtual bool is_python() const { return false; }
-  virtual bool is_unbounded() const { return false; }  // cost_ns is a guess: it may run for any time
+  virtual bool is_unbounded() const { return false; }  // cost_ns is a guess: it may run for any length of time
   // For the cycle collector: the Python objects a step holds.
   virtual int traverse(visitproc visit, void* arg) const { return 0; }
   virtual void clear() {}
@@ -66,7 +66,7 @@ enum class OutputKind { fresh, donated, input, output };  // in the order of OUT
 
 struct OutputPlan {
   OutputKind kind;
-  int32_t source;  // input or output it shares
+  int32_t source;  // the input or output it shares
   int64_t nbytes;
   ShapedArray* aval;  // owned; nullptr for shared outputs without one of their own
 };
@@ -93,7 +93,7 @@ struct Plan {
 std::unique_ptr<Plan> plan_from_python(Py_ssize_t n_inputs, PyObject* outputs, PyObject* temps, Py_ssize_t arena_bytes,
                                        PyObject* instructions, PyObject* in_avals);
 
-// Reads the fields of one instruction, checking places against slot sizes. Methods return false with an error set.
+// Reads the fields of one instruction, and checks places against slot sizes. Methods return false with an error set.
 class PlaceReader {
  public:
   PlaceReader(const Plan& plan, std::vector<int64_t> slot_bytes) : plan_(plan), slot_bytes_(std::move(slot_bytes)) {}

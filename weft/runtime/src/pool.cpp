@@ -1,7 +1,7 @@
-// Chunk-claiming thread pool. See pool.h; PROTOTYPES in the design notes explain the constants.
+// A thread pool whose threads claim chunks of a job. See pool.h.
 //
-// `claim` holds epoch << 32 | next chunk. A new job first closes the claim word (next = kClosed), then writes the
-// job, then opens it: a late worker either sees the closed word or another epoch and claims nothing.
+// `claim` holds epoch << 32 | next chunk. A new job first closes the word (next = kClosed), then writes the job, then
+// opens the word: a late worker sees either the closed word or another epoch, and claims nothing.
 #include "pool.h"
 
 #include <linux/futex.h>
@@ -30,22 +30,24 @@ namespace weft {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int kSpin = 800;                  // pauses before sleeping, about 20 us: calls in a row are 10 apart
+constexpr int kSpin = 800;  // pauses before sleeping, about 20 us: consecutive calls are 10 us apart
 constexpr double kAwakeThresholdNs = 4000;  // break-even 2.3 us measured with spinning workers
 constexpr double kAsleepThresholdNs = 40000;
-constexpr int kStreak = 32;  // jobs in a row that wake sleeping workers: 5 to 9 us for the call that wakes them
+// consecutive jobs after which sleeping workers are woken: that costs the waking call 5 to 9 us
+constexpr int kStreak = 32;
 constexpr double kStreakPauseNs = 2000;
 constexpr uint32_t kClosed = 0xffffffffu;
-constexpr int kStarvedRuns = 4;  // long jobs in a row of which no worker took a chunk
+constexpr int kStarvedRuns = 4;  // consecutive long jobs of which no worker took a chunk
 constexpr int64_t kLongRunNs = 300'000;
 constexpr int64_t kKeptScratch = 8 << 20;
 constexpr double kLongChunkNs = 20e6;
 constexpr int64_t kMaxChunks = 1 << 20;
-constexpr int64_t kUnpinnedNs = 30'000'000;  // the first time; twice as long whenever it did not help
+constexpr int64_t kUnpinnedNs = 30'000'000;  // the first time; twice as long after each time without success
 constexpr int64_t kMostUnpinnedNs = 1'000'000'000;
-constexpr int64_t kAloneFactor = 20;  // a late worker may cost a twentieth of the time: it is not asked again for so long
+// a late worker is left out for 20 times its delay, so that delays cost at most a twentieth of the time
+constexpr int64_t kAloneFactor = 20;
 constexpr int64_t kMostAloneNs = 1'000'000'000;
-constexpr int64_t kMaskNs = 10'000'000;  // how long the process's affinity mask is taken to stay as it is
+constexpr int64_t kMaskNs = 10'000'000;  // how long a reading of the process's affinity mask is trusted
 
 inline void pause_cpu() {
 #if defined(__x86_64__)
@@ -143,7 +145,7 @@ class Pool {
     note_share(own == job.chunks, begin);
   }
 
-  // No job may be running and none may start any more.
+  // The caller ensures that no job is running and none can start.
   void stop() {
     std::lock_guard<std::mutex> lock(run_mutex_);
     stopping_.store(true, std::memory_order_release);
@@ -162,14 +164,14 @@ class Pool {
   void start() {
     sigset_t all, old;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);  // signals are for Python's threads
+    pthread_sigmask(SIG_SETMASK, &all, &old);  // only Python's threads handle signals
     for (int i = 1; i < threads_; ++i) {
       try {
         Worker worker;
         worker.thread = std::thread([this] { work(); });
         workers_.push_back(std::move(worker));
       } catch (const std::system_error&) {
-        break;  // fewer workers: the caller drains the rest
+        break;  // run with fewer workers: the caller takes the remaining chunks
       }
     }
     pthread_sigmask(SIG_SETMASK, &old, nullptr);
@@ -209,8 +211,8 @@ class Pool {
     }
   }
 
-  // Waits for the chunks that workers have claimed, and notes how long where one of them takes far longer than the
-  // caller's `own` chunks since `begin` did: it has lost its CPU to someone.
+  // Waits for the chunks that workers have claimed. Records the wait where a worker takes far longer than the caller
+  // needed for its `own` chunks since `begin`: that worker has lost its CPU to another process.
   void await_workers(uint32_t chunks, uint32_t own, int64_t begin) {
     for (int spins = 0; spins < 2000; ++spins) {
       if (done_.load(std::memory_order_acquire) == chunks) return;
@@ -224,13 +226,13 @@ class Pool {
     late_until_ = end + std::min(kAloneFactor * waited, kMostAloneNs);
   }
 
-  // True where waiting again for as long as lately could cost more than the workers save.
+  // True if another wait as long as the last one could cost more than the workers save.
   bool workers_are_late(double cost_ns, int64_t now) const {
     return cost_ns < 2.0 * double(late_ns_) && now < late_until_;
   }
 
   void work() {
-    t_inside_job = true;  // a job started from a chunk runs inline
+    t_inside_job = true;  // a job started inside a chunk runs on this thread alone
     uint32_t seen = 0;
     for (;;) {
       uint32_t epoch;
@@ -264,7 +266,7 @@ class Pool {
     worker.cpu = ok ? cpu : -1;
   }
 
-  // Keeps workers inside the process's mask, which may have changed since.
+  // Restricts the workers to the process's affinity mask, which may have changed.
   void follow_mask(int64_t now) {
     mask_due_ = now + kMaskNs;
     std::vector<int> cpus = allowed_cpus();
@@ -276,7 +278,7 @@ class Pool {
     caller_cpu_ = -1;
   }
 
-  // Gives every worker a CPU of its own that is not the caller's; a system call only when the caller has moved.
+  // Pins every worker to a CPU that is not the caller's; makes system calls only if the caller has moved.
   void place_workers(int64_t now) {
     if (now >= mask_due_) follow_mask(now);
     if (!pinning_) {
@@ -303,8 +305,8 @@ class Pool {
     return -1;
   }
 
-  // Pinned workers that get no chunk of long jobs share their CPU with someone: let the system place them for a while.
-  // Not for long unless the neighbour stays: the system may leave a worker on the caller's CPU, where it gets nothing.
+  // Pinned workers that get no chunk of long jobs share their CPU with another process: let the system place them for a
+  // while. The time is short unless it helps, since the system may put a worker on the caller's CPU.
   void note_share(bool alone, int64_t begin) {
     int64_t end = now_ns();
     if (end - begin < kLongRunNs) return;
@@ -326,10 +328,10 @@ class Pool {
   bool pinning_ = false;
   int caller_cpu_ = -1;
   int starved_ = 0;
-  int64_t mask_due_ = 0;  // when the mask is read again
-  int64_t late_ns_ = 0;  // how long a worker kept the caller waiting
-  int64_t late_until_ = 0;  // until when that is held against them
-  int64_t unpinned_until_ = 0;  // 0: never yet
+  int64_t mask_due_ = 0;  // when to read the mask again
+  int64_t late_ns_ = 0;  // the last long wait for a worker
+  int64_t late_until_ = 0;  // until then short jobs run without workers
+  int64_t unpinned_until_ = 0;  // 0: never so far
   int64_t unpinned_ns_ = kUnpinnedNs;
   Job job_;
   alignas(64) std::atomic<uint32_t> epoch_{0};
@@ -341,12 +343,12 @@ class Pool {
 std::atomic<Pool*> g_pool{nullptr};
 std::atomic<int> g_threads{0};  // 0: not decided yet
 
-// Threads in a job hold a reader's count, so that set_threads can wait for them.
+// Threads in a job are counted here as readers, so that set_threads can wait for them.
 std::atomic<int> g_users{0};
 std::mutex* g_change = new std::mutex;
 
 void forget_in_child() {
-  g_pool.store(nullptr);  // its threads are gone; the memory is left alone
+  g_pool.store(nullptr);  // the child has none of its threads; the memory is leaked
   g_users.store(0);
   g_change = new std::mutex;
   t_inside_job = false;
@@ -371,7 +373,7 @@ void set_threads(int count) {
   g_threads.store(count);
   Pool* old = g_pool.exchange(nullptr);
   if (old == nullptr) return;
-  old->stop();  // waits for the job that runs
+  old->stop();  // waits for the running job
   while (g_users.load(std::memory_order_seq_cst) != 0) sched_yield();
   delete old;
 }
@@ -424,7 +426,7 @@ int pool_threads() {
   return count;
 }
 
-// True if this thread asks again and again with short pauses: then waking the workers once pays for many jobs.
+// True if this thread starts jobs in quick succession: then waking the workers once pays off for many jobs.
 bool is_streak(double cost_ns) {
   thread_local int64_t last = 0;
   thread_local int count = 0;
@@ -448,11 +450,12 @@ void pool_run(ChunkFunction function, void* context, int64_t total, int64_t grai
   if (total <= 0) return;
   if (grain < 1) grain = 1;
   int64_t units = (total + grain - 1) / grain;
-  // About four chunks a thread even out a late start; a chunk shorter than a microsecond does not pay.
+  // About four chunks per thread balance a late start; a chunk shorter than a microsecond does not pay.
   cost_ns = std::min(cost_ns, 1e15);
   int64_t chunks = std::min(int64_t(threads) * 4, std::max<int64_t>(threads, int64_t(cost_ns / 1000)));
   chunks = std::min({units, std::max(chunks, int64_t(cost_ns / kLongChunkNs)), kMaxChunks});
-  if (threads == 1 && chunks > 1 && cost_ns > 2 * kLongChunkNs) {  // in pieces, between which an interrupt is seen
+  // several chunks even on one thread, so that interrupts are handled between them
+  if (threads == 1 && chunks > 1 && cost_ns > 2 * kLongChunkNs) {
     for (int64_t i = 0; i < chunks; ++i) {
       int64_t low = grain * int64_t((__int128)units * i / chunks),
               high = std::min(total, grain * int64_t((__int128)units * (i + 1) / chunks));

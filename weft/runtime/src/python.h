@@ -1,4 +1,4 @@
-// The C-API and the one smart pointer of the native layer. Include this first in every source.
+// Python's C-API and the native layer's one smart pointer. Include this first in every source.
 //
 // A function that returns PyObject* returns an owned reference, or nullptr with a Python error set, unless its
 // comment says "borrowed". A parameter is borrowed unless its comment says "steals".
@@ -15,12 +15,14 @@
 
 namespace weft {
 
-// A call that may run Python code or wait for the GIL, as any thread may that is not the one which ends the interpreter.
+// A call that may run Python code or wait for the GIL. It may be made on any thread but the one that ends the
+// interpreter.
 //
-// Until Python 3.14, which lets such a thread sleep, a daemon thread that asks for the GIL while the interpreter ends
-// is ended itself, by pthread_exit: its stack is unwound, and the destructors in our frames would run without the GIL.
-// So it sleeps here, in the first frame of ours that it comes by, until the process is over. Nothing else is thrown:
-// what Python calls throws no C++ exception.
+// Before Python 3.14, a daemon thread that asks for the GIL while the interpreter ends is ended by pthread_exit: its
+// stack is unwound, and destructors in our frames would run without the GIL. Therefore the innermost of our frames
+// stops the unwinding, and the thread sleeps there until the process exits. (Python 3.14 lets the thread sleep itself.)
+// No other exception can come through here: what Python calls throws no C++ exceptions. what Python calls throws no C++
+// exception.
 template <class Call>
 auto in_python(Call call) -> decltype(call()) {
 #if PY_VERSION_HEX < 0x030E0000
@@ -34,7 +36,7 @@ auto in_python(Call call) -> decltype(call()) {
 #endif
 }
 
-// The same for a function of Python's: in_python<PyObject_Hash>(key).
+// The same for a Python C-API function: in_python<PyObject_Hash>(key).
 template <auto function, class... Args>
 auto in_python(Args... args) {
   return in_python([&] { return function(args...); });

@@ -1,4 +1,4 @@
-// Pytrees: PyTreeDef and the native walks over containers.
+// Pytrees: the class PyTreeDef, and native functions that flatten and rebuild containers.
 //
 // A PyTreeDef is its nodes in post-order (children before parents, the root last), stored inside the object. It is
 // immutable and owns what its nodes refer to.
@@ -12,7 +12,7 @@ namespace weft {
 
 enum class NodeKind : uint8_t { kLeaf, kNone, kTuple, kList, kDict, kNamedTuple, kCustom, kDataclass };
 
-// How a registered class is flattened. Registrations are never removed: pointers to them stay valid for ever.
+// How a registered class is flattened. Registrations are never removed, so pointers to them stay valid.
 struct Registration {
   enum class Native : uint8_t { kNo, kOrderedDict, kDefaultDict };
 
@@ -34,7 +34,8 @@ struct Node {
   const Registration* registration;  // kCustom, kDataclass
   int64_t num_leaves;                // of the subtree
   int64_t num_nodes;                 // of the subtree, itself included
-  // kDict, in a treedef that made one: owned, the keys in order with None each. nullptr in nodes outside a treedef.
+  // kDict in a treedef: owned dict with the keys in order and None as values, copied to make new dicts. nullptr
+  // elsewhere.
   mutable PyObject* blank = nullptr;
 };
 
@@ -47,7 +48,7 @@ struct PyTreeDef {
   const Node& root() const { return nodes[ob_base.ob_size - 1]; }
 };
 
-// One container opened: its kind, auxiliary data and children.
+// The result of opening one container: its kind, auxiliary data and children.
 struct Opened {
   NodeKind kind = NodeKind::kLeaf;
   const Registration* registration = nullptr;
@@ -61,12 +62,12 @@ extern PyTypeObject* PyTreeDefType;
 inline bool is_treedef(PyObject* object) { return Py_TYPE(object) == PyTreeDefType; }
 inline int64_t treedef_num_leaves(const PyTreeDef* treedef) { return treedef->root().num_leaves; }
 
-// One level deeper in a walk over containers. 0, or -1 with RecursionError beyond sys.getrecursionlimit() levels, and
-// where the C stack is nearly used up: a user may have raised the limit beyond what the stack of this thread holds.
+// Enters one more level of nested containers. 0, or -1 with RecursionError: beyond sys.getrecursionlimit() levels, or
+// when little of the C stack is left (a user may have raised the limit beyond what this thread's stack holds).
 int enter_nested(const char* where);
 void leave_nested();
 
-// Between enter_nested and leave_nested.
+// Calls enter_nested, and leave_nested when it is destroyed.
 class RecursionGuard {
  public:
   explicit RecursionGuard(const char* where) : failed_(enter_nested(where) != 0) {}
@@ -100,7 +101,7 @@ PyObject* make_container(const Node& node, PyObject* const* children);
 void raise_from_current(PyObject* type, const char* text);
 int register_registry(PyObject* module);
 
-// ---- walks (pytree_flatten.cpp) ----
+// ---- flatten and unflatten (pytree_flatten.cpp) ----
 
 // Flattens tree, appending an owned reference per leaf; returns the owned treedef, or nullptr with an error set
 // (leaves appended so far stay the caller's to release). leaf_predicate may be nullptr.
@@ -115,7 +116,7 @@ int register_walks(PyObject* module);
 
 // ---- treedefs (pytree_def.cpp) ----
 
-// Owned treedef of the nodes, whose references it takes over (also when it fails); nodes is left empty.
+// Owned treedef of the nodes. Takes over their references (also when it fails) and empties `nodes`.
 PyTreeDef* make_treedef(std::vector<Node>& nodes);
 void release_nodes(std::vector<Node>& nodes);
 int register_treedef(PyObject* module);

@@ -34,7 +34,7 @@ PyTreeDef* subtree(const PyTreeDef* treedef, int64_t root) {
   return make_treedef(copy.nodes);
 }
 
-// ---- life ----
+// ---- creation and destruction ----
 
 void treedef_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
@@ -132,7 +132,7 @@ PyObject* treedef_repr(PyObject* self) {
 
 // ---- comparison ----
 
-// Auxiliary data need not be hashable, so it takes no part.
+// Auxiliary data need not be hashable, so the hash leaves it out.
 Py_hash_t treedef_hash(PyObject* self) {
   PyTreeDef* treedef = as_treedef(self);
   if (treedef->hash != -1) return treedef->hash;
@@ -155,7 +155,8 @@ Py_hash_t treedef_hash(PyObject* self) {
   return treedef->hash;
 }
 
-// 1 if equal, 0 if not, -1 with an error set. What __eq__ of auxiliary data raises becomes the cause of a ValueError.
+// 1 if equal, 0 if not, -1 with an error set. An exception in __eq__ of auxiliary data becomes the cause of a
+// ValueError.
 int same_data(PyObject* one, PyObject* other) {
   if (one == other) return 1;
   if (one == nullptr || other == nullptr) return 0;
@@ -280,7 +281,7 @@ PyObject* treedef_walk(PyObject* self, PyObject* args) {
   return stack[0].release();
 }
 
-// Rebuilds the subtree at *node (moving *node before it) from nested iterables of the same arities.
+// Builds the subtree at *node, and moves *node before it, from nested iterables of the same arities.
 PyObject* from_iterables(const PyTreeDef* treedef, int64_t* position, PyObject* tree) {
   const Node& node = treedef->nodes[*position];
   --*position;
@@ -339,7 +340,7 @@ bool describe_node(Node& node, PyObject* type_object, PyObject* data) {
   return false;
 }
 
-// A node must fit its arity, whatever its maker claims.
+// Checks that the number of children fits the node's kind and data, since a caller may pass anything.
 bool check_arity(const Node& node) {
   if (node.kind == NodeKind::kDict && PyTuple_GET_SIZE(node.data) != node.arity) {
     PyErr_SetString(PyExc_ValueError, "Number of keys and entries does not match.");
@@ -350,7 +351,7 @@ bool check_arity(const Node& node) {
   return false;
 }
 
-// Appends a node whose children are the last arity subtrees; takes node.data over. false with an error set.
+// Appends a node whose children are the last `arity` subtrees; takes over node.data. False with an error set.
 bool append_node(std::vector<Node>& nodes, Node node) {
   node.num_leaves = node.kind == NodeKind::kLeaf;
   node.num_nodes = 1;
@@ -397,7 +398,7 @@ PyTreeDef* from_node_data(PyObject* node_data, PyObject* children) {
   return append_node(nodes.nodes, root) ? make_treedef(nodes.nodes) : nullptr;
 }
 
-// from_node_data_and_children([registry,] node_data, children): there is one registry, an argument for it is ignored.
+// from_node_data_and_children([registry,] node_data, children). There is one registry; an argument for it is ignored.
 PyObject* treedef_from_parts(PyObject*, PyObject* args) {
   Py_ssize_t count = PyTuple_GET_SIZE(args);
   if (count != 2 && count != 3)

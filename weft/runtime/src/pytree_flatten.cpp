@@ -1,4 +1,4 @@
-// Walks over pytrees: flatten, unflatten, flatten up to a prefix, map.
+// Pytrees: flatten, unflatten, flatten up to a prefix, map.
 #include "pytree.h"
 
 #include <pthread.h>
@@ -10,7 +10,7 @@
 namespace weft {
 namespace {
 
-PyObject* mismatch_hook = nullptr;  // owned; called by tree_map before it raises its own ValueError
+PyObject* mismatch_hook = nullptr;  // owned; tree_map calls it before raising its own ValueError
 
 // Owned references that are released unless the vector is emptied first.
 struct OwnedVector {
@@ -27,7 +27,7 @@ struct OwnedNodes {
 
 // ---- flatten ----
 
-// What a flatten carries along. With keys, path holds the keys down to the current node and paths one tuple a leaf.
+// The state of one flatten. With keys, path holds the keys down to the current node, and paths has one tuple per leaf.
 struct Flattening {
   std::vector<Node>& nodes;
   std::vector<PyObject*>& leaves;
@@ -44,7 +44,7 @@ PyObject* path_tuple(const std::vector<PyObject*>& path) {
   return tuple;
 }
 
-// 1 or 0 as the predicate says, -1 with an error set.
+// Result of the predicate, 1 or 0; -1 with an error set.
 int is_leaf_by_predicate(Flattening& state, PyObject* tree) {
   Ref result;
   if (state.predicate_takes_path) {
@@ -58,7 +58,7 @@ int is_leaf_by_predicate(Flattening& state, PyObject* tree) {
   if (!result) return -1;
   if (result.get() == Py_True) return 1;
   if (result.get() == Py_False) return 0;
-  int truth = -1;  // numpy.bool and its like are booleans too; anything else is a mistake
+  int truth = -1;  // numpy.bool and similar types are booleans too; anything else is an error
   const char* name = Py_TYPE(result.get())->tp_name;
   if (std::string_view(name) == "numpy.bool" || std::string_view(name) == "numpy.bool_")
     truth = in_python<PyObject_IsTrue>(result.get());
@@ -104,7 +104,7 @@ int flatten_into(Flattening& state, PyObject* tree) {
   if (guard.failed()) return -1;
   Opened opened;
   if (!open_node(tree, opened)) return -1;
-  if (opened.kind == NodeKind::kLeaf) return flatten_leaf(state, tree);  // its class changed under our hands
+  if (opened.kind == NodeKind::kLeaf) return flatten_leaf(state, tree);  // its class was changed meanwhile
   size_t first_node = state.nodes.size(), first_leaf = state.leaves.size();
   if (opened.arity > 0 && flatten_children(state, tree, opened) < 0) return -1;
   state.nodes.push_back(Node{opened.kind, opened.arity, opened.data.release(), opened.registration,
@@ -113,7 +113,7 @@ int flatten_into(Flattening& state, PyObject* tree) {
   return 0;
 }
 
-// Owned list that takes the references over.
+// Owned list; takes over the references in `items`.
 PyObject* list_of_owned(std::vector<PyObject*>& items) {
   PyObject* list = PyList_New(static_cast<Py_ssize_t>(items.size()));
   if (list == nullptr) return nullptr;
@@ -213,7 +213,7 @@ PyObject* arity_mismatch(const char* what, const char* lower, int64_t got, int64
                       static_cast<long long>(expected), lower, tree);
 }
 
-// The checks return true, or false with ValueError (or what a comparison raised) set.
+// Each check returns true, or false with ValueError (or an error of a comparison) set.
 bool check_custom(const Node& node, PyObject* tree, const Opened& opened) {
   bool dataclass = node.kind == NodeKind::kDataclass;
   if (opened.registration != node.registration) {
@@ -266,14 +266,14 @@ bool check_node(const Node& node, PyObject* tree, const Opened& opened) {
   return false;
 }
 
-// Opening a tree of another type than the node's may run user code or fail for reasons of its own: check types first.
+// Opening a tree of another type may run user code or fail with its own error: check types first.
 bool open_like(const Node& node, PyObject* tree, Opened& opened) {
   opened.kind = kind_of(tree, &opened.registration);
   if (opened.kind != node.kind || opened.registration != node.registration) return true;
   return open_node(tree, opened);
 }
 
-// Fills the leaves of the subtree at nodes[root] from the right: *next is one past the next free slot of the list.
+// Fills the leaves of the subtree at nodes[root] from right to left; *next is one past the next free index of the list.
 int up_to(const PyTreeDef* treedef, int64_t root, PyObject* tree, PyObject* leaves, Py_ssize_t* next) {
   const Node& node = treedef->nodes[root];
   if (node.kind == NodeKind::kLeaf) {
@@ -305,7 +305,7 @@ PyObject* py_unflatten(PyObject*, PyObject* args, PyObject* kwargs) {
 
 // ---- map ----
 
-// The hook raises the error with the key path; if it returns (or is not set) the plain ValueError stays.
+// The hook raises an error with the key path. If there is no hook, or it returns, the plain ValueError stays.
 void report_mismatch(PyObject* tree, PyObject* other, PyObject* predicate, Py_ssize_t position) {
   if (mismatch_hook == nullptr || !PyErr_ExceptionMatches(PyExc_ValueError)) return;
   PyObject *type, *value, *traceback;
@@ -321,11 +321,11 @@ void report_mismatch(PyObject* tree, PyObject* other, PyObject* predicate, Py_ss
   Py_XDECREF(traceback);
 }
 
-// Calls function on the i-th leaf of every tree; owned results are appended.
+// Calls function on the i-th leaf of every tree, for all i; appends the results (owned).
 int map_leaves(PyObject* function, const std::vector<PyObject*>& leaves, const std::vector<PyObject*>& rest,
                std::vector<PyObject*>& results) {
   std::vector<PyObject*> storage(rest.size() + 2);
-  PyObject** args = storage.data() + 1;  // the slot before is the callee's, by the vectorcall protocol
+  PyObject** args = storage.data() + 1;  // the vectorcall protocol lets the callee use the slot before the arguments
   results.reserve(leaves.size());
   for (size_t i = 0; i < leaves.size(); ++i) {
     args[0] = leaves[i];
@@ -406,11 +406,11 @@ PyMethodDef kFunctions[] = {
     {},
 };
 
-// Levels of the walks that this thread is in: Python 3.12 and later count those of C apart from its limit.
+// Nested levels of this thread. Python 3.12 and later do not count C calls in the recursion limit.
 thread_local int t_levels = 0;
-constexpr uintptr_t kStackReserve = 128 << 10;  // for what Python does below us
+constexpr uintptr_t kStackReserve = 128 << 10;  // stack left for Python code that we call
 
-// Lowest address of the calling thread's stack that a walk may reach; 0 where it is not known.
+// The lowest stack address that nested levels of this thread may reach; 0 if unknown.
 uintptr_t find_stack_limit() {
 #ifdef __linux__
   pthread_attr_t attributes;
@@ -429,7 +429,7 @@ uintptr_t find_stack_limit() {
 
 int enter_nested(const char* where) {
   static thread_local uintptr_t limit = find_stack_limit();
-  // The frame, not a variable's address: sanitizers keep variables elsewhere.
+  // Compares the frame's address, since sanitizers may keep variables outside the stack.
   if (reinterpret_cast<uintptr_t>(__builtin_frame_address(0)) < limit) {
     PyErr_Format(PyExc_RecursionError, "the stack of this thread is used up%s", where);
     return -1;

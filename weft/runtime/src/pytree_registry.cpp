@@ -1,4 +1,4 @@
-// What a pytree node is: the kinds of containers, the registered classes, opening and making one level.
+// Which objects are pytree nodes: the kinds of containers, registered classes, opening and making one level.
 #include <string>
 #include <unordered_map>
 
@@ -14,7 +14,7 @@ std::unordered_map<PyTypeObject*, const Registration*>& registrations() {
   return *table;
 }
 
-// Classes of path entries, set once by the Python layer; owned.
+// The classes of key path entries, set once by the Python layer; owned.
 struct KeyTypes {
   PyObject* sequence = nullptr;
   PyObject* dict = nullptr;
@@ -67,7 +67,7 @@ PyObject* attributes_at(PyObject* object, PyObject* names) {
   return values.release();
 }
 
-// Splits what a user's flatten function returned into (iterable, data), both owned; false with ValueError set.
+// Splits the result of a user's flatten function into (iterable, data), both owned; false with ValueError set.
 bool split_pair(PyObject* result, Ref& iterable, Ref& data) {
   if (!PyTuple_Check(result) || PyTuple_GET_SIZE(result) != 2) {
     PyErr_Format(PyExc_ValueError,
@@ -81,7 +81,7 @@ bool split_pair(PyObject* result, Ref& iterable, Ref& data) {
 }
 
 bool open_custom(PyObject* object, Opened& opened) {
-  // A native callable that flattens again (a jitted function, say) recurses without any Python frame between.
+  // A flatten function that is native (a jitted function, say) can recurse without any Python frame in between.
   if (enter_nested(" in flatten; PyTree may have cyclical node references.") != 0) return false;
   Ref result = steal(in_python<PyObject_CallOneArg>(opened.registration->flatten, object));
   leave_nested();
@@ -164,9 +164,9 @@ PyObject* make_dict(PyObject* keys, PyObject* const* items) {
   return dict && fill_mapping(dict.get(), keys, items) == 0 ? dict.release() : nullptr;
 }
 
-// A copy of a dict has room for its keys: where an empty one would grow, a third faster at 50 of them.
+// Copying a dict with the same keys avoids resizing: a third faster at 50 keys.
 PyObject* make_dict_of(const Node& node, PyObject* const* children) {
-  constexpr int64_t kGrows = 5;  // an empty dict takes so many
+  constexpr int64_t kGrows = 5;  // a new dict has room for so many
   if (node.arity <= kGrows) return make_dict(node.data, children);
   if (node.blank == nullptr) {
     std::vector<PyObject*> nothing(node.arity, Py_None);
@@ -176,7 +176,7 @@ PyObject* make_dict_of(const Node& node, PyObject* const* children) {
   return dict && fill_mapping(dict.get(), node.data, children) == 0 ? dict.release() : nullptr;
 }
 
-// True if data has the form that the native container's flatten gives it, with arity keys.
+// True if data has the form that flattening the native container gives, with `arity` keys.
 bool is_native_data(const Registration* registration, PyObject* data, int64_t arity) {
   if (registration->native == Registration::Native::kOrderedDict)
     return PyTuple_Check(data) && PyTuple_GET_SIZE(data) == arity;
@@ -250,7 +250,7 @@ PyObject* key_for(const Opened& opened, PyObject* object, Py_ssize_t index) {
   return in_python<PyObject_CallOneArg>(sequence ? key_types.sequence : key_types.flat_index, number.get());
 }
 
-// Owned list of the keys that a class registered with keys gives for its children.
+// Owned list of the keys that a class registered with keys returns for its children.
 PyObject* keys_from_user(PyObject* object, const Opened& opened) {
   Ref result = steal(in_python<PyObject_CallOneArg>(opened.registration->flatten_keyed, object));
   Ref iterable, data;
@@ -285,7 +285,7 @@ bool is_builtin_node_type(PyTypeObject* type) {
   return type == &PyTuple_Type || type == &PyList_Type || type == &PyDict_Type || type == Py_TYPE(Py_None);
 }
 
-// Takes over nothing: references are made for the registration. 0, or -1 with an error set.
+// Registers a class; proto's references are borrowed. 0, or -1 with an error set.
 int register_class(Registration proto) {
   if (is_builtin_node_type(proto.type) || find_registration(proto.type) != nullptr) {
     PyErr_Format(PyExc_ValueError, "Duplicate custom PyTreeDef type registration for %R.", proto.type);
@@ -420,7 +420,7 @@ const Registration* find_registration(PyTypeObject* type) {
 
 bool is_named_tuple_type(PyTypeObject* type) {
   if (!PyType_FastSubclass(type, Py_TPFLAGS_TUPLE_SUBCLASS)) return false;
-  // Class by class, so that no metaclass's code runs. All that stands before tuple itself was made by Python code.
+  // Reads the dicts of the classes, so that no metaclass code runs. All classes before tuple were defined in Python.
   PyObject* classes = type->tp_mro;
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(classes); ++i) {
     PyObject* owner = PyTuple_GET_ITEM(classes, i);
@@ -432,7 +432,7 @@ bool is_named_tuple_type(PyTypeObject* type) {
 #endif
     PyObject* fields = PyDict_GetItemWithError(names.get(), fields_name);  // borrowed
     if (fields != nullptr) return PyTuple_Check(fields);
-    PyErr_Clear();  // of a key that is no plain string and failed to compare
+    PyErr_Clear();  // a key that is not a str and failed to compare
   }
   return false;
 }

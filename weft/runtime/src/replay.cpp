@@ -1,6 +1,6 @@
-// Replaying: what tells one call of a jitted function from another while its caller is traced, and whose line it is on.
+// Replay: the key of a call of a jitted function under a trace, and the user's line that made the call.
 //
-// weft/dispatch/replay.py says what a call's key is for. Every call of a function of weft.numpy asks for one.
+// weft/dispatch/replay.py says what the key is for. Every call of a weft.numpy function under a trace makes one.
 #include "array.h"
 #include "module.h"
 #include "numpy_api.h"
@@ -9,12 +9,12 @@
 namespace weft {
 namespace {
 
-constexpr Py_ssize_t kMostOperands = 64;  // each is compared with those before
+constexpr Py_ssize_t kMostOperands = 64;  // each operand is compared with all before it
 
-PyObject* g_scalars = nullptr;  // types of scalars, which are keys by value
-PyObject* g_complex = nullptr;  // those of them with parts, either of which may be -0.0
+PyObject* g_scalars = nullptr;  // types of scalars, which are part of the key by value
+PyObject* g_complex = nullptr;  // those of them with real and imaginary parts, either of which may be -0.0
 
-enum Noted { kFailed = -1, kNever = 0, kNoted = 1 };  // a Python error is set; the call cannot be replayed; fine
+enum Noted { kFailed = -1, kNever = 0, kNoted = 1 };  // error set; the call cannot be replayed; added to the key
 
 struct Call {
   PyObject* trace;  // borrowed
@@ -25,7 +25,7 @@ struct Call {
   Noted operand(PyObject* value) { return PyList_Append(operands.get(), value) < 0 ? kFailed : kNoted; }
 };
 
-// A traced operand: by its type, or by its place among those seen if it is one of them.
+// Adds a traced operand to the key: its type, or, if it came before, its position among the operands.
 Noted note_tracer(Call& call, PyObject* value) {
   const TracerFields fields = tracer_fields(value);
   const Py_ssize_t count = PyList_GET_SIZE(call.operands.get());
@@ -43,7 +43,7 @@ Noted note_tracer(Call& call, PyObject* value) {
   return call.operand(value) == kFailed ? kFailed : call.append(fields.aval);
 }
 
-// An array with values, which becomes a constant of the program.
+// Adds an array with values, which becomes a constant of the program.
 Noted note_array(Call& call, PyObject* value) {
   const Py_ssize_t count = PyList_GET_SIZE(call.operands.get());
   if (count >= kMostOperands) return kNever;
@@ -57,7 +57,7 @@ Noted note_array(Call& call, PyObject* value) {
   return call.append(dtype.get(), shape.get());
 }
 
-// Whether a scalar equals another one that it is not: 0.0 and -0.0, also as a part.
+// Whether an equal scalar may differ in bits: 0.0 equals -0.0, also as a real or imaginary part.
 int is_ambiguous(PyObject* value, PyObject* kind) {
   if (PyLong_CheckExact(value)) return 0;
   if (PyFloat_CheckExact(value)) return PyFloat_AS_DOUBLE(value) == 0;
@@ -74,7 +74,7 @@ Noted note_scalar(Call& call, PyObject* value, PyObject* kind) {
   return told ? call.append(kind, told.get()) : kFailed;
 }
 
-// A scalar or a static argument by type and value, an array by its type.
+// Adds a scalar or a static argument by type and value, an array by its type.
 Noted note_value(Call& call, PyObject* value, bool is_static) {
   if (value == Py_None) return call.append(value);
   PyObject* kind = reinterpret_cast<PyObject*>(Py_TYPE(value));
@@ -136,7 +136,7 @@ PyObject* call_key(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return key ? PyTuple_Pack(2, key.get(), call.operands.get()) : nullptr;
 }
 
-// Whether the code of a file is weft's own: from `known`, which remembers what `ask` says. -1 with an error set.
+// Whether a file belongs to weft: looked up in `known`, a cache of the answers of `ask`. -1 with an error set.
 int is_internal(PyObject* filename, PyObject* known, PyObject* ask) {
   PyObject* found = PyDict_GetItemWithError(known, filename);
   if (found != nullptr) return in_python<PyObject_IsTrue>(found);

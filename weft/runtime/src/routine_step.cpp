@@ -1,4 +1,4 @@
-// A loop that is one native function, as a step of a plan: its state is in registers.
+// The step of a plan that runs a whole loop as one native function, with the loop's state in registers.
 #include <utility>
 #include <vector>
 
@@ -10,14 +10,13 @@
 namespace weft {
 namespace {
 
-// What a routine that runs on this thread asks for interrupts, and what came of it.
+// What poll_interrupt needs of the routine that runs on this thread, and the outcome.
 struct Polled {
   Frame* frame = nullptr;
   Status status = Status::ok;
 };
 thread_local Polled t_polled;
 
-// A loop in machine code, its state in registers.
 class RoutineStep final : public Step {
  public:
   ~RoutineStep() override { Py_XDECREF(kernel); }
@@ -32,7 +31,7 @@ class RoutineStep final : public Step {
     }
     for (size_t i = 0; i < operands.size(); ++i) bases[i] = operands[i].address(frame);
     int64_t range[6] = {};
-    Polled before = std::exchange(t_polled, Polled{&frame, Status::ok});  // a signal's handler may run programs too
+    Polled before = std::exchange(t_polled, Polled{&frame, Status::ok});  // a signal handler may run another routine
     kernel->function(bases, params.data(), helper_table(), range, nullptr);
     return std::exchange(t_polled, before).status;
   }
@@ -53,7 +52,7 @@ void poll_interrupt(const void*, const void*, void* out0, void*, int64_t) {
   if (frame != nullptr && stream_cancelled(frame->number)) {
     status = Status::cancelled;
   } else if (frame != nullptr && !frame->on_stream && frame->number == 0) {
-    // The caller's own thread: signals are handled here, and other threads get their turn.
+    // The caller's own thread: handle signals here, and let other threads have the GIL.
     PyThreadState* suspended = std::exchange(frame->suspended, nullptr);
     in_python<PyEval_RestoreThread>(suspended != nullptr ? suspended : PyEval_SaveThread());
     if (in_python<PyErr_CheckSignals>() != 0) status = Status::python_error;

@@ -1,4 +1,4 @@
-// One pass over the arguments of a call. See signature.h.
+// Writes the signature of a call in one pass over its arguments. See signature.h.
 #include "signature.h"
 
 #include <algorithm>
@@ -9,9 +9,9 @@
 namespace weft {
 namespace {
 
-constexpr int kMaxDepth = 200;  // deeper containers (or ones that hold themselves) are left to the slow path
+constexpr int kMaxDepth = 200;  // deeper containers (or ones that contain themselves) take the slow path
 
-// Tags have a nonzero low nibble; containers carry their length above it.
+// A tag has a nonzero low nibble; a container's tag has its length in the bits above.
 enum Tag : uint64_t {
   kTuple = 1,
   kList = 2,
@@ -94,7 +94,7 @@ bool Signature::visit(PyObject* object) {
   if (object == Py_None) return push(tag(kNone));
   if (depth_ >= kMaxDepth) return false;
   ++depth_;
-  Py_INCREF(object);  // a registered class's flatten function may empty the container this came from
+  Py_INCREF(object);  // a registered class's flatten function may remove the object from its container
   bool ok = true;
   if (type == &PyDict_Type) {
     ok = visit_dict(object);
@@ -131,7 +131,7 @@ bool Signature::visit_dict(PyObject* object) {
   return true;
 }
 
-// A dict key or keyword name: strings by their interned pointer, small integers by value, others by equality.
+// A dict key or keyword name: a string by its interned pointer, a small integer by value, others by equality.
 bool Signature::key(PyObject* name) {
   if (PyUnicode_CheckExact(name)) {
     if (PyUnicode_CHECK_INTERNED(name)) return push_object(name);
@@ -157,7 +157,7 @@ bool Signature::visit_static(PyObject* object) {
   retain();
   Py_hash_t hash = in_python<PyObject_Hash>(object);
   if (hash == -1) {
-    // The slow path names the argument that cannot be hashed; an interrupt is the caller's.
+    // The slow path names the argument that cannot be hashed; an interrupt stays set.
     if (PyErr_ExceptionMatches(PyExc_Exception)) PyErr_Clear();
     return false;
   }
@@ -216,7 +216,7 @@ bool Signature::visit_pytree(PyObject* object) {
 
 namespace {
 
-// Numbers the leaves below an object as Signature does, and lists them in the pytree's order.
+// Numbers the leaves below an object in Signature's order, and lists them in the pytree's order.
 class Numbering {
  public:
   bool visit(PyObject* object, std::vector<uint32_t>* order) {

@@ -1,9 +1,9 @@
-// Signature: what distinguishes one call of a jitted function from another, written in one pass over the arguments.
+// Signature: what distinguishes calls of a jitted function, written in one pass over the arguments.
 //
-// A stream of 64-bit tokens: interned avals, container kinds with their lengths, dict keys in insertion order, types
-// of Python scalars, dtype and shape of NumPy arrays. Pointers are multiples of 16 and tags are not, so the stream
-// can be read only one way. Static arguments and unusual dict keys contribute their hash here and are compared by
-// equality afterwards. Leaves are numbered in the order of this pass; canonical_order gives the pytree's order.
+// It is a sequence of 64-bit tokens: interned avals, container kinds with their lengths, dict keys in insertion order,
+// types of Python scalars, dtype and shape of NumPy arrays. Pointers are multiples of 16 and tags are not, so a
+// sequence has only one meaning. Of static arguments and unusual dict keys the tokens hold the hash; they are compared
+// by equality afterwards. Leaves are numbered in the order of this pass; canonical_order gives the pytree's order.
 #pragma once
 
 #include <cstdlib>
@@ -22,7 +22,7 @@ struct Leaf {
   LeafKind kind;
 };
 
-// A vector whose first elements need no allocation. T is trivially copyable.
+// A vector that stores its first kInline elements itself. T is trivially copyable.
 template <class T, uint32_t kInline>
 class InlineVector {
  public:
@@ -78,12 +78,12 @@ class Signature {
   Signature() = default;
   ~Signature();
 
-  // Writes the call's tokens. False if this call must take the slow path (no error set), or on an error (set).
-  // collect: also own every object whose pointer is among the tokens.
+  // Writes the call's tokens. False if this call must take the slow path (no error set), or on an error (set). With
+  // `collect` it also owns every object whose pointer is among the tokens.
   bool write(const StaticNames& names, uint64_t config, PyObject* const* args, Py_ssize_t count, PyObject* keywords,
              bool collect);
 
-  // Owns the leaves from now on: Python code may run and change the containers they came from.
+  // Takes references to the leaves: Python code that runs next may change the containers they came from.
   void retain();
 
   uint64_t hash() const { return hash_; }
@@ -123,7 +123,7 @@ class Signature {
 };
 
 // order[i] = number (in a Signature's pass) of leaf i of the pytree (args, sorted kwargs) without static arguments.
-// False if the order cannot be found: keys that do not compare (no error set).
+// False (no error set) if keys cannot be sorted.
 bool canonical_order(const StaticNames& names, PyObject* const* args, Py_ssize_t count, PyObject* keywords,
                      std::vector<uint32_t>* order);
 

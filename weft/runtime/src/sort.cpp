@@ -1,12 +1,12 @@
-// Sorting of rows of a NumPy array, on all threads of the pool.
+// Functions for Python that sort rows of NumPy arrays, on all threads of the pool.
 //
 //   sort_words(words, order): floats, signed or unsigned integers, by their bits (value_sort.h).
-//   sort_positions(packed, keys, shift): positions, in the low halves of words, by 32 bits of the keys there.
-//   order_bytes(keys): positions of bytes in their order.
+//   sort_positions(packed, keys, shift): sorts positions, in the low halves of words, by 32 bits of their keys.
+//   order_bytes(keys): the positions that sort bytes.
 //   take_rows(values, positions): the values at the positions.
 //
-// What a thread does depends on the number of words alone. An interrupt of the running task of the stream is seen every
-// kBlock words; then what was written is of no use, and KeyboardInterrupt is raised.
+// How the work is cut depends on the number of words alone. An interrupt of the running stream task is noticed every
+// kBlock words; the sort then stops and KeyboardInterrupt is raised.
 #include "python.h"
 
 #include <algorithm>
@@ -23,28 +23,28 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kShared = 1 << 16;  // words of one row from which threads share it
-constexpr int64_t kParts = 8;         // of a shared row
-constexpr int64_t kBlock = 1 << 16;   // words between looks for an interrupt
-constexpr double kWordNs = 1.5;       // of one pass
+constexpr int64_t kShared = 1 << 16;  // rows of at least so many words are shared between threads
+constexpr int64_t kParts = 8;  // parts of a shared row
+constexpr int64_t kBlock = 1 << 16;  // words between two checks for an interrupt
+constexpr double kWordNs = 1.5;  // per word and pass
 
-// body(i) for low <= i < high, unless the task with this number is interrupted.
+// Calls body(i) for low <= i < high, unless the task with this number is interrupted.
 template <typename Body>
 void in_blocks(uint64_t number, int64_t low, int64_t high, Body body) {
   for (int64_t i = low; i < high && !stream_cancelled(number);)
     for (int64_t stop = std::min(high, i + kBlock); i < stop; ++i) body(i);
 }
 
-// A row of words, stably sorted by their upper halves.
+// A row of words, sorted stably by their upper halves.
 struct Row {
   static constexpr int kDigitBits = 11;
   static constexpr int64_t kDigits = 1 << kDigitBits;
 
   uint64_t* words;
   uint64_t* spare;
-  int64_t* counts;  // by part and digit, then where the next word of a part with a digit goes
+  int64_t* counts;  // by part and digit; later where the next word of that part and digit goes
   int64_t n, parts;
-  uint64_t number;  // of the task
+  uint64_t number;  // number of the stream task
   int shift = 0;
 
   static int64_t parts_of(int64_t n, bool shared) { return shared && n >= kShared ? kParts : 1; }
@@ -83,7 +83,7 @@ struct Row {
     else pool_run(function, this, parts, 1, double(n) * kWordNs);
   }
 
-  // From counts to places: those of a digit follow each other part by part. False if all words have one digit.
+  // Turns counts into positions: within a digit, parts follow each other. False if all words have the same digit.
   bool place() {
     int64_t at = 0;
     for (int64_t digit = 0; digit < kDigits; ++digit) {
@@ -98,7 +98,7 @@ struct Row {
     uint64_t* home = words;
     for (shift = 32; shift < 64 && !stream_cancelled(number); shift += kDigitBits) {
       in_parts(count);
-      if (stream_cancelled(number) || !place()) continue;  // counts cut short lead nowhere
+      if (stream_cancelled(number) || !place()) continue;  // after an interrupt the counts are incomplete
       in_parts(move);
       std::swap(words, spare);
     }
@@ -149,7 +149,7 @@ PyObject* sort_words(PyObject*, PyObject* args) {
   }
   std::string name = order;
   if (name != "u" && name != "i" && name != "f") {
-    PyErr_Format(PyExc_ValueError, "sort_words() knows no order %R", PyTuple_GET_ITEM(args, 1));
+    PyErr_Format(PyExc_ValueError, "sort_words() has no order %R", PyTuple_GET_ITEM(args, 1));
     return nullptr;
   }
   if (PyArray_SIZE(array) == 0) Py_RETURN_NONE;
@@ -175,7 +175,7 @@ bool are_rows(PyArrayObject* positions, PyArrayObject* values, char kind) {
   return known;
 }
 
-// For each element of rows of positions, what belongs to it: body(position, offset of the row, element).
+// Calls body(position, offset of the row, value) for each element of rows of positions.
 template <typename Body>
 struct Walk {
   int64_t n;
@@ -195,7 +195,7 @@ struct Walk {
   }
 };
 
-// body(base of the row, index) for all elements of rows of n; KeyboardInterrupt and false after an interrupt.
+// Calls body(base of the row, index) for all elements of rows of n; false with KeyboardInterrupt after an interrupt.
 template <typename Body>
 bool for_all(int64_t total, int64_t n, Body body) {
   uint64_t number = stream_running();
@@ -247,7 +247,7 @@ PyObject* sort_positions(PyObject*, PyObject* args) {
   Py_RETURN_NONE;
 }
 
-// Rows of bytes: where each value begins among the sorted, then the positions one after the other.
+// For rows of bytes: where each value starts in the sorted row, then the positions in order.
 struct ByteOrder {
   const uint8_t* keys;
   int64_t* positions;

@@ -1,10 +1,11 @@
-// Sorts of rows as steps of a plan: a thread puts the positions of a row in order, then moves its values.
+// Sorts of rows as steps of a plan: the positions of a row are sorted by the keys, then its values are moved.
 //
 //   keys f32 [2, nan, -1]  ->  words c0000000, ffffffff, 407fffff  ->  positions 2 0 1  ->  values at these
 //
-// The order is that of operations/sort.py. One key and its positions are sorted together where they fit into words of 32
-// or 64 bits, by NumPy's own sort, or (64 bits) by its unstable argsort, after which equal keys are put right; others
-// are compared word by word, the positions last. Positions of bytes in long rows are counted.
+// The order is that of operations/sort.py. If one key and its position fit into a word of 32 or 64 bits, these words
+// are sorted by NumPy's sort. Otherwise, a 64-bit key uses NumPy's unstable argsort, and the positions of equal keys
+// are sorted afterwards; several keys are compared word by word, positions last. Long rows of bytes are sorted by
+// counting.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -25,13 +26,14 @@ namespace weft {
 namespace {
 
 constexpr double kCompareNs = 4;
-constexpr double kVectorNs = 0.6;   // of a comparison where vectors compare
-constexpr int64_t kCounted = 64;   // bytes of a row from which counting them takes less time
-constexpr int64_t kParts = 4;      // of such a row, counted side by side: neighbours are often equal
+constexpr double kVectorNs = 0.6;  // per comparison with vector instructions
+constexpr int64_t kCounted = 64;  // rows of at least so many bytes are sorted by counting
+// parts of such a row, counted separately: equal neighbours would wait for each other's count
+constexpr int64_t kParts = 4;
 
 struct Key {
   Place place;
-  char order;        // of the bits: u(nsigned), i(nteger) or f(loat)
+  char order;  // how bits are compared: u(nsigned), i(nteger) or f(loat)
   int bytes;         // of a word
   int64_t distance;  // bytes from one element to the next in memory
   uint64_t infinity;
@@ -57,17 +59,17 @@ class SortStep final : public Step {
     return double(rows * n) * std::log2(double(n) + 1) * (way() == Way::compared ? kCompareNs : kVectorNs);
   }
 
-  int64_t rows = 0, n = 0;  // elements of a row
-  int64_t inner = 0;        // rows side by side: elements of a row are so far apart
-  int64_t kept = 0;         // of every row, the first ones
+  int64_t rows = 0, n = 0;  // rows, and elements of a row
+  int64_t inner = 0;  // stride of the elements of a row, in elements
+  int64_t kept = 0;  // how many elements of every row are kept
   bool largest = false;     // descending, NaN first, and 0.0 before -0.0
-  int position_bytes = 0;   // 4, 8, or 0 where positions are not asked for
+  int position_bytes = 0;  // 4, 8, or 0 if no positions are stored
   Place positions{};
   std::vector<Key> keys;
   std::vector<Moved> values;
   PyArray_SortFunc *sort_halves = nullptr, *sort_words = nullptr;  // NumPy's, of uint32 and uint64
-  PyArray_ArgSortFunc* rank_words = nullptr;                       // its positions of uint64, equal ones in any order
-  bool is_alone = false;                                           // one key, which is all that is moved: its order is in `alone`
+  PyArray_ArgSortFunc* rank_words = nullptr;  // NumPy's argsort of uint64, equal ones in any order
+  bool is_alone = false;  // one key, and only its values are moved: its order is in `alone`
   ValueOrder alone{};
 
  private:
@@ -111,7 +113,7 @@ class SortStep final : public Step {
     if (position_bytes == 8) put_positions(reinterpret_cast<uint64_t*>(positions.address(frame)) + to, order);
   }
 
-  // The positions of the kept, in `order` or in what are words before.
+  // The positions of the kept elements, in `order` or in the memory of `words`.
   const uint32_t* sort_keys(const Frame& frame, int64_t from, uint64_t* words, uint32_t* order) const {
     if (way() == Way::counted) {
       auto* bytes = reinterpret_cast<uint8_t*>(words);
@@ -140,7 +142,7 @@ class SortStep final : public Step {
       for (int64_t i = 0; i < kept; ++i) places[i * inner] = order[i];
   }
 
-  // Words that ascend as the elements do; with a shift, so far up, and below them the positions.
+  // Makes words that ascend as the elements do; with a shift, the word is shifted left and the position added below.
   template <typename Word, typename Wide, typename Step>
   void read_words(const Key& key, const char* from, Wide* words, int shift, Step step) const {
     constexpr Word kSign = Word(1) << (8 * sizeof(Word) - 1);

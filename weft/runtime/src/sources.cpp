@@ -1,5 +1,5 @@
-// source_stamps: size and time of change of every Python file below a folder, in one call, since every process that
-// uses the cache on disk asks.
+// source_stamps: size and modification time of every Python file below a folder. One native call, since every process
+// that uses the disk cache needs them.
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ bool ends_with(const std::string& name, const char* suffix, size_t length) {
   return name.size() > length && name.compare(name.size() - length, length, suffix) == 0;
 }
 
-// Takes `handle`, an open folder. False, with errno set, where something cannot be read.
+// Takes over `handle`, an open folder. False, with errno set, if something cannot be read.
 bool walk(int handle, const std::string& above, std::vector<Stamp>* found) {
   DIR* folder = fdopendir(handle);
   if (folder == nullptr) {

@@ -14,16 +14,19 @@ namespace weft {
 namespace {
 
 constexpr int kStackOperands = 24;
-constexpr double kTurnsNs = 20e3;  // several turns of one step take no longer: interrupts are seen between steps
-constexpr double kLongNs = 50e6;  // cut into chunks even on one thread, so that an interrupt is seen between them
+// most time that absorbed steps may take together: interrupts are handled between steps
+constexpr double kTurnsNs = 20e3;
+// a longer kernel is cut into chunks even on one thread, so that interrupts are handled between them
+constexpr double kLongNs = 50e6;
 
 enum class Split { none, first, vector, blocks };
 
-constexpr int64_t kStretch = int64_t{1} << 20;  // elements between looks for an interrupt: whole vectors, a millisecond
+// elements between two checks for an interrupt, about a millisecond; whole vectors
+constexpr int64_t kStretch = int64_t{1} << 20;
 
 int64_t align_up(int64_t bytes) { return (bytes + 63) & ~int64_t{63}; }
 
-// A loop nest in machine code, and around it the outer dimensions that the code does not walk itself.
+// A loop nest in machine code, and the outer dimensions that this step iterates around it.
 class KernelStep final : public Step {
  public:
   ~KernelStep() override { Py_XDECREF(kernel); }
@@ -81,7 +84,7 @@ class KernelStep final : public Step {
 
   Kernel* kernel = nullptr;  // owned
   KernelFunction function = nullptr;
-  std::vector<Place> operands;  // of each turn one after the other
+  std::vector<Place> operands;  // all operands of the first turn, then of the second, ...
   size_t count = 0, turns = 1;  // operands of a turn
   std::vector<int64_t> params;
   std::vector<int64_t> outer_extents;  // outermost first
@@ -98,11 +101,11 @@ class KernelStep final : public Step {
     const KernelStep* step;
     void* const* bases;
     char* partial;
-    uint64_t number;  // the task's, for cancellation
+    uint64_t number;  // number of the stream task, for cancellation
     std::atomic<bool> failed{false};
   };
 
-  // A thread's memory for the nest, and `more` after it.
+  // The nest's scratch memory of this thread, followed by `more` bytes.
   bool scratch(char** out, int64_t more = 0) const {
     int64_t bytes = align_up(scratch_bytes) + more;
     *out = bytes == 0 ? nullptr : static_cast<char*>(thread_scratch(bytes));
@@ -113,7 +116,7 @@ class KernelStep final : public Step {
             char* memory) const {
     int64_t range[7] = {0, full_first, 0, full_vector, mode, reinterpret_cast<int64_t>(partial)};
     range[6] = reinterpret_cast<int64_t>(stream_stop_word(number));
-    if (split == Split::vector) {  // a nest of this one dimension does not look for interrupts itself
+    if (split == Split::vector) {  // a nest of this one dimension does not check for interrupts itself
       for (; low < high && !stream_cancelled(number); low = range[3]) {
         range[2] = low;
         range[3] = std::min(high, low + kStretch);
@@ -142,7 +145,7 @@ class KernelStep final : public Step {
     chunks->step->call(chunks->number, chunks->bases, low, high, 0, chunks->partial, memory);
   }
 
-  // The nest at one outer point, cut along its split range if that is worth it.
+  // The nest at one outer index, its split range cut into chunks if that is worth it.
   Status run_nest(const Frame& frame, void* const* bases, double nest_cost) const {
     char* memory;
     if (!scratch(&memory, partial_bytes)) return Status::no_memory;
@@ -191,14 +194,14 @@ class KernelStep final : public Step {
       return;
     }
     Status status = Status::no_memory;
-    try {  // nothing may be thrown out of a worker
+    try {  // a worker must not throw
       status = chunks->step->walk(*chunks->frame, chunks->bases, low, high, chunks->parallel);
     } catch (const std::bad_alloc&) {
     }
     if (status != Status::ok) chunks->status.store(status);
   }
 
-  // An odometer over the outer dimensions; only the operand addresses move.
+  // Iterates the outer dimensions like an odometer; only the operand addresses change.
   Status walk(const Frame& frame, void* const* bases, int64_t low, int64_t high, bool parallel) const {
     size_t rank = outer_extents.size();
     std::vector<void*> addresses(bases, bases + count);
@@ -210,7 +213,7 @@ class KernelStep final : public Step {
       for (size_t i = 0; i < count; ++i)
         addresses[i] = static_cast<char*>(addresses[i]) + index[d] * outer_strides[d * count + i];
     }
-    // Inside a parallel walk the nest stays whole: pool jobs do not nest, and its cost is below the threshold.
+    // In a parallel loop over outer dimensions the nest is not cut: pool jobs do not nest, and its cost is small.
     double nest_cost = parallel ? 0 : cost / double(outer_count);
     for (int64_t point = low; point < high; ++point) {
       if (Status status = run_nest(frame, addresses.data(), nest_cost); status != Status::ok) return status;
@@ -227,7 +230,7 @@ class KernelStep final : public Step {
   }
 };
 
-// Reads scalar indices, clamps them, and sums index * stride into one dynamic byte offset.
+// Reads scalar indices, clamps them, and stores the sum of index * stride as one dynamic byte offset.
 class OffsetStep final : public Step {
  public:
   struct Term {

@@ -1,11 +1,12 @@
 // The in-order stream of the host device. See stream.h.
 //
-// One task computes at a time, the first of the queue. While that is in a callback, the callback's thread may run the
-// tasks that it waits for on top of it, and any other thread those that it waits for ahead of it: a callback may join a
-// thread that calls weft. Programs with callbacks keep the order in which one thread launched them.
+// One task computes at a time, the first of the queue. A callback may wait for other tasks, for example by joining a
+// thread that calls weft. While the running task is in a callback, the thread of the callback may run the tasks that it
+// waits for (nested in the running one), and any other thread may run the tasks that it waits for, ahead of it.
+// Programs with callbacks keep the order in which one thread launched them.
 //
-// Locks: Stream::mutex guards the queue and is never held while the GIL is waited for or a task runs. A task's
-// references to Python objects go to a graveyard, emptied by the next thread that comes by with the GIL.
+// Locks: Stream::mutex guards the queue. It is never held while waiting for the GIL or running a task. References to
+// Python objects that a task drops are put on a list (the graveyard), which the next thread with the GIL empties.
 #include "stream.h"
 
 #include <pthread.h>
@@ -30,14 +31,14 @@ namespace weft {
 namespace {
 
 Stream* g_stream = new Stream;
-std::atomic<uint64_t> g_generation{0};  // rises in a forked child
+std::atomic<uint64_t> g_generation{0};  // increases in a forked child
 std::atomic<bool> g_async{true};
 bool g_hooked = false;
 
 bool Task::done() const noexcept {
   State state = state_.load(std::memory_order_acquire);
   if (state == State::done || state == State::failed) return true;
-  if (generation != g_generation.load()) return true;  // wait() says that it is lost
+  if (generation != g_generation.load()) return true;  // lost in a fork: wait() raises
   if (state == State::queued && t_running == nullptr) {
     std::lock_guard<std::mutex> lock(g_stream->mutex);
     g_stream->wake();
@@ -47,9 +48,9 @@ bool Task::done() const noexcept {
 
 int Task::raise() const {
   Failure& failure = *failure_;
-  failure.told = true;
+  failure.reported = true;
   if (failure.status == Status::python_error) {
-    if (!std::exchange(failure.noted, true) && !launched.empty()) {
+    if (!std::exchange(failure.has_note, true) && !launched.empty()) {
       Ref note = steal(PyUnicode_FromFormat("The program %s was launched at %s.", name.c_str(), launched.c_str()));
       Ref added = note ? steal(in_python<PyObject_CallMethod>(failure.exception, "add_note", "O", note.get())) : Ref();
       if (!added) PyErr_Clear();
@@ -106,7 +107,7 @@ std::shared_ptr<Failure> Task::run(bool on_stream) {
     failure->traceback = frame.error_traceback;
     return failure;
   }
-  // A kernel cut short by an interrupt says nothing: ask once more.
+  // A kernel that an interrupt cut short does not report it: ask again.
   if (stream_cancelled(number)) return failed(Status::cancelled, "the computation was interrupted");
   return nullptr;
 }
@@ -144,7 +145,7 @@ bool runs_below(const Task* task) {
   return running != nullptr;
 }
 
-// A callback waits for a task behind its own: run the queue up to it, on top of the running task.
+// A callback waits for a task later in the queue: run the queue up to it, nested in the running task.
 int wait_inside_task(Task* task) {
   bool itself = false;
   {
@@ -166,7 +167,7 @@ int wait_inside_task(Task* task) {
 }
 
 int Task::wait() {
-  // Nothing else may run then: callers look at arrays on both sides of it.
+  // This part must not run Python code: callers rely on arrays that they checked before.
   if (state() >= State::done) return state() == State::done ? 0 : raise();
   if (generation != g_generation.load() && state() < State::done) {
     PyErr_Format(PyExc_RuntimeError, "[%s] the result was still pending when the process forked", name.c_str());
@@ -239,25 +240,25 @@ void start_thread() {  // mutex held
     g_stream->thread = std::thread([stream] { stream->work(); });
     g_stream->started = true;
   } catch (const std::system_error&) {
-    // Without a thread, whoever waits runs everything.
+  // Without a thread, whoever waits runs everything.
   }
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
-// Waits for a task of the queue, which is retained for it, whose own error shows where its result is used. 0, or -1 if
-// a signal's handler raised.
+// Waits for a queued task, which is retained meanwhile. The task's own error is raised where its result is used. 0, or
+// -1 if a signal handler raised.
 int drain_one(Task* task) {
   int status = task->wait();
   bool interrupted = status < 0 && task->state() < State::done;
   if (status < 0 && !interrupted) {
     PyErr_Clear();
-    task->untell();
+    task->mark_unreported();
   }
   task->release();
   return interrupted ? -1 : 0;
 }
 
-// Waits, GIL held, until at most this much is queued. Signals are handled; 0, or -1 with an error set.
+// Waits, GIL held, until at most so much is queued. Handles signals; 0, or -1 with an error set.
 int drain_to(size_t count, int64_t bytes) {
   for (;;) {
     Task* front = nullptr;
@@ -272,9 +273,9 @@ int drain_to(size_t count, int64_t bytes) {
   }
 }
 
-// Everything launched so far is done. GIL held; 0, or -1 with an error set if a signal's handler raised. Unless
-// `for_all`, what other threads launched is not waited for longer than kPatience while it is in a callback: that may
-// be waiting for this thread.
+// Waits for everything launched so far. GIL held; 0, or -1 with an error set if a signal handler raised. While a task
+// that another thread launched is in a callback, the wait for it is bounded by kPatience unless `for_all`: the callback
+// may be waiting for this thread.
 int drain_all(bool for_all = false) {
   uint64_t generation = g_generation.load();
   std::thread::id here = std::this_thread::get_id();
@@ -305,11 +306,11 @@ int drain_all(bool for_all = false) {
   }
 }
 
-// The first error of a Python step that nobody has been told of, or nullptr. Owned; later ones stay for the next call.
-Task* first_untold() {
+// The first error of a Python step that was not reported yet, or nullptr. Owned; others stay for the next call.
+Task* first_unreported() {
   Task* found = nullptr;
   for (Task* task : g_stream->take_failed()) {
-    bool news = !task->told();
+    bool news = !task->is_reported();
     if (news && found == nullptr) found = task;
     else if (news) g_stream->remember(task);
     if (task != found) task->release();
@@ -324,30 +325,30 @@ PyObject* stream_drain(PyObject*, PyObject*) {
 
 PyObject* stream_barrier(PyObject*, PyObject*) {
   if (drain_all() < 0) return nullptr;
-  Task* failed = t_running == nullptr ? first_untold() : nullptr;
+  Task* failed = t_running == nullptr ? first_unreported() : nullptr;
   if (failed == nullptr) Py_RETURN_NONE;
   failed->raise();
   failed->release();
   return nullptr;
 }
 
-// The thread ends before the interpreter does. GIL held.
+// Ends the stream's thread before the interpreter ends. GIL held.
 void end_thread() {
   {
     std::lock_guard<std::mutex> lock(g_stream->mutex);
     g_stream->stopping = true;
     g_stream->started = false;
-    g_stream->told.notify_one();
+    g_stream->has_work.notify_one();
   }
   if (!g_stream->thread.joinable()) return;
-  FreeGil free_gil;  // its last task may want it
+  FreeGil free_gil;  // its last task may need the GIL
   g_stream->thread.join();
 }
 
-PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at once
+PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: programs launched afterwards run at once
   g_async.store(false);
-  if (drain_all(true) < 0) return nullptr;  // interrupted: whatever is left is given up
-  while (Task* failed = first_untold()) {
+  if (drain_all(true) < 0) return nullptr;  // interrupted: remaining tasks are abandoned
+  while (Task* failed = first_unreported()) {
     failed->raise();
     Ref name = steal(PyUnicode_FromString(failed->name.c_str()));
     failed->release();
@@ -358,12 +359,12 @@ PyObject* stream_stop(PyObject*, PyObject*) {  // at exit: later programs run at
 }
 
 void forget_in_child() {
-  g_stream = new Stream;  // its thread is gone; the memory is left alone
+  g_stream = new Stream;  // its thread does not exist in the child; the memory is leaked
   g_graveyard_mutex = new std::mutex;
-  g_graveyard = new std::vector<PyObject*>;  // a thread that is not here may have been growing the old one
+  g_graveyard = new std::vector<PyObject*>;  // another thread may have been growing the old one during the fork
   g_graveyard_used.store(false, std::memory_order_relaxed);
   g_generation.fetch_add(1);
-  g_cancelled.store(0);  // its numbers begin anew
+  g_cancelled.store(0);  // the new stream numbers tasks from 1
   g_stop.store(0);
   t_running = nullptr;
 }
@@ -374,7 +375,7 @@ PyMethodDef kDrainMethod = {"stream_drain", entry_point<stream_drain>, METH_NOAR
 PyMethodDef kBarrierMethod = {"stream_barrier", entry_point<stream_barrier>, METH_NOARGS,
                               "As stream_drain, then raises the first error of a callback that nobody has seen."};
 
-// Drains before a fork and at exit; once.
+// Drains the stream before a fork and at exit. Called once.
 int install_hooks() {
   if (g_hooked) return 0;
   Ref os = steal(in_python<PyImport_ImportModule>("os")), atexit = steal(in_python<PyImport_ImportModule>("atexit"));
@@ -394,7 +395,7 @@ int install_hooks() {
 void fill_slots(Task* task, const Operand* operands, Buffer* const* outputs) {
   const Plan& plan = *task->plan;
   size_t n_inputs = size_t(plan.n_inputs);
-  task->scalars.reserve(n_inputs);  // addresses into it are kept
+  task->scalars.reserve(n_inputs);  // it must not grow: addresses into it are kept
   task->slots.reserve(size_t(plan.n_slots()));
   task->owners.reserve(size_t(plan.n_slots()));
   task->held.reserve(n_inputs + plan.outputs.size() + 1);  // and the temporaries
@@ -460,7 +461,7 @@ bool stream_idle() {
 void stream_calls(bool begins) {
   std::lock_guard<std::mutex> lock(g_stream->mutex);
   if (begins) ++g_stream->calling;
-  else if (g_stream->calling > 0) --g_stream->calling;  // not in a child that was forked in a callback
+  else if (g_stream->calling > 0) --g_stream->calling;  // not in a child forked during a callback
   g_stream->changed.notify_all();
 }
 

@@ -21,18 +21,19 @@
 namespace weft {
 namespace {
 
-constexpr double kWakeNs = 2'000'000;   // queued work from which waking the thread (5 to 45 us, and a CPU) is worth it
-constexpr double kHelpNs = 30'000'000;  // longer tasks are left to the thread, so that waiters see signals
+constexpr double kWakeNs = 2'000'000;  // queued work that is worth waking the thread (5 to 45 us, and a CPU)
+constexpr double kHelpNs = 30'000'000;  // longer tasks are left to the thread, so that waiting threads handle signals
 constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
 constexpr size_t kMaxFailed = 32;
 constexpr auto kPoll = std::chrono::milliseconds(50);
-constexpr auto kPatience = std::chrono::seconds(1);  // for callbacks of programs that another thread launched
+// bound on waits for callbacks of programs that another thread launched
+constexpr auto kPatience = std::chrono::seconds(1);
 using Clock = std::chrono::steady_clock;
 
 enum class State : uint32_t { queued, running, done, failed };
 
-// ---- references that die without the GIL
+// ---- references dropped without the GIL ----
 
 std::mutex* g_graveyard_mutex = new std::mutex;
 std::vector<PyObject*>* g_graveyard = new std::vector<PyObject*>;
@@ -59,7 +60,7 @@ void empty_graveyard() {  // GIL held
   for (PyObject* object : dead) Py_DECREF(object);
 }
 
-// The GIL is free while this lives.
+// Releases the GIL for the lifetime of the object.
 class FreeGil {
  public:
   FreeGil() = default;
@@ -77,8 +78,8 @@ struct Failure {
   PyObject* exception = nullptr;  // owned; python_error only
   PyObject* traceback = nullptr;  // owned or nullptr
   std::string text;
-  bool noted = false;  // the exception carries the note of where it was launched
-  bool told = false;   // somebody who uses a result, or waits for effects, has seen it
+  bool has_note = false;  // the exception has the note that says where it was launched
+  bool reported = false;  // already reported where a result is used, or to a thread that waits for effects
   ~Failure() {
     if (exception != nullptr) bury(exception);
     if (traceback != nullptr) bury(traceback);
@@ -86,12 +87,12 @@ struct Failure {
 };
 
 std::atomic<uint64_t> g_cancelled{0};  // tasks up to this number were interrupted
-std::atomic<int32_t> g_stop{0};        // whether the task that runs is one of them; written under the stream's mutex
+std::atomic<int32_t> g_stop{0};  // whether the running task is one of them; written under the stream's mutex
 constexpr int32_t kNeverStop = 0;
 static_assert(sizeof g_stop == sizeof kNeverStop);
 
 class Task;
-thread_local Task* t_running = nullptr;  // innermost task this thread executes
+thread_local Task* t_running = nullptr;  // the innermost task that this thread runs
 
 union alignas(16) HostScalar {
   char bytes[16];
@@ -108,8 +109,8 @@ class Task final : public Event {
 
   void execute(bool on_stream);
   void let_go();
-  bool told() const { return failure_->told; }
-  void untell() { failure_->told = false; }
+  bool is_reported() const { return failure_->reported; }
+  void mark_unreported() { failure_->reported = false; }
   State state() const { return state_.load(std::memory_order_acquire); }
   int raise() const;
 
@@ -124,7 +125,7 @@ class Task final : public Event {
   std::vector<HostScalar> scalars;
   int64_t output_bytes = 0;
   std::string name;
-  Task* below = nullptr;  // the task on top of which its thread runs it
+  Task* below = nullptr;  // the task in which its thread runs this one nested
   std::string launched;   // "file:line" of the user's code; programs with Python steps only
 
  private:
@@ -139,41 +140,41 @@ class Task final : public Event {
   friend struct Stream;
 };
 
-// Whether a thread that waits may run a program itself: not if it would then be deaf to signals for long.
+// Whether a waiting thread may run a program itself: not if it would then ignore signals for long.
 bool may_help(const Plan& plan) { return !plan.has_python && !plan.unbounded && plan.cost_ns <= kHelpNs; }
 
 struct Stream {
   std::mutex mutex;
   std::condition_variable changed;  // a task is done
-  std::condition_variable told;     // for the thread: it is to work, or may go on
+  std::condition_variable has_work;  // for the thread: there is work, or it may continue
   std::deque<Task*> queue;          // each owned
-  std::vector<Task*> active;        // tasks that threads execute: all but the newest were in a callback when it began
-  size_t calling = 0;               // how many of them are in a callback
+  std::vector<Task*> active;  // tasks being run: all but the newest were in a callback when the next one began
+  size_t calling = 0;  // how many of them are in a callback
   bool awake = false;               // the thread has been told to work
   bool started = false;
-  bool stopping = false;  // for good: whoever waits runs what is launched from now on
+  bool stopping = false;  // permanently: from now on waiting threads run what is launched
   std::thread thread;
   double queued_ns = 0;
   int64_t queued_bytes = 0;
   uint64_t last = 0;  // number of the newest task
-  std::vector<Task*> failed;  // owned: programs with Python steps whose error may not have been told yet
+  std::vector<Task*> failed;  // owned: programs with Python steps whose error may not have been reported yet
 
-  // Whether nothing computes: what is active waits for its callbacks.
+  // Whether no task computes: every active one waits for its callback.
   bool free() const { return active.size() == calling; }
   bool launched_active(std::thread::id thread) const {
     return std::any_of(active.begin(), active.end(), [&](Task* task) { return task->launcher == thread; });
   }
-  // Takes the next task if nothing is active. The mutex is held, as for all that follow.
+  // Takes the next task if nothing is active. The mutex is held, as in all functions below.
   Task* take(bool python_too) {
     if (!active.empty() || queue.empty() || (!python_too && !may_help(*queue.front()->plan))) return nullptr;
     return begin(queue.begin());
   }
-  // Takes a task that `wanted` needs, or `wanted` itself, ahead of active ones, which are in callbacks. `patient`: not
-  // even callbacks of one launcher stay in order any longer. nullptr if it depends on what is active.
+  // Takes a task that `wanted` needs, or `wanted` itself, ahead of active ones, which are in callbacks. `patient`:
+  // callbacks of one launching thread may then run out of order. nullptr if it depends on an active task.
   Task* take_ahead(Task* wanted, bool patient) {
     if (active.empty() || !free() || wanted->state() != State::queued) return nullptr;
     std::vector<Task*> needed{wanted};
-    std::vector<std::thread::id> calls;  // launchers of callbacks among them
+    std::vector<std::thread::id> calls;  // threads that launched programs with callbacks among them
     auto first = queue.end();
     for (auto place = queue.end(); place != queue.begin();) {
       Task* task = *--place;
@@ -192,19 +193,19 @@ struct Stream {
   }
   Task* begin(std::deque<Task*>::iterator place) {
     Task* task = *place;
-    active.push_back(task);  // enqueue has made room
+    active.push_back(task);  // enqueue has reserved the room
     queue.erase(place);
     queued_ns = queue.empty() ? 0 : queued_ns - task->plan->cost_ns;
     queued_bytes -= task->output_bytes;
     set_stop();
     return task;
   }
-  // Kernels are told to stop if all active tasks are to: a task that goes on must not be cut short.
+  // Tells kernels to stop if all active tasks were interrupted: a task that continues must not be cut short.
   void set_stop() {
     g_stop.store(!active.empty() && std::all_of(active.begin(), active.end(),
                                                 [](Task* task) { return stream_cancelled(task->number); }));
   }
-  // Runs a task taken before; the lock is released meanwhile.
+  // Runs a task taken before; releases the lock meanwhile.
   void finish(Task* task, bool on_stream, std::unique_lock<std::mutex>& lock) {
     lock.unlock();
     task->execute(on_stream);
@@ -213,7 +214,7 @@ struct Stream {
     set_stop();
     changed.notify_all();
     awake = awake && !queue.empty();
-    if (awake && active.empty()) told.notify_one();
+    if (awake && active.empty()) has_work.notify_one();
     lock.unlock();
     task->release();
     lock.lock();
@@ -243,12 +244,12 @@ struct Stream {
   void wake() {  // mutex held
     if (awake || !started) return;
     awake = true;
-    told.notify_one();
+    has_work.notify_one();
   }
   void work() {
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
-      told.wait(lock, [this] { return stopping || (awake && active.empty()); });
+      has_work.wait(lock, [this] { return stopping || (awake && active.empty()); });
       if (stopping) return;
       if (Task* task = take(true)) finish(task, true, lock);
       else awake = false;

@@ -1,10 +1,10 @@
-// Sorts of values alone: each row by NumPy's vectors, by counting, or in pieces on all threads and merged.
+// Sorts of values alone: each row by NumPy's sort, by counting, or in pieces on all threads, which are then merged.
 //
-//   f32 [2, nan, -0., 0.]  ->  aside: nan, the signs of zeros  ->  [2, 0., 0.] sorted  ->  [-0., 0., 2, nan]
+// f32 [2, nan, -0., 0.]  ->  set aside: nan, the signs of zeros  ->  [2, 0., 0.] sorted  ->  [-0., 0., 2, nan]
 //
-// 4 and 8 bytes: NumPy's own sort; of long rows pieces of it, which are merged. 1 and 2 bytes: counted where a row is
-// long, else NumPy's or (2 bytes) two passes by digits. Equal numbers are told apart by nothing, so that the result is
-// the same for any number of pieces. Rows along other axes than the last are sorted in tiles of neighbours.
+// 4 and 8 bytes: NumPy's sort; a long row in pieces, which are merged. 1 and 2 bytes: by counting where a row is long,
+// else by NumPy's sort or (2 bytes) a radix sort in two passes. Equal numbers have equal bits, so that the result does
+// not depend on the number of pieces. Along other axes than the last, neighbouring rows are sorted together as a tile.
 #include "value_sort.h"
 
 #include <algorithm>
@@ -20,16 +20,18 @@
 namespace weft {
 namespace {
 
-constexpr int64_t kLong = 1 << 15;      // elements of a row from which threads share it
-constexpr int64_t kPiece = 1 << 22;     // elements that NumPy sorts at once, 50 ms: between such an interrupt is seen
-constexpr int64_t kBlock = 1 << 16;     // elements between looks for an interrupt
-constexpr int64_t kLooked = 1 << 11;    // elements that are looked at while they are in the nearest cache
-constexpr int64_t kTile = 1 << 15;      // bytes of neighbouring rows that are sorted together, or a line of each
+constexpr int64_t kLong = 1 << 15;  // rows of at least so many elements are shared between threads
+constexpr int64_t kPiece = 1 << 22;  // elements that NumPy sorts at once, 50 ms: interrupts are handled in between
+constexpr int64_t kBlock = 1 << 16;  // elements between two checks for an interrupt
+constexpr int64_t kLooked = 1 << 11;  // elements that are inspected while they are in the L1 cache
+// bytes of neighbouring rows that are sorted together, at least one cache line of each
+constexpr int64_t kTile = 1 << 15;
 constexpr int64_t kLine = 64;           // bytes
-constexpr int64_t kAhead = 16;          // rows of a tile, whose lines are far apart
+constexpr int64_t kAhead = 16;  // rows of a tile that are prefetched, since their cache lines are far apart
 constexpr int64_t kMostTile = 1 << 26;  // bytes
-constexpr int64_t kCountedBytes = 64, kDigitsHalves = 1536, kCountedHalves = 1 << 17;  // shorter rows: sooner otherwise
-constexpr int64_t kMostParts = 8;                                                      // of a row that is counted
+// shorter rows are faster otherwise
+constexpr int64_t kCountedBytes = 64, kDigitsHalves = 1536, kCountedHalves = 1 << 17;
+constexpr int64_t kMostParts = 8;  // parts of a row that is counted
 constexpr double kCompareNs = 0.5, kPassNs = 0.5;
 
 template <typename Body>
@@ -61,7 +63,7 @@ struct Runs {
     std::copy(b, b_end, out);
   }
 
-  // How many of the first k merged elements are from a.
+  // How many of the first k merged elements come from a.
   int64_t rank(int64_t k) const {
     int64_t low = std::max<int64_t>(0, k - (b_end - b)), high = std::min<int64_t>(k, a_end - a);
     while (low < high) {
@@ -78,7 +80,7 @@ struct Runs {
   }
 };
 
-// The merged elements first to last, four parts of them in turn: what one waits for does not keep the others waiting.
+// Merges elements first to last. Four parts are merged in turns, so that the latency of one does not stall the others.
 template <typename Number>
 void merge(const Runs<Number>& runs, int64_t first, int64_t last) {
   int64_t n = last - first;
@@ -129,7 +131,7 @@ class Sorter {
 
   struct Scratch {
     Word* spare;       // n
-    uint8_t* signs;    // n: of zeros, in their order
+    uint8_t* signs;  // n: signs of the zeros, in their order
     uint32_t* counts;  // by part and value
     Word* tile;
   };
@@ -137,7 +139,7 @@ class Sorter {
   bool floats() const { return order_.order == 'f'; }
   bool stopped() const { return stream_cancelled(number_); }
   int64_t parts() const { return shared_ ? std::min<int64_t>(threads_, kMostParts) : 1; }
-  int64_t tile_row() const { return rows_.n + kLine / kBytes; }  // such rows begin in different sets of the cache
+  int64_t tile_row() const { return rows_.n + kLine / kBytes; }  // so that rows start in different sets of the cache
 
   Scratch scratch() {
     int64_t n = rows_.n, spare = (n * kBytes + 7) / 8 * 8, signs = floats() ? (n + 7) / 8 * 8 : 0;
@@ -185,13 +187,13 @@ class Sorter {
     }
   }
 
-  // Has the lines of a later row of a tile fetched; nothing happens where there is no such memory.
+  // Prefetches the cache lines of a later row of a tile; harmless where there is no such memory.
   void ahead(const Word* row, int64_t width) const {
     auto* later = reinterpret_cast<const char*>(uintptr_t(row) + uintptr_t(kAhead * rows_.inner * kBytes));
     for (int64_t at = 0; at < width * kBytes; at += kLine) __builtin_prefetch(later + at);
   }
 
-  // Is there a number among the copied whose bits its place in the order does not tell?
+  // Copies, and tells whether bits of an element do not follow from its position in the order (NaN, zeros).
   bool copy(const Word* from, Word* to) const {
     std::atomic<bool> found{false};
     auto part = [this, from, to, &found](int64_t low, int64_t high) {
@@ -243,7 +245,7 @@ class Sorter {
     for (int64_t i = 0; i < zeros; ++i) zero[i] = space.signs[i] ? kSign : Word(0);
   }
 
-  // Moves NaN behind the numbers, notes the signs of zeros and takes them away; how many numbers there are.
+  // Moves NaN behind the numbers, records the signs of zeros and clears them; returns how many numbers there are.
   int64_t set_aside(Word* words, const Scratch& space, int64_t* zeros, bool* negative) const {
     int64_t n = 0, nans = 0;
     Word infinity = Word(order_.infinity);
@@ -275,7 +277,7 @@ class Sorter {
     order_.numbers(words, n, nullptr);
   }
 
-  // One byte after the other.
+  // Radix sort, one byte per pass.
   void sort_digits(Word* words, int64_t n, Word* spare) const {
     uint32_t places[2][256] = {}, at[2] = {};
     for (int64_t i = 0; i < n; ++i) {
@@ -290,7 +292,7 @@ class Sorter {
 
   void sort_counted(Word* words, int64_t n, uint32_t* counts) const {
     int64_t n_parts = parts();
-    // Four counts of each value: neighbours are often equal.
+    // Four separate counts of each value: equal neighbours would wait for each other's count.
     auto count = [=, this](int64_t low, int64_t high) {
       for (int64_t part = low; part < high; ++part) {
         uint32_t* mine = counts + part * kValues * 4;
@@ -312,7 +314,7 @@ class Sorter {
     write_counted(words, words + n, counts);
   }
 
-  // So many of each value; of few, more than there are, which the next ones overwrite.
+  // Writes each value as often as counted. Short runs are written longer, and the next value overwrites the excess.
   void write_counted(Word* to, const Word* end, const uint32_t* counts) const {
     constexpr int64_t kAtOnce = 32 / kBytes;
     for (int64_t value = 0; value < kValues; ++value) {

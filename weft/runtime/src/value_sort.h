@@ -8,12 +8,13 @@
 
 namespace weft {
 
-// How elements are ordered by their bits.
+// How the bits of elements are compared.
 struct ValueOrder {
   char order;  // u(nsigned), i(nteger) or f(loat)
   int bytes;   // 1, 2, 4 or 8
   uint64_t infinity;
-  PyArray_SortFunc* numbers;  // NumPy's: of the numbers, or, where it has none of such floats, of unsigned integers
+  // NumPy's sort of the numbers, or, for floats that NumPy cannot sort, of unsigned integers
+  PyArray_SortFunc* numbers;
 };
 
 // GIL held.
@@ -21,13 +22,13 @@ ValueOrder value_order(char order, int bytes, uint64_t infinity);
 
 struct SortedRows {
   const char* from;
-  char* to;  // as `from`, or apart from it
+  char* to;  // `from` itself, or memory that does not overlap it
   int64_t rows, n;
-  int64_t inner;  // rows side by side: elements of a row are so far apart
+  int64_t inner;  // stride of the elements of a row, in elements
 };
 
-// Sorts rows: numbers ascend, zeros and NaN keep their order among themselves, NaN is last. An interrupt of the task
-// with this number is seen every tenth of a second. No GIL needed.
+// Sorts rows: numbers ascend, NaN is last; zeros keep their order among themselves, and so do NaN. An interrupt of the
+// task with this number is noticed every tenth of a second. No GIL needed.
 Status sort_values(const ValueOrder& order, const SortedRows& rows, uint64_t number);
 
 double sort_values_cost_ns(int64_t rows, int64_t n);

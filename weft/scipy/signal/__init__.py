@@ -18,3 +18,7 @@ _NAMES = _lazy.Names(
 
 def __getattr__(name: str) -> _Any:
     return _NAMES.find(name) if name in _NAMES else _unbuilt.missing("weft.scipy.signal", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})

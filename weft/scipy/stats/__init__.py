@@ -18,3 +18,7 @@ def __getattr__(name: str) -> _Any:
     if _unbuilt.is_documented_module(f"weft.scipy.stats.{name}"):
         return _lazy.submodule(f"weft.scipy.stats.{name}")
     return _unbuilt.missing("weft.scipy.stats", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_NAMES.modules})

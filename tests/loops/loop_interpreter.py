@@ -1,7 +1,7 @@
-"""Run a nest with NumPy: the oracle between the reference interpreter and machine code.
+"""Runs a nest with NumPy: an oracle between the reference interpreter and machine code.
 
-Values are whole arrays over the nest's space (parallel dimensions, then reduced ones); loads gather, stores
-scatter, reductions run the tree of ``loops.reduction_tree``. Slow and plain.
+Values are whole arrays over the nest's space (parallel dimensions, then reduced ones); loads gather, stores scatter,
+reductions use ``loops.reduction_tree``. It is slow on purpose, to be simple.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from weft.loops import ir, reduction_tree
+from weft.core import kinds
+from weft.loops import ir, numpy_emit, reduction_tree
 from weft.loops.schedule import Lowered
 
 
@@ -22,7 +23,7 @@ class _Run:
 
     nest: ir.Nest
     buffers: Sequence[np.ndarray]
-    positions: list[np.ndarray]  # for each operand the position that it is read or written at, over the whole space
+    positions: list[np.ndarray]  # for each operand the positions that are accessed, over the whole space
     extents: tuple[int, ...]
     indices: list[np.ndarray]  # for each dimension its index, over the whole space
     scalars: list[Any]
@@ -50,7 +51,7 @@ def interpret(low: Lowered, buffers: Sequence[np.ndarray], offsets: Sequence[int
 
 
 def _indices(nest: ir.Nest, extents: Sequence[int]) -> list[np.ndarray]:
-    """The index along every loop, then the digits of the last one's (see ``ir``)."""
+    """The index along every loop, then the digits of the last loop (see ``ir``)."""
     rank = len(extents) - len(nest.digits)
     indices = []
     for dim, extent in enumerate(extents[:rank]):
@@ -108,7 +109,7 @@ def _statements(run: _Run, statements: Sequence[ir.Statement]) -> None:
 
 
 def _store(run: _Run, operand: int, value: Any) -> None:
-    """Write a value; at row level the reduced dimensions hold one element."""
+    """Write a value; at row level the reduced dimensions have extent 1."""
     positions = run.positions[operand]
     shape = np.broadcast_shapes(positions.shape, np.shape(value))
     if 0 in shape or 0 in positions.shape:
@@ -125,7 +126,7 @@ def _apply(s: ir.Apply, values: dict[int, Any]) -> None:
 
 
 def _update(run: _Run, s: ir.Update) -> None:
-    """Make the updates of one reduced index after another, those of all parallel points at once."""
+    """Apply the updates of one reduced index after another, those of all parallel points at once."""
     n_parallel = sum(dim.role == "parallel" for dim in run.nest.dims)
     places = _space(run, run.positions[s.operand] + run.values[s.offset].astype(np.int64))
     inside = _space(run, True if s.inside is None else run.values[s.inside])
@@ -164,6 +165,23 @@ def _reduce(run: _Run, s: ir.Reduce) -> None:
 def _scan(run: _Run, s: ir.Scan) -> None:
     """Along the one reduced dimension, which is the last of the nest."""
     arrays = [np.ascontiguousarray(_space(run, run.values[arg])) for arg in s.args]
-    outs = reduction_tree.scan(s.kind, arrays, dict(s.params), s.accumulators)
+    outs = _running(s.kind, arrays, dict(s.params), s.accumulators)
     for out, result, dtype in zip(s.outs, outs, s.dtypes, strict=True):
         run.values[out] = np.asarray(result).astype(dtype)
+
+
+def _running(
+    kind: kinds.Cumulative, arrays: Sequence[np.ndarray], params: dict[str, Any], accumulators: Sequence[Any]
+) -> tuple[np.ndarray, ...]:
+    """A running combination along the last axis, in index order; results before rounding to the outputs' dtypes."""
+    emit = numpy_emit.NumpyEmit()
+    with np.errstate(all="ignore"):
+        acc = tuple(np.full(arrays[0].shape[:-1], identity, dtype) for dtype, identity in accumulators)
+        wide = [array.astype(dtype) for array, (dtype, _) in zip(arrays, accumulators, strict=True)]
+        outs: list[list[np.ndarray]] = []
+        for i in range(arrays[0].shape[-1]):
+            acc = tuple(kind.combine(emit, acc, tuple(array[..., i] for array in wide), **params))
+            outs.append([np.asarray(out) for out in kind.finish(emit, acc, **params)])
+        if not outs:
+            return tuple(arrays)
+        return tuple(np.stack([row[j] for row in outs], -1) for j in range(len(outs[0])))

@@ -1,0 +1,140 @@
+"""Writes nests in which short last dimensions and the one before them are collapsed into one loop.
+
+The lanes run along the collapsed dimension, so that short rows fill them. The digits of its index (see ``mixed_radix``)
+are periodic: apart from the first, they depend only on the position within one block of the short dimensions. Values
+that depend on them are computed once, for one block and one more vector, and stored in tables on the stack:
+
+    y[b, i, j] = x[b, j, i] + c[i, j]    position p = (b, r), with r = (i, j) in the block
+        at r:  the offset of x[0, j, i], the element c[i, j]
+    for vectors at p = (b, r):  elements of x + stride * b at W offsets from r on;  W elements of c from r on
+
+Operands whose axes can be collapsed are loaded as whole vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from weft.codegen import columns, elements, instances
+from weft.codegen.emitter import Value
+from weft.codegen.instances import Instance, Position
+from weft.codegen.lanes import V
+from weft.codegen.memory import Mask, first_lanes, whole
+from weft.loops import ir
+
+if TYPE_CHECKING:
+    from weft.codegen.nest import NestWriter
+
+
+class CollapsedLoopWriter(columns.ColumnWriter):
+    """Writes the loops of one nest."""
+
+    def __init__(self, parent: NestWriter) -> None:
+        super().__init__(parent)
+        assert parent.digits is not None
+        self.digits = parent.digits
+        self.slots = ir.COLLAPSED + parent.width  # entries of a table
+        self.block = "1"  # elements of the short dimensions
+        for base in self.digits.bases[1:]:
+            self.block = self.writer.index("mul", self.block, base)
+
+    def write(self, place: Position, scalars: Instance) -> None:
+        nest, base = self.nest, self._base(self.parent.lanes, scalars)
+        outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector]
+        self.parent.parallel(place, outer, lambda inner: self._flat(inner, scalars, base))
+
+    def _flat(self, place: Position, scalars: Instance, base: Instance) -> None:
+        """The collapsed dimension, at one point of the dimensions before it."""
+        parent, writer, width = self.parent, self.writer, str(self.parent.width)
+        known = {**scalars.values, **parent.hoist(self.hoistable, scalars, place)}
+        base = replace(base, values={n: base.memory.splat(v) for n, v in known.items()}, scalars=known)
+        tables = {s.out: self._table(s, place) for s in self.digits.reads(self.statements)}
+        low, high = parent.range(2), parent.range(3)
+        first, within = (writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem"))
+        step, on = (writer.op(f"{op} i64 {width}, {self.block}") for op in ("udiv", "urem"))
+        main = writer.index("add", low, writer.index("and", writer.index("sub", high, low), f"-{width}"))
+
+        def vector(index: str, at: list[str]) -> list[str]:
+            self._vector(index, at, None, base, place, tables)
+            moved = writer.index("add", at[1], on)
+            over = writer.compare_index("sge", moved, self.block)
+            carry = writer.op(f"zext i1 {over} to i64")
+            moved = writer.index("sub", moved, writer.choose_index(over, self.block, "0"))
+            return [writer.index("add", writer.index("add", at[0], step), carry), moved]
+
+        begun = [("i64", first), ("i64", within)]
+        at = parent.stretches(low, main, parent.width, begun, vector)
+
+        def rest(index: str, _: list[str]) -> list[str]:
+            mask = first_lanes(parent.lanes, writer.index("sub", high, index))
+            self._vector(index, at, mask, base, place, tables)
+            return []
+
+        writer.loop(main, high, parent.width, [], rest)
+
+    def _vector(
+        self,
+        index: str,
+        at: list[str],
+        mask: Mask | None,
+        base: Instance,
+        place: Position,
+        tables: dict[int, str],
+    ) -> None:
+        """One vector, whose first lane is at position ``at[1]`` of block ``at[0]``."""
+        copy = instances.fresh(base, base.values, index, mask)
+        for s in self.digits.reads(self.statements):
+            copy.values[s.out] = self._read(s, copy, at, place, tables[s.out])
+        self.point([copy], place)
+
+    def _repeats(self, s: ir.Load | ir.IndexOf) -> bool:
+        """Whether a value is the same in every block."""
+        first = self.digits.dims[0]
+        return s.dim != first if isinstance(s, ir.IndexOf) else not self.nest.operands[s.operand].strides[first]
+
+    def _table(self, s: ir.Load | ir.IndexOf, place: Position) -> str:
+        """A table for the positions of a block and W more: of periodic values, else of offsets or first digits."""
+        writer, point = self.writer, self.parent.copy(self.parent.scalar, {})
+        dtype = elements.INT64
+        if self._repeats(s):
+            dtype = s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype
+        table = writer.alloca(f"[{self.slots} x {whole(dtype)}]")
+
+        def entry(position: str, _: list[str]) -> list[str]:
+            digits, copy = self.digits.at(position), instances.fresh(point, {})
+            if isinstance(s, ir.IndexOf):
+                number = digits[self.digits.dims.index(s.dim)]
+                value = copy.emit.settle(copy.emit.convert(self._integer(number), dtype))
+            elif self._repeats(s):
+                value = copy.memory.load_scalar(
+                    dtype, self.digits.address(s.operand, place.pointers[s.operand], digits)
+                )
+            else:
+                value = self._integer(self.digits.offset(s.operand, digits))
+            copy.memory.store_scalar(value, writer.element(whole(dtype), table, position))
+            return []
+
+        writer.loop("0", writer.index("add", self.block, str(self.parent.width)), 1, [], entry)
+        return table
+
+    def _integer(self, number: str) -> Value:
+        return Value(elements.INT64, (V(self.parent.scalar, "i64", number),))
+
+    def _read(self, s: ir.Load | ir.IndexOf, copy: Instance, at: list[str], place: Position, table: str) -> Value:
+        writer, lanes = self.writer, copy.memory.lanes
+        block, within = at
+        if self._repeats(s):
+            dtype = s.dtype if isinstance(s, ir.IndexOf) else self.nest.operands[s.operand].dtype
+            return copy.memory.load(dtype, writer.element(whole(dtype), table, within))
+        places = writer.element("i64", table, within)
+        if isinstance(s, ir.IndexOf):
+            digits = copy.memory.load(elements.INT64, places).part + lanes.splat(block, "i64")
+            return copy.emit.settle(copy.emit.convert(Value(elements.INT64, (digits,)), s.dtype))
+        operand, first = self.nest.operands[s.operand], self.digits.dims[0]
+        distance = self.parent.distance(s.operand, first, block)
+        pointer = writer.element(whole(operand.dtype), place.pointers[s.operand], distance)
+        if copy.mask is None:
+            return copy.memory.load_places(operand.dtype, pointer, "i64", places)
+        offsets = copy.memory.load(elements.INT64, places).part  # past the end the block's first element is read
+        return copy.memory.load_at(operand.dtype, pointer, lanes.select(copy.mask.lanes, offsets, 0))

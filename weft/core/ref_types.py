@@ -1,0 +1,112 @@
+"""The types of mutable references, and primitives that carry programs which may use them.
+
+``Ref{f32[3]}`` is the type of a reference in a program. Programs with references are recorded and printed as they are;
+before anything differentiates, maps or compiles one, ``effects.discharge`` turns it into one of values alone. As long
+as no reference has been made, there is nothing to look for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft._base import lazy
+from weft.core import trace as tracing
+from weft.core.effects import NamedEffect
+from weft.core.jaxpr import Jaxpr, jaxprs_in_params
+from weft.core.primitive import Primitive
+
+ref_effect = NamedEffect("Ref")  # of every equation that makes, reads or writes a reference, at any depth
+
+
+class AbstractRef:
+    """The type of a reference to an array of type ``inner_aval``."""
+
+    __slots__ = ("inner_aval", "kind", "memory_space")
+
+    def __init__(self, inner_aval: Any, memory_space: Any = None, kind: str | None = None) -> None:
+        self.inner_aval = inner_aval
+        self.memory_space = memory_space
+        self.kind = kind
+
+    weak_type = False
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.inner_aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.inner_aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.inner_aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.inner_aval.size
+
+    def update(self, **changes: Any) -> AbstractRef:
+        """The type with some fields changed: its own, or those of the array."""
+        own = {name: changes.pop(name) for name in AbstractRef.__slots__ if name in changes}
+        fields = {name: getattr(self, name) for name in AbstractRef.__slots__} | own
+        return AbstractRef(**(fields | {"inner_aval": fields["inner_aval"].update(**changes)}))
+
+    def strip_weak_type(self) -> AbstractRef:
+        return self
+
+    def str_short(self, short_dtypes: bool = False) -> str:
+        return f"Ref{{{self.inner_aval.str_short(short_dtypes=short_dtypes)}}}"
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.inner_aval, self.memory_space, self.kind
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbstractRef) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash((AbstractRef, self._key()))
+
+    def __repr__(self) -> str:
+        return self.str_short()
+
+
+def is_ref(value: Any) -> bool:
+    """Whether an array-like value or a variable is a reference."""
+    return type(getattr(value, "aval", None)) is AbstractRef
+
+
+class _Use:
+    """Whether there may be references: ``effects.refs``, which makes them, has been loaded."""
+
+    possible = False
+
+
+def expect_refs() -> None:
+    """Look for references from now on."""
+    _Use.possible = True
+
+
+class ProgramPrimitive(Primitive):
+    """A primitive that carries programs. Where it is not recorded, references are discharged from them first."""
+
+    refuses_refs = False
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        trace = tracing.state.trace
+        if _Use.possible and type(trace) is not tracing.DynamicJaxprTrace and _refs_in(args, params):
+            return lazy.discharge.run(self, args, params)
+        return trace.process(self, args, params)
+
+
+def _refs_in(args: tuple[Any, ...], params: dict[str, Any]) -> bool:
+    return any(map(is_ref, args)) or any(ref_effect in inner.effects for inner in jaxprs_in_params(params))
+
+
+def uses_refs(jaxpr: Jaxpr) -> bool:
+    """Whether a program must be discharged."""
+    return jaxpr.memoize("uses_refs", _uses_refs)
+
+
+def _uses_refs(jaxpr: Jaxpr) -> bool:
+    return ref_effect in jaxpr.effects or any(map(is_ref, (*jaxpr.constvars, *jaxpr.invars)))
