@@ -42,6 +42,8 @@ if typing.TYPE_CHECKING:
     from weft.operations.fourier import fft_p
     from weft.operations.special import *
     from weft.operations.window_padding import *
+    from weft.operations.window_selection import *
+    from weft.operations.windows import *
 
 # Modules are loaded when one of their names is first used; the imports above are for type checkers.
 _NAMES = lazy.Names(
@@ -60,6 +62,10 @@ _NAMES = lazy.Names(
             igamma_grad_a_p igamma_p igammac igammac_p lgamma lgamma_p polygamma polygamma_p random_gamma_grad
             random_gamma_grad_p regularized_incomplete_beta_p zeta zeta_p""",
         "operations.window_padding": "padtype_to_pads",
+        "operations.window_selection": "select_and_gather_add_p select_and_scatter_add_p select_and_scatter_p",
+        "operations.windows": """
+            reduce_window reduce_window_max_p reduce_window_min_p reduce_window_p reduce_window_shape_tuple
+            reduce_window_sum_p""",
     },
 )
 __getattr__ = _NAMES.find
