@@ -139,7 +139,7 @@ ABSENT = frozenset(_ABSENT_NAMES.split())
 _ONE_DTYPE = "contractions are computed in the precision of their operands, half precisions in float32"
 _PARTLY_BUILT: dict[str, tuple[tuple[Any, ...], str]] = {
     "fast": ((False,), "there are no rewrites that change the last bits"),
-    "default_prng_impl": (("threefry2x32",), "the other generators"),
+    "default_prng_impl": (("threefry2x32", "rbg", "unsafe_rbg"), "the other generators"),
     "threefry_partitionable": ((True,), "random bits by halves"),
     "default_matmul_precision": ((*_DOT_PRECISIONS[:7], "BF16_BF16_F32", "BF16_BF16_F32_X3", "BF16_BF16_F32_X6",
                                   "BF16_BF16_F32_X9", "F32_F32_F32"), _ONE_DTYPE),

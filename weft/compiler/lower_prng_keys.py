@@ -97,7 +97,8 @@ def _equation(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
     if keyed and (isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign)):
         return _called(eqn, operands)
     if keyed and isinstance(kind, kinds.Resolve):
-        out = kind.expand(*operands, **params)
+        known = {"key_type": keyed[0].dtype} if kind.of_keys else {}
+        out = kind.expand(*operands, **params, **known)
         return list(out) if isinstance(out, (tuple, list)) else [out]
     if keyed and not isinstance(kind, kinds.Identity):
         rule = eqn.primitive.on_words

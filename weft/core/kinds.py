@@ -247,10 +247,12 @@ class Identity(Record):
 class Resolve(Record):
     """Rewritten into other primitives before fuse (random bits, key wrapping): ``expand(*args, **params)``.
 
-    The compiler traces ``expand`` on the operands' avals, and inlines the result.
+    The compiler traces ``expand`` on the operands' avals, and inlines the result. ``of_keys``: the primitive takes or
+    gives random keys, and ``expand`` gets, beside their words, their dtype as ``key_type``.
     """
 
     expand: Callable[..., Any]
+    of_keys: bool = False
 
 
 class Effect(Record):

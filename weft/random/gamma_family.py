@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
 from weft.autodiff import custom_jvp as custom
+from weft.batching import custom_vmap, vmap
 from weft.batching import map as map_module
-from weft.batching import vmap
 from weft.control import while_loop
 from weft.dispatch import devices
 from weft.dispatch import jit as jit_module
@@ -76,14 +77,20 @@ def _one(key: Any, a: Any, log_space: bool) -> Any:
     return lax.mul(lax.mul(d, v), lax.select(at_least_one, one, lax.pow(drawn, lax.div(one, a))))
 
 
+def _one_by_one(one: Callable[..., Any], *elements: Any) -> Any:
+    return map_module.map(lambda element: one(*element), elements)
+
+
 @functools.partial(custom.custom_jvp, nondiff_argnums=(2,))
 def _drawn(key: Any, a: Any, log_space: bool) -> Any:
     shape = promotion.shape_of(a)
     size = math.prod(shape)
     elements = keys.split(key, size), lax.reshape(a, (size,))
     one = functools.partial(_one, log_space=log_space)
+    if keys.key_impl(key) != "threefry2x32":  # several keys of the others would draw from one stream
+        return lax.reshape(custom_vmap.sequential_vmap(functools.partial(_one_by_one, one))(*elements), shape)
     if size < _FEW:
-        return lax.reshape(map_module.map(lambda element: one(*element), elements), shape)
+        return lax.reshape(_one_by_one(one, *elements), shape)
     return lax.reshape(vmap.vmap(one)(*elements), shape)
 
 

@@ -1,6 +1,7 @@
 """Making and deriving keys: key, split, fold_in, and the raw uint32 form of old programs.
 
-Every function takes typed keys or raw ``u32[2]`` keys; a raw key is wrapped at the entry and unwrapped at the exit::
+Every function takes typed keys or raw ones, the words of a key of the generator that the option ``default_prng_impl``
+names (``u32[2]`` for threefry2x32); a raw key is wrapped at the entry and unwrapped at the exit::
 
     split(u32[2])  ->  random_wrap[impl=fry], random_split[shape=(2,)], random_unwrap
 """
@@ -14,21 +15,25 @@ import numpy as np
 from weft import config, core, dtypes, runtime
 from weft import operations as lax
 from weft.numpy import axes, creation, promotion
-from weft.random import prng
+from weft.random import prng, rbg
 
+BUILT = (prng.THREEFRY, rbg.RBG, rbg.UNSAFE_RBG)
 _KNOWN = ("philox2x32", "philox4x32", "threefry2x32", "rbg", "unsafe_rbg", "threefry4x32")
 
 
 def resolve_impl(impl: Any) -> prng.PRNGImpl:
-    """The generator that a name or dtype asks for; only threefry2x32 is built."""
-    if impl is None or impl is prng.THREEFRY:
-        return prng.THREEFRY
+    """The generator that a name or dtype asks for; that of the option ``default_prng_impl`` for None."""
+    if impl is None:
+        impl = config.read("default_prng_impl")
+    if isinstance(impl, prng.PRNGImpl):
+        return impl
     if prng.is_key_dtype(impl):
         return impl.impl
-    if impl == prng.THREEFRY.name:
-        return prng.THREEFRY
+    if isinstance(impl, str) and impl in prng.IMPLS:
+        return prng.impl_named(impl)
     if isinstance(impl, str) and impl in _KNOWN:
-        raise NotImplementedError(f"weft.random: the generator {impl!r} is not implemented yet; use 'threefry2x32'")
+        built = ", ".join(repr(each.name) for each in BUILT)
+        raise NotImplementedError(f"weft.random: the generator {impl!r} is not implemented yet; use one of {built}")
     if isinstance(impl, str):
         listed = ", ".join(f'"{name}"' for name in _KNOWN)
         raise ValueError(f'unrecognized PRNG implementation "{impl}". Did you mean one of: {listed}?')
@@ -40,15 +45,16 @@ def is_key(x: Any) -> bool:
     return isinstance(x, runtime.Array | core.Tracer) and prng.is_key_dtype(x.dtype)
 
 
-def wrap(key: Any) -> Any:
-    """A typed key from typed or raw ``key``; TypeError if it is neither."""
+def wrap(key: Any, impl: Any = None) -> Any:
+    """A typed key from typed ``key``, or raw ``key`` of a generator; TypeError if it is neither."""
     if is_key(key):
         return key
-    _check_words(key)
-    return prng.random_wrap_p.bind(key, impl=prng.THREEFRY)
+    generator = resolve_impl(impl)
+    _check_words(key, generator)
+    return prng.random_wrap_p.bind(key, impl=generator)
 
 
-def _check_words(key: Any) -> None:
+def _check_words(key: Any, impl: prng.PRNGImpl) -> None:
     if not all(hasattr(key, name) for name in ("ndim", "shape", "dtype")):
         raise TypeError(
             "JAX encountered invalid PRNG key data: expected key_data to have ndim, shape, and dtype attributes. "
@@ -56,10 +62,10 @@ def _check_words(key: Any) -> None:
         )
     if key.ndim < 1:
         raise TypeError(f"JAX encountered invalid PRNG key data: expected key_data.ndim >= 1; got ndim={key.ndim}")
-    if tuple(key.shape[-1:]) != (prng.WORDS,):
+    if tuple(key.shape[-1:]) != (impl.key_words,):
         raise TypeError(
-            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {(prng.WORDS,)}; "
-            f"got shape={tuple(key.shape)} for impl={prng.THREEFRY.name}"
+            f"JAX encountered invalid PRNG key data: expected key_data.shape to end with {(impl.key_words,)}; "
+            f"got shape={tuple(key.shape)} for impl={impl.name}"
         )
     if key.dtype != np.uint32:
         raise TypeError(
@@ -112,6 +118,9 @@ def _word_of(seed: int) -> Any:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A typed key from an integer seed; equal seeds give equal keys.
 
+    ``impl`` names the generator: threefry2x32, rbg or unsafe_rbg, else that of the option ``default_prng_impl``. The
+    bits of the other two are cheaper, but under ``vmap`` all keys draw from the stream of the first.
+
     >>> key(0).shape
     ()
     """
@@ -119,7 +128,10 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
-    """A raw key, ``u32[2]``, from an integer seed (with the option ``enable_custom_prng`` a typed one, as ``key``).
+    """A raw key from an integer seed (with the option ``enable_custom_prng`` a typed one, as ``key``).
+
+    Raw keys are the words of a key: ``u32[2]`` of threefry2x32, ``u32[4]`` of rbg and unsafe_rbg. Functions take raw
+    keys of the generator ``default_prng_impl`` only.
 
     >>> PRNGKey(5).tolist()
     [0, 5]
@@ -161,7 +173,7 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The words of keys, ``u32[..., 2]``; raw keys are handed back.
+    """The words of keys, ``u32[..., 2]`` of threefry2x32; raw keys are handed back.
 
     >>> key_data(key(3)).tolist()
     [0, 3]
@@ -176,10 +188,10 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     >>> wrap_key_data(PRNGKey(5)).shape
     ()
     """
-    resolve_impl(impl if dtype is None else dtype)
+    generator = resolve_impl(impl if dtype is None else dtype)
     if is_key(key_bits_array):
         raise TypeError("wrap_key_data expects raw key data, but was given typed keys")
-    return wrap(key_bits_array)
+    return wrap(key_bits_array, generator)
 
 
 def key_impl(keys: Any) -> str:
@@ -188,8 +200,7 @@ def key_impl(keys: Any) -> str:
     >>> key_impl(key(0))
     'threefry2x32'
     """
-    wrap(keys)
-    return prng.THREEFRY.name
+    return wrap(keys).dtype.impl.name
 
 
 def key_dtype(impl_spec: Any = None) -> Any:
@@ -198,8 +209,7 @@ def key_dtype(impl_spec: Any = None) -> Any:
     >>> key_dtype()
     key<fry>
     """
-    resolve_impl(impl_spec)
-    return prng.key_dtype
+    return resolve_impl(impl_spec).key_dtype
 
 
 def clone(key: Any) -> Any:
@@ -209,5 +219,5 @@ def clone(key: Any) -> Any:
     ()
     """
     if not is_key(key):
-        _check_words(key)
+        _check_words(key, resolve_impl(None))
     return prng.random_clone_p.bind(key)

@@ -1,10 +1,10 @@
 """The random bits: typed keys, their primitives, and the threefry generator behind them.
 
-A key is an array of an extended dtype, ``key<fry>[]``; in memory it is two 32-bit words, so that an array of keys of
-shape ``s`` is ``u32[*s, 2]``. The primitives resolve, before fusion, to ``threefry2x32`` over a counter per element,
-and give the bits that JAX gives::
+A key is an array of an extended dtype that names its generator, ``key<fry>[]``; in memory it is some 32-bit words, two
+for threefry, so that an array of its keys of shape ``s`` is ``u32[*s, 2]``. The primitives resolve, before fusion, to
+the functions of the generator on words, and give the bits that JAX gives::
 
-    random_bits[bit_width=32 shape=(3,)] key   ->   u32[3]
+    random_bits[bit_width=32 shape=(3,)] key   ->   threefry2x32 over a counter per element   ->   u32[3]
 """
 
 from __future__ import annotations
@@ -24,36 +24,59 @@ from weft.random import threefry
 from weft.runtime import ShapedArray
 
 WORDS = 2
+Expansion = Callable[..., Any]
 
 
 class PRNGImpl:
-    """A generator of random bits, by name; it prints as its tag."""
+    """A generator of random bits: how its keys look, and how its primitives work on their words.
 
-    def __init__(self, name: str, tag: str) -> None:
-        self.name = name
-        self.tag = tag
+    ``key_words`` is the number of words of a key, and ``tag`` what is printed. The functions take the words of an array
+    of keys, u32[*s, key_words]: ``seed(seeds)``, ``split(words, shape=)``, ``fold_in(words, data)``,
+    ``bits(words, bit_width=, shape=)``.
+    """
+
+    def __init__(
+        self, name: str, tag: str, key_words: int, *, seed: Expansion, split: Expansion, fold_in: Expansion,
+        bits: Expansion
+    ) -> None:  # fmt: skip
+        self.name, self.tag, self.key_words = name, tag, key_words
+        self.seed, self.split, self.fold_in, self.bits = seed, split, fold_in, bits
+        self.key_dtype = KeyDType(self)
+        IMPLS[name] = self
 
     def __repr__(self) -> str:
         return self.tag
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return impl_named, (self.name,)
 
-THREEFRY = PRNGImpl("threefry2x32", "fry")
+
+IMPLS: dict[str, PRNGImpl] = {}
+
+
+def impl_named(name: str) -> PRNGImpl:
+    """The generator of a name; KeyError if there is none."""
+    return IMPLS[name]
 
 
 class KeyDType(dtypes.ExtendedDType):
-    """The dtype of typed keys."""
+    """The dtype of typed keys; there is one for each generator."""
 
     type = dtypes.prng_key
-    itemsize = 4 * WORDS
     physical_dtype = np.dtype(np.uint32)
-    physical_shape = (WORDS,)
 
     def __init__(self, impl: PRNGImpl) -> None:
         self.impl = impl
         self.name = f"key<{impl.tag}>"
+        self.itemsize = 4 * impl.key_words
+        self.physical_shape = (impl.key_words,)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _dtype_named, (self.impl.name,)
 
 
-key_dtype = KeyDType(THREEFRY)
+def _dtype_named(name: str) -> KeyDType:
+    return impl_named(name).key_dtype
 
 
 def is_key_dtype(dtype: Any) -> bool:
@@ -61,7 +84,7 @@ def is_key_dtype(dtype: Any) -> bool:
     return isinstance(dtype, KeyDType)
 
 
-# -- the primitives ---------------------------------------------------------------------------------------------------
+# -- threefry ---------------------------------------------------------------------------------------------------------
 
 
 def check_seed(seed: Any) -> None:
@@ -71,7 +94,7 @@ def check_seed(seed: Any) -> None:
         raise TypeError(f"PRNG key seed must be an integer; got {seed!r}")
 
 
-def _seed(seeds: Any, *, impl: PRNGImpl) -> Any:
+def _seed(seeds: Any) -> Any:
     """A key from each integer: its high and low 32 bits."""
     check_seed(seeds)
     dtype = np.dtype(seeds.dtype)
@@ -81,10 +104,6 @@ def _seed(seeds: Any, *, impl: PRNGImpl) -> Any:
     else:
         high = lax.full_like(low, 0)
     return _joined(high, low)
-
-
-def _identity(words: Any, **params: Any) -> Any:
-    return words
 
 
 def _joined(first: Any, second: Any) -> Any:
@@ -152,35 +171,92 @@ def _bits(words: Any, *, bit_width: int, shape: tuple[int, ...]) -> Any:
     return mixed if bit_width == 32 else lax.convert_element_type(mixed, np.dtype(f"uint{bit_width}"))
 
 
-def _primitive(name: str, expand: Callable[..., Any], typing: Callable[..., Any]) -> Primitive:
-    """A primitive on keys; ``expand`` is given the words of the keys and gives words."""
-    primitive = Primitive(name, kinds.Resolve(expand))
+THREEFRY = PRNGImpl("threefry2x32", "fry", WORDS, seed=_seed, split=_split, fold_in=_fold_in, bits=_bits)
+
+
+# -- the primitives ---------------------------------------------------------------------------------------------------
+
+
+def _identity(words: Any, **params: Any) -> Any:
+    return words
+
+
+def _of_generator(function: str) -> Expansion:
+    """The expansion that calls a function of the generator of the keys."""
+
+    def expand(*args: Any, key_type: KeyDType, **params: Any) -> Any:
+        params.pop("impl", None)
+        return getattr(key_type.impl, function)(*args, **params)
+
+    return expand
+
+
+def _primitive(name: str, expand: Expansion, typing: Callable[..., Any], of_words: bool = False) -> Primitive:
+    """A primitive on keys; ``expand`` is given the words of the keys and gives words.
+
+    ``of_words``: the operand of the primitive is words already, with a last dimension of their own.
+    """
+    primitive = Primitive(name, kinds.Resolve(expand, of_keys=True))
     primitive.def_abstract_eval(typing)
     primitive.jvp, primitive.transpose = None, None  # keys and bits have no tangents
 
     def batch(size: int, values: list[Any], dims: list[Any], **params: Any) -> Any:
-        """Every primitive takes arrays of keys: what is mapped is one dimension more, in front."""
-        moved = [x if dim is None else mapped.at(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
-        return primitive.bind(*moved, **params), 0
+        """Every primitive takes arrays of keys: what is mapped is one dimension more, where it is or in front."""
+        dim = None if of_words else _shared(values, dims)
+        if dim is not None:
+            return primitive.bind(*values, **params), dim
+        return primitive.bind(*_in_front(values, dims), **params), 0
 
     primitive.batch = batch
     return primitive
 
 
-def _keys(shape: tuple[int, ...]) -> ShapedArray:
-    return ShapedArray(tuple(shape), key_dtype)
+def _shared(values: list[Any], dims: list[Any]) -> int | None:
+    """The mapped dimension, if all values that have dimensions have the same ones, and the same one is mapped."""
+    found = {(x.shape, dim) for x, dim in zip(values, dims, strict=True) if x.shape}
+    return found.pop()[1] if len(found) == 1 else None
 
 
-random_seed_p = _primitive("random_seed", _seed, lambda seeds, *, impl: _keys(seeds.shape))
-random_wrap_p = _primitive("random_wrap", _identity, lambda words, *, impl: _keys(words.shape[:-1]))
-random_unwrap_p = _primitive(
-    "random_unwrap", _identity, lambda keys: ShapedArray((*keys.shape, WORDS), np.dtype(np.uint32))
+def _in_front(values: list[Any], dims: list[Any]) -> list[Any]:
+    """The values with their mapped dimension, if they have one, in front.
+
+    Beside each other, two values that both have dimensions get one rank by dimensions of extent 1.
+    """
+    moved = [x if dim is None else mapped.at(x, dim, 0) for x, dim in zip(values, dims, strict=True)]
+    inner = [len(x.shape) - (dim is not None) for x, dim in zip(moved, dims, strict=True)]
+    rank = max(inner)
+    if rank == 0 or not all(x.shape for x in moved):
+        return moved
+    return [
+        lax.expand_dims(x, tuple(range(0 if dim is None else 1, 1 + rank - own))) if len(x.shape) <= rank else x
+        for x, dim, own in zip(moved, dims, inner, strict=True)
+    ]
+
+
+def _keys(shape: tuple[int, ...], impl: PRNGImpl) -> ShapedArray:
+    return ShapedArray(tuple(shape), impl.key_dtype)
+
+
+def _folded(keys: ShapedArray, data: ShapedArray) -> ShapedArray:
+    return ShapedArray(np.broadcast_shapes(keys.shape, data.shape), keys.dtype)
+
+
+random_seed_p = _primitive("random_seed", _of_generator("seed"), lambda seeds, *, impl: _keys(seeds.shape, impl))
+random_wrap_p = _primitive(
+    "random_wrap", _identity, lambda words, *, impl: _keys(words.shape[:-1], impl), of_words=True
 )
-random_split_p = _primitive("random_split", _split, lambda keys, *, shape: _keys((*keys.shape, *shape)))
-random_fold_in_p = _primitive("random_fold_in", _fold_in, lambda keys, data: _keys(data.shape or keys.shape))
+random_unwrap_p = _primitive(
+    "random_unwrap",
+    _identity,
+    lambda keys: ShapedArray((*keys.shape, *keys.dtype.physical_shape), keys.dtype.physical_dtype),
+)
+random_split_p = _primitive(
+    "random_split", _of_generator("split"), lambda keys, *, shape: ShapedArray((*keys.shape, *shape), keys.dtype)
+)
+random_fold_in_p = _primitive("random_fold_in", _of_generator("fold_in"), _folded)
 random_clone_p = _primitive("random_clone", _identity, lambda keys: keys)
 random_bits_p = _primitive(
     "random_bits",
-    _bits,
+    _of_generator("bits"),
     lambda keys, *, bit_width, shape: ShapedArray((*keys.shape, *shape), np.dtype(f"uint{bit_width}")),
 )
