@@ -17,6 +17,8 @@ from weft import lax
 X = np.ones(4, np.float32)
 KEY = weft.random.key(0)
 SHARDING = weft.sharding.SingleDeviceSharding(weft.devices()[0])
+IMAGE, RAGGED = np.ones((1, 1, 4, 4), np.float32), np.ones((2, 4), np.float32)
+CONTRACTED = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
 NAMES = ("device", "out_sharding", "sharding")
 MODULES = {
     "lax": lax, "numpy": wnp, "random": weft.random, "nn.initializers": weft.nn.initializers,
@@ -40,6 +42,10 @@ OPERANDS: dict[str, tuple[Any, ...]] = {
     "random.loggamma": (KEY, 2.0), "random.permutation": (KEY, X), "random.poisson": (KEY, 2.0),
     "random.wald": (KEY, 2.0), "random.multivariate_normal": (KEY, X, np.diag(X)),
     "random.orthogonal": (KEY, 2),
+    "lax.conv_general_dilated": (IMAGE, IMAGE, (1, 1), "SAME"),
+    "lax.ragged_dot": (RAGGED, np.ones((1, 4, 3), np.float32), np.array([2], np.int32)),
+    "lax.ragged_dot_general": (RAGGED, np.ones((1, 4, 3), np.float32), np.array([2], np.int32), CONTRACTED),
+    "lax.rng_bit_generator": (np.zeros(4, np.uint32), (3,)),
     "nn.initializers.ones": (KEY, (2,)), "nn.initializers.zeros": (KEY, (2,)), "numpy.percentile": (X, 50),
 }  # fmt: skip
 
@@ -75,7 +81,7 @@ def test_placement(path: str, function: Any, option: str) -> None:
     expected = function(*operands)
     for accepted in (None, SHARDING):
         found = function(*operands, **{option: accepted})
-        assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+        assert weft.tree.map(weft.typeof, found) == weft.tree.map(weft.typeof, expected)
     for refused in ("cpu", 5, [SHARDING]):
         with pytest.raises((TypeError, ValueError), match=option) as caught:
             function(*operands, **{option: refused})

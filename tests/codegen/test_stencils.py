@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import subprocess
 import sys
@@ -107,13 +106,13 @@ def test_rows_one_by_one_are_fetched_ahead_and_rows_in_pairs_are_not(row_by_row:
     """The first row that the next one reads, and the next that is written; twice for the vectors of a tile."""
     (low,) = ladder.compiled(weft.make_jaxpr(cross)(np.zeros((30, 40), np.float32))).lowered
     on = target.named("x86-64-v4").replace(row_by_row=row_by_row)
-    text = text_of(dataclasses.replace(low.nest, width=on.lanes), on)
+    text = text_of(low.nest.replace(width=on.lanes), on)
     assert text.count("call void @llvm.prefetch") == (4 if row_by_row else 0)
     assert text.count("call void @llvm.masked.store") == (1 if row_by_row else 3)
 
 
 PROGRAM = """
-    import dataclasses, sys
+    import sys
     import numpy as np
     import weft
     from tests.codegen.running import guarded, load
@@ -128,7 +127,7 @@ PROGRAM = """
             for shape in ((4, 4), (4, 18), (5, 33), (6, 34), (7, 66), (4, 5, 50)):
                 low = ladder.compiled(weft.make_jaxpr(function)(np.zeros(shape, dtype))).lowered[0]
                 assert any(operand.near for operand in low.nest.operands), (function, dtype, shape)
-                call, _ = load(dataclasses.replace(low.nest, width=on.lanes), on)
+                call, _ = load(low.nest.replace(width=on.lanes), on)
                 words = np.frombuffer(low.params, np.int64)
                 for end in (False, True):
                     u = guarded(np.prod(shape), dtype, end)

@@ -111,7 +111,8 @@ def test_random_spaces(kind: str) -> None:
     with weft.enable_x64(True), config.context("check", False):
         for _ in range(12):
             space = random_space(rng)
-            check(*(drawn(rng, reach + int(rng.integers(3)), kind) for reach in space.reach), space)
+            x, y = (drawn(rng, reach + int(rng.integers(3)), kind) for reach in space.reach)
+            check(x, y, space)
 
 
 def convolution(n: int, h: int, w: int, c: int, o: int, k: int, stride: int, dilation: int) -> dict[str, ProductSpace]:
@@ -144,7 +145,8 @@ def test_convolutions(form: str, kind: str) -> None:
     with weft.enable_x64(True), config.context("check", False):
         for sizes in [(2, 20, 23, 16, 33, 3, 1, 1), (3, 19, 30, 3, 64, 5, 2, 1), (1, 40, 40, 32, 16, 3, 1, 2)]:
             space = convolution(*sizes)[form]
-            check(*(drawn(rng, reach, kind) for reach in space.reach), space)
+            x, y = (drawn(rng, reach, kind) for reach in space.reach)
+            check(x, y, space)
 
 
 @pytest.mark.parametrize("form", ["by_channel", "kernel", "channels_first", "phases"])

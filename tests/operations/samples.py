@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tests.operations import convolution_samples, indexing_samples
+from tests.operations import convolution_samples, indexing_samples, window_samples
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
@@ -544,6 +544,7 @@ PROGRAMS: dict[str, list[tuple[Program, tuple[Any, ...]]]] = {
         (lambda lax, x: lax.dot_general(x, x, (((0,), (0,)), ((), ()))), (X[:0],)),
     ],
     **convolution_samples.PROGRAMS,
+    **window_samples.PROGRAMS,
 }
 
 
@@ -651,6 +652,7 @@ ERRORS: list[tuple[Program, tuple[Any, ...]]] = [
     (lambda lax, x, y: lax.dynamic_update_slice(x, y, (0,)), (X, X)),
     (lambda lax, x, j: lax.dynamic_update_slice(x, x, (j, 0)), (X, np.int8(1))),
     *indexing_samples.ERRORS,
+    *window_samples.ERRORS,
     (lambda lax, x: lax.reduce_sum(x, (2,)), (X,)),
     (lambda lax, x: lax.reduce_sum(x, (-1,)), (X,)),
     (lambda lax, x: lax.reduce_sum(x, (0, 0)), (X,)),

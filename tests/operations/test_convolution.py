@@ -139,7 +139,7 @@ def cases(draw: Any) -> Any:
     return (two(1, 3), (two(-1, 3), two(-1, 3)), two(1, 3), two(1, 2), features, batches), x, (*two(1, 4), inner, outer)
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(cases())
 def test_random_parameters_as_jax(case: Any) -> None:
     """Values, both gradients and errors."""

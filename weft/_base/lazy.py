@@ -38,6 +38,8 @@ MODULES = {
     "rich_text": "rich.text",
     "scipy_fft": "scipy.fft",
     "scipy_linalg": "scipy.linalg",
+    "scipy_sparse": "scipy.sparse",
+    "scipy_sparse_linalg": "scipy.sparse.linalg",
     "scipy_special": "scipy.special",
     "scipy_windows": "scipy.signal.windows",
     "sklearn_datasets": "sklearn.datasets",

@@ -42,7 +42,6 @@ FUNCTIONS: dict[str, str] = {
     "weft.custom_derivatives": "zero_from_primal",
     "weft.debug": "breakpoint callback inspect_array_sharding print visualize_array_sharding visualize_sharding",
     "weft.distributed": "initialize is_initialized shutdown",
-    "weft.dlpack": "from_dlpack is_supported_dtype",
     "weft.dtypes": "canonicalize_dtype issubdtype itemsize_bits result_type scalar_type_of",
     "weft.example_libraries.optimizers": "adagrad adam momentum rmsprop rmsprop_momentum sgd sm3",
     "weft.example_libraries.stax": "Conv Dense FanOut MaxPool logsoftmax parallel serial",
@@ -51,7 +50,6 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
     "weft.experimental.compilation_cache.compilation_cache": "reset_cache set_cache_dir",
     "weft.experimental.hijax": "instantiate_zeros is_undefined_primal register_hitype",
-    "weft.experimental.jet": "jet",
     "weft.experimental.layout": "with_layout_constraint",
     "weft.experimental.mesh_utils": "create_device_mesh create_hybrid_device_mesh",
     "weft.experimental.multihost_utils": """
@@ -104,7 +102,7 @@ FUNCTIONS: dict[str, str] = {
         all_to_all approx_max_k approx_min_k argmax argmin asin asinh atan atan2 atanh axis_index
         axis_size batch_matmul bessel_i0e bessel_i1e betainc bitcast_convert_type bitwise_and bitwise_not bitwise_or
         bitwise_xor broadcast broadcast_in_dim broadcast_like broadcast_shapes broadcast_to_rank broadcasted_iota
-        cbrt ceil clamp clz collapse complex composite concatenate conj conv conv_dimension_numbers
+        cbrt ceil clamp clz collapse complex concatenate conj conv conv_dimension_numbers
         conv_general_dilated conv_general_dilated_local conv_general_dilated_patches conv_transpose
         conv_with_general_padding convert_element_type cos cosh cumlogsumexp cummax cummin cumprod cumsum
         custom_linear_solve custom_root digamma div dot dot_general dtype dynamic_index_in_dim dynamic_slice
@@ -112,13 +110,13 @@ FUNCTIONS: dict[str, str] = {
         erf erf_inv erfc exp exp2 expand_dims expm1 fft floor full full_like gather ge gt igamma
         igamma_grad_a igammac imag index_in_dim index_take integer_pow iota is_finite le lgamma log log1p logistic
         lt max min mul mulhi ne neg nextafter optimization_barrier pad padtype_to_pads pbroadcast pcast
-        pmax pmean pmin polygamma population_count pow ppermute precv psend pshuffle psum
+        pmax pmean pmin polygamma population_count pow ppermute pshuffle psum
         psum_scatter pswapaxes ragged_all_to_all ragged_dot ragged_dot_general random_gamma_grad real reciprocal
         reduce reduce_and reduce_max reduce_min reduce_or reduce_precision reduce_prod reduce_sum reduce_window
         reduce_xor rem reshape rev rng_bit_generator rng_uniform round rsqrt scaled_dot scatter scatter_add
         scatter_apply scatter_max scatter_min scatter_mul scatter_sub select select_n shift_left
         shift_right_arithmetic shift_right_logical sign sin sinh slice slice_in_dim sort sort_key_val split sqrt
-        square squeeze stack stage stop_gradient sub tan tanh tile top_k transpose unstack
+        square squeeze stack stop_gradient sub tan tanh tile top_k transpose unstack
         with_sharding_constraint zeta""",
     "weft.lax.linalg": """
         cholesky cholesky_update eig eigh hessenberg householder_product lu lu_pivots_to_permutation ormqr qdwh qr
@@ -254,7 +252,6 @@ CLASSES: dict[str, str] = {
     "weft.experimental.custom_partitioning": "custom_partitioning",
     "weft.experimental.hijax": """
         AbstractValue AvalMutableQDD AvalQDD HiPrimitive MutableHiType Zero aval_method aval_property""",
-    "weft.experimental.jet": "jet",
     "weft.experimental.layout": "Format Layout",
     "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
     "weft.experimental.pallas.triton": "CompilerParams",
@@ -315,7 +312,7 @@ PRIMITIVES: dict[str, str] = {
 EMPTY_MODULES = _words("""
     weft.experimental.array_serialization weft.experimental.buffer_callback weft.experimental.compilation_cache
     weft.experimental.compute_on weft.experimental.key_reuse weft.experimental.ode weft.experimental.profiler
-    weft.experimental.rnn weft.experimental.shard_alike weft.experimental.shard_map weft.extend
+    weft.experimental.shard_alike weft.experimental.shard_map weft.extend
     weft.extend.backend.ifrt_proxy weft.extend.core.primitives weft.extend.ifrt_programs weft.extend.sharding
     weft.extend.source_info_util weft.lib weft.scipy weft.scipy.cluster weft.scipy.sparse weft.scipy.spatial
 """)

@@ -52,13 +52,12 @@ def _print_custom_jvp_call(eqn: Any, context: Any, settings: Any) -> Any:
 custom_jvp_call_p.print_rule = _print_custom_jvp_call
 
 
-def _jvp_custom_jvp_call(
-    primals: Any, tangents: Any, *, name: str, call_jaxpr: ClosedJaxpr, jvp: JvpRule, symbolic_zeros: bool
-) -> tuple[list[Any], list[Any]]:
-    captured = len(primals) - jvp.in_tree.num_leaves
+def pushed(primals: Any, tangents: Any, rule: Any, out_avals: Any, captured_error: str) -> tuple[list[Any], list[Any]]:
+    """Results and tangents of a call with a rule, whose operands are captured values before the arguments."""
+    captured = len(primals) - rule.in_tree.num_leaves
     if any(type(t) is not Zero for t in tangents[:captured]):
-        raise errors.UnexpectedTracerError(_CAPTURED.format(name=name))
-    outs, out_tangents, _ = jvp.push(primals[captured:], tangents[captured:], call_jaxpr.out_avals)
+        raise errors.UnexpectedTracerError(captured_error.format(name=rule.name))
+    outs, out_tangents, _ = rule.push(primals[captured:], tangents[captured:], out_avals)
     return outs, out_tangents
 
 
@@ -66,7 +65,9 @@ _CAPTURED = (
     "Detected differentiation of the custom_jvp function {name} with respect to a value that it closed over. Its rule "
     "says how to differentiate by its arguments only: pass the value as an argument, and let the rule take its tangent."
 )
-custom_jvp_call_p.jvp = _jvp_custom_jvp_call
+custom_jvp_call_p.jvp = lambda primals, tangents, *, call_jaxpr, jvp, **params: pushed(
+    primals, tangents, jvp, call_jaxpr.out_avals, _CAPTURED
+)
 custom_jvp_call_p.transpose = None
 
 

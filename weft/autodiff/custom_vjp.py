@@ -22,7 +22,7 @@ from weft.core import kinds, printer
 from weft.core import trace as tracing
 from weft.core.avals import get_aval, long_text
 from weft.core.eval import eval_jaxpr
-from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.jaxpr import DebugInfo
 from weft.core.primitive import Primitive
 from weft.core.ref_types import ProgramPrimitive
 from weft.core.tangents import FLOAT0, Zero, is_differentiable, tangent_aval
@@ -58,17 +58,9 @@ class _Name:
         return self.text
 
 
-def _jvp_custom_vjp_call(
-    primals: Any, tangents: Any, *, name: str, call_jaxpr: ClosedJaxpr, rule: VjpRule, symbolic_zeros: bool
-) -> tuple[list[Any], list[Any]]:
-    captured = len(primals) - rule.in_tree.num_leaves
-    if any(type(t) is not Zero for t in tangents[:captured]):
-        raise errors.UnexpectedTracerError(_CAPTURED.format(name=name))
-    outs, out_tangents, _ = rule.push(primals[captured:], tangents[captured:], call_jaxpr.out_avals)
-    return outs, out_tangents
-
-
-custom_vjp_call_p.jvp = _jvp_custom_vjp_call
+custom_vjp_call_p.jvp = lambda primals, tangents, *, call_jaxpr, rule, **params: custom_jvp.pushed(
+    primals, tangents, rule, call_jaxpr.out_avals, _CAPTURED
+)
 custom_vjp_call_p.transpose = None
 
 _CAPTURED = (

@@ -9,9 +9,10 @@ The user says how to solve the equation. Derivatives follow from the equation it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import runtime, tree_util
+from weft._base.record import NamedTuple
 from weft.autodiff import custom_jvp, derivatives
 from weft.autodiff.jvp import jvp_flat
 from weft.batching.batch_trace import batch_jaxpr, in_front
@@ -239,6 +240,23 @@ def _same_structure(name: str, tree: Any, what: str, expected: Any) -> None:
         raise TypeError(f"{name} output pytree structure must match {what}, got {tree} and {expected}.")
 
 
+def _root_tangents(
+    equation: ClosedJaxpr, tree: Any, tangent_solve: Callable[..., Any], consts: Any, moving: Any, solution: list[Any]
+) -> list[Any]:
+    """How the solution moves with the constants of its equation f(c, x) = 0: the dx of df/dx dx = -df/dc dc."""
+
+    def at(consts: Any, x: Any) -> Any:
+        return runtime.tree_unflatten(tree, eval_jaxpr(equation.jaxpr, equation.consts, *consts, *x))
+
+    _, right = derivatives.jvp(lambda *consts: at(consts, solution), tuple(consts), tuple(moving))
+    _, linear = derivatives.linearize(
+        lambda x: at(consts, runtime.tree_flatten(x)[0]), runtime.tree_unflatten(tree, solution)
+    )
+    made, found = runtime.tree_flatten(tangent_solve(linear, right))
+    _same_structure("tangent_solve()", found, "x", tree)
+    return [arithmetic.neg(x) for x in made]
+
+
 @tracebacks.boundary
 def custom_root(
     f: Callable[..., Any],
@@ -285,21 +303,10 @@ def custom_root(
 
     @root.defjvp
     def root_jvp(primals: Any, tangents: Any) -> Any:
-        consts, moving = primals[0], tangents[0]
         outs = root(*primals)
-        solution = outs[:count]
-
-        def at(consts: Any, x: Any) -> Any:
-            return runtime.tree_unflatten(tree, eval_jaxpr(equation.jaxpr, equation.consts, *consts, *x))
-
-        _, right = derivatives.jvp(lambda *consts: at(consts, solution), tuple(consts), tuple(moving))
-        _, linear = derivatives.linearize(
-            lambda x: at(consts, runtime.tree_flatten(x)[0]), runtime.tree_unflatten(tree, solution)
-        )
-        made, found = runtime.tree_flatten(tangent_solve(linear, right))
-        _same_structure("tangent_solve()", found, "x", tree)
+        moved = _root_tangents(equation, tree, tangent_solve, primals[0], tangents[0], outs[:count])
         zeros = [linear_operations.instantiate(Zero.from_primal_value(x)) for x in outs[count:]]
-        return outs, [*[arithmetic.neg(x) for x in made], *zeros]
+        return outs, [*moved, *zeros]
 
     outs = root(equation_consts, solver_consts, guess)
     solution = tree_util.tree_unflatten(tree, [flat_functions.finished(x) for x in outs[:count]])

@@ -11,39 +11,19 @@ from typing import Any
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
 from weft.core import trace as tracing
-from weft.core.avals import get_aval, long_text
+from weft.core.avals import Typed, get_aval, long_text
 from weft.core.tangents import FLOAT0, Zero, tangent_aval
 from weft.dispatch import signature
 from weft.operations import linear
 
 
-class SymbolicZero:
+class SymbolicZero(Typed):
     """A tangent that is zero and was not made into an array; it has a shape and a dtype."""
 
     __slots__ = ("aval",)
 
     def __init__(self, aval: Any) -> None:
         self.aval = aval
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
 
     @staticmethod
     def from_primal_value(value: Any) -> SymbolicZero:

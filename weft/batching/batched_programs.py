@@ -23,7 +23,7 @@ from weft.core.effects import keeps
 from weft.core.eval import eval_jaxpr
 from weft.core.jaxpr import ClosedJaxpr, DebugInfo
 from weft.core.tangents import Zero, tangent_aval
-from weft.dispatch import calls
+from weft.dispatch import calls, composites
 from weft.effects import callbacks
 from weft.operations import effects, linear, logic, reductions
 from weft.operations.mapped import Dim, all_in_front, at, in_front, placed
@@ -38,6 +38,11 @@ def _call(
         *captured, *values, jaxpr=program, donated_invars=(False,) * len(captured) + tuple(donated_invars), **params
     )
     return outs, list(out_dims)
+
+
+def _composite(axis: Axis, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    program, out_dims = batch_jaxpr(jaxpr, axis, tuple(dims))
+    return eval_jaxpr(program.jaxpr, program.consts, *values), list(out_dims)
 
 
 def _checkpoint(axis: Axis, values: list[Any], dims: list[Dim], *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
@@ -356,6 +361,7 @@ def _hoisted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, tuple[Any, ...]]:
 
 _RULES: dict[Any, Callable[..., Any]] = {
     calls.jit_p: _call,
+    composites.composite_p: _composite,
     checkpoint.checkpoint_p: _checkpoint,
     custom_jvp.custom_jvp_call_p: _custom_jvp,
     custom_vjp.custom_vjp_call_p: _custom_vjp,

@@ -51,23 +51,7 @@ def vmap(
     jit_module.check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or type(in_axes) in (int, tuple, *_registered(in_axes))):
-        raise TypeError(
-            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
-            f"to the function, but got {in_axes}."
-        )
-    for leaf in tree_util.tree_leaves(in_axes):
-        if type(leaf) is not int:
-            raise TypeError(
-                "vmap in_axes must be an int, None, or (nested) container with those types as leaves, "
-                f"but got {in_axes}."
-            )
-    for leaf in tree_util.tree_leaves(out_axes):
-        if type(leaf) is not int:
-            raise TypeError(
-                "vmap out_axes must be an int, None, or (nested) container with those types as leaves, "
-                f"but got {out_axes}."
-            )
+    _check_axes(in_axes, out_axes)
 
     @functools.wraps(fun)
     @tracebacks.boundary
@@ -96,6 +80,22 @@ def vmap(
         return runtime.tree_unflatten(function.out_tree, moved)
 
     return mapped  # type: ignore[return-value]
+
+
+def _check_axes(in_axes: Any, out_axes: Any) -> None:
+    """TypeError where the leaves are no ints, or ``in_axes`` could not stand for the positional arguments."""
+    if not (in_axes is None or type(in_axes) in (int, tuple, *_registered(in_axes))):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the positional arguments passed "
+            f"to the function, but got {in_axes}."
+        )
+    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        for leaf in tree_util.tree_leaves(axes):
+            if type(leaf) is not int:
+                raise TypeError(
+                    f"vmap {name} must be an int, None, or (nested) container with those types as leaves, "
+                    f"but got {axes}."
+                )
 
 
 def _registered(value: Any) -> tuple[type, ...]:

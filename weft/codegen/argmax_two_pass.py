@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,8 +34,8 @@ def alone(phase: ir.Phase) -> ir.Phase | None:
     body = tuple([s for s in phase.body if not (isinstance(s, ir.IndexOf) and s.out == reduction.index)])
     if not all(isinstance(s, ir.Load | ir.Apply | ir.Param) and reduction.index not in ir.arguments(s) for s in body):
         return None
-    found = replace(reduction, kind=extremum, index=None, accumulators=reduction.accumulators[:1])
-    return replace(phase, body=body, reductions=(found,))
+    found = reduction.replace(kind=extremum, index=None, accumulators=reduction.accumulators[:1])
+    return phase.replace(body=body, reductions=(found,))
 
 
 def width(nest: ir.Nest, target: Target) -> int:

@@ -5,15 +5,13 @@ A format has M mantissa bits, a bias and a largest finite code; larger values be
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from weft._base.record import Record
 from weft.codegen.lanes import V
 
 
-@dataclass(frozen=True)
-class Format:
+class Format(Record):
     mantissa: int
     bias: int
     largest: int  # code of the largest finite value

@@ -13,7 +13,6 @@ Operands whose axes can be collapsed are loaded as whole vectors.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.codegen import columns, elements, instances
@@ -48,7 +47,7 @@ class CollapsedLoopWriter(columns.ColumnWriter):
         """The collapsed dimension, at one point of the dimensions before it."""
         parent, writer, width = self.parent, self.writer, str(self.parent.width)
         known = {**scalars.values, **parent.hoist(self.hoistable, scalars, place)}
-        base = replace(base, values={n: base.memory.splat(v) for n, v in known.items()}, scalars=known)
+        base = base.replace(values={n: base.memory.splat(v) for n, v in known.items()}, scalars=known)
         tables = {s.out: self._table(s, place) for s in self.digits.reads(self.statements)}
         low, high = parent.range(2), parent.range(3)
         first, within = (writer.op(f"{op} i64 {low}, {self.block}") for op in ("udiv", "urem"))

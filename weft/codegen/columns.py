@@ -10,7 +10,6 @@ The tail uses masked vectors if the target has masked access, else the same expr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -198,7 +197,7 @@ class ColumnWriter:
         hoisted = self.parent.hoist(self.hoistable, scalars, place)
         known = {**scalars.values, **hoisted}
         wide = {**base.values, **{n: base.memory.splat(v) for n, v in hoisted.items()}}
-        base = replace(base, values=wide, scalars=known)
+        base = base.replace(values=wide, scalars=known)
         alone = instances.fresh(scalars, known)
         heavy = self.maskable() and (once or self._is_heavy())
         tiles = [] if heavy else self._tiles()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 from weft import config, runtime
 from weft._base import lazy
+from weft._base.record import Record
 from weft._base.target import Target
 from weft.codegen import kernel_chains, lane_routines, llvm, routines
 from weft.codegen import nest as nest_writer
@@ -15,8 +15,7 @@ from weft.loops import ir, routine
 SYMBOL = "k"
 
 
-@dataclass(frozen=True)
-class Object:
+class Object(Record):
     """Machine code of one nest: a relocatable ELF object and the text it came from."""
 
     bytes: bytes

@@ -7,14 +7,14 @@ byte in memory and an i1 in registers; 4-bit and 2-bit integers are a byte in me
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 
+from weft._base.record import Record
 
-@dataclass(frozen=True, slots=True)
-class Element:
+
+class Element(Record):
     """``kind``: b bool, i signed, u unsigned, f float32 and float64, h smaller floats, c complex, n narrow integers."""
 
     kind: str

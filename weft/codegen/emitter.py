@@ -9,11 +9,11 @@ work between functions of one operand: sin and cos reduce the argument once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.codegen import avx512, complex_math, convert, elements, floats, integers, vector_math
 from weft.codegen.lanes import Lanes, V
 from weft.codegen.writer import Writer
@@ -21,8 +21,7 @@ from weft.codegen.writer import Writer
 FLOAT_PREDICATES = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(Record):
     """One operand of an expression."""
 
     dtype: np.dtype

@@ -6,7 +6,6 @@ the lanes, those lanes read its first element.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from weft.codegen import instances
@@ -54,7 +53,7 @@ def _uniform(parent: NestWriter, number: int, copy: Instance) -> V:
 def _moved(parent: NestWriter, operand: int, place: Position, offset: str) -> Position:
     """The place with one operand's pointer advanced by ``offset`` elements."""
     pointer = parent.writer.element(whole(parent.nest.operands[operand].dtype), place.pointers[operand], offset)
-    return replace(place, pointers={**place.pointers, operand: pointer})
+    return place.replace(pointers={**place.pointers, operand: pointer})
 
 
 def _gather(parent: NestWriter, s: ir.LoadAt, copy: Instance, place: Position) -> Value:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from weft._base.record import Record, field
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
 from weft.codegen.memory import Mask, Memory
@@ -17,8 +17,7 @@ SHARING = 3  # vectors done together, the second without the execution unit that
 LARGE_BODY = 16.0  # bodies of at least this cost are written once: masks cost less than compiling a second copy
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Record):
     """The loop indices and pointers at the code being written."""
 
     pointers: dict[int, str]  # operand -> address at the current indices, the vector dimension's left out
@@ -26,8 +25,7 @@ class Position:
     row: str = "0"  # linear index over the reduced dimensions entered so far
 
 
-@dataclass(slots=True)
-class Instance:
+class Instance(Record, frozen=False):
     """One vector (or scalar) for which statements are emitted."""
 
     emit: Emitter

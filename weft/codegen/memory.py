@@ -7,10 +7,10 @@ one by one through a stack buffer: memory outside the operand is never accessed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from weft._base.record import Record
 from weft._base.target import Target
 from weft.codegen import elements, floats, integers, strided
 from weft.codegen.emitter import Value
@@ -19,8 +19,7 @@ from weft.codegen.lanes import Lanes, V
 PAIRED = 32  # lanes of a vector of bfloat16 in two float32 registers: even positions in one, odd positions in the other
 
 
-@dataclass(frozen=True, slots=True)
-class Mask:
+class Mask(Record):
     """The lanes below ``remaining`` (an i64 name; no lane if it is not positive), as a vector of i1.
 
     ``mostly_whole``: in nearly every vector all lanes are set.

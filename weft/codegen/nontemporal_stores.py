@@ -11,9 +11,9 @@ of store are generated for whole vectors, and selected by a test of the address:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft._base.record import Record
 from weft.codegen import elements
 from weft.codegen.instances import Instance, Position
 from weft.codegen.writer import Writer
@@ -46,8 +46,7 @@ def bytes_of(nest: ir.Nest, operand: int) -> int:
     return elements.of(nest.operands[operand].dtype).size
 
 
-@dataclass(frozen=True, slots=True)
-class Shift:
+class Shift(Record):
     """The number of lanes between the start of a cache line and a place in it, if rows are streamed."""
 
     writer: Writer

@@ -7,7 +7,6 @@ Several updates may hit the same element, so that lanes cannot store at once. Co
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -89,7 +88,7 @@ class OrderedWriter:
             if number != s.inside:
                 load(number)
         here = parent.enter(place, parent.nest.vector, writer.index("add", start, at), [s.operand])
-        indexed.updated(parent, s, [point], replace(here, row=place.row))
+        indexed.updated(parent, s, [point], here.replace(row=place.row))
         if s.inside is not None:
             writer.branch(done)
             writer.label(done)

@@ -7,11 +7,11 @@ the end repeat the last element, so that no operation sees a value that the prog
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft._base.target import Target
 from weft.codegen import elements
 from weft.codegen.emitter import Emitter, Value
@@ -20,8 +20,7 @@ from weft.codegen.memory import Mask, Memory, whole
 from weft.codegen.writer import Writer
 
 
-@dataclass(frozen=True, slots=True)
-class Array:
+class Array(Record):
     """``size`` elements of a dtype as a list of pieces, each rounded to the dtype."""
 
     dtype: np.dtype

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft._base.record import Record
 from weft.codegen import elements, instances
 from weft.codegen.emitter import Value
 from weft.codegen.instances import Instance, Position
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 LEAST_COST = 10.0  # of a side that is skipped
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
+class Side(Record):
     """The statements that only one case of a select needs; the last of them gives its value."""
 
     which: int  # the value by which the choice is made

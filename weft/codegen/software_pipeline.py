@@ -11,9 +11,9 @@ vector before the first and the one after the last.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft._base.record import Record
 from weft.codegen import elements, instances, reduce_tree
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import V
@@ -29,8 +29,7 @@ LEAST_SHARE = 0.2  # least share of the cost in the cheaper half
 CHEAP = 4.0  # up to this cost, values made of loads and used only in the second half are computed there
 
 
-@dataclass(frozen=True, slots=True)
-class Halves:
+class Halves(Record):
     """The statements of both halves of a body, and the values that the second takes from the first."""
 
     first: tuple[ir.Statement, ...]

@@ -14,9 +14,9 @@ line that starts before the block.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from weft._base.record import Record
 from weft.codegen import elements, instances, register_transpose
 from weft.codegen.instances import Instance, Position
 from weft.codegen.lanes import Lanes
@@ -46,8 +46,7 @@ def across(nest: ir.Nest, width: int) -> tuple[int | None, list[int]]:
     return None, []
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Record):
     """The lanes from ``first`` on, in the range ``low`` to ``high``; rows may begin up to ``back`` lanes earlier."""
 
     first: str

@@ -7,8 +7,6 @@ This is done only if the loaded values have no other use, so that none of them h
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from weft.core import kinds
@@ -32,13 +30,12 @@ def by_words(nest: ir.Nest) -> ir.Nest:
     def reduction(r: ir.Reduce) -> ir.Reduce:
         if r.outs not in found or loads[r.args[0]] in kept:
             return r
-        return replace(r, kind=found[r.outs], accumulators=((WORD, 0), *r.accumulators[1:]))
+        return r.replace(kind=found[r.outs], accumulators=((WORD, 0), *r.accumulators[1:]))
 
     read = set(loads.values()) - kept
-    return replace(
-        nest,
-        operands=tuple([replace(o, dtype=WORD) if k in read else o for k, o in enumerate(nest.operands)]),
-        phases=tuple([replace(phase, reductions=tuple(map(reduction, phase.reductions))) for phase in nest.phases]),
+    return nest.replace(
+        operands=tuple([o.replace(dtype=WORD) if k in read else o for k, o in enumerate(nest.operands)]),
+        phases=tuple([phase.replace(reductions=tuple(map(reduction, phase.reductions))) for phase in nest.phases]),
     )
 
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
+from weft._base.record import Record
 from weft.compiler import divisors, expansions
 from weft.core import Primitive, kinds
 from weft.core.jaxpr import Atom, ClosedJaxpr, DropVar, JaxprEqn, Literal, Var
@@ -70,8 +70,7 @@ def _literal_key(literal: Literal) -> Any:
     return (np.asarray(literal.val).tobytes(), literal.aval)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Record):
     """One rewrite: an equation of ``primitive`` becomes one of its (or its operands') atoms."""
 
     name: str

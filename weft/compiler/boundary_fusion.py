@@ -7,7 +7,6 @@ As separate kernels they would load a cache line for every element, and take it 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import struct
 from collections.abc import Sequence
@@ -34,7 +33,7 @@ def boundary_fusion(kernels: Kernels, lowered: Sequence[Lowered | None]) -> tupl
             kept.pop()
         kept.append(entry)
     steps = tuple([step for step, _ in kept])
-    return dataclasses.replace(kernels, steps=steps), [low for _, low in kept]
+    return kernels.replace(steps=steps), [low for _, low in kept]
 
 
 def _joined(main: Entry, slab: Entry, computed: set[Var]) -> Entry | None:
@@ -108,7 +107,7 @@ def _renumbered(s: ir.Statement, first: int, operand: int, scalar: int) -> ir.St
         case ir.Param():
             return ir.Param(s.out + first, s.index + scalar, s.dtype)
         case ir.Apply():
-            return dataclasses.replace(s, out=s.out + first, args=tuple([arg + first for arg in s.args]))
+            return s.replace(out=s.out + first, args=tuple([arg + first for arg in s.args]))
     raise InternalError(f"{s} on the edge of rows", stage="boundary_fusion")
 
 

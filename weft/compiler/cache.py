@@ -12,12 +12,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from weft import codegen, config, runtime
 from weft._base import target
-from weft._base.record import NamedTuple
+from weft._base.record import NamedTuple, Record, field
 from weft.compiler import disk, nest_key, progress
 from weft.compiler.side_by_side import SideBySide
 from weft.core.cache_keys import KernelKey, kernel_key
@@ -27,8 +26,7 @@ from weft.loops import ir
 _STATEMENT_BYTES = 600  # measured: bytes of a statement of a nest, without machine code
 
 
-@dataclass(eq=False, slots=True, weakref_slot=True)
-class Compiled:
+class Compiled(Record, frozen=False):
     """The machine code of a nest, or, for a program from disk, of a digest."""
 
     kernel: Any  # runtime.Kernel

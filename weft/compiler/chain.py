@@ -41,8 +41,7 @@ def chain(planned: Plan) -> Plan:
         made += _joined(planned, runs)
         made.append(entry)
         runs = []
-    planned.instructions = made[:-1]
-    return planned
+    return planned.replace(instructions=made[:-1])
 
 
 def _joined(planned: Plan, runs: Sequence[Run]) -> list[Any]:

@@ -8,17 +8,16 @@ once, and kept for ``fuse``.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from weft._base.record import Record, field
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, IndexMap
 from weft.core.jaxpr import Jaxpr, JaxprEqn, Literal
 from weft.loops.index_math import UNIT, Sizes
 
 
-@dataclass(slots=True)
-class Dimensions:
+class Dimensions(Record, frozen=False):
     """The symbols of a program and the index maps of its views."""
 
     sizes: Sizes = field(default_factory=Sizes)

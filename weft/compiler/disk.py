@@ -24,9 +24,10 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import config
+from weft._base.record import NamedTuple
 from weft.compiler.version import compiler_version
 
 _log = logging.getLogger("weft.compiler")

@@ -7,9 +7,9 @@ In: the groups of equations from ``fuse`` (``groups``). Out: for each group a ``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft._base.record import Record
 from weft.compiler.groups import Group
 from weft.compiler.product_loops import StridedOperand
 from weft.core import index_maps, kinds
@@ -22,8 +22,7 @@ from weft.loops.kernel import Kernel, Node
 UNNAMED = (kinds.View, kinds.Assemble)  # kinds left out of a kernel's name
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, as ``Lowered``
-class Step:
+class Step(Record):
     """One thing to run: a kernel (after copies of whole arrays), or a single equation.
 
     ``order``: the axis of the equation's result at each axis of what is written (``viewed_operands``).
@@ -37,8 +36,7 @@ class Step:
     views: tuple[StridedOperand | None, StridedOperand | None] = (None, None)
 
 
-@dataclass(frozen=True, slots=True)
-class Kernels:
+class Kernels(Record):
     """A program after fusion. ``aliases``: variables that are another one's buffer under another shape."""
 
     jaxpr: Jaxpr

@@ -8,7 +8,6 @@ kernels are built in every process.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import functools
 import operator
@@ -20,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from weft import core
+from weft._base.record import Record
 from weft._base.target import Target
 from weft.compiler.version import compiler_version
 from weft.core import kinds
@@ -126,17 +126,17 @@ def _writer_of(kind: type) -> Callable[[Any], str]:
         return _kind
     if is_ours and issubclass(kind, enum.Enum):
         return _enum
-    if kind.__module__.startswith("weft.loops.") and dataclasses.is_dataclass(kind):
+    if kind.__module__.startswith("weft.loops.") and issubclass(kind, Record):
         return _structure(kind)
     raise NoKeyError(f"a value of type {kind.__qualname__}")
 
 
-def _structure(kind: type) -> Callable[[Any], str]:
+def _structure(kind: type[Record]) -> Callable[[Any], str]:
     """Writes every field that counts for equality: the plain ones together, the others one by one."""
-    fields = [field for field in dataclasses.fields(kind) if field.compare]
-    plain = [field.name for field in fields if field.type in _PLAIN or str(field.type).startswith("Literal[")]
+    fields = {field: kind.__annotations__[field] for field in kind._fields if field not in kind._labels}
+    plain = [field for field, written in fields.items() if written in _PLAIN or written.startswith("Literal[")]
     plain_of = operator.attrgetter(*plain) if plain else lambda _: ()
-    others = [operator.attrgetter(field.name) for field in fields if field.name not in plain]
+    others = [operator.attrgetter(field) for field in fields if field not in plain]
     name = kind.__name__
 
     def write(value: Any) -> str:

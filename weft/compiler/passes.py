@@ -36,6 +36,7 @@ from weft.compiler.transposed_results import transposed_results
 from weft.compiler.unit_reductions import unit_reductions
 from weft.compiler.unrolled_decompositions import unrolled_decompositions
 from weft.compiler.unrolled_loops import unrolled_loops
+from weft.compiler.window_lowering import window_lowering
 from weft.core import kinds, rewrite
 from weft.core.jaxpr import ClosedJaxpr
 
@@ -100,6 +101,7 @@ PASSES = (
     _pass(known_branches, kinds.Branch, expands=True),
     _pass(functools.partial(unrolled_loops, simplified=simplified), kinds.Loop, expands=True),
     _pass(functools.partial(loop_fission, simplified=simplified), kinds.Loop, expands=True),
+    _pass(window_lowering, kinds.Window, required=True, expands=True),
     _pass(unrolled_decompositions, kinds.External, expands=True),
     _pass(static_windows, kinds.Scatter, expands=True),
     _pass(batched_scatters, kinds.Scatter, expands=True),

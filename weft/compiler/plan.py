@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.compiler import contraction, libraries, sort_lowering
 from weft.compiler.arena import Arena
 from weft.compiler.epilogues import epilogues
@@ -45,8 +45,7 @@ from weft.loops.schedule import Binding, Lowered
 ALIGNMENT = 64
 
 
-@dataclass(slots=True)
-class _Buffer:
+class _Buffer(Record, frozen=False):
     """The memory of a computed value, and its live range."""
 
     nbytes: int

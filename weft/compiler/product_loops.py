@@ -21,6 +21,7 @@ from weft.core.index_maps import Digits, StridedView, dense, strides_in, strides
 from weft.core.product_spaces import ProductSpace
 
 ENOUGH = 64  # rows or columns from which more make a product no faster
+LONG_ROWS, FEW_FACTORS = 256, 8192  # of a matrix that is worth reading as it lies, and of the other one, read again
 
 
 class StridedOperand(NamedTuple):
@@ -175,6 +176,9 @@ def loops_of_space(space: ProductSpace) -> Loops | None:
             return None
         follows *= loop.extent
     summed = _joined([Loop(*term, 0) for term in space.summed])
+    few = len(columns) == len(summed) == 1 and columns[0].extent * summed[0].extent <= FEW_FACTORS
+    if few and len(rows) == 2 and rows[1].extent >= LONG_ROWS:  # matrices that are read as they lie, one after another
+        batch, rows = tuple(sorted((*batch, rows[0]), key=lambda loop: -loop.result)), rows[1:]
     return Loops(rows or (_ONE,), columns or (_ONE,), summed or (_ONE,), batch)
 
 

@@ -9,7 +9,6 @@ operand's dimension contiguous, the operands are exchanged; if neither is contig
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from weft.compiler import contraction
@@ -55,11 +54,11 @@ def transposed(step: Step, view: Any) -> Step | None:
     if order is None or not isinstance(product.primitive.kind, kinds.Contraction):
         return None
     out = view.outvars[0]
-    straight = replace(step, equation=product.replace(outvars=[out]), order=tuple(order))
+    straight = step.replace(equation=product.replace(outvars=[out]), order=tuple(order))
     if contraction.loops_of(straight.equation, order=straight.order) is not None:
         return straight
     if not contraction.is_summed_alike(product):
         return None
     equation, order = contraction.exchanged(product, out), contraction.exchanged_order(product, order)
-    other = replace(step, equation=equation, order=tuple(order))
+    other = step.replace(equation=equation, order=tuple(order))
     return other if contraction.loops_of(equation, order=other.order) is not None else None

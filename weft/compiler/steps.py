@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from weft import runtime
-from weft._base.record import NamedTuple
+from weft._base.record import NamedTuple, Record
 from weft.compiler import instructions
 from weft.compiler.instructions import Gemm, Output, Place
 from weft.core import kinds
@@ -33,8 +32,7 @@ class Run(NamedTuple):
         return f"{self.lowered.name} [{'x'.join(str(n) for n in self.lowered.space)}] {places}"
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Record):
     """Kernel calls that are one compiled function: ``block`` of ``rows`` rows at a time runs through all of them."""
 
     runs: tuple[Run, ...]
@@ -47,8 +45,7 @@ class Chain:
         return f"kernel of {len(self.runs)}{by}: {'; '.join([run.describe() for run in self.runs])}"
 
 
-@dataclass(frozen=True, slots=True)
-class FusedEpilogue:
+class FusedEpilogue(Record):
     """A matrix product with the kernel that runs on its parts (``epilogues``)."""
 
     product: Gemm
@@ -56,8 +53,7 @@ class FusedEpilogue:
     run: Run
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
+class Control(Record):
     """A loop or a branch of the plan, still without its compiled programs. ``places``: fields of its instruction."""
 
     equation: Any
@@ -88,8 +84,7 @@ class Control:
         return f"{self.equation.primitive.name} {' '.join(str(place) for place in self.places.values())}"
 
 
-@dataclass(frozen=True, slots=True)
-class Native:
+class Native(Record):
     """A loop in registers: one native function. ``places``: (place, bytes) of every operand."""
 
     lowered: small.Lowered
@@ -105,8 +100,7 @@ class Native:
         return np.array([*self.lowered.trips, *self.lowered.extents], np.int64).tobytes() + b"".join(scalars)
 
 
-@dataclass(slots=True)
-class Plan:
+class Plan(Record):
     """What the runtime executes: ``instructions``, some of which still need kernels or programs (``link``)."""
 
     n_inputs: int

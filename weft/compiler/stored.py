@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import logging
 import marshal
 import os
@@ -184,7 +183,7 @@ class _Writer:
 
     def program(self, program: pipeline.Program) -> tuple[Any, ...]:
         planned = program.plan
-        kernels = [dataclasses.replace(entry, kernel=self._kernel(entry)) for entry in program.compiled]
+        kernels = [entry.replace(kernel=self._kernel(entry)) for entry in program.compiled]
         nested = iter(program.nested)
 
         def inner(*_: Any) -> tuple[Any, ...]:

@@ -11,7 +11,6 @@ that. Other readers get an alias of the array, which extends its live range.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from weft.compiler import contraction, product_steps
@@ -37,7 +36,7 @@ def viewed_operands(kernels: Kernels) -> Kernels:
             reader.trim(number)
     seen = tuple([reader.seen(step) for number, step in enumerate(reader.steps) if number not in reader.dropped])
     aliases = kernels.aliases | {variable: view.source for variable, view in reader.views.items()}
-    return replace(kernels, steps=seen, aliases=aliases)
+    return kernels.replace(steps=seen, aliases=aliases)
 
 
 class _Reader:
@@ -64,7 +63,7 @@ class _Reader:
 
     def seen(self, step: Step) -> Step:
         """A step with the views through which its operands are read in place."""
-        return replace(step, views=self._operands(step)) if is_product(step) else step
+        return step.replace(views=self._operands(step)) if is_product(step) else step
 
     def _operands(self, step: Step) -> tuple[StridedOperand | None, StridedOperand | None]:
         left, right = (self._operand(v) for v in step.equation.invars)
@@ -183,10 +182,10 @@ class _Reader:
         nodes = {node: operands for node, operands in step.kernel.nodes.items() if node.atom is not copy}
         equations = tuple([equation for equation in step.kernel.equations if copy not in equation.outvars])
         outputs = tuple([output for output in step.kernel.outputs if output.target is not copy])
-        kernel = replace(step.kernel, nodes=nodes, equations=equations, outputs=outputs)
+        kernel = step.kernel.replace(nodes=nodes, equations=equations, outputs=outputs)
         if any(self._base(variable) is product for variable in product_steps.kernel_reads(kernel)):
             return None
-        return replace(step, kernel=kernel)
+        return step.replace(kernel=kernel)
 
     # copies among the results of kernels
 
@@ -206,7 +205,7 @@ class _Reader:
                     output = natural
             outputs.setdefault(output.target, output)
         if list(outputs) != [output.target for output in kernel.outputs]:
-            self.steps[number] = replace(self.steps[number], kernel=_storing(kernel, tuple(outputs.values())))
+            self.steps[number] = self.steps[number].replace(kernel=_storing(kernel, tuple(outputs.values())))
 
 
 def _lone(step: Step) -> Kernel | None:
@@ -252,4 +251,4 @@ def _storing(kernel: Kernel, outputs: tuple[Output, ...]) -> Kernel:
     nodes = {node: operands for node, operands in kernel.nodes.items() if node in needed}
     atoms = {node.atom for node in nodes}
     equations = tuple([e for e in kernel.equations if not atoms.isdisjoint(e.outvars)])
-    return replace(kernel, axes=axes, nodes=nodes, equations=equations, outputs=outputs)
+    return kernel.replace(axes=axes, nodes=nodes, equations=equations, outputs=outputs)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from weft._base.record import Record
 from weft.compiler import groups
 from weft.compiler.dimensions import Dimensions
 from weft.core import index_maps
@@ -16,8 +16,7 @@ from weft.loops.index_math import UNIT
 from weft.loops.kernel import Access, Axis, Node
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(Record):
     """The axes of a scatter's updates: parallel ones, then the ordered ones, outer to inner."""
 
     axes: tuple[Axis, ...]

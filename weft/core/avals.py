@@ -23,6 +23,33 @@ _INT32 = (-(2**31), 2**31 - 1)
 _INT64 = (-(2**63), 2**63 - 1)
 
 
+class Typed:
+    """Something with an ``aval``, which says what it answers before its value is known, or without one."""
+
+    __slots__ = ()
+    aval: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.aval.shape
+
+    @property
+    def dtype(self) -> Any:
+        return self.aval.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.aval.ndim
+
+    @property
+    def size(self) -> int:
+        return self.aval.size
+
+    @property
+    def weak_type(self) -> bool:
+        return self.aval.weak_type
+
+
 def scalar_aval(kind: type) -> ShapedArray:
     """The aval of a Python bool, int, float or complex."""
     return _PYTHON_AVALS[config.x64_enabled()][kind]

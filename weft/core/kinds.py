@@ -8,13 +8,16 @@ belong to the primitive itself (``core.primitive``); a kind holds only what lowe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft._base.record import Record
 from weft.core.index_maps import IndexMap, Piece
 from weft.core.loop_forms import LoopForms
+
+if TYPE_CHECKING:  # most programs have no windows
+    from weft.core.window_maps import WindowMap
 
 Params = dict[str, Any]
 Avals = Sequence[Any]  # untyped, since kinds come before avals in the import ladder
@@ -160,6 +163,24 @@ class Cumulative(Record):
     reference: Callable[..., Any]
 
 
+class Window(Record):
+    """Combine the elements of each window of the operands, in row-major order of the window.
+
+    ``windows(params)`` says where windows lie. ``combine(left, right, **params)`` takes and gives lists of arrays of
+    one shape, and is written in elementwise operations. ``accumulators(in_avals, params)`` gives (dtype, identity) for
+    each of them; None where the second half of the operands are initial values instead, with which every window begins
+    and which need not be identities. ``begins``: windows begin with the identity too (0.0 + -0.0 is 0.0).
+    ``reduce(array, axes)``: the reduction that combines the same way.
+    """
+
+    windows: Callable[[Params], WindowMap]
+    combine: Callable[..., list[Any]]
+    accumulators: Callable[[Avals, Params], tuple[tuple[np.dtype, Any], ...] | None]
+    reference: Callable[..., Any]
+    begins: bool = False
+    reduce: Callable[[Any, Sequence[int]], Any] | None = None
+
+
 class Contraction(Record):
     """dot_general: params carry dimension_numbers and preferred_element_type."""
 
@@ -300,6 +321,7 @@ Kind = (
     | Scatter
     | Reduction
     | Cumulative
+    | Window
     | Contraction
     | StridedContraction
     | External

@@ -78,10 +78,10 @@ class ProductSpace(NamedTuple):
         n_batch, n_rows, n_columns = len(self.batch), len(self.rows), len(self.columns)
         first = n_batch + n_rows
         axes = [*range(n_batch), *range(n_batch + n_columns, first + n_columns), *range(n_batch, n_batch + n_columns)]
-        order = range(len(axes)) if self.order is None else self.order
+        order, (left, right) = range(len(axes)) if self.order is None else self.order, self.starts
         batch, summed = ([(n, right, left) for n, left, right in loops] for loops in (self.batch, self.summed))
         return ProductSpace(
-            tuple(batch), self.columns, self.rows, tuple(summed), self.starts[::-1], tuple([axes[i] for i in order])
+            tuple(batch), self.columns, self.rows, tuple(summed), (right, left), tuple([axes[i] for i in order])
         )
 
     @property

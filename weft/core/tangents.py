@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft import dtypes
-from weft.core.avals import get_aval
+from weft.core.avals import Typed, get_aval
 from weft.runtime import ShapedArray
 
 FLOAT0 = dtypes.float0
@@ -34,21 +34,13 @@ def tangent_aval(aval: Any) -> Any:
     return aval if is_differentiable(aval.dtype) else ShapedArray(aval.shape, FLOAT0)
 
 
-class Zero:
+class Zero(Typed):
     """A tangent or cotangent that is zero. ``aval`` is its own type (float0 for integers)."""
 
     __slots__ = ("aval",)
 
     def __init__(self, aval: Any) -> None:
         self.aval = aval
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
 
     @staticmethod
     def from_primal_value(value: Any) -> Zero:

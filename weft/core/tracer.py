@@ -16,7 +16,7 @@ from weft import dtypes, errors
 from weft.core import avals
 
 
-class Tracer:
+class Tracer(avals.Typed):
     """Base of the traced values of every transformation."""
 
     __slots__ = ("__weakref__", "_trace", "aval")
@@ -28,26 +28,6 @@ class Tracer:
     aval: Any
 
     # -- known while tracing --------------------------------------------------------------------------------------
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.aval.shape
-
-    @property
-    def dtype(self) -> Any:
-        return self.aval.dtype
-
-    @property
-    def ndim(self) -> int:
-        return self.aval.ndim
-
-    @property
-    def size(self) -> int:
-        return self.aval.size
-
-    @property
-    def weak_type(self) -> bool:
-        return self.aval.weak_type
 
     @property
     def itemsize(self) -> int:

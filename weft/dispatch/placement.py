@@ -14,6 +14,7 @@ import numpy as np
 
 from weft import runtime
 from weft.core import avals, kinds, tracebacks
+from weft.core import trace as tracing
 from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
 from weft.dispatch import devices, signature
@@ -146,3 +147,21 @@ def effects_barrier() -> None:
     >>> weft.effects_barrier()
     """
     runtime.stream_barrier()
+
+
+def stage(x: Any) -> Any:
+    """``x`` as a traced value of the function being traced; an Array outside of traces. TypeError if it is no array.
+
+    >>> lax.stage(1.0)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    if not avals.is_valid(x):
+        raise TypeError(
+            "Error interpreting argument to stage as a JAX value. The problematic value is of type "
+            f"{type(x)} and was passed to stage at position 0."
+        )
+    trace = tracing.state.trace
+    if isinstance(x, Tracer) or not isinstance(trace, tracing.DynamicJaxprTrace):
+        return x if isinstance(x, Tracer) else signature.to_array(x, avals.get_aval(x))
+    atom = trace.atom(x)
+    return tracing.DynamicJaxprTracer(trace, atom.aval, atom, None)

@@ -118,10 +118,15 @@ def _result_avals(result_shape_dtypes: Any) -> tuple[tuple[Any, ...], Any]:
     return tuple(found), tree
 
 
-def _check_arguments(name: str, callback: Any, sharding: Any) -> None:
+def _recorded(primitive: Primitive, callback: Any, result_shape_dtypes: Any, arguments: Any, params: Any) -> Any:
+    """The results of a call of ``callback``, in their tree, once its equation is recorded."""
     if not callable(callback):
-        raise TypeError(f"[{name}] the first argument must be callable, got {callback!r}")
-    devices.as_device(sharding)
+        raise TypeError(f"[{primitive.name}] the first argument must be callable, got {callback!r}")
+    devices.as_device(params["sharding"])
+    values, in_tree = runtime.tree_flatten(arguments)
+    result_avals, out_tree = _result_avals(result_shape_dtypes)
+    outs = primitive.bind(*values, callback=FlatCallback(callback, in_tree), result_avals=result_avals, **params)
+    return runtime.tree_unflatten(out_tree, outs)
 
 
 def _with_axis(types: Sequence[Any], size: int) -> tuple[Any, ...]:
@@ -222,17 +227,8 @@ def pure_callback(
     """
     if vmap_method not in _VMAP_METHODS:
         raise ValueError(f"vmap_method must be on of the allowed methods {list(_VMAP_METHODS)}, but got: {vmap_method}")
-    _check_arguments("pure_callback", callback, sharding)
-    values, in_tree = runtime.tree_flatten((args, kwargs))
-    result_avals, out_tree = _result_avals(result_shape_dtypes)
-    outs = pure_callback_p.bind(
-        *values,
-        callback=FlatCallback(callback, in_tree),
-        result_avals=result_avals,
-        sharding=sharding,
-        vmap_method=vmap_method,
-    )
-    return runtime.tree_unflatten(out_tree, outs)
+    params = {"sharding": sharding, "vmap_method": vmap_method}
+    return _recorded(pure_callback_p, callback, result_shape_dtypes, (args, kwargs), params)
 
 
 # -- io_callback ------------------------------------------------------------------------------------------------------
@@ -288,17 +284,8 @@ def io_callback(
     >>> seen
     [1, 2]
     """
-    _check_arguments("io_callback", callback, sharding)
-    values, in_tree = runtime.tree_flatten((args, kwargs))
-    result_avals, out_tree = _result_avals(result_shape_dtypes)
-    outs = io_callback_p.bind(
-        *values,
-        callback=FlatCallback(callback, in_tree),
-        result_avals=result_avals,
-        sharding=sharding,
-        ordered=bool(ordered),
-    )
-    return runtime.tree_unflatten(out_tree, outs)
+    params = {"sharding": sharding, "ordered": bool(ordered)}
+    return _recorded(io_callback_p, callback, result_shape_dtypes, (args, kwargs), params)
 
 
 # -- callbacks without results ----------------------------------------------------------------------------------------

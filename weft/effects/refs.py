@@ -258,10 +258,9 @@ def _home(ref: Any) -> int:
 def _run_new(value: Any, *, memory_space: Any, kind: Any) -> Ref:
     aval = _new_type(avals_module.get_aval(value), memory_space=memory_space, kind=kind)
     trace = state.trace
-    value = convert.convert(value, aval.dtype, False)
-    if not isinstance(value, (runtime.Array, Tracer)):
-        value = convert.convert_element_type_p.bind(value, new_dtype=aval.dtype, weak_type=False, sharding=None)
-    return Ref(aval, value, trace.level)
+    if avals_module.get_aval(value).weak_type:
+        value = convert.convert(value, aval.dtype, False)
+    return Ref(aval, _as_value(value, aval), trace.level)
 
 
 def _new_type(aval: Any, *, memory_space: Any, kind: Any) -> AbstractRef:

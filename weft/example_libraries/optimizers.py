@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft import numpy as wnp
 from weft import tree_util
 from weft._base import unbuilt
+from weft._base.record import NamedTuple
 
 __getattr__ = unbuilt.fallback(__name__)
 Schedule = Callable[[Any], Any]

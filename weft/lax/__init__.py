@@ -5,11 +5,13 @@ from weft.autodiff.implicit import custom_linear_solve, custom_root, linear_solv
 from weft.batching.map import map
 from weft.control.associative import associative_scan
 from weft.control.branches import cond, cond_p, platform_dependent, switch
+from weft.control.ragged_products import ragged_dot, ragged_dot_general
 from weft.control.scan import scan, scan_p
 from weft.control.while_loop import fori_loop, while_loop, while_p
+from weft.dispatch.composites import composite
 from weft.dispatch.jitted_fourier import fft
 from weft.dispatch.jitted_indexing import dynamic_index_in_dim, dynamic_update_index_in_dim
-from weft.dispatch.placement import device_put_p
+from weft.dispatch.placement import device_put_p, stage
 from weft.lax import linalg
 from weft.numpy.taking import index_take
 from weft.operations.algorithms import DotAlgorithmPreset, FftType, RandomAlgorithm
@@ -34,11 +36,15 @@ from weft.operations.index import *
 from weft.operations.logic import *
 from weft.operations.powers import *
 from weft.operations.reductions import *
+from weft.operations.scaled_products import *
 from weft.operations.scatter import *
 from weft.operations.settings import *
 from weft.operations.shape import *
 from weft.operations.sort import *
 from weft.operations.special import *
 from weft.operations.window_padding import *
+from weft.operations.window_selection import *
+from weft.operations.windows import *
+from weft.random.bit_generator import rng_bit_generator
 
 __getattr__ = _unbuilt.fallback("weft.lax")

@@ -28,11 +28,11 @@ Parameter block (``const int64_t* params``), 8-byte slots in this order:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core import kinds
 
 RUNTIME = 2  # stride classes are 0 (broadcast), 1 (contiguous), REVERSED and RUNTIME
@@ -40,8 +40,7 @@ REVERSED = -1  # contiguous, from the last element to the first
 COLLAPSED = 64  # elements of the short dimensions that are collapsed into one with the dimension before them
 
 
-@dataclass(frozen=True, slots=True)
-class Dim:
+class Dim(Record):
     """One loop. ``role``: parallel (independent points), reduced (iterated inside a phase, in tree order), or digit.
 
     ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled.
@@ -51,8 +50,7 @@ class Dim:
     extent: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Record):
     """A buffer and how its address moves: one stride class for each dimension of the nest.
 
     The base pointer includes all constant offsets. ``in`` operands never alias ``out`` ones except element for element
@@ -70,20 +68,17 @@ class Operand:
     near: tuple[int, int, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
+class Load(Record):
     out: int
     operand: int
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(Record):
     operand: int
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class LoadAt:
+class LoadAt(Record):
     """A load at a data-dependent address: ``offset`` elements (an int32 or int64 value) past the operand's address.
 
     Offsets are clamped beforehand, so that no read is outside the operand.
@@ -94,8 +89,7 @@ class LoadAt:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Record):
     """operand[offset] = steps(old = operand[offset], ...); nothing is written where ``inside`` is false.
 
     This is the only statement that may write an element twice: along reduced dimensions in order of the index; points
@@ -111,22 +105,19 @@ class Update:
     new: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowStore:
+class RowStore(Record):
     """Store a body value for a later phase in row buffer ``row``: scratch memory with one slot per reduced index."""
 
     row: int
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class RowLoad:
+class RowLoad(Record):
     out: int
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Record):
     """Scalar parameter number ``index`` (a literal of the program), as a value of ``dtype``."""
 
     out: int
@@ -134,8 +125,7 @@ class Param:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
-class IndexOf:
+class IndexOf(Record):
     """The current index along dimension ``dim``, converted to ``dtype`` (iota; argmax's position)."""
 
     out: int
@@ -143,8 +133,7 @@ class IndexOf:
     dtype: np.dtype
 
 
-@dataclass(frozen=True, slots=True)
-class Apply:
+class Apply(Record):
     """out = kind.scalar(emit, *args, **params); ``name`` and ``params`` are for printing and the cache key."""
 
     out: int
@@ -155,8 +144,7 @@ class Apply:
     dtype: np.dtype  # of the result
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Record):
     """outs = running combination of ``args`` along the (single, serial) reduced dimension, in index order."""
 
     outs: tuple[int, ...]
@@ -187,8 +175,7 @@ def arguments(statement: Statement) -> tuple[int, ...]:
     return ()
 
 
-@dataclass(frozen=True, slots=True)
-class Reduce:
+class Reduce(Record):
     """outs (parallel-level values) = the tree over the phase's reduced dimensions of the body values ``args``.
 
     tree (docs/NUMERICS.md):
@@ -210,8 +197,7 @@ class Reduce:
     tree: Literal["lanes", "rows"]
 
 
-@dataclass(frozen=True, slots=True)
-class Phase:
+class Phase(Record):
     """before: once per parallel point, before the loop. body: at every reduced point. Then the reductions.
 
     A phase with an empty body and no reductions runs ``before`` only (the last scalars of a row and their stores).
@@ -222,8 +208,7 @@ class Phase:
     reductions: tuple[Reduce, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Nest:
+class Nest(Record, labels=("name",)):
     """One compiled function.
 
     ``vector``: the dimension whose index runs across lanes; None for a 0-d program. If it is reduced (the row form),
@@ -244,17 +229,18 @@ class Nest:
     split: bool
     setup: tuple[Statement, ...]
     phases: tuple[Phase, ...]
-    name: str = field(default="kernel", compare=False)
+    name: str = "kernel"
     edges: tuple[Statement, ...] = ()
-    _hash: int = field(default=0, init=False, repr=False, compare=False)
+    __slots__ = ("_hash",)
+    _hash: ClassVar[int]  # of an instance, once it was asked for
 
     def __hash__(self) -> int:
         """A hash of the fields in which most nests differ; cached, since every compilation looks nests up."""
-        if not self._hash:
+        if not hasattr(self, "_hash"):
             shape = tuple([(len(phase.before), len(phase.body), len(phase.reductions)) for phase in self.phases])
             names = tuple([s.name for phase in self.phases for s in phase.body if type(s) is Apply])
             facts = (self.dims, self.operands, self.scalars, self.vector, self.width, self.split, shape, names)
-            object.__setattr__(self, "_hash", hash(facts) or 1)
+            object.__setattr__(self, "_hash", hash(facts))
         return self._hash
 
     @property
@@ -289,8 +275,7 @@ class Nest:
         return sum(len(phase.before) + len(phase.body) + len(phase.reductions) for phase in self.phases)
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
+class Chain(Record, labels=("name",)):
     """Several nests as one compiled function, run in turn on one block of rows after another (loop tiling).
 
         for each block of rows: for each nest: run it on the part of its first dimension that is in the block
@@ -304,7 +289,7 @@ class Chain:
     """
 
     nests: tuple[Nest, ...]
-    name: str = field(default="chain", compare=False)
+    name: str = "chain"
 
     def size(self) -> int:
         return sum(nest.size() for nest in self.nests)

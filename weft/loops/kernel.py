@@ -11,10 +11,9 @@ read at two accesses is computed twice. An access to a variable that the kernel 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
-from weft._base.record import NamedTuple
+from weft._base.record import NamedTuple, Record
 from weft.core import jaxpr as jaxprs
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, FIXED, Affine, IndexMap, constant
@@ -42,8 +41,7 @@ class Node(NamedTuple):
     access: Access
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(Record):
     """One dimension of a kernel's space."""
 
     key: int
@@ -51,8 +49,7 @@ class Axis:
     extent: int
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(Record):
     """A value stored: ``node`` into ``target`` at ``access``; ``starts`` or ``places`` shift the region at run time."""
 
     node: Node
@@ -62,16 +59,14 @@ class Output:
     places: Places | None = None  # for a scatter: where windows start; ``node`` is then the update of each element
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
+class Places(Record):
     """Where the windows of a scatter start: its equation, and a node for each component of an index vector."""
 
     equation: JaxprEqn
     components: tuple[Node, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Kernel:
+class Kernel(Record):
     """One fused kernel, the output of ``fuse`` and the input of ``lower``.
 
     ``axes`` in logical order. ``reduced`` are the keys of reduced (or scanned) axes, outer to inner; the last

@@ -9,7 +9,6 @@ as in other routines. ``TooLarge`` is raised if a lane needs values of another l
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -102,7 +101,7 @@ class _Lanes(Lowering):
                 self.differs(out)
 
     def differs(self, value: int) -> None:
-        self.types[value] = dataclasses.replace(self.types[value], lanes=True)
+        self.types[value] = self.types[value].replace(lanes=True)
 
     def variable(self, aval: Any, depth: int) -> int:
         made = super().variable(aval, depth)
@@ -138,7 +137,7 @@ class _Lanes(Lowering):
         return number
 
     def of_each(self, operand: int, aval: Any) -> None:
-        self.operands[operand] = dataclasses.replace(self.operands[operand], lanes=self.own(aval))
+        self.operands[operand] = self.operands[operand].replace(lanes=self.own(aval))
 
     def in_registers(self, value: Any) -> int:
         if isinstance(value, small.Memory):  # an array that is only sliced may merely happen to have this extent
@@ -152,7 +151,7 @@ class _Lanes(Lowering):
         lanes = math.prod(self.shared)
         if lanes > small.LARGEST and self.work * lanes > MOST_AT_ONCE:
             raise TooLarge("it is large enough for several threads")
-        return dataclasses.replace(made, scalar=False, lanes=True)
+        return made.replace(scalar=False, lanes=True)
 
     def test(self, cond: ClosedJaxpr) -> tuple[ClosedJaxpr, bool]:
         if not self.by_element(cond):

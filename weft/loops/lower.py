@@ -9,11 +9,11 @@ each if that is cheap, and otherwise stored in a row buffer. ``schedule`` then c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core import kinds
 from weft.core.index_maps import CONSTANT, Affine
 from weft.core.jaxpr import JaxprEqn, Literal
@@ -37,8 +37,7 @@ POSITION = kinds.Elementwise(
 )
 
 
-@dataclass(slots=True)
-class OperandDraft:
+class OperandDraft(Record, frozen=False):
     """A buffer the kernel reads or writes, with one symbolic stride per axis."""
 
     variable: Any
@@ -50,8 +49,7 @@ class OperandDraft:
     access: Access
 
 
-@dataclass(slots=True)
-class Draft:
+class Draft(Record, frozen=False):
     """Statements over the kernel's own axes; ``IndexOf.dim`` holds an axis key."""
 
     operands: list[OperandDraft]

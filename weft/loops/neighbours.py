@@ -8,7 +8,6 @@ one call. For slices they are the same at all sizes, so that all sizes share the
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -42,8 +41,8 @@ def marked(nest: ir.Nest, bindings: Sequence[Binding]) -> ir.Nest:
     if not any(_shares(group.values()) for group in groups.values()):
         return nest
     near = {number: place for group in groups.values() for number, place in group.items() if place[0] != number}
-    operands = [dataclasses.replace(o, near=near.get(number)) for number, o in enumerate(nest.operands)]
-    return dataclasses.replace(nest, operands=tuple(operands))
+    operands = [o.replace(near=near.get(number)) for number, o in enumerate(nest.operands)]
+    return nest.replace(operands=tuple(operands))
 
 
 def _distance(elements: int, row: int) -> tuple[int, int] | None:

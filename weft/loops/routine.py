@@ -22,16 +22,15 @@ Parameter block (8-byte slots): the iteration counts, the sizes, then the scalar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from weft._base.record import Record
 from weft.core import kinds
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(Record):
     """A value: ``size`` elements of a dtype; in a routine in lanes, possibly different ones in each lane."""
 
     dtype: np.dtype
@@ -39,8 +38,7 @@ class Type:
     lanes: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(Record):
     """An array in memory. Iteration i of a loop may read or write its row i, of ``size`` elements."""
 
     dtype: np.dtype
@@ -49,47 +47,41 @@ class Operand:
     lanes: bool = False  # in a routine in lanes: whether it differs between lanes
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(Record):
     arguments: tuple[int, ...]
     statements: tuple[Any, ...]
     results: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(Record):
     """out = the elements given, as bits."""
 
     out: int
     bits: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Param:
+class Param(Record):
     """out = scalar parameter number ``index``."""
 
     out: int
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Pick:
+class Pick(Record):
     """Element k of out is element ``sources[k][1]`` of value ``sources[k][0]``."""
 
     out: int
     sources: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Record):
     """out = a value common to all lanes, broadcast to each of them."""
 
     out: int
     value: int
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+class Map(Record):
     """out = kind.scalar(emit, *args, **params), element for element; an argument of one element is broadcast."""
 
     out: int
@@ -99,8 +91,7 @@ class Map:
     args: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
+class Fold(Record):
     """outs = the reduction of ``args``, whose elements are in the order (kept, outer, run)."""
 
     outs: tuple[int, ...]
@@ -115,8 +106,7 @@ class Fold:
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Record):
     """outs = the running combination of ``args``, whose elements are in the order (run, rest)."""
 
     outs: tuple[int, ...]
@@ -128,8 +118,7 @@ class Running:
     run: int
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
+class Product(Record):
     """out[b, m, n] = the sum over k of lhs[b, m, k] * rhs[b, k, n]."""
 
     out: int
@@ -138,8 +127,7 @@ class Product:
     extents: tuple[int, int, int, int]  # batch, m, n, k
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Record):
     """out = the operand, or its row for the current iteration of the enclosing loop."""
 
     out: int
@@ -147,15 +135,13 @@ class Read:
     row: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Record):
     operand: int
     value: int
     row: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Slice:
+class Slice(Record):
     """out[k] = source[offsets[k] + the sum of clamp(start, 0, most) * stride]; the source is a value or an operand.
 
     If it is an operand, ``most`` and ``stride`` are indices into the sizes among the parameters; no stride means 1.
@@ -168,8 +154,7 @@ class Slice:
     starts: tuple[tuple[int, int, int | None], ...]  # (value, most, stride)
 
 
-@dataclass(frozen=True, slots=True)
-class Update:
+class Update(Record):
     """out = value with element offsets[k] + the sum of clamp(start, 0, most) * stride replaced by update[k]."""
 
     out: int
@@ -179,8 +164,7 @@ class Update:
     starts: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Repeat:
+class Repeat(Record):
     """outs = the final state of the body, run as often as parameter ``trips`` says or while the condition holds."""
 
     outs: tuple[int, ...]
@@ -192,8 +176,7 @@ class Repeat:
     by_element: bool = False  # the condition differs between lanes; the loop continues while any of them holds
 
 
-@dataclass(frozen=True, slots=True)
-class Choose:
+class Choose(Record):
     """outs = the results of block number ``index`` (an int32 value, clamped); the other blocks do not run."""
 
     outs: tuple[int, ...]
@@ -201,8 +184,13 @@ class Choose:
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Routine:
+class Routine(
+    Record,
+    labels=(
+        "cost",
+        "name",
+    ),
+):
     """One compiled function; its parameters: ``trips`` iteration counts, ``extents`` sizes, scalars of these dtypes."""
 
     types: tuple[Type, ...]
@@ -213,8 +201,8 @@ class Routine:
     block: Block
     scalar: bool = False  # each element has its own register, instead of vectors
     lanes: bool = False  # it runs once for each lane; size 0 is their number (see loops.lanes)
-    cost: float = field(default=0.0, compare=False)  # estimated instructions of one run of the innermost body
-    name: str = field(default="routine", compare=False)
+    cost: float = 0.0  # estimated instructions of one run of the innermost body
+    name: str = "routine"
 
     def size(self) -> int:
         """The number of statements, inner blocks included."""

@@ -13,12 +13,11 @@ import itertools
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from weft._base.record import NamedTuple
+from weft._base.record import NamedTuple, Record, field
 from weft.loops import ir, neighbours, printer
 from weft.loops.index_math import ZERO, Stride, follows
 
@@ -54,8 +53,7 @@ class Binding(NamedTuple):
     dtype: np.dtype
 
 
-@dataclass(slots=True, unsafe_hash=True)  # not frozen, which is four times slower to make, at every new shape
-class Lowered:
+class Lowered(Record):
     """A nest and the arguments of one call of it."""
 
     name: str
@@ -80,8 +78,7 @@ class Lowered:
         return (*self.outer, *self.extents[: len(self.extents) - len(self.nest.digits)])
 
 
-@dataclass(slots=True)
-class _Loop:
+class _Loop(Record, frozen=False):
     """A dimension being built: the axes collapsed into it, outer to inner."""
 
     role: Literal["parallel", "reduced", "digit"]

@@ -36,6 +36,7 @@ from weft.nn.activations import (
 )
 from weft.nn.attention import dot_product_attention
 from weft.nn.normalized import log_softmax, logmeanexp, logsumexp, one_hot, softmax, standardize
+from weft.nn.scaled import scaled_dot_general, scaled_matmul
 from weft.numpy import tanh
 
 __getattr__ = _unbuilt.fallback("weft.nn")

@@ -6,11 +6,12 @@ qr(f32[4,3])   ->   jit[name=qr]: qr        the results are named tuples, as Num
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
+from weft._base.record import NamedTuple
 from weft.dispatch import jit as jit_module
 from weft.numpy import promotion, rearrange, taking
 from weft.operations.linalg import cholesky as cholesky_module

@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from weft import operations as lax
+from weft._base.record import NamedTuple
 from weft.autodiff import custom_jvp, implicit
 from weft.batching.vmap import vmap
 from weft.dispatch import jit as jit_module

@@ -347,16 +347,7 @@ def conv_general_dilated(
     holes = ones if lhs_dilation is None else integers(lhs_dilation, name, "lhs_dilation")
     spread = ones if rhs_dilation is None else integers(rhs_dilation, name, "rhs_dilation")
     if isinstance(padding, str):
-        if any(dilation != 1 for dilation in holes):
-            raise ValueError(
-                f"[{name}] padding={padding!r} has no meaning with lhs_dilation={holes}: give (low, high) pairs, "
-                f"or use conv_transpose"
-            )
-        _check_specs(left, right, numbers)
-        _check_windows(right, numbers, strides, holes, spread)
-        windows = map(dilated, in_spec_order(right.shape, numbers.rhs_spec)[2:], spread)
-        space = in_spec_order(left.shape, numbers.lhs_spec)[2:]
-        padding = window_padding.padtype_to_pads(space, tuple(windows), strides, padding)
+        padding = _named_padding(padding, left, right, numbers, strides, holes, spread)
     preferred = None if preferred_element_type is None else dtypes.check_user_dtype(preferred_element_type, name)
     return conv_general_dilated_p.bind(
         lhs,
@@ -372,6 +363,23 @@ def conv_general_dilated(
         preferred_element_type=preferred,
         out_sharding=None,
     )
+
+
+def _named_padding(
+    padding: str, left: Any, right: Any, numbers: Any, strides: Any, holes: tuple[int, ...], spread: tuple[int, ...]
+) -> Sequence[tuple[int, int]]:
+    """The pairs that a name of a padding stands for, once the operands are known to go together."""
+    name = "conv_general_dilated"
+    if any(dilation != 1 for dilation in holes):
+        raise ValueError(
+            f"[{name}] padding={padding!r} has no meaning with lhs_dilation={holes}: give (low, high) pairs, "
+            f"or use conv_transpose"
+        )
+    _check_specs(left, right, numbers)
+    _check_windows(right, numbers, strides, holes, spread)
+    windows = map(dilated, in_spec_order(right.shape, numbers.rhs_spec)[2:], spread)
+    space = in_spec_order(left.shape, numbers.lhs_spec)[2:]
+    return window_padding.padtype_to_pads(space, tuple(windows), strides, padding)
 
 
 def _pairs(padding: Any) -> tuple[tuple[int, int], ...]:
@@ -439,6 +447,16 @@ _LAYOUTS = {
 }
 
 
+def _transposed_kernel(rhs: Any, numbers: Any) -> Any:
+    """The kernel with its spatial dimensions reversed and its features exchanged."""
+    for dim in numbers.rhs_spec[2:]:
+        rhs = ops.rev(rhs, (dim,))
+    order = list(range(len(numbers.rhs_spec)))
+    results, taken = numbers.rhs_spec[:2]
+    order[results], order[taken] = taken, results
+    return ops.transpose(rhs, order)
+
+
 def conv_transpose(
     lhs: ArrayLike,
     rhs: ArrayLike,
@@ -483,12 +501,7 @@ def conv_transpose(
         each = [padding] * len(strides) if isinstance(padding, str) else padding
         pads = [convolution_numbers.transposed_padding(k, s, p) for k, s, p in zip(windows, strides, each, strict=True)]
     if transpose_kernel:
-        for dim in numbers.rhs_spec[2:]:
-            rhs = ops.rev(rhs, (dim,))
-        order = list(range(right.ndim))
-        results, taken = numbers.rhs_spec[:2]
-        order[results], order[taken] = taken, results
-        rhs = ops.transpose(rhs, order)
+        rhs = _transposed_kernel(rhs, numbers)
     ones = (1,) * (left.ndim - 2)
     return conv_general_dilated(
         lhs,

@@ -30,6 +30,8 @@ __all__ = [
     "all_to_all_p",
     "ppermute",
     "ppermute_p",
+    "precv",
+    "psend",
     "pshuffle",
     "psum_scatter",
     "pswapaxes",
@@ -333,6 +335,37 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
         if len({index % size for index in found}) != len(found):
             raise ValueError(f"ppermute sources and destinations must be unique, got {pairs}.")
     return each_leaf(x, lambda leaf: ppermute_p.bind(leaf, axis_name=names, perm=pairs))
+
+
+def psend(x: Any, axis_name: Any, perm: Any) -> Any:
+    """Send along a named axis: what ``precv`` of the same permutation receives.
+
+    ``perm`` lists pairs (source, target), as for ``ppermute``; what is given back stands for the values on their way.
+
+    >>> swap = [(0, 1), (1, 0)]
+    >>> like = weft.ShapeDtypeStruct((), jnp.float32)
+    >>> send = lambda x: lax.precv(lax.psend(x, "i", swap), like, "i", swap)
+    >>> weft.vmap(send, axis_name="i")(jnp.float32([1, 2])).tolist()
+    [2.0, 1.0]
+    """
+    return ppermute(x, axis_name, perm)
+
+
+def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
+    """Receive along a named axis what ``psend`` has sent by the same permutation; ``out_shape`` has its types.
+
+    ValueError if what was sent has another structure, shape or dtype.
+    """
+    extent(axis_names.as_tuple(axis_name))
+    sent, sent_tree = runtime.tree_flatten(token)
+    wanted, wanted_tree = runtime.tree_flatten(out_shape)
+    if sent_tree != wanted_tree:
+        raise ValueError(f"[precv] out_shape has the structure {wanted_tree}, what was sent {sent_tree}")
+    for value, struct in zip(sent, wanted, strict=True):
+        aval = get_aval(value)
+        if aval.shape != tuple(struct.shape) or aval.dtype != struct.dtype:
+            raise ValueError(f"[precv] out_shape is {struct}, what was sent {aval.str_short()}")
+    return token
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:

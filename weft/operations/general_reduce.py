@@ -83,17 +83,17 @@ def _inner(eqn: Any) -> Any:
     return eqn.primitive.kind.inline(eqn.params) if isinstance(eqn.primitive.kind, kinds.Higher) else None
 
 
-def check_elementwise(jaxpr: Any) -> None:
+def check_elementwise(jaxpr: Any, name: str = "reduce") -> None:
     """Raise NotImplementedError unless every equation is elementwise."""
     for eqn in jaxpr.eqns:
         if isinstance(eqn.primitive.kind, kinds.Higher):
             inner = _inner(eqn)
             if inner is not None:
-                check_elementwise(inner.jaxpr)
+                check_elementwise(inner.jaxpr, name)
                 continue
         if not isinstance(eqn.primitive.kind, (kinds.Elementwise, kinds.Identity)):
             raise NotImplementedError(
-                f"[reduce] a computation of elementwise operations is supported, but it uses {eqn.primitive.name}"
+                f"[{name}] a computation of elementwise operations is supported, but it uses {eqn.primitive.name}"
             )
 
 
@@ -166,11 +166,11 @@ def _fold_by_halves(*arrays: Any, jaxpr: Any, dimensions: tuple[int, ...]) -> li
     """The reduction as a tree of whole-array computations, which can be differentiated."""
     found = list(arrays)
     for axis in sorted(dimensions, reverse=True):
-        found = prefix.halves(functools.partial(_combined, jaxpr), found, axis, None)
+        found = prefix.halves(functools.partial(combined, jaxpr), found, axis, None)
     return found
 
 
-def _combined(jaxpr: Any, left: list[Any], right: list[Any]) -> list[Any]:
+def combined(jaxpr: Any, left: list[Any], right: list[Any]) -> list[Any]:
     """Two lists of values of one shape, combined."""
 
     def apply(eqn: Any, operands: list[Any]) -> Any:
@@ -209,7 +209,7 @@ def _reduce_expand(*operands: Any, computation: Any, jaxpr: Any, dimensions: tup
     if any(full[axis] == 0 for axis in dimensions):
         return starts
     folded = fold_p.bind(*arrays, jaxpr=jaxpr, dimensions=dimensions)
-    outs = _combined(jaxpr, starts, folded)
+    outs = combined(jaxpr, starts, folded)
     return [out if shape.shape_of(out) == kept else shape.broadcast_in_dim(out, kept, ()) for out in outs]
 
 
@@ -220,7 +220,7 @@ def _reduce_by_halves(*operands: Any, computation: Any, jaxpr: Any, dimensions: 
         return _reduce_expand(*operands, computation=computation, jaxpr=jaxpr, dimensions=dimensions)
     found = _fold_by_halves(*operands[:count], jaxpr=jaxpr, dimensions=dimensions)
     kept = shape.shape_of(found[0])
-    return _combined(jaxpr, [shape.broadcast_in_dim(init, kept, ()) for init in operands[count:]], found)
+    return combined(jaxpr, [shape.broadcast_in_dim(init, kept, ()) for init in operands[count:]], found)
 
 
 def _reduce_params(params: Params) -> Params:
@@ -234,7 +234,7 @@ reduce_p.unnamed_params = frozenset(("computation",))  # what it computes is in 
 reduce_p.expansion, reduce_p.transpose = _reduce_by_halves, None
 
 
-def _identity_matches(init: Any, dtype: np.dtype, identity: Callable[[np.dtype], Any]) -> bool:
+def identity_matches(init: Any, dtype: np.dtype, identity: Callable[[np.dtype], Any]) -> bool:
     """Whether a concrete initial value is the computation's identity."""
     if not isinstance(init, (bool, int, float, complex, np.generic, np.ndarray)) or np.shape(init):
         return False
@@ -248,14 +248,14 @@ def _as_monoid(x: Any, init: Any, computation: Any, dimensions: tuple[int, ...])
         return None
     primitive, identity = found
     aval = core.get_aval(x)
-    if core.get_aval(init).dtype != aval.dtype or not _identity_matches(init, aval.dtype, identity):
+    if core.get_aval(init).dtype != aval.dtype or not identity_matches(init, aval.dtype, identity):
         return None
     if primitive is reduce_sum_p:
         return primitive.bind(x, axes=dimensions, out_sharding=None)
     return primitive.bind(x, axes=dimensions)
 
 
-def _trace_computation(computation: Any, init_avals: Sequence[Any], treedef: Any) -> Any:
+def traced_computation(computation: Any, init_avals: Sequence[Any], treedef: Any, name: str = "reduce") -> Any:
     """The computation on two tuples of scalars as a jaxpr without constants."""
 
     def flat(*scalars: Any) -> list[Any]:
@@ -264,17 +264,17 @@ def _trace_computation(computation: Any, init_avals: Sequence[Any], treedef: Any
         right = runtime.tree_unflatten(treedef, list(scalars[half:]))
         leaves, out_tree = runtime.tree_flatten(computation(left, right))
         if out_tree != treedef:
-            raise ValueError(f"[reduce] the computation must return the structure {treedef}, got {out_tree}")
+            raise ValueError(f"[{name}] the computation must return the structure {treedef}, got {out_tree}")
         return leaves
 
     scalars = [runtime.ShapedArray((), aval.dtype, False) for aval in init_avals] * 2
     closed, out_avals = core.trace_to_jaxpr(flat, scalars)
     if closed.consts:
-        raise NotImplementedError("[reduce] a computation that closes over arrays is not supported; pass scalars")
+        raise NotImplementedError(f"[{name}] a computation that closes over arrays is not supported; pass scalars")
     for init, out in zip(init_avals, out_avals, strict=True):
         if out.shape or out.dtype != init.dtype:
-            raise TypeError(f"[reduce] the computation must return {init.str_short()}, got {out.str_short()}")
-    check_elementwise(closed.jaxpr)
+            raise TypeError(f"[{name}] the computation must return {init.str_short()}, got {out.str_short()}")
+    check_elementwise(closed.jaxpr, name)
     return _canonical(closed)
 
 
@@ -318,6 +318,6 @@ def reduce(
     init_avals = [core.get_aval(init) for init in inits]
     array_avals = [core.get_aval(x) for x in arrays]
     _reduce_typing(*array_avals, *init_avals, computation=None, jaxpr=None, dimensions=dims)
-    closed = _trace_computation(computation, init_avals, treedef)
+    closed = traced_computation(computation, init_avals, treedef)
     outs = reduce_p.bind(*arrays, *inits, computation=computation, jaxpr=closed, dimensions=dims)
     return runtime.tree_unflatten(treedef, outs)

@@ -415,6 +415,11 @@ def _precedes(emit: Any, direction: str, left: Any, right: Any) -> tuple[Any, An
     return better, equal
 
 
+def _position_alone(emit: Any, accs: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
+    index_dtype = np.dtype(index_dtype)
+    return (accs[1] if accs[1].dtype == index_dtype else emit.convert(accs[1], index_dtype),)
+
+
 def _extremum(
     name: str, direction: str, worst: Callable[[np.dtype], Any], extremum: core.Primitive, reference: Any
 ) -> core.Primitive:
@@ -452,10 +457,6 @@ def _extremum(
                 take = emit.and_(emit.or_(take, right_nan), emit.not_(_is_nan(emit, left[0])))
         return tuple(emit.select(take, value, r) for value, r in zip(left, right, strict=True))
 
-    def finish(emit: Any, accs: Any, *, index_dtype: np.dtype, **_: Any) -> Any:
-        index_dtype = np.dtype(index_dtype)
-        return (accs[1] if accs[1].dtype == index_dtype else emit.convert(accs[1], index_dtype),)
-
     def of_words(dtype: np.dtype) -> kinds.Reduction | None:
         words = half_words.extremum(extremum.kind, dtype, direction == "gt", first=True)
         return half_words.position(argmax_p.kind, words)
@@ -467,7 +468,7 @@ def _extremum(
             accumulators=accumulators,
             prepare=prepare,
             combine=combine,
-            finish=finish,
+            finish=_position_alone,
             reference=lambda x, *, axes, index_dtype: reference(np.asarray(x), axes[0]).astype(index_dtype),
             needs_index=True,
             absorbing=extremum.kind.absorbing,

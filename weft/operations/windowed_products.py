@@ -46,6 +46,7 @@ from weft.operations.window_views import (
 
 FEW_TERMS = 64  # products that are added up one after the other
 FEW_COLUMNS = 4  # results of a group that are worth it
+FEW_PAIRS = 16  # elements of batch and result of a group that have sums of their own
 MANY_FEATURES = 16  # from which on products of every element by all taps are matrices
 
 
@@ -330,7 +331,8 @@ def _without_holes(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], pro
         # vectors go along the spatial dimensions, unless groups are many and have one element there
         inner = {"batch", "column"} if small is _place_by_place else {"feature", "column"}
         turned = not inner.isdisjoint({*x.names, *kernel.names}) and not has_role(x.names[-1], "space")
-        x = _with_space_last(x) if turned else x
+        x = _with_last(x, "space") if turned else x
+        kernel = _with_last(kernel, "tap").in_memory() if turned and small is _place_by_place else kernel
     padded = x.padded({space(dim): (s.low, s.reach - s.low - s.extent) for dim, s in enumerate(spaces)})
     if overlap and (turned or padded is not x):
         padded = padded.in_memory()  # made once, and read by every tap
@@ -386,9 +388,9 @@ def _in_place(
     return NamedAxes(out, product.order)
 
 
-def _with_space_last(x: NamedAxes) -> NamedAxes:
+def _with_last(x: NamedAxes, role: str) -> NamedAxes:
     """The array with its spatial dimensions innermost, so that vectors go along them."""
-    last = [name for name in x.names if has_role(name, "space")]
+    last = [name for name in x.names if has_role(name, role)]
     return x.ordered([*[name for name in x.names if name not in last], *last])
 
 
@@ -418,7 +420,7 @@ def _small_form(x: NamedAxes, kernel: NamedAxes, spaces: Sequence[Space], produc
     columns, features = kernel.extent("column"), x.extent("feature")
     if columns <= FEW_COLUMNS and (product.groups > 1 or features == 1) and taps * features <= FEW_TERMS:
         return _term_by_term
-    return _place_by_place if x.extent("batch") * columns <= FEW_COLUMNS and places <= FEW_TERMS else None
+    return _place_by_place if x.extent("batch") * columns <= FEW_PAIRS and places <= FEW_TERMS else None
 
 
 def _term_by_term(

@@ -7,7 +7,6 @@ which must be equal, and the times of both.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,14 @@ import numpy as np
 import weft
 import weft.numpy as wnp
 from weft._base import lazy
+from weft._base.record import Record
 
 COMPONENTS = 16
 ITERATIONS = 60
 CLASSES = 10
 
 
-@dataclass(frozen=True)
-class Digits:
+class Digits(Record):
     """``first`` and ``warm``: seconds of fitting and classifying, the first time and afterwards."""
 
     images: int

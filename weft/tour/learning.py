@@ -7,7 +7,6 @@ NumPy program has its gradient written by hand; both must arrive at the same wei
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import weft
 import weft.numpy as wnp
 from weft import lax, nn
 from weft._base import lazy
+from weft._base.record import Record
 from weft.tour.programs import best_of
 
 STEPS = 300
@@ -23,8 +23,7 @@ RATE = 0.5
 LOOPED = 100  # examples of the Python loop; the whole set would only make the tour longer
 
 
-@dataclass(frozen=True)
-class Learning:
+class Learning(Record):
     """Seconds are of all ``STEPS`` steps, or of one gradient for every one of ``LOOPED`` images."""
 
     jaxpr: str

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,13 +18,13 @@ import weft
 import weft.numpy as wnp
 from weft import runtime
 from weft._base import target
+from weft._base.record import Record, field
 
 ONE_MILLION = 1_000_000
 MATRIX_SIZES = (64, 256, 1024, 2048)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Record):
     """Seconds of one program: the first call, a warm jitted call, op by op without jit, and NumPy."""
 
     name: str
@@ -37,8 +36,7 @@ class Comparison:
     largest_error: float
 
 
-@dataclass(frozen=True)
-class Stages:
+class Stages(Record):
     """One program on its way to machine code."""
 
     jaxpr: str
@@ -49,8 +47,7 @@ class Stages:
     numpy: float
 
 
-@dataclass
-class Miss:
+class Miss(Record, frozen=False):
     """A call, whether it traced again, and what weft says about it."""
 
     call: str

@@ -64,9 +64,9 @@ Status GemmStep::run(Frame& frame) const {
 void GemmStep::plan() {
   double read = double(kernels->source_bytes) * (double(m) * double(k) + double(k) * double(n));
   double bytes = read + double(kernels->result_bytes) * double(m) * double(n);
-  bool whole = true;
-  for (const GemmDigits* digits : {&a_rows, &a_sum, &b_sum, &b_columns, &c_rows}) whole = whole && digits->count == 1;
-  vector = in_chains && (m == 1 || n == 1) && kernels->vector != nullptr && whole;
+  plain = true;
+  for (const GemmDigits* digits : {&a_rows, &a_sum, &b_sum, &b_columns, &c_rows}) plain = plain && digits->count == 1;
+  vector = in_chains && (m == 1 || n == 1) && kernels->vector != nullptr && plain;
   in_strips = vector && may_be_in_strips();
   int64_t tiles = pieces_of(m, kernels->height) * pieces_of(n, tile_columns());
   double columns = double(up(n, kernels->lanes));  // a part of a vector takes as long as a whole one
@@ -77,7 +77,7 @@ void GemmStep::plan() {
   // of few columns a block is small, and an element of a is not read often
   const bool few = a_k == 1 && n * std::min(k, span) * kernels->source_bytes <= kFewColumnsBytes;
   const int64_t cached = few ? std::min(k, span) : k;
-  in_place = kernels->strided != nullptr && whole && b_column == 1 &&
+  in_place = kernels->strided != nullptr && plain && b_column == 1 &&
              n * cached * kernels->source_bytes <= kInPlaceBytes &&
              (a_k == 1 || m * k * kernels->source_bytes <= kInPlaceBytes);
   // rows that lie a multiple of a cache's way apart evict each other, if they are more than its ways

@@ -163,7 +163,7 @@ inline void make_squares(const GemmPacking& work, const Offsets& at, int64_t k0,
   int64_t staged_lines[kDepth];
   const int64_t k = least(kDepth, work.k - k0), x = least(kSide, work.width - x0);
   const S* from = reinterpret_cast<const S*>(work.source);
-  const bool side_by_side = work.lines->strides[0] == 1, along = !side_by_side && work.terms->strides[0] == 1;
+  const bool along = work.is_along(), side_by_side = !along && work.lines->strides[0] == 1;
   const GemmDigits& inner = along ? *work.terms : *work.lines;
   const int64_t first = along ? work.k0 + k0 : work.x0 + x0, extent = along ? k : x, count = along ? x : k;
   const int64_t *lines = along ? at.lines + x0 : at.terms, *places = along ? at.terms : at.lines + x0;

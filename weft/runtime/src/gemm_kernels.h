@@ -118,6 +118,11 @@ struct GemmPacking {
   int64_t x0, width;   // first row or column and their number
   bool left;
   char* to;  // 64 bytes aligned; whole vectors of rows or columns
+
+  // Whether terms lie side by side, rather than rows or columns: where both do, what more of follow each other.
+  bool is_along() const {
+    return terms->strides[0] == 1 && (lines->strides[0] != 1 || terms->extents[0] > lines->extents[0]);
+  }
 };
 
 // What kernels need that use the processor's matrix unit: their slivers begin at multiples of whole tiles, rows too.

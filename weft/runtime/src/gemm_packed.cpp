@@ -11,6 +11,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t kSharedBytes = 32 << 20;  // packed operand of all threads
+constexpr int64_t kHeldBytes = 1 << 20;      // half a second-level cache
 constexpr int64_t kMostLines = 64;           // rows or columns of a tile
 
 }  // namespace
@@ -32,23 +33,34 @@ void GemmStep::pack_lines(const GemmPacking& work, int64_t padded) const {
   if (kernels->unit != nullptr) return kernels->unit->pack(work);
   const GemmDigits &terms = *work.terms, &lines = *work.lines;
   if (kernels->depth > 1 && terms.count > 1 && terms.extents[0] % kernels->depth != 0) return pack_pieces(work, padded);
-  int64_t offsets[kMostLines];
-  const bool regular = lines.run(work.x0, work.width) == work.width, in_runs = regular || lines.strides[0] == 1;
-  if (!in_runs) lines.list(work.x0, work.width, offsets);
+  // where lines, or runs of them, lie and which are their first ones
+  int64_t offsets[kMostLines], firsts[kMostLines + 1], parts = 0;
+  const bool regular = lines.run(work.x0, work.width) == work.width, side_by_side = lines.strides[0] == 1;
+  const bool in_runs = work.is_along() ? regular && !side_by_side : regular || side_by_side;
+  GemmRuns columns(lines, work.x0);
+  for (int64_t x = 0, next; x < work.width; x = next) {
+    next = x + (in_runs ? columns.left(work.width - x) : 1);
+    firsts[parts] = x;
+    offsets[parts++] = columns.offset;
+    columns.advance(next - x);
+  }
+  firsts[parts] = work.width;
   GemmPanel panel{};
   panel.k_stride = terms.strides[0];
   panel.x_stride = lines.strides[0];
-  panel.lines = in_runs ? nullptr : offsets;
   panel.pitch = padded;
-  for (int64_t at = 0; at < work.k; at += panel.k) {
-    panel.k = terms.run(work.k0 + at, work.k - at);
-    const char* from = work.source + terms.at(work.k0 + at) * kernels->source_bytes;
+  panel.lines = in_runs ? nullptr : offsets;
+  GemmRuns runs(terms, work.k0);
+  for (int64_t at = 0; at < work.k; at += panel.k, runs.advance(panel.k)) {
+    panel.k = runs.left(work.k - at);
+    const char* from = work.source + runs.offset * kernels->source_bytes;
     char* to = work.to + at / kernels->depth * padded * kernels->packed_bytes;
-    for (int64_t x = 0; x < work.width; x += panel.width) {
-      panel.width = in_runs ? lines.run(work.x0 + x, work.width - x) : work.width;
-      panel.padded = x + panel.width == work.width ? padded - x : panel.width;
-      panel.source = in_runs ? from + lines.at(work.x0 + x) * kernels->source_bytes : from;
-      panel.to = to + x * kernels->packed_bytes;
+    for (int64_t part = 0; part < (in_runs ? parts : 1); ++part) {
+      const int64_t first = firsts[part], end = in_runs ? firsts[part + 1] : work.width;
+      panel.width = end - first;
+      panel.padded = (end == work.width ? padded : end) - first;
+      panel.source = in_runs ? from + offsets[part] * kernels->source_bytes : from;
+      panel.to = to + first * kernels->packed_bytes;
       kernels->pack(panel);
     }
   }
@@ -95,7 +107,9 @@ void GemmStep::multiply_packed(const Product& product) const {
   const int64_t most = std::max(kSharedBytes / block_bytes, tile_columns());
   const int64_t columns = wide ? n : std::min(packed_columns(n), most / tile_columns() * tile_columns());
   const int64_t width = wide ? packed_rows(m) : columns;
-  const int64_t blocks = std::clamp<int64_t>(most / width, 1, pieces_of(k, span));
+  // a small result is walked for each part of a long sum, whose operands are then near
+  const bool small = !plain && m * n * kernels->result_bytes <= kHeldBytes;
+  const int64_t blocks = std::clamp<int64_t>((small ? kHeldBytes / block_bytes : most) / width, 1, pieces_of(k, span));
   Buffer* buffer = buffer_allocate(width * steps_of(std::min(blocks * span, k)) * kernels->packed_bytes);
   if (buffer == nullptr) {
     product.job->failed.store(true, std::memory_order_relaxed);

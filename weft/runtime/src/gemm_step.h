@@ -25,6 +25,31 @@ constexpr double kLargeVectorBytes = 16 << 20;  // beyond caches
 inline int64_t up(int64_t value, int64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 inline int64_t pieces_of(int64_t extent, int64_t size) { return (extent + size - 1) / size; }
 
+// What lies one stride apart, run by run, from an index on.
+struct GemmRuns {
+  const GemmDigits& digits;
+  int64_t offset = 0, place[kGemmDigits];
+
+  GemmRuns(const GemmDigits& digits, int64_t index) : digits(digits) {
+    for (int digit = 0; digit < digits.count; ++digit) {
+      const bool last = digit == digits.count - 1;
+      place[digit] = last ? index : index % digits.extents[digit];
+      offset += place[digit] * digits.strides[digit];
+      if (!last) index /= digits.extents[digit];
+    }
+  }
+  int64_t left(int64_t most) const { return digits.count == 1 ? most : std::min(most, digits.extents[0] - place[0]); }
+  void advance(int64_t count) {
+    place[0] += count;
+    offset += count * digits.strides[0];
+    for (int digit = 0; digit + 1 < digits.count && place[digit] == digits.extents[digit]; ++digit) {
+      offset += digits.strides[digit + 1] - place[digit] * digits.strides[digit];
+      place[digit] = 0;
+      ++place[digit + 1];
+    }
+  }
+};
+
 class GemmStep final : public Step {
  public:
   // How an epilogue walks the result: one loop over all elements, rows by columns, whole rows, whole products of a
@@ -207,6 +232,7 @@ class GemmStep final : public Step {
   void vector_block(const Product& product, int64_t row, int64_t rows, int64_t k0, int64_t depth, char* y,
                     int64_t y_row, bool add) const;
 
+  bool plain = false;  // the operands and the result are matrices
   bool vector = false, in_strips = false, in_place = false, wide = false;
   mutable std::atomic<unsigned> turns{0};  // runs that were read to and fro
   int64_t most_rows = 0;      // of a tile that reads rows in place

@@ -2,6 +2,10 @@
 //
 // `claim` holds epoch << 32 | next chunk. A new job first closes the word (next = kClosed), then writes the job, then
 // opens the word: a late worker sees either the closed word or another epoch, and claims nothing.
+//
+// The clock is read to choose who works and who waits, never what is computed: late workers are left out of short jobs,
+// sleeping ones are woken for calls that follow each other, pinned ones are let go. A job gives the same bits in one
+// piece by the caller and in chunks by all, since no result depends on where chunks end (docs/NUMERICS.md).
 #include "pool.h"
 
 #include <linux/futex.h>

@@ -27,7 +27,8 @@ constexpr size_t kMaxQueued = 128;
 constexpr int64_t kMaxQueuedBytes = int64_t{512} << 20;
 constexpr size_t kMaxFailed = 32;
 constexpr auto kPoll = std::chrono::milliseconds(50);
-// bound on waits for callbacks of programs that another thread launched
+// How long callbacks of programs that another thread launched are waited for: it decides the order in which independent
+// programs run, which their results do not depend on; without it a callback that waits for us would wait for ever.
 constexpr auto kPatience = std::chrono::seconds(1);
 using Clock = std::chrono::steady_clock;
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +18,7 @@ import weft.numpy as jnp
 from weft import operations as lax
 from weft import tree_util
 from weft._base import unbuilt
+from weft._base.record import NamedTuple
 from weft.autodiff import implicit
 from weft.control import while_loop
 from weft.numpy import promotion

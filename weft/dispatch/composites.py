@@ -1,0 +1,67 @@
+"""composite: a function under the name of the operation that it stands for.
+
+    b:f32[] = composite[attributes=(('scale', (3.0,), PyTreeDef(*)),) jaxpr={...} name=my.tan version=1] a
+
+The program is what the operation means: the compiler inlines it, derivatives and vectorisation are the program's.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from weft import errors, runtime
+from weft.core import kinds, tracebacks
+from weft.core.eval import eval_jaxpr
+from weft.core.jaxpr import ClosedJaxpr, DebugInfo
+from weft.core.ref_types import ProgramPrimitive
+from weft.core.trace import trace_to_jaxpr
+from weft.core.tracer import Tracer
+from weft.dispatch import flat_functions, function_names
+
+composite_p = ProgramPrimitive(
+    "composite", kinds.Higher(inline=lambda params: params["jaxpr"]), multiple_results=True, memoize=False
+)
+composite_p.unnamed_params |= {"attributes", "version"}  # they say nothing of what is computed
+composite_p.def_effectful_abstract_eval(lambda *in_avals, jaxpr, **params: (jaxpr.out_avals, jaxpr.effects))
+
+
+def _decomposed(*operands: Any, jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *operands)
+
+
+composite_p.expansion = _decomposed
+composite_p.transpose = None  # a derivative has the equations of the program
+
+
+def composite(decomposition: Callable[..., Any], name: str, version: int = 0) -> Callable[..., Any]:
+    """``decomposition`` as one named operation of printed programs; what it computes stays the same.
+
+    Positional arguments of the function that is given back are operands (trees of arrays), keyword arguments its
+    attributes, which the decomposition gets too. The decomposition may not close over traced values.
+
+    >>> tangent = lax.composite(lambda x: lax.sin(x) / lax.cos(x), name="my.tangent")
+    >>> tangent(0.5)
+    Array(0.5463025, dtype=float32, weak_type=True)
+    """
+
+    @functools.wraps(decomposition)
+    @tracebacks.boundary
+    def call(*args: Any, **kwargs: Any) -> Any:
+        leaves, in_tree = runtime.tree_flatten(args)
+        avals = [flat_functions.check_leaf(leaf) for leaf in leaves]
+        function = flat_functions.FlatFunction(lambda *trees: decomposition(*trees, **kwargs), in_tree)
+        info = DebugInfo("composite", function_names.source_of(decomposition))
+        closed, _ = trace_to_jaxpr(function, avals, info)
+        if any(isinstance(const, Tracer) for const in closed.consts):
+            raise errors.UnexpectedTracerError(
+                f"Found a traced value as a constant in the decomposition for the composite op {name!r}: it closes "
+                "over a value that is involved in a transformation. Pass such values as arguments of the composite."
+            )
+        given = {key: runtime.tree_flatten(value) for key, value in kwargs.items()}
+        attributes = tuple([(key, tuple(found), tree) for key, (found, tree) in given.items()])
+        outs = composite_p.bind(*leaves, jaxpr=closed, name=name, version=version, attributes=attributes)
+        return runtime.tree_unflatten(function.out_tree, outs)
+
+    return call

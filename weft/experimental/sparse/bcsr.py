@@ -1,0 +1,265 @@
+"""BCSR: rows one after the other, with pointers to where each begins, behind batch and in front of dense dimensions.
+
+Of shape ``batch + (rows, columns) + dense``: ``data`` ``[*batch, nse, *dense]``, column ``indices`` ``[*batch, nse]``,
+``indptr`` ``[*batch, rows + 1]``. Elements behind the last pointer are padding::
+
+    [[0, 2, 0],   data    [2, 1, 4]   indptr [0, 1, 3]
+     [1, 0, 4]]   indices [1, 0, 2]
+
+What a product or a change of shape needs of rows is written out (``rows_of``), then BCOO does it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft import numpy as jnp
+from weft.experimental.sparse import bcoo_layout, bcoo_products, bcoo_shapes
+from weft.experimental.sparse.bcoo import BCOO, shape_of_buffers
+from weft.experimental.sparse.matrix import JAXSparse, compiled, over_batches, pointers_of, rows_of
+
+
+class BCSR(JAXSparse):
+    """A sparse matrix of values, columns and row pointers: ``BCSR((data, indices, indptr), shape=shape)``.
+
+    >>> from weft.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.array([[0.0, 2.0, 0.0], [1.0, 0.0, 4.0]]))
+    >>> m.indptr.tolist(), (m @ jnp.ones(3)).tolist()
+    ([0, 1, 3], [2.0, 5.0])
+    """
+
+    indices: Any
+    indptr: Any
+    indices_sorted: bool
+    unique_indices: bool
+
+    def __init__(
+        self,
+        args: tuple[Any, Any, Any],
+        *,
+        shape: Sequence[int],
+        indices_sorted: bool = False,
+        unique_indices: bool = False,
+    ) -> None:
+        self.data, self.indices, self.indptr = (jnp.asarray(buffer) for buffer in args)
+        self.indices_sorted, self.unique_indices = indices_sorted, unique_indices
+        super().__init__(args, shape=shape)
+        _check(self)
+
+    @property
+    def nse(self) -> int:
+        return self.indices.shape[-1]
+
+    @property
+    def n_batch(self) -> int:
+        """The number of batch dimensions."""
+        return self.indices.ndim - 1
+
+    @property
+    def n_sparse(self) -> int:
+        """The number of dimensions that are indexed: rows and columns."""
+        return 2
+
+    @property
+    def n_dense(self) -> int:
+        """The number of dimensions of every value."""
+        return self.data.ndim - 1 - self.n_batch
+
+    def __repr__(self) -> str:
+        text = super().__repr__()
+        if text.endswith("(<invalid>)"):
+            return text
+        counts = {"n_batch": self.n_batch, "n_dense": self.n_dense}
+        return text[:-1] + "".join(f", {name}={count}" for name, count in counts.items() if count) + ")"
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any, Any], Any]:
+        return (self.data, self.indices, self.indptr), (self.shape, self.indices_sorted, self.unique_indices)
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: Any, children: Sequence[Any]) -> Any:
+        made = object.__new__(cls)
+        made.data, made.indices, made.indptr = children
+        shape, made.indices_sorted, made.unique_indices = aux_data
+        made.shape = shape_of_buffers(made.data, made.indices, shape, own=1, n_sparse=2)
+        return made
+
+    @classmethod
+    def fromdense(
+        cls, mat: Any, *, nse: int | None = None, index_dtype: Any = "int32", n_dense: int = 0, n_batch: int = 0
+    ) -> BCSR:
+        """The BCSR array of a dense one; see ``bcsr_fromdense``."""
+        return bcsr_fromdense(mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch)
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> BCSR:
+        """The same array, its elements sorted; two dimensions must be sparse."""
+        if arr.n_sparse != 2:
+            raise NotImplementedError(f"[BCSR.from_bcoo] BCSR has two sparse dimensions, {arr!r} has {arr.n_sparse}")
+        return _from_bcoo(arr)
+
+    @classmethod
+    def from_scipy_sparse(cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0) -> BCSR:
+        """The BCSR matrix of one of SciPy's."""
+        if n_dense or n_batch:
+            raise NotImplementedError("[BCSR.from_scipy_sparse] SciPy's matrices have no batch or dense dimensions")
+        csr = mat.tocsr()
+        indices, indptr = (x.astype(index_dtype or "int32") for x in (csr.indices, csr.indptr))
+        return cls((csr.data, indices, indptr), shape=csr.shape, indices_sorted=bool(csr.has_sorted_indices))
+
+    @classmethod
+    def _empty(
+        cls,
+        shape: Sequence[int],
+        *,
+        dtype: Any = None,
+        index_dtype: Any = "int32",
+        n_dense: int = 0,
+        n_batch: int = 0,
+        nse: int = 0,
+    ) -> BCSR:
+        empty = BCOO._empty(shape, dtype=dtype, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch, nse=nse)
+        return cls.from_bcoo(empty)
+
+    def to_bcoo(self) -> BCOO:
+        """The same array with a row index for every element."""
+        return _to_bcoo(self)
+
+    def todense(self) -> Any:
+        """The dense array."""
+        return bcsr_todense(self)
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
+        """The same array in which no index repeats; ``nse`` must be given under ``jit``."""
+        return BCSR.from_bcoo(self.to_bcoo().sum_duplicates(nse=nse, remove_zeros=remove_zeros))
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        """Not possible without sorting: raises NotImplementedError; ``to_bcoo()`` has a transpose."""
+        raise NotImplementedError("[BCSR.transpose] is not implemented: use `to_bcoo().transpose()`")
+
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, JAXSparse):
+            raise NotImplementedError("[BCSR] the product of two sparse arrays needs BCOO: see `to_bcoo()`")
+        return self.to_bcoo() @ other
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return other @ self.to_bcoo()
+
+    def __mul__(self, other: Any) -> BCSR:
+        return BCSR.from_bcoo(self.to_bcoo() * other)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> BCSR:
+        return BCSR.tree_unflatten(self.tree_flatten()[1], (-self.data, self.indices, self.indptr))
+
+    def __pos__(self) -> BCSR:
+        return self
+
+
+def _check(m: BCSR) -> None:
+    """ValueError where the buffers and the shape do not belong together."""
+    if m.ndim < 2 or m.n_batch + 2 + m.n_dense != m.ndim or m.n_dense < 0:
+        raise ValueError(
+            f"[BCSR] data {m.data.shape} and indices {m.indices.shape} have {m.n_batch} batch, 2 sparse and "
+            f"{m.n_dense} dense dimensions, which do not make the shape {m.shape}"
+        )
+    if not np.issubdtype(m.indices.dtype, np.integer) or m.indptr.dtype != m.indices.dtype:
+        raise TypeError(
+            f"[BCSR] indices and indptr must be integers of one dtype, got {m.indices.dtype}, {m.indptr.dtype}"
+        )
+    rows = m.shape[m.n_batch]
+    wanted = (
+        ("data", m.data, (m.nse, *m.shape[m.n_batch + 2 :])),
+        ("indices", m.indices, (m.nse,)),
+        ("indptr", m.indptr, (rows + 1,)),
+    )
+    for name, buffer, rest in wanted:
+        batch = buffer.shape[: m.n_batch]
+        fits = all(have in (1, want) for have, want in zip(batch, m.shape, strict=False))
+        if not fits or buffer.shape[m.n_batch :] != rest:
+            raise ValueError(f"[BCSR] {name} of shape {buffer.shape} should be {(*m.shape[: m.n_batch], *rest)}")
+
+
+@compiled()
+def _from_bcoo(arr: BCOO) -> BCSR:
+    if not arr.indices_sorted:
+        bounded = BCOO((arr.data, bcoo_layout.padded(arr.indices, arr.sparse_shape)), shape=arr.shape,
+                       unique_indices=arr.unique_indices)  # fmt: skip
+        arr = bounded.sort_indices()
+    rows, columns = arr.indices[..., 0], arr.indices[..., 1]
+    count = arr.sparse_shape[0]
+    indptr = over_batches(lambda rows: pointers_of(rows, count), rows.shape[: arr.n_batch], rows)
+    return BCSR((arr.data, columns, indptr), shape=arr.shape,
+               indices_sorted=True, unique_indices=arr.unique_indices)  # fmt: skip
+
+
+@compiled()
+def _to_bcoo(m: BCSR) -> BCOO:
+    nse, batch = m.nse, m.indptr.shape[: m.n_batch]
+    rows = over_batches(lambda indptr: rows_of(indptr, nse), batch, m.indptr)
+    rows = jnp.broadcast_to(rows, m.indices.shape) if rows.shape != m.indices.shape else rows
+    indices = jnp.stack([rows.astype(m.indices.dtype), m.indices], axis=-1)
+    return BCOO((m.data, indices), shape=m.shape,
+                indices_sorted=m.indices_sorted, unique_indices=m.unique_indices)  # fmt: skip
+
+
+def bcsr_fromdense(
+    mat: Any, *, nse: int | None = None, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = "int32"
+) -> BCSR:
+    """The BCSR array of a dense one, whose sparse dimensions must be two; ``nse`` must be given under ``jit``."""
+    return BCSR.from_bcoo(
+        bcoo_layout.bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+    )
+
+
+def bcsr_todense(mat: BCSR) -> Any:
+    """The dense array of a BCSR array."""
+    return bcoo_layout.bcoo_todense(mat.to_bcoo())
+
+
+def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
+    """The values of a dense array at the places that columns and row pointers name: data of a BCSR array."""
+    mat, indices, indptr = jnp.asarray(mat), jnp.asarray(indices), jnp.asarray(indptr)
+    batch = mat.shape[: indices.ndim - 1]
+    zeros = jnp.zeros((*batch, indices.shape[-1], *mat.shape[len(batch) + 2 :]), mat.dtype)
+    places = BCSR((zeros, indices, indptr), shape=mat.shape).to_bcoo()
+    return bcoo_layout.bcoo_extract(places, mat, assume_unique=True).data
+
+
+def bcsr_dot_general(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """``lax.dot_general`` of a BCSR and a dense array; the result is dense. See ``bcoo_dot_general``."""
+    if isinstance(lhs, JAXSparse) and isinstance(rhs, JAXSparse):
+        raise NotImplementedError("[bcsr_dot_general] the product of two sparse arrays needs BCOO: see `to_bcoo()`")
+    lhs, rhs = (x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs))
+    return bcoo_products.bcoo_dot_general(
+        lhs, rhs, dimension_numbers=dimension_numbers, preferred_element_type=preferred_element_type
+    )
+
+
+def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
+    """The same array in which no index repeats; ``nse`` must be given under ``jit``."""
+    return BCSR.from_bcoo(bcoo_layout.bcoo_sum_duplicates(mat.to_bcoo(), nse=nse))
+
+
+def bcsr_broadcast_in_dim(
+    mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
+) -> BCSR:
+    """``lax.broadcast_in_dim`` of a BCSR array; new dimensions are batch or dense."""
+    wide = bcoo_shapes.bcoo_broadcast_in_dim(mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions)
+    return BCSR.from_bcoo(wide)
+
+
+def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
+    """BCSR arrays of one layout joined along a batch or sparse dimension."""
+    return BCSR.from_bcoo(bcoo_shapes.bcoo_concatenate([m.to_bcoo() for m in operands], dimension=dimension))
