@@ -13,7 +13,7 @@ NARROW := tests/codegen tests/loops tests/fuzz/test_random_programs.py $(wildcar
 	tests/compiler/test_to_and_fro.py tests/compiler/test_random_programs.py)
 AS_NARROW := WEFT_TARGET=x86-64-v3 OPENBLAS_CORETYPE=Haswell WEFT_FUZZ_SECONDS=15
 
-.PHONY: demo test check unit unit-v3 bench sanitize clean help
+.PHONY: demo test check unit unit-v3 bench sanitize array-api clean help
 
 help:  ## list the commands
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -36,6 +36,16 @@ unit-v3: $(VENV)/tested  ## tests of products, kernels and random programs as on
 
 sanitize: $(VENV)/tested  ## the native tests under address, undefined-behaviour and thread sanitizers (g++, half an hour; goes on after an interruption)
 	$(PY) tests/sanitize/run.py
+
+array-api: $(if $(ARRAY_API_TESTS),$(VENV)/tested)  ## the array API standard's own tests, from a checkout: make array-api ARRAY_API_TESTS=path
+	@test -f "$(ARRAY_API_TESTS)/array_api_tests/__init__.py" || { \
+	echo "array-api needs a checkout of the standard's test suite, which is on no package index; ARRAY_API_TESTS is '$(ARRAY_API_TESTS)'. Get it with"; \
+	echo "  git clone --recurse-submodules https://github.com/data-apis/array-api-tests"; \
+	echo "and run make array-api ARRAY_API_TESTS=path/to/array-api-tests"; exit 1; }
+	$(PIP) -r "$(ARRAY_API_TESTS)/requirements.txt"
+	cd "$(ARRAY_API_TESTS)" && WEFT_ENABLE_X64=1 ARRAY_API_TESTS_MODULE=weft.numpy ARRAY_API_TESTS_VERSION=2024.12 \
+	$(abspath $(PY)) -m pytest -rxXfE --max-examples 20 --disable-deadline \
+	--xfails-file $(abspath tests/array_api_skips.txt) array_api_tests
 
 bench: $(VENV)/tested  ## weft beside the peers that are installed
 	$(PY) benchmarks/run.py

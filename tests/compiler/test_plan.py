@@ -6,7 +6,10 @@ import threading
 from typing import Any
 
 import numpy as np
+import pytest
 
+import weft
+import weft.numpy as jnp
 from tests.compiler import ladder
 from weft import compiler
 from weft import operations as lax
@@ -201,6 +204,31 @@ def test_the_text_says_why_a_copy_is_made() -> None:
     def read_later(x: Any, i: Any) -> list[Any]:
         y = lax.cumsum(x, axis=1)
         z = update(y, i)
-        return [lax.cumsum(z, axis=0), lax.reduce_sum(y, (0, 1))]
+        return [lax.cumsum(z, axis=0), lax.reduce_sum(lax.mul(y, lax.cumsum(z, axis=0)), (0, 1))]
 
     assert "still reads" in why(read_later, X, start)
+
+
+RECURRENCES: dict[str, Any] = {
+    "an element": lambda i, x: x.at[i, 3].set(x[i - 1, 3] * 2 + x[i - 1, 2]),
+    "a row": lambda i, x: x.at[i].set(x[i - 1] * 0.5 + 1),
+    "a sum of rows": lambda i, x: x.at[i].add(x[i - 1]),
+    "a part of a row, from one that overlaps it": lambda i, x: lax.dynamic_update_slice(
+        x, lax.dynamic_slice(x, (i, i - 1), (1, 4)) * 2, (i, i)
+    ),
+    "two elements exchanged": lambda i, x: x.at[i, 3].set(x[i - 1, 3]).at[i - 1, 3].set(x[i, 3]),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENCES)
+def test_arrays_in_loops_are_updated_in_place(name: str) -> None:
+    """Although the new elements depend on others of the same array: these are read first."""
+    x = np.random.default_rng(0).integers(0, 9, size=(20, 40)).astype(np.float32)
+    step = weft.jit(RECURRENCES[name], donate_argnums=1)
+    plan = step.lower(np.int32(3), x).compile().as_text("plan")
+    assert "only if others hold donated input" in plan or "copy of" not in plan, plan
+    loop = weft.jit(lambda x: weft.lax.fori_loop(1, 20, RECURRENCES[name], x))
+    want = jnp.asarray(x)
+    for i in range(1, 20):
+        want = RECURRENCES[name](i, want)
+    np.testing.assert_array_equal(np.asarray(loop(x)), np.asarray(want))

@@ -137,6 +137,9 @@ if TYPE_CHECKING:
     from typing import NamedTuple as NamedTuple
 else:
 
+    def _plain_item(index: int) -> Any:
+        return lambda record: tuple.__getitem__(record, index)
+
     class _NamedTupleType(type):
         """Makes the fields of a NamedTuple properties."""
 
@@ -144,7 +147,10 @@ else:
             fields, namespace["_field_defaults"] = _own_fields(namespace)
             namespace["_fields"] = namespace["__match_args__"] = fields
             namespace["__slots__"] = ()
-            namespace.update((field, property(itemgetter(index))) for index, field in enumerate(fields))
+            item = (
+                _plain_item if "__getitem__" in namespace else itemgetter
+            )  # the fields do not follow its own indexing
+            namespace.update((field, property(item(index))) for index, field in enumerate(fields))
             return super().__new__(cls, name, bases, namespace)
 
     class NamedTuple(tuple, metaclass=_NamedTupleType):

@@ -20,8 +20,9 @@ def divide(x: Pair, y: Pair) -> Pair:
     scale = small.fma(ratio, big)
     first, second = lanes.select(steep, x[1], x[0]), lanes.select(steep, x[0], x[1])
     re = (second * ratio + first) / scale
-    im = (first * ratio - second) / scale
-    return re, lanes.select(steep, im, -im)
+    product = first * ratio
+    im = lanes.select(steep, product - second, second - product)  # a negated difference would have the other zero
+    return re, im / scale
 
 
 def magnitude(re: V, im: V) -> V:

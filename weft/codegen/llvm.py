@@ -123,6 +123,33 @@ def _binding() -> Any:
 
 
 def _new_machine(target: Target) -> Any:
+    """A TargetMachine, made through llvmlite on a thread of its own.
+
+    There no interrupt is raised: one within the Python code that takes llvmlite's lock would leave it taken, and all
+    later emissions would wait for its release.
+    """
+    made: list[Any] = []
+    failed: list[BaseException] = []
+
+    def make() -> None:
+        try:
+            made.append(_make_machine(target))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=make, name="weft-llvm")
+    try:
+        thread.start()
+    except RuntimeError:  # no thread can be started: limits, or the interpreter is ending
+        make()
+    else:
+        thread.join()
+    if failed:
+        raise failed[0]
+    return made[0]
+
+
+def _make_machine(target: Target) -> Any:
     with _loading:
         binding = _binding()
         if target.triple.split("-")[0] != binding.get_default_triple().split("-")[0]:

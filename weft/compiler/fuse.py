@@ -65,12 +65,14 @@ class _Fusion:
         self.later_effect: Group | None = None
         self.alone = False  # let no equation join another
         self.gathers = kinds.Gather in known.kinds
+        self.updates = groups.small_updates(jaxpr.eqns, known.kinds)
 
     def run(self) -> Kernels:
         for equation in reversed(self.jaxpr.eqns):
             self._place(equation)
         if not self.alone:
             self._merge_siblings()
+        groups.run_readers_first(self.groups, self._users_of)
         steps = tuple([self._step(group) for group in in_order(self.groups)])
         return Kernels(self.jaxpr, steps, self.aliases, self.dims.sizes)
 
@@ -149,7 +151,8 @@ class _Fusion:
     def _absorb(self, group: Group, equation: JaxprEqn) -> bool:
         if self.alone:
             return False
-        reason = self.absorber.absorb(group, equation)
+        updated = groups.reads_updated(group, equation, self.updates)
+        reason = groups.UPDATED if updated else self.absorber.absorb(group, equation)
         if reason is None:
             self._note_users(group, equation)
             return True
@@ -465,6 +468,7 @@ class _Fusion:
         """A load with a run-time base, in each kernel that uses it."""
         out = equation.outvars[0]
         users = [g for g in self._users(equation) if g.step is None]
+        users = [g for g in users if not groups.reads_updated(g, equation, self.updates)]
         for group in users:
             group.dynamic[out] = equation
         noted = self._users_of(out)

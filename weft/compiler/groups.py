@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft.compiler.dimensions import Dimensions
@@ -31,6 +31,8 @@ LONG_ROW = 1 << 21  # elements; the phases of one row run on one worker, separat
 FULL = "the kernel is full"
 TOO_LONG = "the row is too long for one worker: a kernel of its own runs its blocks in parallel"
 TOO_FEW = "the columns are too few for the workers, or too long for a cache: a kernel of its own runs its blocks"
+UPDATED = "the array is updated in place: what is read of it is stored first"
+SMALL_PART = 4  # an array is this many times as large as a small part of it
 FAR = 1 << 18  # elements; a larger array does not fit the nearer caches
 LONG_COLUMN = 4096  # elements; every phase reads a tile of such columns from memory again
 LONG_SIDE = 64  # rows and columns from which reading across rows costs more than transposing tiles
@@ -454,6 +456,44 @@ def depends(group: Group, other: Group) -> bool:
                 seen.add(before)
                 stack.append(before)
     return False
+
+
+def small_updates(equations: Sequence[JaxprEqn], present: Iterable[type]) -> dict[Any, list[int]]:
+    """Array -> the places in the program where a small part of it is updated. ``present``: the kinds of equations."""
+    found: dict[Any, list[int]] = {}
+    if kinds.DynamicUpdateSlice not in present and kinds.Scatter not in present:
+        return found
+    for place, equation in enumerate(equations):
+        if isinstance(equation.primitive.kind, (kinds.DynamicUpdateSlice, kinds.Scatter)):
+            array = equation.invars[0]
+            of_update = 2 if isinstance(equation.primitive.kind, kinds.Scatter) else 1
+            if type(array) is not Literal and equation.invars[of_update].aval.size <= array.aval.size // SMALL_PART:
+                found.setdefault(array, []).append(place)
+    return found
+
+
+def reads_updated(group: Group, equation: JaxprEqn, updates: dict[Any, list[int]]) -> bool:
+    """Whether an equation reads a small part of an array of which the group, or an earlier one, updates a small part.
+
+    Read inside the group, the array could not be updated in place: all of it would be copied first. A group that
+    updates one element reads before it writes.
+    """
+    for atom in equation.invars:
+        places = updates.get(atom) if type(atom) is not Literal else None
+        if not places or max([v.aval.size for v in equation.outvars]) > atom.aval.size // SMALL_PART:
+            continue
+        points = math.prod([axis.extent for axis in group.axes])
+        if any(place < group.order or (place == group.order and points > 1) for place in places):
+            return True
+    return False
+
+
+def run_readers_first(groups: Sequence[Group], users_of: Callable[[Any], Iterable[Group]]) -> None:
+    """Let what reads an array run before the group that updates it, so that the array need not be copied."""
+    for group in groups:
+        if group.merged_into is None:
+            readers = [reader for array, _ in group.copies if type(array) is not Literal for reader in users_of(array)]
+            group.run_after([r for r in readers if r is not group and not depends(r, group)])
 
 
 def merge(group: Group, other: Group, absorber: Absorber) -> bool:

@@ -214,7 +214,7 @@ class Planner:
         assert low is not None
         for source, target in step.copies:
             base = self.base(source)
-            if base in self.buffers and all(self.base(b.variable) is not base for b in low.operands):
+            if base in self.buffers and self._reads_first(low, base):
                 self._join(base, self.base(target), number)
         if step.copies:
             return
@@ -285,8 +285,19 @@ class Planner:
         reads = [i for i, b in enumerate(low.operands) if b.role == "in" and self.base(b.variable) is source]
         writes = [i for i, b in enumerate(low.operands) if b.role == "out" and self.base(b.variable) is target]
         if step.copies:  # the runtime skips a copy onto itself
-            return not reads and [(self.base(a), self.base(b)) for a, b in step.copies] == [(source, target)]
+            is_target = [(self.base(a), self.base(b)) for a, b in step.copies] == [(source, target)]
+            return is_target and self._reads_first(low, source)
         return len(writes) == 1 and all(_in_place(low, writes[0], read, self.base) for read in reads)
+
+    def _reads_first(self, low: Lowered, array: Any) -> bool:
+        """Whether a kernel reads nothing of an array that it updates, or all of that before it writes anything."""
+        read = [i for i, b in enumerate(low.operands) if b.role == "in" and self.base(b.variable) is array]
+        if not read:
+            return True
+        statements = low.nest.statements()
+        writes = [n for n, s in enumerate(statements) if isinstance(s, (ir.Store, ir.Update))]
+        loads = [n for n, s in enumerate(statements) if isinstance(s, (ir.Load, ir.LoadAt)) and s.operand in read]
+        return low.points == 1 and max(loads, default=-1) < min(writes, default=len(statements))
 
     def _pack(self) -> tuple[list[tuple[int, int]], int]:
         """Slots for all buffers; temporaries at offsets of one arena, by lifetime."""

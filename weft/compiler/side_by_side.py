@@ -22,7 +22,8 @@ class SideBySide(Generic[Work, Result]):
     def __init__(self, finish: Callable[[Work], Result], done: Callable[[int, Result], None]) -> None:
         self._finish = finish
         self._done = done  # called on the calling thread with the number of an item and its result
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # entered directly: an interrupt in Condition.__enter__ would leave it locked
+        self._changed = threading.Condition(self._lock)
         self._waiting: list[tuple[int, int, Work]] = []  # size, number, work
         self._results: list[tuple[int, Result]] = []
         self._errors: dict[int, BaseException] = {}
@@ -39,20 +40,20 @@ class SideBySide(Generic[Work, Result]):
         try:
             for number, item in enumerate(prepare):
                 size, work = item()
-                with self._changed:
+                with self._lock:
                     self._waiting.append((size, number, work))
                     self._changed.notify()
                 if len(started) < n_helpers:
                     self._start(started)
                 time.sleep(0)  # let a helper that has finished its kernel take the next one
-            with self._changed:
+            with self._lock:
                 self._closed = True
                 self._changed.notify_all()
             while (taken := self._take()) is not None:
                 self._work(*taken)
                 self._report()
         finally:
-            with self._changed:
+            with self._lock:
                 self._closed = True
                 self._waiting.clear()
                 self._changed.notify_all()
@@ -71,7 +72,7 @@ class SideBySide(Generic[Work, Result]):
 
     def _take(self) -> tuple[int, Work] | None:
         """The largest waiting item; None if nothing is left and nothing will be added."""
-        with self._changed:
+        with self._lock:
             while not self._waiting and not self._closed:
                 self._changed.wait()
             if not self._waiting or self._errors:
@@ -84,10 +85,10 @@ class SideBySide(Generic[Work, Result]):
         try:
             result = self._finish(work)
         except Exception as error:
-            with self._changed:
+            with self._lock:
                 self._errors[number] = error
         else:
-            with self._changed:
+            with self._lock:
                 self._results.append((number, result))
 
     def _help(self) -> None:
@@ -96,7 +97,7 @@ class SideBySide(Generic[Work, Result]):
 
     def _report(self) -> None:
         """Report finished items."""
-        with self._changed:
+        with self._lock:
             results, self._results = self._results, []
         for number, result in sorted(results, key=lambda entry: entry[0]):
             self._done(number, result)

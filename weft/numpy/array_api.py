@@ -33,7 +33,7 @@ _TOGETHER = {
 class ArrayNamespaceInfo:
     """Devices, dtypes and abilities of ``weft.numpy``; what ``__array_namespace_info__()`` gives.
 
-    >>> info = jnp.__array_namespace_info__()
+    >>> info = weft.numpy.__array_namespace_info__()
     >>> info.default_dtypes()["real floating"]
     dtype('float32')
     """
@@ -89,7 +89,7 @@ class ArrayNamespaceInfo:
 def __array_namespace_info__() -> ArrayNamespaceInfo:
     """What the namespace offers, for libraries written to the Python array API standard.
 
-    >>> sorted(jnp.__array_namespace_info__().dtypes(kind="real floating"))
+    >>> sorted(weft.numpy.__array_namespace_info__().dtypes(kind="real floating"))
     ['float32']
     """
     return ArrayNamespaceInfo()

@@ -120,6 +120,8 @@ def reduce_by(
         raise ValueError(f"zero-size array to reduction operation {reducer.name} which has no identity")
     if reducer.as_bool:
         result_dtype = np.dtype(np.bool_)
+        if dtypes.issubdtype(own, np.complexfloating):  # a conversion would look at the real part alone
+            a = lax.ne(a, np.asarray(0, own))
     else:
         result_dtype = dtype if dtype is not None else (sum_dtype(own) if widen else own)
     half = reducer.upcast_half and dtype is None and dtypes.issubdtype(result_dtype, np.floating)

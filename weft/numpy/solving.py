@@ -429,27 +429,28 @@ def _pinv_jvp(rtol: Any, hermitian: bool, primals: Any, tangents: Any) -> Any:
 
 @functools.partial(jit, static_argnames=("hermitian",))
 def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any = None) -> Any:
-    """How many singular values of the matrices ([..., m, n]) are larger than ``rtol``; of a vector, if any is not 0.
+    """How many singular values of the matrices ([..., m, n]) count as nonzero; of a vector, whether any element does.
 
-    Without ``rtol`` (or ``tol``, its older name) the largest one times max(m, n) times the eps of the dtype. ValueError
-    for both.
+    Those count that are larger than ``rtol`` times the largest one of their matrix (None: max(m, n) times the eps of
+    the dtype), as NumPy and the array API standard have it; JAX takes ``rtol`` itself as the bound. ``tol``, of older
+    NumPy, is a bound itself. Both broadcast against [...]. ValueError for both.
 
     >>> matrix_rank(weft.numpy.array([[1.0, 1.0], [1.0, 1.0]])).item()
     1
     """
-    if tol is not None:
-        if rtol is not None:
-            raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
-        rtol = tol
+    if tol is not None and rtol is not None:
+        raise ValueError("matrix_rank: only one of tol or rtol may be specified.")
     (M,) = _inexact("jnp.linalg.matrix_rank", M)
     extents = promotion.shape_of(M)
     if len(extents) < 2:
         return reductions.any(M != 0).astype(np.int32)
     s = decompositions.svd(M, full_matrices=False, compute_uv=False, hermitian=hermitian)
-    if rtol is None:
-        rtol = reductions.max(s, axis=-1, initial=0) * (max(extents[-2:]) * float(np.finfo(s.dtype).eps))
-    rtol = creation.asarray(rtol)
-    return reductions.sum(s > rtol[..., None], axis=-1)
+    if tol is not None:
+        bound = creation.asarray(tol)
+    else:
+        share = max(extents[-2:]) * float(np.finfo(s.dtype).eps) if rtol is None else creation.asarray(rtol, s.dtype)
+        bound = reductions.max(s, axis=-1, initial=0) * share
+    return reductions.sum(s > bound[..., None], axis=-1)
 
 
 @functools.partial(jit, static_argnames=("p",))

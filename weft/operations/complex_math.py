@@ -101,8 +101,9 @@ def div(x: Pair, y: Pair) -> Pair:
     scale = big + small * ratio
     along, across = where(swap, x.im, x.re), where(swap, x.re, x.im)
     re = (along + across * ratio) / scale
-    im = (across - along * ratio) / scale
-    out = Pair(re, where(swap, -im, im))
+    less = along * ratio
+    im = where(swap, less - across, across - less) / scale  # not the negative of one of them: 1j / 1j is 1 + 0j
+    out = Pair(re, im)
     return Pair(*only_where(out.re.is_nan() & out.im.is_nan(), lambda: _div_at_the_edges(x, y, out), *out))
 
 
@@ -279,14 +280,19 @@ def _sinh_cosh_times(x: Term, s: Term, c: Term) -> tuple[Term, Term]:
     return where(x.equals(0.0), x * where(s.is_nan(), 1.0, s), sinh_part), where(c.equals(0.0), c, cosh_part)
 
 
+def _no_direction(z: Pair) -> Any:
+    """Where sinh and cosh are infinite in the real part although the angle, infinite or NaN, has no cosine."""
+    return z.re.is_infinite() & ~z.im.is_finite()
+
+
 def sinh(z: Pair) -> Pair:
     re, im = _sinh_cosh_times(z.re, z.im.call("cos"), z.im.call("sin"))
-    return Pair(re, im)
+    return Pair(where(_no_direction(z), z.re, re), im)
 
 
 def cosh(z: Pair) -> Pair:
     im, re = _sinh_cosh_times(z.re, z.im.call("sin"), z.im.call("cos"))
-    return Pair(re, im)
+    return Pair(where(_no_direction(z), np.inf, re), im)
 
 
 def sin(z: Pair) -> Pair:
@@ -309,9 +315,9 @@ def tanh(z: Pair) -> Pair:
     re, im = beta * rho * s / scale, tangent / scale
     twice = (2.0 * z.im).call("sin")
     decay = (-2.0 * abs(z.re)).call("exp")
-    still = z.re.is_infinite() & ~z.im.is_finite()
-    far_im = where(still, 0.0, 2.0 * twice * decay)
-    return Pair(where(far, z.re.constant(1.0).copysign(z.re), re), where(far, far_im, im))
+    far_im = where(_no_direction(z), 0.0, 2.0 * twice * decay)
+    re, im = where(far, z.re.constant(1.0).copysign(z.re), re), where(far, far_im, im)
+    return Pair(where(z.re.equals(0.0), z.re, re), where(z.im.equals(0.0), z.im, im))  # beside NaN too
 
 
 def tan(z: Pair) -> Pair:
@@ -324,13 +330,14 @@ def tan(z: Pair) -> Pair:
 def asin(z: Pair) -> Pair:
     left, right = sqrt(Pair(1.0 - z.re, -z.im)), sqrt(Pair(1.0 + z.re, z.im))
     re = z.re.call("atan2", left.re * right.re - left.im * right.im)
+    re = where(z.re.equals(0.0), z.re, re)
     im = (left.re * right.im - left.im * right.re).call("asinh")
     return _far(z, Pair(re, im), lambda angle: Pair(_quarter_minus(angle, z.re), _log_twice(z).copysign(z.im)))
 
 
 def acos(z: Pair) -> Pair:
     left, right = sqrt(Pair(1.0 - z.re, -z.im)), sqrt(Pair(1.0 + z.re, z.im))
-    re = 2.0 * left.re.call("atan2", right.re)
+    re = where(z.re.equals(0.0), PI / 2, 2.0 * left.re.call("atan2", right.re))
     im = (right.re * left.im - right.im * left.re).call("asinh")
     return _far(z, Pair(re, im), lambda angle: Pair(abs(z.im).call("atan2", z.re), -(_log_twice(z).copysign(z.im))))
 
@@ -359,6 +366,7 @@ def acosh(z: Pair) -> Pair:
     left, right = sqrt(Pair(z.re - 1.0, z.im)), sqrt(Pair(z.re + 1.0, z.im))
     re = (left.re * right.re + left.im * right.im).call("asinh")
     im = 2.0 * left.im.call("atan2", right.re)
+    im = where(z.re.equals(0.0) & z.im.is_nan(), PI / 2, im)
     return _far(z, Pair(re, im), lambda angle: Pair(_log_twice(z), z.im.call("atan2", z.re)))
 
 
@@ -372,8 +380,8 @@ def atanh(z: Pair) -> Pair:
     far = (x > limit) | (y > limit)
     big = x.max(y)
     far_re = where(is_infinite(z), 0.0, (x / big) / big / (1.0 + (x.min(y) / big) * (x.min(y) / big)))
-    re, im = where(far, far_re, re), where(far, PI / 2, im)
-    return Pair(re.copysign(z.re), im.copysign(z.im))
+    re, im = where(far, far_re, re), where(far & ~y.is_nan(), PI / 2, im)
+    return Pair(where(x.equals(0.0), z.re, re.copysign(z.re)), im.copysign(z.im))
 
 
 def atan(z: Pair) -> Pair:
