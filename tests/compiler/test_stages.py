@@ -162,7 +162,9 @@ def every_pass(x: Any, table: Any, places: Any) -> list[Any]:
     flat = lax.exp(lax.reshape(lax.sin(table), (64,)))
     unit = lax.reduce_sum(lax.broadcast_in_dim(lax.reduce_sum(table, (1,)), (8, 1), (0,)), (1,))
     key = weft.random.uniform(weft.random.key(1), (3,))
-    return [scattered, inner, rolled, summed, product, looped, unrolled[:, 0], chosen, ordered, sliced, flat, unit, key]
+    pooled = weft.lax.reduce_window(table, -np.inf, weft.lax.max, (2, 2), (2, 2), "VALID")
+    results = [scattered, inner, rolled, summed, product, looped, unrolled[:, 0], chosen, ordered, sliced, flat, unit]
+    return [*results, key, pooled]
 
 
 TABLE = np.arange(64, dtype=np.float32).reshape(8, 8) / 16
