@@ -38,7 +38,7 @@ AS_JAX = {
     "regularized_incomplete_beta-1", "clamp-1", "clamp-2", "bitcast_convert_type-1", "convert_element_type-4",
     "reduce_precision-0", "reduce_precision-1", "reduce_precision-2", "stop_gradient-0", "gather-0", "gather-4",
     "gather-12", "gather-13", "scatter-6", "scatter-7", "scatter-mul-0", "scatter-mul-1", "scatter-mul-3",
-    "scatter-mul-4", "reduce_max-7", "reduce_min-7", "select_n-3",
+    "scatter-mul-4", "reduce_max-7", "reduce_min-7", "select_n-3", "reduce_window_max-2", "select_and_gather_add-1",
 }  # fmt: skip
 # Left out: promises that the program breaks (unique indices that are clipped together), whose result is anyone's.
 UNDEFINED = {"scatter-min-1", "scatter-max-1"}

@@ -124,27 +124,35 @@ class _Machine:
         data[at : at + nbytes] = byte
 
     def _gemm(
-        self, source: str, result: str, m: int, n: int, k: int, a: Any, a_row: int, a_k: int, b: Any, b_k: int,
-        b_column: int, c: Any, c_row: int, batch: Sequence[tuple[int, ...]], outer: tuple[int, ...],
-        whole: tuple[int, int, bool], *_: Any,
-    ) -> None:  # fmt: skip
+        self,
+        source: str,
+        result: str,
+        a: Any,
+        b: Any,
+        c: Any,
+        rows: Any,
+        columns: Any,
+        summed: Any,
+        batch: Any,
+        *_: Any,
+    ) -> None:
         char = np.dtype(dtypes.bfloat16 if source == "E" else source)
-        blocks, a_block, b_block = outer or (1, 0, 0)
+        (m, n, k), width = ([extent for extent, *_ in dims] for dims in (rows, columns, summed)), 1
+        across = []  # columns of the result are contiguous
+        for extent in reversed(n):
+            across, width = [width, *across], width * extent
         for index in np.ndindex(*[entry[0] for entry in batch]):
             moves = [sum(i * entry[side] for i, entry in zip(index, batch, strict=True)) for side in (1, 2, 3)]
-            lefts, rights = [], []
-            for block in range(blocks):
-                at, to = moves[0] + block * a_block * char.itemsize, moves[1] + block * b_block * char.itemsize
-                lefts.append(self._matrix(char, a, at, (m, k), (a_row, a_k)))
-                rights.append(self._matrix(char, b, to, (k, n), (b_k, b_column)))
-            product = np.concatenate(lefts, 1).astype(result) @ np.concatenate(rights, 0).astype(result)
-            self._matrix(result, c, moves[2], (m, n), (c_row, 1))[...] = product
+            left = self._array(char, a, moves[0], [*m, *k], [s for _, s, _ in rows] + [s for _, s, _ in summed])
+            right = self._array(char, b, moves[1], [*k, *n], [s for _, _, s in summed] + [s for _, s in columns])
+            product = np.tensordot(left.astype(result), right.astype(result), len(k))
+            self._array(result, c, moves[2], [*m, *n], [s for _, _, s in rows] + across)[...] = product
 
-    def _matrix(self, char: Any, place: Any, move: int, shape: tuple[int, int], strides: tuple[int, int]) -> np.ndarray:
+    def _array(self, char: Any, place: Any, move: int, shape: Sequence[int], strides: Sequence[int]) -> np.ndarray:
         data, at = self._at(place)
         size = np.dtype(char).itemsize
         flat = data[at + move :][: _whole(data, at + move, size)].view(char)
-        return np.lib.stride_tricks.as_strided(flat, shape, (strides[0] * size, strides[1] * size))
+        return np.lib.stride_tricks.as_strided(flat, shape, [stride * size for stride in strides])
 
 
 def _whole(data: np.ndarray, start: int, size: int) -> int:

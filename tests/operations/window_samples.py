@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-X = np.arange(12, dtype=np.float32).reshape(3, 4) % 5
+X = (np.arange(12, dtype=np.float32) * 5 % 12).reshape(3, 4)  # all different: selections have derivatives
 J = np.arange(12, dtype=np.int32).reshape(3, 4)
 C = (X + 1j * X[::-1]).astype(np.complex64)
 H = X.astype(ml_dtypes.bfloat16)
@@ -44,7 +44,7 @@ PROGRAMS: dict[str, list[Any]] = {
         (_maximum((2, 2), None, ((0, 0), (-6, 0))), (X,)),
     ],
     "reduce_window_min": [
-        (lambda lax, x: lax.reduce_window(x, np.inf, lax.min, (2, 2), (2, 1), ((1, 0), (-1, 2))), (X,)),
+        (lambda lax, x: lax.reduce_window(x, np.inf, lax.min, (2, 2), (2, 1), ((1, 0), (-1, 1))), (X,)),
         (lambda lax, x: lax.reduce_window(x, np.iinfo(np.int32).max, lax.min, (2, 1)), (J,)),
     ],
     "reduce_window_sum": [
@@ -62,7 +62,7 @@ PROGRAMS: dict[str, list[Any]] = {
         (lambda lax, x: lax.reduce_window(x, 1.0, lax.mul, (2, 2), None, ((1, 0), (0, 1)), (1, 2)), (X,)),
         (lambda lax, x: lax.reduce_window(x, True, lax.bitwise_and, (2, 2)), (B,)),
         (lambda lax, x: lax.reduce_window(x, 0, lax.bitwise_or, (1, 2)), (J,)),
-        (lambda lax, x: lax.reduce_window(x, 0.0, lambda a, b: lax.max(a, lax.neg(b)), (2, 2)), (X,)),
+        (lambda lax, x: lax.reduce_window(x, 0.0, lambda a, b: lax.max(a, lax.neg(b)), (2, 2)), (X - 5.5,)),
         (
             lambda lax, x, i: lax.reduce_window(
                 (x, i), (0.0, 0), lambda a, b: (lax.max(a[0], b[0]), lax.add(a[1], b[1])), (2, 2), (1, 1), "SAME"

@@ -78,6 +78,8 @@ def _matrices(array: np.ndarray, loops: Any, side: int, space: ProductSpace) -> 
 
 strided_product_p = core.Primitive("strided_product", kind=kinds.StridedContraction(reference=_reference))
 strided_product_p.def_abstract_eval(_typing)
+# it is made when programs are compiled, after they have been differentiated and mapped
+strided_product_p.jvp, strided_product_p.transpose = None, None
 
 
 def strided_product(
