@@ -71,3 +71,13 @@ def test_derivatives_are_as_weakly_typed_as_those_of_jax(name: str, transform: s
 def test_a_folded_literal_keeps_its_weak_type() -> None:
     jaxpr = weft.make_jaxpr(lambda x: weft.lax.full_like(x, 1) * x)(1.0).jaxpr
     assert type(jaxpr.eqns[0].invars[0].val) is float
+
+
+def test_a_python_number_among_residuals_is_weak_whatever_was_traced_before() -> None:
+    def program(y: object) -> str:
+        f = weft.custom_vjp(lambda x, y: x)
+        f.defvjp(lambda x, y: (x, y), lambda y, g: (g * y, g))
+        return str(weft.make_jaxpr(lambda x: weft.vjp(f, x, y)[1](x))(1.0))
+
+    program(np.float32(2.0))
+    assert "convert_element_type" not in program(2.0)

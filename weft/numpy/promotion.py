@@ -180,7 +180,7 @@ def _token(x: Any) -> Any:
     aval = getattr(x, "aval", None)
     if aval is not None:
         return aval
-    return type(x) if type(x) in PYTHON_SCALARS else getattr(x, "dtype", None)
+    return type(x) if is_weak(x) else getattr(x, "dtype", None)
 
 
 def common_type(*args: Any) -> _Common:
