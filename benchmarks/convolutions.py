@@ -3,7 +3,7 @@
     python benchmarks/convolutions.py              # all of them, float32: a few minutes
     python benchmarks/convolutions.py "3x3" audio  # those whose names begin so
 
-All compute the same arrays in one process, in turns; what counts is the least time. PyTorch gets them in its own layout
+All compute the same arrays. PyTorch gets them in its own layout
 (NCHW, in memory as channels last). On a machine that is not idle ``--cpu`` counts processor time instead, which is
 comparable with one thread each (``WEFT_NUM_THREADS=1 OMP_NUM_THREADS=1 XLA_FLAGS="--xla_cpu_multi_thread_eigen=false
 intra_op_parallelism_threads=1"``).
@@ -16,21 +16,18 @@ import importlib
 import importlib.util
 import itertools
 import math
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from listing import Row, print_lowest, watched
+from peers import Calls, Compared, main
 
 import weft
 import weft.lax
 
 torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 
-ROUNDS, MOST_SECONDS = 12, 4.0
 LAYOUTS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC")}
 
 
@@ -118,12 +115,12 @@ def torchs(case: Case, mode: str, x: np.ndarray, kernel: np.ndarray, ct: np.ndar
     return lambda: torch.autograd.grad(result, wanted, cotangent, retain_graph=True)
 
 
-def calls_of(case: Case, mode: str) -> dict[str, Callable[[], object]]:
+def calls_of(case: Case, mode: str) -> Calls:
     """The call of each system, which all give the same."""
     x, kernel = normal(*case.shape), normal(*case.kernel)
     shape = jax.eval_shape(convolve(case, jax.lax), x, kernel).shape
     ct = normal(*shape)
-    calls: dict[str, Callable[[], object]] = {}
+    calls: Calls = {}
     for system, module in (("weft", weft), ("JAX", jax)):
         compiled = module.jit(in_mode(case, module, mode))
         given = [module.numpy.asarray(a) for a in (x, kernel, ct)]
@@ -208,10 +205,10 @@ def torchs_network(trains: bool, images: np.ndarray, labels: np.ndarray) -> Call
     return call
 
 
-def network_calls(trains: bool) -> dict[str, Callable[[], object]]:
+def network_calls(trains: bool) -> Calls:
     images, labels = normal(32, 28, 28, 1), np.eye(10, dtype=np.float32)[np.arange(32) % 10]
     operands = (images, labels) if trains else (images,)
-    calls: dict[str, Callable[[], object]] = {}
+    calls: Calls = {}
     for system, module in (("weft", weft), ("JAX", jax)):
         compiled = module.jit((step if trains else network)(module))
         weights = [tuple(map(module.numpy.asarray, pair)) for pair in weights_of()]
@@ -224,60 +221,18 @@ def network_calls(trains: bool) -> dict[str, Callable[[], object]]:
     return calls
 
 
-# ---- timing
-
-
-def least(calls: dict[str, Callable[[], object]], clock: Callable[[], float]) -> dict[str, float]:
-    """The least seconds of each system, in turns."""
-
-    def seconds(call: Callable[[], object]) -> float:
-        begin = clock()
-        call()
-        return clock() - begin
-
-    found = {system: min(seconds(call), seconds(call)) for system, call in calls.items()}
-    end = time.perf_counter() + MOST_SECONDS
-    for turn in range(ROUNDS):
-        if turn >= 2 and time.perf_counter() > end:
-            break
-        for system, call in calls.items():
-            found[system] = min(found[system], seconds(call), seconds(call))
-    return found
-
-
-def points() -> list[tuple[str, tuple[Callable[[], dict[str, Callable[[], object]]], float, float]]]:
-    rows = [
-        (f"{case.name}: {mode}", (functools.partial(calls_of, case, mode), case.asked, case.asked_of_jax))
+NETWORKS = (("forward", False), ("training step", True))
+ROWS = [
+    *[
+        Compared(f"{case.name}: {mode}", functools.partial(calls_of, case, mode), case.asked, case.asked_of_jax)
         for case in CASES
         for mode in MODES
-    ]
-    networks = (("forward", False), ("training step", True))
-    return rows + [
-        (f"network of 3 layers, batch 32, 28x28: {word}", (functools.partial(network_calls, trains), 1.0, 1.0))
-        for word, trains in networks
-    ]
-
-
-def main(words: Sequence[str]) -> None:
-    names = [word for word in words if not word.startswith("--")]
-    clock = time.process_time if "--cpu" in words else time.perf_counter
-    chosen = [point for point in points() if not names or point[0].startswith(tuple(names))]
-    if not chosen:
-        sys.exit(f"no row begins with one of {names}")
-    rows: list[Row] = []
-    low = 0
-    for label, (make, asked, asked_of_jax) in watched(chosen):
-        times = least(make(), clock)
-        ours = times.pop("weft")
-        ratio = min(min(times.values()) / ours / asked, times["JAX"] / ours / asked_of_jax)
-        low += ratio < 1
-        others = ", ".join(f"{system} {found * 1e3:.2f}" for system, found in times.items())
-        rows.append((ratio, f"{ratio:7.2f}  {ours * 1e3:9.2f} ms  {others:28} {label}"))
-    mean = math.exp(sum(math.log(ratio) for ratio, _ in rows) / len(rows))
-    print(f"{len(rows)} rows, {low} below what is asked; geometric mean of the shares {mean:.2f}")
-    print("best peer's time over weft's as a share of what is asked, weft's, the peers', row")
-    print_lowest(rows, low, len(rows))
-
+    ],
+    *[
+        Compared(f"network of 3 layers, batch 32, 28x28: {word}", functools.partial(network_calls, trains))
+        for word, trains in NETWORKS
+    ],
+]
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(ROWS)

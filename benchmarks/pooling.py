@@ -1,31 +1,28 @@
 """Pooling by ``weft.lax.reduce_window`` and its gradient beside JAX and, where it is installed, torch.
 
     python benchmarks/pooling.py              # windows of 2x2 and 3x3, stride 2, of (32, 112, 112, 64): a minute
-    python benchmarks/pooling.py max NHWC     # the rows that have all of these words
+    python benchmarks/pooling.py "max 2x2"    # those whose names begin so
 
 Rows are a pooling (forward) or the pooling and its gradient with a given cotangent (gradient), of float32 images in
-both layouts. All compute the same arrays in one process, in turns; what counts is the least time. ``--cpu`` counts
-processor time instead, for machines that are not idle.
+both layouts. ``--cpu`` counts processor time, for machines that are not idle.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import itertools
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from listing import Row, print_lowest, watched
+from peers import Calls, Compared, main
 
 import weft
 import weft.lax
 
-ROUNDS, MOST_SECONDS = 12, 6.0
 ASKED = 1.5  # of the best peer in the same run
 BATCH, SIDE, CHANNELS = 32, 112, 64
 Call = Callable[[], object]
@@ -82,52 +79,25 @@ def torchs(kind: str, window: int, layout: str, x: np.ndarray, gradient: bool) -
     return lambda: torch.autograd.grad(function(given, window, 2, padding), given, ones)
 
 
-def best_times(calls: dict[str, Call], clock: Callable[[], float]) -> dict[str, float]:
-    """The least seconds of each system."""
-
-    def seconds(call: Call) -> float:
-        begin = clock()
-        call()
-        return clock() - begin
-
-    found = {system: seconds(call) for system, call in calls.items()}
-    end = time.perf_counter() + MOST_SECONDS
-    for turn in range(ROUNDS):
-        if turn >= 2 and time.perf_counter() > end:
-            break
-        for system, call in calls.items():
-            found[system] = min(found[system], seconds(call))
-    return found
+def calls_of(layout: str, kind: str, window: int, gradient: bool) -> Calls:
+    x = image(layout)
+    calls: Calls = {
+        "weft": compiled(weft, kind, window, layout, x, gradient),
+        "JAX": compiled(jax, kind, window, layout, x, gradient),
+    }
+    if importlib.util.find_spec("torch"):
+        calls["torch"] = torchs(kind, window, layout, x, gradient)
+    return calls
 
 
-def main() -> None:
-    words = {word for word in sys.argv[1:] if not word.startswith("--")}
-    clock = time.process_time if "--cpu" in sys.argv else time.perf_counter
-    cases = list(itertools.product(("NHWC", "NCHW"), ("max", "mean"), (2, 3), (False, True)))
-    labels = [f"{kind} {n}x{n} {layout} {'gradient' if grad else 'forward'}" for layout, kind, n, grad in cases]
-    chosen = [row for row in zip(labels, cases, strict=True) if words <= set(row[0].split())]
-    if not chosen:
-        sys.exit(f"no row has all of {sorted(words)}; rows are {labels}")
-    rows: list[Row] = []
-    low = 0
-    for label, (layout, kind, window, gradient) in watched(chosen):
-        x = image(layout)
-        calls = {
-            "weft": compiled(weft, kind, window, layout, x, gradient),
-            "JAX": compiled(jax, kind, window, layout, x, gradient),
-        }
-        if importlib.util.find_spec("torch"):
-            calls["torch"] = torchs(kind, window, layout, x, gradient)
-        times = best_times(calls, clock)
-        ours = times.pop("weft")
-        ratio = min(times.values()) / ours / ASKED
-        low += ratio < 1
-        others = ", ".join(f"{system} {found * 1e3:.2f}" for system, found in times.items())
-        rows.append((ratio, f"{ratio:7.2f}  {ours * 1e3:9.2f} ms  {others:30} {label}"))
-    print(f"{len(rows)} rows of {BATCH}x{SIDE}x{SIDE}x{CHANNELS}, {low} below {ASKED:g} x the best peer")
-    print("best peer's time over weft's as a share of what is asked, weft's, the peers', row")
-    print_lowest(rows, low, len(rows))
-
+ROWS = [
+    Compared(
+        f"{kind} {window}x{window} {layout} {'gradient' if gradient else 'forward'}",
+        functools.partial(calls_of, layout, kind, window, gradient),
+        ASKED,
+    )
+    for kind, window, layout, gradient in itertools.product(("max", "mean"), (2, 3), ("NHWC", "NCHW"), (False, True))
+]
 
 if __name__ == "__main__":
-    main()
+    main(ROWS)

@@ -147,9 +147,8 @@ else:
             fields, namespace["_field_defaults"] = _own_fields(namespace)
             namespace["_fields"] = namespace["__match_args__"] = fields
             namespace["__slots__"] = ()
-            item = (
-                _plain_item if "__getitem__" in namespace else itemgetter
-            )  # the fields do not follow its own indexing
+            # a class with indexing of its own still has its items as fields
+            item = _plain_item if "__getitem__" in namespace else itemgetter
             namespace.update((field, property(item(index))) for index, field in enumerate(fields))
             return super().__new__(cls, name, bases, namespace)
 

@@ -85,10 +85,11 @@ class Divided(NamedTuple):
 
 
 class _Inside(NamedTuple):
-    """An equation split in two: ``first(*operands)`` gives its results followed by the stored values, and
-    ``second(stored, operands)`` a dict from position to wanted result. ``second`` reads the operands whose positions
-    are
-    listed in ``reads``."""
+    """An equation split in two. ``reads``: the positions of the operands that ``second`` reads.
+
+    ``first(*operands)`` gives the equation's results followed by the stored values, ``second(stored, operands)`` a dict
+    from position to wanted result.
+    """
 
     first: Callable[..., Sequence[Any]]
     second: Callable[[Sequence[Any], dict[int, Any]], dict[int, Any]]

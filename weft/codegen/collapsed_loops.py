@@ -9,6 +9,9 @@ that depend on them are computed once, for one block and one more vector, and st
     for vectors at p = (b, r):  elements of x + stride * b at W offsets from r on;  W elements of c from r on
 
 Operands whose axes can be collapsed are loaded as whole vectors.
+
+What these lines gain: rows of 5 elements plus a row take two thirds of the time, a batch of small matrices plus their
+transposes a tenth, a transpose to rows of 9 to 63 elements with AVX2 a tenth or less.
 """
 
 from __future__ import annotations

@@ -124,6 +124,7 @@ class RefTracer(_RefMethods, DynamicJaxprTracer):
     """A reference in the program being recorded."""
 
     __slots__ = ()
+    # tracers of arrays compare by element and have no hash; a reference is compared by identity
     __hash__ = object.__hash__  # type: ignore[assignment]
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:

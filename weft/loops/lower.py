@@ -222,10 +222,12 @@ class _Lowering:
         return out
 
     def _scalar(self, value: Any, dtype: Any, source: Any = None) -> int:
-        """A scalar parameter's value. Equal fractions share a parameter, and so do uses of one integer literal (the
-        divisor of a quotient and its remainder). Other integers do not: they may be sizes that are equal only now, and
-        the
-        nest must not depend on that."""
+        """A scalar parameter's value.
+
+        Equal fractions share a parameter, and so do uses of one integer literal (the divisor of a quotient and its
+        remainder). Other integers do not: they may be sizes that are equal only now, and the nest must not depend on
+        that.
+        """
         dtype = np.dtype(dtype)
         array = np.asarray(value, dtype)
         is_fraction = dtype.kind == "f" and not float(array).is_integer()

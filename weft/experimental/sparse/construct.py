@@ -56,7 +56,7 @@ def eye(
     """
     columns = N if M is None else M
     if sparse_format == "bcsr":
-        return BCSR.from_bcoo(BCOO._eye(N, columns, k, dtype=dtype, index_dtype=index_dtype, **kwds))  # type: ignore[attr-defined]
+        return BCSR.from_bcoo(BCOO._eye(N, columns, k, dtype=dtype, index_dtype=index_dtype, **kwds))
     return _format("eye", sparse_format)._eye(N, columns, k, dtype=dtype, index_dtype=index_dtype, **kwds)
 
 

@@ -45,7 +45,7 @@ class JAXSparse:
 
     data: Any
     shape: tuple[int, ...]
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as of arrays, whose == is by element
     __array_priority__ = 100  # arrays leave the operators to sparse operands
     __array_ufunc__ = None
     if TYPE_CHECKING:  # a format has these, or they raise
@@ -197,7 +197,7 @@ def compiled(*static: str) -> Callable[[Function], Function]:
             args = tuple(_static(x) if k in places else x for k, x in enumerate(args))
             return program(*args, **{name: _static(x) if name in static else x for name, x in kwargs.items()})
 
-        return call  # type: ignore[return-value]
+        return call  # type: ignore[return-value]  # it has the signature of ``function``
 
     return decorate
 

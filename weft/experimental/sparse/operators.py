@@ -296,7 +296,7 @@ def _install() -> None:
         methods[name] = _dense_result(name)
     for name, method in methods.items():
         setattr(BCOO, name, method)
-    BCOO.__hash__ = None  # type: ignore[assignment]
+    BCOO.__hash__ = None  # type: ignore[assignment]  # as of arrays, whose == is by element
 
 
 _install()
