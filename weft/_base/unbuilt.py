@@ -322,11 +322,28 @@ def _documented(table: dict[str, str], module: str) -> frozenset[str]:
     return _words(table.get(module, ""))
 
 
+def _nobody(qualified: str) -> str:
+    return ""
+
+
+_caller: Callable[[str], str] = _nobody
+
+
+def set_caller(caller: Callable[[str], str]) -> None:
+    """``caller(qualified name)`` is added to the errors that stubs raise: where weft stands in for JAX, who asked."""
+    global _caller
+    _caller = caller
+
+
+def _refuse(qualified: str) -> NoReturn:
+    raise NotImplementedError(f"{qualified} is not built yet in this version of weft{_caller(qualified)}")
+
+
 def stub_function(qualified: str) -> Callable[..., NoReturn]:
     """A function that raises NotImplementedError naming itself."""
 
     def unbuilt(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+        _refuse(qualified)
 
     unbuilt.__module__, _, unbuilt.__name__ = qualified.rpartition(".")
     unbuilt.__qualname__ = unbuilt.__name__
@@ -339,7 +356,7 @@ def stub_class(qualified: str) -> type:
     module, _, name = qualified.rpartition(".")
 
     def construct(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+        _refuse(qualified)
 
     text = f"Not built yet: making one raises NotImplementedError naming {qualified}."
     return type(name, (), {"__new__": construct, "__module__": module, "__doc__": text})
@@ -352,7 +369,7 @@ class StubPrimitive:
         self._qualified = qualified
 
     def bind(self, *args: Any, **params: Any) -> NoReturn:
-        raise NotImplementedError(f"{self._qualified} is not built yet in this version of weft")
+        _refuse(self._qualified)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
