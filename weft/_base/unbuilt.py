@@ -306,6 +306,7 @@ PRIMITIVES: dict[str, str] = {
         sharding_constraint_p shift_left_p shift_right_arithmetic_p shift_right_logical_p sign_p sin_p sinh_p
         slice_p sort_p split_p sqrt_p square_p squeeze_p stack_p stage_p stop_gradient_p sub_p tan_p tanh_p
         tile_p top_k_p transpose_p unstack_p while_p xor_p zeta_p""",
+    "weft.extend.core.primitives": "empty2_p random_gamma_p",
 }
 
 # Modules with no name in the tables.

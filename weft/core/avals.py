@@ -224,3 +224,14 @@ class _ShortNames(dict[Any, str]):
 
 
 _short_dtype_names = _ShortNames()
+
+
+# JAX's methods and attributes of types; those of tangents are set by core.tangents
+_JAX: dict[str, Any] = {
+    "normalize": lambda aval: aval.strip_weak_type(),
+    "update_weak_type": lambda aval, weak_type: aval.update(weak_type=weak_type),
+    "is_high": False,
+    "vma": frozenset(),
+}
+for _name, _value in _JAX.items():
+    setattr(ShapedArray, _name, _value)

@@ -35,6 +35,7 @@ class Trace:
 
     __slots__ = ("__weakref__", "level", "thread", "valid")
     records_tangents = False  # True if it passes operations without tangents to its parent
+    requires_low = True  # JAX's word: its primitives are those of arrays
 
     def __init__(self, level: int = 0) -> None:
         self.valid = True
@@ -43,6 +44,27 @@ class Trace:
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         raise NotImplementedError
+
+    def process_primitive(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any], /) -> Any:
+        """``process`` under JAX's name, for traces that users write."""
+        return self.process(primitive, tuple(tracers), params)
+
+    def stage_value(self, value: Any) -> Any:
+        """The value as one of this trace: itself, since operations take values of enclosing traces."""
+        return value
+
+    full_raise = stage_value
+
+    @property
+    def main(self) -> Any:
+        """What tells this transformation apart from others."""
+        return self
+
+    def invalidate(self) -> None:
+        self.valid = False
+
+    def is_valid(self) -> bool:
+        return self.valid
 
     def owns(self, value: Any) -> bool:
         """Whether a value is a tracer of this trace; asked only by traces for which it matters."""
@@ -58,7 +80,7 @@ class EvalTrace(Trace):
     __slots__ = ("evaluate",)
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(0)
         self.evaluate: Evaluate | None = None
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -160,12 +182,13 @@ class DynamicJaxprTracer(Tracer):
 class DynamicJaxprTrace(Trace):
     """Records the equations of one function."""
 
-    __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars", "source")
+    __slots__ = ("const_vars", "consts", "constvars", "debug_info", "eqns", "invars", "outer", "source")
 
     def __init__(
         self, debug_info: DebugInfo | None, level: int = 1, source: source_info.Captured | None = None
     ) -> None:
         super().__init__(level)
+        self.outer = weakref.ref(state.trace)
         self.debug_info = debug_info
         self.source = source  # the position of all equations, if known
         self.invars: list[Var] = []
