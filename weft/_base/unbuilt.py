@@ -62,6 +62,8 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.pallas.triton": """
         approx_tanh atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
         debug_barrier elementwise_inline_asm load max_contiguous store""",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel":
+        "make_splash_mha make_splash_mha_single_device make_splash_mqa",
     "weft.experimental.pjit": "pjit",
     "weft.experimental.random": "stateful_rng",
     "weft.experimental.serialize_executable": "deserialize_and_load serialize",
@@ -254,6 +256,9 @@ CLASSES: dict[str, str] = {
         AbstractValue AvalMutableQDD AvalQDD HiPrimitive MutableHiType Zero aval_method aval_property""",
     "weft.experimental.layout": "Format Layout",
     "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": "BlockSizes SegmentIds",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask":
+        "CausalMask FullMask LocalMask Mask MultiHeadMask NumpyMask",
     "weft.experimental.pallas.triton": "CompilerParams",
     "weft.experimental.random": "StatefulPRNG",
     "weft.experimental.sparse": "BCOO BCSR COO CSC CSR JAXSparse",
@@ -410,7 +415,7 @@ def fallback(module: str) -> Callable[[str], Any]:
 @functools.cache
 def _modules() -> frozenset[str]:
     named = {*FUNCTIONS, *CLASSES, *EMPTY_MODULES}
-    parents = {name.rpartition(".")[0] for name in named}
+    parents = {".".join(name.split(".")[:length]) for name in named for length in range(2, name.count(".") + 1)}
     return frozenset(named | parents) - {"", "weft"}
 
 

@@ -33,7 +33,8 @@ def exclude(path: str) -> None:
     excluded.append(path)
 
 
-def _is_hidden(file_name: str) -> bool:
+def is_hidden(file_name: str) -> bool:
+    """Whether frames of a file are left out of tracebacks."""
     return source_info.is_internal(file_name) or file_name.startswith(tuple(excluded))
 
 
@@ -54,7 +55,7 @@ def without_internal_frames(traceback: TracebackType | None) -> TracebackType | 
     """The traceback's entries outside weft, in the same order."""
     entries = []
     while traceback is not None:
-        if not _is_hidden(traceback.tb_frame.f_code.co_filename):
+        if not is_hidden(traceback.tb_frame.f_code.co_filename):
             entries.append(traceback)
         traceback = traceback.tb_next
     kept: TracebackType | None = None
@@ -66,7 +67,7 @@ def without_internal_frames(traceback: TracebackType | None) -> TracebackType | 
 def _mark_hidden(traceback: TracebackType | None) -> None:
     """Set ``__tracebackhide__`` in weft's frames."""
     while traceback is not None:
-        if _is_hidden(traceback.tb_frame.f_code.co_filename):
+        if is_hidden(traceback.tb_frame.f_code.co_filename):
             traceback.tb_frame.f_locals["__tracebackhide__"] = True
         traceback = traceback.tb_next
 

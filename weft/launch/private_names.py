@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -111,6 +111,11 @@ def split_list(sequence: Iterable[Any], lengths: Iterable[int]) -> list[list[Any
     return [*pieces, rest]
 
 
+def include_frame(frame: FrameType) -> bool:
+    """Whether a frame is the user's: neither weft's nor that of a library which asked to be left out."""
+    return not tracebacks.is_hidden(frame.f_code.co_filename)
+
+
 _NAMES: dict[str, dict[str, Any]] = {
     "array": {"_reconstruct_array": reconstruct_array, "ArrayImpl": Array},
     "compiler": {"backend_compile_and_load": backend_compile},
@@ -120,6 +125,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "state.types": {"AbstractRef": AbstractRef},
     "traceback_util": {
         "api_boundary": tracebacks.boundary,
+        "include_frame": include_frame,
         "register_exclusion": tracebacks.exclude,
         "_exclude_paths": tracebacks.excluded,
     },
