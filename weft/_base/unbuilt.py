@@ -99,6 +99,9 @@ FUNCTIONS: dict[str, str] = {
     "weft.ffi": "ffi_call ffi_lowering pycapsule register_ffi_target register_ffi_type",
     "weft.flatten_util": "ravel_pytree",
     "weft.image": "resize scale_and_translate",
+    "weft.interpreters.pxla": """
+        are_hlo_shardings_equal array_mapping_to_axis_resources create_compile_options global_aval_to_result_handler
+        global_avals_to_results_handler is_hlo_sharding_replicated op_sharding_to_indices""",
     "weft.lax": """
         ConvGeneralDilatedDimensionNumbers DotDimensionNumbers PrecisionLike abs acos acosh add after_all all_gather
         all_to_all approx_max_k approx_min_k argmax argmin asin asinh atan atan2 atanh axis_index
@@ -271,6 +274,7 @@ CLASSES: dict[str, str] = {
     "weft.extend.pallas": "GridMapping",
     "weft.extend.xla": "PipelineStage",
     "weft.image": "ResizeMethod",
+    "weft.interpreters.pxla": "MeshComputation MeshExecutable",
     "weft.lax": """
         AccuracyMode ConvDimensionNumbers DotAlgorithm DotAlgorithmPreset FftType GatherDimensionNumbers
         GatherScatterMode Precision RaggedDotDimensionNumbers RandomAlgorithm RoundingMethod ScatterDimensionNumbers

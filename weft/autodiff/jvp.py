@@ -46,6 +46,11 @@ def push(primitive: Any, primals: Sequence[Any], tangents: Sequence[Any], params
         if type(primitive.kind) is kinds.Elementwise and type(tangent) is not Zero:
             tangent = linear.broadcast_tangent(tangent, avals.get_aval(out))  # of an operand that was broadcast
         return out, tangent
+    return push_stated(primitive, primals, tangents, params)
+
+
+def push_stated(primitive: Any, primals: Any, tangents: Any, params: dict[str, Any]) -> tuple[Any, Any]:
+    """``push`` for a primitive whose derivative is stated in another way than by ``jvp``."""
     if primitive.partials is not None:
         return _push_partials(primitive, primals, tangents, params)
     if primitive.linear is not None:

@@ -100,7 +100,7 @@ def batched(primitive: Any, axis: Axis, values: Sequence[Any], dims: Sequence[Di
         return primitive.batch_axis(axis, list(values), list(dims), **params)
     if primitive.batch is not MISSING:
         return primitive.batch(axis.size, list(values), list(dims), **params)
-    general = _KINDS.get(type(primitive.kind))
+    general = BY_KIND.get(type(primitive.kind))
     if general is not None:
         return general(primitive, axis.size, list(values), list(dims), params)
     raise missing_rule(
@@ -178,7 +178,7 @@ def _resolve(primitive: Any, size: int, values: list[Any], dims: list[Dim], para
     return (outs, out_dims) if primitive.multiple_results else (outs[0], out_dims[0])
 
 
-_KINDS: dict[type, Callable[..., Any]] = {
+BY_KIND: dict[type, Callable[..., Any]] = {
     kinds.Elementwise: _elementwise,
     kinds.Reduction: _reduction,
     kinds.Cumulative: _cumulative,

@@ -23,7 +23,7 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     kind = primitive.kind
     if isinstance(kind, kinds.Effect) or (isinstance(kind, kinds.External) and kind.foreign):
         return _call(primitive, kind, args, params)
-    if isinstance(kind, kinds.Opaque) and primitive.has_impl:
+    if isinstance(kind, kinds.Opaque) and (primitive.has_impl or primitive.lowering is None):
         return user_primitives.run(primitive, args, params)
     return evaluate_compiled(primitive, args, params)
 

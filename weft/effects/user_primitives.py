@@ -21,8 +21,8 @@ from weft.effects.callbacks import FlatCallback, io_callback_p, pure_callback_p
 from weft.operations.convert import convert_element_type
 
 
-class NoRuleError(NotImplementedError):
-    """A primitive is used in a way for which nobody has given it a rule."""
+class ByHandError(NotImplementedError):
+    """A lowering builds MLIR, of which weft's compiler has none."""
 
 
 class ModuleContext:
@@ -63,6 +63,12 @@ class LoweringContext:
 
 def run(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
     """The results of ``impl`` on concrete values."""
+    if not primitive.has_impl:
+        name = primitive.name
+        raise NotImplementedError(
+            f"Evaluation rule for '{name}' not implemented. Register one: {name}_p.def_impl(function), or "
+            f"mlir.register_lowering({name}_p, mlir.lower_fun(function))"
+        )
     out = primitive.impl(*args, **params)
     return list(out) if primitive.multiple_results else out
 
@@ -77,7 +83,7 @@ def lowered(primitive: Any, in_avals: Sequence[Any], out_avals: Sequence[Any], p
     rule = primitive.lowering
     if rule is None and not primitive.has_impl:
         name = primitive.name
-        raise NoRuleError(
+        raise NotImplementedError(
             f"MLIR translation rule for primitive '{name}' not found for platform cpu. It has no lowering and no impl, "
             f"so that it cannot be computed: register mlir.register_lowering({name}_p, mlir.lower_fun(function, "
             f"multiple_results={primitive.multiple_results})), or give it {name}_p.def_impl(function)"
@@ -85,7 +91,7 @@ def lowered(primitive: Any, in_avals: Sequence[Any], out_avals: Sequence[Any], p
     context = LoweringContext(primitive, in_avals, out_avals)
 
     def flat(*values: Any) -> list[Any]:
-        made = rule(context, *values, **params) if rule is not None else _called(primitive, values, out_avals, params)
+        made = _lowered_by(rule, context, values, params) if rule else _called(primitive, values, out_avals, params)
         outs = [value for result in made for value in (result if isinstance(result, (list, tuple)) else [result])]
         if len(outs) != len(out_avals):
             raise TypeError(
@@ -95,6 +101,18 @@ def lowered(primitive: Any, in_avals: Sequence[Any], out_avals: Sequence[Any], p
         return [_fitted(primitive, x, aval) for x, aval in zip(outs, out_avals, strict=True)]
 
     return trace_to_jaxpr(flat, in_avals)[0]
+
+
+def _lowered_by(rule: Any, context: LoweringContext, values: Sequence[Any], params: dict[str, Any]) -> Any:
+    try:
+        return rule(context, *values, **params)
+    except ByHandError as error:
+        name = context.primitive.name
+        raise NotImplementedError(
+            f"[lowering] the lowering of '{name}' builds MLIR by hand ({error}), and weft's compiler has no MLIR. "
+            f"Register a function of arrays instead: mlir.register_lowering({name}_p, mlir.lower_fun(function, "
+            f"multiple_results={context.primitive.multiple_results}))"
+        ) from error
 
 
 def _fitted(primitive: Any, value: Any, aval: Any) -> Any:
