@@ -78,6 +78,7 @@ def install_as_jax() -> None:
         finder.watch(module)
     weft.__version__ = followed.__version__
     weft.__version_info__ = followed.__version_info__  # type: ignore[attr-defined]
+    weft.version = followed  # type: ignore[attr-defined]
     unbuilt.set_caller(_say_who_called)
     config.follow_jax_environment()
     os.environ.update(environment_of_children(dict(os.environ)))

@@ -30,6 +30,16 @@ class AbstractRef:
     """The type that JAX gives a reference while it traces; weft's references have another, and none of this class."""
 
 
+class ExtendedDType:
+    """The base of dtypes that a library declares; arrays of such a dtype cannot be made in weft."""
+
+
+def supports_inf(dtype: Any) -> bool:
+    """Whether a floating-point dtype has infinities."""
+    with np.errstate(all="ignore"):
+        return bool(np.isinf(np.array(np.inf, dtype).astype(float)))
+
+
 class HashablePartial:
     """A function with its first arguments, equal to another of the same function and equal arguments."""
 
@@ -120,6 +130,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     "array": {"_reconstruct_array": reconstruct_array, "ArrayImpl": Array},
     "compiler": {"backend_compile_and_load": backend_compile},
     "dispatch": {"wait_for_tokens": wait_for_tokens},
+    "dtypes": {"DType": np.dtype, "ExtendedDType": ExtendedDType, "supports_inf": supports_inf},
     "errors": {name: getattr(errors, name) for name in ("UnexpectedTracerError", "ConcretizationTypeError")},
     "literals": {"LiteralArray": LiteralArray, "TypedNdArray": LiteralArray},
     "state.types": {"AbstractRef": AbstractRef},

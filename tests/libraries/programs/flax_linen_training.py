@@ -11,7 +11,7 @@ from results import show
 class Network(nn.Module):
     @nn.compact
     def __call__(self, x, train: bool):
-        x = nn.Conv(4, (3, 3))(x)
+        x = nn.Conv(4, (3, 3), use_bias=False)(x)
         x = nn.BatchNorm(use_running_average=not train)(x)
         x = nn.avg_pool(nn.relu(x), (2, 2), (2, 2))
         x = x.reshape(x.shape[0], -1)
