@@ -1,7 +1,7 @@
 """Libraries written for JAX do real work on weft, unmodified, with the results they have on JAX.
 
-Each program of ``programs`` is run twice as it is: by ``weft run``, and by Python with the real JAX. It is skipped where
-its library is not installed: ``pip install weft[libraries]``.
+Each program of ``programs`` is run twice as it is: by ``weft run``, and by Python with the real JAX. It is skipped
+where its library is not installed: ``pip install weft[libraries]``.
 """
 
 from __future__ import annotations
