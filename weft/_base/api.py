@@ -15,7 +15,7 @@ import numpy as np
 
 from weft import runtime
 from weft._base import lazy, target
-from weft.core import axis_names, primitive, tracebacks
+from weft.core import avals, axis_names, primitive, tracebacks
 from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
 from weft.dispatch import ahead_of_time, code_facts, devices, function_names, jit_calls, signature
@@ -90,7 +90,7 @@ def typeof(x: Any) -> Any:
     ShapedArray(float32[], weak_type=True)
     """
     try:
-        return ahead_of_time.get_aval(x)
+        return avals.typeof(x) if type(x) in avals.structs else ahead_of_time.get_aval(x)
     except TypeError as error:
         raise TypeError(f"Argument {x!r} of type {type(x)} is not a valid JAX type") from error
 

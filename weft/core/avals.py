@@ -135,6 +135,10 @@ pytype_avals: dict[type, Callable[[Any], Any]] = {
 }
 
 
+# Types of what describes an array without having its values -> the aval. Traced functions may return such things.
+structs: dict[type, Callable[[Any], Any]] = {ShapedArray: lambda aval: aval}
+
+
 def find_rule(value: Any) -> Callable[[Any], Any] | None:
     """The rule that gives the aval of ``value``: that of its exact type, or of the first base class that has one."""
     rule = pytype_avals.get(type(value))
@@ -156,7 +160,8 @@ def get_aval(value: Any) -> Any:
 
 def typeof(value: Any) -> Any:
     """The type of a value, as printed jaxprs show it: shape, dtype and weakness."""
-    return get_aval(value)
+    described = structs.get(type(value))
+    return get_aval(value) if described is None else described(value)
 
 
 def physical_aval(aval: ShapedArray) -> ShapedArray:

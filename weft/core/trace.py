@@ -222,10 +222,14 @@ class DynamicJaxprTrace(Trace):
         if v is None:
             if isinstance(value, Tracer) and (not value._trace.valid or value._trace.level > self.level):
                 raise escaped_tracer(value)
-            aval = get_aval(value)
-            v = self.const_vars[id(value)] = Var(aval)
-            self.constvars.append(v)
-            self.consts.append(value)
+            v = self.named_constant(value, get_aval(value))
+        return v
+
+    def named_constant(self, value: Any, aval: Any) -> Var:
+        """A new constvar of a type for a captured value."""
+        v = self.const_vars[id(value)] = Var(aval)
+        self.constvars.append(v)
+        self.consts.append(value)
         return v
 
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -246,7 +250,7 @@ class DynamicJaxprTrace(Trace):
         return runtime.record(self, self.eqns, invars, out_aval, primitive, params, effects, source)
 
     def origin(self, atom: Atom) -> provenance.Origin | None:
-        return provenance.describe(self, atom)
+        return None if type(atom) is Literal else provenance.describe(self, atom)
 
     def to_jaxpr(self, outvars: Sequence[Atom]) -> ClosedJaxpr:
         """The recorded program; nothing may be recorded afterwards."""
@@ -331,6 +335,9 @@ def _output_atom(trace: DynamicJaxprTrace, out: Any, index: int) -> Atom:
         return out.val
     if type(getattr(out, "aval", None)) in tracer_types:
         raise _returned_reference(trace, out, index)
+    described = avals_module.structs.get(type(out))
+    if described is not None:
+        return trace.named_constant(out, described(out))
     if not avals_module.is_valid(out):
         info = trace.debug_info
         traced = f"function {info.func_src_info} traced for {info.traced_for}" if info else "the traced function"

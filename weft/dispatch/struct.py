@@ -10,7 +10,8 @@ import math
 import operator
 from typing import Any
 
-from weft import dtypes
+from weft import dtypes, runtime
+from weft.core import avals
 
 
 def _extent(value: Any) -> Any:
@@ -109,3 +110,15 @@ class ShapeDtypeStruct:
 
 def _rebuild(values: dict[str, Any]) -> ShapeDtypeStruct:
     return ShapeDtypeStruct(values.pop("shape"), values.pop("dtype"), **values)
+
+
+def described(leaf: Any) -> Any:
+    """The aval of a ShapeDtypeStruct, of an aval, or of what else has a shape and a dtype; None for other values."""
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape is None or dtype is None:
+        return None
+    canonical = dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+    return runtime.ShapedArray(tuple(shape), canonical, weak_type=bool(getattr(leaf, "weak_type", False)))
+
+
+avals.structs[ShapeDtypeStruct] = described

@@ -198,7 +198,12 @@ class _Steps:
         store, args = (given[0], given[1:]) if self.stores else (None, given)
         steps = self.gen(*args, **kwargs)
         inner_args, inner_kwargs = next(steps)
-        made = steps.send(f(*inner_args, **inner_kwargs))
+        try:
+            inner = f(*inner_args, **inner_kwargs)
+        except BaseException:
+            steps.close()  # now, so that the contexts it is in end in their order
+            raise
+        made = steps.send(inner)
         if store is None:
             return made
         result, aux = made

@@ -12,7 +12,8 @@ from weft.extend.core.types import shaped_abstractify as abstractify
 __all__ = ["abstractify", "apply_primitive", "canonicalize_dtype_handlers", "pytype_aval_mappings"]
 
 pytype_aval_mappings = avals.pytype_avals
-canonicalize_dtype_handlers: dict[type, Any] = {}  # weft converts values by their types; entries are not needed
+# type -> what makes an operand of its values: nothing more to do, since weft converts operands by their avals
+canonicalize_dtype_handlers: dict[type, Any] = {kind: lambda value: value for kind in avals.pytype_avals}
 
 
 def apply_primitive(prim: Any, *args: Any, **params: Any) -> Any:

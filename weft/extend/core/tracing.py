@@ -18,10 +18,8 @@ from weft.autodiff.custom_vjp import custom_vjp_call_p
 from weft.batching.batch_trace import BatchTrace
 from weft.core import axis_names
 from weft.core import trace as tracing
-from weft.core.eval import jaxpr_as_fun
 from weft.core.trace import DynamicJaxprTrace
-from weft.extend import linear_util as lu
-from weft.operations import linear
+from weft.extend.core import custom_calls
 
 
 class TraceTag:
@@ -44,10 +42,10 @@ class Trace(tracing.Trace, metaclass=_AnyTrace):
     def process(self, primitive: Any, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         with tracing.eval_context():
             if primitive is custom_jvp_call_p:
-                fun, jvp = _custom_jvp_parts(params)
+                fun, jvp = custom_calls.parts(primitive, params)
                 return self.process_custom_jvp_call(primitive, fun, jvp, args, symbolic_zeros=params["symbolic_zeros"])
             if primitive is custom_vjp_call_p:
-                fun, fwd, bwd = _custom_vjp_parts(params)
+                fun, fwd, bwd = custom_calls.parts(primitive, params)
                 return self.process_custom_vjp_call(
                     primitive, fun, fwd, bwd, args, out_trees=None, symbolic_zeros=params["symbolic_zeros"]
                 )
@@ -76,27 +74,6 @@ class Trace(tracing.Trace, metaclass=_AnyTrace):
 
     def _unknown(self, method: str, what: str) -> NotImplementedError:
         return NotImplementedError(f"{type(self).__name__} must override {method} to handle {what}")
-
-
-def _custom_jvp_parts(params: dict[str, Any]) -> tuple[Any, Any]:
-    """The function of a custom_jvp equation and its rule, on flat values: (*primals, *tangents) -> both of results."""
-    program, rule = params["call_jaxpr"], params["jvp"]
-
-    def pushed(*values: Any) -> list[Any]:
-        count = len(values) // 2
-        captured = count - rule.in_tree.num_leaves
-        outs, tangents, _ = rule.push(values[captured:count], values[count + captured :], program.out_avals)
-        return [*outs, *[linear.instantiate(t) for t in tangents]]
-
-    info = program.debug_info
-    return lu.wrap_init(jaxpr_as_fun(program), debug_info=info), lu.wrap_init(pushed, debug_info=info)
-
-
-def _custom_vjp_parts(params: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """The function of a custom_vjp equation on flat values, and the rules as the user wrote them."""
-    program, rule = params["call_jaxpr"], params["rule"]
-    info = program.debug_info
-    return lu.wrap_init(jaxpr_as_fun(program), debug_info=info), lu.wrap_init(rule.fwd, debug_info=info), rule.bwd
 
 
 # -- the trace that is going on ---------------------------------------------------------------------------------------
