@@ -66,7 +66,7 @@ def _run(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     for eqn in jaxpr.eqns:
         outs = _equation(eqn, [_typed(read(atom), atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return [_typed(read(atom), atom) for atom in jaxpr.outvars]
 
 
 def _called(eqn: JaxprEqn, operands: Sequence[Any]) -> Sequence[Any]:
