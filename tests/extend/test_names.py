@@ -191,3 +191,34 @@ def test_a_trace_of_ones_own_sees_every_operation() -> None:
         return [made, {name: count for name, count in counts.items() if name in ("sin", "cos", "exp")}]
 
     same_with_both(program)
+
+
+def test_objects_that_say_how_they_become_arrays() -> None:
+    """``__jax_array__`` is asked where a function takes anything like an array; elsewhere the error says what to do."""
+
+    def program(jax: Any) -> Any:
+        jnp = jax.numpy
+
+        class Boxed:
+            def __jax_array__(self) -> Any:
+                return jnp.arange(3.0)
+
+        boxed, x = Boxed(), jnp.ones(3)
+        for refused in (lambda: jax.jit(lambda v: v)(boxed), lambda: jax.lax.sin(boxed), lambda: jax.typeof(boxed)):
+            with pytest.raises(ValueError, match=r"Triggering __jax_array__\(\) during abstractification"):
+                refused()
+        return [
+            jnp.asarray(boxed), jnp.array([boxed, x]), x + boxed, x ** boxed, x < boxed, jnp.stack([boxed, x]),
+            jnp.concatenate([x, boxed]), x.at[:].set(boxed), jnp.zeros_like(boxed), list(jnp.shape(boxed)),
+            isinstance(boxed, jax.Array),
+        ]  # fmt: skip
+
+    same_with_both(program)
+
+
+def test_types_of_ones_own_are_refused_by_name() -> None:
+    hijax = pytest.importorskip("weft.experimental.hijax")
+    for name in ("HiPrimitive", "register_hitype", "HiType", "MutableHiType"):
+        with pytest.raises(NotImplementedError, match=name):
+            getattr(hijax, name)("mine")
+    assert hijax.Zero is WEFT.interpreters.ad.Zero

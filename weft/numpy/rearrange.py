@@ -33,7 +33,7 @@ def shape(a: Any) -> tuple[int, ...]:
     ()
     """
     promotion.check_arraylike("shape", a) if not isinstance(a, list | tuple) else None
-    return promotion.shape_of(a)
+    return promotion.shape_of(promotion.unwrapped(a))
 
 
 def ndim(a: Any) -> int:
