@@ -193,6 +193,37 @@ def test_a_trace_of_ones_own_sees_every_operation() -> None:
     same_with_both(program)
 
 
+def test_values_of_a_trace_of_ones_own_under_the_trace_around_it() -> None:
+    """haiku's interpreter evaluates functions with rules on its own values while the enclosing trace is current."""
+    core, jexc = WEFT.core, WEFT.extend.core
+    seen: list[str] = []
+
+    class Tracer(core.Tracer):
+        def __init__(self, trace: Any, value: Any) -> None:
+            super().__init__(trace, WEFT.typeof(value))
+            self.value = value
+
+    class Trace(core.Trace):
+        def __init__(self, parent: Any) -> None:
+            super().__init__()
+            self.parent_trace = parent
+
+        def process_primitive(self, primitive: Any, tracers: Any, params: Any) -> Any:
+            seen.append(primitive.name)
+            values = [t.value if isinstance(t, Tracer) else t for t in tracers]
+            out = primitive.bind_with_trace(self.parent_trace, values, [core.typeof(x) for x in values], params)
+            return WEFT.tree_util.tree_map(lambda x: Tracer(self, x), out)
+
+    def f(x: Any) -> Any:
+        with jexc.take_current_trace() as parent:
+            mine = Tracer(Trace(parent), x)
+            with jexc.set_current_trace(parent):
+                return WEFT.lax.mul(WEFT.lax.sin(mine), mine).value
+
+    np.testing.assert_allclose(WEFT.jit(f)(2.0), np.sin(2.0) * 2.0, rtol=1e-6)
+    assert seen == ["sin", "mul"]
+
+
 def test_objects_that_say_how_they_become_arrays() -> None:
     """``__jax_array__`` is asked where a function takes anything like an array; elsewhere the error says what to do."""
 
