@@ -237,7 +237,9 @@ def debug_info(
 def _argument_names(
     fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any], static_argnums: tuple[int, ...], static_names: Any
 ) -> list[str]:
-    roles = signature.Roles(static_argnums, static_names)
-    placed = [number for number in static_argnums if -len(args) <= number < len(args)]
-    call = signature.split_call(roles._replace(static_argnums=tuple(placed)), args, kwargs)
-    return signature.leaf_paths(fun, call)
+    count = len(args)
+    places = sorted({number % count for number in static_argnums if -count <= number < count})
+    statics = [(place, args[place]) for place in places] + [(n, kwargs[n]) for n in static_names if n in kwargs]
+    traced = tuple([arg for place, arg in enumerate(args) if place not in places])
+    named = {name: value for name, value in kwargs.items() if name not in static_names}
+    return signature.leaf_paths(fun, signature.Call(traced, named, tuple(statics), count))

@@ -49,7 +49,7 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.checkify": "ErrorCategory check check_error checkify",
     "weft.experimental.colocated_python": "colocated_cpu_devices colocated_python colocated_python_class",
     "weft.experimental.compilation_cache.compilation_cache": "reset_cache set_cache_dir",
-    "weft.experimental.hijax": "instantiate_zeros is_undefined_primal register_hitype",
+    "weft.experimental.hijax": "register_hitype",
     "weft.experimental.layout": "with_layout_constraint",
     "weft.experimental.mesh_utils": "create_device_mesh create_hybrid_device_mesh",
     "weft.experimental.multihost_utils": """
@@ -256,7 +256,8 @@ CLASSES: dict[str, str] = {
     "weft.experimental.checkify": "Error JaxRuntimeError",
     "weft.experimental.custom_partitioning": "custom_partitioning",
     "weft.experimental.hijax": """
-        AbstractValue AvalMutableQDD AvalQDD HiPrimitive MutableHiType Zero aval_method aval_property""",
+        AvalMutableQDD AvalQDD HiPrimitive HiPspec HiType MutableHiType TransformedRef VJPHiPrimitive aval_method
+        aval_property""",
     "weft.experimental.layout": "Format Layout",
     "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
     "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": "BlockSizes SegmentIds",

@@ -154,8 +154,19 @@ def get_aval(value: Any) -> Any:
     """The aval of an array, a traced value or a scalar."""
     rule = find_rule(value)
     if rule is None:
-        raise TypeError(f"Argument '{value}' of type {type(value)} is not a valid JAX type")
+        raise not_an_array(value) or TypeError(f"Argument '{value}' of type {type(value)} is not a valid JAX type")
     return rule(value)
+
+
+def not_an_array(value: Any) -> ValueError | None:
+    """The error for an object that could be made an array by its method ``__jax_array__``; None for other values."""
+    if isinstance(value, type) or not hasattr(value, "__jax_array__"):
+        return None
+    return ValueError(
+        "Triggering __jax_array__() during abstractification is no longer supported. To avoid this error, either "
+        "explicitly convert your object using jax.numpy.array(), or register your object as a pytree. The object is of "
+        f"type {type(value)}."
+    )
 
 
 def typeof(value: Any) -> Any:

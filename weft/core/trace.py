@@ -36,6 +36,7 @@ class Trace:
     __slots__ = ("__weakref__", "level", "thread", "valid")
     records_tangents = False  # True if it passes operations without tangents to its parent
     requires_low = True  # JAX's word: its primitives are those of arrays
+    takes_over = False  # True if operations on its values are its own, under whatever trace they are done
 
     def __init__(self, level: int = 0) -> None:
         self.valid = True
@@ -237,6 +238,11 @@ class DynamicJaxprTrace(Trace):
             raise errors.InternalError("a finished trace is still current", stage="trace", node=primitive.name)
         try:
             invars, in_avals = runtime.atoms(self, args)
+        except errors.UnexpectedTracerError:
+            inner = next((x._trace for x in args if isinstance(x, Tracer) and x._trace.takes_over), None)
+            if inner is None or not inner.valid:
+                raise
+            return inner.process(primitive, args, params)
         except TypeError as error:
             _explain_operand(primitive, args, error)
             raise

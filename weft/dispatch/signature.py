@@ -255,6 +255,8 @@ def _other_aval(function: Any, call: Call, index: int, leaf: Any) -> Any:
         )
     if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMmV" and not _is_extra_dtype(leaf.dtype):
         raise _not_an_array(function, call, index, leaf)
+    if avals.find_rule(leaf) is None:
+        raise _not_an_array(function, call, index, leaf)
     try:
         return trace.get_aval(leaf)
     except TypeError as error:
@@ -265,7 +267,10 @@ def _is_extra_dtype(dtype: np.dtype) -> bool:
     return dtype.kind == "V" and (dtype.type.__module__ == "ml_dtypes" or dtype == dtypes.float0)
 
 
-def _not_an_array(function: Any, call: Call, index: int, leaf: Any) -> TypeError:
+def _not_an_array(function: Any, call: Call, index: int, leaf: Any) -> Exception:
+    convertible = avals.not_an_array(leaf)
+    if convertible is not None:
+        return convertible
     path = leaf_path(function, call, index)
     contents = f" of dtype {leaf.dtype}" if isinstance(leaf, np.ndarray) else ""
     return TypeError(

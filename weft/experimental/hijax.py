@@ -9,15 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from weft.extend.core import AbstractValue
+from weft.core.ref_types import AbstractRef
+from weft.extend.core.types import AbstractValue, ShapedArray
 from weft.interpreters.ad import Zero, instantiate_zeros, is_undefined_primal
 
 __all__ = [
+    "AbstractRef",
     "AbstractValue",
     "AvalMutableQDD",
     "AvalQDD",
     "HiPrimitive",
     "MutableHiType",
+    "ShapedArray",
     "Zero",
     "aval_method",
     "aval_property",

@@ -44,7 +44,7 @@ def shape(a: Any) -> tuple[int, ...]:
     ()
     """
     _warn_of_others("shape", a)
-    return promotion.shape_of(a)
+    return promotion.shape_of(promotion.unwrapped(a))
 
 
 def ndim(a: Any) -> int:

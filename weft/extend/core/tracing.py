@@ -36,6 +36,8 @@ class _AnyTrace(type):
 class Trace(tracing.Trace, metaclass=_AnyTrace):
     """Base class of traces of one's own."""
 
+    takes_over = True
+
     def __init__(self) -> None:
         super().__init__(tracing.state.level + 1)
 
