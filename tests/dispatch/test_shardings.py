@@ -65,7 +65,7 @@ def refusals(module: ModuleType) -> list[Any]:
 @pytest.mark.oracle
 def test_names_that_do_not_fit_are_refused_in_jax_words() -> None:
     for mine, theirs in zip(refusals(weft), refusals(jax), strict=True):
-        with pytest.raises(Exception) as expected:  # noqa: PT011, B017 - whatever JAX raises
+        with pytest.raises(Exception) as expected:
             theirs()
         with pytest.raises((ValueError, RuntimeError)) as found:
             mine()

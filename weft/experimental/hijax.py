@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from weft._base import unbuilt
 from weft.core.ref_types import AbstractRef
 from weft.extend.core.types import AbstractValue, ShapedArray
 from weft.interpreters.ad import Zero, instantiate_zeros, is_undefined_primal
@@ -60,6 +61,9 @@ class MutableHiType(AbstractValue):
 
     has_qdd = True
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:  # type: ignore[misc]
+        _refuse(f"the type {cls.__name__}")
+
 
 class AvalQDD:
     """A type with what is known of the present value; making one raises NotImplementedError."""
@@ -93,6 +97,7 @@ class _AllowedEffects:
         """Allow effects of a class."""
 
 
+__getattr__ = unbuilt.fallback(__name__)
 control_flow_allowed_effects = _AllowedEffects()
 
 
