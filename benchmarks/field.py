@@ -75,9 +75,12 @@ def measured(team: Team, program: Program, rounds: int) -> dict[str, dict[str, A
     field_report.compare(team.folder, rows, program, lambda: team.ask("jax", "wide", program.seed)["status"] == "ok")
     for _ in range(rounds):
         for system, row in rows.items():
-            if row["status"] == "ok" and (reply := team.ask(system, "sample", program.seed))["status"] == "ok":
+            if row["status"] != "ok":
+                continue
+            reply = team.ask(system, "sample", program.seed)
+            if reply["status"] == "ok":
                 row["warm"] = min(row.get("warm", float("inf")), reply["seconds"])
-            elif row["status"] == "ok":
+            else:
                 row.update(reply)
     return rows
 
@@ -105,9 +108,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--min-size", type=int, default=0, metavar="ELEMENTS", help="of the first input, at least")
     parser.add_argument("--rounds", type=int, default=3)
     run.add_system_options(parser)
-    parser.add_argument(
-        "--json", type=Path, default=run.HERE / "results" / "field.jsonl", help="file of a line a program"
-    )
+    results = run.HERE / "results" / "field.jsonl"
+    parser.add_argument("--json", type=Path, default=results, help="file that gets a line for each program")
     return parser.parse_args()
 
 
@@ -128,7 +130,7 @@ def main() -> None:
             for _, program in watched([(f"seed {p.seed}, {p}", p) for p in programs]):
                 record = field_report.Record(program, measured(team, program, options.rounds))
                 records.append(record)
-                file.write(json.dumps({"isa": options.isa, **record.as_json()}) + "\n")
+                print(json.dumps({"isa": options.isa, **record.as_json()}), file=file, flush=True)
         finally:
             team.stop()
     if options.seed is not None:

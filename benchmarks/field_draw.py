@@ -169,9 +169,10 @@ def _inputs(row: Row, draw: Draw, total: int, dtype: str) -> tuple[Input, ...]:
             low, high = row.dims.get(letter) or DIMS[letter]
             dims[letter] = draw.extent(low, max(low, min(high, total)))
     grows = row.grows or (order[0] if order else "")
-    size = lambda text, larger: (
-        int(text) if text.isdigit() else dims[text] + _growth(dims[text], larger and text == grows)
-    )
+
+    def size(text: str, larger: bool) -> int:
+        return int(text) if text.isdigit() else dims[text] + _growth(dims[text], larger and text == grows)
+
     return tuple(
         Input(
             name,

@@ -67,7 +67,7 @@ def loaded(path: Path) -> list[Any]:
 
 
 def error_of(found: Sequence[Any], wanted: Sequence[Any]) -> float:
-    """The largest difference, relative to the wanted magnitude plus the root mean square of all; inf for other shapes."""
+    """The largest difference, relative to the wanted magnitude plus the root mean square of all; inf: shapes."""
     if len(found) != len(wanted):
         return math.inf
     worst = 0.0
@@ -141,9 +141,9 @@ def _print_failed(records: Sequence[Record]) -> None:
             elif row["status"] != "ok" or "note" in row:
                 told = f"{row['status']} {row.get('reason', row.get('note', ''))}"
                 print(
-                    f"{heading}\n" * bool(heading)
-                    + f"{system}: seed {r.program.seed}, {r.program.kind}: {r.program}: {told}"
+                    f"{heading}\n" * bool(heading) + f"{system}: seed {r.program.seed}, {r.program.kind}: {r.program}"
                 )
+                print(f"    {told}")
                 heading = ""
     for (system, status), count in sorted(counts.items()):
         print(f"{system}: {count} {status}")

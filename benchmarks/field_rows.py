@@ -7,10 +7,10 @@ indented; after a line ``numba`` the whole function as numba would be given it.
         return x * lax.rsqrt((x * x).mean(-1, keepdims=True) + {s}) * g
 
 Inputs have a name, extents as letters or numbers, a law by which elements are drawn, what an index is below, and
-``shared`` for what has no batch under ``vmap``. Holes: ``{a}`` to ``{d}`` are numbers of about one, ``{s}`` a small one,
-``{k}`` a small integer, ``{axis}`` an axis, ``{steps}`` a count of steps, ``{f}`` and ``{g}`` smooth functions. Options
-are the fields of ``Row``: ``most=3000``, ``steps=5-100``, ``dims=n:2-500,k:2-9``, ``dtypes=float32*8,float64``,
-``elementwise``, ``no_grad``.
+``shared`` for what has no batch under ``vmap``. Holes: ``{a}`` to ``{d}`` are numbers of about one, ``{s}`` a small
+one, ``{k}`` a small integer, ``{axis}`` an axis, ``{steps}`` a count of steps, ``{f}`` and ``{g}`` smooth functions.
+Options are the fields of ``Row``: ``most=3000``, ``steps=5-100``, ``dims=n:2-500,k:2-9``, ``elementwise``, ``no_grad``,
+``dtypes=float32*8,float64``.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ class Session(worker.Session):
                 raise worker.Missing
             f = executed(text, {"np": np, "prange": system.module.prange})
             return system.module.njit(f, parallel="prange" in text)
-        if not program.plain or program.dtype == "bfloat16" and self.name == "numpy":
+        if not program.plain or (program.dtype == "bfloat16" and self.name == "numpy"):
             raise worker.Missing
         if self.name == "numpy":
             return executed(program.source, {"jnp": np})
