@@ -132,18 +132,16 @@ def _print_slow(records: Sequence[Record]) -> None:
 
 def _print_failed(records: Sequence[Record]) -> None:
     """weft's and JAX's failures one by one, the other peers' by count: their names are not all of NumPy's."""
-    heading = "\nfailed, and results that differ"
+    heading = "\nfailed, and results that differ\n"
     counts: dict[tuple[str, str], int] = {}
     for r in records:
         for system, row in r.rows.items():
             if row["status"] != "ok" and system not in ("weft", "jax"):
                 counts[system, row["status"]] = counts.get((system, row["status"]), 0) + 1
             elif row["status"] != "ok" or "note" in row:
-                told = f"{row['status']} {row.get('reason', row.get('note', ''))}"
-                print(
-                    f"{heading}\n" * bool(heading) + f"{system}: seed {r.program.seed}, {r.program.kind}: {r.program}"
-                )
-                print(f"    {told}")
+                print(heading, end="")
+                print(f"{system}: seed {r.program.seed}, {r.program.kind}: {r.program}")
+                print(f"    {row['status']} {row.get('reason', row.get('note', ''))}")
                 heading = ""
     for (system, status), count in sorted(counts.items()):
         print(f"{system}: {count} {status}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ import numpy as np
 
 _TRACING_PARTS = ("lax", "nn", "nn.initializers", "numpy", "numpy.linalg", "ops", "random", "tree")
 SAMPLE_SECONDS = 0.05
+NUMBA_PARALLEL = 30_000  # elements, from which loops run on all cores
 
 
 class TorchNames:
@@ -87,7 +89,8 @@ class Session(worker.Session):
             if not text:
                 raise worker.Missing
             f = executed(text, {"np": np, "prange": system.module.prange})
-            return system.module.njit(f, parallel="prange" in text)
+            large = max(math.prod(i.shape) for i in program.inputs) >= NUMBA_PARALLEL
+            return system.module.njit(f, parallel=large and "prange" in text)
         if not program.plain or (program.dtype == "bfloat16" and self.name == "numpy"):
             raise worker.Missing
         if self.name == "numpy":
