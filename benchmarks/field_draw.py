@@ -80,6 +80,11 @@ class Program:
         """Only functions that NumPy has."""
         return not re.search(r"\b(lax|jax)\b|\.at\[", self.source)
 
+    @property
+    def grows(self) -> bool:
+        """It has a second shape."""
+        return any(i.larger != i.shape for i in self.inputs)
+
     def arrays(self, larger: bool = False) -> list[np.ndarray[Any, Any]]:
         rng = np.random.default_rng(self.seed)
         return [i.array(rng, larger) for i in self.inputs]
@@ -204,14 +209,19 @@ def kind_of(seed: int, least: int = 0) -> str:
     return names[seed % len(names)]
 
 
-def drawn(seed: int, least: int = 0) -> Program:
-    """The program of a seed, with at least so many elements in its first input."""
+def drawn(seed: int, least: int = 0, most: int = 0) -> Program:
+    """The program of a seed, with at least and at most so many elements in its first input (0: as the row says).
+
+    With ``most`` loops are short too: what is asked then is whether results are right.
+    """
     kind = kind_of(seed, least)
     draw = Draw(seed)
     row = draw.random.choice(usable(least)[kind])
+    if most:
+        row = replace(row, most=min(row.most, most), steps=(2, 12))
     transform = kind if kind in TRANSFORMS else ""
     low, high = max(ELEMENTS[0] if row.scales else 2, least), max(row.most, least)
-    batch = draw.extent(2, 128) if transform == "vmap" else 1
+    batch = draw.extent(2, 8 if most else 128) if transform == "vmap" else 1
     total = max(draw.log(min(low, high), high) // batch, 4)
     dtype = draw.random.choice(row.dtypes)
     inputs = _inputs(row, draw, total, dtype)

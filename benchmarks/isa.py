@@ -93,7 +93,7 @@ def _weft() -> Iterator[str]:
     importlib.import_module("weft.nn")
     x = jnp.ones((1000, 100))
     for name, f in (("tanh", jnp.tanh), ("sum", jnp.sum), ("softmax", weft.nn.softmax)):
-        yield _line(f"weft's assembly of {name}", "zmm" in weft.jit(f).lower(x).compile().as_text("asm"))
+        yield _line(f"assembly of {name}", "zmm" in weft.jit(f).lower(x).compile().as_text("asm"))
 
 
 _JAX_TRIAL = """
@@ -110,12 +110,12 @@ def _jax() -> Iterator[str]:
         held = {**os.environ, "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_dump_to={folder}"}
         done = subprocess.run([sys.executable, "-c", _JAX_TRIAL], env=held, capture_output=True, text=True, check=False)
         objects = [str(path) for path in Path(folder).glob("*.o")]
-        yield _disassembled("JAX's code", objects)
+        yield _disassembled("object files", objects)
     wide = "ynn" in done.stdout and bool(re.search(r"\bavx512f\b", Path("/proc/cpuinfo").read_text()))
     yield (
-        f"{NOT_HELD}: JAX's products are those of YNN, which reads the processor itself"
+        f"{NOT_HELD}: matrix products are those of YNN, which reads the processor itself"
         if wide
-        else "JAX's products: XLA's own"
+        else "matrix products: XLA's own"
     )
 
 
@@ -131,7 +131,7 @@ def _numba() -> Iterator[str]:
     numba = importlib.import_module("numba")
     f = numba.njit(numba_trial)
     f(np.ones(64, np.float32))
-    yield _line("numba's assembly", any("zmm" in text for text in f.inspect_asm().values()))
+    yield _line("assembly", any("zmm" in text for text in f.inspect_asm().values()))
 
 
 def numba_trial(x: Any) -> Any:
@@ -143,10 +143,10 @@ def numba_trial(x: Any) -> Any:
 def _torch(system: str) -> Iterator[str]:
     torch = importlib.import_module("torch")
     found = torch.backends.cpu.get_cpu_capability()
-    yield f"{'' if found == 'AVX2' else NOT_HELD + ': '}PyTorch's capability {found}"
+    yield f"{'' if found == 'AVX2' else NOT_HELD + ': '}capability {found}"
     if system == "torch.compile":
         chosen = str(importlib.import_module("torch._inductor.cpu_vec_isa").pick_vec_isa())
-        yield f"{'' if chosen == 'avx2' else NOT_HELD + ': '}torch.compile's vectors {chosen}"
+        yield f"{'' if chosen == 'avx2' else NOT_HELD + ': '}generated vectors {chosen}"
 
 
 def _numpy() -> Iterator[str]:
