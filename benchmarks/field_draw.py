@@ -222,7 +222,8 @@ def drawn(seed: int, least: int = 0, most: int = 0) -> Program:
     transform = kind if kind in TRANSFORMS else ""
     low, high = max(ELEMENTS[0] if row.scales else 2, least), max(row.most, least)
     batch = draw.extent(2, 8 if most else 128) if transform == "vmap" else 1
-    total = max(draw.log(min(low, high), high) // batch, 4)
+    split = 1 if row.inputs.split(";")[0].endswith("shared") else batch
+    total = max(draw.log(min(low, high), high) // split, 4)
     dtype = draw.random.choice(row.dtypes)
     inputs = _inputs(row, draw, total, dtype)
     while sum(math.prod(i.shape) for i in inputs) > max(2 * high // batch, 20_000):

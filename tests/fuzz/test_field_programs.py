@@ -46,7 +46,7 @@ def run(module: Any, field: Any, program: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def test_random_programs_beside_jax(field: Any) -> None:
-    """A result is within the program's tolerance of JAX's, relative to its magnitude plus the root mean square of all."""
+    """Results are within the program's tolerance of JAX's: a share of a magnitude plus the root mean square of all."""
     for seed in range(PROGRAMS):
         program = field.drawn(seed, most=MOST)
         found, wanted = run(weft, field, program), run(jax, field, program)
@@ -73,7 +73,7 @@ def test_every_row_can_be_drawn(field: Any) -> None:
             assert (program.source, program.inputs) == (again.source, again.inputs)
             compile(program.source, str(program), "exec")
             compile(field.numba_source(program), str(program), "exec")
-            assert not least or max(np.prod(i.shape) for i in program.inputs) > least / 2, program
+            assert not least or max(np.prod(i.shape) for i in program.inputs) > least / 8, program
             assert program.grows == bool(re.search(r"\[[\w ]*[a-z]", program.row.inputs) or program.kind == "vmap")
             drawn.add((program.kind, program.row.body))
     assert {kind for kind, _ in drawn} == set(field.KINDS)
