@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from weft._base import lazy
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -356,6 +358,11 @@ class StubPrimitive:
 
     def __init__(self, qualified: str) -> None:
         self._qualified = qualified
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it is never set
+        """Libraries that key their tables by primitives ask whether it is one."""
+        return lazy.submodule("weft.core.primitive").Primitive
 
     def bind(self, *args: Any, **params: Any) -> NoReturn:
         raise NotImplementedError(f"{self._qualified} is not built yet in this version of weft")
