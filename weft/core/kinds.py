@@ -116,13 +116,14 @@ class Scatter(Record):
     Updates are made in row-major order of b: of several updates of one element the last wins, and sums are taken in
     order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
     that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
-    updated twice.
+    updated twice, ``ordered`` that the starts are sorted.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
     update: Callable[[Params], Any]
     clips: Callable[[Params], bool]
     unique: Callable[[Params], bool]
+    ordered: Callable[[Params], bool]
     reference: Callable[..., Any]
 
 
