@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 MODULES = (
-    "numpy", "lax", "core", "api_util", "tree_util", "extend.core", "extend.core.primitives", "extend.linear_util",
-    "extend.source_info_util", "interpreters.ad", "interpreters.batching", "interpreters.mlir",
+    "numpy", "lax", "core", "api_util", "custom_derivatives", "tree_util", "extend.core", "extend.core.primitives",
+    "extend.linear_util", "extend.source_info_util", "interpreters.ad", "interpreters.batching", "interpreters.mlir",
     "interpreters.partial_eval", "interpreters.xla", "interpreters.pxla",
 )  # fmt: skip
 

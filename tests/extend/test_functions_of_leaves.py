@@ -199,6 +199,35 @@ def test_calls_as_primitives() -> None:
     same_with_both(program)
 
 
+def test_custom_jvp_calls_are_bound_with_functions_of_leaves() -> None:
+    """quax binds JAX's primitive anew; of function and rule only the one that is needed is called."""
+
+    def program(jax: Any) -> Any:
+        lu, p = jax.extend.linear_util, jax.custom_derivatives.custom_jvp_call_p
+        called: list[str] = []
+
+        def f(x: Any) -> Any:
+            info = _info(jax, f, x)
+
+            def value(y: Any) -> Any:
+                called.append("value")
+                return [jax.lax.sin(y)]
+
+            def pushed(y: Any, t: Any) -> Any:
+                called.append("rule")
+                return [jax.lax.sin(y), t * 7.0]
+
+            funs = (lu.wrap_init(value, debug_info=info), lu.wrap_init(pushed, debug_info=info))
+            return p.bind(x, subfuns=funs, symbolic_zeros=False)[0]
+
+        made = [f(1.0), list(called), jax.grad(f)(1.0), list(called), jax.jit(f)(1.0), jax.jit(jax.grad(f))(1.0)]
+        closed = jax.make_jaxpr(f)(1.0)
+        bound = p.bind(2.0, **p.get_bind_params(closed.eqns[0].params))
+        return [*made, bound, jax.vmap(jax.grad(f))(jax.numpy.ones(2))]
+
+    same_with_both(program)
+
+
 def test_differentiation_of_flat_functions() -> None:
     ad = WEFT.interpreters.ad
     fun = lu.wrap_init(lambda x, y: [x * y, weft.numpy.sin(x), 3.0])

@@ -51,6 +51,48 @@ def test_a_custom_inverse() -> None:
     np.testing.assert_allclose(many, [0.0, 0.25, 0.5], atol=1e-6)
 
 
+def test_an_evaluator_as_jax_writes_its_own() -> None:
+    """Contexts, name scopes and parameters of bind are those that JAX's evaluators use; calls are bound anew."""
+
+    def program(jax: Any) -> Any:
+        core, util, names = jax.extend.core, jax.extend.source_info_util, []
+
+        def evaluate(jaxpr: Any, consts: Any, *args: Any) -> list[Any]:
+            env = dict(zip([*jaxpr.constvars, *jaxpr.invars], [*consts, *args], strict=True))
+            for eqn in jaxpr.eqns:
+                params = eqn.primitive.get_bind_params(eqn.params)
+                stack = util.current_name_stack() + eqn.source_info.name_stack
+                names.append(str(stack))
+                values = [v.val if isinstance(v, core.Literal) else env[v] for v in eqn.invars]
+                with util.user_context(eqn.source_info.traceback, name_stack=stack), eqn.ctx.manager:
+                    out = eqn.primitive.bind(*values, **params)
+                env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
+            return [v.val if isinstance(v, core.Literal) else env[v] for v in jaxpr.outvars]
+
+        @jax.custom_jvp
+        def tripled(x: Any) -> Any:
+            return 3.0 * x
+
+        tripled.defjvp(lambda p, t: (tripled(*p), t[0] * 30.0))
+
+        def f(x: Any) -> Any:
+            with jax.named_scope("outer"), jax.named_scope("inner"):
+                y = tripled(jax.lax.sin(x))
+            y = jax.jit(lambda v: jax.lax.cos(v))(y)
+            return jax.lax.cond(y > 0, jax.lax.exp, jax.lax.log, y) + jax.lax.fori_loop(0, 3, lambda i, s: s * x, 1.0)
+
+        closed = jax.make_jaxpr(f)(0.5)
+
+        def run(x: Any) -> Any:
+            return evaluate(closed.jaxpr, closed.consts, x)[0]
+
+        made = [run(0.3), f(0.3), jax.jit(run)(0.3), jax.jacfwd(run)(0.3), jax.jacfwd(f)(0.3)]
+        return [made, [name for name in names if name][:2]]
+
+    found = same_with_both(program)
+    np.testing.assert_allclose(found[0][3], found[0][4], rtol=1e-6)
+
+
 def test_a_cost_counter() -> None:
     """Floating-point operations of a program, by shapes and parameters, through calls, loops and branches."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import types
 from typing import Any
@@ -255,3 +256,18 @@ def test_types_of_ones_own_are_refused_by_name() -> None:
         with pytest.raises(NotImplementedError, match=name):
             getattr(hijax, name)("mine")
     assert hijax.Zero is WEFT.interpreters.ad.Zero
+
+
+def test_generators_of_random_bits() -> None:
+    def program(jax: Any) -> Any:
+        random, made = importlib.import_module(f"{jax.__name__}.extend.random"), []
+        pair = jax.numpy.array([1, 2], np.uint32)
+        for shape in ((3,), (2, 2), (0,)):
+            made.append(random.threefry_2x32(pair, jax.numpy.arange(np.prod(shape), dtype=np.uint32).reshape(shape)))
+        for impl in (random.threefry_prng_impl, random.rbg_prng_impl):
+            made.append(jax.random.key_data(random.seed_with_impl(impl, 3)))
+        return [*made, jax.random.key_data(random.random_seed(jax.numpy.arange(2), random.threefry_prng_impl))]
+
+    same_with_both(program)
+    with pytest.raises(NotImplementedError, match="define_prng_impl"):
+        importlib.import_module("weft.extend.random").define_prng_impl()

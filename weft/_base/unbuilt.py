@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any, NoReturn
 
+from weft._base import lazy
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -94,7 +96,7 @@ FUNCTIONS: dict[str, str] = {
     "weft.extend.mlir": """
         deserialize_portable_artifact hlo_to_stablehlo refine_polymorphic_shapes serialize_portable_artifact""",
     "weft.extend.pallas": "register_lowering_rule",
-    "weft.extend.random": "define_prng_impl random_seed seed_with_impl threefry_2x32",
+    "weft.extend.random": "define_prng_impl",
     "weft.extend.xla": "clear_hlo_module_transformation register_hlo_module_transformation",
     "weft.ffi": "ffi_call ffi_lowering pycapsule register_ffi_target register_ffi_type",
     "weft.flatten_util": "ravel_pytree",
@@ -378,6 +380,11 @@ class StubPrimitive:
 
     def __init__(self, qualified: str) -> None:
         self._qualified = qualified
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride] - it is never set
+        """Libraries that key their tables by primitives ask whether it is one."""
+        return lazy.submodule("weft.core.primitive").Primitive
 
     def bind(self, *args: Any, **params: Any) -> NoReturn:
         _refuse(self._qualified)

@@ -12,6 +12,7 @@ Sharing is by identity: two equations that hold the same Jaxpr object call the s
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
@@ -142,6 +143,13 @@ class DebugInfo:
         )
 
 
+class EqnContext:
+    """What JAX restores before it evaluates an equation again: ``with eqn.ctx.manager``."""
+
+    manager = contextlib.nullcontext()
+    compute_type = xla_metadata = None
+
+
 class JaxprEqn:
     """One equation. ``source`` is the captured position (see ``core.source_info``) or None."""
 
@@ -168,9 +176,9 @@ class JaxprEqn:
         return source_info_module.SourceInfo(self.source)
 
     @property
-    def ctx(self) -> None:
-        """JAX's context of an equation (options while it was recorded), of which weft keeps none."""
-        return None
+    def ctx(self) -> type[EqnContext]:
+        """JAX's context of an equation (options while it was recorded), of which weft keeps nothing."""
+        return EqnContext
 
     def replace(self, **changes: Any) -> JaxprEqn:
         """A copy with some fields changed."""

@@ -104,8 +104,12 @@ class CustomCallPrimitive(ProgramPrimitive):
 
     def bind(self, *args: Any, subfuns: Any = None, **params: Any) -> Any:
         if "call_jaxpr" not in params:
-            args, params = lazy.custom_calls.recorded(self, args, subfuns, params)
+            return lazy.custom_calls.bind(self, args, subfuns, params)
         return super().bind(*args, **params)
+
+    def bind_with_trace(self, trace: Any, args: Any, avals: Any, params: dict[str, Any], /) -> Any:
+        with tracing.set_current(trace):
+            return self.bind(*args, **params)
 
     def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         return {**params, "subfuns": lazy.custom_calls.parts(self, params)}

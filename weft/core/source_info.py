@@ -116,6 +116,12 @@ class NameStack(tuple[str, ...]):
     def extend(self, name: str) -> NameStack:
         return NameStack((*self, name))
 
+    def __add__(self, other: tuple[str, ...]) -> NameStack:  # type: ignore[override] - a stack, not a tuple
+        return NameStack((*self, *other))
+
+    def __radd__(self, other: tuple[str, ...]) -> NameStack:
+        return NameStack((*other, *self))
+
     def transform(self, transform_name: str) -> NameStack:
         return NameStack((*self, Transform(transform_name)))
 

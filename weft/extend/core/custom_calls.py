@@ -11,6 +11,7 @@ from typing import Any
 
 from weft import runtime
 from weft.autodiff.custom_jvp import JvpRule, custom_jvp_call_p
+from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.symbolic_zeros import as_user_sees
 from weft.core import avals
 from weft.core import trace as tracing
@@ -37,18 +38,17 @@ def parts(primitive: Any, params: dict[str, Any]) -> tuple[Any, ...]:
     return fun, lu.wrap_init(pushed, debug_info=info)
 
 
-def recorded(
-    primitive: Any, args: Sequence[Any], subfuns: Sequence[Any] | None, params: dict[str, Any]
-) -> tuple[list[Any], dict[str, Any]]:
-    """The operands and parameters of the equation for a function and a rule of flat values."""
+def bind(primitive: Any, args: Sequence[Any], subfuns: Sequence[Any] | None, params: dict[str, Any]) -> Any:
+    """The results of a call of a function with a jvp rule, both of flat values; only what is needed is called."""
     if primitive is not custom_jvp_call_p or subfuns is None:
         raise NotImplementedError(
             f"[bind] {primitive} is bound with the parameters of an equation (call_jaxpr and its rules); to make a new "
             "function with rules use weft.custom_jvp or weft.custom_vjp"
         )
     fun, jvp = subfuns
-    closed, _ = tracing.trace_to_jaxpr(fun.call_wrapped, [avals.get_aval(x) for x in args], fun.debug_info)
-    program, captured = close_over(closed)
+    trace = tracing.current()
+    if trace is tracing.EVAL and not any(isinstance(x, tracing.Tracer) for x in args):
+        return fun.call_wrapped(*args)
 
     def flat_rule(primals: Any, tangents: Any) -> Any:
         made = list(jvp.call_wrapped(*primals, *tangents))
@@ -56,7 +56,13 @@ def recorded(
         return made[:count], made[count:]
 
     symbolic = bool(params.get("symbolic_zeros", False))
-    in_tree = runtime.tree_flatten(tuple(args))[1]
-    rule = JvpRule(fun.__name__, flat_rule, (), in_tree, symbolic)
+    rule = JvpRule(fun.__name__, flat_rule, (), runtime.tree_flatten(tuple(args))[1], symbolic)
+    if isinstance(trace, JVPTrace):
+        if any(map(trace.owns, args)):
+            return trace.differentiate_by(rule.push, args)
+        with tracing.set_current(trace.parent):
+            return bind(primitive, args, subfuns, params)
+    closed, _ = tracing.trace_to_jaxpr(fun.call_wrapped, [avals.get_aval(x) for x in args], fun.debug_info)
+    program, captured = close_over(closed)
     given = {"name": fun.__name__, "call_jaxpr": program, "jvp": rule, "symbolic_zeros": symbolic}
-    return [*captured, *args], given
+    return primitive.bind(*captured, *args, **given)
