@@ -125,3 +125,17 @@ def test_none_has_the_extents_that_numpy_gives_it() -> None:
     for function in (jnp.shape, jnp.ndim, jnp.size):
         with pytest.warns(DeprecationWarning, match="requires ndarray or scalar arguments"):
             assert function(None) == getattr(np, function.__name__)(None)
+
+
+def test_functions_that_read_at_run_time_are_mapped_over_no_elements() -> None:
+    x, i = np.zeros((0, 4), np.float32), np.zeros((0,), np.int32)
+
+    def reads(module, x, i):
+        pair = module.numpy.stack([i, i])
+        window = module.lax.dynamic_slice(x, (i,), (2,))
+        return window, x[i], module.numpy.take(x, pair), module.grad(lambda x: x[i] * 2)(x)
+
+    for mine, theirs in zip(
+        weft.vmap(lambda x, i: reads(weft, x, i))(x, i), jax.vmap(lambda x, i: reads(jax, x, i))(x, i), strict=True
+    ):
+        assert mine.shape == theirs.shape
