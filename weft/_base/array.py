@@ -1,8 +1,9 @@
 """The Python side of Array: text, conversion to Python scalars, iteration, pickling, devices.
 
 The native type ``runtime.Array`` holds a dense buffer and its aval; here it gets the methods that need no
-computation. Operators, indexing and the array methods are installed by ``weft.numpy``. ``weft.Array`` is the public
-name for annotations and ``isinstance``, which also holds for traced values.
+computation. Operators, indexing and the array methods are installed by ``weft.numpy`` at
+their first use. ``weft.Array`` is the public name for annotations and ``isinstance``, which also holds for traced
+values.
 
     repr(x)      Array([1., 2., 3.], dtype=float32)        float(x[0])    1.0
 """
@@ -306,19 +307,23 @@ _DEFERRED = [f"__{name}__" for name in (*_BINARY, *(f"r{name}" for name in _BINA
 
 
 class _Loader:
-    """Loads ``weft.numpy``, which replaces the methods below by its own, at their first use."""
+    """Loads ``weft.numpy.array_methods``, which replaces the methods below by its own, at their first use."""
 
-    thread: int | None = None
-    done = False
+    def __init__(self) -> None:
+        self.done = False
+        self.inside: set[int] = set()  # the threads that load it or wait for the one that does
 
-    def load(self) -> bool:
-        """True if it is loaded now and was not before; another thread that loads it is waited for."""
-        if self.done or self.thread == threading.get_ident():
-            return False
-        self.thread = self.thread or threading.get_ident()
-        lazy.submodule("weft.numpy")
-        self.done = True
-        return True
+    def load(self) -> None:
+        """Load it; within its own import, nothing."""
+        thread = threading.get_ident()
+        if self.done or thread in self.inside:
+            return
+        self.inside.add(thread)
+        try:
+            lazy.submodule("weft.numpy.array_methods")
+            self.done = True
+        finally:
+            self.inside.discard(thread)
 
 
 _loader = _Loader()
@@ -326,24 +331,35 @@ _loader = _Loader()
 
 def _loading(name: str) -> Callable[..., Any]:
     def operate(self: Any, *args: Any) -> Any:
-        return getattr(type(self), name)(self, *args) if _loader.load() else NotImplemented
+        _loader.load()
+        method = getattr(type(self), name)  # also where another thread has replaced it since this one looked it up
+        return NotImplemented if method is operate else method(self, *args)
 
     operate.__name__ = name
     return operate
 
 
 def _missing(self: Any, name: str) -> Any:
-    if not name.startswith("__") and _loader.load():
-        return getattr(self, name)
+    if not name.startswith("__"):
+        _loader.load()
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)
     raise AttributeError(f"'{type(self).__name__}' object has no attribute {name!r}")
+
+
+def _dir(self: Any) -> Any:
+    _loader.load()
+    return object.__dir__(self)
 
 
 _missing_on_tracer = Tracer.__getattr__
 
 
 def _missing_traced(self: Any, name: str) -> Any:
-    if not name.startswith("__") and _loader.load():
-        return getattr(self, name)
+    if not name.startswith("__"):
+        _loader.load()
+        if hasattr(type(self), name):
+            return object.__getattribute__(self, name)
     return _missing_on_tracer(self, name)
 
 
@@ -351,6 +367,8 @@ def _install() -> None:
     for target in (runtime.Array, Tracer):
         for name in _DEFERRED:
             setattr(target, name, _loading(name))
+        target.__dir__ = _dir  # type: ignore[method-assign]
+    Tracer.__iter__ = _loading("__iter__")  # type: ignore[method-assign]
     runtime.Array.__getattr__ = _missing  # type: ignore[attr-defined]
     Tracer.__getattr__ = _missing_traced  # type: ignore[method-assign]
     Tracer.__hash__ = None  # type: ignore[assignment]

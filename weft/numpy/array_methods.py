@@ -7,6 +7,7 @@ fallback and what tracers use. Functions that are methods under their own name a
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -96,7 +97,7 @@ def _compress(
     self: Any, condition: Any, axis: int | None = None, *, out: None = None, size: int | None = None,
     fill_value: Any = 0,
 ) -> Any:  # fmt: skip
-    return _namespace["weft.numpy"].compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
+    return sys.modules["weft.numpy"].compress(condition, self, axis, out=out, size=size, fill_value=fill_value)
 
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
@@ -151,7 +152,7 @@ def _view_bool(self: Any, own: Any, target: Any) -> Any:
 
 
 def _trace(self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None) -> Any:
-    return _namespace["weft.numpy"].trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
+    return sys.modules["weft.numpy"].trace(self, offset=offset, axis1=axis1, axis2=axis2, dtype=dtype, out=out)
 
 
 def _contains(self: Any, item: Any) -> bool:
@@ -165,7 +166,7 @@ def _iter_traced(self: Any) -> Iterator[Any]:
 
 
 def _round_dunder(self: Any, ndigits: int | None = None) -> Any:
-    return _namespace["weft.numpy"].round(self, ndigits or 0)
+    return sys.modules["weft.numpy"].round(self, ndigits or 0)
 
 
 def _copy(self: Any) -> Any:
@@ -183,7 +184,7 @@ def _var(
     where: Any = None,
     correction: int | float | None = None,
 ) -> Any:
-    return _namespace["weft.numpy"].var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+    return sys.modules["weft.numpy"].var(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
 
 def _std(
@@ -197,7 +198,7 @@ def _std(
     where: Any = None,
     correction: int | float | None = None,
 ) -> Any:
-    return _namespace["weft.numpy"].std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
+    return sys.modules["weft.numpy"].std(self, axis, dtype, out, ddof, keepdims, where=where, correction=correction)
 
 
 def _dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
@@ -207,10 +208,7 @@ def _dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: An
 def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
     if api_version is not None and api_version != "2024.12":
         raise ValueError(f"api_version={api_version!r} is not available; available versions are: ['2024.12']")
-    return _namespace["weft.numpy"]
-
-
-_namespace: dict[str, Any] = {}
+    return sys.modules["weft.numpy"]
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -313,9 +311,8 @@ def _install_operators(target: type, native: bool) -> None:
         setattr(target, f"__{name}__", runtime.UnaryOperator(function, fallback) if native else fallback)
 
 
-def install(namespace: Any) -> None:
-    """Put the table on arrays and tracers; ``namespace`` is what ``__array_namespace__`` gives."""
-    _namespace["weft.numpy"] = namespace
+def _install() -> None:
+    """Put the table on arrays and tracers."""
     for target in (runtime.Array, core.Tracer):
         _install_operators(target, native=target is runtime.Array)
         for name, method in METHODS.items():
@@ -327,3 +324,6 @@ def install(namespace: Any) -> None:
         target.flat = property(_flat)  # type: ignore[union-attr]
         target.__hash__ = None  # type: ignore[assignment]
     core.Tracer.__iter__ = _iter_traced  # type: ignore[method-assign]
+
+
+_install()
