@@ -10,6 +10,7 @@ values.
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -204,19 +205,43 @@ def _deepcopy(array: Any, memo: dict[int, Any]) -> Any:
     return _copy(array)
 
 
-def rebuild(values: np.ndarray, dtype: Any, weak_type: bool) -> Any:
-    """The Array that was pickled as ``values`` (for an extended dtype: its words)."""
-    if dtypes.is_extended(dtype):
-        return avals.from_numpy(values, runtime.ShapedArray(values.shape[: -len(dtype.physical_shape)], dtype))
-    narrow = dtypes.canonicalize_dtype(values.dtype)
-    aval = runtime.ShapedArray(values.shape, narrow, weak_type=weak_type)
-    return runtime.array_from_numpy(values.astype(narrow, copy=False), aval)
+def rebuild(data: Any, shape: tuple[int, ...], dtype: Any, weak_type: bool) -> Any:
+    """The Array that was pickled: ``data`` holds the bytes of its elements, for an extended dtype of its words.
+
+    A state that says of no array what it is raises TypeError or ValueError. Nothing but plain values is read, and no
+    code of theirs is run.
+    """
+    if type(shape) is not tuple or any(type(extent) is not int or extent < 0 for extent in shape):
+        raise ValueError("[Array] a pickle whose shape is not a tuple of sizes")
+    extended = issubclass(type(dtype), dtypes.ExtendedDType)
+    if not (extended or type(dtype) is str) or type(weak_type) is not bool:
+        raise TypeError(f"[Array] a pickle with a dtype of {type(dtype)} and a weak type of {type(weak_type)}")
+    found = dtypes.as_dtype(dtype)
+    if not dtypes.is_supported(found):
+        raise TypeError(f"[Array] a pickle of dtype {found}, which no array has")
+    aval = runtime.ShapedArray(shape, found, weak_type=weak_type)
+    physical = avals.physical_aval(aval) if extended else aval
+    held = memoryview(data)
+    if held.format != "B":
+        raise TypeError(f"[Array] a pickle with {type(data).__name__} of format {held.format!r} in place of bytes")
+    if held.nbytes != physical.nbytes:
+        raise ValueError(f"[Array] a pickle of {physical.str_short()} with {held.nbytes} bytes")
+    values = np.frombuffer(held, np.uint8)
+    if physical.dtype == np.bool_ and held.nbytes and values.max() > 1:
+        raise ValueError("[Array] a pickle of bools with bytes other than 0 and 1")
+    values = values.view(physical.dtype).reshape(physical.shape)
+    if extended:
+        return avals.from_numpy(values, aval)
+    narrow = dtypes.canonicalize_dtype(found)
+    return runtime.array_from_numpy(values.astype(narrow, copy=False), aval.update(dtype=narrow))
 
 
-def _reduce(array: Any) -> tuple[Any, ...]:
+def _reduce(array: Any, protocol: int = pickle.DEFAULT_PROTOCOL) -> tuple[Any, ...]:
+    """Plain values for ``rebuild``; from protocol 5 on the bytes may travel beside the pickle, without a copy."""
     extended = dtypes.is_extended(array.dtype)
     values = avals.key_words(array) if extended else np.asarray(array)
-    return rebuild, (values, array.dtype, array.weak_type)
+    data = pickle.PickleBuffer(values.reshape(-1).view(np.uint8)) if protocol >= 5 else runtime.numpy_bytes(values)  # type: ignore[arg-type] - an ndarray is a buffer
+    return rebuild, (data, array.shape, array.dtype if extended else array.dtype.name, array.weak_type)
 
 
 # -- devices ----------------------------------------------------------------------------------------------------------
@@ -282,6 +307,7 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "__bool__": _bool, "__int__": _int, "__float__": _float, "__complex__": _complex, "__index__": _index,
     "__len__": _len, "__iter__": _iter, "__setitem__": _setitem,
     "__copy__": _copy, "__deepcopy__": _deepcopy, "__reduce__": _reduce,
+    "__reduce_ex__": _reduce,
     "item": _item, "tolist": _tolist, "tobytes": _tobytes,
     "devices": _devices, "addressable_data": _addressable_data, "to_device": _to_device, "platform": _platform,
     "on_device_size_in_bytes": _on_device_size_in_bytes, "copy_to_host_async": _copy_to_host_async,
