@@ -17,7 +17,7 @@ from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft.dispatch import devices
-from weft.numpy import arithmetic, contractions, creation, logic, rearrange, reductions, selection
+from weft.numpy import arithmetic, axes, contractions, creation, logic, rearrange, reductions, selection
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -79,17 +79,13 @@ def _power(self: Any, other: Any, modulus: None = None) -> Any:
 
 
 def _transpose(self: Any, *args: Any) -> Any:
-    axes = None if not args else args[0] if len(args) == 1 and (args[0] is None or not _is_int(args[0])) else args
-    return rearrange.transpose(self, axes)
-
-
-def _is_int(value: Any) -> bool:
-    return hasattr(value, "__index__")
+    one = len(args) == 1 and (args[0] is None or not axes.is_one(args[0]))
+    return rearrange.transpose(self, None if not args else args[0] if one else args)
 
 
 def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
     devices.check_placement(out_sharding=out_sharding)
-    shape = args[0] if len(args) == 1 and not _is_int(args[0]) else args
+    shape = args[0] if len(args) == 1 and not axes.is_one(args[0]) else args
     return rearrange.reshape(self, shape, order)
 
 
@@ -127,20 +123,46 @@ def _view(self: Any, dtype: Any = None, type: None = None) -> Any:
     if np.bool_ in (own, target):
         return _view_bool(self, own, target)
     if dtypes.issubdtype(own, np.complexfloating) or dtypes.issubdtype(target, np.complexfloating):
-        raise NotImplementedError("weft.Array.view of complex dtypes is not implemented yet")
+        return _view_complex(self, own, target)
     if own.itemsize == target.itemsize:
         return lax.bitcast_convert_type(self, target)
     if own.itemsize > target.itemsize:
         wide = lax.bitcast_convert_type(self, target)
         return lax.reshape(wide, (*wide.shape[:-2], wide.shape[-2] * wide.shape[-1]))
-    factor = target.itemsize // own.itemsize
-    if not self.shape or self.shape[-1] % factor:
+    return lax.bitcast_convert_type(_grouped(self, target.itemsize // own.itemsize), target)
+
+
+def _grouped(x: Any, factor: int) -> Any:
+    """``x[..., n]`` as ``[..., n / factor, factor]``."""
+    if not x.shape or x.shape[-1] % factor:
         raise ValueError(
             "When changing to a larger dtype, its size must be a divisor of the total size in bytes of the last axis of"
             " the array."
         )
-    grouped = lax.reshape(self, (*self.shape[:-1], self.shape[-1] // factor, factor))
-    return lax.bitcast_convert_type(grouped, target)
+    return lax.reshape(x, (*x.shape[:-1], x.shape[-1] // factor, factor))
+
+
+def _view_complex(self: Any, own: Any, target: Any) -> Any:
+    """A view from or to a complex dtype, whose elements are two parts of half its size, one after the other."""
+    if dtypes.issubdtype(own, np.complexfloating):
+        if not self.shape:
+            raise ValueError("view() of a 0d array is only supported if the itemsize is unchanged.")
+        parts = lax.concatenate([x[..., None] for x in (lax.real(self), lax.imag(self))], len(self.shape))
+        return _view(lax.reshape(parts, (*self.shape[:-1], 2 * self.shape[-1])), target)
+    half = np.dtype(np.float32) if target.itemsize == 8 else np.dtype(np.float64)
+    pairs = _grouped(_view(self, half), 2)
+    return lax.complex(pairs[..., 0], pairs[..., 1])
+
+
+def _byteswap(self: Any) -> Any:
+    """Each element with its bytes in the opposite order; of a complex number, each part."""
+    own = self.dtype
+    if dtypes.issubdtype(own, np.complexfloating):
+        return lax.complex(_byteswap(lax.real(self)), _byteswap(lax.imag(self)))
+    if own.itemsize == 1:
+        return self
+    parts = lax.bitcast_convert_type(self, np.dtype(np.uint8))
+    return lax.bitcast_convert_type(lax.rev(parts, (len(self.shape),)), own)
 
 
 def _view_bool(self: Any, own: Any, target: Any) -> Any:
@@ -216,6 +238,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "__round__": _round_dunder,
     "__array_namespace__": _array_namespace,
     "astype": _astype,
+    "byteswap": _byteswap,
     "clip": _clip,
     "compress": _compress,
     "copy": _copy,
@@ -250,17 +273,6 @@ PROPERTIES: dict[str, tuple[str, str]] = {
     "imag": ("rounding", "imag"),
     "at": ("index_updates", "IndexUpdates"),
 }
-UNBUILT_METHODS = (
-    "byteswap",
-)  # fmt: skip
-
-
-def _unbuilt_method(name: str) -> Callable[..., Any]:
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError(f"weft.Array.{name} is not implemented yet")
-
-    method.__name__ = name
-    return method
 
 
 def _as_method(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -319,8 +331,6 @@ def _install() -> None:
             setattr(target, name, method)
         for name, (module, function) in {**FUNCTIONS, **PROPERTIES}.items():
             setattr(target, name, _Later(name, module, function))
-        for name in UNBUILT_METHODS:
-            setattr(target, name, _unbuilt_method(name))
         target.flat = property(_flat)  # type: ignore[union-attr]
         target.__hash__ = None  # type: ignore[assignment]
     core.Tracer.__iter__ = _iter_traced  # type: ignore[method-assign]

@@ -332,7 +332,7 @@ def tensordot(
     """
     devices.check_placement(out_sharding=out_sharding)
     if not isinstance(axes, int):
-        pairs = tuple((x,) if hasattr(x, "__index__") else tuple(x) for x in axes)
+        pairs = tuple((x,) if hasattr(x, "__index__") and not np.ndim(x) else tuple(x) for x in axes)
         if len(pairs) != 2:
             raise TypeError(f"tensordot axes argument must be an int or two axes or sequences of axes, got {axes!r}")
         axes = tuple(tuple(operator.index(d) for d in side) for side in pairs)
