@@ -17,7 +17,7 @@ from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft.dispatch import devices
-from weft.numpy import arithmetic, axes, contractions, creation, logic, rearrange, reductions, selection
+from weft.numpy import arithmetic, axes, contractions, creation, logic, promotion, rearrange, reductions, selection
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -46,6 +46,11 @@ COMPARISONS: dict[str, Callable[..., Any]] = {
     "gt": logic.greater,
     "ge": logic.greater_equal,
 }
+SYMBOLS = {
+    "add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "divmod": "divmod()", "pow": "**",
+    "matmul": "@", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<",
+    "le": "<=", "gt": ">", "ge": ">=",
+}  # fmt: skip
 UNARY: dict[str, Any] = {
     "neg": arithmetic.negative,
     "pos": arithmetic.positive,
@@ -58,23 +63,34 @@ def _defers(other: Any) -> bool:
     return not isinstance(other, _ACCEPTED) and not hasattr(other, "__jax_array__")
 
 
-def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
+def _defer(name: str, self: Any, other: Any) -> Any:
+    """NotImplemented, or for a container, which no operation takes for an array, a TypeError that says what to do."""
+    if isinstance(other, list | tuple | set | dict):
+        kind = type(other).__name__
+        raise TypeError(
+            f"unsupported operand type(s) for {SYMBOLS[name]}: 'weft.Array' and {kind!r}. Make an array of the {kind} "
+            "first, with weft.numpy.asarray."
+        )
+    return NotImplemented
+
+
+def _forward(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else function(self, other)
+        return _defer(name, self, other) if _defers(other) else function(self, other)
 
     return operate
 
 
-def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
+def _reflected(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else function(other, self)
+        return _defer(name, self, other) if _defers(other) else function(other, self)
 
     return operate
 
 
 def _power(self: Any, other: Any, modulus: None = None) -> Any:
     if modulus is not None or _defers(other):
-        return NotImplemented
+        return _defer("pow", self, other)
     return arithmetic.power(self, other)
 
 
@@ -178,6 +194,14 @@ def _trace(self: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: An
 
 
 def _contains(self: Any, item: Any) -> bool:
+    promotion.check_arraylike("Array.__contains__", item)
+    if len(self.shape) != 1:
+        raise ValueError(
+            f"Array.__contains__: search array must be one-dimensional, got arr.shape={self.shape}. Compare and reduce "
+            "instead: (arr == query).any()"
+        )
+    if np.shape(item):
+        raise ValueError(f"Array.__contains__: query value must be a scalar, got query.shape={np.shape(item)}")
     return bool(reductions.any(logic.equal(self, item)))
 
 
@@ -313,11 +337,11 @@ def _install_operators(target: type, native: bool) -> None:
         return fallback
 
     for name, function in BINARY.items():
-        forward = _power if name == "pow" else _forward(function)
+        forward = _power if name == "pow" else _forward(name, function)
         setattr(target, f"__{name}__", binary(function, forward, False))
-        setattr(target, f"__r{name}__", binary(function, _reflected(function), True))
+        setattr(target, f"__r{name}__", binary(function, _reflected(name, function), True))
     for name, function in COMPARISONS.items():
-        setattr(target, f"__{name}__", binary(function, _forward(function), False))
+        setattr(target, f"__{name}__", binary(function, _forward(name, function), False))
     for name, function in UNARY.items():
         fallback = _as_method(function)
         setattr(target, f"__{name}__", runtime.UnaryOperator(function, fallback) if native else fallback)

@@ -58,6 +58,9 @@ def static_axes(axis: Any) -> Any:
     try:
         return tuple([operator.index(a) for a in axis])
     except TypeError:
+        for value in (axis, *(axis if isinstance(axis, tuple | list) else ())):
+            if isinstance(value, core.Tracer):
+                raise errors.ConcretizationTypeError(value, "The axis argument must be known statically.") from None
         raise TypeError(f"axis must be None, an integer or a tuple of integers, got {axis!r}") from None
 
 
@@ -85,11 +88,13 @@ def canonical_shape(shape: Any) -> tuple[int, ...]:
         shape = (shape,)
     elif isinstance(shape, core.Tracer):
         shape = tuple(shape) if shape.ndim else (shape,)
+    if not hasattr(shape, "__iter__") or isinstance(shape, set | frozenset | dict):
+        raise static.shape_error((shape,))
     try:
         return tuple(map(operator.index, shape))
     except TypeError:
         pass
-    raise static.shape_error(tuple(shape))
+    raise static.shape_error((shape,) if getattr(shape, "shape", None) == () else tuple(shape))
 
 
 def concrete_int(value: Any, context: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import dtypes
+from weft import core, dtypes, errors, runtime
 from weft import operations as lax
 from weft.dispatch import jit as jit_module
 from weft.numpy import (
@@ -97,6 +97,9 @@ def _pairs(value: Any, rank: int, name: str) -> Widths:
         return ((np.int64(value), np.int64(value)),) * rank
     if isinstance(value, dict):
         value = [value.get(d, value.get(d - rank, (0, 0))) for d in range(rank)]
+    for width in runtime.tree_leaves(value):
+        if isinstance(width, core.Tracer):
+            raise errors.ConcretizationTypeError(width, f"{name} argument of jnp.pad")
     given = np.asarray(value)
     if given.dtype.kind not in "iu":
         raise TypeError("`pad_width` must be of integral type.")
