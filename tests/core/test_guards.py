@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -64,12 +65,30 @@ def test_guards_of_transfers(caplog: pytest.LogCaptureFixture) -> None:
         config.update("jax_transfer_guard", "never")
 
 
+def test_what_logs_say_is_what_tools_look_for(caplog: pytest.LogCaptureFixture) -> None:
+    def scaled(x: Any) -> Any:
+        return jnp.sin(x) * 71.5
+
+    with weft.log_compiles(), weft.explain_cache_misses(), caplog.at_level(logging.WARNING, "weft"):
+        f = weft.jit(scaled)
+        f(X)
+        f(jnp.ones((2, 2)))
+    for pattern in (
+        r"Finished tracing scaled for jit in \d+\.\d+ sec",
+        r"Compiling jit\(scaled\) with global shapes and types \(ShapedArray\(float32\[2\]\)\)",
+        r"Finished XLA compilation of jit\(scaled\) in \d+\.\d+ sec", r"TRACING CACHE MISS at \S+test_guards.py:\d+",
+        r"never seen function: \S*scaled defined at ", "all previously seen cache keys differ. For the closest",
+        r"at x, now f32\[2,2\] and before f32\[2\]",
+    ):  # fmt: skip
+        assert re.search(pattern, caplog.text), (pattern, caplog.text)
+
+
 def test_nothing_is_executed() -> None:
     ADD(X, X)
     with config.context("jax_no_execution", True):
         for call in (lambda: ADD(X, X), lambda: X + X, lambda: lax.sin(X), lambda: jnp.sum(X)):
             for _ in range(2):
-                with pytest.raises(RuntimeError, match="tried to execute .*no_execution"):
+                with pytest.raises(RuntimeError, match=r"tried to execute .*no_execution"):
                     call()
         ADD.lower(X, X).compile()
         weft.make_jaxpr(ADD)(X, X)
@@ -85,7 +104,7 @@ def test_sums_of_half_precisions() -> None:
             lambda: lax.reduce_sum(half.astype(jnp.bfloat16), (0,)),
             lambda: weft.grad(lambda x: (x * half).sum())(np.float16(1)),
         ):  # fmt: skip
-            with pytest.raises(ValueError, match="reduce_sum on operand b?f16.3. is not allowed"):
+            with pytest.raises(ValueError, match=r"reduce_sum on operand b?f16.3. is not allowed"):
                 call()
         assert jnp.sum(half) == 3  # in float32
     assert lax.reduce_sum(half, (0,)) == 3
@@ -105,7 +124,15 @@ def test_offset_of_seeds() -> None:
         assert (weft.random.key_data(weft.random.key(7)) == expected).all()
 
 
-RANKS: list[Any] = []
+RANKS: list[Callable[[Any, Any], Any]] = [
+    lambda x, v: jnp.packbits(x > 1, axis=0), lambda x, v: jnp.unpackbits(x.astype(jnp.uint8), axis=1),
+    lambda x, v: jnp.array_equiv(x, v), lambda x, v: jnp.average(x, axis=1, weights=v),
+    lambda x, v: jnp.quantile(x, v / 3, axis=0), lambda x, v: jnp.pad(x, 1, "median"), lambda x, v: jnp.trapezoid(x, v),
+    lambda x, v: jnp.cov(x), lambda x, v: jnp.interp(x, v, v), lambda x, v: jnp.gradient(x), lambda x, v: jnp.var(x, 0),
+    lambda x, v: weft.nn.one_hot(x, 4), lambda x, v: weft.nn.softmax(x), lambda x, v: weft.nn.standardize(x),
+    lambda x, v: weft.random.categorical(weft.random.key(0), x), lambda x, v: jnp.cross(x, x),
+    lambda x, v: weft.random.permutation(weft.random.key(0), x), lambda x, v: jnp.linspace(v, v + 1, 4),
+]  # fmt: skip
 
 
 def test_functions_of_weft_promote_no_ranks() -> None:
