@@ -36,7 +36,6 @@ MODULES = {
     "rich_progress": "rich.progress",
     "rich_table": "rich.table",
     "rich_text": "rich.text",
-    "scipy_fft": "scipy.fft",
     "scipy_linalg": "scipy.linalg",
     "scipy_sparse": "scipy.sparse",
     "scipy_sparse_linalg": "scipy.sparse.linalg",
