@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.structure.test_structure import ROOT, SOURCES, module_name, parse, typing_only_lines
+from tests.structure.test_structure import ROOT, SOURCES, module_name, parse
 
 STRESS = os.environ.get("WEFT_STRESS") == "1"
 NAMES = {module_name(path): path for path in SOURCES}
@@ -24,17 +25,24 @@ NAMES = {module_name(path): path for path in SOURCES}
 ENTERED_WHOLE = {"weft.compiler", "weft.codegen", "weft.codegen.vector_math", "weft.inspect"}
 
 
+@functools.cache
+def loaded_later(package: str) -> dict[str, str]:
+    """The names of a package that load another module, and that module."""
+    if NAMES[package].name != "__init__.py":
+        return {}
+    return getattr(getattr(importlib.import_module(package), "_NAMES", None), "modules", {})
+
+
 def imports_of(path: Path) -> Iterator[str]:
     """What a module's import imports, packages before their modules."""
-    tree = parse(path)
-    later = typing_only_lines(tree)
-    for node in tree.body:
+    for node in parse(path).body:  # those for type checkers alone stand deeper
         for child in ast.walk(node) if isinstance(node, ast.With) else (node,):
             if isinstance(child, ast.Import):
                 yield from (alias.name for alias in child.names)
-            elif isinstance(child, ast.ImportFrom) and child.lineno not in later and child.module:
+            elif isinstance(child, ast.ImportFrom) and child.module in NAMES:
                 yield child.module
-                yield from (f"{child.module}.{alias.name}" for alias in child.names)
+                table = loaded_later(child.module)
+                yield from (table.get(alias.name, f"{child.module}.{alias.name}") for alias in child.names)
 
 
 @functools.cache
