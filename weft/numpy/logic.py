@@ -456,10 +456,10 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     a1, a2 = _listed(a1), _listed(a2)
     shapes = promotion.shape_of(a1), promotion.shape_of(a2)
     try:
-        common = promotion.broadcast_shapes(*shapes)
+        promotion.broadcast_shapes(*shapes)
     except ValueError:
         if len(shapes[0]) != len(shapes[1]):
             return creation.asarray(False)
     else:  # whatever numpy_rank_promotion says
-        a1, a2 = (promotion.broadcast_to(promotion.as_array(a), common) for a in (a1, a2))
+        a1, a2 = promotion.promote_shapes(a1, a2)
     return reductions.all(equal(a1, a2))

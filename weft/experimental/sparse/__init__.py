@@ -72,7 +72,7 @@ if _typing.TYPE_CHECKING:
         csr_matvec,
         csr_todense,
     )
-    from weft.experimental.sparse.sparsify import sparsify
+    from weft.experimental.sparse.sparsified import sparsify
 
 # Modules are loaded when one of their names is first used; the imports above say the same to type checkers.
 _NAMES = _lazy.Names(
@@ -97,7 +97,7 @@ _NAMES = _lazy.Names(
         "experimental.sparse.rows_and_columns": """
             COO CSC CSR coo_fromdense coo_matmat coo_matvec coo_todense csr_fromdense csr_matmat
             csr_matvec csr_todense""",
-        "experimental.sparse.sparsify": "sparsify",
+        "experimental.sparse.sparsified": "sparsify",
     },
     submodules="linalg",
 )  # fmt: skip
