@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,6 +20,7 @@ from weft.core import trace as tracing
 from weft.core.jaxpr import name_unused_outputs
 from weft.dispatch import ahead_of_time, code_facts, devices, function_names, jit_calls, signature
 from weft.dispatch import jit as jit_module
+from weft.dispatch.struct import ShapeDtypeStruct
 
 VERSION = "0.1.0"
 _MOST_THREADS = 256  # of the native pool
@@ -68,6 +70,14 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     ShapeDtypeStruct(shape=(3, 3), dtype=float32)
     """
     jit_module.check_callable(fun)
+    leaves, treedef = runtime.tree_flatten((args, kwargs))
+    if any(type(dim) is not int for leaf in leaves if isinstance(leaf, ShapeDtypeStruct) for dim in leaf.shape):
+        structs = functools.partial(_traced_structs, fun)
+        return lazy.submodule("weft.dispatch.symbolic_dims").eval_shape(structs, leaves, treedef)
+    return _traced_structs(fun, *args, **kwargs)
+
+
+def _traced_structs(fun: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     state = jit_calls.JitState(fun, jit_calls.PLAIN)
     return ahead_of_time.out_structs(state.trace(state.prepare(args, kwargs, accept_structs=True)))
 

@@ -64,6 +64,8 @@ FUNCTIONS: dict[str, str] = {
     "weft.experimental.pallas.triton": """
         approx_tanh atomic_add atomic_and atomic_cas atomic_max atomic_min atomic_or atomic_xchg atomic_xor
         debug_barrier elementwise_inline_asm load max_contiguous store""",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel":
+        "make_splash_mha make_splash_mha_single_device make_splash_mqa",
     "weft.experimental.pjit": "pjit",
     "weft.experimental.random": "stateful_rng",
     "weft.experimental.serialize_executable": "deserialize_and_load serialize",
@@ -260,6 +262,9 @@ CLASSES: dict[str, str] = {
         aval_property""",
     "weft.experimental.layout": "Format Layout",
     "weft.experimental.pallas": "BlockSpec BoundedSlice Buffered CostEstimate GridSpec Indirect Slice",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_kernel": "BlockSizes SegmentIds",
+    "weft.experimental.pallas.ops.tpu.splash_attention.splash_attention_mask":
+        "CausalMask FullMask LocalMask Mask MultiHeadMask NumpyMask",
     "weft.experimental.pallas.triton": "CompilerParams",
     "weft.experimental.random": "StatefulPRNG",
     "weft.experimental.sparse": "BCOO BCSR COO CSC CSR JAXSparse",
@@ -330,11 +335,28 @@ def _documented(table: dict[str, str], module: str) -> frozenset[str]:
     return _words(table.get(module, ""))
 
 
+def _nobody(qualified: str) -> str:
+    return ""
+
+
+_caller: Callable[[str], str] = _nobody
+
+
+def set_caller(caller: Callable[[str], str]) -> None:
+    """``caller(qualified name)`` is added to the errors that stubs raise: where weft stands in for JAX, who asked."""
+    global _caller
+    _caller = caller
+
+
+def _refuse(qualified: str) -> NoReturn:
+    raise NotImplementedError(f"{qualified} is not built yet in this version of weft{_caller(qualified)}")
+
+
 def stub_function(qualified: str) -> Callable[..., NoReturn]:
     """A function that raises NotImplementedError naming itself."""
 
     def unbuilt(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+        _refuse(qualified)
 
     unbuilt.__module__, _, unbuilt.__name__ = qualified.rpartition(".")
     unbuilt.__qualname__ = unbuilt.__name__
@@ -347,7 +369,7 @@ def stub_class(qualified: str) -> type:
     module, _, name = qualified.rpartition(".")
 
     def construct(cls: type, *args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"{qualified} is not built yet in this version of weft")
+        _refuse(qualified)
 
     text = f"Not built yet: making one raises NotImplementedError naming {qualified}."
     return type(name, (), {"__new__": construct, "__module__": module, "__doc__": text})
@@ -366,7 +388,7 @@ class StubPrimitive:
         return lazy.submodule("weft.core.primitive").Primitive
 
     def bind(self, *args: Any, **params: Any) -> NoReturn:
-        raise NotImplementedError(f"{self._qualified} is not built yet in this version of weft")
+        _refuse(self._qualified)
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
@@ -406,7 +428,7 @@ def fallback(module: str) -> Callable[[str], Any]:
 @functools.cache
 def _modules() -> frozenset[str]:
     named = {*FUNCTIONS, *CLASSES, *EMPTY_MODULES}
-    parents = {name.rpartition(".")[0] for name in named}
+    parents = {".".join(name.split(".")[:length]) for name in named for length in range(2, name.count(".") + 1)}
     return frozenset(named | parents) - {"", "weft"}
 
 

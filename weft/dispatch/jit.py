@@ -14,7 +14,7 @@ from typing import Any
 
 from weft import runtime
 from weft._base.record import NamedTuple
-from weft.dispatch import devices, signature, trace_cache
+from weft.dispatch import devices, executables, signature, trace_cache
 from weft.dispatch.jit_calls import INLINED, PLAIN, JitState, Options
 
 
@@ -127,9 +127,8 @@ def _check_placement(device: Any, backend: Any, shardings: tuple[Any, Any], comp
     for sharding in shardings:
         if sharding is not _UNSPECIFIED:
             for leaf in runtime.tree_flatten(sharding)[0]:
-                devices.as_device(leaf)
-    if compiler_options:
-        raise NotImplementedError(f"[jit] compiler_options are XLA's; weft has none of {sorted(compiler_options)}")
+                devices.check_placement(leaf)
+    executables.ignore_compiler_options(compiler_options)
 
 
 # -- methods of jitted functions --------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from weft.core import avals, kinds, tracebacks
 from weft.core import trace as tracing
 from weft.core.primitive import ALL, Primitive
 from weft.core.tracer import Tracer
-from weft.dispatch import devices, signature
+from weft.dispatch import devices, signature, transfers
 
 
 class ArrayCopySemantics(enum.Enum):
@@ -58,6 +58,10 @@ def device_put(
     leaves, treedef = runtime.tree_flatten(x)
     targets = _prefix_devices(device, treedef)
     donated = _prefix_flags(donate, treedef)
+    guard = transfers.level()
+    if guard is not None and not tracing.is_tracing():
+        for leaf in leaves:
+            transfers.check(guard, leaf, explicit=True)
     put = [_put_leaf(*each, may_alias) for each in zip(leaves, targets, donated, strict=True)]
     return runtime.tree_unflatten(treedef, put)
 

@@ -14,6 +14,11 @@ from weft import dtypes, runtime
 from weft.core import avals
 
 
+def _extent(value: Any) -> Any:
+    """An int, or an extent without a value (see weft.export)."""
+    return value if getattr(value, "is_symbolic", False) else operator.index(value)
+
+
 class ShapeDtypeStruct:
     """The shape, dtype and other static attributes of an array.
 
@@ -37,7 +42,7 @@ class ShapeDtypeStruct:
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
         put = object.__setattr__
-        put(self, "shape", tuple(operator.index(extent) for extent in shape))
+        put(self, "shape", tuple(map(_extent, shape)))
         put(self, "dtype", dtypes.as_dtype(dtype))
         put(self, "sharding", sharding)
         put(self, "weak_type", bool(weak_type))

@@ -10,11 +10,11 @@ A rule gets whole values, and for each the dimension that is mapped over, or ``n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from weft.batching import batch_trace
+from weft.batching import batch_trace, vmap
 from weft.batching.batch_trace import BatchTrace, BatchTracer
 from weft.core.axis_names import Axis as AxisData
 from weft.core.primitive import MISSING, Primitive
@@ -174,11 +174,16 @@ def expand_dims_batcher(prim: Primitive, values: Sequence[Any], dims: Sequence[A
     return _results(prim, prim.bind(*mapped.all_in_front(size, values, dims), **params), 0)
 
 
-def _no_vmappable(*args: Any, **kwargs: Any) -> NoReturn:
-    raise NotImplementedError(
-        "weft maps over arrays only: types of one's own cannot be registered as what vmap takes apart. Register the "
-        "type as a pytree instead"
-    )
+def register_vmappable(
+    kind: type, spec_type: type, axis_size_type: type, to_elt: Any, from_elt: Any, make_iota: Any
+) -> None:
+    """Declare that vmap takes values of ``kind`` apart by rules of their own; using it raises NotImplementedError.
+
+    weft maps over arrays, and over pytrees of arrays: a type that is one of those needs no registration.
+    """
+    vmap.refused[kind] = spec_type
 
 
-register_vmappable = unregister_vmappable = _no_vmappable
+def unregister_vmappable(kind: type) -> None:
+    """Take a declaration back."""
+    vmap.refused.pop(kind, None)

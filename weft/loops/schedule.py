@@ -189,6 +189,9 @@ def _collapse(
 
 
 def _joins(outer: Axis, inner: Axis, draft: Draft) -> bool:
+    """Whether two axes become one loop. A batch of one joins an axis whose index is read, which can be cut then."""
+    if outer.key not in draft.indexed and inner.key in draft.indexed and outer.extent == 1:
+        return True
     if outer.key in draft.indexed or inner.key in draft.indexed:
         return False
     return all(_collapses(operand, outer, inner) for operand in draft.operands)

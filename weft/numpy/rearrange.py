@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,13 +27,23 @@ inline = functools.partial(jit_module.jit, inline=True)
 jit = jit_module.jit
 
 
+def _warn_of_others(name: str, a: Any) -> None:
+    """A warning for what is no array and is measured as NumPy does: None and text have no extents."""
+    if not isinstance(a, list | tuple) and not promotion.is_arraylike(a):
+        warnings.warn(
+            f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+
+
 def shape(a: Any) -> tuple[int, ...]:
     """The extents of ``a`` as a tuple.
 
     >>> shape(3)
     ()
     """
-    promotion.check_arraylike("shape", a) if not isinstance(a, list | tuple) else None
+    _warn_of_others("shape", a)
     return promotion.shape_of(promotion.unwrapped(a))
 
 
@@ -42,7 +53,7 @@ def ndim(a: Any) -> int:
     >>> ndim(3)
     0
     """
-    promotion.check_arraylike("ndim", a) if not isinstance(a, list | tuple) else None
+    _warn_of_others("ndim", a)
     return len(promotion.shape_of(a))
 
 
@@ -52,7 +63,7 @@ def size(a: Any, axis: int | Sequence[int] | None = None) -> int:
     >>> size(3)
     1
     """
-    promotion.check_arraylike("size", a) if not isinstance(a, list | tuple) else None
+    _warn_of_others("size", a)
     extents = promotion.shape_of(a)
     if axis is None:
         return math.prod(extents)
@@ -204,17 +215,13 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """
     promotion.check_arraylike("moveaxis", a)
     rank = len(promotion.shape_of(a))
-    sources, targets = axes.canonical_axes(_as_tuple(source), rank), axes.canonical_axes(_as_tuple(destination), rank)
+    sources, targets = axes.canonical_axes(source, rank), axes.canonical_axes(destination, rank)
     if len(sources) != len(targets):
         raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(targets)}")
     order = [d for d in range(rank) if d not in sources]
     for target, own in sorted(zip(targets, sources, strict=True)):
         order.insert(target, own)
     return permuted(a, tuple(order))
-
-
-def _as_tuple(axis: Any) -> tuple[Any, ...]:
-    return (axis,) if hasattr(axis, "__index__") else tuple(axis)
 
 
 @functools.partial(jit, static_argnames=("axis", "start"))
@@ -241,7 +248,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     (1,)
     """
     promotion.check_arraylike("expand_dims", a)
-    return _expand_dims(a, axis=_as_tuple(axis))
+    return _expand_dims(a, axis=axes.as_tuple(axis))
 
 
 @functools.partial(inline, static_argnames=("axis",))
@@ -256,7 +263,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     (2,)
     """
     promotion.check_arraylike("squeeze", a)
-    return _squeeze(a, axis=None if axis is None else _as_tuple(axis))
+    return _squeeze(a, axis=None if axis is None else axes.as_tuple(axis))
 
 
 @functools.partial(inline, static_argnames=("axis",))
@@ -468,7 +475,7 @@ def tile(A: Any, reps: Any) -> Any:
     [0, 1, 0, 1]
     """
     promotion.check_arraylike("tile", A)
-    counts = (operator.index(reps),) if hasattr(reps, "__index__") else tuple(operator.index(r) for r in reps)
+    counts = (operator.index(reps),) if axes.is_one(reps) else tuple(operator.index(r) for r in reps)
     return _tile(A, reps=counts)
 
 
