@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft import errors, runtime, tree_util
-from weft.autodiff import symbolic_zeros
+from weft.autodiff import symbolic_zeros, transpose
 from weft.autodiff.jvp import JVPTrace
 from weft.autodiff.linearize import TangentTrace
 from weft.core import kinds, printer, source_info
@@ -68,7 +68,14 @@ _CAPTURED = (
 custom_jvp_call_p.jvp = lambda primals, tangents, *, call_jaxpr, jvp, **params: pushed(
     primals, tangents, jvp, call_jaxpr.out_avals, _CAPTURED
 )
-custom_jvp_call_p.transpose = None
+
+
+def _transpose_custom_jvp_call(cts: Any, *operands: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
+    """That of the function itself, whatever its rule says: it is linear in the operands that are ``Undefined``."""
+    return transpose.backward_pass(call_jaxpr.jaxpr, call_jaxpr.consts, operands, cts)
+
+
+custom_jvp_call_p.transpose = _transpose_custom_jvp_call
 
 
 _PROGRAMS_BOUND = 1024  # programs cached for each of weft's own functions

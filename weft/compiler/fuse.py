@@ -492,6 +492,9 @@ class _Fusion:
         """Copy the array (the plan drops the copy if the array is dead), then write the region."""
         array, update, *starts = equation.invars
         out = equation.outvars[0]
+        if not update.aval.size:  # a unit dimension of the array has no loop, so that one element would be written
+            self._place_alias(equation)
+            return
         group = self._new_group(equation)
         group.copies = [(array, out)]
         for atom in (array, *starts):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from weft import config, dtypes, runtime
+from weft import config, dtypes, errors, runtime
 from weft.runtime import ShapedArray
 
 _INT32 = (-(2**31), 2**31 - 1)
@@ -150,6 +150,8 @@ def get_aval(value: Any) -> Any:
     """The aval of an array, a traced value or a scalar."""
     rule = find_rule(value)
     if rule is None:
+        if hasattr(value, "__jax_array__"):
+            raise errors.ArrayHolderError(type(value))
         raise TypeError(f"Argument '{value}' of type {type(value)} is not a valid JAX type")
     return rule(value)
 
