@@ -2,6 +2,7 @@
 
     python benchmarks/functions.py              # all of them, float32 and float64: two minutes
     python benchmarks/functions.py erf pow      # those with these names
+    python benchmarks/functions.py --isa v3     # with nothing above AVX2 (isa.py)
 
 All three compute the same million numbers in one process, in turns, weft and JAX on all cores, NumPy on its one; what
 counts is the least time. weft's results are kept until the next one is there, as a program keeps them. Functions that
@@ -10,11 +11,13 @@ are more than a tenth slower than the best peer are listed first, then the lowes
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import isa
 import jax
 import numpy as np
 from listing import Row, print_lowest, watched
@@ -133,10 +136,18 @@ def points() -> Iterator[tuple[str, tuple[str, Any, tuple[Draw, ...], type]]]:
 
 
 def main() -> None:
-    names = sys.argv[1:]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("names", nargs="*", help="functions; none: all")
+    parser.add_argument("--isa", choices=isa.NAMES, default="host", help="v3: nobody uses more than AVX2")
+    options = parser.parse_args()
+    names = options.names
+    isa.restart(options.isa)
     chosen = [point for point in points() if not names or point[1][0] in names]
     if not chosen:
         sys.exit(f"no function has one of the names {names}")
+    for system in ("weft", "jax"):
+        for line in isa.findings(system, options.isa):
+            print(f"{system}: {line}")
     jax.config.update("jax_enable_x64", True)
     rows: list[Row] = []
     with weft.enable_x64(True):

@@ -2,6 +2,7 @@
 
     python benchmarks/run.py                              # every system that is installed here
     python benchmarks/run.py --only 'softmax|matmul' --rounds 5
+    python benchmarks/run.py --isa v3                     # all held to AVX2 (isa.py)
     python benchmarks/run.py --python torch=/opt/torch/bin/python --python numba=/opt/torch/bin/python
 
 Each system has its own process for the whole run; a workload is prepared in all of them (first call, check
@@ -17,12 +18,15 @@ import json
 import os
 import platform
 import re
+import select
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import isa
 import numpy as np
 import workloads
 
@@ -34,36 +38,40 @@ MODULE = {"torch.compile": "torch"}
 class Worker:
     """A system's process; every request is answered by one JSON line."""
 
-    def __init__(self, system: str, python: str) -> None:
+    def __init__(self, system: str, python: str, command: Sequence[str], environment: dict[str, str]) -> None:
         self.system = system
         self.process = subprocess.Popen(
-            [python, str(HERE / "worker.py"), system],
+            [python, *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=HERE,
-            env={"WEFT_CACHE": "off", **os.environ},  # first calls are those of a first process
+            env={"WEFT_CACHE": "off", **os.environ, **environment},  # first calls are those of a first process
         )
-        self.version = self.answer().get("version", "?")
+        ready = self.answer()
+        self.version, self.findings = ready.get("version", "?"), ready.get("findings", ["did not start"])
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, seconds: float | None = None) -> dict[str, Any]:
+        """Its next line; ``crash`` if it has ended, ``timeout`` if there is none after so many seconds."""
         assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            return {"status": "timeout", "reason": f"no answer in {seconds:g} s"}
         line = self.process.stdout.readline()
-        return json.loads(line) if line else {"status": "crash"}
+        return json.loads(line) if line else {"status": "crash", "reason": f"ended with code {self.process.wait(10)}"}
 
-    def ask(self, do: str, name: str = "") -> dict[str, Any]:
+    def ask(self, do: str, name: str = "", seconds: float | None = None) -> dict[str, Any]:
         assert self.process.stdin is not None
         try:
             self.process.stdin.write(json.dumps({"do": do, "name": name}) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            return {"status": "crash"}
-        return self.answer()
+            return {"status": "crash", "reason": f"ended with code {self.process.wait(10)}"}
+        return self.answer(seconds)
 
     def stop(self) -> None:
         if self.process.poll() is None:
-            self.process.terminate()
+            self.process.kill()
             self.process.wait(10)
 
 
@@ -151,26 +159,47 @@ def report(name: str, rows: dict[str, dict[str, Any]], limit: float | None) -> s
     )
 
 
+def add_system_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated systems to run")
+    parser.add_argument("--python", action="append", default=[], metavar="SYSTEM=PATH", help="a system's interpreter")
+    parser.add_argument("--isa", choices=isa.NAMES, default="host", help="v3: nobody uses more than AVX2")
+
+
+def interpreters(options: argparse.Namespace) -> dict[str, str]:
+    """The interpreter of each asked system that is installed."""
+    given = dict(entry.split("=", 1) for entry in options.python)
+    found = {}
+    for system in options.systems.split(","):
+        module = MODULE.get(system, system)
+        python = given.get(system, given.get(module, sys.executable))
+        if installed(module, python):
+            found[system] = python
+    return found
+
+
+def print_systems(workers: Sequence[Worker]) -> None:
+    print("systems:", ", ".join(f"{w.system} {w.version}" for w in workers), flush=True)
+    for worker in workers:
+        for line in worker.findings:
+            print(f"    {worker.system}: {line}", flush=True)
+
+
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--only", default="", help="regular expression over workload names")
-    parser.add_argument("--systems", default=",".join(SYSTEMS), help="comma-separated systems to run")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--python", action="append", default=[], metavar="SYSTEM=PATH", help="a system's interpreter")
+    add_system_options(parser)
     parser.add_argument("--json", type=Path, default=HERE / "results" / "runs.jsonl", help="file a line is appended to")
     return parser.parse_args()
 
 
 def main() -> None:
     options = parse()
-    pythons = dict(entry.split("=", 1) for entry in options.python)
-    workers = []
-    for system in options.systems.split(","):
-        module = MODULE.get(system, system)
-        python = pythons.get(system, pythons.get(module, sys.executable))
-        if installed(module, python):
-            workers.append(Worker(system, python))
-    print("systems:", ", ".join(f"{w.system} {w.version}" for w in workers), flush=True)
+    workers = [
+        Worker(system, python, (str(HERE / "worker.py"), system, options.isa), isa.environment(options.isa, python))
+        for system, python in interpreters(options).items()
+    ]
+    print_systems(workers)
     rate, record = product_rate(), {}
     try:
         for name in workloads.REGISTRY:
@@ -183,6 +212,7 @@ def main() -> None:
     options.json.parent.mkdir(parents=True, exist_ok=True)
     line = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S"),
+        "isa": options.isa,
         "machine": f"{platform.machine()} {os.cpu_count()} CPUs",
         "versions": {w.system: w.version for w in workers},
         "rows": record,

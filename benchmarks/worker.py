@@ -1,6 +1,6 @@
 """One system's process: answers JSON lines on stdin about the workloads of ``workloads.py``.
 
-Started by ``run.py`` as ``python worker.py SYSTEM``; SYSTEM is weft, jax, numpy, torch, torch.compile or numba.
+Started by ``run.py`` as ``python worker.py SYSTEM ISA``; SYSTEM is weft, jax, numpy, torch, torch.compile or numba.
 Requests: prepare (build, first call, stages, check, second shape), sample (time one round), quit.
 """
 
@@ -20,6 +20,7 @@ PROTOCOL = os.fdopen(os.dup(1), "w", buffering=1)
 os.dup2(2, 1)  # whatever a library prints must not disturb the protocol
 warnings.filterwarnings("ignore")
 
+import isa
 import numpy as np
 import workloads
 
@@ -235,20 +236,27 @@ class Session:
         return {"status": "ok", "seconds": self.best(*self.timed, ROUND_SECONDS)}
 
 
-def main() -> None:
-    session = Session(sys.argv[1])
-    print(json.dumps({"status": "ready", "version": session.system.version}), file=PROTOCOL)
+def serve(session: Session, facts: dict[str, Any]) -> None:
+    """Answer requests until there are no more; the first line tells of the system."""
+    print(json.dumps({"status": "ready", "version": session.system.version, **facts}), file=PROTOCOL)
     for line in sys.stdin:
         request = json.loads(line)
         try:
             if request["do"] == "quit":
                 return
             reply = session.answer(request)
-        except (Missing, NotImplementedError, AttributeError) as e:
+        except Missing as e:
             reply = {"status": "missing", "reason": str(e)[:200]}
+        except (NotImplementedError, AttributeError) as e:
+            reply = {"status": "missing", "reason": f"{type(e).__name__}: {e}"[:200]}
         except Exception as e:  # a peer's failure is a row of the report, not the end of the run
             reply = {"status": "error", "reason": f"{type(e).__name__}: {e}"[:200]}
         print(json.dumps(reply), file=PROTOCOL)
+
+
+def main() -> None:
+    system, held = (*sys.argv[1:], "host")[:2]
+    serve(Session(system), {"findings": isa.findings(system, held)})
 
 
 if __name__ == "__main__":

@@ -78,13 +78,6 @@ class TypePromotionError(ValueError):
 class ArrayHolderError(ValueError):
     """An object with a method ``__jax_array__`` was given where arrays are needed, and is not converted."""
 
-    def __init__(self, kind: type) -> None:
-        super().__init__(
-            f"Triggering __jax_array__() during abstractification is not supported: a value of type {kind} was passed "
-            "to a transformation, or to a function of lax. Convert it first, with weft.numpy.asarray(value); the "
-            "functions of weft.numpy convert it themselves."
-        )
-
 
 class InternalError(RuntimeError):
     """A bug in weft, never in the user's program: names the stage, the node, the user's line and a dump."""

@@ -83,6 +83,17 @@ def test_blocks_change_nothing(options: dict[str, Any], block_bytes: int, monkey
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.oracle
+@pytest.mark.parametrize("options", [{"is_causal": True}, {"is_causal": True, "return_residual": True}, {}], ids=number)
+def test_parts_of_the_queries_with_the_keys_they_see(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_BLOCK_BYTES", 1)
+    for queries, keys in ((43, 43), (70, 30), (33, 64)):
+        x = operands(3, queries, keys, 6, 3, 4)
+        found, want = [f(*x, **options) for f in (nn.dot_product_attention, jax.nn.dot_product_attention)]
+        for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (found, want)], strict=True):
+            np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-5, atol=2e-6)
+
+
 def test_without_a_batch_and_in_halves() -> None:
     q, k, v = SMALL
     np.testing.assert_allclose(

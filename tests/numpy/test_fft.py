@@ -229,3 +229,48 @@ def test_cosine_transforms_of_several_axes(name: str, s: Any, axes: Any) -> None
 def test_bad_input_of_cosine_transforms(call: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("kind", ["fft", "ifft", "rfft", "irfft"])
+def test_every_way_of_the_runtime(kind: str) -> None:
+    """Lengths with each small prime factor, split ones, primes on both sides of the lanes, and partial groups."""
+    function = getattr(np.fft, f"{kind}n")
+    shapes: list[tuple[tuple[int, ...], int]] = [
+        ((n,), 1) for n in (256, 257, 300, 1001, 1023, 2187, 6007, 8193, 20011)
+    ]
+    shapes += [((37, n), 1) for n in (6, 8, 11, 13, 16, 26, 64, 97, 360)]
+    shapes += [((3, 17, 5), 2), ((1000, 3), 2), ((2, 509, 3), 2), ((9000, 10), 2), ((2, 3, 300, 4), 3), ((1, 1, 1), 3)]
+    with weft.enable_x64(True):
+        for wide, bound in ((np.complex64, 1e-6), (np.complex128, 2e-15)):
+            for shape, rank in shapes:
+                given = (*shape[:-1], shape[-1] // 2 + 1) if kind == "irfft" else shape
+                x = numbers(given, "r" if kind == "rfft" else "c")
+                x = x.astype(wide if x.dtype.kind == "c" else wide(0).real.dtype)
+                exact = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
+                expected = function(exact, shape[-rank:], tuple(range(-rank, 0)))
+                found = np.asarray(lax.fft(x, kind, shape[-rank:]))
+                assert found.dtype == (
+                    x.dtype if kind in ("fft", "ifft") else wide if kind == "rfft" else wide(0).real.dtype
+                )
+                assert np.abs(found - expected).max() <= bound * np.abs(expected).max(), (shape, wide)
+
+
+def test_bits_do_not_depend_on_what_lies_beside() -> None:
+    for n in (12, 64, 257, 1024, 6007):
+        x = numbers((19, n), "c").astype(np.complex64)
+        rows = np.asarray(lax.fft(x, "fft", (n,)))
+        for i in (0, 7, 18):
+            np.testing.assert_array_equal(rows[i], np.asarray(lax.fft(x[i], "fft", (n,))))
+        x[3] = np.nan
+        np.testing.assert_array_equal(np.asarray(lax.fft(x, "fft", (n,)))[4:], rows[4:])
+
+
+def test_plans_with_wrong_sizes_are_refused() -> None:
+    for sizes in ((0, 1), (4, 1, 8), (0, 0, 8), (0, 1, 1 << 29, 1 << 29, 1 << 29)):
+        kind = weft.core.kinds.External(
+            call=lambda x: x, library=lambda *_, s=sizes: weft.core.kinds.Library("fft", "F", 1, s)
+        )
+        wrong = weft.core.Primitive("wrong_fft", kind=kind)
+        wrong.def_abstract_eval(lambda x: x)
+        with pytest.raises(ValueError, match="Fourier transform"):
+            weft.jit(wrong.bind)(np.ones(8, np.complex64))

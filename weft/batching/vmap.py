@@ -24,6 +24,7 @@ from weft.operations import convert, reductions
 from weft.operations.mapped import Dim, at, placed
 
 F = TypeVar("F", bound=Callable[..., Any])
+refused: dict[type, Any] = {}  # types that libraries declared to be taken apart by rules of their own
 _LOADED = batched_programs  # imported for the batching rules that it defines
 
 
@@ -62,6 +63,8 @@ def vmap(
                 f"passed to the function, but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
         leaves, in_tree = runtime.tree_flatten((args, kwargs))
+        if refused:
+            _check_refused((args, kwargs))
         dims = _in_dims(in_axes, args, kwargs)
         size = _mapped_size(fun, args, kwargs, leaves, dims, axis_size)
         dims = [
@@ -127,6 +130,15 @@ def _difference(prefix: Any, tree: Any, name: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
+
+
+def _check_refused(tree: Any) -> None:
+    for value in runtime.tree_flatten(tree, lambda value: type(value) in refused)[0]:
+        if type(value) in refused:
+            raise NotImplementedError(
+                f"[vmap] {type(value).__name__} is registered to be taken apart by rules of its own, which "
+                "weft does not have: it maps over arrays and pytrees of arrays"
+            )
 
 
 def _in_dims(in_axes: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Dim]:

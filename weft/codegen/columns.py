@@ -19,6 +19,7 @@ from weft.codegen import (
     elements,
     instances,
     reduce_tree,
+    runs,
     software_pipeline,
     stencils,
     strided,
@@ -60,11 +61,14 @@ class ColumnWriter:
         parent, nest = self.parent, self.nest
         inner = parent.inner
         outer = [d for d, dim in enumerate(nest.dims) if dim.role == "parallel" and d != nest.vector and d not in inner]
+        if nest.vector is None and nest.dims and nest.dims[0].runs:
+            runs.write(parent, place)
+            return
         if nest.vector is None:
             parent.parallel(place, outer, lambda inner: self.point([instances.fresh(scalars, scalars.values)], inner))
             return
         base = self._base(parent.lanes, scalars)
-        dim, transposed = transposed_tiles.across(nest, parent.width)
+        dim, transposed = (None, []) if nest.dims[0].runs else transposed_tiles.across(nest, parent.width)
         if dim is None:
             parent.stream(place, parent.width)
             if self.maskable() and stencils.pays(parent):

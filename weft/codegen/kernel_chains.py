@@ -17,7 +17,7 @@ LOW, VECTOR_LOW, MODE, PARTIAL, STOP_WORD, RANGE = 0, 2, 4, 5, 6, 7  # slots of 
 
 def walked(nest: ir.Nest) -> int | None:
     """The slot of the range that holds the start of the first dimension; None if the nest cannot run on a part."""
-    if not nest.dims or nest.dims[0].role != "parallel":
+    if not nest.dims or nest.dims[0].role != "parallel" or nest.dims[0].runs:
         return None
     return VECTOR_LOW if nest.vector == 0 else LOW
 

@@ -27,6 +27,7 @@ from weft.codegen import (
     nontemporal_stores,
     predication,
     rows,
+    runs,
     short_rows,
     strided,
     uniform,
@@ -101,6 +102,7 @@ class NestWriter:
         self.digits: mixed_radix.Digits | None = None
         self.alone = True
         self.streams: nontemporal_stores.Streams | None = None
+        self.scalars = Instance(Emitter(self.scalar), Memory(self.scalar, target), {})  # with the values of the setup
         spread = [o for o in nest.operands if nest.vector is not None and o.strides[nest.vector] == ir.RUNTIME]
         self.inner = [
             d
@@ -120,7 +122,7 @@ class NestWriter:
         """The function's instructions. If it is not ``alone`` (in a chain), no store is non-temporal."""
         place = self._entry()
         self.alone = alone
-        scalars = self.copy(self.scalar, {})
+        self.scalars = scalars = self.copy(self.scalar, {})
         self.run(self.nest.setup, [scalars], place)
         self._loops()(self).write(place, scalars)
         if self.stop_word:
@@ -267,6 +269,8 @@ class NestWriter:
             return
         dim, operands = dims[0], range(len(self.nest.operands))
         low, high = (self.range(0), self.range(1)) if dim == 0 else ("0", self.extents[dim])
+        if self.nest.dims[dim].runs:
+            low, high = [runs.moved_on(self, place, limit) for limit in (low, high)]
 
         def body(index: str, _: list[str]) -> list[str]:
             self.parallel(self.enter(place, dim, index, operands), dims[1:], inner)

@@ -16,14 +16,16 @@ from weft.core.jaxpr import JaxprEqn
 runtime.set_lapack_finder(lazy.lapack_file)
 
 
-def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[bool]) -> list[Library]:
-    """The instructions for an External with a native routine; none if all results are empty.
+def instructions(equation: JaxprEqn, place: Callable[..., Any], read: Sequence[bool]) -> list[Library] | None:
+    """The instructions for an External with a native routine: none if all results are empty; None if it has no routine.
 
     ``read`` says of every result whether anything reads it.
     """
     if not any(v.aval.size for v in equation.outvars):
         return []
     found = equation.primitive.kind.library([v.aval for v in equation.invars], equation.params, read)
+    if found is None:
+        return None
     outvars = equation.outvars if found.written is None else [equation.outvars[i] for i in found.written]
     ins, outs = tuple([place(v) for v in equation.invars]), tuple([place(v) for v in outvars])
     return [Library(found.routine, found.letter, found.batch, found.sizes, ins, outs)]

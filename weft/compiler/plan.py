@@ -449,8 +449,9 @@ class Planner:
         if isinstance(kind, kinds.External) and kind.library is not None:
             buffers = [self.buffers[self.base(v)].root() for v in equation.outvars]
             read = [buffer.output >= 0 or buffer.last > buffer.first for buffer in buffers]
-            self.instructions += libraries.instructions(equation, self.place, read)
-            return
+            if (calls := libraries.instructions(equation, self.place, read)) is not None:
+                self.instructions += calls
+                return
         if isinstance(kind, kinds.External) and (sort := sort_lowering.instruction(equation, self.place)) is not None:
             self.instructions.append(sort)
             return

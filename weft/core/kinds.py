@@ -116,13 +116,14 @@ class Scatter(Record):
     Updates are made in row-major order of b: of several updates of one element the last wins, and sums are taken in
     order. ``update`` gives the jaxpr of (old, update) -> new, or None if the update replaces the old element. A window
     that is not inside the array is skipped, or with ``clips`` moved inside. ``unique`` promises that no element is
-    updated twice.
+    updated twice, ``ordered`` that the starts are sorted.
     """
 
     windows: Callable[[Avals, Any, Params], Windows]
     update: Callable[[Params], Any]
     clips: Callable[[Params], bool]
     unique: Callable[[Params], bool]
+    ordered: Callable[[Params], bool]
     reference: Callable[..., Any]
 
 
@@ -225,8 +226,8 @@ class External(Record):
     """A library call on whole arrays: ``call(*numpy_arrays, **params)`` -> tuple of numpy arrays.
 
     ``foreign``: the call is a Python function of the user. ``ordering(params)`` describes a sort, so that the runtime
-    can do it itself where that is faster than the call. ``library(in_avals, params, read)`` names
-    the native routine that the runtime calls instead, where ``read`` says which results are used; ``call`` is then its
+    can do it itself where that is faster than the call. ``library(in_avals, params, read)`` names the native routine
+    that the runtime calls instead (None: it has none), where ``read`` says which results are used; ``call`` is then its
     reference. ``unrolled(in_avals, params)`` gives, for many small matrices, a function of the operands that does the
     same in other operations, or None.
     """
@@ -234,7 +235,7 @@ class External(Record):
     call: Callable[..., Any]
     foreign: bool = False
     ordering: Callable[[Params], Ordering] | None = None
-    library: Callable[[Avals, Params, Sequence[bool]], Library] | None = None
+    library: Callable[[Avals, Params, Sequence[bool]], Library | None] | None = None
     unrolled: Callable[[Avals, Params], Callable[..., Any] | None] | None = None
 
 
@@ -306,6 +307,14 @@ class Branch(Record):
     mapped: Callable[[Params, Callable[[Any], Any]], Params]
 
 
+class Opaque(Record):
+    """A primitive that a user made: opaque until it is lowered.
+
+    When a program is compiled, an equation of this kind is replaced by the program of the primitive's ``lowering``, a
+    function of traced values. Without one, the primitive's ``impl`` is called as a step of the program.
+    """
+
+
 class Higher(Record):
     """Has jaxprs as parameters. ``inline(params)`` gives the ClosedJaxpr to put in place of the equation, or None."""
 
@@ -334,5 +343,6 @@ Kind = (
     | Loop
     | Routine
     | Branch
+    | Opaque
     | Higher
 )

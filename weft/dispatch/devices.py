@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft.dispatch.partition_spec import PartitionSpec
+
 
 class Device:
     """One device. There is a single CPU device, however many threads run on it."""
@@ -148,12 +150,10 @@ def as_device(target: Any) -> Device | None:
 
 
 def check_placement(device: Any = None, out_sharding: Any = None) -> None:
-    """Accept what stands for the one CPU device: None, a device or a ``SingleDeviceSharding``; no strings."""
+    """Accept what stands for the one CPU device: None, a device, a sharding or a PartitionSpec; no strings."""
     for name, value in (("device", device), ("out_sharding", out_sharding)):
-        if value is None or isinstance(value, Device | SingleDeviceSharding):
+        if value is None or isinstance(value, Device | Sharding | PartitionSpec):
             continue
-        if isinstance(value, Sharding):
-            raise NotImplementedError(f"[placement] {name}={value!r}: weft has one device and places arrays there only")
         raise ValueError(
             f"[placement] {name} is None, a device such as weft.devices()[0] or a SingleDeviceSharding, got {value!r}"
         )

@@ -86,7 +86,7 @@ def run(compiled: Compiled, trace: Trace, leaves: Sequence[Any], avals: Any) -> 
     else:
         outs = compiled.program.executable.run(operands)
     for index, aval in enumerate(trace.out_avals):
-        if outs[index].aval is not aval:  # the program was compiled for another weak type
+        if type(outs[index]) is runtime.Array and outs[index].aval is not aval:  # compiled for another weak type
             outs[index] = runtime.array_alias(outs[index], aval)
     if trace.closed is not None and number_checks.enabled():
         number_checks.check(outs, trace.closed, leaves, f"jit({trace.name})")

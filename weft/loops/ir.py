@@ -44,10 +44,13 @@ class Dim(Record):
     """One loop. ``role``: parallel (independent points), reduced (iterated inside a phase, in tree order), or digit.
 
     ``extent`` is None if it is known only at run time; it is known for short reduced dimensions, which are unrolled.
+    ``runs``: the updates of a sorted scatter. Points are independent where the place updated changes: a range that is
+    cut elsewhere is moved on to the next change.
     """
 
     role: Literal["parallel", "reduced", "digit"]
     extent: int | None = None
+    runs: bool = False
 
 
 class Operand(Record):

@@ -22,7 +22,7 @@ _CLASSES = {0: "0", 1: "1", ir.REVERSED: "-1", ir.RUNTIME: "*"}
 def text(nest: ir.Nest) -> str:
     """The nest, one statement a line."""
     dims = "; ".join(
-        f"{dim.role} i{i}{'' if dim.extent is None else f' of {dim.extent}'}"
+        f"{dim.role} i{i}{'' if dim.extent is None else f' of {dim.extent}'}{' in runs' if dim.runs else ''}"
         f"{f' lanes x{nest.width}' if i == nest.vector else ''}"
         for i, dim in enumerate(nest.dims)
     )

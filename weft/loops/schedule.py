@@ -116,11 +116,19 @@ def schedule(source: Kernel, draft: Draft, lanes: int) -> Lowered:
     outer, parallel = _split_outer(parallel, draft)
     if source.tree is None:
         parallel, digits = _collapse_short(draft, parallel, lanes)
+    runs = not digits and _has_runs(source, draft, parallel, reduced)
+    if runs:
+        parallel, reduced = [_Loop("parallel", reduced[0].axes), *parallel], []
     loops = parallel + reduced
     strides = [_strides(operand, loops, digits) for operand in draft.operands]
     short = None if digits else _short(source, draft, (*outer, *parallel), reduced)
     nest = ir.Nest(
-        dims=tuple([ir.Dim(loop.role, short if loop in reduced else None) for loop in (*loops, *digits)]),
+        dims=tuple(
+            [
+                ir.Dim(loop.role, short if loop in reduced else None, runs and d == 0)
+                for d, loop in enumerate((*loops, *digits))
+            ]
+        ),
         operands=tuple(
             [
                 ir.Operand(operand.dtype, "out" if operand.role == "out" else "in", _classes(row))
@@ -181,6 +189,9 @@ def _collapse(
 
 
 def _joins(outer: Axis, inner: Axis, draft: Draft) -> bool:
+    """Whether two axes become one loop. A batch of one joins an axis whose index is read, which can be cut then."""
+    if outer.key not in draft.indexed and inner.key in draft.indexed and outer.extent == 1:
+        return True
     if outer.key in draft.indexed or inner.key in draft.indexed:
         return False
     return all(_collapses(operand, outer, inner) for operand in draft.operands)
@@ -298,6 +309,29 @@ def _updates_by_lanes(source: Kernel, draft: Draft, loop: _Loop) -> bool:
         if any(use.axis in keys for node in components for use in node.access):
             return False
     return all(_class(loop.stride(o)) == 1 for o in draft.operands if o.role == "out")
+
+
+def _has_runs(source: Kernel, draft: Draft, parallel: Sequence[_Loop], reduced: Sequence[_Loop]) -> bool:
+    """Whether the updates of a scatter can be cut among threads: sorted, so that those of one place follow each other.
+
+    Single elements that are updated in a register are not, if vectors compute the updates (``codegen/ordered.py``).
+    """
+    if source.tree != "order" or len(reduced) != 1 or len(source.outputs) != 1 or len(parallel) >= MAX_PARALLEL:
+        return False
+    places = source.outputs[0].places
+    if places is None or not places.equation.primitive.kind.ordered(places.equation.params):
+        return False
+    keys = {axis.key for loop in parallel for axis in loop.axes}
+    if any(use.axis in keys for node in places.components for use in node.access):
+        return False
+    if parallel:
+        return _updates_by_lanes(source, draft, parallel[-1])
+    return _fits_register(draft) and not _calls_functions(draft)
+
+
+def _fits_register(draft: Draft) -> bool:
+    """Whether the element that is updated is one number that needs no rounding on its way to memory."""
+    return all(o.dtype.char in "fdilqIL" for o in draft.operands if o.role == "out")
 
 
 def _may_split(source: Kernel, draft: Draft, loops: list[_Loop], outer: list[_Loop]) -> bool:

@@ -1,7 +1,7 @@
 """Scaled dot-product attention: softmax of scores over the keys, block of queries by block of queries.
 
-A block's scores are computed, masked, normalised and multiplied by the values before the next block's; in derivatives
-they are computed anew. So the matrix of all scores is never stored::
+A block's scores are computed, masked, exponentiated and multiplied by the values before the next block's; in
+derivatives they are computed anew. So the matrix of all scores is never stored::
 
     dot_product_attention(f32[2,1024,8,64], ...)  ->  scan over blocks of queries: dot_general, softmax, dot_general
 
@@ -24,6 +24,8 @@ from weft.control import scan
 from weft.numpy import promotion
 
 _BLOCK_BYTES = 1 << 20  # of the scores of one block: they stay in the second cache
+_ROWS = 256  # queries of a block, if there are as many: fewer make products that read all keys for little work
+_CAUSAL_PARTS = 4  # of the queries, each with the keys up to its end: five eighths of the scores are computed
 
 
 class _Given(NamedTuple):
@@ -93,11 +95,16 @@ def _visible(given: _Given, start: Any, queries: int, keys: int) -> Any:
     return found
 
 
+def _wide(dtype: np.dtype) -> np.dtype:
+    """The dtype of scores."""
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+
+
 def _block(given: _Given, query: Any, key: Any, value: Any, start: Any) -> tuple[Any, Any]:
     """Result ``[batch, queries, heads, size]`` and logarithm of the sum ``[batch, heads, queries]`` of some queries."""
     batch, queries, heads, size = promotion.shape_of(query)
     keys, groups = promotion.shape_of(key)[1:3]
-    wide = np.dtype(np.float64 if promotion.dtype_of(query) == np.float64 else np.float32)
+    wide = _wide(promotion.dtype_of(query))
     grouped = wnp.reshape(query, (batch, queries, groups, heads // groups, size))
     scores = wnp.einsum("btkgh,bskh->bkgts", grouped, key, preferred_element_type=wide)
     scores = wnp.reshape(scores, (batch, heads, queries, keys)) * promotion.convert(given.scale, wide)
@@ -109,10 +116,11 @@ def _block(given: _Given, query: Any, key: Any, value: Any, start: Any) -> tuple
     largest = lax.stop_gradient(wnp.max(scores, axis=-1, keepdims=True, initial=-np.inf))
     powers = wnp.exp(scores - largest)
     total = wnp.sum(powers, axis=-1, keepdims=True)
-    weights = promotion.convert(powers / total, promotion.dtype_of(key))
+    weights = promotion.convert(powers, promotion.dtype_of(key))
     weights = wnp.reshape(weights, (batch, groups, heads // groups, queries, keys))
-    out = wnp.einsum("bkgts,bskh->btkgh", weights, value)
+    out = wnp.einsum("bkgts,bskh->btkgh", weights, value, preferred_element_type=wide)
     out = wnp.reshape(out, (batch, queries, heads, promotion.shape_of(value)[-1]))
+    out = promotion.convert(out / wnp.moveaxis(total, 1, 2), promotion.dtype_of(key))  # fewer divisions than of weights
     if given.query_lengths is not None:
         row = wnp.arange(queries, dtype=np.int32) + start
         out = wnp.where((row[None, :] < given.query_lengths[:, None])[:, :, None, None], out, 0)
@@ -120,51 +128,117 @@ def _block(given: _Given, query: Any, key: Any, value: Any, start: Any) -> tuple
 
 
 def _in_blocks(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
-    """All queries, as many at a time as keep the scores small."""
+    """All queries, as many at a time as keep the scores small; of the keys only those that some of them may see."""
     batch, queries, heads, _ = promotion.shape_of(query)
     keys = promotion.shape_of(key)[1]
     count = max(8, _BLOCK_BYTES // max(1, 4 * batch * heads * keys) // 8 * 8)
     if queries <= count:
         return _block(given, query, key, value, np.int32(0))
+    # A row that sees no key has the mean of all values, so no key is left out unless each row sees the first one.
+    cuts = given.is_causal and given.bias is given.mask is given.key_lengths is given.window is None
+    step = -(-queries // (_CAUSAL_PARTS * count)) * count if cuts else queries
+    parts = []
+    for first in range(0, queries, step):
+        stop = min(first + step, queries)
+        seen = min(stop, keys) if cuts else keys
+        rows, near, of_near = [
+            lax.slice_in_dim(x, low, high, axis=1) if high - low < promotion.shape_of(x)[1] else x
+            for x, low, high in ((query, first, stop), (key, 0, seen), (value, 0, seen))
+        ]
+        parts += _blocks_of_rows(given, rows, near, of_near, first, count)
+    outs, sums = zip(*parts, strict=True)
+    if len(parts) == 1:
+        return outs[0], sums[0]
+    return wnp.concatenate(outs, axis=1), wnp.concatenate(sums, axis=2)
+
+
+def _blocks_of_rows(given: _Given, query: Any, key: Any, value: Any, first: int, count: int) -> list[tuple[Any, Any]]:
+    """Queries from number ``first`` on, ``count`` at a time, and the rest of them."""
+    batch, queries, heads, _ = promotion.shape_of(query)
     whole = queries // count
 
     @checkpoint.checkpoint
     def body(_: Any, number: Any) -> Any:
         start = number * count
-        return None, _block(given, lax.dynamic_slice_in_dim(query, start, count, axis=1), key, value, start)
+        rows = lax.dynamic_slice_in_dim(query, start, count, axis=1)
+        return None, _block(given, rows, key, value, start + np.int32(first))
 
-    _, (outs, sums) = scan.scan(body, None, wnp.arange(whole, dtype=np.int32))
-    outs = wnp.reshape(wnp.moveaxis(outs, 0, 1), (batch, whole * count, heads, -1))
-    sums = wnp.reshape(wnp.moveaxis(sums, 0, 2), (batch, heads, whole * count))
+    found = []
+    if whole:
+        _, (outs, sums) = scan.scan(body, None, wnp.arange(whole, dtype=np.int32))
+        outs = wnp.reshape(wnp.moveaxis(outs, 0, 1), (batch, whole * count, heads, -1))
+        found.append((outs, wnp.reshape(wnp.moveaxis(sums, 0, 2), (batch, heads, whole * count))))
     if whole * count < queries:
         rest = lax.slice_in_dim(query, whole * count, queries, axis=1)
-        out, total = _block(given, rest, key, value, np.int32(whole * count))
-        outs, sums = wnp.concatenate([outs, out], axis=1), wnp.concatenate([sums, total], axis=2)
-    return outs, sums
+        found.append(_block(given, rest, key, value, np.int32(first + whole * count)))
+    return found
 
 
-def _one_by_one(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
-    """Element by element of the batch, where eight queries of all of them have too many scores."""
-    batch, _, heads, _ = promotion.shape_of(query)
-    if batch == 1 or 32 * batch * heads * promotion.shape_of(key)[1] <= _BLOCK_BYTES:
-        return _in_blocks(given, query, key, value)
+def _together(count: int, fitting: int) -> int:
+    """The largest divisor of ``count`` that is at most ``fitting``; at least 1."""
+    return next(n for n in range(max(1, min(count, fitting)), 0, -1) if count % n == 0)
+
+
+def _by_elements(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """Some elements of the batch at a time: as many as let ``_ROWS`` queries of all of them have few scores."""
+    batch, queries, heads, _ = promotion.shape_of(query)
+    scores = 4 * heads * min(queries, _ROWS) * promotion.shape_of(key)[1]
+    together = _together(batch, _BLOCK_BYTES // max(1, scores)) if batch else batch
+    if together == batch:
+        return _by_heads(given, query, key, value)
     varying = [given.bias, given.mask]
     mapped = [x if x is not None and promotion.shape_of(x)[0] > 1 else None for x in varying]
 
     @checkpoint.checkpoint
-    def body(_: Any, element: Any) -> Any:
-        q, k, v, bias, mask, query_length, key_length = [None if x is None else x[None] for x in element]
+    def body(_: Any, elements: Any) -> Any:
+        q, k, v, bias, mask, query_lengths, key_lengths = elements
         mine = given._replace(
             bias=given.bias if bias is None else bias,
             mask=given.mask if mask is None else mask,
-            query_lengths=query_length,
-            key_lengths=key_length,
+            query_lengths=query_lengths,
+            key_lengths=key_lengths,
         )
-        out, total = _in_blocks(mine, q, k, v)
-        return None, (out[0], total[0])
+        return None, _by_heads(mine, q, k, v)
+
+    def cut(x: Any) -> Any:
+        return None if x is None else wnp.reshape(x, (batch // together, together, *promotion.shape_of(x)[1:]))
 
     elements = (query, key, value, *mapped, given.query_lengths, given.key_lengths)
-    return scan.scan(body, None, elements)[1]
+    _, found = scan.scan(body, None, tuple([cut(x) for x in elements]))
+    out, total = [wnp.reshape(x, (batch, *promotion.shape_of(x)[2:])) for x in found]
+    return out, total
+
+
+def _by_heads(given: _Given, query: Any, key: Any, value: Any) -> tuple[Any, Any]:
+    """Some heads at a time, likewise: products of many queries read the keys of a head less often."""
+    batch, queries, heads, size = promotion.shape_of(query)
+    keys, groups = promotion.shape_of(key)[1:3]
+    scores = 4 * batch * (heads // groups) * min(queries, _ROWS) * keys
+    together = _together(groups, _BLOCK_BYTES // max(1, scores))
+    parts = groups // together
+    if parts == 1:
+        return _in_blocks(given, query, key, value)
+
+    def part_of(x: Any, number: Any, axis: int) -> Any:
+        if x is None or promotion.shape_of(x)[axis] == 1:
+            return x
+        count = promotion.shape_of(x)[axis] // parts
+        return lax.dynamic_slice_in_dim(x, number * count, count, axis=axis)
+
+    @checkpoint.checkpoint
+    def attended(number: Any) -> Any:
+        mine = given._replace(bias=part_of(given.bias, number, 1), mask=part_of(given.mask, number, 1))
+        return _in_blocks(mine, *[part_of(x, number, 2) for x in (query, key, value)])
+
+    def body(found: Any, number: Any) -> Any:
+        start = number * (heads // parts)
+        pairs = zip(found, attended(number), (2, 1), strict=True)
+        return tuple([lax.dynamic_update_slice_in_dim(x, new, start, axis) for x, new, axis in pairs]), None
+
+    dtype = promotion.dtype_of(key)
+    out = wnp.zeros((batch, queries, heads, size), dtype)
+    total = wnp.zeros((batch, heads, queries), _wide(dtype))
+    return scan.scan(body, (out, total), wnp.arange(parts, dtype=np.int32))[0]
 
 
 def dot_product_attention(
@@ -209,7 +283,7 @@ def dot_product_attention(
     given, (query, key, value) = _as_given(
         query, key, value, bias, mask, scale, is_causal, query_seq_lengths, key_value_seq_lengths, local_window_size
     )
-    out, total = _one_by_one(given, query, key, value)
+    out, total = _by_elements(given, query, key, value)
     out = promotion.convert(out, promotion.dtype_of(query))
     total = promotion.convert(wnp.swapaxes(total, 1, 2), promotion.dtype_of(query))
     if not batched:

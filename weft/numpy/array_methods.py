@@ -16,7 +16,7 @@ from weft import core, dtypes, runtime
 from weft import operations as lax
 from weft._base import lazy
 from weft.dispatch import devices
-from weft.numpy import arithmetic, contractions, creation, logic, rearrange, reductions, selection
+from weft.numpy import arithmetic, contractions, creation, logic, promotion, rearrange, reductions, selection
 
 _ACCEPTED = (runtime.Array, core.Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
@@ -59,14 +59,14 @@ def _defers(other: Any) -> bool:
 
 def _forward(function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else function(self, other)
+        return NotImplemented if _defers(other) else function(self, promotion.unwrapped(other))
 
     return operate
 
 
 def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
     def operate(self: Any, other: Any) -> Any:
-        return NotImplemented if _defers(other) else function(other, self)
+        return NotImplemented if _defers(other) else function(promotion.unwrapped(other), self)
 
     return operate
 
@@ -74,7 +74,7 @@ def _reflected(function: Callable[..., Any]) -> Callable[..., Any]:
 def _power(self: Any, other: Any, modulus: None = None) -> Any:
     if modulus is not None or _defers(other):
         return NotImplemented
-    return arithmetic.power(self, other)
+    return arithmetic.power(self, promotion.unwrapped(other))
 
 
 def _transpose(self: Any, *args: Any) -> Any:

@@ -35,6 +35,11 @@ def is_arraylike(x: Any) -> bool:
     return isinstance(x, _ARRAYLIKE) or hasattr(x, "__jax_array__")
 
 
+def unwrapped(x: Any) -> Any:
+    """The array of an object that says how to make one of it, by a method ``__jax_array__``; other values unchanged."""
+    return x.__jax_array__() if type(x) not in _SEEN and holds_array(x) else x
+
+
 def check_arraylike(name: str, *args: Any) -> None:
     """Refuse lists, strings, None and other objects, naming the function and the position."""
     for position, x in enumerate(args):
@@ -202,7 +207,7 @@ def common_type(*args: Any) -> _Common:
     """The common type of operands, remembered by their types."""
     tokens = [_token(x) for x in args]
     if None in tokens:
-        return _new_common(tuple([x.__jax_array__() if holds_array(x) else x for x in args]))
+        return _new_common(tuple(map(unwrapped, args)))
     key = (config.token(), *tokens)
     found = _commons.get(key)
     if found is None:

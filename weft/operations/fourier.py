@@ -1,54 +1,57 @@
-"""The primitive of discrete Fourier transforms over the last dimensions of an array: SciPy's pocketfft.
+"""The primitive of discrete Fourier transforms over the last dimensions of an array.
 
 Four kinds (``FftType``): complex forward and inverse, real forward (which gives the half of the spectrum that is not
 redundant), and its inverse. Lengths are any positive integers::
 
     fft[fft_lengths=(8,) fft_type=RFFT]  f32[3,8] -> c64[3,5]
 
-The library releases the GIL and transforms several rows at a time; results do not depend on the number of threads.
+The runtime computes them on all threads (``runtime/src/fft.h``); results do not depend on the number of threads.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from weft import core, dtypes, runtime
-from weft._base import lazy
 from weft.core import kinds
 from weft.core.primitive import ALL
 from weft.operations import mapped
 from weft.operations.algorithms import FftType
 from weft.operations.later import ops
 
-# a worker of pocketfft is a new thread: starting it takes 20 us, as long as so many elements
-_ELEMENTS_A_WORKER = 1 << 15
+_MOST = 1 << 30  # elements along one dimension, and arrays of a batch, that the runtime transforms
 _REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.float64)}
 _COMPLEX = {real: whole for whole, real in _REAL.items()}
 
 
 def _transformed(x: Any, *, fft_type: FftType, fft_lengths: tuple[int, ...]) -> np.ndarray:
-    """The transform of a NumPy array by SciPy."""
+    """The transform of a NumPy array by NumPy: the reference, and what computes arrays of 2**30 rows and more."""
     x = np.asarray(x)
-    rank = len(fft_lengths)
-    if not rank:
-        return x
-    size = math.prod(x.shape[: x.ndim - rank]) * math.prod(fft_lengths)
     shape, dtype = _result(x.shape, x.dtype, fft_type, fft_lengths)
-    if size == 0:
+    if math.prod(shape) * x.size == 0:
         return np.zeros(shape, dtype)
-    workers = max(1, min(runtime.Pool.get_threads(), size // _ELEMENTS_A_WORKER))
-    lazy_fft = lazy.scipy_fft
     function = {
-        FftType.FFT: lazy_fft.fftn,
-        FftType.IFFT: lazy_fft.ifftn,
-        FftType.RFFT: lazy_fft.rfftn,
-        FftType.IRFFT: lazy_fft.irfftn,
+        FftType.FFT: np.fft.fftn,
+        FftType.IFFT: np.fft.ifftn,
+        FftType.RFFT: np.fft.rfftn,
+        FftType.IRFFT: np.fft.irfftn,
     }[fft_type]
-    found = function(x, s=fft_lengths, axes=tuple(range(-rank, 0)), workers=workers)
-    return np.ascontiguousarray(found)
+    found = function(x, s=fft_lengths, axes=tuple(range(-len(fft_lengths), 0)))
+    return np.ascontiguousarray(found, dtype)
+
+
+def _library(avals: Any, params: Any, read: Sequence[bool]) -> kinds.Library | None:
+    """The runtime's transform: which one, of how many arrays, and the lengths; None where a size is none of its own."""
+    (x,), lengths = avals, params["fft_lengths"]
+    batch = math.prod(x.shape[: x.ndim - len(lengths)])
+    sizes = (int(params["fft_type"]), batch, *lengths)
+    if not lengths or 0 in sizes[1:] or max(sizes) >= _MOST:
+        return None
+    return kinds.Library("fft", x.dtype.char, 1, sizes)
 
 
 def _call(x: Any, **params: Any) -> tuple[np.ndarray]:
@@ -101,7 +104,7 @@ def _check_dtype(x: Any, fft_type: FftType) -> None:
         raise ValueError(f"{fft_type.name} input must be complex64 or complex128, got {x.dtype}")
 
 
-fft_p = core.Primitive("fft", kind=kinds.External(call=_call))
+fft_p = core.Primitive("fft", kind=kinds.External(call=_call, library=_library))
 fft_p.def_abstract_eval(lambda x, **params: _typing(x, **params)[0])
 fft_p.linear = ALL
 

@@ -155,6 +155,7 @@ def _scatter_primitive(name: str) -> core.Primitive:
             update=lambda params: params["update_jaxpr"],
             clips=lambda params: params["mode"] is GatherScatterMode.CLIP,
             unique=lambda params: params["unique_indices"],
+            ordered=lambda params: params["indices_are_sorted"],
             reference=_scatter_reference,
         ),
     )

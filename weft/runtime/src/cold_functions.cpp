@@ -11,6 +11,8 @@
 #include <cstring>
 #include <limits>
 
+#include "gemm_kernels.h"
+
 namespace weft {
 namespace {
 
@@ -121,8 +123,7 @@ void reduce_generic(const float* x, float* r, int32_t* q, int64_t lanes) { reduc
   reduce_common(x, r, q, lanes);
 }
 ReduceCommon choose_reduce() {
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-    return reduce_avx512;
+  if (takes_v4()) return reduce_avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return reduce_avx2;
   return reduce_generic;
 }

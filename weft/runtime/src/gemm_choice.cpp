@@ -23,20 +23,24 @@ bool is_amd() {
 #endif
 }
 
-namespace {
-
+bool takes_v4() {
 #if defined(__x86_64__)
-bool wide() {
-  static const bool is_wide = [] {
+  static const bool takes = [] {
     const char* target = std::getenv("WEFT_TARGET");
     if (target != nullptr && *target != 0 && std::strcmp(target, "x86-64-v4") != 0) return false;
     return bool(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                 __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
   }();
-  return is_wide;
+  return takes;
+#else
+  return false;
+#endif
 }
 
-bool can_add_pairs() { return wide() && __builtin_cpu_supports("avx512bf16"); }
+namespace {
+
+#if defined(__x86_64__)
+bool can_add_pairs() { return takes_v4() && __builtin_cpu_supports("avx512bf16"); }
 #else
 bool can_add_pairs() { return false; }
 #endif
@@ -129,7 +133,7 @@ PyMethodDef methods[] = {{"how_added", how_added, METH_VARARGS, nullptr}, {nullp
 const GemmKernels* gemm_kernels(char source, char result) {
 #if defined(__x86_64__)
   if (source == 'E' && result == 'f' && adds_pairs()) return gemm_kernels_v4_bfloat16();
-  return wide() ? gemm_kernels_v4(source, result) : gemm_kernels_v3(source, result);
+  return takes_v4() ? gemm_kernels_v4(source, result) : gemm_kernels_v3(source, result);
 #elif defined(__aarch64__)
   return gemm_kernels_neon(source, result);
 #else

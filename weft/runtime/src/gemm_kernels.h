@@ -165,6 +165,8 @@ struct GemmKernels {
 
 // Of whom limits are that were measured on one processor of each maker.
 bool is_amd();
+// Whether kernels for x86-64-v4 are used: the processor runs them, and WEFT_TARGET does not name another target.
+bool takes_v4();
 
 // Kernels for operands and results of these dtypes (NumPy's characters; 'E' is bfloat16), or nullptr.
 const GemmKernels* gemm_kernels(char source, char result);

@@ -86,7 +86,7 @@ bool read_sizes(PyObject* tuple, std::vector<int64_t>* sizes) {
     long long size = PyLong_AsLongLong(PyTuple_GET_ITEM(tuple, i));
     if (size == -1 && PyErr_Occurred()) return false;
     if (size < 0 || size > std::numeric_limits<int32_t>::max() / 2)
-      return invalid_call("[executable] a library call has a size that is negative or too large for LAPACK");
+      return invalid_call("[executable] a library call has a size that is negative or too large");
     sizes->push_back(size);
   }
   return true;
@@ -117,6 +117,9 @@ std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& pla
   if (!fields.ok()) return nullptr;
   const char* name = PyUnicode_AsUTF8(routine.get());
   if (name == nullptr) return nullptr;
+  std::vector<int64_t> read;
+  if (!read_sizes(sizes.get(), &read)) return nullptr;
+  if (std::strcmp(name, "fft") == 0) return make_fft_step(type, read, in.get(), out.get(), places);
   auto step = std::make_unique<LibraryStep>();
   for (auto* make : {make_factorization, make_solver, make_spectral})
     if (step->routine == nullptr) step->routine = make(name, type);
@@ -124,9 +127,8 @@ std::unique_ptr<Step> make_library_step(PyObject* record, const PlaceReader& pla
     PyErr_Format(PyExc_ValueError, "[executable] there is no library routine %s for elements of type %c", name, type);
     return nullptr;
   }
-  std::vector<int64_t> read;
   if (batch < 1) invalid_call("[executable] a library call without a matrix");
-  if (batch < 1 || !read_sizes(sizes.get(), &read)) return nullptr;
+  if (batch < 1) return nullptr;
   if (!step->routine->prepare(read)) {
     invalid_call("[executable] a library call with the wrong number of sizes");
     return nullptr;

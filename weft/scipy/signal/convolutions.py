@@ -15,7 +15,6 @@ import numpy as np
 from weft import dtypes
 from weft import numpy as wnp
 from weft import operations as lax
-from weft._base import lazy
 from weft.control import scan as scan_module
 from weft.numpy import axes as axes_module
 from weft.numpy import fft, promotion
@@ -157,6 +156,19 @@ def correlate2d(
     return lax.slice(full, starts, [a + n for a, n in zip(starts, promotion.shape_of(in1), strict=True)])
 
 
+def _fast_length(least: int) -> int:
+    """The smallest length of at least ``least`` whose prime factors are 2, 3 and 5."""
+    best = 1 << max(least - 1, 0).bit_length()
+    five = 1
+    while five < best:
+        three = five
+        while three < best:
+            best = min(best, three << max(-(-least // three) - 1, 0).bit_length())
+            three *= 3
+        five *= 5
+    return best
+
+
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """The convolution of two arrays along ``axes`` (None: all) by Fourier transforms; elsewhere they are broadcast.
 
@@ -179,7 +191,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     if 0 in first + second:
         return wnp.zeros(tuple([first[d] if mode == "same" else 0 for d in range(len(first))]), dtype)
     is_complex = dtypes.issubdtype(dtype, np.complexfloating)
-    fast = [lazy.scipy_fft.next_fast_len(n, not is_complex) for n in lengths]
+    fast = [_fast_length(n) for n in lengths]
     if is_complex:
         full = fft.ifftn(fft.fftn(in1, fast, over) * fft.fftn(in2, fast, over), fast, over)
     else:
