@@ -102,7 +102,8 @@ float0 = dtypes.float0
 
 # Modules that are loaded when first named, so that importing weft stays light.
 _SUBMODULES = frozenset((
-    "ad_checkpoint", "api_util", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives", "debug",
+    "ad", "ad_checkpoint", "api_util", "checkpoint_policies", "cli", "core", "custom_batching", "custom_derivatives",
+    "debug",
     "distributed", "dlpack", "example_libraries", "experimental", "export", "extend", "ffi", "flatten_util", "image",
     "inspect", "interpreters", "lax", "monitoring", "nn", "numpy", "ops", "profiler", "random", "ref", "scipy",
     "sharding", "stages", "test_util", "tree", "tree_util", "typing",
