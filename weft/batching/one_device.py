@@ -16,7 +16,7 @@ from weft import runtime
 from weft.batching.vmap import vmap
 from weft.dispatch import jit as jit_module
 from weft.dispatch import shardings
-from weft.dispatch.partition_spec import PartitionSpec
+from weft.dispatch.devices import PartitionSpec
 
 _AXIS_OF_PMAP = "<axis of pmap>"
 
